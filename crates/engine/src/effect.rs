@@ -1,0 +1,22 @@
+//! What the engine wants done besides answering. One closed list; all of it waits for durability.
+
+use crate::{Name, Position};
+
+/// Something to tell others, released in order once the writes sealed with it are durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// An unfinished hold was rolled back because its time had run out.
+    HoldExpired {
+        /// Where.
+        namespace: Name,
+        /// Whose hold it was.
+        operation_id: Name,
+        /// The position of the rollback.
+        position: Position,
+    },
+    /// Something was due, but a stored record that it needs could not be read; it is tried again a little later.
+    DuePostponed {
+        /// Where.
+        namespace: Name,
+    },
+}

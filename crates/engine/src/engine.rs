@@ -1,0 +1,413 @@
+//! The state machine of one shard.
+
+use crate::{
+    Command, Effect, Fetched, Job, Millis, Missing, Name, Outcome, Page, Position, Request, Time,
+    idempotency, ledger,
+    namespace::{Changes, Keys, Namespace, Stop, Turn},
+    outcome::NamespaceInfo,
+    reads::{self, Reader, Recent},
+    record::{
+        self,
+        key::{self, NamespaceId, Resident},
+    },
+    sweep::{self, Sweeping},
+    timers::{Timer, TimerKey, Timers},
+};
+use alloc::{collections::BTreeMap, vec::Vec};
+use bytes::Bytes;
+use core::fmt;
+use hashbrown::HashMap;
+
+/// How long something that was due waits if a record that it needs could not be read.
+const POSTPONED: Millis = Millis(1000);
+
+/// One shard's decisions. Requests are applied one after another, each at one instant.
+#[derive(Debug)]
+pub struct Engine {
+    meta: record::ShardMeta,
+    namespaces: BTreeMap<Name, Namespace>,
+    names: HashMap<NamespaceId, Name>,
+    timers: Timers,
+    sweeps: BTreeMap<u64, Sweeping>,
+    changes: Changes,
+    changed_namespaces: Vec<Name>,
+    /// The writes of the last sealed batch, which may not be durable yet.
+    sealed: Recent,
+}
+
+/// A batch's result. `writes` must be durable before any outcome applied since the last seal, or any of `effects`,
+/// is told to anyone.
+#[derive(Debug, Default)]
+pub struct Sealed {
+    /// After-images in key order; no value means removed.
+    pub writes: Vec<(Bytes, Option<Bytes>)>,
+    /// What is to be told, in order.
+    pub effects: Vec<Effect>,
+}
+
+/// Something that the engine does without being asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// A timer that has run out. These come before any request at the same time.
+    Timer(TimerKey),
+    /// A slice of a sweep. These come between other work, whenever.
+    Sweep(u64),
+}
+
+/// How much there is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Namespaces.
+    pub namespaces: usize,
+    /// Ledger limits.
+    pub ledger_limits: usize,
+    /// Timers that wait.
+    pub timers: usize,
+    /// Sweeps that are not done yet.
+    pub sweeps: usize,
+}
+
+/// A stored record that the engine cannot take in: damage, or another version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadRecord {
+    /// The record's key.
+    pub key: Bytes,
+}
+
+impl fmt::Display for BadRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the stored record under key ")?;
+        self.key.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        f.write_str(" is damaged or of another version")
+    }
+}
+
+impl core::error::Error for BadRecord {}
+
+impl Engine {
+    /// Takes in the resident records, in key order ([`key::residents`] is their range).
+    pub fn open(residents: impl IntoIterator<Item = (Bytes, Bytes)>) -> Result<Engine, BadRecord> {
+        let meta = record::ShardMeta {
+            time: Time(0),
+            next_namespace: 0,
+            position_floor: Position(0),
+            next_sweep: 0,
+        };
+        let mut engine = Engine {
+            meta,
+            namespaces: BTreeMap::new(),
+            names: HashMap::new(),
+            timers: Timers::default(),
+            sweeps: BTreeMap::new(),
+            changes: Changes::default(),
+            changed_namespaces: Vec::new(),
+            sealed: Recent::new(),
+        };
+        for (key, bytes) in residents {
+            if engine.load(&key, &bytes).is_err() {
+                return Err(BadRecord { key });
+            }
+        }
+        Ok(engine)
+    }
+
+    fn load(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), record::Malformed> {
+        match key::parse_resident(key).ok_or(record::Malformed)? {
+            Resident::ShardMeta => self.meta = record::decode(bytes)?,
+            Resident::Sweep(id) => {
+                let sweep: record::Sweep = record::decode(bytes)?;
+                self.sweeps.insert(id, Sweeping { from: sweep.from.into(), to: sweep.to.into() });
+            }
+            Resident::Namespace(id) => {
+                let head: record::NamespaceHead = record::decode(bytes)?;
+                if let Some((first, _)) = head.replies {
+                    let (key, timer) = idempotency::drop_timer(id, first);
+                    self.timers.set(key, timer);
+                }
+                self.names.insert(id, head.name.clone());
+                let mut namespace = Namespace::new(id, head.name.clone(), head.position);
+                namespace.head.replies = head.replies;
+                if self.namespaces.insert(head.name, namespace).is_some() {
+                    return Err(record::Malformed);
+                }
+            }
+            // What belongs to no namespace is left of a deleted one, and being swept.
+            Resident::LedgerLimit(id, number) => {
+                if let Some(namespace) = self.namespace_mut(id) {
+                    namespace.ledger.load_limit(number, bytes)?;
+                }
+            }
+            Resident::LedgerBalance(id, number) => {
+                if let Some(namespace) = self.namespace_mut(id) {
+                    namespace.ledger.load_balance(number, bytes)?;
+                }
+            }
+            Resident::LedgerExpiry(namespace, due, position) => {
+                let operation_id: Name = record::decode(bytes)?;
+                if self.names.contains_key(&namespace) {
+                    let timer = Timer::LedgerExpiry { operation_id, due };
+                    self.timers.set(TimerKey { due, namespace, position }, timer);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn namespace_mut(&mut self, id: NamespaceId) -> Option<&mut Namespace> {
+        self.namespaces.get_mut(self.names.get(&id)?)
+    }
+
+    /// The latest time that this shard has seen; no request may come earlier.
+    pub fn time(&self) -> Time {
+        self.meta.time
+    }
+
+    /// How much there is.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            namespaces: self.namespaces.len(),
+            ledger_limits: self.namespaces.values().map(|namespace| namespace.ledger.len()).sum(),
+            timers: self.timers.len(),
+            sweeps: self.sweeps.len(),
+        }
+    }
+
+    /// Runs a request, or says what must be fetched first; then it is to be run again with that, before anything
+    /// that came after it. Everything due by `now` must have been applied before.
+    pub fn apply(&mut self, now: Time, job: &mut Job, fetched: &Fetched) -> Result<Outcome, Missing> {
+        self.advance_time(now);
+        match &job.request.command {
+            Command::Ledger(_) => self.apply_in_namespace(now, job, fetched),
+            Command::DeleteNamespace => Ok(self.delete_namespace(&job.request.namespace)),
+            Command::ListNamespaces(page) => Ok(self.list_namespaces(page)),
+        }
+    }
+
+    fn apply_in_namespace(
+        &mut self,
+        now: Time,
+        job: &mut Job,
+        fetched: &Fetched,
+    ) -> Result<Outcome, Missing> {
+        // A namespace comes into being with its first change. Until then a request runs against an empty one.
+        let mut unborn = None;
+        let name = job.request.namespace.clone();
+        let namespace = match self.namespaces.get_mut(&name) {
+            Some(namespace) => namespace,
+            None => unborn.insert(Namespace::new(
+                NamespaceId(self.meta.next_namespace),
+                name.clone(),
+                self.meta.position_floor,
+            )),
+        };
+        let before = namespace.head.position;
+        let mut turn = Turn {
+            now,
+            name: &name,
+            keys: Keys(namespace.id),
+            position: &mut namespace.head.position,
+            timers: &mut self.timers,
+            changes: &mut self.changes,
+            sealed: &self.sealed,
+            fetched,
+        };
+
+        let is_begun = job.changed || !job.batch_results.is_empty();
+        let idempotency = job.request.idempotency.clone();
+        if let Some(idempotency) = &idempotency
+            && !is_begun
+        {
+            match turn.read(|reader| idempotency::find(reader, &turn, idempotency)) {
+                Ok(Some(outcome)) => return Ok(outcome),
+                Ok(None) => {}
+                Err(Stop::Missing(missing)) => return Err(missing),
+                Err(Stop::Unreadable) => return Ok(Outcome::Unreadable),
+            }
+        }
+
+        let result = ledger::apply(&mut namespace.ledger, &mut turn, job);
+        job.changed |= *turn.position != before;
+        let result = match result {
+            Ok(result) => {
+                let outcome = Outcome::Ledger(result);
+                if let Some(idempotency) = &idempotency
+                    && job.changed
+                {
+                    idempotency::keep(&mut turn, &mut namespace.head.replies, idempotency, &outcome);
+                }
+                Ok(outcome)
+            }
+            Err(Stop::Missing(missing)) => Err(missing),
+            Err(Stop::Unreadable) => Ok(Outcome::Unreadable),
+        };
+        if job.changed && !namespace.changed {
+            namespace.changed = true;
+            self.changed_namespaces.push(name.clone());
+        }
+        if let Some(born) = unborn
+            && born.changed
+        {
+            self.meta.next_namespace += 1;
+            self.names.insert(born.id, name.clone());
+            self.namespaces.insert(name, born);
+        }
+        result
+    }
+
+    fn delete_namespace(&mut self, name: &Name) -> Outcome {
+        let Some(namespace) = self.namespaces.remove(name) else {
+            return Outcome::NamespaceNotFound;
+        };
+        self.names.remove(&namespace.id);
+        self.timers.drop_namespace(namespace.id);
+        self.meta.position_floor = self.meta.position_floor.max(namespace.head.position);
+        self.changes.writes.insert(Keys(namespace.id).head(), None);
+        for range in key::all_of_namespace(namespace.id) {
+            self.begin_sweep(record::Sweep { from: range.start.to_vec(), to: range.end.to_vec() });
+        }
+        Outcome::NamespaceDeleted
+    }
+
+    fn begin_sweep(&mut self, sweep: record::Sweep) {
+        let id = self.meta.next_sweep;
+        self.meta.next_sweep += 1;
+        self.changes.writes.insert(key::sweep(id), Some(record::encode(&sweep)));
+        self.sweeps.insert(id, Sweeping { from: sweep.from.into(), to: sweep.to.into() });
+    }
+
+    fn list_namespaces(&self, page: &Page<Name>) -> Outcome {
+        use core::ops::Bound::{Excluded, Unbounded};
+        let range = (page.after.as_ref().map_or(Unbounded, Excluded), Unbounded);
+        let info = |(name, namespace): (&Name, &Namespace)| NamespaceInfo {
+            name: name.clone(),
+            position: namespace.head.position,
+        };
+        Outcome::Namespaces(self.namespaces.range::<Name, _>(range).take(page.limit).map(info).collect())
+    }
+
+    /// When the next timer runs out.
+    pub fn next_due(&self) -> Option<Time> {
+        self.timers.next_due()
+    }
+
+    /// What has run out by `now`, in order, at most `limit`.
+    pub fn due(&self, now: Time, limit: usize) -> Vec<Due> {
+        self.timers.due(now, limit).into_iter().map(Due::Timer).collect()
+    }
+
+    /// A slice of work that can be done whenever there is time for it.
+    pub fn sweep(&self) -> Option<Due> {
+        self.sweeps.keys().next().map(|id| Due::Sweep(*id))
+    }
+
+    /// Does what is due, or says what must be fetched first. What is no longer there is no longer due.
+    pub fn apply_due(&mut self, now: Time, due: Due, fetched: &Fetched) -> Result<(), Missing> {
+        self.advance_time(now);
+        match due {
+            Due::Timer(key) => self.apply_timer(now, key, fetched),
+            Due::Sweep(id) => self.apply_sweep(id, fetched),
+        }
+    }
+
+    fn apply_timer(&mut self, now: Time, key: TimerKey, fetched: &Fetched) -> Result<(), Missing> {
+        let Some(timer) = self.timers.get(key).cloned() else { return Ok(()) };
+        let name = self.names.get(&key.namespace).expect("a timer belongs to a namespace").clone();
+        let namespace = self.namespaces.get_mut(&name).expect("a named namespace exists");
+        match timer {
+            Timer::LedgerExpiry { operation_id, due } => {
+                let mut turn = Turn {
+                    now,
+                    name: &name,
+                    keys: Keys(namespace.id),
+                    position: &mut namespace.head.position,
+                    timers: &mut self.timers,
+                    changes: &mut self.changes,
+                    sealed: &self.sealed,
+                    fetched,
+                };
+                match ledger::expire(&mut namespace.ledger, &mut turn, &operation_id, due, key.position) {
+                    Ok(()) => self.timers.cancel(key),
+                    Err(Stop::Missing(missing)) => return Err(missing),
+                    Err(Stop::Unreadable) => {
+                        self.timers.postpone(key, now.after(POSTPONED));
+                        self.changes.effects.push(Effect::DuePostponed { namespace: name });
+                        return Ok(());
+                    }
+                }
+            }
+            Timer::DropReplies => {
+                self.timers.cancel(key);
+                let Some(replies) = namespace.head.replies else { return Ok(()) };
+                let (period, rest) = idempotency::drop_oldest(replies);
+                namespace.head.replies = rest;
+                if let Some((first, _)) = rest {
+                    let (key, timer) = idempotency::drop_timer(key.namespace, first);
+                    self.timers.set(key, timer);
+                }
+                self.begin_sweep(idempotency::dropped_range(key.namespace, period));
+            }
+        }
+        let namespace = self.namespaces.get_mut(&name).expect("a named namespace exists");
+        if !namespace.changed {
+            namespace.changed = true;
+            self.changed_namespaces.push(name);
+        }
+        Ok(())
+    }
+
+    fn apply_sweep(&mut self, id: u64, fetched: &Fetched) -> Result<(), Missing> {
+        let Some(sweeping) = self.sweeps.get_mut(&id) else { return Ok(()) };
+        let reader = Reader::new(&self.changes.writes, &self.sealed, fetched);
+        let scanned = match reader.scan(sweeping.from.clone(), sweeping.to.clone(), sweep::SLICE) {
+            Ok(scanned) => scanned,
+            Err(reads::Absent::NotFetched) => return Err(reader.into_missing()),
+            // It stays pending; a later opening tries again.
+            Err(reads::Absent::Unreadable) => {
+                self.sweeps.remove(&id);
+                return Ok(());
+            }
+        };
+        for (key, _) in scanned.records {
+            self.changes.writes.insert(key, None);
+        }
+        match scanned.more_after {
+            Some(last) => sweeping.from = reads::successor(&last),
+            None => {
+                self.sweeps.remove(&id);
+                self.changes.writes.insert(key::sweep(id), None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the batch: everything applied since the last seal. The batch before it must be durable by now.
+    pub fn seal(&mut self) -> Sealed {
+        for name in self.changed_namespaces.drain(..) {
+            if let Some(namespace) = self.namespaces.get_mut(&name) {
+                namespace.changed = false;
+                let keys = Keys(namespace.id);
+                namespace.ledger.flush(keys, &mut self.changes.writes);
+                self.changes.writes.insert(keys.head(), Some(record::encode(&namespace.head)));
+            }
+        }
+        let Changes { mut writes, effects } = core::mem::take(&mut self.changes);
+        if !writes.is_empty() {
+            writes.insert(key::shard_meta(), Some(record::encode(&self.meta)));
+        }
+        self.sealed = writes;
+        let writes = self.sealed.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        Sealed { writes, effects }
+    }
+
+    fn advance_time(&mut self, now: Time) {
+        assert!(now >= self.meta.time, "shard time went back from {:?} to {now:?}", self.meta.time);
+        self.meta.time = now;
+    }
+}
+
+impl Request {
+    /// Whether it may change something.
+    pub fn is_write(&self) -> bool {
+        self.command.is_write()
+    }
+}

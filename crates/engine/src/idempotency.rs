@@ -1,0 +1,90 @@
+//! Kept replies: the same request under the same key is done once.
+//!
+//! A reply stands under the period of half a day in which it was given, so that old ones are dropped by whole ranges.
+//! A look-up asks the three periods that can hold a reply of the last 24 hours.
+
+use crate::{
+    Idempotency, Millis, Outcome, Position, Time,
+    namespace::Turn,
+    reads::{Absent, Reader},
+    record::{self, key},
+    timers::{Timer, TimerKey},
+};
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+const KEPT: Millis = Millis::DAY;
+const PERIOD: Millis = Millis(Millis::DAY.0 / 2);
+const PERIODS: u32 = 3;
+
+/// A reply as it is stored.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    given_at: Time,
+    fingerprint: [u8; 16],
+    outcome: Outcome,
+}
+
+fn period_of(time: Time) -> u32 {
+    u32::try_from(time.0 / PERIOD.0).unwrap_or(u32::MAX - 1)
+}
+
+/// The outcome to give again, if the key was used within the last day.
+pub(crate) fn find(
+    reader: &Reader<'_>,
+    turn: &Turn<'_>,
+    idempotency: &Idempotency,
+) -> Result<Option<Outcome>, Absent> {
+    let last = period_of(turn.now);
+    // All periods are asked before the first answer counts, so that one round fetches them.
+    let found: Vec<Result<Option<Kept>, Absent>> = (0..PERIODS)
+        .map(|back| reader.get(key::reply(turn.keys.id(), last.saturating_sub(back), &idempotency.key)))
+        .collect();
+    for kept in found {
+        match kept? {
+            Some(kept) if kept.given_at.after(KEPT) <= turn.now => {}
+            Some(kept) if kept.fingerprint == idempotency.fingerprint => return Ok(Some(kept.outcome)),
+            Some(_) => return Ok(Some(Outcome::IdempotencyKeyReused)),
+            None => {}
+        }
+    }
+    Ok(None)
+}
+
+/// Keeps the outcome. `replies` is the namespace's first and last period with kept replies.
+pub(crate) fn keep(
+    turn: &mut Turn<'_>,
+    replies: &mut Option<(u32, u32)>,
+    idempotency: &Idempotency,
+    outcome: &Outcome,
+) {
+    let period = period_of(turn.now);
+    let kept = Kept { given_at: turn.now, fingerprint: idempotency.fingerprint, outcome: outcome.clone() };
+    turn.put(key::reply(turn.keys.id(), period, &idempotency.key), &kept);
+    match replies {
+        Some((_, last)) => *last = period,
+        None => {
+            *replies = Some((period, period));
+            let (key, timer) = drop_timer(turn.keys.id(), period);
+            turn.timers.set(key, timer);
+        }
+    }
+}
+
+/// The timer that drops a period's replies when none of them can be asked for any more.
+pub(crate) fn drop_timer(namespace: key::NamespaceId, period: u32) -> (TimerKey, Timer) {
+    let due = Time((u64::from(period) + u64::from(PERIODS)) * PERIOD.0);
+    (TimerKey { due, namespace, position: Position(0) }, Timer::DropReplies)
+}
+
+/// The period to drop now, and the periods that remain.
+pub(crate) fn drop_oldest(replies: (u32, u32)) -> (u32, Option<(u32, u32)>) {
+    let (first, last) = replies;
+    (first, (first < last).then_some((first + 1, last)))
+}
+
+/// What a sweep removes for a dropped period.
+pub(crate) fn dropped_range(namespace: key::NamespaceId, period: u32) -> record::Sweep {
+    let range = key::replies(namespace, period);
+    record::Sweep { from: range.start.to_vec(), to: range.end.to_vec() }
+}

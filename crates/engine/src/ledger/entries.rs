@@ -1,0 +1,90 @@
+//! `entries`: a limit's history. Each entry bears the sums after it, so that no read ever adds up history.
+
+use super::{EntryInfo, Refusal, Reply, limits, state::Balance, state::Ledger};
+use crate::{
+    Name, Page, Position, Time,
+    namespace::{Keys, Stop, Turn},
+    reads::{Absent, Reader},
+    record::{self, key},
+};
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// What happened to a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EntryKind {
+    /// A value was held.
+    Hold,
+    /// A held value, or a part of it, was committed and the rest freed.
+    Commit,
+    /// A held value was freed.
+    Rollback,
+    /// A held value was freed because its time had run out.
+    Expiry,
+}
+
+/// An entry as it is stored, under (limit, position).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    time: Time,
+    operation_id: Name,
+    kind: EntryKind,
+    value: i64,
+    pub(super) balance: Balance,
+}
+
+pub(super) fn put(
+    turn: &mut Turn<'_>,
+    operation_id: &Name,
+    kind: EntryKind,
+    limit: u32,
+    position: Position,
+    value: i64,
+    balance: Balance,
+) {
+    let entry = Entry { time: turn.now, operation_id: operation_id.clone(), kind, value, balance };
+    turn.put(turn.keys.entry(limit, position), &entry);
+}
+
+pub(super) fn last_at_or_before(
+    reader: &Reader<'_>,
+    keys: Keys,
+    limit: u32,
+    position: Position,
+) -> Result<Option<Entry>, Absent> {
+    let found = reader.last_at_or_before(keys.entry(limit, Position(0)), keys.entry(limit, position))?;
+    Ok(found.map(|(_, entry)| entry))
+}
+
+pub(super) fn list(
+    ledger: &Ledger,
+    turn: &Turn<'_>,
+    limit_name: &Name,
+    page: &Page<Position>,
+) -> Result<Result<Reply, Refusal>, Stop> {
+    let number = match limits::find(ledger, limit_name) {
+        Ok(number) => number,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    turn.read(|reader| {
+        let from = page.after.map_or(Position(0), |after| Position(after.0.saturating_add(1)));
+        let range = key::ledger_entries_from(turn.keys.id(), number, from);
+        let scanned = reader.scan(range.start, range.end, page.limit)?;
+        let mut items = Vec::with_capacity(scanned.records.len());
+        for (key, bytes) in &scanned.records {
+            let position = key::ledger_entry_position(key).ok_or(Absent::Unreadable)?;
+            let entry: Entry = record::decode(bytes).map_err(|_| Absent::Unreadable)?;
+            items.push(EntryInfo {
+                position,
+                time: entry.time,
+                operation_id: entry.operation_id,
+                kind: entry.kind,
+                value: entry.value,
+                commit_value: entry.balance.commit,
+                hold_value: entry.balance.hold_value(),
+            });
+        }
+        let next = scanned.more_after.as_deref().and_then(key::ledger_entry_position);
+        Ok(Ok(Reply::Entries { items, next }))
+    })
+}

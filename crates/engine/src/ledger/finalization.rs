@@ -1,0 +1,261 @@
+//! `commit` and `rollback`: the two ways in which holds end; and the third, expiry, which is a rollback that nobody
+//! asked for.
+
+use super::{
+    Finalization, FinalizationReply, Finish, HoldState, Refusal, Reply,
+    entries::{self, EntryKind},
+    limits, operations,
+    operations::Operation,
+    state::Ledger,
+    values,
+};
+use crate::{
+    Effect, Name, Position, Time,
+    namespace::{Stop, Turn},
+    reads::{Absent, Reader},
+    timers::TimerKey,
+};
+use alloc::vec::Vec;
+
+/// What is to be done, settled before anything is changed.
+enum Decision {
+    Refuse(Refusal),
+    /// All of it was done before: the first reply again.
+    Repeat(FinalizationReply),
+    /// End the holds at these places of the operation, committing so much of each; answer for these limits.
+    Finish {
+        operation: Operation,
+        ends: Vec<(usize, i64)>,
+        limits: Vec<u32>,
+    },
+}
+
+pub(super) fn apply(
+    ledger: &mut Ledger,
+    turn: &mut Turn<'_>,
+    request: &Finalization,
+) -> Result<Result<Reply, Refusal>, Stop> {
+    match turn.read(|reader| decide(ledger, reader, turn, request))? {
+        Decision::Refuse(refusal) => Ok(Err(refusal)),
+        Decision::Repeat(reply) => Ok(Ok(Reply::Finalization(reply))),
+        Decision::Finish { operation, ends, limits } => {
+            let id = &request.operation_id;
+            let kind = match request.finish {
+                Finish::Commit => EntryKind::Commit,
+                Finish::Rollback => EntryKind::Rollback,
+            };
+            let position = execute(ledger, turn, id, operation, &ends, kind);
+            let values = limits.iter().map(|number| ledger.value_now(*number)).collect();
+            Ok(Ok(Reply::Finalization(FinalizationReply { operation_id: id.clone(), position, values })))
+        }
+    }
+}
+
+/// The checks, in the order in which the contract states the errors.
+fn decide(
+    ledger: &Ledger,
+    reader: &Reader<'_>,
+    turn: &Turn<'_>,
+    request: &Finalization,
+) -> Result<Decision, Absent> {
+    let id = &request.operation_id;
+    let numbers = match &request.changes {
+        None => None,
+        Some(changes) => match limits::find_all(ledger, changes.iter().map(|change| &change.limit_name)) {
+            Ok(numbers) => Some(numbers),
+            Err(refusal) => return Ok(Decision::Refuse(refusal)),
+        },
+    };
+    let not_found = |limit_name: Option<&Name>, state: Option<HoldState>| {
+        let (operation_id, limit_name) = (id.clone(), limit_name.cloned());
+        Ok(Decision::Refuse(Refusal::OperationNotFound { operation_id, limit_name, state }))
+    };
+    let Some(operation) = operations::find(ledger, reader, turn.keys, id)? else {
+        return not_found(None, None);
+    };
+    let (Some(changes), Some(numbers)) = (&request.changes, numbers) else {
+        return decide_all(ledger, reader, turn, request, operation);
+    };
+
+    // The places of the holds that are meant, and what of each is to be committed.
+    let mut wanted = Vec::with_capacity(changes.len());
+    for (change, number) in changes.iter().zip(&numbers) {
+        let Some(place) = operation.holds.iter().position(|hold| hold.limit == *number) else {
+            return not_found(Some(&change.limit_name), None);
+        };
+        let hold = &operation.holds[place];
+        let value = match request.finish {
+            Finish::Commit => change.value.unwrap_or(hold.value),
+            Finish::Rollback => 0,
+        };
+        if hold.state != HoldState::Held && !is_same(hold.state, request.finish, value) {
+            return not_found(Some(&change.limit_name), Some(hold.state));
+        }
+        wanted.push((place, value));
+    }
+    let mut ends = Vec::with_capacity(wanted.len());
+    for (place, value) in &wanted {
+        let hold = &operation.holds[*place];
+        if hold.state != HoldState::Held {
+            continue;
+        }
+        if request.finish == Finish::Commit && !is_within(*value, hold.value) {
+            return Ok(Decision::Refuse(Refusal::CommitExceedsHold {
+                operation_id: id.clone(),
+                limit_name: ledger.limit(hold.limit).terms.name.clone(),
+                held: hold.value,
+                value: *value,
+            }));
+        }
+        ends.push((*place, *value));
+    }
+    if !ends.is_empty() {
+        return Ok(Decision::Finish { operation, ends, limits: numbers });
+    }
+    let last = wanted.iter().filter_map(|(place, _)| finished_at(operation.holds[*place].state)).max();
+    repeat(ledger, reader, turn, id, &numbers, last.ok_or(Absent::Unreadable)?)
+}
+
+/// Without a list of changes: every open hold, or what was finished this way last.
+fn decide_all(
+    ledger: &Ledger,
+    reader: &Reader<'_>,
+    turn: &Turn<'_>,
+    request: &Finalization,
+    operation: Operation,
+) -> Result<Decision, Absent> {
+    let (ends, limits): (Vec<_>, Vec<_>) = operation
+        .holds
+        .iter()
+        .enumerate()
+        .filter(|(_, hold)| hold.state == HoldState::Held)
+        .map(|(place, hold)| {
+            ((place, if request.finish == Finish::Commit { hold.value } else { 0 }), hold.limit)
+        })
+        .unzip();
+    if !ends.is_empty() {
+        return Ok(Decision::Finish { operation, ends, limits });
+    }
+    let this_way = || operation.holds.iter().filter(|hold| finish_of(hold.state) == Some(request.finish));
+    match this_way().filter_map(|hold| finished_at(hold.state)).max() {
+        Some(last) => {
+            let limits: Vec<u32> = this_way()
+                .filter(|hold| finished_at(hold.state) == Some(last))
+                .map(|hold| hold.limit)
+                .collect();
+            repeat(ledger, reader, turn, &request.operation_id, &limits, last)
+        }
+        None => Ok(Decision::Refuse(Refusal::OperationNotFound {
+            operation_id: request.operation_id.clone(),
+            limit_name: None,
+            state: operation.holds.first().map(|hold| hold.state),
+        })),
+    }
+}
+
+fn repeat(
+    ledger: &Ledger,
+    reader: &Reader<'_>,
+    turn: &Turn<'_>,
+    id: &Name,
+    limits: &[u32],
+    position: Position,
+) -> Result<Decision, Absent> {
+    let values = values::as_of(ledger, reader, turn.keys, limits, position)?;
+    Ok(Decision::Repeat(FinalizationReply { operation_id: id.clone(), position, values }))
+}
+
+fn execute(
+    ledger: &mut Ledger,
+    turn: &mut Turn<'_>,
+    id: &Name,
+    mut operation: Operation,
+    ends: &[(usize, i64)],
+    kind: EntryKind,
+) -> Position {
+    let position = turn.advance();
+    let mut expiries: Vec<(Time, Position)> = Vec::new();
+    for &(place, committed) in ends {
+        let hold = &mut operation.holds[place];
+        hold.state = match kind {
+            EntryKind::Commit => HoldState::Committed { value: committed, at: position },
+            _ => HoldState::RolledBack { at: position, expired: kind == EntryKind::Expiry },
+        };
+        if let Some(due) = hold.expires_at
+            && !expiries.contains(&(due, hold.held_at))
+        {
+            expiries.push((due, hold.held_at));
+        }
+        let (number, held) = (hold.limit, hold.value);
+        let balance = ledger.limit(number).balance.finish(held, committed);
+        ledger.set_balance(number, balance);
+        let value = if kind == EntryKind::Commit { committed } else { held };
+        entries::put(turn, id, kind, number, position, value, balance);
+    }
+    turn.put(turn.keys.operation(id), &operation);
+    if !operation.is_open() {
+        turn.remove(turn.keys.open(id));
+    }
+    // An expiry belongs to a hold request; it is off when nothing of that request is open any more.
+    let open = |held_at| operation.holds.iter().any(|h| h.held_at == held_at && h.state == HoldState::Held);
+    for (due, held_at) in expiries.into_iter().filter(|(_, held_at)| !open(*held_at)) {
+        turn.timers.cancel(TimerKey { due, namespace: turn.keys.id(), position: held_at });
+        turn.remove(turn.keys.expiry(due, held_at));
+    }
+    position
+}
+
+/// Rolls back what is still open of the hold request at `held_at`, whose time has run out.
+pub(crate) fn expire(
+    ledger: &mut Ledger,
+    turn: &mut Turn<'_>,
+    id: &Name,
+    due: Time,
+    held_at: Position,
+) -> Result<(), Stop> {
+    let operation = turn.read(|reader| operations::find(ledger, reader, turn.keys, id))?;
+    let open = |operation: &Operation| -> Vec<(usize, i64)> {
+        let holds = operation.holds.iter().enumerate();
+        holds
+            .filter(|(_, h)| h.held_at == held_at && h.state == HoldState::Held)
+            .map(|(place, _)| (place, 0))
+            .collect()
+    };
+    match operation.map(|operation| (open(&operation), operation)) {
+        Some((ends, operation)) if !ends.is_empty() => {
+            let position = execute(ledger, turn, id, operation, &ends, EntryKind::Expiry);
+            let namespace = turn.name.clone();
+            turn.effect(Effect::HoldExpired { namespace, operation_id: id.clone(), position });
+        }
+        _ => turn.remove(turn.keys.expiry(due, held_at)),
+    }
+    Ok(())
+}
+
+fn is_same(state: HoldState, finish: Finish, value: i64) -> bool {
+    match state {
+        HoldState::Held => false,
+        HoldState::Committed { value: committed, .. } => finish == Finish::Commit && committed == value,
+        HoldState::RolledBack { .. } => finish == Finish::Rollback,
+    }
+}
+
+fn finish_of(state: HoldState) -> Option<Finish> {
+    match state {
+        HoldState::Held => None,
+        HoldState::Committed { .. } => Some(Finish::Commit),
+        HoldState::RolledBack { .. } => Some(Finish::Rollback),
+    }
+}
+
+fn finished_at(state: HoldState) -> Option<Position> {
+    match state {
+        HoldState::Held => None,
+        HoldState::Committed { at, .. } | HoldState::RolledBack { at, .. } => Some(at),
+    }
+}
+
+/// Whether `value` is a part of `held`: of the same sign and no larger, or 0.
+fn is_within(value: i64, held: i64) -> bool {
+    if held >= 0 { (0..=held).contains(&value) } else { (held..=0).contains(&value) }
+}

@@ -1,0 +1,171 @@
+//! `hold`: freeze values in several limits, all or none.
+
+use super::{
+    Hold, HoldReply, HoldState, MAX_LIMITS_PER_OPERATION, Refusal, Reply,
+    entries::{self, EntryKind},
+    limits, operations,
+    operations::{HeldLimit, Operation},
+    state::{Balance, Ledger, Terms},
+    values,
+};
+use crate::{
+    Name,
+    namespace::{Stop, Turn},
+    reads::{Absent, Reader},
+    timers::{Timer, TimerKey},
+};
+use alloc::vec::Vec;
+
+/// What is to be done, settled before anything is changed.
+enum Decision {
+    Refuse(Refusal),
+    /// Everything is held already: the first reply again.
+    Repeat(HoldReply),
+    /// Hold the changes at these places in the request; the others are skipped.
+    Hold {
+        operation: Option<Operation>,
+        fresh: Vec<usize>,
+        skipped: Vec<Name>,
+    },
+}
+
+pub(super) fn apply(
+    ledger: &mut Ledger,
+    turn: &mut Turn<'_>,
+    hold: &Hold,
+) -> Result<Result<Reply, Refusal>, Stop> {
+    match turn.read(|reader| decide(ledger, reader, turn, hold))? {
+        Decision::Refuse(refusal) => Ok(Err(refusal)),
+        Decision::Repeat(reply) => Ok(Ok(Reply::Hold(reply))),
+        Decision::Hold { operation, fresh, skipped } => {
+            Ok(Ok(Reply::Hold(execute(ledger, turn, hold, operation, &fresh, skipped))))
+        }
+    }
+}
+
+/// The checks, in the order in which the contract states the errors.
+fn decide(ledger: &Ledger, reader: &Reader<'_>, turn: &Turn<'_>, hold: &Hold) -> Result<Decision, Absent> {
+    let refuse = |refusal| Ok(Decision::Refuse(refusal));
+    if !hold.create_missing
+        && let Err(refusal) = limits::find_all(ledger, hold.changes.iter().map(|change| &change.limit_name))
+    {
+        return refuse(refusal);
+    }
+
+    let operation = operations::find(ledger, reader, turn.keys, &hold.operation_id)?;
+    let state_in = |name: &Name| {
+        let number = ledger.find(name)?;
+        operation.as_ref()?.hold_in(number).map(|held| held.state)
+    };
+    let mut finished = Vec::new();
+    let mut held = Vec::new();
+    let mut fresh = Vec::new();
+    for (place, change) in hold.changes.iter().enumerate() {
+        match state_in(&change.limit_name) {
+            None => fresh.push(place),
+            Some(HoldState::Held) => held.push(change.limit_name.clone()),
+            Some(state) => finished.push((change.limit_name.clone(), state)),
+        }
+    }
+    let operation_id = || hold.operation_id.clone();
+    if !finished.is_empty() {
+        return refuse(Refusal::OperationAlreadyInFinalState {
+            operation_id: operation_id(),
+            limits: finished,
+        });
+    }
+    if !held.is_empty() && !hold.skip_existing_holds {
+        return refuse(Refusal::DuplicateOperation { operation_id: operation_id(), limit_names: held });
+    }
+    if let Some(operation) = &operation
+        && fresh.is_empty()
+    {
+        let numbers: Vec<u32> = hold.changes.iter().filter_map(|c| ledger.find(&c.limit_name)).collect();
+        let values = values::as_of(ledger, reader, turn.keys, &numbers, operation.view)?;
+        let position = operation.view;
+        return Ok(Decision::Repeat(HoldReply {
+            operation_id: operation_id(),
+            position,
+            values,
+            skipped: held,
+        }));
+    }
+    let touched = operation.as_ref().map_or(0, |operation| operation.holds.len());
+    if touched + fresh.len() > MAX_LIMITS_PER_OPERATION {
+        return refuse(Refusal::OperationTooLarge { operation_id: operation_id() });
+    }
+
+    let mut exceeded = Vec::new();
+    let mut overflowing = Vec::new();
+    for change in fresh.iter().map(|place| &hold.changes[*place]) {
+        let limit = ledger.find(&change.limit_name).map(|number| ledger.limit(number));
+        let balance = limit.map_or(Balance::default(), |limit| limit.balance);
+        if let Some(ceiling) = limit.and_then(|limit| limit.terms.ceiling)
+            && balance.passes(change.value, ceiling)
+        {
+            exceeded.push((change.limit_name.clone(), ceiling));
+        } else if balance.hold(change.value).is_none() {
+            overflowing.push(change.limit_name.clone());
+        }
+    }
+    if !exceeded.is_empty() {
+        return refuse(Refusal::LimitExceeded { limits: exceeded });
+    }
+    if !overflowing.is_empty() {
+        return refuse(Refusal::ValueOverflow { limit_names: overflowing });
+    }
+    Ok(Decision::Hold { operation, fresh, skipped: held })
+}
+
+fn execute(
+    ledger: &mut Ledger,
+    turn: &mut Turn<'_>,
+    hold: &Hold,
+    operation: Option<Operation>,
+    fresh: &[usize],
+    skipped: Vec<Name>,
+) -> HoldReply {
+    let mut numbers = Vec::with_capacity(hold.changes.len());
+    for change in &hold.changes {
+        let number = ledger.find(&change.limit_name).unwrap_or_else(|| {
+            ledger.create(Terms {
+                name: change.limit_name.clone(),
+                limit_id: change.limit_id.clone(),
+                context: change.context.clone(),
+                ceiling: None,
+                created_at: turn.advance(),
+            })
+        });
+        numbers.push(number);
+    }
+
+    let position = turn.advance();
+    let expires_at = hold.expires_after.map(|span| turn.now.after(span));
+    let was_open = operation.as_ref().is_some_and(Operation::is_open);
+    let mut operation = operation.unwrap_or(Operation { view: position, holds: Vec::new() });
+    operation.view = position;
+    for &place in fresh {
+        let (number, value) = (numbers[place], hold.changes[place].value);
+        let balance = ledger.limit(number).balance.hold(value).expect("the decision has checked the range");
+        ledger.set_balance(number, balance);
+        operation.holds.push(HeldLimit {
+            limit: number,
+            value,
+            held_at: position,
+            expires_at,
+            state: HoldState::Held,
+        });
+        entries::put(turn, &hold.operation_id, EntryKind::Hold, number, position, value, balance);
+    }
+    turn.put(turn.keys.operation(&hold.operation_id), &operation);
+    if !was_open {
+        turn.put(turn.keys.open(&hold.operation_id), &());
+    }
+    if let Some(due) = expires_at {
+        let timer = Timer::LedgerExpiry { operation_id: hold.operation_id.clone(), due };
+        turn.put(turn.keys.expiry(due, position), &hold.operation_id);
+        turn.timers.set(TimerKey { due, namespace: turn.keys.id(), position }, timer);
+    }
+    let values = numbers.iter().map(|number| ledger.value_now(*number)).collect();
+    HoldReply { operation_id: hold.operation_id.clone(), position, values, skipped }
+}

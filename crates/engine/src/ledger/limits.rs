@@ -1,0 +1,69 @@
+//! `limits`: making, changing, reading and listing the accounts themselves.
+
+use super::{Context, LimitInfo, NewLimit, Patch, Refusal, Reply, state::Ledger, state::Terms};
+use crate::{Name, Page, namespace::Turn};
+use alloc::{vec, vec::Vec};
+
+pub(super) fn create(ledger: &mut Ledger, turn: &mut Turn<'_>, new: &NewLimit) -> Result<LimitInfo, Refusal> {
+    if ledger.find(&new.name).is_some() {
+        return Err(Refusal::DuplicateLimitName { limit_name: new.name.clone() });
+    }
+    let number = ledger.create(Terms {
+        name: new.name.clone(),
+        limit_id: new.limit_id.clone(),
+        context: new.context.clone(),
+        ceiling: new.ceiling,
+        created_at: turn.advance(),
+    });
+    Ok(ledger.info(number))
+}
+
+pub(super) fn patch(
+    ledger: &mut Ledger,
+    turn: &mut Turn<'_>,
+    name: &Name,
+    ceiling: &Patch<i64>,
+    context: &Patch<Context>,
+) -> Result<LimitInfo, Refusal> {
+    let number = find(ledger, name)?;
+    let mut terms = ledger.limit(number).terms.clone();
+    match ceiling {
+        Patch::Keep => {}
+        Patch::Remove => terms.ceiling = None,
+        Patch::Set(value) => terms.ceiling = Some(*value),
+    }
+    match context {
+        Patch::Keep => {}
+        Patch::Remove => terms.context = Context::new(),
+        Patch::Set(value) => terms.context = value.clone(),
+    }
+    if terms != ledger.limit(number).terms {
+        turn.advance();
+        *ledger.change_terms(number) = terms;
+    }
+    Ok(ledger.info(number))
+}
+
+pub(super) fn get(ledger: &Ledger, name: &Name) -> Result<LimitInfo, Refusal> {
+    Ok(ledger.info(find(ledger, name)?))
+}
+
+pub(super) fn list(ledger: &Ledger, page: &Page<Name>) -> Reply {
+    let mut names = ledger.names_after(page.after.as_ref());
+    let items = names.by_ref().take(page.limit).map(|number| ledger.info(number)).collect();
+    Reply::Limits { items, more: names.next().is_some() }
+}
+
+pub(super) fn find(ledger: &Ledger, name: &Name) -> Result<u32, Refusal> {
+    ledger.find(name).ok_or_else(|| Refusal::LimitNotFound { limit_names: vec![name.clone()] })
+}
+
+/// The numbers of the limits, or the refusal that names all that are missing.
+pub(super) fn find_all<'n>(
+    ledger: &Ledger,
+    names: impl Iterator<Item = &'n Name> + Clone,
+) -> Result<Vec<u32>, Refusal> {
+    let found: Vec<u32> = names.clone().filter_map(|name| ledger.find(name)).collect();
+    let missing: Vec<Name> = names.filter(|name| ledger.find(name).is_none()).cloned().collect();
+    if missing.is_empty() { Ok(found) } else { Err(Refusal::LimitNotFound { limit_names: missing }) }
+}

@@ -1,0 +1,131 @@
+//! `operations`: what became of each hold of an operation.
+
+use super::{HeldLimitInfo, OperationInfo, Refusal, Reply, state::Ledger};
+use crate::{
+    Name, Page, Position, Time,
+    namespace::{Keys, Stop, Turn},
+    reads::{Absent, Reader},
+    record::key,
+};
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// How many limits an operation may touch over all its hold requests, so that its record stays small.
+pub const MAX_LIMITS_PER_OPERATION: usize = 1024;
+
+/// An operation as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Operation {
+    /// The position of its last hold request that held something.
+    pub(crate) view: Position,
+    /// In the order in which they were held; each limit once.
+    pub(crate) holds: Vec<HeldLimit>,
+}
+
+/// An operation's hold in one limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HeldLimit {
+    pub(crate) limit: u32,
+    pub(crate) value: i64,
+    pub(crate) held_at: Position,
+    pub(crate) expires_at: Option<Time>,
+    pub(crate) state: HoldState,
+}
+
+/// What became of a hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HoldState {
+    /// It is open.
+    Held,
+    /// It counts for good.
+    Committed {
+        /// How much of it.
+        value: i64,
+        /// Since when.
+        at: Position,
+    },
+    /// It was freed.
+    RolledBack {
+        /// Since when.
+        at: Position,
+        /// Whether that was because its time had run out.
+        expired: bool,
+    },
+}
+
+impl Operation {
+    pub(crate) fn hold_in(&self, limit: u32) -> Option<&HeldLimit> {
+        self.holds.iter().find(|hold| hold.limit == limit)
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.holds.iter().any(|hold| hold.state == HoldState::Held)
+    }
+
+    fn info(&self, ledger: &Ledger, operation_id: Name) -> OperationInfo {
+        let holds = self.holds.iter().map(|hold| {
+            let terms = &ledger.limit(hold.limit).terms;
+            HeldLimitInfo {
+                limit_name: terms.name.clone(),
+                limit_id: terms.limit_id.clone(),
+                value: hold.value,
+                held_at: hold.held_at,
+                expires_at: hold.expires_at,
+                state: hold.state,
+            }
+        });
+        OperationInfo { operation_id, position: self.view, holds: holds.collect() }
+    }
+}
+
+/// The stored operation, if there is one.
+pub(super) fn find(
+    ledger: &Ledger,
+    reader: &Reader<'_>,
+    keys: Keys,
+    id: &Name,
+) -> Result<Option<Operation>, Absent> {
+    let operation: Option<Operation> = reader.get(keys.operation(id))?;
+    match &operation {
+        Some(operation) if !ledger.knows(operation) => Err(Absent::Unreadable),
+        _ => Ok(operation),
+    }
+}
+
+pub(super) fn get(ledger: &Ledger, turn: &Turn<'_>, id: &Name) -> Result<Result<Reply, Refusal>, Stop> {
+    let operation = turn.read(|reader| find(ledger, reader, turn.keys, id))?;
+    Ok(match operation {
+        Some(operation) => Ok(Reply::Operation(operation.info(ledger, id.clone()))),
+        None => Err(Refusal::OperationNotFound { operation_id: id.clone(), limit_name: None, state: None }),
+    })
+}
+
+pub(super) fn list(
+    ledger: &Ledger,
+    turn: &Turn<'_>,
+    only_held: bool,
+    page: &Page<Name>,
+) -> Result<Result<Reply, Refusal>, Stop> {
+    turn.read(|reader| {
+        let range = if only_held {
+            key::ledger_open_after(turn.keys.id(), page.after.as_ref())
+        } else {
+            key::ledger_operations_after(turn.keys.id(), page.after.as_ref())
+        };
+        let scanned = reader.scan(range.start, range.end, page.limit)?;
+        let ids: Vec<Name> = scanned
+            .records
+            .iter()
+            .map(|(key, _)| key::ledger_operation_id(key).ok_or(Absent::Unreadable))
+            .collect::<Result<_, _>>()?;
+        // All look-ups are made before the first failure counts, so that one round fetches all of them.
+        let found: Vec<_> = ids.iter().map(|id| find(ledger, reader, turn.keys, id)).collect();
+        let mut items = Vec::with_capacity(ids.len());
+        for (id, operation) in ids.into_iter().zip(found) {
+            let operation = operation?.ok_or(Absent::Unreadable)?;
+            items.push(operation.info(ledger, id));
+        }
+        let next = scanned.more_after.as_deref().and_then(key::ledger_operation_id);
+        Ok(Ok(Reply::Operations { items, next }))
+    })
+}

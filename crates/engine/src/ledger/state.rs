@@ -1,0 +1,194 @@
+//! The resident part of the ledger: every limit with its sums.
+
+use super::{Context, LimitInfo, Value, operations::Operation};
+use crate::{
+    Name, Position,
+    namespace::Keys,
+    record::{self, Malformed},
+};
+use alloc::{collections::BTreeMap, vec::Vec};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// All limits of a namespace. A limit's number is its place in the order of creation.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    limits: Vec<Limit>,
+    by_name: BTreeMap<Name, u32>,
+    changed: Vec<u32>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Limit {
+    pub(crate) terms: Terms,
+    pub(crate) balance: Balance,
+    terms_changed: bool,
+    balance_changed: bool,
+}
+
+/// What a limit is. This changes seldom, so it is a record of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Terms {
+    pub(crate) name: Name,
+    pub(crate) limit_id: Option<Name>,
+    pub(crate) context: Context,
+    pub(crate) ceiling: Option<i64>,
+    pub(crate) created_at: Position,
+}
+
+/// What a limit holds. `held_up` and `held_down` are the sums of the positive and of the negative open holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Balance {
+    pub(crate) commit: i64,
+    pub(crate) held_up: i64,
+    pub(crate) held_down: i64,
+}
+
+impl Balance {
+    pub(crate) fn hold_value(&self) -> i64 {
+        self.held_up + self.held_down
+    }
+
+    /// The balance with one more open hold, if every sum that may come of it stays in range.
+    pub(crate) fn hold(self, value: i64) -> Option<Balance> {
+        let mut next = self;
+        if value >= 0 {
+            next.held_up = next.held_up.checked_add(value)?;
+            next.commit.checked_add(next.held_up)?;
+        } else {
+            next.held_down = next.held_down.checked_add(value)?;
+            next.commit.checked_add(next.held_down)?;
+        }
+        Some(next)
+    }
+
+    /// Whether one more hold would, in the worst case, pass the ceiling. Only a positive one can.
+    pub(crate) fn passes(&self, value: i64, ceiling: i64) -> bool {
+        value > 0
+            && i128::from(self.commit) + i128::from(self.held_up) + i128::from(value) > i128::from(ceiling)
+    }
+
+    /// The balance after an open hold of `held` ends with `committed` of it.
+    pub(crate) fn finish(mut self, held: i64, committed: i64) -> Balance {
+        if held >= 0 {
+            self.held_up -= held;
+        } else {
+            self.held_down -= held;
+        }
+        self.commit += committed;
+        self
+    }
+}
+
+impl Ledger {
+    pub(crate) fn len(&self) -> usize {
+        self.limits.len()
+    }
+
+    pub(crate) fn find(&self, name: &Name) -> Option<u32> {
+        self.by_name.get(name).copied()
+    }
+
+    pub(crate) fn limit(&self, number: u32) -> &Limit {
+        &self.limits[number as usize]
+    }
+
+    /// By name, what follows `after`.
+    pub(crate) fn names_after(&self, after: Option<&Name>) -> impl Iterator<Item = u32> {
+        use core::ops::Bound::{Excluded, Unbounded};
+        self.by_name
+            .range::<Name, _>((after.map_or(Unbounded, Excluded), Unbounded))
+            .map(|(_, number)| *number)
+    }
+
+    pub(crate) fn create(&mut self, terms: Terms) -> u32 {
+        let number = self.limits.len() as u32;
+        self.by_name.insert(terms.name.clone(), number);
+        let balance = Balance::default();
+        self.limits.push(Limit { terms, balance, terms_changed: false, balance_changed: false });
+        self.mark(number, true);
+        number
+    }
+
+    pub(crate) fn change_terms(&mut self, number: u32) -> &mut Terms {
+        self.mark(number, true);
+        &mut self.limits[number as usize].terms
+    }
+
+    pub(crate) fn set_balance(&mut self, number: u32, balance: Balance) {
+        self.mark(number, false);
+        self.limits[number as usize].balance = balance;
+    }
+
+    fn mark(&mut self, number: u32, terms: bool) {
+        let limit = &mut self.limits[number as usize];
+        if !limit.terms_changed && !limit.balance_changed {
+            self.changed.push(number);
+        }
+        if terms {
+            limit.terms_changed = true;
+        } else {
+            limit.balance_changed = true;
+        }
+    }
+
+    /// Writes the after-images of what changed since the last time.
+    pub(crate) fn flush(&mut self, keys: Keys, writes: &mut BTreeMap<Bytes, Option<Bytes>>) {
+        for number in self.changed.drain(..) {
+            let limit = &mut self.limits[number as usize];
+            if core::mem::take(&mut limit.terms_changed) {
+                writes.insert(keys.limit(number), Some(record::encode(&limit.terms)));
+            }
+            if core::mem::take(&mut limit.balance_changed) {
+                writes.insert(keys.balance(number), Some(record::encode(&limit.balance)));
+            }
+        }
+    }
+
+    /// Takes in a stored limit. They come in the order of their numbers.
+    pub(crate) fn load_limit(&mut self, number: u32, bytes: &[u8]) -> Result<(), Malformed> {
+        let terms: Terms = record::decode(bytes)?;
+        if number as usize != self.limits.len() || self.by_name.insert(terms.name.clone(), number).is_some() {
+            return Err(Malformed);
+        }
+        let balance = Balance::default();
+        self.limits.push(Limit { terms, balance, terms_changed: false, balance_changed: false });
+        Ok(())
+    }
+
+    pub(crate) fn load_balance(&mut self, number: u32, bytes: &[u8]) -> Result<(), Malformed> {
+        self.limits.get_mut(number as usize).ok_or(Malformed)?.balance = record::decode(bytes)?;
+        Ok(())
+    }
+
+    /// The limit with the given sums.
+    pub(crate) fn value(&self, number: u32, balance: Balance) -> Value {
+        let terms = &self.limit(number).terms;
+        Value {
+            limit_name: terms.name.clone(),
+            limit_id: terms.limit_id.clone(),
+            commit_value: balance.commit,
+            hold_value: balance.hold_value(),
+        }
+    }
+
+    /// The limit with its sums of now.
+    pub(crate) fn value_now(&self, number: u32) -> Value {
+        self.value(number, self.limit(number).balance)
+    }
+
+    pub(crate) fn info(&self, number: u32) -> LimitInfo {
+        let terms = &self.limit(number).terms;
+        LimitInfo {
+            value: self.value_now(number),
+            context: terms.context.clone(),
+            ceiling: terms.ceiling,
+            created_at: terms.created_at,
+        }
+    }
+
+    /// Whether every limit that a stored operation names is known; anything else is damage.
+    pub(crate) fn knows(&self, operation: &Operation) -> bool {
+        operation.holds.iter().all(|hold| (hold.limit as usize) < self.limits.len())
+    }
+}

@@ -1,0 +1,37 @@
+//! What is decided.
+//!
+//! [`Engine`] is one shard's state machine: a [`Request`] and the time go in, an [`Outcome`] comes out, and
+//! [`Engine::seal`] gives the after-images that must be durable before any of those outcomes, or any [`Effect`], is
+//! told to anyone. It is deterministic: the same requests at the same times give the same bytes.
+//!
+//! The crate is `no_std`: the compiler proves that it has no clock, no files, no threads and no randomness. It must
+//! never know how records are stored, who asks over which protocol, or how an answer looks on the wire.
+//!
+//! Read in this order: [`request`], [`outcome`], [`engine`], then a family's folder ([`ledger`]).
+
+#![no_std]
+
+extern crate alloc;
+
+pub mod effect;
+pub mod engine;
+pub mod ledger;
+pub mod name;
+pub mod namespace;
+pub mod outcome;
+pub mod reads;
+pub mod record;
+pub mod request;
+pub mod sweep;
+pub mod time;
+pub mod timers;
+
+mod idempotency;
+
+pub use effect::Effect;
+pub use engine::{Due, Engine, Sealed, Stats};
+pub use name::{InvalidName, Name};
+pub use outcome::Outcome;
+pub use reads::{Answer, Fetched, Missing, Read};
+pub use request::{Command, Idempotency, Job, Page, Request};
+pub use time::{Millis, Position, Time};

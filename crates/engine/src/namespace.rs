@@ -1,0 +1,140 @@
+//! A namespace: the unit of atomicity and of order. One position counter orders the changes of all families.
+
+use crate::{
+    Effect, Name, Position, Time,
+    ledger::Ledger,
+    reads::{Absent, Fetched, Missing, Reader, Recent},
+    record::{
+        self,
+        key::{self, NamespaceId},
+    },
+    timers::Timers,
+};
+use alloc::vec::Vec;
+use bytes::Bytes;
+use serde::Serialize;
+
+/// Everything resident of a namespace.
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    pub(crate) id: NamespaceId,
+    pub(crate) head: record::NamespaceHead,
+    pub(crate) ledger: Ledger,
+    /// Whether it is on the list of what the next seal writes.
+    pub(crate) changed: bool,
+}
+
+impl Namespace {
+    pub(crate) fn new(id: NamespaceId, name: Name, position: Position) -> Namespace {
+        let head = record::NamespaceHead { name, position, replies: None };
+        Namespace { id, head, ledger: Ledger::default(), changed: false }
+    }
+}
+
+/// What was changed since the last seal.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    pub(crate) writes: Recent,
+    pub(crate) effects: Vec<Effect>,
+}
+
+/// Why a command could not run. Nothing was changed.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// This must be fetched first.
+    Missing(Missing),
+    /// A record that it needs could not be read.
+    Unreadable,
+}
+
+/// One command's turn at a namespace: the time, what may be read, and where changes go.
+pub(crate) struct Turn<'a> {
+    pub(crate) now: Time,
+    pub(crate) name: &'a Name,
+    pub(crate) keys: Keys,
+    pub(crate) position: &'a mut Position,
+    pub(crate) timers: &'a mut Timers,
+    pub(crate) changes: &'a mut Changes,
+    pub(crate) sealed: &'a Recent,
+    pub(crate) fetched: &'a Fetched,
+}
+
+impl Turn<'_> {
+    /// The position of the last change.
+    pub(crate) fn position(&self) -> Position {
+        *self.position
+    }
+
+    /// The position of a change that is made now.
+    pub(crate) fn advance(&mut self) -> Position {
+        *self.position = self.position.next();
+        *self.position
+    }
+
+    /// Runs the reading part of a command.
+    pub(crate) fn read<T>(&self, f: impl FnOnce(&Reader<'_>) -> Result<T, Absent>) -> Result<T, Stop> {
+        let reader = Reader::new(&self.changes.writes, self.sealed, self.fetched);
+        f(&reader).map_err(|absent| match absent {
+            Absent::NotFetched => Stop::Missing(reader.into_missing()),
+            Absent::Unreadable => Stop::Unreadable,
+        })
+    }
+
+    /// Stops if any of these records must be fetched first.
+    pub(crate) fn prefetch(&self, keys: impl Iterator<Item = Bytes>) -> Result<(), Stop> {
+        self.read(|reader| {
+            keys.for_each(|key| reader.want(key));
+            if reader.has_missing() { Err(Absent::NotFetched) } else { Ok(()) }
+        })
+    }
+
+    pub(crate) fn put<T: Serialize>(&mut self, key: Bytes, record: &T) {
+        self.changes.writes.insert(key, Some(record::encode(record)));
+    }
+
+    pub(crate) fn remove(&mut self, key: Bytes) {
+        self.changes.writes.insert(key, None);
+    }
+
+    pub(crate) fn effect(&mut self, effect: Effect) {
+        self.changes.effects.push(effect);
+    }
+}
+
+/// The keys of one namespace's records.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Keys(pub(crate) NamespaceId);
+
+impl Keys {
+    pub(crate) fn id(self) -> NamespaceId {
+        self.0
+    }
+
+    pub(crate) fn head(self) -> Bytes {
+        key::namespace(self.0)
+    }
+
+    pub(crate) fn limit(self, limit: u32) -> Bytes {
+        key::ledger_limit(self.0, limit)
+    }
+
+    pub(crate) fn balance(self, limit: u32) -> Bytes {
+        key::ledger_balance(self.0, limit)
+    }
+
+    pub(crate) fn expiry(self, due: Time, held_at: Position) -> Bytes {
+        key::ledger_expiry(self.0, due, held_at)
+    }
+
+    pub(crate) fn operation(self, id: &Name) -> Bytes {
+        key::ledger_operation(self.0, id)
+    }
+
+    pub(crate) fn open(self, id: &Name) -> Bytes {
+        key::ledger_open(self.0, id)
+    }
+
+    pub(crate) fn entry(self, limit: u32, position: Position) -> Bytes {
+        key::ledger_entry(self.0, limit, position)
+    }
+}

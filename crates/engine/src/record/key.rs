@@ -1,0 +1,259 @@
+//! The keys of what is stored. They are ordered so that one scan loads everything resident, and so that one short
+//! scan answers a page of a list.
+//!
+//! The first byte tells resident records from paged ones; then comes the namespace's id, then the kind of record.
+//! Numbers are big-endian, so that their order is the bytes' order.
+
+use crate::{Name, Position, Time};
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::ops::Range;
+
+const RESIDENT: u8 = 0x01;
+const PAGED: u8 = 0x02;
+
+const SHARD_META: u8 = 0x00;
+const SWEEP: u8 = 0x01;
+const NAMESPACE: u8 = 0x02;
+
+const HEAD: u8 = 0x00;
+const LEDGER_LIMIT: u8 = 0x10;
+const LEDGER_BALANCE: u8 = 0x11;
+const LEDGER_EXPIRY: u8 = 0x12;
+
+const REPLY: u8 = 0x01;
+const LEDGER_OPERATION: u8 = 0x10;
+const LEDGER_OPEN: u8 = 0x11;
+const LEDGER_ENTRY: u8 = 0x12;
+
+/// A namespace's number within its shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamespaceId(pub u32);
+
+/// A resident record's key, taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resident {
+    /// [`shard_meta`]
+    ShardMeta,
+    /// [`sweep`]
+    Sweep(u64),
+    /// [`namespace`]
+    Namespace(NamespaceId),
+    /// [`ledger_limit`]
+    LedgerLimit(NamespaceId, u32),
+    /// [`ledger_balance`]
+    LedgerBalance(NamespaceId, u32),
+    /// [`ledger_expiry`]
+    LedgerExpiry(NamespaceId, Time, Position),
+}
+
+/// All resident records.
+pub fn residents() -> Range<Bytes> {
+    Bytes::from_static(&[RESIDENT])..Bytes::from_static(&[RESIDENT + 1])
+}
+
+/// The shard's own record.
+pub fn shard_meta() -> Bytes {
+    Bytes::from_static(&[RESIDENT, SHARD_META])
+}
+
+/// A pending sweep.
+pub fn sweep(id: u64) -> Bytes {
+    Key::new(&[RESIDENT, SWEEP]).u64(id).done()
+}
+
+/// A namespace's own record.
+pub fn namespace(id: NamespaceId) -> Bytes {
+    resident(id, HEAD).done()
+}
+
+/// A ledger limit: its name, context and ceiling.
+pub fn ledger_limit(id: NamespaceId, limit: u32) -> Bytes {
+    resident(id, LEDGER_LIMIT).u32(limit).done()
+}
+
+/// A ledger limit's sums.
+pub fn ledger_balance(id: NamespaceId, limit: u32) -> Bytes {
+    resident(id, LEDGER_BALANCE).u32(limit).done()
+}
+
+/// A hold request that expires, by its due time.
+pub fn ledger_expiry(id: NamespaceId, due: Time, held_at: Position) -> Bytes {
+    resident(id, LEDGER_EXPIRY).u64(due.0).u64(held_at.0).done()
+}
+
+/// A kept reply, by the period in which it was given.
+pub fn reply(id: NamespaceId, period: u32, key: &Name) -> Bytes {
+    paged(id, REPLY).u32(period).bytes(key.as_bytes()).done()
+}
+
+/// All replies of a period.
+pub fn replies(id: NamespaceId, period: u32) -> Range<Bytes> {
+    paged(id, REPLY).u32(period).done()..paged(id, REPLY).u32(period + 1).done()
+}
+
+/// A ledger operation.
+pub fn ledger_operation(id: NamespaceId, operation: &Name) -> Bytes {
+    paged(id, LEDGER_OPERATION).bytes(operation.as_bytes()).done()
+}
+
+/// All ledger operations that follow the given one, by id.
+pub fn ledger_operations_after(id: NamespaceId, after: Option<&Name>) -> Range<Bytes> {
+    after_name(id, LEDGER_OPERATION, after)
+}
+
+/// The mark of a ledger operation with at least one open hold.
+pub fn ledger_open(id: NamespaceId, operation: &Name) -> Bytes {
+    paged(id, LEDGER_OPEN).bytes(operation.as_bytes()).done()
+}
+
+/// All open marks that follow the given operation's, by id.
+pub fn ledger_open_after(id: NamespaceId, after: Option<&Name>) -> Range<Bytes> {
+    after_name(id, LEDGER_OPEN, after)
+}
+
+/// The operation id in the key of an operation or of its open mark.
+pub fn ledger_operation_id(key: &[u8]) -> Option<Name> {
+    Name::new(core::str::from_utf8(key.get(6..)?).ok()?).ok()
+}
+
+/// An entry of a ledger limit's history.
+pub fn ledger_entry(id: NamespaceId, limit: u32, position: Position) -> Bytes {
+    paged(id, LEDGER_ENTRY).u32(limit).u64(position.0).done()
+}
+
+/// A ledger limit's entries at or after the given position.
+pub fn ledger_entries_from(id: NamespaceId, limit: u32, from: Position) -> Range<Bytes> {
+    ledger_entry(id, limit, from)..paged(id, LEDGER_ENTRY).u32(limit + 1).done()
+}
+
+/// The position in an entry's key.
+pub fn ledger_entry_position(key: &[u8]) -> Option<Position> {
+    Some(Position(u64::from_be_bytes(key.get(10..18)?.try_into().ok()?)))
+}
+
+/// Everything of a namespace: its resident records and its paged ones.
+pub fn all_of_namespace(id: NamespaceId) -> [Range<Bytes>; 2] {
+    let prefix = |first: &[u8]| Key::new(first).u32(id.0).done()..Key::new(first).u32(id.0 + 1).done();
+    [prefix(&[RESIDENT, NAMESPACE]), prefix(&[PAGED])]
+}
+
+/// Takes a resident record's key apart.
+pub fn parse_resident(key: &[u8]) -> Option<Resident> {
+    let (first, mut rest) = (key.get(..2)?, key.get(2..)?);
+    let parsed = match first {
+        [RESIDENT, SHARD_META] => Resident::ShardMeta,
+        [RESIDENT, SWEEP] => Resident::Sweep(take_u64(&mut rest)?),
+        [RESIDENT, NAMESPACE] => {
+            let id = NamespaceId(take_u32(&mut rest)?);
+            let (kind, after) = rest.split_first()?;
+            rest = after;
+            match *kind {
+                HEAD => Resident::Namespace(id),
+                LEDGER_LIMIT => Resident::LedgerLimit(id, take_u32(&mut rest)?),
+                LEDGER_BALANCE => Resident::LedgerBalance(id, take_u32(&mut rest)?),
+                LEDGER_EXPIRY => {
+                    Resident::LedgerExpiry(id, Time(take_u64(&mut rest)?), Position(take_u64(&mut rest)?))
+                }
+                _ => return None,
+            }
+        }
+        _ => return None,
+    };
+    rest.is_empty().then_some(parsed)
+}
+
+fn take_u32(rest: &mut &[u8]) -> Option<u32> {
+    let (head, tail) = rest.split_first_chunk::<4>()?;
+    *rest = tail;
+    Some(u32::from_be_bytes(*head))
+}
+
+fn take_u64(rest: &mut &[u8]) -> Option<u64> {
+    let (head, tail) = rest.split_first_chunk::<8>()?;
+    *rest = tail;
+    Some(u64::from_be_bytes(*head))
+}
+
+fn resident(id: NamespaceId, kind: u8) -> Key {
+    Key::new(&[RESIDENT, NAMESPACE]).u32(id.0).bytes(&[kind])
+}
+
+fn paged(id: NamespaceId, kind: u8) -> Key {
+    Key::new(&[PAGED]).u32(id.0).bytes(&[kind])
+}
+
+fn after_name(id: NamespaceId, kind: u8, after: Option<&Name>) -> Range<Bytes> {
+    let from = match after {
+        Some(name) => paged(id, kind).bytes(name.as_bytes()).bytes(&[0]),
+        None => paged(id, kind),
+    };
+    from.done()..paged(id, kind + 1).done()
+}
+
+/// A key in the making.
+struct Key(Vec<u8>);
+
+impl Key {
+    fn new(first: &[u8]) -> Key {
+        let mut key = Vec::with_capacity(48);
+        key.extend_from_slice(first);
+        Key(key)
+    }
+
+    fn bytes(mut self, bytes: &[u8]) -> Key {
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    fn u32(self, number: u32) -> Key {
+        self.bytes(&number.to_be_bytes())
+    }
+
+    fn u64(self, number: u64) -> Key {
+        self.bytes(&number.to_be_bytes())
+    }
+
+    fn done(self) -> Bytes {
+        self.0.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resident_keys_are_taken_apart_as_they_were_made() {
+        #[track_caller]
+        fn check(key: Bytes, expect: Resident) {
+            assert_eq!(parse_resident(&key), Some(expect));
+            assert!(residents().contains(&key));
+            assert_eq!(parse_resident(&key[..key.len() - 1]), None);
+        }
+        let id = NamespaceId(7);
+        assert_eq!(parse_resident(&shard_meta()), Some(Resident::ShardMeta));
+        assert!(residents().contains(&shard_meta()));
+        check(sweep(9), Resident::Sweep(9));
+        check(namespace(id), Resident::Namespace(id));
+        check(ledger_limit(id, 3), Resident::LedgerLimit(id, 3));
+        check(ledger_balance(id, 3), Resident::LedgerBalance(id, 3));
+        check(ledger_expiry(id, Time(5), Position(6)), Resident::LedgerExpiry(id, Time(5), Position(6)));
+    }
+
+    #[test]
+    fn a_namespace_comes_before_what_it_holds_and_its_neighbours_stay_apart() {
+        let (id, next) = (NamespaceId(7), NamespaceId(8));
+        assert!(namespace(id) < ledger_limit(id, 0));
+        assert!(ledger_limit(id, u32::MAX) < ledger_balance(id, 0));
+        let [resident, paged] = all_of_namespace(id);
+        let name = Name::new("x").unwrap();
+        assert!(resident.contains(&namespace(id)) && !resident.contains(&namespace(next)));
+        assert!(
+            paged.contains(&ledger_operation(id, &name)) && !paged.contains(&ledger_operation(next, &name))
+        );
+        assert!(paged.contains(&ledger_entry(id, u32::MAX - 1, Position(u64::MAX))));
+        assert_eq!(ledger_operation_id(&ledger_open(id, &name)), Some(name));
+        assert_eq!(ledger_entry_position(&ledger_entry(id, 1, Position(77))), Some(Position(77)));
+    }
+}

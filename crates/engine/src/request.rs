@@ -1,0 +1,71 @@
+//! What comes in.
+
+use crate::{Name, ledger};
+use alloc::vec::Vec;
+
+/// One command for one namespace.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// Where it is to be done: the unit of atomicity and of order.
+    pub namespace: Name,
+    /// Makes repeating the request harmless.
+    pub idempotency: Option<Idempotency>,
+    /// What is to be done.
+    pub command: Command,
+}
+
+/// A client's key for "do this once". Replies of requests that changed something are kept under it for a day.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Idempotency {
+    /// The client's word for this request; it belongs to the namespace.
+    pub key: Name,
+    /// A hash of everything that makes the request what it is, so that another one under the same key is noticed.
+    pub fingerprint: [u8; 16],
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Command {
+    /// Something of the ledger.
+    Ledger(ledger::Command),
+    /// Remove the namespace with all that it holds.
+    DeleteNamespace,
+    /// The namespaces of this shard, by name. The request's own namespace plays no part.
+    ListNamespaces(Page<Name>),
+}
+
+impl Command {
+    /// Whether it may change something. Reads go on where writes are refused, and never bring a namespace into being.
+    pub fn is_write(&self) -> bool {
+        match self {
+            Command::Ledger(command) => command.is_write(),
+            Command::DeleteNamespace => true,
+            Command::ListNamespaces(_) => false,
+        }
+    }
+}
+
+/// A part of a list: at most `limit` items that follow `after`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page<C> {
+    /// The last item of the page before.
+    pub after: Option<C>,
+    /// How many at most; at least 1.
+    pub limit: usize,
+}
+
+/// A request on its way through the engine. A batch may need several rounds of reads, and keeps here what is done.
+#[derive(Debug)]
+pub struct Job {
+    /// What was asked.
+    pub request: Request,
+    pub(crate) batch_results: Vec<Result<ledger::Reply, ledger::Refusal>>,
+    pub(crate) changed: bool,
+}
+
+impl Job {
+    /// A job of which nothing is done yet.
+    pub fn new(request: Request) -> Job {
+        Job { request, batch_results: Vec::new(), changed: false }
+    }
+}

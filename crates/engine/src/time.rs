@@ -1,0 +1,37 @@
+//! Time and order. Both are arguments here: nothing in this crate asks a clock.
+
+use serde::{Deserialize, Serialize};
+
+/// An instant of shard time, in milliseconds since the epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Time(pub u64);
+
+/// A span of time, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Millis(pub u64);
+
+/// The place of a change in its namespace's one order. It grows with every change, of any family, and is never
+/// used twice, not even by a namespace that was deleted and made again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Position(pub u64);
+
+impl Time {
+    /// The instant `span` later.
+    pub fn after(self, span: Millis) -> Time {
+        Time(self.0.saturating_add(span.0))
+    }
+}
+
+impl Millis {
+    /// An hour.
+    pub const HOUR: Millis = Millis(60 * 60 * 1000);
+    /// A day.
+    pub const DAY: Millis = Millis(24 * 60 * 60 * 1000);
+}
+
+impl Position {
+    /// The one that follows.
+    pub fn next(self) -> Position {
+        Position(self.0 + 1)
+    }
+}

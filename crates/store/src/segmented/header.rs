@@ -1,0 +1,102 @@
+//! The beginning of a segment: who it is, and which segment follows it.
+//!
+//! Layout, little endian: magic (u64), format version (u32), number of shards (u32), the segment's number (u64), its
+//! salt (u64), the number of its first frame (u64), the length of the file (u64), each shard's next seq at that point
+//! (u64 each), crc32c of all that; then zeros to the end of the block. One block follows for the closing mark.
+
+use super::frame::{BLOCK, u32_at, u64_at};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"LIMINA-J");
+const CLOSING_MAGIC: u64 = u64::from_le_bytes(*b"LIMINA-C");
+const FIXED: usize = 48;
+/// The only format there is.
+pub(super) const VERSION: u32 = 1;
+
+/// What a segment says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) number: u64,
+    /// Drawn for each segment: what was in the file before it was recycled can never pass for its frames.
+    pub(super) salt: u64,
+    /// Frames with this number or a higher one in earlier segments are superseded.
+    pub(super) first_frame: u64,
+    pub(super) length: u64,
+    pub(super) next_seqs: Vec<u64>,
+}
+
+/// How a header can be wrong.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Problem {
+    /// It is not a header, or a damaged one.
+    Invalid,
+    /// It is of another version of the format.
+    Version(u32),
+}
+
+/// How many bytes the header of a journal with so many shards takes.
+pub(super) fn size(shards: usize) -> usize {
+    (FIXED + 8 * shards + 4).next_multiple_of(BLOCK)
+}
+
+/// Where the frames begin: after the header and the block of the closing mark.
+pub(super) fn data_start(shards: usize) -> usize {
+    size(shards) + BLOCK
+}
+
+impl Header {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(size(self.next_seqs.len()));
+        bytes.extend_from_slice(&MAGIC.to_le_bytes());
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&(self.next_seqs.len() as u32).to_le_bytes());
+        for field in [self.number, self.salt, self.first_frame, self.length] {
+            bytes.extend_from_slice(&field.to_le_bytes());
+        }
+        for next in &self.next_seqs {
+            bytes.extend_from_slice(&next.to_le_bytes());
+        }
+        let crc = crc32c::crc32c(&bytes);
+        bytes.extend_from_slice(&crc.to_le_bytes());
+        bytes.resize(size(self.next_seqs.len()), 0);
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Header, Problem> {
+        if bytes.len() < FIXED || u64_at(bytes, 0) != MAGIC {
+            return Err(Problem::Invalid);
+        }
+        let shards = u32_at(bytes, 12) as usize;
+        let end = FIXED + 8 * shards.min(usize::from(u16::MAX) + 1);
+        if bytes.len() < end + 4 || crc32c::crc32c(&bytes[..end]) != u32_at(bytes, end) {
+            return Err(Problem::Invalid);
+        }
+        match u32_at(bytes, 8) {
+            VERSION => {}
+            other => return Err(Problem::Version(other)),
+        }
+        Ok(Header {
+            number: u64_at(bytes, 16),
+            salt: u64_at(bytes, 24),
+            first_frame: u64_at(bytes, 32),
+            length: u64_at(bytes, 40),
+            next_seqs: (0..shards).map(|shard| u64_at(bytes, FIXED + 8 * shard)).collect(),
+        })
+    }
+}
+
+/// Written into a segment when the next one stands on disk: if that one is missing later, we know.
+pub(super) fn closing_mark(number: u64, salt: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(BLOCK);
+    bytes.extend_from_slice(&CLOSING_MAGIC.to_le_bytes());
+    bytes.extend_from_slice(&number.to_le_bytes());
+    bytes.extend_from_slice(&salt.to_le_bytes());
+    let crc = crc32c::crc32c(&bytes);
+    bytes.extend_from_slice(&crc.to_le_bytes());
+    bytes.resize(BLOCK, 0);
+    bytes
+}
+
+/// Whether the bytes are the closing mark of this very segment.
+pub(super) fn is_closing_mark(bytes: &[u8], header: &Header) -> bool {
+    bytes.len() >= BLOCK && bytes[..BLOCK] == closing_mark(header.number, header.salt)[..]
+}

@@ -1,0 +1,541 @@
+//! The journal in segment files: synchronous, single-threaded, over a [`Disk`].
+//!
+//! All shards share it. One [`Segmented::append`] is one frame and one sync. The rules that keep it honest:
+//!
+//! 1. A frame is written only after the sync of the one before has returned, so only the last one can be torn.
+//! 2. After a failed write or sync nothing more goes into that segment. A fresh one, whose header says that it begins
+//!    with the number of the frame that failed, supersedes it; until that header is durable nothing is answered.
+//! 3. From the moment a new segment's name may be on disk, the old segment gets no more frames: the new header
+//!    would supersede them.
+//! 4. Every frame that was answered gets a successor soon ([`Segmented::seal`]), so that a damaged one cannot be taken
+//!    for a torn one.
+//!
+//! What was written is read back by `opening.rs`.
+
+mod frame;
+mod header;
+mod opening;
+mod segment;
+
+use crate::{
+    AppendError, Epoch, Seq, ShardId, StoreError,
+    disk::{Disk, DiskFile},
+};
+use bytes::Bytes;
+use header::Header;
+use segment::{Segment, Spare};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// How many bytes [`Segmented::tail`] reads at most at a time, unless a single payload is longer.
+const TAIL_BYTES: u64 = 8 << 20;
+/// Takings of one shard between two openings that have epochs of their own.
+const EPOCHS_PER_OPENING: u64 = 1 << 24;
+
+/// How the journal is laid out.
+#[derive(Debug, Clone)]
+pub struct SegmentedOptions {
+    /// How many shards there are; fixed when the journal is created.
+    pub shards: u16,
+    /// How long a segment is.
+    pub segment_bytes: u64,
+    /// How many released segments are kept for reuse.
+    pub spares: usize,
+    /// The longest payload that is taken.
+    pub payload_bytes: usize,
+    /// Whether there must be a journal already: if none is found then, it was lost.
+    pub must_exist: bool,
+    /// Where the segments' salts come from.
+    pub salts: Salts,
+}
+
+impl Default for SegmentedOptions {
+    fn default() -> Self {
+        SegmentedOptions {
+            shards: 64,
+            segment_bytes: 64 << 20,
+            spares: 2,
+            payload_bytes: 64 << 20,
+            must_exist: false,
+            salts: Salts::Random,
+        }
+    }
+}
+
+/// Where salts come from.
+#[derive(Debug, Clone, Copy)]
+pub enum Salts {
+    /// The operating system's randomness.
+    Random,
+    /// Computed from this seed and the segment's number, for simulations; each opening needs another seed.
+    Seeded(u64),
+}
+
+/// One payload on its way into the journal.
+#[derive(Debug, Clone)]
+pub struct Append {
+    /// Whose it is.
+    pub shard: ShardId,
+    /// Who sends it.
+    pub epoch: Epoch,
+    /// Its number within the shard.
+    pub seq: Seq,
+    /// What is to be kept.
+    pub payload: Bytes,
+}
+
+/// What the journal holds and has done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JournalStats {
+    /// Segments that hold, or may hold, something unreleased.
+    pub segments: u64,
+    /// How many bytes these take on disk.
+    pub live_bytes: u64,
+    /// Files kept for reuse.
+    pub spares: u64,
+    /// Frames written since opening.
+    pub frames: u64,
+    /// Appends made durable since opening.
+    pub appends: u64,
+    /// Syncs of files since opening.
+    pub syncs: u64,
+    /// The shards that keep the oldest segment from being released, and the first seq of each that does.
+    pub pinning: Vec<(ShardId, Seq)>,
+}
+
+/// What opening found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// Segments read.
+    pub segments: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Frames accepted.
+    pub frames: u64,
+    /// File and offset of a torn last frame that was dropped.
+    pub torn: Option<(String, u64)>,
+}
+
+/// The journal in segment files. See the module's description.
+pub struct Segmented<D: Disk> {
+    disk: Arc<D>,
+    options: SegmentedOptions,
+    /// In order of their numbers; the last one is written to.
+    segments: VecDeque<Segment<D::File>>,
+    last_segment: u64,
+    spares: Vec<Spare>,
+    next_spare: u64,
+    shards: Vec<Shard>,
+    epochs: Arc<[AtomicU64]>,
+    next_frame: u64,
+    /// No frame may be written before a fresh segment stands.
+    unsettled: bool,
+    /// The last frame bears entries, and no frame follows it.
+    unsealed: bool,
+    /// A segment was taken out of the journal, but the directory was not synced since.
+    unsynced_removal: bool,
+    buffer: Vec<u8>,
+    stats: JournalStats,
+}
+
+/// What is known of a shard.
+#[derive(Debug)]
+struct Shard {
+    next: u64,
+    released: u64,
+    /// The appends that are in live segments, in order and without gaps.
+    entries: VecDeque<Located>,
+}
+
+/// Where an append is.
+#[derive(Debug, Clone, Copy)]
+struct Located {
+    seq: u64,
+    segment: u64,
+    offset: u64,
+    length: u32,
+    crc: u32,
+}
+
+impl<D: Disk> Segmented<D> {
+    /// Appends all of these as one frame; what can be is durable on return. In each answer's place stands why not.
+    pub fn append(&mut self, appends: &[Append]) -> Vec<Result<(), AppendError>> {
+        let mut answers: Vec<Result<(), AppendError>> = Vec::with_capacity(appends.len());
+        let mut upcoming: BTreeMap<u16, u64> = BTreeMap::new();
+        for append in appends {
+            answers.push(self.admit(append, &mut upcoming));
+        }
+        let admitted: Vec<&Append> =
+            appends.iter().zip(&answers).filter(|(_, answer)| answer.is_ok()).map(|(append, _)| append).collect();
+        if admitted.is_empty() {
+            return answers;
+        }
+        let refuse: Box<dyn Fn() -> AppendError> = match self.place_for(&admitted) {
+            Err(error) if error.is_full() => Box::new(|| AppendError::Full),
+            Err(error) => Box::new(move || AppendError::NotDone(error.again())),
+            Ok(()) => match self.write_frame(&admitted) {
+                Ok(()) => return answers,
+                Err(error) => {
+                    self.supersede_failed(&admitted, &error);
+                    Box::new(move || AppendError::Unknown(error.again()))
+                }
+            },
+        };
+        for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
+            *answer = Err(refuse());
+        }
+        answers
+    }
+
+    fn admit(&self, append: &Append, upcoming: &mut BTreeMap<u16, u64>) -> Result<(), AppendError> {
+        let not_done = |detail: String| Err(AppendError::NotDone(StoreError::Unusable(detail)));
+        let shard = append.shard.0;
+        let Some(state) = self.shards.get(usize::from(shard)) else {
+            return not_done(format!("there is no shard {shard}"));
+        };
+        if self.epoch(append.shard) != append.epoch {
+            return Err(AppendError::Fenced);
+        }
+        let next = upcoming.get(&shard).copied().unwrap_or(state.next);
+        if append.seq.0 != next {
+            return not_done(format!("append {} of shard {shard} is not {next}, which is next", append.seq.0));
+        }
+        if append.payload.len() > self.options.payload_bytes {
+            let (length, bound) = (append.payload.len(), self.options.payload_bytes);
+            return not_done(format!("a payload of {length} bytes is longer than {bound}"));
+        }
+        upcoming.insert(shard, next + 1);
+        Ok(())
+    }
+
+    /// Sees to it that the last segment may be written to and has room for the frame.
+    fn place_for(&mut self, admitted: &[&Append]) -> Result<(), StoreError> {
+        let size = frame::size(admitted.iter().map(|append| &append.payload[..])) as u64;
+        let fits = self.segments.back().is_some_and(|segment| segment.end + size <= segment.length);
+        match !self.unsettled && fits {
+            true => Ok(()),
+            false => self.begin_segment(size, &[]),
+        }
+    }
+
+    /// Writes the frame into the last segment and syncs it; only then does the index know of it.
+    fn write_frame(&mut self, admitted: &[&Append]) -> Result<(), StoreError> {
+        let segment = self.segments.back_mut().expect("a segment stands");
+        let entries = admitted.iter().map(|append| (append.shard, append.seq, &append.payload[..]));
+        let written = frame::encode(&mut self.buffer, segment.salt, self.next_frame, entries);
+        let offset = segment.end;
+        segment.highest_frame = self.next_frame;
+        let path = || self.disk.path(&segment::name(segment.number));
+        segment.file.write_at(&self.buffer, offset).map_err(|error| StoreError::io("writing", path(), error))?;
+        segment.file.sync().map_err(|error| StoreError::io("syncing", path(), error))?;
+        self.stats.syncs += 1;
+        self.stats.appends += admitted.len() as u64;
+        self.frame_is_durable(offset, &written);
+        Ok(())
+    }
+
+    fn frame_is_durable(&mut self, offset: u64, entries: &[frame::Entry]) {
+        let segment = self.segments.back_mut().expect("a segment stands");
+        segment.end = offset + self.buffer.len() as u64;
+        segment.highest_frame = segment.highest_frame.max(self.next_frame);
+        for entry in entries {
+            segment.last_seqs.insert(entry.shard.0, entry.seq.0);
+            let shard = &mut self.shards[usize::from(entry.shard.0)];
+            shard.next = entry.seq.0 + 1;
+            shard.entries.push_back(Located {
+                seq: entry.seq.0,
+                segment: segment.number,
+                offset: offset + entry.range.start as u64,
+                length: entry.range.len() as u32,
+                crc: crc32c::crc32c(&self.buffer[entry.range.clone()]),
+            });
+        }
+        self.next_frame += 1;
+        self.stats.frames += 1;
+        self.unsealed = !entries.is_empty();
+    }
+
+    /// After a failed write or sync: the shards concerned must be taken anew, and the frame must never be found.
+    fn supersede_failed(&mut self, admitted: &[&Append], error: &StoreError) {
+        tracing::error!(error = &error as &dyn std::error::Error, frame = self.next_frame, "the journal failed");
+        let shards: BTreeSet<ShardId> = admitted.iter().map(|append| append.shard).collect();
+        for shard in shards {
+            self.epochs[usize::from(shard.0)].fetch_add(1, Ordering::SeqCst);
+        }
+        self.unsettled = true;
+        if let Err(error) = self.settle() {
+            tracing::error!(error = &error as &dyn std::error::Error, "no fresh segment could be begun");
+        }
+    }
+
+    /// Begins a fresh segment if one is owed. Until it succeeds, nothing is taken over and nothing is appended.
+    pub fn settle(&mut self) -> Result<(), StoreError> {
+        match self.unsettled {
+            true => self.begin_segment(0, &[]),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a fresh segment is owed after a failure.
+    pub fn is_unsettled(&self) -> bool {
+        self.unsettled
+    }
+
+    /// Writes an empty frame, if the last frame has entries and no successor: only then does damage to it show as
+    /// damage. To be called when there was nothing to do for a little while, and before closing.
+    pub fn seal(&mut self) -> Result<(), StoreError> {
+        if !self.unsealed || self.unsettled {
+            return Ok(());
+        }
+        self.place_for(&[])?;
+        self.write_frame(&[]).inspect_err(|error| self.supersede_failed(&[], error))
+    }
+
+    /// Makes the next segment the one that is written to. `carried` are appends, already accepted once, that move into
+    /// it as its first frame: they are durable there before its header can supersede where they were.
+    fn begin_segment(&mut self, room: u64, carried: &[&Append]) -> Result<(), StoreError> {
+        let start = header::data_start(self.shards.len()) as u64;
+        let spare = self.spare(start + room)?;
+        let number = self.last_segment + 1;
+        let salt = self.options.salts.draw(number)?;
+        let name = segment::name(number);
+        let path = self.disk.path(&name);
+        let failed = |action| move |error| StoreError::io(action, path.clone(), error);
+
+        let header = Header {
+            number,
+            salt,
+            first_frame: self.next_frame,
+            length: spare.length,
+            next_seqs: self.shards.iter().map(|shard| shard.next).collect(),
+        };
+        self.unsettled = true;
+        self.disk.rename(&spare.name, &name).map_err(failed.clone()("renaming"))?;
+        let file = self.disk.open(&name).map_err(failed.clone()("opening"))?;
+        let mut entries = Vec::new();
+        if !carried.is_empty() {
+            let appends = carried.iter().map(|append| (append.shard, append.seq, &append.payload[..]));
+            entries = frame::encode(&mut self.buffer, salt, self.next_frame, appends);
+            file.write_at(&self.buffer, start).map_err(failed.clone()("writing"))?;
+            file.sync().map_err(failed.clone()("syncing"))?;
+        }
+        file.write_at(&header.encode(), 0).map_err(failed.clone()("writing"))?;
+        file.sync().map_err(failed.clone()("syncing"))?;
+        self.disk.sync_dir().map_err(failed("naming"))?;
+        self.stats.syncs += 2;
+        self.close_last_segment();
+
+        self.segments.push_back(Segment {
+            file,
+            number,
+            salt,
+            first_frame: self.next_frame,
+            length: header.length,
+            end: start,
+            highest_frame: 0,
+            last_seqs: BTreeMap::new(),
+        });
+        self.last_segment = number;
+        self.unsettled = false;
+        self.unsealed = false;
+        if !carried.is_empty() {
+            self.frame_is_durable(start, &entries);
+        }
+        Ok(())
+    }
+
+    /// Marks the last segment as continued. Should that fail, only a later loss of the new file would go unnoticed.
+    fn close_last_segment(&mut self) {
+        let Some(segment) = self.segments.back() else { return };
+        let mark = header::closing_mark(segment.number, segment.salt);
+        let offset = header::size(self.shards.len()) as u64;
+        if let Err(error) = segment.file.write_at(&mark, offset).and_then(|()| segment.file.sync()) {
+            tracing::warn!(error = &error as &dyn std::error::Error, number = segment.number, "closing a segment");
+        }
+        self.stats.syncs += 1;
+    }
+
+    /// A file to become a segment of at least this length.
+    fn spare(&mut self, needed: u64) -> Result<Spare, StoreError> {
+        if let Some(index) = self.spares.iter().position(|spare| spare.length >= needed) {
+            return Ok(self.spares.swap_remove(index));
+        }
+        let length = self.options.segment_bytes.max(needed).next_multiple_of(frame::BLOCK as u64);
+        self.next_spare += 1;
+        segment::make_spare(&*self.disk, self.next_spare, length)
+    }
+
+    /// Makes a spare before it is needed, once the last segment is half full: beginning a segment is quick then.
+    pub fn prepare_spare(&mut self) -> Result<(), StoreError> {
+        let half_full = self.segments.back().is_some_and(|segment| segment.end * 2 > segment.length);
+        if half_full && self.spares.is_empty() {
+            let spare = self.spare(self.options.segment_bytes)?;
+            self.spares.push(spare);
+        }
+        Ok(())
+    }
+
+    /// The epoch that owns the shard now.
+    pub fn epoch(&self, shard: ShardId) -> Epoch {
+        Epoch(self.epochs.get(usize::from(shard.0)).map_or(0, |epoch| epoch.load(Ordering::SeqCst)))
+    }
+
+    /// Every shard's present epoch, to be looked at from other threads.
+    pub fn epochs(&self) -> Arc<[AtomicU64]> {
+        self.epochs.clone()
+    }
+
+    /// Takes the shard over: every older epoch is refused from now on.
+    pub fn take(&mut self, shard: ShardId) -> Result<Epoch, StoreError> {
+        self.settle()?;
+        let epoch = self.epochs.get(usize::from(shard.0)).ok_or_else(|| no_such_shard(shard))?;
+        Ok(Epoch(epoch.fetch_add(1, Ordering::SeqCst) + 1))
+    }
+
+    /// What was appended after `after`, some megabytes of it.
+    pub fn tail(&self, shard: ShardId, epoch: Epoch, after: Seq) -> Result<Vec<(Seq, Bytes)>, StoreError> {
+        let state = self.shards.get(usize::from(shard.0)).ok_or_else(|| no_such_shard(shard))?;
+        if self.epoch(shard) != epoch {
+            return Err(StoreError::Unavailable("a newer owner has taken the shard".to_string()));
+        }
+        let oldest = state.entries.front().map_or(state.next, |entry| entry.seq);
+        let Some(skip) = (after.0 + 1).checked_sub(oldest) else {
+            return Err(StoreError::Unusable(format!(
+                "the journal holds shard {} from append {oldest} on, and is asked for what follows {}",
+                shard.0, after.0
+            )));
+        };
+        let mut part = Vec::new();
+        let mut bytes = 0;
+        for entry in state.entries.iter().skip(skip as usize) {
+            if bytes > 0 && bytes + u64::from(entry.length) > TAIL_BYTES {
+                break;
+            }
+            bytes += u64::from(entry.length);
+            part.push((Seq(entry.seq), self.read(entry)?));
+        }
+        Ok(part)
+    }
+
+    fn read(&self, entry: &Located) -> Result<Bytes, StoreError> {
+        let index = self.segments.front().map_or(0, |first| entry.segment - first.number);
+        let segment = &self.segments[index as usize];
+        let path = || self.disk.path(&segment::name(entry.segment));
+        let mut payload = vec![0; entry.length as usize];
+        let read = segment.file.read_at(&mut payload, entry.offset);
+        let length = read.map_err(|error| StoreError::io("reading", path(), error))?;
+        if length < payload.len() || crc32c::crc32c(&payload) != entry.crc {
+            return Err(StoreError::Corrupt {
+                path: path(),
+                offset: entry.offset,
+                detail: format!("append {} is no longer what was written", entry.seq),
+            });
+        }
+        Ok(payload.into())
+    }
+
+    /// The shard's last seq; zero before its first append.
+    pub fn last_seq(&self, shard: ShardId) -> Seq {
+        Seq(self.shards.get(usize::from(shard.0)).map_or(0, |state| state.next - 1))
+    }
+
+    /// The shard's last seq before everything that the journal still holds: a table must contain at least that.
+    pub fn released_before(&self, shard: ShardId) -> Seq {
+        let state = self.shards.get(usize::from(shard.0));
+        let oldest = state.map_or(1, |state| state.entries.front().map_or(state.next, |entry| entry.seq));
+        Seq(oldest - 1)
+    }
+
+    /// The table holds the shard up to `upto`: segments of which nothing is needed any more become spares.
+    pub fn release(&mut self, shard: ShardId, upto: Seq) {
+        let Some(state) = self.shards.get_mut(usize::from(shard.0)) else { return };
+        state.released = state.released.max(upto.0.min(state.next - 1));
+        if let Err(error) = self.recycle() {
+            tracing::warn!(error = &error as &dyn std::error::Error, "releasing a segment");
+        }
+    }
+
+    /// Takes the oldest segments out of the journal, one by one: after a crash there must be no gap in the middle.
+    fn recycle(&mut self) -> Result<(), StoreError> {
+        loop {
+            if self.unsynced_removal {
+                self.disk.sync_dir().map_err(|error| StoreError::io("syncing", self.disk.path(""), error))?;
+                self.unsynced_removal = false;
+            }
+            let Some(oldest) = self.segments.front() else { return Ok(()) };
+            if self.segments.len() < 2 || self.unsettled || self.pins(oldest).next().is_some() {
+                return Ok(());
+            }
+            let (number, length) = (oldest.number, oldest.length);
+            let name = segment::name(number);
+            // What a spare holds must never pass for a frame that is yet to come.
+            let reusable = oldest.highest_frame < self.next_frame
+                && length == self.options.segment_bytes
+                && self.spares.len() < self.options.spares;
+            let removed = if reusable {
+                self.next_spare += 1;
+                let spare = format!("spare-{:010}.seg", self.next_spare);
+                self.disk.rename(&name, &spare).map(|()| self.spares.push(Spare { name: spare, length }))
+            } else {
+                self.disk.remove(&name)
+            };
+            removed.map_err(|error| StoreError::io("releasing", self.disk.path(&name), error))?;
+            self.unsynced_removal = true;
+            self.segments.pop_front();
+            for shard in &mut self.shards {
+                while shard.entries.front().is_some_and(|entry| entry.segment <= number) {
+                    shard.entries.pop_front();
+                }
+            }
+        }
+    }
+
+    /// The shards that have something unreleased in the segment.
+    fn pins<'a>(&'a self, segment: &'a Segment<D::File>) -> impl Iterator<Item = (ShardId, Seq)> + 'a {
+        segment.last_seqs.iter().filter_map(|(shard, last)| {
+            let released = self.shards[usize::from(*shard)].released;
+            (released < *last).then_some((ShardId(*shard), Seq(released + 1)))
+        })
+    }
+
+    /// The shards that keep the oldest segment from being released, though there is a newer one.
+    pub fn pinning_shards(&self) -> Vec<(ShardId, Seq)> {
+        match self.segments.front() {
+            Some(oldest) if self.segments.len() > 1 => self.pins(oldest).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What the journal holds and has done.
+    pub fn stats(&self) -> JournalStats {
+        JournalStats {
+            segments: self.segments.len() as u64,
+            live_bytes: self.segments.iter().map(|segment| segment.length).sum(),
+            spares: self.spares.len() as u64,
+            pinning: self.pinning_shards(),
+            ..self.stats.clone()
+        }
+    }
+}
+
+fn no_such_shard(shard: ShardId) -> StoreError {
+    StoreError::Unusable(format!("there is no shard {}", shard.0))
+}
+
+impl Salts {
+    fn draw(&mut self, segment: u64) -> Result<u64, StoreError> {
+        match self {
+            Salts::Random => getrandom::u64()
+                .map_err(|error| StoreError::Unavailable(format!("the system gives no random numbers: {error}"))),
+            Salts::Seeded(seed) => {
+                *seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(2 * segment + 1);
+                Ok(*seed ^ (*seed >> 29))
+            }
+        }
+    }
+}

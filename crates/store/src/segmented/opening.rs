@@ -1,0 +1,383 @@
+//! Reading a journal back: what may be missing after a loss of power is told apart from what must not be.
+//!
+//! Segments follow each other without a gap, and so do the frames in them, from each segment's first frame up to the
+//! one that a later segment begins with: what lies beyond is superseded. Only in the last segment may the frames just
+//! end, and only if nothing proves that a frame once followed there. All else is damage, and damage is never passed over.
+
+use super::{
+    Append, EPOCHS_PER_OPENING, JournalStats, Located, Opened, Segmented, SegmentedOptions, Shard,
+    frame::{self, BLOCK},
+    header::{self, Header, Problem},
+    segment::{self, Segment, Spare},
+};
+use crate::{
+    Epoch, StoreError,
+    disk::{Disk, DiskFile},
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, atomic::AtomicU64},
+};
+
+impl<D: Disk> Segmented<D> {
+    /// Reads the journal, moves the last frame into a fresh segment, and is ready.
+    ///
+    /// Only the last frame can be there without ever having been synced: each is written after the sync of the one
+    /// before. Written anew, with a new salt, and synced, it is as durable as the others before anybody sees it.
+    pub fn open(disk: Arc<D>, options: SegmentedOptions) -> Result<(Self, Opened), StoreError> {
+        let mut reading = Reading::begin(&*disk, &options)?;
+        reading.read_all()?;
+        let Reading { segments, shards, next_frame, last_frame, report, spares, next_spare, last_segment, .. } =
+            reading;
+        let epochs: Arc<[AtomicU64]> =
+            shards.iter().map(|_| AtomicU64::new((last_segment + 1) * EPOCHS_PER_OPENING)).collect();
+        let mut journal = Segmented {
+            disk,
+            options,
+            segments,
+            last_segment,
+            spares,
+            next_spare,
+            shards,
+            epochs,
+            next_frame,
+            unsettled: true,
+            unsealed: false,
+            unsynced_removal: true,
+            buffer: Vec::new(),
+            stats: JournalStats::default(),
+        };
+        journal.move_last_frame(last_frame)?;
+        journal.seal()?;
+        journal.stats = JournalStats::default();
+        Ok((journal, report))
+    }
+
+    fn move_last_frame(&mut self, last: Option<LastFrame>) -> Result<(), StoreError> {
+        let mut carried = Vec::new();
+        if let Some(last) = last {
+            self.next_frame = last.number;
+            for entry in last.entries.iter().rev() {
+                let shard = &mut self.shards[usize::from(entry.shard.0)];
+                let located = shard.entries.pop_back().expect("the last frame's entries are the last ones");
+                shard.next = entry.seq.0;
+                let payload = self.read(&located)?;
+                carried.push(Append { shard: entry.shard, epoch: Epoch(0), seq: entry.seq, payload });
+            }
+            carried.reverse();
+        }
+        let carried: Vec<&Append> = carried.iter().collect();
+        let room = frame::size(carried.iter().map(|append| &append.payload[..])) as u64;
+        self.begin_segment(room, &carried)?;
+        Ok(())
+    }
+}
+
+struct LastFrame {
+    number: u64,
+    entries: Vec<frame::Entry>,
+}
+
+/// The state of reading: what the segments so far say.
+struct Reading<'a, D: Disk> {
+    disk: &'a D,
+    options: &'a SegmentedOptions,
+    /// Segments whose headers are good, still to be read.
+    found: Vec<(Header, D::File)>,
+    /// The newest file, if its header never became durable.
+    unborn: Option<(u64, D::File)>,
+    segments: VecDeque<Segment<D::File>>,
+    shards: Vec<Shard>,
+    next_frame: u64,
+    last_frame: Option<LastFrame>,
+    last_segment: u64,
+    spares: Vec<Spare>,
+    next_spare: u64,
+    report: Opened,
+    buffer: Vec<u8>,
+}
+
+impl<'a, D: Disk> Reading<'a, D> {
+    /// Lists the files and reads the headers.
+    fn begin(disk: &'a D, options: &'a SegmentedOptions) -> Result<Self, StoreError> {
+        let mut reading = Reading {
+            disk,
+            options,
+            found: Vec::new(),
+            unborn: None,
+            segments: VecDeque::new(),
+            shards: Vec::new(),
+            next_frame: 1,
+            last_frame: None,
+            last_segment: 0,
+            spares: Vec::new(),
+            next_spare: 0,
+            report: Opened::default(),
+            buffer: Vec::new(),
+        };
+        let names = disk.list().map_err(|error| StoreError::io("listing", disk.path(""), error))?;
+        let mut numbers: Vec<u64> = names.iter().filter_map(|name| segment::number(name)).collect();
+        numbers.sort_unstable();
+        for name in &names {
+            if let Some(number) = segment::spare_number(name) {
+                reading.next_spare = reading.next_spare.max(number);
+                reading.keep_spare(name)?;
+            }
+        }
+        for (index, number) in numbers.iter().copied().enumerate() {
+            let newest = index + 1 == numbers.len();
+            if index > 0 && numbers[index - 1] + 1 != number {
+                return Err(reading.missing(numbers[index - 1] + 1));
+            }
+            reading.read_header(number, newest)?;
+        }
+        if reading.found.is_empty() && options.must_exist {
+            return Err(match &reading.unborn {
+                Some((number, _)) => reading.corrupt(*number, 0, "the only segment has no valid header"),
+                None => reading.missing(1),
+            });
+        }
+        Ok(reading)
+    }
+
+    /// Files of the usual length are reused; what else is left over is removed.
+    fn keep_spare(&mut self, name: &str) -> Result<(), StoreError> {
+        let length = self.disk.open(name).and_then(|file| file.len());
+        let length = length.map_err(|error| StoreError::io("opening", self.disk.path(name), error))?;
+        if length == self.options.segment_bytes && self.spares.len() < self.options.spares {
+            self.spares.push(Spare { name: name.to_string(), length });
+            return Ok(());
+        }
+        self.disk.remove(name).map_err(|error| StoreError::io("removing", self.disk.path(name), error))
+    }
+
+    fn read_header(&mut self, number: u64, newest: bool) -> Result<(), StoreError> {
+        let name = segment::name(number);
+        let failed = |error| StoreError::io("reading", self.disk.path(&name), error);
+        let file = self.disk.open(&name).map_err(failed)?;
+        let mut bytes = vec![0; header::size(usize::from(u16::MAX))];
+        let length = file.read_at(&mut bytes, 0).map_err(failed)?;
+        match Header::decode(&bytes[..length]) {
+            Ok(header) if header.number == number => {
+                let (theirs, ours) = (header.next_seqs.len(), usize::from(self.options.shards));
+                if theirs != ours {
+                    return Err(StoreError::Unusable(format!(
+                        "{} was made for {theirs} shards, not for {ours}",
+                        self.disk.path(&name)
+                    )));
+                }
+                let length = file.len().map_err(failed)?;
+                if length < header.length {
+                    return Err(self.corrupt(number, length, "the file is shorter than it was made"));
+                }
+                self.found.push((header, file));
+            }
+            Err(Problem::Version(version)) => {
+                return Err(StoreError::Unusable(format!(
+                    "{} has format version {version}, and this program knows {}",
+                    self.disk.path(&name),
+                    header::VERSION
+                )));
+            }
+            // A fresh file whose header did not become durable; a recycled one may still bear its old header.
+            Ok(_) | Err(Problem::Invalid) if newest => self.unborn = Some((number, file)),
+            Ok(_) => return Err(self.corrupt(number, 0, "the header is that of another segment")),
+            Err(Problem::Invalid) => return Err(self.corrupt(number, 0, "the header is damaged")),
+        }
+        Ok(())
+    }
+
+    fn read_all(&mut self) -> Result<(), StoreError> {
+        let found = std::mem::take(&mut self.found);
+        let base = found.first().map(|(header, _)| header.next_seqs.clone());
+        let base = base.unwrap_or_else(|| vec![1; usize::from(self.options.shards)]);
+        self.shards = base
+            .into_iter()
+            .map(|next| Shard { next, released: next - 1, entries: VecDeque::new() })
+            .collect();
+        self.next_frame = found.first().map_or(1, |(header, _)| header.first_frame);
+
+        let mut limits = vec![u64::MAX; found.len()];
+        for index in (1..found.len()).rev() {
+            limits[index - 1] = limits[index].min(found[index].0.first_frame);
+        }
+        let newest = found.last().map(|(header, _)| header.number);
+        for ((header, file), limit) in found.into_iter().zip(limits) {
+            self.last_segment = header.number;
+            let closed = self.read_segment(header, file, limit)?;
+            if closed && newest == Some(self.last_segment) {
+                return Err(match &self.unborn {
+                    Some((number, _)) => self.corrupt(*number, 0, "the header is damaged"),
+                    None => self.missing(self.last_segment + 1),
+                });
+            }
+        }
+        self.check_unborn()
+    }
+
+    /// Reads the frames below `limit`. Says whether the segment bears its closing mark.
+    fn read_segment(&mut self, header: Header, file: D::File, limit: u64) -> Result<bool, StoreError> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        self.load(header.number, &file, header.length, &mut buffer)?;
+        let last = limit == u64::MAX;
+        let start = header::data_start(header.next_seqs.len());
+        let mut offset = start;
+        let mut frame_number = header.first_frame;
+        let mut segment = Segment {
+            file,
+            number: header.number,
+            salt: header.salt,
+            first_frame: header.first_frame,
+            length: header.length,
+            end: 0,
+            highest_frame: 0,
+            last_seqs: BTreeMap::new(),
+        };
+        if frame_number < limit {
+            self.check_joint(&header)?;
+        }
+        while frame_number < limit {
+            let whole = buffer
+                .get(offset..)
+                .and_then(frame::check)
+                .filter(|head| head.salt == header.salt && head.number == frame_number);
+            let Some(head) = whole else { break };
+            self.accept(&mut segment, &buffer[offset..], offset, &head)?;
+            offset += head.size();
+            frame_number += 1;
+        }
+        if frame_number < limit {
+            if !last {
+                return Err(self.corrupt(
+                    header.number,
+                    offset as u64,
+                    &format!("frame {frame_number} is damaged; the next segment shows that it was written"),
+                ));
+            }
+            self.check_end(&header, &buffer, offset, frame_number)?;
+        }
+        segment.highest_frame = highest_frame(&buffer, start, header.salt).max(frame_number.saturating_sub(1));
+        segment.end = offset as u64;
+        let closed = is_closed(&buffer, &header);
+        self.segments.push_back(segment);
+        self.buffer = buffer;
+        Ok(closed)
+    }
+
+    fn load(&mut self, number: u64, file: &D::File, length: u64, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
+        let path = || self.disk.path(&segment::name(number));
+        buffer.resize(length as usize, 0);
+        let read = file.read_at(buffer, 0).map_err(|error| StoreError::io("reading", path(), error))?;
+        buffer.truncate(read);
+        self.report.segments += 1;
+        self.report.bytes += read as u64;
+        Ok(())
+    }
+
+    /// A segment's header must say what the segments before it add up to.
+    fn check_joint(&self, header: &Header) -> Result<(), StoreError> {
+        if header.first_frame != self.next_frame {
+            let detail = format!("it begins with frame {}, not {}", header.first_frame, self.next_frame);
+            return Err(self.corrupt(header.number, 0, &detail));
+        }
+        for (shard, (state, next)) in self.shards.iter().zip(&header.next_seqs).enumerate() {
+            if state.next != *next {
+                let detail = format!("it says that append {next} of shard {shard} is next, not {}", state.next);
+                return Err(self.corrupt(header.number, 0, &detail));
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(
+        &mut self,
+        segment: &mut Segment<D::File>,
+        bytes: &[u8],
+        offset: usize,
+        head: &frame::Head,
+    ) -> Result<(), StoreError> {
+        let Some(entries) = frame::entries(bytes, head) else {
+            return Err(self.corrupt(segment.number, offset as u64, "the entries of the frame do not add up"));
+        };
+        for entry in &entries {
+            let next = self.shards.get(usize::from(entry.shard.0)).map(|shard| shard.next);
+            if next != Some(entry.seq.0) {
+                let detail = format!("append {} of shard {} does not follow", entry.seq.0, entry.shard.0);
+                return Err(self.corrupt(segment.number, offset as u64, &detail));
+            }
+            let shard = &mut self.shards[usize::from(entry.shard.0)];
+            shard.next += 1;
+            shard.entries.push_back(Located {
+                seq: entry.seq.0,
+                segment: segment.number,
+                offset: (offset + entry.range.start) as u64,
+                length: entry.range.len() as u32,
+                crc: crc32c::crc32c(&bytes[entry.range.clone()]),
+            });
+            segment.last_seqs.insert(entry.shard.0, entry.seq.0);
+        }
+        self.next_frame = head.number + 1;
+        self.last_frame = Some(LastFrame { number: head.number, entries });
+        self.report.frames += 1;
+        Ok(())
+    }
+
+    /// The frames end here. A torn frame is the normal end after a loss of power, unless a later frame was begun: that
+    /// happens only after a sync, so this one was whole once. The salt alone proves it, a torn successor included.
+    fn check_end(&mut self, header: &Header, buffer: &[u8], end: usize, expected: u64) -> Result<(), StoreError> {
+        let later = blocks(buffer, end + BLOCK)
+            .find_map(|block| frame::peek(block).filter(|head| head.salt == header.salt && head.number > expected));
+        if let Some(later) = later {
+            let detail = format!("frame {expected} is damaged; frame {} follows it", later.number);
+            return Err(self.corrupt(header.number, end as u64, &detail));
+        }
+        let begun = buffer.get(end..).and_then(frame::peek);
+        if begun.is_some_and(|head| head.salt == header.salt && head.number == expected) {
+            let path = self.disk.path(&segment::name(header.number));
+            tracing::info!(path, offset = end, frame = expected, "dropped a torn frame that was never answered");
+            self.report.torn = Some((path, end as u64));
+        }
+        Ok(())
+    }
+
+    /// A file without a valid header is harmless only if nothing was ever written to it as a segment.
+    fn check_unborn(&mut self) -> Result<(), StoreError> {
+        let Some((number, file)) = self.unborn.take() else { return Ok(()) };
+        let path = self.disk.path(&segment::name(number));
+        let length = file.len().map_err(|error| StoreError::io("reading", path.clone(), error))?;
+        let mut buffer = Vec::new();
+        self.load(number, &file, length, &mut buffer)?;
+        let next = self.next_frame;
+        let newer = |block: &[u8]| frame::check(block).is_some_and(|head| head.number >= next);
+        if blocks(&buffer, 0).any(newer) {
+            return Err(self.corrupt(number, 0, "the header is damaged; frames follow it"));
+        }
+        tracing::info!(path, "ignored a segment that was never begun");
+        Ok(())
+    }
+
+    fn corrupt(&self, number: u64, offset: u64, detail: &str) -> StoreError {
+        let path = self.disk.path(&segment::name(number));
+        StoreError::Corrupt { path, offset, detail: detail.to_string() }
+    }
+
+    fn missing(&self, number: u64) -> StoreError {
+        self.corrupt(number, 0, "the segment is missing")
+    }
+}
+
+/// The rest of the buffer as seen from each block on.
+fn blocks(buffer: &[u8], from: usize) -> impl Iterator<Item = &[u8]> {
+    (from..buffer.len()).step_by(BLOCK).map(|offset| &buffer[offset..])
+}
+
+/// The highest number of a frame of this segment, superseded and torn ones included.
+fn highest_frame(buffer: &[u8], start: usize, salt: u64) -> u64 {
+    let heads = blocks(buffer, start).filter_map(frame::peek).filter(|head| head.salt == salt);
+    heads.map(|head| head.number).max().unwrap_or(0)
+}
+
+fn is_closed(buffer: &[u8], header: &Header) -> bool {
+    let at = header::size(header.next_seqs.len());
+    buffer.get(at..).is_some_and(|bytes| header::is_closing_mark(bytes, header))
+}
