@@ -1,9 +1,9 @@
 //! The state machine of one shard.
 
 use crate::{
-    Command, Effect, Fetched, Job, Millis, Missing, Name, Outcome, Page, Position, Request, Time,
+    Command, Effect, Fetched, Job, Millis, Missing, Name, Outcome, Page, Position, Read, Request, Time,
     idempotency, ledger,
-    namespace::{Changes, Keys, Namespace, Stop, Turn},
+    namespace::{Changes, Keys, Namespace, Stop, Turn, View},
     outcome::NamespaceInfo,
     reads::{self, Reader, Recent},
     record::{
@@ -183,6 +183,33 @@ impl Engine {
         }
     }
 
+    /// What must be fetched before the request can run, as far as that can be told now. Asking saves rounds;
+    /// [`Engine::apply`] has the last word.
+    pub fn missing(&self, now: Time, job: &Job, fetched: &Fetched) -> Vec<Read> {
+        let Command::Ledger(command) = &job.request.command else { return Vec::new() };
+        // In a namespace that does not exist there is nothing to fetch.
+        let Some(namespace) = self.namespaces.get(&job.request.namespace) else { return Vec::new() };
+        let view = View {
+            now,
+            keys: Keys(namespace.id),
+            position: namespace.head.position,
+            building: &self.changes.writes,
+            sealed: &self.sealed,
+            fetched,
+        };
+        let mut missing = Vec::new();
+        let mut note = |result: Result<(), Stop>| {
+            if let Err(Stop::Missing(Missing(reads))) = result {
+                missing.extend(reads);
+            }
+        };
+        if let Some(idempotency) = &job.request.idempotency {
+            note(view.read(|reader| idempotency::find(reader, view, idempotency)).map(|_| ()));
+        }
+        note(ledger::missing(&namespace.ledger, view, command));
+        missing
+    }
+
     fn apply_in_namespace(
         &mut self,
         now: Time,
@@ -217,7 +244,7 @@ impl Engine {
         if let Some(idempotency) = &idempotency
             && !is_begun
         {
-            match turn.read(|reader| idempotency::find(reader, &turn, idempotency)) {
+            match turn.view().read(|reader| idempotency::find(reader, turn.view(), idempotency)) {
                 Ok(Some(outcome)) => return Ok(outcome),
                 Ok(None) => {}
                 Err(Stop::Missing(missing)) => return Err(missing),
@@ -298,6 +325,24 @@ impl Engine {
     /// A slice of work that can be done whenever there is time for it.
     pub fn sweep(&self) -> Option<Due> {
         self.sweeps.keys().next().map(|id| Due::Sweep(*id))
+    }
+
+    /// What must be fetched before what is due can be done, as far as that can be told now.
+    pub fn missing_for_due(&self, due: Due, fetched: &Fetched) -> Vec<Read> {
+        let reader = Reader::new(&self.changes.writes, &self.sealed, fetched);
+        match due {
+            Due::Timer(key) => {
+                if let Some(Timer::LedgerExpiry { operation_id, .. }) = self.timers.get(key) {
+                    reader.want(Keys(key.namespace).operation(operation_id));
+                }
+            }
+            Due::Sweep(id) => {
+                if let Some(sweeping) = self.sweeps.get(&id) {
+                    let _noted = reader.scan(sweeping.from.clone(), sweeping.to.clone(), sweep::SLICE);
+                }
+            }
+        }
+        reader.into_missing().0
     }
 
     /// Does what is due, or says what must be fetched first. What is no longer there is no longer due.

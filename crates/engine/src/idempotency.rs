@@ -5,7 +5,7 @@
 
 use crate::{
     Idempotency, Millis, Outcome, Position, Time,
-    namespace::Turn,
+    namespace::{Turn, View},
     reads::{Absent, Reader},
     record::{self, key},
     timers::{Timer, TimerKey},
@@ -32,17 +32,17 @@ fn period_of(time: Time) -> u32 {
 /// The outcome to give again, if the key was used within the last day.
 pub(crate) fn find(
     reader: &Reader<'_>,
-    turn: &Turn<'_>,
+    view: View<'_>,
     idempotency: &Idempotency,
 ) -> Result<Option<Outcome>, Absent> {
-    let last = period_of(turn.now);
+    let last = period_of(view.now);
     // All periods are asked before the first answer counts, so that one round fetches them.
     let found: Vec<Result<Option<Kept>, Absent>> = (0..PERIODS)
-        .map(|back| reader.get(key::reply(turn.keys.id(), last.saturating_sub(back), &idempotency.key)))
+        .map(|back| reader.get(key::reply(view.keys.id(), last.saturating_sub(back), &idempotency.key)))
         .collect();
     for kept in found {
         match kept? {
-            Some(kept) if kept.given_at.after(KEPT) <= turn.now => {}
+            Some(kept) if kept.given_at.after(KEPT) <= view.now => {}
             Some(kept) if kept.fingerprint == idempotency.fingerprint => return Ok(Some(kept.outcome)),
             Some(_) => return Ok(Some(Outcome::IdempotencyKeyReused)),
             None => {}

@@ -47,33 +47,22 @@ pub(crate) enum Stop {
     Unreadable,
 }
 
-/// One command's turn at a namespace: the time, what may be read, and where changes go.
-pub(crate) struct Turn<'a> {
+/// What a command may look at: the time, and the stored records as of all that was decided before it.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
     pub(crate) now: Time,
-    pub(crate) name: &'a Name,
     pub(crate) keys: Keys,
-    pub(crate) position: &'a mut Position,
-    pub(crate) timers: &'a mut Timers,
-    pub(crate) changes: &'a mut Changes,
+    /// The position of the namespace's last change.
+    pub(crate) position: Position,
+    pub(crate) building: &'a Recent,
     pub(crate) sealed: &'a Recent,
     pub(crate) fetched: &'a Fetched,
 }
 
-impl Turn<'_> {
-    /// The position of the last change.
-    pub(crate) fn position(&self) -> Position {
-        *self.position
-    }
-
-    /// The position of a change that is made now.
-    pub(crate) fn advance(&mut self) -> Position {
-        *self.position = self.position.next();
-        *self.position
-    }
-
+impl View<'_> {
     /// Runs the reading part of a command.
     pub(crate) fn read<T>(&self, f: impl FnOnce(&Reader<'_>) -> Result<T, Absent>) -> Result<T, Stop> {
-        let reader = Reader::new(&self.changes.writes, self.sealed, self.fetched);
+        let reader = Reader::new(self.building, self.sealed, self.fetched);
         f(&reader).map_err(|absent| match absent {
             Absent::NotFetched => Stop::Missing(reader.into_missing()),
             Absent::Unreadable => Stop::Unreadable,
@@ -86,6 +75,37 @@ impl Turn<'_> {
             keys.for_each(|key| reader.want(key));
             if reader.has_missing() { Err(Absent::NotFetched) } else { Ok(()) }
         })
+    }
+}
+
+/// One command's turn at a namespace: what it may look at, and where its changes go.
+pub(crate) struct Turn<'a> {
+    pub(crate) now: Time,
+    pub(crate) name: &'a Name,
+    pub(crate) keys: Keys,
+    pub(crate) position: &'a mut Position,
+    pub(crate) timers: &'a mut Timers,
+    pub(crate) changes: &'a mut Changes,
+    pub(crate) sealed: &'a Recent,
+    pub(crate) fetched: &'a Fetched,
+}
+
+impl Turn<'_> {
+    pub(crate) fn view(&self) -> View<'_> {
+        View {
+            now: self.now,
+            keys: self.keys,
+            position: *self.position,
+            building: &self.changes.writes,
+            sealed: self.sealed,
+            fetched: self.fetched,
+        }
+    }
+
+    /// The position of a change that is made now.
+    pub(crate) fn advance(&mut self) -> Position {
+        *self.position = self.position.next();
+        *self.position
     }
 
     pub(crate) fn put<T: Serialize>(&mut self, key: Bytes, record: &T) {

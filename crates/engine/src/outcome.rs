@@ -21,6 +21,31 @@ pub enum Outcome {
     Unreadable,
 }
 
+impl Outcome {
+    /// The family that answered, for metrics.
+    pub fn family(&self) -> &'static str {
+        match self {
+            Outcome::Ledger(_) => "ledger",
+            Outcome::NamespaceDeleted
+            | Outcome::NamespaceNotFound
+            | Outcome::Namespaces(_)
+            | Outcome::IdempotencyKeyReused
+            | Outcome::Unreadable => "namespace",
+        }
+    }
+
+    /// `"Ok"`, or the word by which the refusal is known in problem documents, metrics and logs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Outcome::Ledger(Ok(_)) | Outcome::NamespaceDeleted | Outcome::Namespaces(_) => "Ok",
+            Outcome::Ledger(Err(refusal)) => refusal.code(),
+            Outcome::NamespaceNotFound => "NamespaceNotFound",
+            Outcome::IdempotencyKeyReused => "IdempotencyKeyReused",
+            Outcome::Unreadable => "ShardUnavailable",
+        }
+    }
+}
+
 /// What a list of namespaces shows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceInfo {

@@ -1,8 +1,18 @@
 //! Runs shards: tokio drives the sans-IO loop of `limina-shard` over a store and the real clock.
 //!
 //! [`Service`] is what front ends see: a request goes in, an outcome comes out, and how many shards, threads or files
-//! stand behind it is not theirs to know. This crate must never know a wire format.
+//! stand behind it is not theirs to know. [`Node`] is what the binary starts and stops. This crate must never know a
+//! wire format.
 
+mod checkpointer;
+mod clock;
+mod driver;
+mod metrics;
+mod node;
+mod routing;
 pub mod service;
 
+pub use metrics::Metrics;
+pub use node::{Node, NodeOptions, OpenError};
+pub use routing::shard_of;
 pub use service::{Service, Unavailable};

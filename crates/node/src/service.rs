@@ -1,10 +1,36 @@
 //! The facade that every front end speaks to.
 
-use limina_engine::{Name, Outcome, Page, Request, outcome::NamespaceInfo};
+use crate::{
+    metrics::{Decision, Metrics, Reason},
+    shard_of,
+};
+use limina_engine::{Command, Name, Outcome, Page, Request, outcome::NamespaceInfo};
+use limina_shard::Failure;
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+use tokio::sync::{mpsc, mpsc::error::TrySendError, oneshot};
+
+/// Where a reply goes.
+pub(crate) type Ticket = oneshot::Sender<Result<Outcome, Failure>>;
+
+/// A request on its way to its shard.
+pub(crate) type Submission = (Ticket, Request);
 
 /// Hands requests to the shard of their namespace. Cheap to clone.
 #[derive(Clone)]
-pub struct Service {}
+pub struct Service {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    /// Empty until the store is open.
+    shards: OnceLock<Vec<mpsc::Sender<Submission>>>,
+    open: AtomicUsize,
+    is_stopping: AtomicBool,
+    metrics: Metrics,
+}
 
 /// Why there is no outcome. Except for [`Unavailable::OutcomeUnknown`], nothing was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
@@ -22,25 +48,140 @@ pub enum Unavailable {
     #[error("the shard is not available at the moment")]
     ShardUnavailable,
     /// It may or may not have been done.
-    #[error("it is not known whether this was done; repeat it under the same key or operation id to find out")]
+    #[error(
+        "it is not known whether this was done; repeat it under the same key or operation id to find out"
+    )]
     OutcomeUnknown,
 }
 
+impl Unavailable {
+    /// The word by which it is known in problem documents, metrics and logs.
+    pub fn code(self) -> &'static str {
+        match self {
+            Unavailable::Overloaded => "Overloaded",
+            Unavailable::ShuttingDown => "ShuttingDown",
+            Unavailable::StorageFull => "StorageFull",
+            Unavailable::ShardUnavailable => "ShardUnavailable",
+            Unavailable::OutcomeUnknown => "OutcomeUnknown",
+        }
+    }
+}
+
+impl From<Failure> for Unavailable {
+    fn from(failure: Failure) -> Unavailable {
+        match failure {
+            Failure::StorageFull => Unavailable::StorageFull,
+            Failure::Unavailable => Unavailable::ShardUnavailable,
+            Failure::OutcomeUnknown => Unavailable::OutcomeUnknown,
+        }
+    }
+}
+
 impl Service {
+    /// A service without shards yet: everything is unavailable until a [`crate::Node`] is started on it.
+    pub fn new(metrics: Metrics) -> Service {
+        Service {
+            inner: Arc::new(Inner {
+                shards: OnceLock::new(),
+                open: AtomicUsize::new(0),
+                is_stopping: AtomicBool::new(false),
+                metrics,
+            }),
+        }
+    }
+
     /// Does what is asked, and returns when it is durable.
     pub async fn submit(&self, request: Request) -> Result<Outcome, Unavailable> {
-        let _ = request;
-        Err(Unavailable::ShardUnavailable)
+        let result = match self.shards() {
+            Ok(shards) => {
+                let shard = shard_of(request.namespace.as_str(), shards.len() as u16);
+                self.send(&shards[usize::from(shard.0)], request).await
+            }
+            Err(unavailable) => Err(unavailable),
+        };
+        match &result {
+            Ok(outcome) => {
+                let decision = Decision { family: outcome.family(), outcome: outcome.code() };
+                self.inner.metrics.decisions.get_or_create(&decision).inc();
+            }
+            Err(unavailable) => {
+                self.inner.metrics.unavailable.get_or_create(&Reason { code: unavailable.code() }).inc();
+            }
+        }
+        result
     }
 
     /// A part of all namespaces, by name.
     pub async fn namespaces(&self, page: Page<Name>) -> Result<Vec<NamespaceInfo>, Unavailable> {
-        let _ = page;
-        Err(Unavailable::ShardUnavailable)
+        let name = Name::new("default").expect("a valid name");
+        let mut all = Vec::new();
+        for shard in self.shards()? {
+            let command = Command::ListNamespaces(page.clone());
+            let request = Request { namespace: name.clone(), idempotency: None, command };
+            if let Outcome::Namespaces(mut part) = self.send(shard, request).await? {
+                all.append(&mut part);
+            }
+        }
+        all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        all.truncate(page.limit);
+        Ok(all)
     }
 
     /// Whether requests are served: every shard is open and the process is not stopping.
     pub fn is_ready(&self) -> bool {
-        false
+        let open = self.inner.open.load(Ordering::Acquire);
+        self.shards().is_ok_and(|shards| shards.len() == open)
+    }
+
+    /// From now on everything is refused with [`Unavailable::ShuttingDown`]; what was taken before is answered.
+    pub fn begin_stop(&self) {
+        self.inner.is_stopping.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn start(&self, shards: Vec<mpsc::Sender<Submission>>) {
+        assert!(self.inner.shards.set(shards).is_ok(), "a service is started once");
+    }
+
+    pub(crate) fn shard_opened(&self) {
+        self.inner.open.fetch_add(1, Ordering::AcqRel);
+        self.inner.metrics.shards_open.inc();
+    }
+
+    pub(crate) fn shard_lost(&self) {
+        self.inner.open.fetch_sub(1, Ordering::AcqRel);
+        self.inner.metrics.shards_open.dec();
+    }
+
+    fn shards(&self) -> Result<&[mpsc::Sender<Submission>], Unavailable> {
+        if self.inner.is_stopping.load(Ordering::Acquire) {
+            return Err(Unavailable::ShuttingDown);
+        }
+        self.inner.shards.get().map(Vec::as_slice).ok_or(Unavailable::ShardUnavailable)
+    }
+
+    async fn send(&self, shard: &mpsc::Sender<Submission>, request: Request) -> Result<Outcome, Unavailable> {
+        let is_write = request.is_write();
+        let (ticket, reply) = oneshot::channel();
+        shard.try_send((ticket, request)).map_err(|error| match error {
+            TrySendError::Full(_) => Unavailable::Overloaded,
+            TrySendError::Closed(_) => Unavailable::ShuttingDown,
+        })?;
+        self.inner.metrics.queue_depth.inc();
+        let _depth = Decrement(&self.inner.metrics);
+        match reply.await {
+            Ok(result) => result.map_err(Unavailable::from),
+            // The shard's task ended without an answer. A write may have been done.
+            Err(_) if is_write => Err(Unavailable::OutcomeUnknown),
+            Err(_) => Err(Unavailable::ShardUnavailable),
+        }
+    }
+}
+
+/// Counts a request out of the queue also when its client has gone.
+struct Decrement<'a>(&'a Metrics);
+
+impl Drop for Decrement<'_> {
+    fn drop(&mut self) {
+        self.0.queue_depth.dec();
     }
 }

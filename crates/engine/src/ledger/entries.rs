@@ -3,7 +3,7 @@
 use super::{EntryInfo, Refusal, Reply, limits, state::Balance, state::Ledger};
 use crate::{
     Name, Page, Position, Time,
-    namespace::{Keys, Stop, Turn},
+    namespace::{Keys, Stop, Turn, View},
     reads::{Absent, Reader},
     record::{self, key},
 };
@@ -58,7 +58,7 @@ pub(super) fn last_at_or_before(
 
 pub(super) fn list(
     ledger: &Ledger,
-    turn: &Turn<'_>,
+    view: View<'_>,
     limit_name: &Name,
     page: &Page<Position>,
 ) -> Result<Result<Reply, Refusal>, Stop> {
@@ -66,9 +66,9 @@ pub(super) fn list(
         Ok(number) => number,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    turn.read(|reader| {
+    view.read(|reader| {
         let from = page.after.map_or(Position(0), |after| Position(after.0.saturating_add(1)));
-        let range = key::ledger_entries_from(turn.keys.id(), number, from);
+        let range = key::ledger_entries_from(view.keys.id(), number, from);
         let scanned = reader.scan(range.start, range.end, page.limit)?;
         let mut items = Vec::with_capacity(scanned.records.len());
         for (key, bytes) in &scanned.records {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Effect, Name, Position, Time,
-    namespace::{Stop, Turn},
+    namespace::{Stop, Turn, View},
     reads::{Absent, Reader},
     timers::TimerKey,
 };
@@ -35,7 +35,7 @@ pub(super) fn apply(
     turn: &mut Turn<'_>,
     request: &Finalization,
 ) -> Result<Result<Reply, Refusal>, Stop> {
-    match turn.read(|reader| decide(ledger, reader, turn, request))? {
+    match turn.view().read(|reader| decide(ledger, reader, turn.view(), request))? {
         Decision::Refuse(refusal) => Ok(Err(refusal)),
         Decision::Repeat(reply) => Ok(Ok(Reply::Finalization(reply))),
         Decision::Finish { operation, ends, limits } => {
@@ -55,7 +55,7 @@ pub(super) fn apply(
 fn decide(
     ledger: &Ledger,
     reader: &Reader<'_>,
-    turn: &Turn<'_>,
+    view: View<'_>,
     request: &Finalization,
 ) -> Result<Decision, Absent> {
     let id = &request.operation_id;
@@ -70,11 +70,11 @@ fn decide(
         let (operation_id, limit_name) = (id.clone(), limit_name.cloned());
         Ok(Decision::Refuse(Refusal::OperationNotFound { operation_id, limit_name, state }))
     };
-    let Some(operation) = operations::find(ledger, reader, turn.keys, id)? else {
+    let Some(operation) = operations::find(ledger, reader, view.keys, id)? else {
         return not_found(None, None);
     };
     let (Some(changes), Some(numbers)) = (&request.changes, numbers) else {
-        return decide_all(ledger, reader, turn, request, operation);
+        return decide_all(ledger, reader, view, request, operation);
     };
 
     // The places of the holds that are meant, and what of each is to be committed.
@@ -113,14 +113,14 @@ fn decide(
         return Ok(Decision::Finish { operation, ends, limits: numbers });
     }
     let last = wanted.iter().filter_map(|(place, _)| finished_at(operation.holds[*place].state)).max();
-    repeat(ledger, reader, turn, id, &numbers, last.ok_or(Absent::Unreadable)?)
+    repeat(ledger, reader, view, id, &numbers, last.ok_or(Absent::Unreadable)?)
 }
 
 /// Without a list of changes: every open hold, or what was finished this way last.
 fn decide_all(
     ledger: &Ledger,
     reader: &Reader<'_>,
-    turn: &Turn<'_>,
+    view: View<'_>,
     request: &Finalization,
     operation: Operation,
 ) -> Result<Decision, Absent> {
@@ -143,7 +143,7 @@ fn decide_all(
                 .filter(|hold| finished_at(hold.state) == Some(last))
                 .map(|hold| hold.limit)
                 .collect();
-            repeat(ledger, reader, turn, &request.operation_id, &limits, last)
+            repeat(ledger, reader, view, &request.operation_id, &limits, last)
         }
         None => Ok(Decision::Refuse(Refusal::OperationNotFound {
             operation_id: request.operation_id.clone(),
@@ -156,12 +156,12 @@ fn decide_all(
 fn repeat(
     ledger: &Ledger,
     reader: &Reader<'_>,
-    turn: &Turn<'_>,
+    view: View<'_>,
     id: &Name,
     limits: &[u32],
     position: Position,
 ) -> Result<Decision, Absent> {
-    let values = values::as_of(ledger, reader, turn.keys, limits, position)?;
+    let values = values::as_of(ledger, reader, view.keys, limits, position)?;
     Ok(Decision::Repeat(FinalizationReply { operation_id: id.clone(), position, values }))
 }
 
@@ -213,7 +213,7 @@ pub(crate) fn expire(
     due: Time,
     held_at: Position,
 ) -> Result<(), Stop> {
-    let operation = turn.read(|reader| operations::find(ledger, reader, turn.keys, id))?;
+    let operation = turn.view().read(|reader| operations::find(ledger, reader, turn.keys, id))?;
     let open = |operation: &Operation| -> Vec<(usize, i64)> {
         let holds = operation.holds.iter().enumerate();
         holds

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Name,
-    namespace::{Stop, Turn},
+    namespace::{Stop, Turn, View},
     reads::{Absent, Reader},
     timers::{Timer, TimerKey},
 };
@@ -34,7 +34,7 @@ pub(super) fn apply(
     turn: &mut Turn<'_>,
     hold: &Hold,
 ) -> Result<Result<Reply, Refusal>, Stop> {
-    match turn.read(|reader| decide(ledger, reader, turn, hold))? {
+    match turn.view().read(|reader| decide(ledger, reader, turn.view(), hold))? {
         Decision::Refuse(refusal) => Ok(Err(refusal)),
         Decision::Repeat(reply) => Ok(Ok(Reply::Hold(reply))),
         Decision::Hold { operation, fresh, skipped } => {
@@ -44,7 +44,7 @@ pub(super) fn apply(
 }
 
 /// The checks, in the order in which the contract states the errors.
-fn decide(ledger: &Ledger, reader: &Reader<'_>, turn: &Turn<'_>, hold: &Hold) -> Result<Decision, Absent> {
+fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> Result<Decision, Absent> {
     let refuse = |refusal| Ok(Decision::Refuse(refusal));
     if !hold.create_missing
         && let Err(refusal) = limits::find_all(ledger, hold.changes.iter().map(|change| &change.limit_name))
@@ -52,7 +52,7 @@ fn decide(ledger: &Ledger, reader: &Reader<'_>, turn: &Turn<'_>, hold: &Hold) ->
         return refuse(refusal);
     }
 
-    let operation = operations::find(ledger, reader, turn.keys, &hold.operation_id)?;
+    let operation = operations::find(ledger, reader, view.keys, &hold.operation_id)?;
     let state_in = |name: &Name| {
         let number = ledger.find(name)?;
         operation.as_ref()?.hold_in(number).map(|held| held.state)
@@ -81,7 +81,7 @@ fn decide(ledger: &Ledger, reader: &Reader<'_>, turn: &Turn<'_>, hold: &Hold) ->
         && fresh.is_empty()
     {
         let numbers: Vec<u32> = hold.changes.iter().filter_map(|c| ledger.find(&c.limit_name)).collect();
-        let values = values::as_of(ledger, reader, turn.keys, &numbers, operation.view)?;
+        let values = values::as_of(ledger, reader, view.keys, &numbers, operation.view)?;
         let position = operation.view;
         return Ok(Decision::Repeat(HoldReply {
             operation_id: operation_id(),

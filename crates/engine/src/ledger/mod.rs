@@ -32,7 +32,7 @@ pub use reply::{
 pub(crate) use state::Ledger;
 
 use crate::{
-    namespace::{Stop, Turn},
+    namespace::{Stop, Turn, View},
     request::Job,
 };
 
@@ -51,12 +51,10 @@ pub(crate) fn apply(
         Command::PatchLimit { name, ceiling, context } => {
             Ok(limits::patch(ledger, turn, name, ceiling, context).map(Reply::Limit))
         }
-        Command::GetLimit(name) => Ok(limits::get(ledger, name).map(Reply::Limit)),
-        Command::ListLimits(page) => Ok(Ok(limits::list(ledger, page))),
         Command::Transfer(transfer) => apply_transfer(ledger, turn, transfer),
         Command::Batch(transfers) => {
             if job.batch_results.is_empty() {
-                turn.prefetch(transfers.iter().map(|t| turn.keys.operation(t.operation_id())))?;
+                prefetch(turn.view(), command)?;
             }
             for transfer in &transfers[job.batch_results.len()..] {
                 let result = match apply_transfer(ledger, turn, transfer) {
@@ -68,13 +66,45 @@ pub(crate) fn apply(
             }
             Ok(Ok(Reply::Batch(core::mem::take(&mut job.batch_results))))
         }
-        Command::Values { limit_names, as_of } => match values::read(ledger, turn, limit_names, as_of) {
+        Command::GetLimit(_)
+        | Command::ListLimits(_)
+        | Command::Values { .. }
+        | Command::GetOperation(_)
+        | Command::ListOperations { .. }
+        | Command::ListEntries { .. } => read(ledger, turn.view(), command),
+    }
+}
+
+/// Says what must be fetched before the command can run, as far as that can be told now.
+pub(crate) fn missing(ledger: &Ledger, view: View<'_>, command: &Command) -> Result<(), Stop> {
+    if command.is_write() { prefetch(view, command) } else { read(ledger, view, command).map(|_| ()) }
+}
+
+/// A write needs its operation. It seldom needs more (the values of a repeated one), and then says so when it runs.
+fn prefetch(view: View<'_>, command: &Command) -> Result<(), Stop> {
+    let key = |transfer: &Transfer| view.keys.operation(transfer.operation_id());
+    match command {
+        Command::Transfer(transfer) => view.prefetch([key(transfer)].into_iter()),
+        Command::Batch(transfers) => view.prefetch(transfers.iter().map(key)),
+        _ => Ok(()),
+    }
+}
+
+/// The commands that only read stored records.
+fn read(ledger: &Ledger, view: View<'_>, command: &Command) -> Result<Result<Reply, Refusal>, Stop> {
+    match command {
+        Command::Values { limit_names, as_of } => match values::read(ledger, view, limit_names, as_of) {
             Err(Stop::Unreadable) => Ok(Err(Refusal::LimitsValuesReadingException)),
             other => other,
         },
-        Command::GetOperation(id) => operations::get(ledger, turn, id),
-        Command::ListOperations { only_held, page } => operations::list(ledger, turn, *only_held, page),
-        Command::ListEntries { limit_name, page } => entries::list(ledger, turn, limit_name, page),
+        Command::GetOperation(id) => operations::get(ledger, view, id),
+        Command::ListOperations { only_held, page } => operations::list(ledger, view, *only_held, page),
+        Command::ListEntries { limit_name, page } => entries::list(ledger, view, limit_name, page),
+        Command::GetLimit(name) => Ok(limits::get(ledger, name).map(Reply::Limit)),
+        Command::ListLimits(page) => Ok(Ok(limits::list(ledger, page))),
+        Command::CreateLimit(_) | Command::PatchLimit { .. } | Command::Transfer(_) | Command::Batch(_) => {
+            unreachable!("writes take a turn")
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{HeldLimitInfo, OperationInfo, Refusal, Reply, state::Ledger};
 use crate::{
     Name, Page, Position, Time,
-    namespace::{Keys, Stop, Turn},
+    namespace::{Keys, Stop, View},
     reads::{Absent, Reader},
     record::key,
 };
@@ -92,8 +92,8 @@ pub(super) fn find(
     }
 }
 
-pub(super) fn get(ledger: &Ledger, turn: &Turn<'_>, id: &Name) -> Result<Result<Reply, Refusal>, Stop> {
-    let operation = turn.read(|reader| find(ledger, reader, turn.keys, id))?;
+pub(super) fn get(ledger: &Ledger, view: View<'_>, id: &Name) -> Result<Result<Reply, Refusal>, Stop> {
+    let operation = view.read(|reader| find(ledger, reader, view.keys, id))?;
     Ok(match operation {
         Some(operation) => Ok(Reply::Operation(operation.info(ledger, id.clone()))),
         None => Err(Refusal::OperationNotFound { operation_id: id.clone(), limit_name: None, state: None }),
@@ -102,15 +102,15 @@ pub(super) fn get(ledger: &Ledger, turn: &Turn<'_>, id: &Name) -> Result<Result<
 
 pub(super) fn list(
     ledger: &Ledger,
-    turn: &Turn<'_>,
+    view: View<'_>,
     only_held: bool,
     page: &Page<Name>,
 ) -> Result<Result<Reply, Refusal>, Stop> {
-    turn.read(|reader| {
+    view.read(|reader| {
         let range = if only_held {
-            key::ledger_open_after(turn.keys.id(), page.after.as_ref())
+            key::ledger_open_after(view.keys.id(), page.after.as_ref())
         } else {
-            key::ledger_operations_after(turn.keys.id(), page.after.as_ref())
+            key::ledger_operations_after(view.keys.id(), page.after.as_ref())
         };
         let scanned = reader.scan(range.start, range.end, page.limit)?;
         let ids: Vec<Name> = scanned
@@ -119,7 +119,7 @@ pub(super) fn list(
             .map(|(key, _)| key::ledger_operation_id(key).ok_or(Absent::Unreadable))
             .collect::<Result<_, _>>()?;
         // All look-ups are made before the first failure counts, so that one round fetches all of them.
-        let found: Vec<_> = ids.iter().map(|id| find(ledger, reader, turn.keys, id)).collect();
+        let found: Vec<_> = ids.iter().map(|id| find(ledger, reader, view.keys, id)).collect();
         let mut items = Vec::with_capacity(ids.len());
         for (id, operation) in ids.into_iter().zip(found) {
             let operation = operation?.ok_or(Absent::Unreadable)?;

@@ -228,3 +228,22 @@ pub enum Refusal {
     /// An item of a batch needs a stored record that could not be read. Nothing was done for it.
     Unreadable,
 }
+
+impl Refusal {
+    /// The word by which it is known in problem documents, metrics and logs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Refusal::DuplicateLimitName { .. } => "DuplicateLimitName",
+            Refusal::LimitNotFound { .. } => "LimitNotFound",
+            Refusal::OperationNotFound { .. } => "OperationNotFound",
+            Refusal::OperationAlreadyInFinalState { .. } => "OperationAlreadyInFinalState",
+            Refusal::DuplicateOperation { .. } => "DuplicateOperation",
+            Refusal::LimitExceeded { .. } => "LimitExceeded",
+            Refusal::ValueOverflow { .. } => "ValueOverflow",
+            Refusal::CommitExceedsHold { .. } => "CommitExceedsHold",
+            Refusal::OperationTooLarge { .. } | Refusal::PositionNotReached { .. } => "InvalidRequest",
+            Refusal::LimitsValuesReadingException => "LimitsValuesReadingException",
+            Refusal::Unreadable => "ShardUnavailable",
+        }
+    }
+}

@@ -5,14 +5,14 @@ use super::{
 };
 use crate::{
     Name, Position,
-    namespace::{Keys, Stop, Turn},
+    namespace::{Keys, Stop, View},
     reads::{Absent, Reader},
 };
 use alloc::vec::Vec;
 
 pub(super) fn read(
     ledger: &Ledger,
-    turn: &Turn<'_>,
+    view: View<'_>,
     limit_names: &[Name],
     as_of_moment: &AsOf,
 ) -> Result<Result<Reply, Refusal>, Stop> {
@@ -20,8 +20,8 @@ pub(super) fn read(
         Ok(numbers) => numbers,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let current = turn.position();
-    turn.read(|reader| {
+    let current = view.position;
+    view.read(|reader| {
         let position = match as_of_moment {
             AsOf::Now => {
                 let values = numbers.iter().map(|number| ledger.value_now(*number)).collect();
@@ -31,7 +31,7 @@ pub(super) fn read(
                 return Ok(Err(Refusal::PositionNotReached { current }));
             }
             AsOf::Position(position) => *position,
-            AsOf::Operation(id) => match operations::find(ledger, reader, turn.keys, id)? {
+            AsOf::Operation(id) => match operations::find(ledger, reader, view.keys, id)? {
                 Some(operation) => operation.view,
                 None => {
                     let operation_id = id.clone();
@@ -43,7 +43,7 @@ pub(super) fn read(
                 }
             },
         };
-        let values = as_of(ledger, reader, turn.keys, &numbers, position)?;
+        let values = as_of(ledger, reader, view.keys, &numbers, position)?;
         Ok(Ok(Reply::Values(ValuesReply { position, values })))
     })
 }

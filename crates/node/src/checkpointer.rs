@@ -1,0 +1,82 @@
+//! Brings the table up to date behind the journal, one shard at a time, in the background.
+
+use crate::Metrics;
+use limina_store::{Journal, Room, ShardStore, Table};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::sync::watch;
+
+/// How often the shards are looked at.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// The journal's size from which on it is brought down, if nothing else is said.
+const JOURNAL_BYTES: u64 = 1 << 30;
+
+pub(crate) struct Checkpointer<J, T> {
+    pub(crate) journal: Arc<J>,
+    pub(crate) stores: Vec<Arc<ShardStore<J, T>>>,
+    pub(crate) metrics: Metrics,
+    pub(crate) journal_bytes: Option<u64>,
+}
+
+impl<J: Journal, T: Table> Checkpointer<J, T> {
+    pub(crate) async fn run(self, mut stopping: watch::Receiver<bool>) {
+        let mut failed: Option<Instant> = None;
+        while !*stopping.borrow() {
+            let _timed_out = tokio::time::timeout(PERIOD, stopping.changed()).await;
+            self.report();
+            // After a failure there is no use in trying at once again.
+            if failed.is_some_and(|at| at.elapsed() < Duration::from_secs(1)) {
+                continue;
+            }
+            failed = None;
+            for store in self.due() {
+                if *stopping.borrow() {
+                    return;
+                }
+                let begin = Instant::now();
+                match store.checkpoint().await {
+                    Ok(_) => self.metrics.checkpoint_seconds.observe(begin.elapsed().as_secs_f64()),
+                    Err(error) => {
+                        self.metrics.checkpoint_failures.inc();
+                        tracing::error!(
+                            error = &error as &dyn std::error::Error,
+                            "a checkpoint failed; trying again"
+                        );
+                        failed = Some(Instant::now());
+                    }
+                }
+            }
+        }
+    }
+
+    /// The shards with much to take over, and those that keep a large journal from shrinking.
+    fn due(&self) -> Vec<&ShardStore<J, T>> {
+        let mut due: Vec<usize> =
+            (0..self.stores.len()).filter(|shard| self.stores[*shard].backlog().due).collect();
+        let stats = self.journal.stats();
+        if stats.live_bytes > self.journal_bytes.unwrap_or(JOURNAL_BYTES)
+            || self.journal.room() == Room::Reserve
+        {
+            due.extend(stats.pinning.iter().map(|(shard, _)| usize::from(shard.0)));
+        }
+        due.sort_unstable();
+        due.dedup();
+        due.into_iter().map(|shard| &*self.stores[shard]).collect()
+    }
+
+    fn report(&self) {
+        let stats = self.journal.stats();
+        self.metrics.journal_bytes.set(stats.live_bytes as i64);
+        self.metrics.journal_segments.set(stats.segments as i64);
+        self.metrics.journal_syncs.set(stats.syncs as i64);
+        self.metrics.storage_full.set(i64::from(self.journal.room() == Room::Reserve));
+        let backlogs = self.stores.iter().map(|store| store.backlog());
+        let (bytes, records) =
+            backlogs.fold((0, 0), |(b, r), backlog| (b + backlog.bytes, r + backlog.records));
+        self.metrics.backlog_bytes.set(bytes as i64);
+        self.metrics.backlog_records.set(records as i64);
+    }
+}

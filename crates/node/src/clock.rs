@@ -1,0 +1,25 @@
+//! The machine's clocks.
+
+use limina_shard::clock::Reading;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Reads both clocks of the machine at one moment.
+#[derive(Debug, Clone)]
+pub(crate) struct Clocks {
+    start: Instant,
+}
+
+impl Clocks {
+    pub(crate) fn new() -> Clocks {
+        Clocks { start: Instant::now() }
+    }
+
+    pub(crate) fn read(&self) -> Reading {
+        let micros = |duration: std::time::Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        Reading {
+            monotonic: micros(self.start.elapsed()),
+            // A clock before 1970 reads as 1970.
+            wall: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, micros),
+        }
+    }
+}

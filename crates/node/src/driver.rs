@@ -1,0 +1,300 @@
+//! One shard's task: carries out what the shard's loop asks for.
+
+use crate::{
+    Metrics, OpenError, Service,
+    clock::Clocks,
+    service::{Submission, Ticket},
+};
+use bytes::Bytes;
+use limina_engine::{Answer, Effect, Engine, Read, Time, engine::Stats, record};
+use limina_shard::{Failure, Loss, Options, Output, Shard, ShardClock};
+use limina_store::{
+    self as store, AppendError, ConfirmError, Journal, Record, Room, ShardId, ShardStore, StoreError, Table,
+};
+use std::{
+    error::Error,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::sync::{mpsc, watch};
+
+/// How long to wait before a shard that could not be opened is tried again.
+const REOPEN_PAUSE: Duration = Duration::from_millis(500);
+
+/// How many resident records are loaded at a time.
+const LOAD_PAGE: usize = 16_384;
+
+type Doing<R> = Option<Pin<Box<dyn Future<Output = R> + Send>>>;
+
+pub(crate) struct Driver<J, T> {
+    id: ShardId,
+    store: Arc<ShardStore<J, T>>,
+    service: Service,
+    metrics: Metrics,
+    clocks: Clocks,
+    options: Options,
+    submissions: mpsc::Receiver<Submission>,
+    shard: Shard<Ticket>,
+    fetching: Doing<Vec<(Read, Answer)>>,
+    persisting: Doing<Result<(), Loss>>,
+    opening: Doing<Result<Engine, OpenError>>,
+    /// What this shard has added to the gauges.
+    counted: Stats,
+}
+
+impl<J: Journal, T: Table> Driver<J, T> {
+    pub(crate) fn new(
+        id: ShardId,
+        store: Arc<ShardStore<J, T>>,
+        service: Service,
+        metrics: Metrics,
+        clocks: Clocks,
+        options: Options,
+        submissions: mpsc::Receiver<Submission>,
+    ) -> Driver<J, T> {
+        let shard = Shard::new(options.clone());
+        Driver {
+            id,
+            store,
+            service,
+            metrics,
+            clocks,
+            options,
+            submissions,
+            shard,
+            fetching: None,
+            persisting: None,
+            opening: None,
+            counted: Stats::default(),
+        }
+    }
+
+    pub(crate) async fn run(mut self, engine: Engine, mut stopping: watch::Receiver<bool>) {
+        let mut clock = ShardClock::start(engine.time(), self.clocks.read());
+        self.opened(engine);
+        let mut is_stopping = false;
+        let mut arrived = Vec::new();
+        loop {
+            let now = self.tell_time(&mut clock);
+            self.shard.handle_room(self.store.room() == Room::Plenty);
+            while let Some(output) = self.shard.poll(now) {
+                self.carry_out(output);
+            }
+            if is_stopping && self.shard.is_idle() {
+                break;
+            }
+            let wakeup = self.shard.next_wakeup().map(|at| Duration::from_millis(at.0.saturating_sub(now.0)));
+            let wants_more = self.shard.queue_len() < self.options.max_batch;
+            tokio::select! {
+                count = self.submissions.recv_many(&mut arrived, self.options.max_batch), if wants_more => {
+                    if count == 0 {
+                        is_stopping = true;
+                        // Nothing can come any more; do not ask again.
+                        self.options.max_batch = 0;
+                    }
+                    for (ticket, request) in arrived.drain(..) {
+                        if let Err((ticket, _)) = self.shard.handle_request(ticket, request) {
+                            let _client_gone = ticket.send(Err(Failure::Unavailable));
+                        }
+                    }
+                }
+                answers = doing(&mut self.fetching) => self.shard.handle_fetched(answers),
+                result = doing(&mut self.persisting) => match result {
+                    Ok(()) => self.shard.handle_persisted(),
+                    Err(loss) => self.lost(loss),
+                },
+                result = doing(&mut self.opening) => match result {
+                    Ok(engine) => {
+                        clock = ShardClock::start(engine.time().max(clock.time()), self.clocks.read());
+                        self.opened(engine);
+                    }
+                    Err(error) => {
+                        tracing::error!(shard = self.id.0, error = &error as &dyn Error, "a shard cannot be opened");
+                        self.shard.reject_waiting(Failure::Unavailable);
+                        self.reopen(REOPEN_PAUSE);
+                    }
+                },
+                () = sleep(wakeup) => {}
+                _ = stopping.changed(), if !is_stopping => {
+                    is_stopping = true;
+                    // What was sent is still received; what comes later is refused at the door.
+                    self.submissions.close();
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, output: Output<Ticket>) {
+        match output {
+            Output::Fetch(reads) => {
+                let (store, metrics) = (self.store.clone(), self.metrics.clone());
+                self.fetching = Some(Box::pin(async move {
+                    let begin = Instant::now();
+                    let answers = fetch(&store, reads).await;
+                    metrics.fetch_seconds.observe(begin.elapsed().as_secs_f64());
+                    answers
+                }));
+            }
+            Output::Append { writes, requests } => {
+                self.metrics.append_requests.observe(requests as f64);
+                self.metrics.append_records.observe(writes.len() as f64);
+                let (store, metrics) = (self.store.clone(), self.metrics.clone());
+                self.persisting = Some(Box::pin(async move {
+                    let begin = Instant::now();
+                    let records = writes.into_iter().map(|(key, value)| Record { key, value }).collect();
+                    let result = store.append(store.seq().next(), records).await;
+                    metrics.append_seconds.observe(begin.elapsed().as_secs_f64());
+                    result.map_err(|error| loss_of(&error))
+                }));
+            }
+            Output::Confirm => {
+                let store = self.store.clone();
+                self.persisting = Some(Box::pin(async move {
+                    store.confirm().await.map_err(|error: ConfirmError| {
+                        tracing::warn!(error = &error as &dyn Error, "ownership could not be confirmed");
+                        Loss::NotDone
+                    })
+                }));
+            }
+            Output::Reply(ticket, result) => {
+                let _client_gone = ticket.send(result);
+            }
+            Output::Effect(Effect::HoldExpired { namespace, operation_id, position }) => {
+                self.metrics.holds_expired.inc();
+                tracing::debug!(%namespace, %operation_id, position = position.0, "a hold expired");
+            }
+            Output::Effect(Effect::DuePostponed { namespace }) => {
+                self.metrics.due_postponed.inc();
+                tracing::error!(%namespace, "due work is put off: a stored record could not be read");
+            }
+        }
+    }
+
+    fn opened(&mut self, engine: Engine) {
+        self.count(engine.stats());
+        self.shard.handle_opened(engine);
+        self.service.shard_opened();
+    }
+
+    /// The batch in flight failed: everything in memory is dropped and read again before another word is said.
+    fn lost(&mut self, loss: Loss) {
+        tracing::warn!(shard = self.id.0, ?loss, "an append failed; the shard opens again");
+        self.metrics.shard_losses.inc();
+        self.fetching = None;
+        self.shard.handle_lost(loss);
+        self.service.shard_lost();
+        self.reopen(Duration::ZERO);
+    }
+
+    fn reopen(&mut self, pause: Duration) {
+        let (store, shard) = (self.store.clone(), self.id);
+        self.opening = Some(Box::pin(async move {
+            tokio::time::sleep(pause).await;
+            store.retake().await.map_err(|source| OpenError::Store { shard: shard.0, source })?;
+            load(&store, shard).await
+        }));
+    }
+
+    fn tell_time(&mut self, clock: &mut ShardClock) -> Time {
+        let (now, step) = clock.advance(self.clocks.read());
+        if let Some(step_ms) = step {
+            self.metrics.clock_steps.inc();
+            self.metrics.clock_behind_ms.set(clock.behind_ms());
+            tracing::warn!(
+                shard = self.id.0,
+                step_ms,
+                "the wall clock was stepped; shard time does not follow"
+            );
+        }
+        now
+    }
+
+    /// Brings the gauges, which add up all shards, up to date with this one.
+    fn count(&mut self, stats: Stats) {
+        let add = |gauge: &prometheus_client::metrics::gauge::Gauge, new: usize, old: usize| {
+            gauge.inc_by(new as i64 - old as i64);
+        };
+        add(&self.metrics.namespaces, stats.namespaces, self.counted.namespaces);
+        add(&self.metrics.ledger_limits, stats.ledger_limits, self.counted.ledger_limits);
+        add(&self.metrics.timers, stats.timers, self.counted.timers);
+        self.counted = stats;
+    }
+}
+
+/// Loads the engine from everything durable.
+pub(crate) async fn load<J: Journal, T: Table>(
+    store: &ShardStore<J, T>,
+    shard: ShardId,
+) -> Result<Engine, OpenError> {
+    let range = record::key::residents();
+    let mut from = range.start;
+    let mut residents: Vec<(Bytes, Bytes)> = Vec::new();
+    loop {
+        let read = store::Read::Scan { from: from.clone(), to: range.end.clone(), limit: LOAD_PAGE };
+        let page = match store.read(vec![read]).await.pop() {
+            Some(Ok(store::Answer::Page(page))) => page,
+            Some(Err(error)) => {
+                let source = StoreError::Unavailable(error.to_string());
+                return Err(OpenError::Store { shard: shard.0, source });
+            }
+            _ => unreachable!("one scan has one page as its answer"),
+        };
+        let is_last = page.len() < LOAD_PAGE;
+        if let Some((last, _)) = page.last() {
+            from = [last, &[0][..]].concat().into();
+        }
+        residents.extend(page);
+        if is_last {
+            break;
+        }
+    }
+    Engine::open(residents).map_err(|source| OpenError::Record { shard: shard.0, source })
+}
+
+async fn fetch<J: Journal, T: Table>(store: &ShardStore<J, T>, reads: Vec<Read>) -> Vec<(Read, Answer)> {
+    let asked = reads.iter().map(|read| match read.clone() {
+        Read::Get(key) => store::Read::Get(key),
+        Read::LastAtOrBefore { from, at } => store::Read::LastAtOrBefore { from, at },
+        Read::Scan { from, to, limit } => store::Read::Scan { from, to, limit },
+    });
+    let answers = store.read(asked.collect()).await.into_iter().map(|answer| match answer {
+        Ok(store::Answer::Value(value)) => Answer::Value(value),
+        Ok(store::Answer::Last(last)) => Answer::Last(last),
+        Ok(store::Answer::Page(page)) => Answer::Page(page),
+        Err(error) => {
+            tracing::error!(error = &*error as &dyn Error, "a stored record could not be read");
+            Answer::Unreadable
+        }
+    });
+    reads.iter().cloned().zip(answers).collect()
+}
+
+fn loss_of(error: &AppendError) -> Loss {
+    tracing::warn!(error = error as &dyn Error, "an append failed");
+    match error {
+        AppendError::Fenced | AppendError::NotDone(_) => Loss::NotDone,
+        AppendError::Full => Loss::Full,
+        AppendError::Unknown(_) => Loss::Unknown,
+    }
+}
+
+/// Waits for what is being done, if anything is, and takes its result.
+async fn doing<R>(slot: &mut Doing<R>) -> R {
+    match slot {
+        Some(future) => {
+            let result = future.as_mut().await;
+            *slot = None;
+            result
+        }
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep(span: Option<Duration>) {
+    match span {
+        Some(span) => tokio::time::sleep(span).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,145 @@
+//! What operators see of shards and stores. Names are an interface: units stand in them, label values are bounded.
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{
+        counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, histogram::exponential_buckets,
+    },
+    registry::{Registry, Unit},
+};
+
+/// All metrics of a node. Cheap to clone: every part is shared.
+#[derive(Clone)]
+pub struct Metrics {
+    pub(crate) queue_depth: Gauge,
+    pub(crate) decisions: Family<Decision, Counter>,
+    pub(crate) unavailable: Family<Reason, Counter>,
+    pub(crate) append_seconds: Histogram,
+    pub(crate) append_requests: Histogram,
+    pub(crate) append_records: Histogram,
+    pub(crate) fetch_seconds: Histogram,
+    pub(crate) shard_losses: Counter,
+    pub(crate) shards_open: Gauge,
+    pub(crate) clock_steps: Counter,
+    pub(crate) clock_behind_ms: Gauge,
+    pub(crate) holds_expired: Counter,
+    pub(crate) due_postponed: Counter,
+    pub(crate) journal_bytes: Gauge,
+    pub(crate) journal_segments: Gauge,
+    pub(crate) journal_syncs: Gauge,
+    pub(crate) storage_full: Gauge,
+    pub(crate) checkpoint_seconds: Histogram,
+    pub(crate) checkpoint_failures: Counter,
+    pub(crate) backlog_bytes: Gauge,
+    pub(crate) backlog_records: Gauge,
+    pub(crate) namespaces: Gauge,
+    pub(crate) ledger_limits: Gauge,
+    pub(crate) timers: Gauge,
+}
+
+/// What was decided.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Decision {
+    pub(crate) family: &'static str,
+    pub(crate) outcome: &'static str,
+}
+
+/// Why nothing was decided.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Reason {
+    pub(crate) code: &'static str,
+}
+
+impl Metrics {
+    /// Makes the metrics and enters them in the registry.
+    pub fn register(registry: &mut Registry) -> Metrics {
+        let seconds = || Histogram::new(exponential_buckets(0.000_05, 2.0, 18));
+        let counts = || Histogram::new(exponential_buckets(1.0, 2.0, 15));
+        let m = Metrics {
+            queue_depth: Gauge::default(),
+            decisions: Family::default(),
+            unavailable: Family::default(),
+            append_seconds: seconds(),
+            append_requests: counts(),
+            append_records: counts(),
+            fetch_seconds: seconds(),
+            shard_losses: Counter::default(),
+            shards_open: Gauge::default(),
+            clock_steps: Counter::default(),
+            clock_behind_ms: Gauge::default(),
+            holds_expired: Counter::default(),
+            due_postponed: Counter::default(),
+            journal_bytes: Gauge::default(),
+            journal_segments: Gauge::default(),
+            journal_syncs: Gauge::default(),
+            storage_full: Gauge::default(),
+            checkpoint_seconds: Histogram::new(exponential_buckets(0.001, 2.0, 18)),
+            checkpoint_failures: Counter::default(),
+            backlog_bytes: Gauge::default(),
+            backlog_records: Gauge::default(),
+            namespaces: Gauge::default(),
+            ledger_limits: Gauge::default(),
+            timers: Gauge::default(),
+        };
+        let r = registry.sub_registry_with_prefix("limina");
+        r.register("queue_depth", "Requests that were taken and not answered yet", m.queue_depth.clone());
+        r.register("decisions", "Requests decided, by family and outcome", m.decisions.clone());
+        r.register("unavailable", "Requests not decided, by code", m.unavailable.clone());
+        let append = "From handing a batch to the journal until it is durable";
+        r.register_with_unit("append_duration", append, Unit::Seconds, m.append_seconds.clone());
+        r.register("append_batch_requests", "Requests answered by one append", m.append_requests.clone());
+        r.register("append_batch_records", "Records written by one append", m.append_records.clone());
+        let fetch = "Looking up stored records for a round of requests";
+        r.register_with_unit("fetch_duration", fetch, Unit::Seconds, m.fetch_seconds.clone());
+        r.register(
+            "shard_losses",
+            "Times a shard dropped its memory and opened again",
+            m.shard_losses.clone(),
+        );
+        r.register("shards_open", "Shards that serve requests", m.shards_open.clone());
+        r.register("clock_steps", "Steps of the wall clock that were not followed", m.clock_steps.clone());
+        let behind = "How far shard time is behind the wall clock (negative: ahead)";
+        r.register("clock_behind_milliseconds", behind, m.clock_behind_ms.clone());
+        r.register(
+            "ledger_holds_expired",
+            "Holds rolled back because their time had run out",
+            m.holds_expired.clone(),
+        );
+        r.register(
+            "due_postponed",
+            "Due work put off since a record could not be read",
+            m.due_postponed.clone(),
+        );
+        r.register_with_unit(
+            "journal",
+            "What the journal holds on disk",
+            Unit::Bytes,
+            m.journal_bytes.clone(),
+        );
+        r.register(
+            "journal_segments",
+            "Segment files that hold unreleased appends",
+            m.journal_segments.clone(),
+        );
+        r.register("journal_syncs", "Syncs of journal files since the start", m.journal_syncs.clone());
+        r.register(
+            "storage_full",
+            "1 while clients' writes are refused for lack of room",
+            m.storage_full.clone(),
+        );
+        let checkpoint = "Bringing the table up to date with one shard's journal";
+        r.register_with_unit("checkpoint_duration", checkpoint, Unit::Seconds, m.checkpoint_seconds.clone());
+        r.register(
+            "checkpoint_failures",
+            "Checkpoints that failed and are tried again",
+            m.checkpoint_failures.clone(),
+        );
+        let backlog = "Records in memory that the table does not contain yet";
+        r.register_with_unit("checkpoint_backlog", backlog, Unit::Bytes, m.backlog_bytes.clone());
+        r.register("checkpoint_backlog_records", backlog, m.backlog_records.clone());
+        r.register("namespaces", "Namespaces", m.namespaces.clone());
+        r.register("ledger_limits", "Ledger limits", m.ledger_limits.clone());
+        r.register("timers", "Timers that wait", m.timers.clone());
+        m
+    }
+}

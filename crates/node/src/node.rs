@@ -1,0 +1,123 @@
+//! Starting and stopping.
+
+use crate::{
+    Metrics, Service,
+    checkpointer::Checkpointer,
+    clock::Clocks,
+    driver::{self, Driver},
+};
+use limina_shard::Options as ShardOptions;
+use limina_store::{Journal, ShardId, ShardStore, ShardStoreOptions, StoreError, Table};
+use std::{sync::Arc, time::Instant};
+use tokio::{sync::mpsc, task::JoinHandle};
+
+/// Bounds of a node.
+#[derive(Debug, Clone, Default)]
+pub struct NodeOptions {
+    /// Of each shard's loop.
+    pub shard: ShardOptions,
+    /// Of each shard's overlay.
+    pub store: ShardStoreOptions,
+    /// The journal may hold so many bytes before the shards that pin its oldest segment are checkpointed.
+    pub journal_bytes: Option<u64>,
+}
+
+/// Why a shard could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The store.
+    #[error("opening shard {shard}")]
+    Store {
+        /// Which.
+        shard: u16,
+        /// Why.
+        #[source]
+        source: StoreError,
+    },
+    /// A stored record.
+    #[error("opening shard {shard}")]
+    Record {
+        /// Which.
+        shard: u16,
+        /// Which record.
+        #[source]
+        source: limina_engine::engine::BadRecord,
+    },
+}
+
+/// All shards of one process.
+pub struct Node {
+    service: Service,
+    shards: Vec<JoinHandle<()>>,
+    checkpointer: JoinHandle<()>,
+    stop: tokio::sync::watch::Sender<bool>,
+}
+
+impl Node {
+    /// Opens every shard and starts serving on `service`. Returns when all are open; a shard that cannot be opened
+    /// fails the whole, since its namespaces would be missing.
+    pub async fn start<J: Journal, T: Table>(
+        service: Service,
+        metrics: Metrics,
+        journal: Arc<J>,
+        table: Arc<T>,
+        shards: u16,
+        options: NodeOptions,
+    ) -> Result<Node, OpenError> {
+        let begin = Instant::now();
+        let clocks = Clocks::new();
+        let (stop, stopping) = tokio::sync::watch::channel(false);
+        let mut senders = Vec::new();
+        let mut drivers = Vec::new();
+        let mut stores = Vec::new();
+        for shard in (0..shards).map(ShardId) {
+            let store = ShardStore::open(journal.clone(), table.clone(), shard, options.store.clone()).await;
+            let store = Arc::new(store.map_err(|source| OpenError::Store { shard: shard.0, source })?);
+            let engine = driver::load(&store, shard).await?;
+            let (sender, receiver) = mpsc::channel(options.shard.max_queue);
+            senders.push(sender);
+            stores.push(store.clone());
+            drivers.push((shard, store, engine, receiver));
+        }
+        let residents: usize = drivers.iter().map(|(_, _, engine, _)| engine.stats().ledger_limits).sum();
+        tracing::info!(
+            shards,
+            ledger_limits = residents,
+            elapsed_ms = begin.elapsed().as_millis(),
+            "shards opened"
+        );
+
+        service.start(senders);
+        let shards = drivers.into_iter().map(|(shard, store, engine, receiver)| {
+            let options = options.shard.clone();
+            let driver = Driver::new(
+                shard,
+                store,
+                service.clone(),
+                metrics.clone(),
+                clocks.clone(),
+                options,
+                receiver,
+            );
+            tokio::spawn(driver.run(engine, stopping.clone()))
+        });
+        let shards = shards.collect();
+        let checkpointer = Checkpointer { journal, stores, metrics, journal_bytes: options.journal_bytes };
+        let checkpointer = tokio::spawn(checkpointer.run(stopping));
+        Ok(Node { service, shards, checkpointer, stop })
+    }
+
+    /// Answers what was taken, then ends. New requests are refused from now on.
+    pub async fn stop(self) {
+        self.service.begin_stop();
+        let _nobody_listens = self.stop.send(true);
+        for shard in self.shards {
+            if let Err(error) = shard.await {
+                tracing::error!(%error, "a shard's task failed");
+            }
+        }
+        if let Err(error) = self.checkpointer.await {
+            tracing::error!(%error, "the checkpointer's task failed");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Shard time: close to the wall clock, but it never goes back and never jumps.
+
+use limina_engine::Time;
+
+/// Turns readings of the machine's two clocks into shard time.
+///
+/// It starts at the later of the last persisted shard time and the wall clock, advances by the monotonic clock, and is
+/// slewed towards the wall clock by at most 5 %. A step of the wall clock is reported, not followed.
+#[derive(Debug)]
+pub struct ShardClock {
+    /// Shard time, in microseconds, at the last reading.
+    time: u64,
+    monotonic: u64,
+    /// How far the wall clock was ahead at the last reading.
+    ahead: i64,
+}
+
+/// One in so many microseconds may be added or left out while catching up with the wall clock: 5 %.
+const SLEW: u64 = 20;
+
+/// A change of the wall clock against the monotonic one, between two readings, that counts as a step.
+const STEP: u64 = 1_000_000;
+
+/// Microseconds of the two clocks, read at the same moment.
+#[derive(Debug, Clone, Copy)]
+pub struct Reading {
+    /// Since any fixed moment.
+    pub monotonic: u64,
+    /// Since the epoch.
+    pub wall: u64,
+}
+
+impl ShardClock {
+    /// Begins at the later of the two.
+    pub fn start(persisted: Time, reading: Reading) -> ShardClock {
+        let time = reading.wall.max(persisted.0.saturating_mul(1000));
+        ShardClock { time, monotonic: reading.monotonic, ahead: difference(reading.wall, time) }
+    }
+
+    /// Shard time at this reading. The second value is the size of a step of the wall clock, in milliseconds, if
+    /// there was one since the last reading.
+    pub fn advance(&mut self, reading: Reading) -> (Time, Option<i64>) {
+        let elapsed = reading.monotonic.saturating_sub(self.monotonic);
+        self.monotonic = self.monotonic.max(reading.monotonic);
+        let straight = self.time.saturating_add(elapsed);
+        let ahead = difference(reading.wall, straight);
+        let step = ahead.abs_diff(self.ahead) > STEP;
+        let step = step.then(|| ahead.saturating_sub(self.ahead) / 1000);
+        let slew = ahead.unsigned_abs().min(elapsed / SLEW);
+        self.time = if ahead >= 0 { straight.saturating_add(slew) } else { straight - slew };
+        self.ahead = difference(reading.wall, self.time);
+        (self.time(), step)
+    }
+
+    /// Shard time at the last reading.
+    pub fn time(&self) -> Time {
+        Time(self.time / 1000)
+    }
+
+    /// How far shard time is behind the wall clock (or ahead of it, if negative), in milliseconds.
+    pub fn behind_ms(&self) -> i64 {
+        self.ahead / 1000
+    }
+}
+
+fn difference(a: u64, b: u64) -> i64 {
+    if a >= b {
+        i64::try_from(a - b).unwrap_or(i64::MAX)
+    } else {
+        i64::try_from(b - a).map_or(i64::MIN, |d| -d)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000;
+
+    fn at(monotonic: u64, wall: u64) -> Reading {
+        Reading { monotonic, wall }
+    }
+
+    #[test]
+    fn starts_at_the_later_of_persisted_and_wall() {
+        assert_eq!(ShardClock::start(Time(5_000), at(0, 9 * S)).time(), Time(9_000));
+        assert_eq!(ShardClock::start(Time(12_000), at(0, 9 * S)).time(), Time(12_000));
+    }
+
+    #[test]
+    fn a_step_of_the_wall_clock_is_reported_and_not_followed() {
+        let mut clock = ShardClock::start(Time(0), at(0, 100 * S));
+        assert_eq!(clock.advance(at(S, 101 * S)), (Time(101_000), None));
+        // An hour forward: one second later at most 5 % more has passed.
+        assert_eq!(clock.advance(at(2 * S, 3_702 * S)), (Time(102_050), Some(3_600_000)));
+        // And back: never backwards, at most 5 % slower.
+        let (time, step) = clock.advance(at(3 * S, 50 * S));
+        assert_eq!((time, step.is_some_and(|ms| ms < -3_600_000)), (Time(103_000), true));
+    }
+
+    #[test]
+    fn catches_up_slowly_and_never_goes_back() {
+        let mut clock = ShardClock::start(Time(110_000), at(0, 100 * S));
+        let mut last = clock.time();
+        for second in 1..=300 {
+            let (time, step) = clock.advance(at(second * S, (100 + second) * S));
+            assert!(time >= last && step.is_none());
+            last = time;
+        }
+        // Ten seconds ahead at 5 % take 200 seconds to melt.
+        assert_eq!(last, Time(400_000));
+    }
+}

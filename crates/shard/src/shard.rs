@@ -1,0 +1,387 @@
+//! The loop itself.
+
+use bytes::Bytes;
+use limina_engine::{Answer, Due, Effect, Engine, Fetched, Job, Missing, Outcome, Read, Request, Time};
+use std::collections::{HashSet, VecDeque};
+
+/// Bounds of the loop.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How many requests may wait. One more is refused at once.
+    pub max_queue: usize,
+    /// About how many operations one append covers.
+    pub max_batch: usize,
+    /// How many things that are due are done in one round, so that a heap of them is worked off in slices.
+    pub due_slice: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { max_queue: 16_384, max_batch: 8_192, due_slice: 1_024 }
+    }
+}
+
+/// One shard: queue, engine, and what is on its way. `T` is what a reply is sent with.
+pub struct Shard<T> {
+    options: Options,
+    /// Requests that wait, and how many operations they are.
+    queue: VecDeque<(T, Job)>,
+    open: Option<Open<T>>,
+    has_room: bool,
+    outputs: VecDeque<Output<T>>,
+}
+
+/// What exists only while the shard is open.
+struct Open<T> {
+    engine: Engine,
+    round: Option<Round<T>>,
+    building: Batch<T>,
+    in_flight: Option<Batch<T>>,
+    fetched: Fetched,
+}
+
+/// Requests whose records are being fetched. They are applied in this order.
+struct Round<T> {
+    now: Time,
+    work: VecDeque<Work<T>>,
+    is_fetching: bool,
+    /// Whether everything that can be told beforehand is at hand.
+    is_ready: bool,
+}
+
+enum Work<T> {
+    Request(T, Job),
+    Due(Due),
+}
+
+/// What was decided and waits for durability.
+struct Batch<T> {
+    replies: Vec<Waiting<T>>,
+    effects: Vec<Effect>,
+    /// How many operations it stands for.
+    weight: usize,
+    is_empty: bool,
+}
+
+struct Waiting<T> {
+    ticket: T,
+    outcome: Outcome,
+    is_write: bool,
+}
+
+impl<T> Default for Batch<T> {
+    fn default() -> Batch<T> {
+        Batch { replies: Vec::new(), effects: Vec::new(), weight: 0, is_empty: true }
+    }
+}
+
+/// What is to be done outside. The order counts.
+#[derive(Debug)]
+pub enum Output<T> {
+    /// Look these up and give all answers to [`Shard::handle_fetched`]. The look-ups must see every append that is
+    /// durable by now.
+    Fetch(Vec<Read>),
+    /// Make these writes durable as one append, then call [`Shard::handle_persisted`], or [`Shard::handle_lost`].
+    Append {
+        /// After-images in key order.
+        writes: Vec<(Bytes, Option<Bytes>)>,
+        /// For how many requests.
+        requests: usize,
+    },
+    /// Make sure that the shard is still ours, then call [`Shard::handle_persisted`], or [`Shard::handle_lost`].
+    Confirm,
+    /// Send a reply.
+    Reply(T, Result<Outcome, Failure>),
+    /// Tell what happened.
+    Effect(Effect),
+}
+
+/// Why there is no outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// There is no room for more writes. Nothing was done.
+    StorageFull,
+    /// The shard's memory was lost before this became durable. Nothing was done.
+    Unavailable,
+    /// It may or may not have been done.
+    OutcomeUnknown,
+}
+
+/// How an append or confirm failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// It surely did not happen.
+    NotDone,
+    /// It surely did not happen, because there is no room.
+    Full,
+    /// It may have happened.
+    Unknown,
+}
+
+impl<T> Shard<T> {
+    /// A shard that is not open yet. Requests may wait already.
+    pub fn new(options: Options) -> Shard<T> {
+        Shard { options, queue: VecDeque::new(), open: None, has_room: true, outputs: VecDeque::new() }
+    }
+
+    /// The engine has been loaded from everything durable.
+    pub fn handle_opened(&mut self, engine: Engine) {
+        assert!(self.open.is_none(), "a shard is opened once, until it is lost");
+        self.open = Some(Open {
+            engine,
+            round: None,
+            building: Batch::default(),
+            in_flight: None,
+            fetched: Fetched::default(),
+        });
+    }
+
+    /// Takes a request, or gives it back if too many wait.
+    pub fn handle_request(&mut self, ticket: T, request: Request) -> Result<(), (T, Request)> {
+        if self.queue.len() >= self.options.max_queue {
+            return Err((ticket, request));
+        }
+        self.queue.push_back((ticket, Job::new(request)));
+        Ok(())
+    }
+
+    /// The answers to an [`Output::Fetch`].
+    pub fn handle_fetched(&mut self, answers: impl IntoIterator<Item = (Read, Answer)>) {
+        let Some(open) = &mut self.open else { return };
+        for (read, answer) in answers {
+            open.fetched.insert(read, answer);
+        }
+        if let Some(round) = &mut open.round {
+            round.is_fetching = false;
+        }
+    }
+
+    /// The append in flight is durable, or ownership is confirmed.
+    pub fn handle_persisted(&mut self) {
+        let open = self.open.as_mut().expect("only an open shard appends");
+        let batch = open.in_flight.take().expect("something was in flight");
+        self.outputs.extend(batch.effects.into_iter().map(Output::Effect));
+        let replies = batch.replies.into_iter();
+        self.outputs.extend(replies.map(|waiting| Output::Reply(waiting.ticket, Ok(waiting.outcome))));
+    }
+
+    /// The append or confirm in flight failed. The shard drops its memory, which is ahead of what is stored, answers
+    /// what it had decided, and must be opened again. Requests that it had not decided stay.
+    pub fn handle_lost(&mut self, loss: Loss) {
+        let Some(open) = self.open.take() else { return };
+        self.outputs.retain(|output| matches!(output, Output::Reply(..) | Output::Effect(_)));
+        let in_flight = open.in_flight.into_iter().flat_map(|batch| batch.replies).map(|waiting| {
+            let failure = match (loss, waiting.is_write) {
+                (Loss::NotDone, _) | (_, false) => Failure::Unavailable,
+                (Loss::Full, true) => Failure::StorageFull,
+                (Loss::Unknown, true) => Failure::OutcomeUnknown,
+            };
+            Output::Reply(waiting.ticket, Err(failure))
+        });
+        self.outputs.extend(in_flight);
+        let decided = open.building.replies.into_iter();
+        self.outputs.extend(decided.map(|waiting| Output::Reply(waiting.ticket, Err(Failure::Unavailable))));
+        // What was only being looked up has changed nothing (a batch that was begun has changed only memory), so it
+        // goes back to the head of the queue, as it came.
+        for work in open.round.into_iter().flat_map(|round| round.work).rev() {
+            if let Work::Request(ticket, job) = work {
+                self.queue.push_front((ticket, Job::new(job.request)));
+            }
+        }
+    }
+
+    /// Whether there is room for clients' writes. Without, they are refused before anything is decided.
+    pub fn handle_room(&mut self, has_room: bool) {
+        self.has_room = has_room;
+    }
+
+    /// Gives back everything that waits undecided, for a shard that cannot be opened or is being closed.
+    pub fn reject_waiting(&mut self, failure: Failure) {
+        self.outputs.extend(self.queue.drain(..).map(|(ticket, _)| Output::Reply(ticket, Err(failure))));
+    }
+
+    /// How many requests wait.
+    pub fn queue_len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether nothing is waiting, decided or on its way.
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+            && self.outputs.is_empty()
+            && self
+                .open
+                .as_ref()
+                .is_none_or(|open| open.round.is_none() && open.building.is_empty && open.in_flight.is_none())
+    }
+
+    /// The engine, while the shard is open.
+    pub fn engine(&self) -> Option<&Engine> {
+        self.open.as_ref().map(|open| &open.engine)
+    }
+
+    /// When [`Shard::poll`] should be called again even if nothing comes in.
+    pub fn next_wakeup(&self) -> Option<Time> {
+        let open = self.open.as_ref()?;
+        if open.round.is_some() || open.building.weight >= self.options.max_batch {
+            return None;
+        }
+        open.engine.next_due()
+    }
+
+    /// The next thing to be done outside; nothing until more comes in, or until [`Shard::next_wakeup`].
+    pub fn poll(&mut self, now: Time) -> Option<Output<T>> {
+        loop {
+            if let Some(output) = self.outputs.pop_front() {
+                return Some(output);
+            }
+            let open = self.open.as_mut()?;
+            if let Some(round) = &open.round {
+                if round.is_fetching {
+                    return None;
+                }
+                self.outputs.extend(open.run_round());
+                continue;
+            }
+            let is_full = open.building.weight >= self.options.max_batch;
+            if !is_full
+                && open.take_round(now, &mut self.queue, &self.options, self.has_room, &mut self.outputs)
+            {
+                continue;
+            }
+            if open.in_flight.is_some() || open.building.is_empty {
+                return None;
+            }
+            let append = open.seal();
+            return Some(append);
+        }
+    }
+}
+
+impl<T> Open<T> {
+    /// Takes what is due, then what waits. Says whether there was anything.
+    fn take_round(
+        &mut self,
+        now: Time,
+        queue: &mut VecDeque<(T, Job)>,
+        options: &Options,
+        has_room: bool,
+        outputs: &mut VecDeque<Output<T>>,
+    ) -> bool {
+        // Time may be asked for by several rounds of one batch, and never goes back.
+        let now = now.max(self.engine.time());
+        let mut work: VecDeque<Work<T>> =
+            self.engine.due(now, options.due_slice).into_iter().map(Work::Due).collect();
+        let mut refused = false;
+        // With more due than one slice, clients wait until all of it is done: what is due comes first.
+        if work.len() < options.due_slice {
+            let mut weight = self.building.weight;
+            while weight < options.max_batch
+                && let Some((ticket, job)) = queue.pop_front()
+            {
+                if !has_room && job.request.is_write() {
+                    outputs.push_back(Output::Reply(ticket, Err(Failure::StorageFull)));
+                    refused = true;
+                    continue;
+                }
+                weight += weight_of(&job.request);
+                work.push_back(Work::Request(ticket, job));
+            }
+            // Sweeps take turns with clients, a slice a batch, and must not pile up on a batch in flight.
+            if self.in_flight.is_none() && self.building.is_empty {
+                work.extend(self.engine.sweep().map(Work::Due));
+            }
+        }
+        if work.is_empty() {
+            return refused;
+        }
+        self.fetched.clear();
+        self.round = Some(Round { now, work, is_fetching: false, is_ready: false });
+        true
+    }
+
+    /// Applies the round in order. Where something more must be fetched, asks for it and stops there.
+    fn run_round(&mut self) -> Option<Output<T>> {
+        let mut round = self.round.take()?;
+        // What can be told beforehand is fetched for all at once, before the first is applied.
+        let mut reads = if round.is_ready { Vec::new() } else { self.missing(&round) };
+        round.is_ready = reads.is_empty();
+        while reads.is_empty()
+            && let Some(work) = round.work.front_mut()
+        {
+            match self.apply(round.now, work) {
+                Ok(outcome) => {
+                    let work = round.work.pop_front().expect("it was just there");
+                    self.building.add(work, outcome);
+                }
+                Err(Missing(more)) => reads = more,
+            }
+        }
+        if reads.is_empty() {
+            return None;
+        }
+        round.is_fetching = true;
+        self.round = Some(round);
+        Some(Output::Fetch(reads))
+    }
+
+    fn apply(&mut self, now: Time, work: &mut Work<T>) -> Result<Option<Outcome>, Missing> {
+        match work {
+            Work::Request(_, job) => self.engine.apply(now, job, &self.fetched).map(Some),
+            Work::Due(due) => self.engine.apply_due(now, *due, &self.fetched).map(|()| None),
+        }
+    }
+
+    /// What the round needs and has not been fetched, each once.
+    fn missing(&self, round: &Round<T>) -> Vec<Read> {
+        let mut seen = HashSet::new();
+        let mut reads = Vec::new();
+        for work in &round.work {
+            let needed = match work {
+                Work::Request(_, job) => self.engine.missing(round.now, job, &self.fetched),
+                Work::Due(due) => self.engine.missing_for_due(*due, &self.fetched),
+            };
+            for read in needed {
+                if seen.insert(read.clone()) {
+                    reads.push(read);
+                }
+            }
+        }
+        reads
+    }
+
+    fn seal(&mut self) -> Output<T> {
+        let sealed = self.engine.seal();
+        let mut batch = std::mem::take(&mut self.building);
+        batch.effects = sealed.effects;
+        let requests = batch.replies.len();
+        self.in_flight = Some(batch);
+        if sealed.writes.is_empty() {
+            Output::Confirm
+        } else {
+            Output::Append { writes: sealed.writes, requests }
+        }
+    }
+}
+
+impl<T> Batch<T> {
+    fn add(&mut self, work: Work<T>, outcome: Option<Outcome>) {
+        self.is_empty = false;
+        match (work, outcome) {
+            (Work::Request(ticket, job), Some(outcome)) => {
+                self.weight += weight_of(&job.request);
+                let is_write = job.request.is_write();
+                self.replies.push(Waiting { ticket, outcome, is_write });
+            }
+            _ => self.weight += 1,
+        }
+    }
+}
+
+fn weight_of(request: &Request) -> usize {
+    use limina_engine::{Command, ledger};
+    match &request.command {
+        Command::Ledger(ledger::Command::Batch(transfers)) => transfers.len(),
+        _ => 1,
+    }
+}
