@@ -31,6 +31,7 @@ pub struct Engine {
     sweeps: BTreeMap<u64, Sweeping>,
     changes: Changes,
     changed_namespaces: Vec<Name>,
+    ledger_limits: usize,
     /// The writes of the last sealed batch, which may not be durable yet.
     sealed: Recent,
 }
@@ -101,6 +102,7 @@ impl Engine {
             sweeps: BTreeMap::new(),
             changes: Changes::default(),
             changed_namespaces: Vec::new(),
+            ledger_limits: 0,
             sealed: Recent::new(),
         };
         for (key, bytes) in residents {
@@ -135,6 +137,7 @@ impl Engine {
             Resident::LedgerLimit(id, number) => {
                 if let Some(namespace) = self.namespace_mut(id) {
                     namespace.ledger.load_limit(number, bytes)?;
+                    self.ledger_limits += 1;
                 }
             }
             Resident::LedgerBalance(id, number) => {
@@ -166,7 +169,7 @@ impl Engine {
     pub fn stats(&self) -> Stats {
         Stats {
             namespaces: self.namespaces.len(),
-            ledger_limits: self.namespaces.values().map(|namespace| namespace.ledger.len()).sum(),
+            ledger_limits: self.ledger_limits,
             timers: self.timers.len(),
             sweeps: self.sweeps.len(),
         }
@@ -228,6 +231,7 @@ impl Engine {
             )),
         };
         let before = namespace.head.position;
+        let limits_before = namespace.ledger.len();
         let mut turn = Turn {
             now,
             name: &name,
@@ -267,6 +271,7 @@ impl Engine {
             Err(Stop::Missing(missing)) => Err(missing),
             Err(Stop::Unreadable) => Ok(Outcome::Unreadable),
         };
+        self.ledger_limits += namespace.ledger.len() - limits_before;
         if job.changed && !namespace.changed {
             namespace.changed = true;
             self.changed_namespaces.push(name.clone());
@@ -286,6 +291,7 @@ impl Engine {
             return Outcome::NamespaceNotFound;
         };
         self.names.remove(&namespace.id);
+        self.ledger_limits -= namespace.ledger.len();
         self.timers.drop_namespace(namespace.id);
         self.meta.position_floor = self.meta.position_floor.max(namespace.head.position);
         self.changes.writes.insert(Keys(namespace.id).head(), None);
@@ -361,7 +367,8 @@ impl Engine {
         match timer {
             Timer::LedgerExpiry { operation_id, due } => {
                 let mut turn = Turn {
-                    now,
+                    // It counts as done when it was due. Nothing later was decided in between, unless it was put off.
+                    now: if key.due == due { due } else { now },
                     name: &name,
                     keys: Keys(namespace.id),
                     position: &mut namespace.head.position,

@@ -143,29 +143,38 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Up to `limit` records from `from` on, before `to`. `Scanned::more_after` tells after which key to go on.
+    /// The first `limit` records from `from` on, before `to`; fewer only where there are no more.
     pub(crate) fn scan(&self, from: Bytes, to: Bytes, limit: usize) -> Result<Scanned, Absent> {
-        let stored = match self.fetched(Read::Scan { from: from.clone(), to: to.clone(), limit })? {
-            Answer::Page(page) => page,
-            _ => return Err(Absent::Unreadable),
-        };
-        // Beyond the last stored record of a full page nothing is known, so recent records count only up to there.
-        let full = stored.len() == limit;
-        let horizon = if full { successor(&stored[limit - 1].0) } else { to };
-        let mut merged: BTreeMap<Bytes, Option<Bytes>> =
-            stored.iter().map(|(k, v)| (k.clone(), Some(v.clone()))).collect();
-        for layer in [self.sealed, self.building] {
-            merged.extend(layer.range(from.clone()..horizon.clone()).map(|(k, v)| (k.clone(), v.clone())));
+        let mut from = from;
+        let mut records: Vec<(Bytes, Bytes)> = Vec::new();
+        loop {
+            // One more than needed tells whether there is more.
+            let asked = limit + 1;
+            let stored = match self.fetched(Read::Scan { from: from.clone(), to: to.clone(), limit: asked })? {
+                Answer::Page(page) => page,
+                _ => return Err(Absent::Unreadable),
+            };
+            // Beyond the last stored record of a full page nothing is known, so recent records count only up to there.
+            let is_full = stored.len() == asked;
+            let horizon = if is_full { successor(&stored[limit].0) } else { to.clone() };
+            let mut merged: BTreeMap<Bytes, Option<Bytes>> =
+                stored.iter().map(|(k, v)| (k.clone(), Some(v.clone()))).collect();
+            for layer in [self.sealed, self.building] {
+                let recent = layer.range(from.clone()..horizon.clone());
+                merged.extend(recent.map(|(k, v)| (k.clone(), v.clone())));
+            }
+            records.extend(merged.into_iter().filter_map(|(k, v)| Some((k, v?))));
+            if records.len() > limit {
+                records.truncate(limit);
+                let more_after = records.last().map(|(key, _)| key.clone());
+                return Ok(Scanned { records, more_after });
+            }
+            if !is_full {
+                return Ok(Scanned { records, more_after: None });
+            }
+            // So many of the stored ones were removed just now that the page is not full.
+            from = horizon;
         }
-        let mut records: Vec<(Bytes, Bytes)> =
-            merged.into_iter().filter_map(|(k, v)| Some((k, v?))).take(limit + 1).collect();
-        let more_after = if records.len() > limit {
-            records.pop();
-            records.last().map(|(key, _)| key.clone())
-        } else {
-            full.then(|| stored[limit - 1].0.clone())
-        };
-        Ok(Scanned { records, more_after })
     }
 
     /// Notes the record under `key` as needed, if it is not at hand.
@@ -194,7 +203,7 @@ impl<'a> Reader<'a> {
 /// A part of a range of records.
 pub(crate) struct Scanned {
     pub(crate) records: Vec<(Bytes, Bytes)>,
-    /// The last key looked at, if there may be more behind it. Its own record may be gone by now.
+    /// The last record's key, if there are more behind it.
     pub(crate) more_after: Option<Bytes>,
 }
 

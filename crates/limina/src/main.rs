@@ -1,1 +1,62 @@
-fn main() {}
+//! The binary: configuration, wiring, subcommands. Only here do concrete stores and front ends have names.
+
+mod config;
+mod logs;
+mod serve;
+
+use clap::Parser;
+use std::{error::Error, io::Write, process::ExitCode};
+
+/// May this happen now? Limits, locks, events and a ledger, durable and exact, in one binary.
+#[derive(Parser)]
+#[command(name = "limina", version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: config::ServeArgs,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Serve requests. This is what happens without a subcommand, too.
+    Serve(config::ServeArgs),
+    /// Print the OpenAPI description of the HTTP interface.
+    Openapi,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        None => serve::serve(cli.serve),
+        Some(Command::Serve(args)) => serve::serve(args),
+        Some(Command::Openapi) => print(&limina_server::openapi_json()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("limina: {}", chain(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The error with all its causes, in one line.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        source = error.source();
+    }
+    text
+}
+
+/// A reader that closes the pipe early is not an error.
+fn print(text: &str) -> Result<(), Box<dyn Error>> {
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}

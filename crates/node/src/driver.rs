@@ -75,6 +75,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
         let mut clock = ShardClock::start(engine.time(), self.clocks.read());
         self.opened(engine);
         let mut is_stopping = false;
+        let mut is_closed = false;
         let mut arrived = Vec::new();
         loop {
             let now = self.tell_time(&mut clock);
@@ -82,18 +83,14 @@ impl<J: Journal, T: Table> Driver<J, T> {
             while let Some(output) = self.shard.poll(now) {
                 self.carry_out(output);
             }
-            if is_stopping && self.shard.is_idle() {
+            if is_closed && self.shard.is_idle() {
                 break;
             }
             let wakeup = self.shard.next_wakeup().map(|at| Duration::from_millis(at.0.saturating_sub(now.0)));
-            let wants_more = self.shard.queue_len() < self.options.max_batch;
+            let wants_more = !is_closed && self.shard.queue_len() < self.options.max_batch;
             tokio::select! {
                 count = self.submissions.recv_many(&mut arrived, self.options.max_batch), if wants_more => {
-                    if count == 0 {
-                        is_stopping = true;
-                        // Nothing can come any more; do not ask again.
-                        self.options.max_batch = 0;
-                    }
+                    is_closed = count == 0;
                     for (ticket, request) in arrived.drain(..) {
                         if let Err((ticket, _)) = self.shard.handle_request(ticket, request) {
                             let _client_gone = ticket.send(Err(Failure::Unavailable));
@@ -102,7 +99,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 }
                 answers = doing(&mut self.fetching) => self.shard.handle_fetched(answers),
                 result = doing(&mut self.persisting) => match result {
-                    Ok(()) => self.shard.handle_persisted(),
+                    Ok(()) => self.persisted(),
                     Err(loss) => self.lost(loss),
                 },
                 result = doing(&mut self.opening) => match result {
@@ -158,8 +155,8 @@ impl<J: Journal, T: Table> Driver<J, T> {
                     })
                 }));
             }
-            Output::Reply(ticket, result) => {
-                let _client_gone = ticket.send(result);
+            Output::Reply(reply) => {
+                let _client_gone = reply.ticket.send(reply.result);
             }
             Output::Effect(Effect::HoldExpired { namespace, operation_id, position }) => {
                 self.metrics.holds_expired.inc();
@@ -176,6 +173,13 @@ impl<J: Journal, T: Table> Driver<J, T> {
         self.count(engine.stats());
         self.shard.handle_opened(engine);
         self.service.shard_opened();
+    }
+
+    fn persisted(&mut self) {
+        self.shard.handle_persisted();
+        if let Some(engine) = self.shard.engine() {
+            self.count(engine.stats());
+        }
     }
 
     /// The batch in flight failed: everything in memory is dropped and read again before another word is said.

@@ -1,1 +1,15 @@
-//! placeholder
+//! Front ends: what comes over the network becomes a request to the service, and its outcome an answer.
+//!
+//! Translation only. Nothing here decides anything that the engine could decide, keeps state between requests, or
+//! knows how something is stored. Wire types ([`limina_wire`]) live at this edge alone: `from_wire` and `to_wire` are
+//! the only places that know both them and the engine's types, and `status` is the only place that knows which HTTP
+//! status a refusal has.
+//!
+//! Read in this order: [`backend`] (what a front end speaks to), then `http/mod.rs` (the routes), `http/ledger.rs`
+//! (a family's calls), `http/extract.rs` (the conventions of requests), `http/status.rs` (those of answers).
+
+pub mod backend;
+mod http;
+
+pub use backend::Backend;
+pub use http::{App, Metrics, openapi_json, serve};

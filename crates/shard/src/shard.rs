@@ -65,8 +65,16 @@ struct Batch<T> {
 
 struct Waiting<T> {
     ticket: T,
+    decided_at: Time,
     outcome: Outcome,
     is_write: bool,
+}
+
+impl<T> Waiting<T> {
+    fn fail(self, failure: Failure) -> Output<T> {
+        let Waiting { ticket, decided_at, .. } = self;
+        Output::Reply(Reply { ticket, decided_at: Some(decided_at), result: Err(failure) })
+    }
 }
 
 impl<T> Default for Batch<T> {
@@ -91,9 +99,20 @@ pub enum Output<T> {
     /// Make sure that the shard is still ours, then call [`Shard::handle_persisted`], or [`Shard::handle_lost`].
     Confirm,
     /// Send a reply.
-    Reply(T, Result<Outcome, Failure>),
+    Reply(Reply<T>),
     /// Tell what happened.
     Effect(Effect),
+}
+
+/// What is to be told to whoever asked.
+#[derive(Debug)]
+pub struct Reply<T> {
+    /// Whom.
+    pub ticket: T,
+    /// The time at which it was decided, if it was.
+    pub decided_at: Option<Time>,
+    /// What.
+    pub result: Result<Outcome, Failure>,
 }
 
 /// Why there is no outcome.
@@ -162,7 +181,9 @@ impl<T> Shard<T> {
         let batch = open.in_flight.take().expect("something was in flight");
         self.outputs.extend(batch.effects.into_iter().map(Output::Effect));
         let replies = batch.replies.into_iter();
-        self.outputs.extend(replies.map(|waiting| Output::Reply(waiting.ticket, Ok(waiting.outcome))));
+        self.outputs.extend(replies.map(|Waiting { ticket, decided_at, outcome, .. }| {
+            Output::Reply(Reply { ticket, decided_at: Some(decided_at), result: Ok(outcome) })
+        }));
     }
 
     /// The append or confirm in flight failed. The shard drops its memory, which is ahead of what is stored, answers
@@ -176,11 +197,11 @@ impl<T> Shard<T> {
                 (Loss::Full, true) => Failure::StorageFull,
                 (Loss::Unknown, true) => Failure::OutcomeUnknown,
             };
-            Output::Reply(waiting.ticket, Err(failure))
+            waiting.fail(failure)
         });
         self.outputs.extend(in_flight);
         let decided = open.building.replies.into_iter();
-        self.outputs.extend(decided.map(|waiting| Output::Reply(waiting.ticket, Err(Failure::Unavailable))));
+        self.outputs.extend(decided.map(|waiting| waiting.fail(Failure::Unavailable)));
         // What was only being looked up has changed nothing (a batch that was begun has changed only memory), so it
         // goes back to the head of the queue, as it came.
         for work in open.round.into_iter().flat_map(|round| round.work).rev() {
@@ -197,7 +218,7 @@ impl<T> Shard<T> {
 
     /// Gives back everything that waits undecided, for a shard that cannot be opened or is being closed.
     pub fn reject_waiting(&mut self, failure: Failure) {
-        self.outputs.extend(self.queue.drain(..).map(|(ticket, _)| Output::Reply(ticket, Err(failure))));
+        self.outputs.extend(self.queue.drain(..).map(|(ticket, _)| undecided(ticket, failure)));
     }
 
     /// How many requests wait.
@@ -280,7 +301,7 @@ impl<T> Open<T> {
                 && let Some((ticket, job)) = queue.pop_front()
             {
                 if !has_room && job.request.is_write() {
-                    outputs.push_back(Output::Reply(ticket, Err(Failure::StorageFull)));
+                    outputs.push_back(undecided(ticket, Failure::StorageFull));
                     refused = true;
                     continue;
                 }
@@ -312,7 +333,7 @@ impl<T> Open<T> {
             match self.apply(round.now, work) {
                 Ok(outcome) => {
                     let work = round.work.pop_front().expect("it was just there");
-                    self.building.add(work, outcome);
+                    self.building.add(round.now, work, outcome);
                 }
                 Err(Missing(more)) => reads = more,
             }
@@ -365,17 +386,21 @@ impl<T> Open<T> {
 }
 
 impl<T> Batch<T> {
-    fn add(&mut self, work: Work<T>, outcome: Option<Outcome>) {
+    fn add(&mut self, decided_at: Time, work: Work<T>, outcome: Option<Outcome>) {
         self.is_empty = false;
         match (work, outcome) {
             (Work::Request(ticket, job), Some(outcome)) => {
                 self.weight += weight_of(&job.request);
                 let is_write = job.request.is_write();
-                self.replies.push(Waiting { ticket, outcome, is_write });
+                self.replies.push(Waiting { ticket, decided_at, outcome, is_write });
             }
             _ => self.weight += 1,
         }
     }
+}
+
+fn undecided<T>(ticket: T, failure: Failure) -> Output<T> {
+    Output::Reply(Reply { ticket, decided_at: None, result: Err(failure) })
 }
 
 fn weight_of(request: &Request) -> usize {

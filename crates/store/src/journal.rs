@@ -1,6 +1,6 @@
 //! The part of a store that answers wait for.
 
-use crate::{Epoch, Seq, ShardId, StoreError};
+use crate::{Epoch, Seq, ShardId, StoreError, segmented::JournalStats};
 use bytes::Bytes;
 use std::future::Future;
 
@@ -36,6 +36,9 @@ pub trait Journal: Send + Sync + 'static {
 
     /// Whether there is room for more, as far as is known now. Costs next to nothing.
     fn room(&self) -> Room;
+
+    /// What the journal holds and has done, for operators and for whoever decides what to checkpoint.
+    fn stats(&self) -> JournalStats;
 }
 
 /// How much more may be written.

@@ -18,6 +18,7 @@ pub mod shard_store;
 pub mod table;
 
 pub use journal::{AppendError, ConfirmError, Journal, Room};
+pub use segmented::JournalStats;
 pub use shard_store::{Answer, Backlog, Read, ShardStore, ShardStoreOptions};
 pub use table::{Records, Table};
 

@@ -15,7 +15,11 @@
 mod frame;
 mod header;
 mod opening;
+mod options;
+mod release;
 mod segment;
+
+pub use options::{Append, JournalStats, Opened, Salts, SegmentedOptions};
 
 use crate::{
     AppendError, Epoch, Seq, ShardId, StoreError,
@@ -23,7 +27,8 @@ use crate::{
 };
 use bytes::Bytes;
 use header::Header;
-use segment::{Segment, Spare};
+use segment::Segment;
+pub(crate) use segment::Spare;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{
@@ -34,92 +39,10 @@ use std::{
 
 /// How many bytes [`Segmented::tail`] reads at most at a time, unless a single payload is longer.
 const TAIL_BYTES: u64 = 8 << 20;
+/// How much memory is kept for the next frame.
+const BUFFER_BYTES: usize = 8 << 20;
 /// Takings of one shard between two openings that have epochs of their own.
 const EPOCHS_PER_OPENING: u64 = 1 << 24;
-
-/// How the journal is laid out.
-#[derive(Debug, Clone)]
-pub struct SegmentedOptions {
-    /// How many shards there are; fixed when the journal is created.
-    pub shards: u16,
-    /// How long a segment is.
-    pub segment_bytes: u64,
-    /// How many released segments are kept for reuse.
-    pub spares: usize,
-    /// The longest payload that is taken.
-    pub payload_bytes: usize,
-    /// Whether there must be a journal already: if none is found then, it was lost.
-    pub must_exist: bool,
-    /// Where the segments' salts come from.
-    pub salts: Salts,
-}
-
-impl Default for SegmentedOptions {
-    fn default() -> Self {
-        SegmentedOptions {
-            shards: 64,
-            segment_bytes: 64 << 20,
-            spares: 2,
-            payload_bytes: 64 << 20,
-            must_exist: false,
-            salts: Salts::Random,
-        }
-    }
-}
-
-/// Where salts come from.
-#[derive(Debug, Clone, Copy)]
-pub enum Salts {
-    /// The operating system's randomness.
-    Random,
-    /// Computed from this seed and the segment's number, for simulations; each opening needs another seed.
-    Seeded(u64),
-}
-
-/// One payload on its way into the journal.
-#[derive(Debug, Clone)]
-pub struct Append {
-    /// Whose it is.
-    pub shard: ShardId,
-    /// Who sends it.
-    pub epoch: Epoch,
-    /// Its number within the shard.
-    pub seq: Seq,
-    /// What is to be kept.
-    pub payload: Bytes,
-}
-
-/// What the journal holds and has done.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct JournalStats {
-    /// Segments that hold, or may hold, something unreleased.
-    pub segments: u64,
-    /// How many bytes these take on disk.
-    pub live_bytes: u64,
-    /// Files kept for reuse.
-    pub spares: u64,
-    /// Frames written since opening.
-    pub frames: u64,
-    /// Appends made durable since opening.
-    pub appends: u64,
-    /// Syncs of files since opening.
-    pub syncs: u64,
-    /// The shards that keep the oldest segment from being released, and the first seq of each that does.
-    pub pinning: Vec<(ShardId, Seq)>,
-}
-
-/// What opening found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Opened {
-    /// Segments read.
-    pub segments: u64,
-    /// Bytes read.
-    pub bytes: u64,
-    /// Frames accepted.
-    pub frames: u64,
-    /// File and offset of a torn last frame that was dropped.
-    pub torn: Option<(String, u64)>,
-}
 
 /// The journal in segment files. See the module's description.
 pub struct Segmented<D: Disk> {
@@ -139,6 +62,8 @@ pub struct Segmented<D: Disk> {
     unsealed: bool,
     /// A segment was taken out of the journal, but the directory was not synced since.
     unsynced_removal: bool,
+    /// What it became. Not to be written to before: after a crash it may bear its old name again.
+    unsynced_spare: Option<Spare>,
     buffer: Vec<u8>,
     stats: JournalStats,
 }
@@ -170,8 +95,12 @@ impl<D: Disk> Segmented<D> {
         for append in appends {
             answers.push(self.admit(append, &mut upcoming));
         }
-        let admitted: Vec<&Append> =
-            appends.iter().zip(&answers).filter(|(_, answer)| answer.is_ok()).map(|(append, _)| append).collect();
+        let admitted: Vec<&Append> = appends
+            .iter()
+            .zip(&answers)
+            .filter(|(_, answer)| answer.is_ok())
+            .map(|(append, _)| append)
+            .collect();
         if admitted.is_empty() {
             return answers;
         }
@@ -203,7 +132,10 @@ impl<D: Disk> Segmented<D> {
         }
         let next = upcoming.get(&shard).copied().unwrap_or(state.next);
         if append.seq.0 != next {
-            return not_done(format!("append {} of shard {shard} is not {next}, which is next", append.seq.0));
+            return not_done(format!(
+                "append {} of shard {shard} is not {next}, which is next",
+                append.seq.0
+            ));
         }
         if append.payload.len() > self.options.payload_bytes {
             let (length, bound) = (append.payload.len(), self.options.payload_bytes);
@@ -231,7 +163,10 @@ impl<D: Disk> Segmented<D> {
         let offset = segment.end;
         segment.highest_frame = self.next_frame;
         let path = || self.disk.path(&segment::name(segment.number));
-        segment.file.write_at(&self.buffer, offset).map_err(|error| StoreError::io("writing", path(), error))?;
+        segment
+            .file
+            .write_at(&self.buffer, offset)
+            .map_err(|error| StoreError::io("writing", path(), error))?;
         segment.file.sync().map_err(|error| StoreError::io("syncing", path(), error))?;
         self.stats.syncs += 1;
         self.stats.appends += admitted.len() as u64;
@@ -258,11 +193,18 @@ impl<D: Disk> Segmented<D> {
         self.next_frame += 1;
         self.stats.frames += 1;
         self.unsealed = !entries.is_empty();
+        // A rare large frame must not hold its memory for ever.
+        self.buffer.clear();
+        self.buffer.shrink_to(BUFFER_BYTES);
     }
 
     /// After a failed write or sync: the shards concerned must be taken anew, and the frame must never be found.
     fn supersede_failed(&mut self, admitted: &[&Append], error: &StoreError) {
-        tracing::error!(error = &error as &dyn std::error::Error, frame = self.next_frame, "the journal failed");
+        tracing::error!(
+            error = error as &dyn std::error::Error,
+            frame = self.next_frame,
+            "the journal failed"
+        );
         let shards: BTreeSet<ShardId> = admitted.iter().map(|append| append.shard).collect();
         for shard in shards {
             self.epochs[usize::from(shard.0)].fetch_add(1, Ordering::SeqCst);
@@ -305,7 +247,10 @@ impl<D: Disk> Segmented<D> {
         let salt = self.options.salts.draw(number)?;
         let name = segment::name(number);
         let path = self.disk.path(&name);
-        let failed = |action| move |error| StoreError::io(action, path.clone(), error);
+        let failed = |action: &'static str| {
+            let path = path.clone();
+            move |error| StoreError::io(action, path, error)
+        };
 
         let header = Header {
             number,
@@ -315,17 +260,17 @@ impl<D: Disk> Segmented<D> {
             next_seqs: self.shards.iter().map(|shard| shard.next).collect(),
         };
         self.unsettled = true;
-        self.disk.rename(&spare.name, &name).map_err(failed.clone()("renaming"))?;
-        let file = self.disk.open(&name).map_err(failed.clone()("opening"))?;
+        self.disk.rename(&spare.name, &name).map_err(failed("renaming"))?;
+        let file = self.disk.open(&name).map_err(failed("opening"))?;
         let mut entries = Vec::new();
         if !carried.is_empty() {
             let appends = carried.iter().map(|append| (append.shard, append.seq, &append.payload[..]));
             entries = frame::encode(&mut self.buffer, salt, self.next_frame, appends);
-            file.write_at(&self.buffer, start).map_err(failed.clone()("writing"))?;
-            file.sync().map_err(failed.clone()("syncing"))?;
+            file.write_at(&self.buffer, start).map_err(failed("writing"))?;
+            file.sync().map_err(failed("syncing"))?;
         }
-        file.write_at(&header.encode(), 0).map_err(failed.clone()("writing"))?;
-        file.sync().map_err(failed.clone()("syncing"))?;
+        file.write_at(&header.encode(), 0).map_err(failed("writing"))?;
+        file.sync().map_err(failed("syncing"))?;
         self.disk.sync_dir().map_err(failed("naming"))?;
         self.stats.syncs += 2;
         self.close_last_segment();
@@ -334,7 +279,6 @@ impl<D: Disk> Segmented<D> {
             file,
             number,
             salt,
-            first_frame: self.next_frame,
             length: header.length,
             end: start,
             highest_frame: 0,
@@ -355,29 +299,18 @@ impl<D: Disk> Segmented<D> {
         let mark = header::closing_mark(segment.number, segment.salt);
         let offset = header::size(self.shards.len()) as u64;
         if let Err(error) = segment.file.write_at(&mark, offset).and_then(|()| segment.file.sync()) {
-            tracing::warn!(error = &error as &dyn std::error::Error, number = segment.number, "closing a segment");
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                number = segment.number,
+                "closing a segment"
+            );
         }
         self.stats.syncs += 1;
     }
 
-    /// A file to become a segment of at least this length.
-    fn spare(&mut self, needed: u64) -> Result<Spare, StoreError> {
-        if let Some(index) = self.spares.iter().position(|spare| spare.length >= needed) {
-            return Ok(self.spares.swap_remove(index));
-        }
-        let length = self.options.segment_bytes.max(needed).next_multiple_of(frame::BLOCK as u64);
-        self.next_spare += 1;
-        segment::make_spare(&*self.disk, self.next_spare, length)
-    }
-
-    /// Makes a spare before it is needed, once the last segment is half full: beginning a segment is quick then.
-    pub fn prepare_spare(&mut self) -> Result<(), StoreError> {
-        let half_full = self.segments.back().is_some_and(|segment| segment.end * 2 > segment.length);
-        if half_full && self.spares.is_empty() {
-            let spare = self.spare(self.options.segment_bytes)?;
-            self.spares.push(spare);
-        }
-        Ok(())
+    /// Whether the last frame has entries and no successor.
+    pub fn is_unsealed(&self) -> bool {
+        self.unsealed && !self.unsettled
     }
 
     /// The epoch that owns the shard now.
@@ -404,7 +337,7 @@ impl<D: Disk> Segmented<D> {
             return Err(StoreError::Unavailable("a newer owner has taken the shard".to_string()));
         }
         let oldest = state.entries.front().map_or(state.next, |entry| entry.seq);
-        let Some(skip) = (after.0 + 1).checked_sub(oldest) else {
+        let Some(skip) = after.0.saturating_add(1).checked_sub(oldest) else {
             return Err(StoreError::Unusable(format!(
                 "the journal holds shard {} from append {oldest} on, and is asked for what follows {}",
                 shard.0, after.0
@@ -438,104 +371,8 @@ impl<D: Disk> Segmented<D> {
         }
         Ok(payload.into())
     }
-
-    /// The shard's last seq; zero before its first append.
-    pub fn last_seq(&self, shard: ShardId) -> Seq {
-        Seq(self.shards.get(usize::from(shard.0)).map_or(0, |state| state.next - 1))
-    }
-
-    /// The shard's last seq before everything that the journal still holds: a table must contain at least that.
-    pub fn released_before(&self, shard: ShardId) -> Seq {
-        let state = self.shards.get(usize::from(shard.0));
-        let oldest = state.map_or(1, |state| state.entries.front().map_or(state.next, |entry| entry.seq));
-        Seq(oldest - 1)
-    }
-
-    /// The table holds the shard up to `upto`: segments of which nothing is needed any more become spares.
-    pub fn release(&mut self, shard: ShardId, upto: Seq) {
-        let Some(state) = self.shards.get_mut(usize::from(shard.0)) else { return };
-        state.released = state.released.max(upto.0.min(state.next - 1));
-        if let Err(error) = self.recycle() {
-            tracing::warn!(error = &error as &dyn std::error::Error, "releasing a segment");
-        }
-    }
-
-    /// Takes the oldest segments out of the journal, one by one: after a crash there must be no gap in the middle.
-    fn recycle(&mut self) -> Result<(), StoreError> {
-        loop {
-            if self.unsynced_removal {
-                self.disk.sync_dir().map_err(|error| StoreError::io("syncing", self.disk.path(""), error))?;
-                self.unsynced_removal = false;
-            }
-            let Some(oldest) = self.segments.front() else { return Ok(()) };
-            if self.segments.len() < 2 || self.unsettled || self.pins(oldest).next().is_some() {
-                return Ok(());
-            }
-            let (number, length) = (oldest.number, oldest.length);
-            let name = segment::name(number);
-            // What a spare holds must never pass for a frame that is yet to come.
-            let reusable = oldest.highest_frame < self.next_frame
-                && length == self.options.segment_bytes
-                && self.spares.len() < self.options.spares;
-            let removed = if reusable {
-                self.next_spare += 1;
-                let spare = format!("spare-{:010}.seg", self.next_spare);
-                self.disk.rename(&name, &spare).map(|()| self.spares.push(Spare { name: spare, length }))
-            } else {
-                self.disk.remove(&name)
-            };
-            removed.map_err(|error| StoreError::io("releasing", self.disk.path(&name), error))?;
-            self.unsynced_removal = true;
-            self.segments.pop_front();
-            for shard in &mut self.shards {
-                while shard.entries.front().is_some_and(|entry| entry.segment <= number) {
-                    shard.entries.pop_front();
-                }
-            }
-        }
-    }
-
-    /// The shards that have something unreleased in the segment.
-    fn pins<'a>(&'a self, segment: &'a Segment<D::File>) -> impl Iterator<Item = (ShardId, Seq)> + 'a {
-        segment.last_seqs.iter().filter_map(|(shard, last)| {
-            let released = self.shards[usize::from(*shard)].released;
-            (released < *last).then_some((ShardId(*shard), Seq(released + 1)))
-        })
-    }
-
-    /// The shards that keep the oldest segment from being released, though there is a newer one.
-    pub fn pinning_shards(&self) -> Vec<(ShardId, Seq)> {
-        match self.segments.front() {
-            Some(oldest) if self.segments.len() > 1 => self.pins(oldest).collect(),
-            _ => Vec::new(),
-        }
-    }
-
-    /// What the journal holds and has done.
-    pub fn stats(&self) -> JournalStats {
-        JournalStats {
-            segments: self.segments.len() as u64,
-            live_bytes: self.segments.iter().map(|segment| segment.length).sum(),
-            spares: self.spares.len() as u64,
-            pinning: self.pinning_shards(),
-            ..self.stats.clone()
-        }
-    }
 }
 
 fn no_such_shard(shard: ShardId) -> StoreError {
     StoreError::Unusable(format!("there is no shard {}", shard.0))
-}
-
-impl Salts {
-    fn draw(&mut self, segment: u64) -> Result<u64, StoreError> {
-        match self {
-            Salts::Random => getrandom::u64()
-                .map_err(|error| StoreError::Unavailable(format!("the system gives no random numbers: {error}"))),
-            Salts::Seeded(seed) => {
-                *seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(2 * segment + 1);
-                Ok(*seed ^ (*seed >> 29))
-            }
-        }
-    }
 }

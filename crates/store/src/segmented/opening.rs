@@ -27,8 +27,8 @@ impl<D: Disk> Segmented<D> {
     pub fn open(disk: Arc<D>, options: SegmentedOptions) -> Result<(Self, Opened), StoreError> {
         let mut reading = Reading::begin(&*disk, &options)?;
         reading.read_all()?;
-        let Reading { segments, shards, next_frame, last_frame, report, spares, next_spare, last_segment, .. } =
-            reading;
+        let Reading { segments, shards, next_frame, last_frame, last_header, .. } = reading;
+        let Reading { report, spares, next_spare, last_segment, .. } = reading;
         let epochs: Arc<[AtomicU64]> =
             shards.iter().map(|_| AtomicU64::new((last_segment + 1) * EPOCHS_PER_OPENING)).collect();
         let mut journal = Segmented {
@@ -44,13 +44,25 @@ impl<D: Disk> Segmented<D> {
             unsettled: true,
             unsealed: false,
             unsynced_removal: true,
+            unsynced_spare: None,
             buffer: Vec::new(),
             stats: JournalStats::default(),
         };
+        journal.harden_last_segment(last_header)?;
         journal.move_last_frame(last_frame)?;
         journal.seal()?;
         journal.stats = JournalStats::default();
         Ok((journal, report))
+    }
+
+    /// After a kill, what was read may be in the operating system's memory only, and after a failed sync it would stay
+    /// there: the last segment's header is written once more, so that the segment can become one among others.
+    fn harden_last_segment(&self, header: Option<Header>) -> Result<(), StoreError> {
+        let (Some(segment), Some(header)) = (self.segments.back(), header) else { return Ok(()) };
+        let written = segment.file.write_at(&header.encode(), 0).and_then(|()| segment.file.sync());
+        let synced = written.and_then(|()| self.disk.sync_dir());
+        synced
+            .map_err(|error| StoreError::io("syncing", self.disk.path(&segment::name(segment.number)), error))
     }
 
     fn move_last_frame(&mut self, last: Option<LastFrame>) -> Result<(), StoreError> {
@@ -90,6 +102,7 @@ struct Reading<'a, D: Disk> {
     shards: Vec<Shard>,
     next_frame: u64,
     last_frame: Option<LastFrame>,
+    last_header: Option<Header>,
     last_segment: u64,
     spares: Vec<Spare>,
     next_spare: u64,
@@ -109,6 +122,7 @@ impl<'a, D: Disk> Reading<'a, D> {
             shards: Vec::new(),
             next_frame: 1,
             last_frame: None,
+            last_header: None,
             last_segment: 0,
             spares: Vec::new(),
             next_spare: 0,
@@ -155,7 +169,8 @@ impl<'a, D: Disk> Reading<'a, D> {
         let name = segment::name(number);
         let failed = |error| StoreError::io("reading", self.disk.path(&name), error);
         let file = self.disk.open(&name).map_err(failed)?;
-        let mut bytes = vec![0; header::size(usize::from(u16::MAX))];
+        // Long enough for the header of a journal that was made for more shards than we are asked for, within reason.
+        let mut bytes = vec![0; header::size(usize::from(self.options.shards)).max(8 * BLOCK)];
         let length = file.read_at(&mut bytes, 0).map_err(failed)?;
         match Header::decode(&bytes[..length]) {
             Ok(header) if header.number == number => {
@@ -189,17 +204,23 @@ impl<'a, D: Disk> Reading<'a, D> {
 
     fn read_all(&mut self) -> Result<(), StoreError> {
         let found = std::mem::take(&mut self.found);
-        let base = found.first().map(|(header, _)| header.next_seqs.clone());
-        let base = base.unwrap_or_else(|| vec![1; usize::from(self.options.shards)]);
-        self.shards = base
-            .into_iter()
-            .map(|next| Shard { next, released: next - 1, entries: VecDeque::new() })
-            .collect();
-        self.next_frame = found.first().map_or(1, |(header, _)| header.first_frame);
-
         let mut limits = vec![u64::MAX; found.len()];
         for index in (1..found.len()).rev() {
             limits[index - 1] = limits[index].min(found[index].0.first_frame);
+        }
+        // The first segment that is not superseded as a whole says where everything begins.
+        let base = found.iter().zip(&limits).map(|((header, _), limit)| (header, limit));
+        let base =
+            base.filter(|(header, limit)| header.first_frame < **limit).map(|(header, _)| header).next();
+        let next_seqs = base.map(|header| header.next_seqs.clone());
+        let next_seqs = next_seqs.unwrap_or_else(|| vec![1; usize::from(self.options.shards)]);
+        self.shards = next_seqs
+            .into_iter()
+            .map(|next| Shard { next, released: next - 1, entries: VecDeque::new() })
+            .collect();
+        self.next_frame = base.map_or(1, |header| header.first_frame);
+        if let (None, Some((number, _))) = (base, &self.unborn) {
+            self.last_segment = number - 1;
         }
         let newest = found.last().map(|(header, _)| header.number);
         for ((header, file), limit) in found.into_iter().zip(limits) {
@@ -227,7 +248,6 @@ impl<'a, D: Disk> Reading<'a, D> {
             file,
             number: header.number,
             salt: header.salt,
-            first_frame: header.first_frame,
             length: header.length,
             end: 0,
             highest_frame: 0,
@@ -256,15 +276,23 @@ impl<'a, D: Disk> Reading<'a, D> {
             }
             self.check_end(&header, &buffer, offset, frame_number)?;
         }
-        segment.highest_frame = highest_frame(&buffer, start, header.salt).max(frame_number.saturating_sub(1));
+        segment.highest_frame =
+            highest_frame(&buffer, start, header.salt).max(frame_number.saturating_sub(1));
         segment.end = offset as u64;
         let closed = is_closed(&buffer, &header);
         self.segments.push_back(segment);
+        self.last_header = Some(header);
         self.buffer = buffer;
         Ok(closed)
     }
 
-    fn load(&mut self, number: u64, file: &D::File, length: u64, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
+    fn load(
+        &mut self,
+        number: u64,
+        file: &D::File,
+        length: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
         let path = || self.disk.path(&segment::name(number));
         buffer.resize(length as usize, 0);
         let read = file.read_at(buffer, 0).map_err(|error| StoreError::io("reading", path(), error))?;
@@ -282,7 +310,8 @@ impl<'a, D: Disk> Reading<'a, D> {
         }
         for (shard, (state, next)) in self.shards.iter().zip(&header.next_seqs).enumerate() {
             if state.next != *next {
-                let detail = format!("it says that append {next} of shard {shard} is next, not {}", state.next);
+                let detail =
+                    format!("it says that append {next} of shard {shard} is next, not {}", state.next);
                 return Err(self.corrupt(header.number, 0, &detail));
             }
         }
@@ -297,7 +326,11 @@ impl<'a, D: Disk> Reading<'a, D> {
         head: &frame::Head,
     ) -> Result<(), StoreError> {
         let Some(entries) = frame::entries(bytes, head) else {
-            return Err(self.corrupt(segment.number, offset as u64, "the entries of the frame do not add up"));
+            return Err(self.corrupt(
+                segment.number,
+                offset as u64,
+                "the entries of the frame do not add up",
+            ));
         };
         for entry in &entries {
             let next = self.shards.get(usize::from(entry.shard.0)).map(|shard| shard.next);
@@ -324,9 +357,16 @@ impl<'a, D: Disk> Reading<'a, D> {
 
     /// The frames end here. A torn frame is the normal end after a loss of power, unless a later frame was begun: that
     /// happens only after a sync, so this one was whole once. The salt alone proves it, a torn successor included.
-    fn check_end(&mut self, header: &Header, buffer: &[u8], end: usize, expected: u64) -> Result<(), StoreError> {
-        let later = blocks(buffer, end + BLOCK)
-            .find_map(|block| frame::peek(block).filter(|head| head.salt == header.salt && head.number > expected));
+    fn check_end(
+        &mut self,
+        header: &Header,
+        buffer: &[u8],
+        end: usize,
+        expected: u64,
+    ) -> Result<(), StoreError> {
+        let later = blocks(buffer, end + BLOCK).find_map(|block| {
+            frame::peek(block).filter(|head| head.salt == header.salt && head.number > expected)
+        });
         if let Some(later) = later {
             let detail = format!("frame {expected} is damaged; frame {} follows it", later.number);
             return Err(self.corrupt(header.number, end as u64, &detail));
@@ -334,7 +374,12 @@ impl<'a, D: Disk> Reading<'a, D> {
         let begun = buffer.get(end..).and_then(frame::peek);
         if begun.is_some_and(|head| head.salt == header.salt && head.number == expected) {
             let path = self.disk.path(&segment::name(header.number));
-            tracing::info!(path, offset = end, frame = expected, "dropped a torn frame that was never answered");
+            tracing::info!(
+                path,
+                offset = end,
+                frame = expected,
+                "dropped a torn frame that was never answered"
+            );
             self.report.torn = Some((path, end as u64));
         }
         Ok(())

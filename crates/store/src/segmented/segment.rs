@@ -5,14 +5,13 @@ use crate::{
     StoreError,
     disk::{Disk, DiskFile},
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// A segment that holds frames.
 pub(super) struct Segment<F> {
     pub(super) file: F,
     pub(super) number: u64,
     pub(super) salt: u64,
-    pub(super) first_frame: u64,
     pub(super) length: u64,
     /// Where the next frame goes.
     pub(super) end: u64,
@@ -24,9 +23,22 @@ pub(super) struct Segment<F> {
 
 /// A file made ready to become a segment.
 #[derive(Debug)]
-pub(super) struct Spare {
+pub(crate) struct Spare {
     pub(super) name: String,
     pub(super) length: u64,
+}
+
+/// A spare yet to be made, which takes a while.
+pub(crate) struct SpareJob<D> {
+    pub(super) disk: Arc<D>,
+    pub(super) number: u64,
+    pub(super) length: u64,
+}
+
+impl<D: Disk> SpareJob<D> {
+    pub(crate) fn run(self) -> Result<Spare, StoreError> {
+        make_spare(&*self.disk, self.number, self.length)
+    }
 }
 
 /// The name of a segment's file.

@@ -1,0 +1,156 @@
+//! What can be set: by flag, else by environment, else in the configuration file, else the default.
+
+use serde::Deserialize;
+use std::{net::SocketAddr, path::PathBuf};
+
+/// What `serve` takes.
+#[derive(clap::Args, Debug, Default)]
+pub(crate) struct ServeArgs {
+    /// Address to listen on [default: 127.0.0.1:7070]
+    #[arg(long, env = "LIMINA_LISTEN", value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// Directory for the data [default: ./limina-data]
+    #[arg(long, env = "LIMINA_DATA", value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Configuration file (TOML); its keys are the long names of these flags, with underscores
+    #[arg(long, env = "LIMINA_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// How logs look
+    #[arg(long, env = "LIMINA_LOG_FORMAT", value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
+    /// What is logged: a level, or directives such as `info,limina_node=debug` [default: info]
+    #[arg(long, env = "LIMINA_LOG", value_name = "FILTER")]
+    log: Option<String>,
+    /// Number of shards of a new data directory; it cannot be changed later [default: 64]
+    #[arg(long, env = "LIMINA_SHARDS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    shards: Option<u16>,
+    /// Size of a journal segment [default: 64]
+    #[arg(long, env = "LIMINA_JOURNAL_SEGMENT_MIB", value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    journal_segment_mib: Option<u64>,
+    /// Free space below which writes are refused with StorageFull [default: two segments, at least 64]
+    #[arg(long, env = "LIMINA_STORAGE_RESERVE_MIB", value_name = "MIB")]
+    storage_reserve_mib: Option<u64>,
+}
+
+/// How logs look.
+#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The configuration file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    listen: Option<SocketAddr>,
+    data: Option<PathBuf>,
+    log_format: Option<LogFormat>,
+    log: Option<String>,
+    shards: Option<u16>,
+    journal_segment_mib: Option<u64>,
+    storage_reserve_mib: Option<u64>,
+}
+
+/// What is in force.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Config {
+    pub(crate) listen: SocketAddr,
+    pub(crate) data: PathBuf,
+    pub(crate) log_format: LogFormat,
+    pub(crate) log: String,
+    pub(crate) shards: Option<u16>,
+    pub(crate) journal_segment_mib: u64,
+    pub(crate) storage_reserve_mib: Option<u64>,
+}
+
+/// What is wrong with the configuration.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    #[error("reading the configuration file {path}")]
+    Read {
+        path: String,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the configuration file {path} is not valid")]
+    Parse {
+        path: String,
+        #[source]
+        source: Box<toml::de::Error>,
+    },
+    #[error("the configuration file {path}: {key} must be between {min} and {max}")]
+    Range { path: String, key: &'static str, min: u64, max: u64 },
+}
+
+impl ServeArgs {
+    /// Flags and environment, filled up from the file and the defaults.
+    pub(crate) fn resolve(self) -> Result<Config, ConfigError> {
+        let file = match &self.config {
+            Some(path) => File::read(path)?,
+            None => File::default(),
+        };
+        Ok(Config {
+            listen: self.listen.or(file.listen).unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 7070))),
+            data: self.data.or(file.data).unwrap_or_else(|| PathBuf::from("./limina-data")),
+            log_format: self.log_format.or(file.log_format).unwrap_or(LogFormat::Text),
+            log: self.log.or(file.log).unwrap_or_else(|| "info".into()),
+            shards: self.shards.or(file.shards),
+            journal_segment_mib: self.journal_segment_mib.or(file.journal_segment_mib).unwrap_or(64),
+            storage_reserve_mib: self.storage_reserve_mib.or(file.storage_reserve_mib),
+        })
+    }
+}
+
+impl File {
+    fn read(path: &std::path::Path) -> Result<File, ConfigError> {
+        let name = || path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: name(), source })?;
+        let file: File = toml::from_str(&text)
+            .map_err(|source| ConfigError::Parse { path: name(), source: Box::new(source) })?;
+        let check = |key, value: Option<u64>, min, max| match value {
+            Some(value) if !(min..=max).contains(&value) => Err(ConfigError::Range { path: name(), key, min, max }),
+            _ => Ok(()),
+        };
+        check("shards", file.shards.map(u64::from), 1, 4096)?;
+        check("journal_segment_mib", file.journal_segment_mib, 1, 1024)?;
+        Ok(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_come_before_the_file_and_the_file_before_defaults() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("limina.toml");
+        std::fs::write(&path, "listen = \"127.0.0.1:1\"\ndata = \"/from/file\"\nlog_format = \"json\"").unwrap();
+        let args =
+            ServeArgs { listen: Some("127.0.0.1:2".parse().unwrap()), config: Some(path), ..ServeArgs::default() };
+        let config = args.resolve().unwrap();
+        assert_eq!(config.listen, "127.0.0.1:2".parse().unwrap());
+        assert_eq!(config.data, PathBuf::from("/from/file"));
+        assert_eq!((config.log_format, config.journal_segment_mib), (LogFormat::Json, 64));
+    }
+
+    #[test]
+    fn a_typo_in_the_file_is_an_error() {
+        #[track_caller]
+        fn check(text: &str, expect: &str) {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("limina.toml");
+            std::fs::write(&path, text).unwrap();
+            let error = ServeArgs { config: Some(path), ..ServeArgs::default() }.resolve().unwrap_err();
+            let text = crate::chain(&error);
+            assert!(text.contains(expect), "{text}");
+        }
+        check("listen = \"127.0.0.1:1\"", "listen");
+        check("listen = \"nowhere\"", "socket address");
+        check("journal_segment_mib = 0", "journal_segment_mib must be between 1 and 1024");
+    }
+}

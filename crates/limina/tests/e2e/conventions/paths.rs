@@ -1,0 +1,117 @@
+//! Paths and methods that do not exist.
+
+use serde_json::json;
+
+use crate::harness::Server;
+use crate::raw;
+use crate::reply::Reply;
+
+#[test]
+fn unknown_paths_are_not_found() {
+    let server = Server::fresh();
+    server.ledger().create("a");
+    for path in [
+        "/",
+        "/nope",
+        "/v1",
+        "/v1/",
+        "/v2/ledger/limits",
+        "/v1/ledger",
+        "/v1/ledger/",
+        "/v1/ledger/nope",
+        "/v1/ledger/limits/a/nope",
+        "/v1/ledger/limits/a/entries/1",
+        "/v1/ledger/holds",
+        "/v1/ns/x/ledger",
+        "/v1/ns/x/nope",
+        "/V1/ledger/limits",
+        "/healthz/x",
+        "//v1/ledger/limits",
+    ] {
+        for method in ["GET", "POST", "PUT", "DELETE", "PATCH"] {
+            let reply = raw::ask(server.address(), raw::request(method, path, "", b""));
+            assert_eq!((reply.status, reply.code()), (404, "NotFound"), "{method} {path} → {}", reply.text);
+            reply.refused(404, "NotFound");
+        }
+    }
+}
+
+#[test]
+fn unknown_methods_are_not_allowed() {
+    let server = Server::fresh();
+    server.ledger().create("a");
+    for prefix in ["/v1/ledger", "/v1/ns/x/ledger"] {
+        for (path, allowed) in [
+            ("/limits", &["GET", "POST"][..]),
+            ("/limits/a", &["GET", "PATCH"]),
+            ("/limits/a/entries", &["GET"]),
+            ("/hold", &["POST"]),
+            ("/commit", &["POST"]),
+            ("/rollback", &["POST"]),
+            ("/values", &["POST"]),
+            ("/operations", &["GET"]),
+            ("/operations/op", &["GET"]),
+            ("/hold/batch", &["POST"]),
+            ("/commit/batch", &["POST"]),
+            ("/rollback/batch", &["POST"]),
+        ] {
+            for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW"] {
+                if allowed.contains(&method) {
+                    continue;
+                }
+                let request = raw::request(method, &format!("{prefix}{path}"), "", b"{}");
+                let reply = raw::ask(server.address(), request);
+                let code = (reply.status, reply.code());
+                assert_eq!(code, (405, "MethodNotAllowed"), "{method} {prefix}{path} → {}", reply.text);
+                let reply = reply.refused(405, "MethodNotAllowed");
+                let allow = reply.header("allow").to_owned();
+                for method in allowed {
+                    assert!(allow.contains(method), "Allow of {path}: {allow:?}");
+                }
+            }
+        }
+    }
+    for path in ["/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/v1/ns"] {
+        let request = server.http().post(server.url(path)).json(&json!({}));
+        Reply::to(request).refused(405, "MethodNotAllowed");
+    }
+}
+
+/// Requests that are not HTTP get 400 or a closed door, and the next client is served.
+#[test]
+fn what_is_not_http_does_no_harm() {
+    let server = Server::fresh();
+    for bytes in [
+        &b"\r\n\r\n\r\n"[..],
+        b"GARBAGE\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET /v1/ledger/limits HTTP/1.1\r\n\r\n",
+        b"POST /v1/ledger/limits HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/ledger/limits HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET /\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nBad Header\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\ngarbage garbage garbage garbage",
+        b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n",
+        b"GET http://example.com/v1/ledger/limits HTTP/1.1\r\nHost: example.com\r\n\r\n",
+    ] {
+        let mut connection = raw::Connection::open(server.address());
+        connection.send(bytes);
+        drop(connection);
+        server.get("/healthz").ok();
+    }
+    let long = "x".repeat(1 << 20);
+    for request in [
+        format!("GET /{long} HTTP/1.1\r\nHost: x\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\nHost: x\r\nX: {long}\r\n\r\n"),
+    ] {
+        let connection = raw::Connection::open(server.address());
+        let sender = connection.send_aside(request.into_bytes());
+        drop(connection);
+        server.get("/healthz").ok();
+        drop(sender);
+    }
+    server.ledger().create("served");
+}

@@ -1,0 +1,163 @@
+//! What was acknowledged survives `kill -9` in the middle of everything.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::harness::{Process, Server, eventually, limina};
+use crate::ledger::{batch, hold, results};
+use crate::load::{self, Operation, Progress, Random};
+
+/// Sixteen clients until `acknowledged` answers have come, then the given end.
+fn load_until(
+    server: &mut Server,
+    round: u64,
+    acknowledged: usize,
+    end: impl FnOnce(&mut Server),
+) -> Vec<Operation> {
+    let progress = Progress::default();
+    let ledger = server.ledger();
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..16)
+            .map(|n| {
+                let (ledger, progress) = (&ledger, &progress);
+                scope.spawn(move || load::client(ledger, &format!("r{round}c{n}"), round * 100 + n, progress))
+            })
+            .collect();
+        let reached = eventually(|| (progress.done.load(Ordering::Relaxed) >= acknowledged).then_some(()));
+        end(server);
+        progress.stop.store(true, Ordering::Relaxed);
+        assert!(reached.is_some(), "only {} answers came", progress.done.load(Ordering::Relaxed));
+        clients.into_iter().flat_map(|client| client.join().expect("a client")).collect()
+    })
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_in_crashes_under_load() {
+    let mut server = Server::fresh();
+    load::make_limits(&server.ledger());
+    let mut operations = Vec::new();
+    for round in 0..4 {
+        operations.extend(load_until(&mut server, round, 300, Server::kill));
+        server.start_again();
+        load::verify(&server.ledger(), &mut operations);
+    }
+    // Settled by the checks themselves, it must all be there once more.
+    server.crash_and_restart();
+    load::verify(&server.ledger(), &mut operations);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_in_a_stop_under_load() {
+    let mut server = Server::fresh();
+    load::make_limits(&server.ledger());
+    let mut operations = Vec::new();
+    for round in 0..2 {
+        operations.extend(load_until(&mut server, round, 300, Server::stop));
+        server.start_again();
+        load::verify(&server.ledger(), &mut operations);
+    }
+}
+
+/// A crash during recovery is a crash like any other.
+#[test]
+fn recovery_may_be_interrupted() {
+    let mut server = Server::fresh();
+    load::make_limits(&server.ledger());
+    let mut operations = load_until(&mut server, 0, 600, Server::kill);
+    let mut random = Random::new(7);
+    for _ in 0..12 {
+        let mut command = limina();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--journal-segment-mib", "4", "--data"]);
+        let mut process = Process::spawn(command.arg(server.data()));
+        // Not to wait for anything: to strike at another moment each time.
+        std::thread::sleep(Duration::from_millis(random.below(60)));
+        process.signal(Signal::KILL);
+        process.exit();
+    }
+    server.start_again();
+    load::verify(&server.ledger(), &mut operations);
+}
+
+/// Several segments' worth of history, with crashes on the way: it is all there and in order.
+#[test]
+fn history_outgrows_one_journal_segment() {
+    let mut server = Server::fresh();
+    server.ledger().create("a");
+    let (rounds, size) = (10, 2000_i64);
+    for round in 0..rounds {
+        // Long ids, so that a few batches fill a segment of 4 MiB.
+        let id = |n: i64| format!("{:0200}", round * size + n);
+        let ledger = server.ledger();
+        let reply =
+            ledger.post("/hold/batch", batch((0..size).map(|n| hold(&id(n), &[("a", 1)])).collect())).ok();
+        assert!(results(&reply).iter().all(|result| result["status"] == 200));
+        let reply = ledger
+            .post("/commit/batch", batch((0..size).step_by(2).map(|n| hold(&id(n), &[("a", 1)])).collect()))
+            .ok();
+        assert!(results(&reply).iter().all(|result| result["status"] == 200));
+        if round % 3 == 2 {
+            server.crash_and_restart();
+        }
+    }
+    let check = |server: &Server| {
+        let ledger = server.ledger();
+        let half = rounds * size / 2;
+        ledger.values(&["a"]).ok().value("a", half, half);
+        for n in (0..rounds * size).step_by(777) {
+            let (round, nth) = (n / size, n % size);
+            let committed = round * size / 2;
+            let held = round * size / 2 + nth + 1;
+            ledger.values_as_of(&format!("{n:0200}"), &["a"]).ok().value("a", committed, held);
+        }
+        let entries = ledger.entries("a");
+        assert_eq!(crate::shape::sum(&entries), (half, half));
+    };
+    check(&server);
+    server.restart();
+    check(&server);
+}
+
+/// 16 MiB are a batch like any other, although the journal's segments are of 4 MiB here.
+#[test]
+fn a_batch_may_be_longer_than_a_journal_segment() {
+    let mut server = Server::fresh();
+    let context = serde_json::json!({"note": "n".repeat(1800)});
+    let operations: Vec<_> = (0..8192)
+        .map(|n| {
+            let change = serde_json::json!({"limit_name": format!("limit-{n}"), "value": n, "context": context});
+            serde_json::json!({"operation_id": format!("op-{n}"), "changes": [change], "create_missing": true})
+        })
+        .collect();
+    let reply = server.ledger().post("/hold/batch", batch(operations)).ok();
+    let held = results(&reply);
+    assert_eq!(held.len(), 8192);
+    for result in held {
+        assert_eq!(result["status"], 200, "{result}");
+    }
+    server.crash_and_restart();
+    let ledger = server.ledger();
+    for n in (0..8192).step_by(1000) {
+        let name = format!("limit-{n}");
+        ledger.limit(&name).ok().has("context", context.clone());
+        ledger.values_as_of(&format!("op-{n}"), &[&name]).ok().value(&name, 0, n);
+    }
+    assert_eq!(ledger.limit_names(1000).len(), 8192);
+}
+
+/// A single call as long as a body may be, with all of its content kept.
+#[test]
+fn a_context_as_long_as_a_body_may_be_is_kept() {
+    let mut server = Server::fresh();
+    let context = serde_json::json!({"long": "x".repeat(1_000_000)});
+    let made = server.ledger().post("/limits", serde_json::json!({"name": "large", "context": context}));
+    if made.status == 400 {
+        // The contract sets no bound to a context; if there is one, it is told like any other.
+        made.invalid("context");
+        return;
+    }
+    made.created();
+    server.crash_and_restart();
+    server.ledger().limit("large").ok().has("context", context);
+}

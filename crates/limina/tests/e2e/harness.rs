@@ -1,0 +1,269 @@
+//! A server process: started, asked, killed, stopped and started again.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::ledger::Ledger;
+use crate::reply::Reply;
+
+/// Nothing here takes this long on any machine that can run the tests at all; it only turns a hang into a failure.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+pub(crate) const LIMINA: &str = env!("CARGO_BIN_EXE_limina");
+
+pub(crate) struct Server {
+    process: Process,
+    address: SocketAddr,
+    http: reqwest::blocking::Client,
+    flags: Vec<String>,
+    data: PathBuf,
+    /// Held for its `Drop`; none where the caller owns the directory.
+    _home: Option<TempDir>,
+}
+
+impl Server {
+    /// On a new, empty directory.
+    #[track_caller]
+    pub(crate) fn fresh() -> Server {
+        let home = TempDir::new().expect("a temporary directory");
+        let mut server = Server::start(home.path().join("data"));
+        server._home = Some(home);
+        server
+    }
+
+    #[track_caller]
+    pub(crate) fn start(data: impl AsRef<Path>) -> Server {
+        Server::start_with(data, &["--journal-segment-mib", "4"])
+    }
+
+    #[track_caller]
+    pub(crate) fn start_with(data: impl AsRef<Path>, flags: &[&str]) -> Server {
+        let data = data.as_ref().to_owned();
+        let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
+        let process = Process::spawn(&mut serve(&data, &flags));
+        let address = process.address();
+        Server { process, address, http: client(), flags, data, _home: None }
+    }
+
+    /// SIGKILL: no goodbye, as in a crash.
+    pub(crate) fn kill(&mut self) {
+        self.process.signal(Signal::KILL);
+        self.process.exit();
+    }
+
+    /// SIGTERM, and the clean exit that must follow.
+    #[track_caller]
+    pub(crate) fn stop(&mut self) {
+        self.process.signal(Signal::TERM);
+        let status = self.process.exit();
+        assert!(status.success(), "after SIGTERM: {status}\n{}", self.log());
+    }
+
+    /// After `kill` or `stop`: again, on the same directory.
+    #[track_caller]
+    pub(crate) fn start_again(&mut self) {
+        self.process.refuse_panics();
+        self.process = Process::spawn(&mut serve(&self.data, &self.flags));
+        self.address = self.process.address();
+        self.http = client();
+    }
+
+    #[track_caller]
+    pub(crate) fn restart(&mut self) {
+        self.stop();
+        self.start_again();
+    }
+
+    #[track_caller]
+    pub(crate) fn crash_and_restart(&mut self) {
+        self.kill();
+        self.start_again();
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub(crate) fn http(&self) -> &reqwest::blocking::Client {
+        &self.http
+    }
+
+    pub(crate) fn log(&self) -> String {
+        self.process.log()
+    }
+
+    pub(crate) fn data(&self) -> &Path {
+        &self.data
+    }
+
+    pub(crate) fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// The ledger of the namespace `default`.
+    pub(crate) fn ledger(&self) -> Ledger {
+        Ledger::new(self.http.clone(), self.url("/v1/ledger"))
+    }
+
+    pub(crate) fn ledger_of(&self, namespace: &str) -> Ledger {
+        Ledger::new(self.http.clone(), self.url(&format!("/v1/ns/{namespace}/ledger")))
+    }
+
+    #[track_caller]
+    pub(crate) fn get(&self, path: &str) -> Reply {
+        Reply::to(self.http.get(self.url(path)))
+    }
+
+    #[track_caller]
+    pub(crate) fn delete(&self, path: &str) -> Reply {
+        Reply::to(self.http.delete(self.url(path)))
+    }
+}
+
+fn serve(data: &Path, flags: &[String]) -> Command {
+    let mut command = limina();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(flags);
+    command
+}
+
+/// The binary with an environment that says nothing to it.
+pub(crate) fn limina() -> Command {
+    let mut command = Command::new(LIMINA);
+    for (name, _) in std::env::vars() {
+        if name.starts_with("LIMINA_") || name == "RUST_LOG" {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+pub(crate) fn client() -> reqwest::blocking::Client {
+    reqwest::blocking::Client::builder()
+        .timeout(DEADLINE)
+        .pool_max_idle_per_host(64)
+        .build()
+        .expect("an HTTP client")
+}
+
+/// A child that is killed when the test is over, however it ends.
+pub(crate) struct Process {
+    child: Child,
+    log: Arc<Mutex<Vec<String>>>,
+    address: mpsc::Receiver<SocketAddr>,
+    reader: Option<std::thread::JoinHandle<()>>,
+    exited: bool,
+}
+
+impl Process {
+    #[track_caller]
+    pub(crate) fn spawn(command: &mut Command) -> Process {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|e| panic!("cannot run {LIMINA}: {e}"));
+        let stderr = child.stderr.take().expect("stderr was piped");
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let (found, address) = mpsc::channel();
+        let lines = Arc::clone(&log);
+        let reader = std::thread::spawn(move || {
+            for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line).into_owned();
+                if let Some(address) = listening_on(&line) {
+                    // The test may have lost interest; the log goes on.
+                    let _ = found.send(address);
+                }
+                lines.lock().unwrap().push(line);
+            }
+        });
+        Process { child, log, address, reader: Some(reader), exited: false }
+    }
+
+    /// Waits for the line that says where it listens.
+    #[track_caller]
+    pub(crate) fn address(&self) -> SocketAddr {
+        match self.address.recv_timeout(DEADLINE) {
+            Ok(address) => address,
+            Err(_) => panic!("never said `listening on http://…`; its log:\n{}", self.log()),
+        }
+    }
+
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().join("\n")
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        assert!(!self.exited, "the process has exited already");
+        kill_process(Pid::from_child(&self.child), signal).expect("signal to our own child");
+    }
+
+    /// Waits for the end of the process and of its log.
+    #[track_caller]
+    pub(crate) fn exit(&mut self) -> ExitStatus {
+        let status = match eventually(|| self.child.try_wait().expect("wait for our own child")) {
+            Some(status) => status,
+            None => panic!("still running after {DEADLINE:?}; its log:\n{}", self.log()),
+        };
+        self.exited = true;
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("the log's reader");
+        }
+        status
+    }
+
+    /// A server that panics has a defect even if the client got an answer.
+    #[track_caller]
+    fn refuse_panics(&self) {
+        let log = self.log();
+        assert!(!log.contains("panicked at"), "the server panicked:\n{log}");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if !self.exited {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+            if let Some(reader) = self.reader.take() {
+                let _ = reader.join();
+            }
+        }
+        if std::thread::panicking() {
+            eprintln!("--- the server's log ---\n{}\n---", self.log());
+        } else {
+            self.refuse_panics();
+        }
+    }
+}
+
+fn listening_on(line: &str) -> Option<SocketAddr> {
+    let (_, rest) = line.split_once("listening on http://")?;
+    let end = rest.find(|c: char| !(c.is_ascii_hexdigit() || ".:[]".contains(c))).unwrap_or(rest.len());
+    rest[..end].parse().ok()
+}
+
+/// What `ask` finds, asked again and again until the deadline.
+pub(crate) fn eventually<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = ask() {
+            return Some(found);
+        }
+        if start.elapsed() > DEADLINE {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,339 @@
+//! Many clients at work, what each was told, and the check of all of it against one another.
+//!
+//! Every change of the limits comes from here, so the answers can be replayed in the order of their positions: each
+//! must show exactly the changes up to its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::ledger::{Ledger, hold};
+use crate::reply::{Reply, Values, values_of};
+use crate::shape;
+use crate::shape::State;
+
+pub(crate) const LIMITS: [&str; 5] = ["north", "east", "south", "west", "tight"];
+
+/// Random numbers that a seed repeats.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+}
+
+/// What a client knows of a request that it sent.
+#[derive(Debug, Clone)]
+pub(crate) enum Outcome {
+    /// A reply that promises durability.
+    Done { position: u64, values: Values, body: Value },
+    /// A refusal: nothing was done.
+    Not,
+    /// No answer: all of it was done, or nothing.
+    Unknown,
+}
+
+impl Outcome {
+    fn of(answer: reqwest::Result<Reply>) -> Outcome {
+        match answer {
+            Ok(reply) if reply.status == 200 => {
+                Outcome::Done { position: reply.position(), values: values_of(&reply.body), body: reply.body }
+            }
+            Ok(reply) if reply.code() == "OutcomeUnknown" => Outcome::Unknown,
+            Ok(reply) => {
+                let (status, code) = (reply.status, reply.code().to_owned());
+                assert!(
+                    matches!((status, code.as_str()), (503, _) | (409, "LimitExceeded")),
+                    "the load does nothing that could be refused with {status} {}",
+                    reply.text
+                );
+                reply.refused(status, &code);
+                Outcome::Not
+            }
+            Err(_) => Outcome::Unknown,
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self, Outcome::Done { .. })
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Operation {
+    id: String,
+    changes: Vec<(&'static str, i64)>,
+    key: Option<String>,
+    hold: Outcome,
+    end: Option<(End, Outcome)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum End {
+    Commit,
+    /// Every value halved.
+    CommitHalf,
+    Rollback,
+}
+
+impl Operation {
+    fn hold_request(&self) -> Value {
+        hold(&self.id, &self.changes)
+    }
+
+    fn end_request(&self, end: End) -> (&'static str, Value) {
+        match end {
+            End::Commit => ("/commit", json!({"operation_id": self.id})),
+            End::Rollback => ("/rollback", json!({"operation_id": self.id})),
+            End::CommitHalf => ("/commit", hold(&self.id, &self.halves())),
+        }
+    }
+
+    fn halves(&self) -> Vec<(&'static str, i64)> {
+        self.changes.iter().map(|&(limit, value)| (limit, value / 2)).collect()
+    }
+
+    fn state(&self) -> State {
+        match &self.end {
+            Some((End::Rollback, Outcome::Done { .. })) => State::RolledBack,
+            Some((_, Outcome::Done { .. })) => State::Committed,
+            _ => State::Held,
+        }
+    }
+
+    fn limits(&self) -> Vec<&'static str> {
+        self.changes.iter().map(|(limit, _)| *limit).collect()
+    }
+}
+
+#[track_caller]
+pub(crate) fn make_limits(ledger: &Ledger) {
+    for limit in LIMITS {
+        match limit {
+            "tight" => ledger.create_with_ceiling(limit, 60),
+            _ => ledger.create(limit),
+        }
+    }
+}
+
+/// A signal to the clients, and how far they are.
+#[derive(Default)]
+pub(crate) struct Progress {
+    pub(crate) done: AtomicUsize,
+    pub(crate) stop: AtomicBool,
+}
+
+/// One client, until it is told to stop or the server is gone. Ids begin with its name.
+pub(crate) fn client(ledger: &Ledger, name: &str, seed: u64, progress: &Progress) -> Vec<Operation> {
+    let mut random = Random::new(seed);
+    let mut operations: Vec<Operation> = Vec::new();
+    while !progress.stop.load(Ordering::Relaxed) {
+        let open =
+            operations.iter().position(|operation| operation.hold.is_done() && operation.end.is_none());
+        let lost = match open {
+            Some(n) if random.below(10) < 6 => end_one(ledger, &mut operations[n], &mut random),
+            _ => {
+                let id = format!("{name}-{}", operations.len());
+                operations.push(hold_one(ledger, id, &mut random));
+                matches!(operations.last(), Some(Operation { hold: Outcome::Unknown, .. }))
+            }
+        };
+        if lost {
+            break;
+        }
+        progress.done.fetch_add(1, Ordering::Relaxed);
+    }
+    operations
+}
+
+fn hold_one(ledger: &Ledger, id: String, random: &mut Random) -> Operation {
+    let mut limits = BTreeSet::new();
+    for _ in 0..=random.below(3) {
+        limits.insert(LIMITS[random.below(LIMITS.len() as u64) as usize]);
+    }
+    let changes = limits.into_iter().map(|limit| (limit, random.below(41) as i64 - 20)).collect();
+    let key = (random.below(2) == 0).then(|| format!("key of {id}"));
+    let mut operation = Operation { id, changes, key, hold: Outcome::Unknown, end: None };
+    operation.hold = Outcome::of(send_hold(ledger, &operation));
+    operation
+}
+
+fn send_hold(ledger: &Ledger, operation: &Operation) -> reqwest::Result<Reply> {
+    let mut request = ledger.request("POST", "/hold").json(&operation.hold_request());
+    if let Some(key) = &operation.key {
+        request = request.header("idempotency-key", key);
+    }
+    Reply::try_to(request)
+}
+
+/// True if no answer came.
+fn end_one(ledger: &Ledger, operation: &mut Operation, random: &mut Random) -> bool {
+    let end = match random.below(3) {
+        0 => End::Commit,
+        1 => End::CommitHalf,
+        _ => End::Rollback,
+    };
+    let (path, request) = operation.end_request(end);
+    let outcome = Outcome::of(Reply::try_to(ledger.request("POST", path).json(&request)));
+    let lost = matches!(outcome, Outcome::Unknown);
+    if !matches!(outcome, Outcome::Not) {
+        operation.end = Some((end, outcome));
+    }
+    lost
+}
+
+/// After a restart: what was acknowledged is there as it was told, and the rest is there whole or not at all.
+/// What was unknown is known afterwards.
+#[track_caller]
+pub(crate) fn verify(ledger: &Ledger, operations: &mut [Operation]) {
+    for operation in operations.iter_mut() {
+        resolve_hold(ledger, operation);
+        if operation.hold.is_done() {
+            resolve_end(ledger, operation);
+        }
+    }
+    for operation in operations.iter() {
+        check_hold(ledger, operation);
+    }
+    replay(operations);
+    check_sums(ledger, operations);
+}
+
+/// An unanswered hold: found whole, or not at all; with its key it is simply sent again.
+#[track_caller]
+fn resolve_hold(ledger: &Ledger, operation: &mut Operation) {
+    let states = ledger.states(&operation.id);
+    let limits: Vec<&str> = states.iter().map(|(limit, _)| limit.as_str()).collect();
+    match operation.hold {
+        Outcome::Done { .. } => assert_eq!(limits, operation.limits(), "acknowledged: {operation:?}"),
+        Outcome::Not => assert!(limits.is_empty(), "refused, but there: {operation:?} {states:?}"),
+        Outcome::Unknown => {
+            assert!(
+                limits.is_empty() || limits == operation.limits(),
+                "half there: {operation:?} {states:?}"
+            );
+            operation.hold = if operation.key.is_some() {
+                let answer = Outcome::of(send_hold(ledger, operation));
+                assert!(
+                    !limits.is_empty() || !matches!(answer, Outcome::Unknown),
+                    "no answer again: {operation:?}"
+                );
+                assert!(
+                    limits.is_empty() || answer.is_done(),
+                    "there, but refused with its key: {operation:?}"
+                );
+                answer
+            } else if limits.is_empty() {
+                Outcome::Not
+            } else {
+                Outcome::of(Ok(ledger.values_as_of(&operation.id, &operation.limits()).ok()))
+            };
+        }
+    }
+}
+
+/// An unanswered finalization: done in every limit or in none; sent again, it is done.
+#[track_caller]
+fn resolve_end(ledger: &Ledger, operation: &mut Operation) {
+    let states: BTreeSet<State> = ledger.states(&operation.id).into_iter().map(|(_, state)| state).collect();
+    let state = *states.first().expect("a held operation has states");
+    assert_eq!(states.len(), 1, "half finished: {operation:?} {states:?}");
+    let Some((end, outcome)) = operation.end.clone() else {
+        assert_eq!(state, State::Held, "nobody finished {operation:?}");
+        return;
+    };
+    let (path, request) = operation.end_request(end);
+    let repeated = ledger.post(path, request).ok();
+    match outcome {
+        // The same finalization again: its first position and values.
+        Outcome::Done { position, values, .. } => {
+            assert_eq!((repeated.position(), values_of(&repeated.body)), (position, values), "{operation:?}");
+            assert_eq!(state, operation.state(), "{operation:?}");
+        }
+        Outcome::Unknown | Outcome::Not => {
+            operation.end = Some((end, Outcome::of(Ok(repeated))));
+            assert!(state == State::Held || state == operation.state(), "{state:?}: {operation:?}");
+        }
+    }
+}
+
+#[track_caller]
+fn check_hold(ledger: &Ledger, operation: &Operation) {
+    let Outcome::Done { position, values, body } = &operation.hold else { return };
+    let view = ledger.values_as_of(&operation.id, &operation.limits()).ok();
+    assert_eq!((view.position(), &values_of(&view.body)), (*position, values), "{operation:?}");
+    if operation.key.is_some() {
+        let again = send_hold(ledger, operation).expect("an answer").ok();
+        assert_eq!(&again.body, body, "the first reply again: {operation:?}");
+    }
+}
+
+/// All changes in the order of their positions; every reply must show what had happened by then.
+#[track_caller]
+fn replay(operations: &[Operation]) {
+    let mut steps: BTreeMap<u64, (&Operation, Option<End>, &Values)> = BTreeMap::new();
+    for operation in operations {
+        if let Outcome::Done { position, values, .. } = &operation.hold {
+            let before = steps.insert(*position, (operation, None, values));
+            assert!(before.is_none(), "position {position} twice: {operation:?} and {before:?}");
+        }
+        if let Some((end, Outcome::Done { position, values, .. })) = &operation.end {
+            let before = steps.insert(*position, (operation, Some(*end), values));
+            assert!(before.is_none(), "position {position} twice: {operation:?} and {before:?}");
+        }
+    }
+    let mut now: BTreeMap<&str, (i64, i64)> = LIMITS.iter().map(|limit| (*limit, (0, 0))).collect();
+    for (position, (operation, end, told)) in steps {
+        for &(limit, value) in &operation.changes {
+            let (commit, hold) = now.get_mut(limit).expect("one of the limits");
+            match end {
+                None => *hold += value,
+                Some(end) => {
+                    *hold -= value;
+                    *commit += committed(end, value);
+                }
+            }
+        }
+        let expected: Vec<_> = operation
+            .limits()
+            .iter()
+            .map(|limit| ((*limit).to_owned(), now[limit].0, now[limit].1))
+            .collect();
+        assert_eq!(told, &expected, "at position {position}, {end:?} of {operation:?}");
+    }
+}
+
+fn committed(end: End, value: i64) -> i64 {
+    match end {
+        End::Commit => value,
+        End::CommitHalf => value / 2,
+        End::Rollback => 0,
+    }
+}
+
+#[track_caller]
+fn check_sums(ledger: &Ledger, operations: &[Operation]) {
+    let now = ledger.values(&LIMITS).ok();
+    for (limit, commit, hold) in values_of(&now.body) {
+        let mut sum = (0, 0);
+        for operation in operations.iter().filter(|operation| operation.hold.is_done()) {
+            for (_, value) in operation.changes.iter().filter(|(name, _)| *name == limit) {
+                match &operation.end {
+                    Some((end, Outcome::Done { .. })) => sum.0 += committed(*end, *value),
+                    _ => sum.1 += value,
+                }
+            }
+        }
+        assert_eq!((commit, hold), sum, "{limit} now, against the operations");
+        assert_eq!(shape::sum(&ledger.entries(&limit)), sum, "{limit}'s entries");
+    }
+}

@@ -1,0 +1,18 @@
+//! Limina from outside: the binary, its HTTP contract, its signals and its files, and nothing of its code.
+//!
+//! Every test starts a server of its own on port 0 in a directory of its own. What a reply must be is taken from the
+//! contract alone; where the contract leaves a shape open, `shape.rs` is the one place that knows it.
+
+mod around;
+mod concurrency;
+mod conventions;
+mod durability;
+mod full_disk;
+mod harness;
+mod ledger;
+mod ledger_flows;
+mod lifecycle;
+mod load;
+mod raw;
+mod reply;
+mod shape;

@@ -1,0 +1,223 @@
+//! An answer, and what can be demanded of it.
+
+use reqwest::blocking::{RequestBuilder, Response};
+use reqwest::header::HeaderMap;
+use serde_json::Value;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    /// Null where the body is empty or not JSON.
+    pub(crate) body: Value,
+    pub(crate) text: String,
+}
+
+impl Reply {
+    /// Sends, and fails the test if no answer comes.
+    #[track_caller]
+    pub(crate) fn to(request: RequestBuilder) -> Reply {
+        match Reply::try_to(request) {
+            Ok(reply) => reply,
+            Err(e) => panic!("no answer: {e:?}"),
+        }
+    }
+
+    /// For tests that kill the server under way.
+    pub(crate) fn try_to(request: RequestBuilder) -> reqwest::Result<Reply> {
+        Reply::from_response(request.send()?)
+    }
+
+    fn from_response(response: Response) -> reqwest::Result<Reply> {
+        let status = response.status().as_u16();
+        let headers = response.headers().clone();
+        let text = String::from_utf8_lossy(&response.bytes()?).into_owned();
+        Ok(Reply::of(status, headers, text))
+    }
+
+    pub(crate) fn of(status: u16, headers: HeaderMap, text: String) -> Reply {
+        let body = serde_json::from_str(&text).unwrap_or(Value::Null);
+        let reply = Reply { status, headers, body, text };
+        assert_ne!(reply.status, 500, "never a 500 for anything a client can send: {reply:?}");
+        reply
+    }
+
+    #[track_caller]
+    pub(crate) fn is(self, status: u16) -> Reply {
+        assert_eq!(self.status, status, "status; the whole answer: {}", self.text);
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn ok(self) -> Reply {
+        self.is(200)
+    }
+
+    #[track_caller]
+    pub(crate) fn created(self) -> Reply {
+        self.is(201)
+    }
+
+    /// A refusal with this status and code, and a complete problem document around them.
+    #[track_caller]
+    pub(crate) fn refused(self, status: u16, code: &str) -> Reply {
+        assert_eq!((self.status, self.code()), (status, code), "the whole answer: {}", self.text);
+        assert_eq!(self.header("content-type"), "application/problem+json", "{}", self.text);
+        check_problem(&self.body, status, code);
+        if status == 503 {
+            let after = self.header("retry-after");
+            assert!(after.parse::<u64>().is_ok(), "Retry-After of a 503: {after:?}");
+        }
+        self
+    }
+
+    /// 400 `InvalidRequest` that names the field.
+    #[track_caller]
+    pub(crate) fn invalid(self, field: &str) -> Reply {
+        let reply = self.refused(400, "InvalidRequest");
+        let named = reply.body["field"].as_str().unwrap_or_default();
+        assert!(named.contains(field), "`field` should name {field:?}, but is {named:?}: {}", reply.text);
+        reply
+    }
+
+    pub(crate) fn code(&self) -> &str {
+        self.body["code"].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap_or("<not text>"))
+    }
+
+    /// The answer says all of these names, wherever it does.
+    #[track_caller]
+    pub(crate) fn naming(self, names: &[&str]) -> Reply {
+        for name in names {
+            assert!(self.text.contains(name), "{name:?} is not named: {}", self.text);
+        }
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn not_naming(self, names: &[&str]) -> Reply {
+        for name in names {
+            assert!(!self.text.contains(&format!("\"{name}\"")), "{name:?} is named: {}", self.text);
+        }
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn position(&self) -> u64 {
+        match self.body["position"].as_u64() {
+            Some(position) => position,
+            None => panic!("no position: {}", self.text),
+        }
+    }
+
+    /// One limit's `commit_value` and `hold_value`; the total must be their sum.
+    #[track_caller]
+    pub(crate) fn value(self, limit: &str, commit: i64, hold: i64) -> Reply {
+        let values = values_of(&self.body);
+        let found = values.iter().find(|(name, ..)| name == limit);
+        match found {
+            Some(&(_, c, h)) => {
+                assert_eq!((c, h), (commit, hold), "(commit, hold) of {limit}: {}", self.text)
+            }
+            None => panic!("no value of {limit}: {}", self.text),
+        }
+        self
+    }
+
+    /// The values in it are of exactly these limits.
+    #[track_caller]
+    pub(crate) fn values_are_of(self, limits: &[&str]) -> Reply {
+        let mut names: Vec<String> = values_of(&self.body).into_iter().map(|(name, ..)| name).collect();
+        names.sort();
+        let mut limits = limits.to_vec();
+        limits.sort();
+        assert_eq!(names, limits, "{}", self.text);
+        self
+    }
+
+    /// The same position and the same values as in an earlier answer.
+    #[track_caller]
+    pub(crate) fn same_view_as(self, earlier: &Reply) -> Reply {
+        assert_eq!(self.position(), earlier.position(), "position; {} is not {}", self.text, earlier.text);
+        assert_eq!(values_of(&self.body), values_of(&earlier.body), "values");
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn skipped(self, limits: &[&str]) -> Reply {
+        let mut skipped: Vec<&str> = match self.body["skipped"].as_array() {
+            Some(names) => names.iter().map(|name| name.as_str().expect("names in `skipped`")).collect(),
+            None => panic!("no `skipped`: {}", self.text),
+        };
+        skipped.sort();
+        assert_eq!(skipped, limits, "skipped: {}", self.text);
+        self
+    }
+
+    /// A field of the body, equal to this.
+    #[track_caller]
+    pub(crate) fn has(self, field: &str, value: impl Into<Value>) -> Reply {
+        assert_eq!(self.body[field], value.into(), "{field}: {}", self.text);
+        self
+    }
+
+    /// The items of a page.
+    #[track_caller]
+    pub(crate) fn items(&self) -> &Vec<Value> {
+        match self.body["items"].as_array() {
+            Some(items) => items,
+            None => panic!("not a page: {}", self.text),
+        }
+    }
+
+    /// The `next` of a page.
+    #[track_caller]
+    pub(crate) fn next(&self) -> Option<&str> {
+        match self.body.get("next") {
+            Some(Value::Null) => None,
+            Some(Value::String(next)) => Some(next),
+            _ => panic!("`next` is neither a string nor null: {}", self.text),
+        }
+    }
+}
+
+/// Every member that a problem document must have.
+#[track_caller]
+pub(crate) fn check_problem(body: &Value, status: u16, code: &str) {
+    for member in ["type", "title", "detail", "code"] {
+        let text = body[member].as_str().unwrap_or_default();
+        assert!(!text.is_empty(), "no `{member}` in the problem document {body}");
+    }
+    assert_eq!(body["status"], status, "`status` in {body}");
+    assert_eq!(body["code"], code, "`code` in {body}");
+}
+
+/// (limit, commit, hold) of several limits.
+pub(crate) type Values = Vec<(String, i64, i64)>;
+
+/// Sorted by limit; fails unless every total is the sum.
+#[track_caller]
+pub(crate) fn values_of(body: &Value) -> Values {
+    let Some(list) = body["values"].as_array() else { panic!("no `values` in {body}") };
+    let number = |value: &Value, field: &str| match value[field].as_i64() {
+        Some(number) => number,
+        None => panic!("`{field}` is not an i64 in {value}"),
+    };
+    let mut values: Values = list
+        .iter()
+        .map(|value| {
+            let (commit, hold) = (number(value, "commit_value"), number(value, "hold_value"));
+            assert_eq!(Some(number(value, "total_value")), commit.checked_add(hold), "total in {value}");
+            assert!(value.get("limit_id").is_some(), "no `limit_id` in {value}");
+            (value["limit_name"].as_str().expect("`limit_name`").to_owned(), commit, hold)
+        })
+        .collect();
+    values.sort();
+    let mut names: Vec<&str> = values.iter().map(|(name, ..)| name.as_str()).collect();
+    names.dedup();
+    assert_eq!(names.len(), values.len(), "a limit twice in {body}");
+    values
+}

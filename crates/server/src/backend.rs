@@ -1,0 +1,34 @@
+//! What a front end speaks to.
+
+use limina_engine::{Name, Outcome, Page, Request, outcome::NamespaceInfo};
+use limina_node::{Service, Unavailable};
+use std::pin::Pin;
+
+/// A reply on its way.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, Unavailable>> + Send + 'a>>;
+
+/// The service as the front ends see it, so that their tests need no shard and no store.
+pub trait Backend: Send + Sync + 'static {
+    /// Does what is asked, and returns when it is durable.
+    fn submit(&self, request: Request) -> Pending<'_, Outcome>;
+
+    /// A part of all namespaces, by name.
+    fn namespaces(&self, page: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>>;
+
+    /// Whether requests are served.
+    fn is_ready(&self) -> bool;
+}
+
+impl Backend for Service {
+    fn submit(&self, request: Request) -> Pending<'_, Outcome> {
+        Box::pin(Service::submit(self, request))
+    }
+
+    fn namespaces(&self, page: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>> {
+        Box::pin(Service::namespaces(self, page))
+    }
+
+    fn is_ready(&self) -> bool {
+        Service::is_ready(self)
+    }
+}

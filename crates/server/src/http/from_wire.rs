@@ -1,0 +1,200 @@
+//! From the wire's types to the engine's: what the JSON form alone does not say about a valid request is checked here.
+
+use super::problem::Failure;
+use limina_engine::{
+    Command, Millis, Name, Position,
+    ledger::{self, AsOf, Change, Context, Finish, Patch, Transfer},
+};
+use limina_wire::{Problem, ledger as wire};
+use std::collections::{BTreeMap, HashSet};
+
+const MAX_CHANGES: usize = 64;
+const MAX_LIMIT_NAMES: usize = 1000;
+const MAX_BATCH: usize = 8192;
+const MAX_CONTEXT: usize = 64;
+const MAX_CONTEXT_KEY: usize = 256;
+const MAX_CONTEXT_VALUE: usize = 1024;
+const MAX_EXPIRY: Millis = Millis(366 * Millis::DAY.0);
+
+pub(crate) fn new_limit(limit: wire::NewLimit) -> Result<Command, Failure> {
+    Ok(Command::Ledger(ledger::Command::CreateLimit(ledger::NewLimit {
+        name: name("name", &limit.name)?,
+        limit_id: optional_name("limit_id", limit.limit_id.as_deref())?,
+        context: context("context", limit.context.unwrap_or_default())?,
+        ceiling: limit.ceiling,
+    })))
+}
+
+pub(crate) fn limit_patch(name: Name, patch: wire::LimitPatch) -> Result<Command, Failure> {
+    let ceiling = match patch.ceiling {
+        None => Patch::Keep,
+        Some(None) => Patch::Remove,
+        Some(Some(ceiling)) => Patch::Set(ceiling),
+    };
+    let context = match patch.context {
+        None => Patch::Keep,
+        Some(None) => Patch::Remove,
+        Some(Some(texts)) => Patch::Set(context("context", texts)?),
+    };
+    Ok(Command::Ledger(ledger::Command::PatchLimit { name, ceiling, context }))
+}
+
+pub(crate) fn hold(hold: wire::Hold) -> Result<Transfer, Failure> {
+    let operation_id = name("operation_id", &hold.operation_id)?;
+    check_count("changes", hold.changes.len(), MAX_CHANGES)?;
+    let mut changes = Vec::with_capacity(hold.changes.len());
+    for (place, change) in hold.changes.into_iter().enumerate() {
+        changes.push(Change {
+            limit_name: name(|| format!("changes[{place}].limit_name"), &change.limit_name)?,
+            value: change.value,
+            limit_id: optional_name(|| format!("changes[{place}].limit_id"), change.limit_id.as_deref())?,
+            context: match change.context {
+                Some(texts) => context(|| format!("changes[{place}].context"), texts)?,
+                None => Context::new(),
+            },
+        });
+    }
+    check_distinct(changes.iter().map(|change| &change.limit_name), |place| {
+        format!("changes[{place}].limit_name")
+    })?;
+    let expires_after = match hold.expires_after.map(|span| Millis(span.millis)) {
+        Some(span) if span < Millis(1) || span > MAX_EXPIRY => {
+            return Err(Failure::invalid("expires_after", "must be from 1 ms to 366 days"));
+        }
+        span => span,
+    };
+    Ok(Transfer::Hold(ledger::Hold {
+        operation_id,
+        changes,
+        skip_existing_holds: hold.skip_existing_holds,
+        create_missing: hold.create_missing,
+        expires_after,
+    }))
+}
+
+pub(crate) fn finalization(finish: Finish, request: wire::Finalization) -> Result<Transfer, Failure> {
+    let operation_id = name("operation_id", &request.operation_id)?;
+    let changes = match request.changes {
+        None => None,
+        Some(changes) => {
+            check_count("changes", changes.len(), MAX_CHANGES)?;
+            let mut checked = Vec::with_capacity(changes.len());
+            for (place, change) in changes.into_iter().enumerate() {
+                let limit_name = name(|| format!("changes[{place}].limit_name"), &change.limit_name)?;
+                checked.push(ledger::FinalizationChange { limit_name, value: change.value });
+            }
+            check_distinct(checked.iter().map(|change| &change.limit_name), |place| {
+                format!("changes[{place}].limit_name")
+            })?;
+            Some(checked)
+        }
+    };
+    Ok(Transfer::Finish(ledger::Finalization { finish, operation_id, changes }))
+}
+
+/// A batch of which some items may not validate.
+pub(crate) struct CheckedBatch {
+    /// What can be done, in order.
+    pub(crate) transfers: Vec<Transfer>,
+    /// The problems of the other items, with their places in the request.
+    pub(crate) problems: Vec<(usize, Problem)>,
+}
+
+pub(crate) fn batch<T>(
+    operations: Vec<T>,
+    convert: impl Fn(T) -> Result<Transfer, Failure>,
+) -> Result<CheckedBatch, Failure> {
+    check_count("operations", operations.len(), MAX_BATCH)?;
+    let mut transfers = Vec::with_capacity(operations.len());
+    let mut problems = Vec::new();
+    for (place, operation) in operations.into_iter().enumerate() {
+        match convert(operation) {
+            Ok(transfer) => transfers.push(transfer),
+            Err(failure) => problems.push((place, failure.into_problem())),
+        }
+    }
+    Ok(CheckedBatch { transfers, problems })
+}
+
+pub(crate) fn values_query(query: wire::ValuesQuery) -> Result<Command, Failure> {
+    check_count("limit_names", query.limit_names.len(), MAX_LIMIT_NAMES)?;
+    let mut limit_names = Vec::with_capacity(query.limit_names.len());
+    for (place, text) in query.limit_names.iter().enumerate() {
+        limit_names.push(name(|| format!("limit_names[{place}]"), text)?);
+    }
+    check_distinct(limit_names.iter(), |place| format!("limit_names[{place}]"))?;
+    let as_of = match (query.operation_id, query.position) {
+        (None, None) => AsOf::Now,
+        (Some(id), None) => AsOf::Operation(name("operation_id", &id)?),
+        (None, Some(position)) => AsOf::Position(Position(position)),
+        (Some(_), Some(_)) => {
+            return Err(Failure::invalid("position", "operation_id and position exclude each other"));
+        }
+    };
+    Ok(Command::Ledger(ledger::Command::Values { limit_names, as_of }))
+}
+
+/// The path of a field, made only when it is needed.
+trait Field {
+    fn path(self) -> String;
+}
+
+impl Field for &'static str {
+    fn path(self) -> String {
+        self.to_owned()
+    }
+}
+
+impl<F: FnOnce() -> String> Field for F {
+    fn path(self) -> String {
+        self()
+    }
+}
+
+fn name(field: impl Field, text: &str) -> Result<Name, Failure> {
+    Name::new(text).map_err(|error| Failure::invalid(field.path(), error.to_string()))
+}
+
+fn optional_name(field: impl Field, text: Option<&str>) -> Result<Option<Name>, Failure> {
+    text.map(|text| name(field, text)).transpose()
+}
+
+fn context(field: impl Field, texts: BTreeMap<String, String>) -> Result<Context, Failure> {
+    if texts.len() > MAX_CONTEXT {
+        return Err(Failure::invalid(field.path(), format!("must not have more than {MAX_CONTEXT} entries")));
+    }
+    let wrong = texts.iter().find_map(|(key, value)| {
+        if key.is_empty() || key.len() > MAX_CONTEXT_KEY {
+            Some((key, format!("a key must have 1–{MAX_CONTEXT_KEY} bytes")))
+        } else if value.len() > MAX_CONTEXT_VALUE {
+            Some((key, format!("a value must not have more than {MAX_CONTEXT_VALUE} bytes")))
+        } else {
+            None
+        }
+    });
+    match wrong {
+        Some((key, detail)) => Err(Failure::invalid(format!("{}.{key}", field.path()), detail)),
+        None => Ok(texts.into_iter().map(|(key, value)| (key.into(), value.into())).collect()),
+    }
+}
+
+fn check_count(field: &str, count: usize, most: usize) -> Result<(), Failure> {
+    if (1..=most).contains(&count) {
+        Ok(())
+    } else {
+        Err(Failure::invalid(field, format!("must have 1–{most} items, and has {count}")))
+    }
+}
+
+fn check_distinct<'n>(
+    names: impl Iterator<Item = &'n Name>,
+    field: impl Fn(usize) -> String,
+) -> Result<(), Failure> {
+    let mut seen = HashSet::new();
+    for (place, name) in names.enumerate() {
+        if !seen.insert(name) {
+            return Err(Failure::invalid(field(place), format!("{:?} is named twice", name.as_str())));
+        }
+    }
+    Ok(())
+}

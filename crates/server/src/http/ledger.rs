@@ -1,0 +1,290 @@
+//! The ledger's calls.
+
+use super::{
+    App,
+    extract::{Call, LimitName, Namespace, NoQuery, OperationId, OperationsQuery, Paging, RequestBody},
+    from_wire::{self, CheckedBatch},
+    json,
+    problem::Failure,
+    status, to_wire,
+};
+use axum::{
+    extract::State,
+    http::StatusCode,
+    response::Response,
+    routing::{MethodRouter, get, patch, post},
+};
+use limina_engine::{
+    Command, Name, Outcome, Position,
+    ledger::{self, Finish, Reply, Transfer},
+};
+use limina_wire::{Page, Problem, ledger as wire};
+
+/// One call: its path below `/v1/ledger`, the word under which it is counted, and its handler.
+type Route = (&'static str, &'static str, MethodRouter<App>);
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        ("/limits", "create_limit", post(create_limit)),
+        ("/limits", "list_limits", get(list_limits)),
+        ("/limits/{name}", "get_limit", get(get_limit)),
+        ("/limits/{name}", "patch_limit", patch(patch_limit)),
+        ("/limits/{name}/entries", "list_entries", get(list_entries)),
+        ("/hold", "hold", post(hold)),
+        ("/hold/batch", "hold_batch", post(hold_batch)),
+        ("/commit", "commit", post(commit)),
+        ("/commit/batch", "commit_batch", post(commit_batch)),
+        ("/rollback", "rollback", post(rollback)),
+        ("/rollback/batch", "rollback_batch", post(rollback_batch)),
+        ("/values", "values", post(values)),
+        ("/operations", "list_operations", get(list_operations)),
+        ("/operations/{operation_id}", "get_operation", get(get_operation)),
+    ]
+}
+
+/// Paths in which a name is empty, with the parameter that it is.
+pub(super) const EMPTY_NAMES: [(&str, &str); 3] =
+    [("/limits/", "name"), ("/limits//entries", "name"), ("/operations/", "operation_id")];
+
+type Answer = Result<Response, Failure>;
+
+/// Make a limit.
+#[utoipa::path(
+    post, path = "/v1/ledger/limits", tag = "ledger",
+    params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = wire::NewLimit,
+    responses(
+        (status = 201, description = "It was made.", body = wire::Limit),
+        (status = 409, description = "`DuplicateLimitName`", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn create_limit(State(app): State<App>, call: Call<wire::NewLimit>) -> Answer {
+    let Call { namespace, idempotency, body } = call;
+    app.submit(namespace, idempotency, from_wire::new_limit(body)?, StatusCode::CREATED).await
+}
+
+/// List the limits, by name.
+#[utoipa::path(
+    get, path = "/v1/ledger/limits", tag = "ledger",
+    params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
+    responses((status = 200, description = "A page.", body = Page<wire::Limit>)),
+)]
+pub(super) async fn list_limits(
+    State(app): State<App>,
+    Namespace(namespace): Namespace,
+    Paging(page): Paging<Name>,
+) -> Answer {
+    app.read(namespace, ledger::Command::ListLimits(page)).await
+}
+
+/// Read a limit.
+#[utoipa::path(
+    get, path = "/v1/ledger/limits/{name}", tag = "ledger",
+    params(("name" = String, Path)),
+    responses(
+        (status = 200, description = "The limit.", body = wire::Limit),
+        (status = 404, description = "`LimitNotFound`", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn get_limit(
+    State(app): State<App>,
+    Namespace(namespace): Namespace,
+    LimitName(name): LimitName,
+    _: NoQuery,
+) -> Answer {
+    app.read(namespace, ledger::Command::GetLimit(name)).await
+}
+
+/// Change a limit's ceiling or context; `null` removes it.
+#[utoipa::path(
+    patch, path = "/v1/ledger/limits/{name}", tag = "ledger",
+    params(("name" = String, Path)),
+    request_body = wire::LimitPatch,
+    responses(
+        (status = 200, description = "The limit after the change.", body = wire::Limit),
+        (status = 404, description = "`LimitNotFound`", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn patch_limit(
+    State(app): State<App>,
+    LimitName(name): LimitName,
+    call: Call<wire::LimitPatch>,
+) -> Answer {
+    let Call { namespace, idempotency, body } = call;
+    app.submit(namespace, idempotency, from_wire::limit_patch(name, body)?, StatusCode::OK).await
+}
+
+/// A limit's history, by position.
+#[utoipa::path(
+    get, path = "/v1/ledger/limits/{name}/entries", tag = "ledger",
+    params(("name" = String, Path), ("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
+    responses(
+        (status = 200, description = "A page.", body = Page<wire::Entry>),
+        (status = 404, description = "`LimitNotFound`", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn list_entries(
+    State(app): State<App>,
+    Namespace(namespace): Namespace,
+    LimitName(limit_name): LimitName,
+    Paging(page): Paging<Position>,
+) -> Answer {
+    app.read(namespace, ledger::Command::ListEntries { limit_name, page }).await
+}
+
+/// Hold values in several limits, all or none.
+#[utoipa::path(
+    post, path = "/v1/ledger/hold", tag = "ledger",
+    params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = wire::Hold,
+    responses(
+        (status = 200, description = "They are held; the values are those at the hold's own position.", body = wire::HoldReply),
+        (status = 404, description = "`LimitNotFound`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`OperationAlreadyInFinalState`, `DuplicateOperation`, `LimitExceeded` or `ValueOverflow`, in this order", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn hold(State(app): State<App>, call: Call<wire::Hold>) -> Answer {
+    transfer(app, call, from_wire::hold).await
+}
+
+/// Commit holds of an operation, or parts of them.
+#[utoipa::path(
+    post, path = "/v1/ledger/commit", tag = "ledger",
+    params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = wire::Finalization,
+    responses(
+        (status = 200, description = "They count for good, now or since the first time this was asked.", body = wire::FinalizationReply),
+        (status = 404, description = "`LimitNotFound` or `OperationNotFound`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`CommitExceedsHold`", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn commit(State(app): State<App>, call: Call<wire::Finalization>) -> Answer {
+    transfer(app, call, |body| from_wire::finalization(Finish::Commit, body)).await
+}
+
+/// Roll back holds of an operation.
+#[utoipa::path(
+    post, path = "/v1/ledger/rollback", tag = "ledger",
+    params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = wire::Finalization,
+    responses(
+        (status = 200, description = "They are freed, now or since the first time this was asked.", body = wire::FinalizationReply),
+        (status = 404, description = "`LimitNotFound` or `OperationNotFound`", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn rollback(State(app): State<App>, call: Call<wire::Finalization>) -> Answer {
+    transfer(app, call, |body| from_wire::finalization(Finish::Rollback, body)).await
+}
+
+/// Several holds, each on its own, in order.
+#[utoipa::path(
+    post, path = "/v1/ledger/hold/batch", tag = "ledger",
+    params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = wire::HoldBatch,
+    responses((status = 200, description = "One result per hold.", body = wire::BatchReply<wire::HoldReply>)),
+)]
+pub(super) async fn hold_batch(State(app): State<App>, call: Call<wire::HoldBatch>) -> Answer {
+    batch(app, call, |body| body.operations, from_wire::hold).await
+}
+
+/// Several commits, each on its own, in order.
+#[utoipa::path(
+    post, path = "/v1/ledger/commit/batch", tag = "ledger",
+    params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = wire::FinalizationBatch,
+    responses((status = 200, description = "One result per commit.", body = wire::BatchReply<wire::FinalizationReply>)),
+)]
+pub(super) async fn commit_batch(State(app): State<App>, call: Call<wire::FinalizationBatch>) -> Answer {
+    batch(app, call, |body| body.operations, |item| from_wire::finalization(Finish::Commit, item)).await
+}
+
+/// Several rollbacks, each on its own, in order.
+#[utoipa::path(
+    post, path = "/v1/ledger/rollback/batch", tag = "ledger",
+    params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = wire::FinalizationBatch,
+    responses((status = 200, description = "One result per rollback.", body = wire::BatchReply<wire::FinalizationReply>)),
+)]
+pub(super) async fn rollback_batch(State(app): State<App>, call: Call<wire::FinalizationBatch>) -> Answer {
+    batch(app, call, |body| body.operations, |item| from_wire::finalization(Finish::Rollback, item)).await
+}
+
+/// The values of limits: the latest, or as of an operation or a position.
+#[utoipa::path(
+    post, path = "/v1/ledger/values", tag = "ledger",
+    request_body = wire::ValuesQuery,
+    responses(
+        (status = 200, description = "The values.", body = wire::ValuesReply),
+        (status = 404, description = "`LimitNotFound` or `OperationNotFound`", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn values(State(app): State<App>, call: Call<wire::ValuesQuery>) -> Answer {
+    let Call { namespace, idempotency, body } = call;
+    app.submit(namespace, idempotency, from_wire::values_query(body)?, StatusCode::OK).await
+}
+
+/// List the operations, by id.
+#[utoipa::path(
+    get, path = "/v1/ledger/operations", tag = "ledger",
+    params(
+        ("state" = Option<String>, Query, description = "`held`: only operations with an open hold; absent: all."),
+        ("limit" = Option<u16>, Query), ("after" = Option<String>, Query),
+    ),
+    responses((status = 200, description = "A page.", body = Page<wire::Operation>)),
+)]
+pub(super) async fn list_operations(
+    State(app): State<App>,
+    Namespace(namespace): Namespace,
+    OperationsQuery { only_held, page }: OperationsQuery,
+) -> Answer {
+    app.read(namespace, ledger::Command::ListOperations { only_held, page }).await
+}
+
+/// Read an operation's state in every limit.
+#[utoipa::path(
+    get, path = "/v1/ledger/operations/{operation_id}", tag = "ledger",
+    params(("operation_id" = String, Path)),
+    responses(
+        (status = 200, description = "The operation.", body = wire::Operation),
+        (status = 404, description = "`OperationNotFound`", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn get_operation(
+    State(app): State<App>,
+    Namespace(namespace): Namespace,
+    OperationId(id): OperationId,
+    _: NoQuery,
+) -> Answer {
+    app.read(namespace, ledger::Command::GetOperation(id)).await
+}
+
+async fn transfer<T: RequestBody>(
+    app: App,
+    call: Call<T>,
+    convert: impl Fn(T) -> Result<Transfer, Failure>,
+) -> Answer {
+    let Call { namespace, idempotency, body } = call;
+    let command = Command::Ledger(ledger::Command::Transfer(convert(body)?));
+    app.submit(namespace, idempotency, command, StatusCode::OK).await
+}
+
+/// Items that do not validate are answered in their places, and the others are done.
+async fn batch<T: RequestBody, I>(
+    app: App,
+    call: Call<T>,
+    items: impl Fn(T) -> Vec<I>,
+    convert: impl Fn(I) -> Result<Transfer, Failure>,
+) -> Answer {
+    let Call { namespace, idempotency, body } = call;
+    let CheckedBatch { transfers, problems } = from_wire::batch(items(body), convert)?;
+    if transfers.is_empty() {
+        return Ok(json(StatusCode::OK, &to_wire::merged_batch(Vec::new(), problems)));
+    }
+    let command = Command::Ledger(ledger::Command::Batch(transfers));
+    match app.ask(namespace, idempotency, command).await {
+        Ok(Outcome::Ledger(Ok(Reply::Batch(results)))) => {
+            Ok(json(StatusCode::OK, &to_wire::merged_batch(results, problems)))
+        }
+        other => status::answer(other, StatusCode::OK),
+    }
+}

@@ -1,0 +1,139 @@
+//! What the HTTP front end counts. Labels are fixed words of the routes, never a client's text.
+
+use axum::{
+    extract::{Request, State},
+    http::StatusCode,
+    middleware::Next,
+    response::Response,
+};
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::{Registry, Unit},
+};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
+
+/// The front end's metrics, registered once.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    requests: Family<AnswerLabels, Counter>,
+    durations: Family<OperationLabels, Histogram>,
+    in_flight: Gauge,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OperationLabels {
+    family: &'static str,
+    operation: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AnswerLabels {
+    family: &'static str,
+    operation: &'static str,
+    status: u16,
+}
+
+/// In seconds: from what a read in memory takes to what nobody waits for.
+const BUCKETS: [f64; 15] =
+    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+
+impl Metrics {
+    /// Makes the metrics and adds them to the registry.
+    pub fn register(registry: &mut Registry) -> Metrics {
+        let metrics = Metrics {
+            requests: Family::default(),
+            durations: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            in_flight: Gauge::default(),
+        };
+        registry.register(
+            "limina_http_requests",
+            "HTTP requests answered, by family, operation and status",
+            metrics.requests.clone(),
+        );
+        registry.register_with_unit(
+            "limina_http_request_duration",
+            "Time from a request's head to its answer, by family and operation",
+            Unit::Seconds,
+            metrics.durations.clone(),
+        );
+        registry.register(
+            "limina_http_requests_in_flight",
+            "HTTP requests that are being answered",
+            metrics.in_flight.clone(),
+        );
+        metrics
+    }
+
+    /// The handles of one operation, so that a request looks nothing up.
+    pub(crate) fn operation(&self, family: &'static str, operation: &'static str) -> Arc<Recorder> {
+        Arc::new(Recorder {
+            labels: OperationLabels { family, operation },
+            requests: self.requests.clone(),
+            answered: STATUSES.map(|_| OnceLock::new()),
+            duration: self.durations.get_or_create_owned(&OperationLabels { family, operation }),
+            in_flight: self.in_flight.clone(),
+        })
+    }
+}
+
+/// The statuses that are answered; any other is looked up.
+const STATUSES: [u16; 12] = [200, 201, 204, 400, 404, 405, 408, 409, 413, 415, 422, 503];
+
+/// Records the requests of one operation.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    labels: OperationLabels,
+    requests: Family<AnswerLabels, Counter>,
+    answered: [OnceLock<Counter>; STATUSES.len()],
+    duration: Histogram,
+    in_flight: Gauge,
+}
+
+/// Runs a request and records it.
+pub(crate) async fn record(State(recorder): State<Arc<Recorder>>, request: Request, next: Next) -> Response {
+    let _in_flight = InFlight::begin(&recorder.in_flight);
+    let start = Instant::now();
+    let response = next.run(request).await;
+    recorder.duration.observe(start.elapsed().as_secs_f64());
+    recorder.count(response.status());
+    response
+}
+
+impl Recorder {
+    fn count(&self, status: StatusCode) {
+        let status = status.as_u16();
+        match STATUSES.iter().position(|known| *known == status) {
+            Some(place) => {
+                self.answered[place].get_or_init(|| self.counter(status)).inc();
+            }
+            None => {
+                self.counter(status).inc();
+            }
+        }
+    }
+
+    fn counter(&self, status: u16) -> Counter {
+        let OperationLabels { family, operation } = self.labels;
+        self.requests.get_or_create_owned(&AnswerLabels { family, operation, status })
+    }
+}
+
+/// Counts a request while it lives, also one whose client hangs up.
+struct InFlight<'g>(&'g Gauge);
+
+impl<'g> InFlight<'g> {
+    fn begin(gauge: &'g Gauge) -> InFlight<'g> {
+        gauge.inc();
+        InFlight(gauge)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

@@ -1,0 +1,170 @@
+//! HTTP/1.1 and HTTP/2 with JSON: the routes, and what the handlers share.
+
+mod around;
+mod extract;
+mod from_wire;
+mod ledger;
+mod metrics;
+mod namespaces;
+mod openapi;
+mod problem;
+mod serve;
+mod status;
+mod to_wire;
+
+pub use metrics::Metrics;
+pub use openapi::openapi_json;
+pub use serve::serve;
+
+use crate::Backend;
+use axum::{
+    Router,
+    extract::{Request, State},
+    handler::Handler,
+    http::{StatusCode, header::CONTENT_TYPE},
+    middleware::from_fn_with_state,
+    response::{IntoResponse, Response},
+    routing::{MethodRouter, any, delete, get},
+};
+use limina_engine::{Command, Idempotency, Name, Outcome, Request as EngineRequest};
+use limina_node::Unavailable;
+use problem::{Code, Failure};
+use prometheus_client::registry::Registry;
+use serde::Serialize;
+use std::{sync::Arc, time::Duration};
+
+/// The HTTP front end. Cheap to clone.
+#[derive(Clone)]
+pub struct App(Arc<Shared>);
+
+struct Shared {
+    backend: Arc<dyn Backend>,
+    metrics: Metrics,
+    registry: Arc<Registry>,
+    body_timeout: Duration,
+}
+
+impl App {
+    /// A front end to `backend`. `metrics` were registered in `registry`, which `/metrics` shows with all that others
+    /// have registered in it.
+    pub fn new(backend: Arc<dyn Backend>, metrics: Metrics, registry: Arc<Registry>) -> App {
+        App(Arc::new(Shared { backend, metrics, registry, body_timeout: Duration::from_secs(30) }))
+    }
+
+    /// The same with another time within which a whole body must arrive; 30 s if not set.
+    pub fn with_body_timeout(self, body_timeout: Duration) -> App {
+        let Shared { backend, metrics, registry, .. } = &*self.0;
+        let (backend, metrics, registry) = (backend.clone(), metrics.clone(), registry.clone());
+        App(Arc::new(Shared { backend, metrics, registry, body_timeout }))
+    }
+
+    fn backend(&self) -> &dyn Backend {
+        &*self.0.backend
+    }
+
+    fn registry(&self) -> &Registry {
+        &self.0.registry
+    }
+
+    fn body_timeout(&self) -> Duration {
+        self.0.body_timeout
+    }
+
+    /// Has it done, and says how it went.
+    async fn ask(
+        &self,
+        namespace: Name,
+        idempotency: Option<Idempotency>,
+        command: Command,
+    ) -> Result<Outcome, Unavailable> {
+        self.backend().submit(EngineRequest { namespace, idempotency, command }).await
+    }
+
+    /// Has it done, and answers; `success` is the status of what was done.
+    async fn submit(
+        &self,
+        namespace: Name,
+        idempotency: Option<Idempotency>,
+        command: Command,
+        success: StatusCode,
+    ) -> Result<Response, Failure> {
+        status::answer(self.ask(namespace, idempotency, command).await, success)
+    }
+
+    /// Asks the ledger something, and answers.
+    async fn read(
+        &self,
+        namespace: Name,
+        command: limina_engine::ledger::Command,
+    ) -> Result<Response, Failure> {
+        self.submit(namespace, None, Command::Ledger(command), StatusCode::OK).await
+    }
+
+    /// All paths.
+    fn router(&self) -> Router {
+        let mut router = Router::new()
+            .route("/v1/ns", self.counted("namespaces", "list_namespaces", get(namespaces::list_namespaces)))
+            .route(
+                "/v1/ns/{namespace}",
+                self.counted("namespaces", "delete_namespace", delete(namespaces::delete_namespace)),
+            )
+            .route("/healthz", self.counted("around", "healthz", get(around::healthz)))
+            .route("/readyz", self.counted("around", "readyz", get(around::readyz)))
+            .route("/metrics", self.counted("around", "metrics", get(around::metrics)))
+            .route("/openapi.json", self.counted("around", "openapi", get(around::openapi)))
+            .route("/docs", self.counted("around", "docs", get(around::docs)))
+            .route("/v1/ns/", self.empty_name("namespace"))
+            .route("/v1/ns//{*rest}", self.empty_name("namespace"));
+        for prefix in ["/v1/ledger", "/v1/ns/{namespace}/ledger"] {
+            for (path, word, method) in ledger::routes() {
+                router = router.route(&format!("{prefix}{path}"), self.counted("ledger", word, method));
+            }
+            for (path, parameter) in ledger::EMPTY_NAMES {
+                router = router.route(&format!("{prefix}{path}"), self.empty_name(parameter));
+            }
+        }
+        let recorder = |word| from_fn_with_state(self.0.metrics.operation("none", word), metrics::record);
+        router
+            .method_not_allowed_fallback(method_not_allowed.layer(recorder("method_not_allowed")))
+            .fallback(not_found.layer(recorder("not_found")))
+            .with_state(self.clone())
+    }
+
+    /// The same methods, recorded under these words.
+    fn counted(
+        &self,
+        family: &'static str,
+        operation: &'static str,
+        methods: MethodRouter<App>,
+    ) -> MethodRouter<App> {
+        let recorder = self.0.metrics.operation(family, operation);
+        methods.route_layer(from_fn_with_state(recorder, metrics::record))
+    }
+
+    /// For a path in which a name is empty.
+    fn empty_name(&self, parameter: &'static str) -> MethodRouter<App> {
+        let refuse = move |State(app): State<App>, request: Request| async move {
+            extract::discard_body(request.into_body(), app.body_timeout()).await;
+            extract::empty_name(parameter)
+        };
+        let recorder = self.0.metrics.operation("none", "empty_name");
+        any(refuse).layer(from_fn_with_state(recorder, metrics::record))
+    }
+}
+
+async fn not_found(State(app): State<App>, request: Request) -> Failure {
+    extract::discard_body(request.into_body(), app.body_timeout()).await;
+    Failure::new(Code::NotFound, "there is no such path; /docs lists all")
+}
+
+/// The header `Allow` is added by the router.
+async fn method_not_allowed(State(app): State<App>, request: Request) -> Failure {
+    extract::discard_body(request.into_body(), app.body_timeout()).await;
+    Failure::new(Code::MethodNotAllowed, "the path does not know this method; see the header Allow")
+}
+
+/// An answer with a JSON body.
+fn json<T: Serialize>(status: StatusCode, body: &T) -> Response {
+    let bytes = serde_json::to_vec(body).expect("wire types have texts as keys and are written to memory");
+    (status, [(CONTENT_TYPE, "application/json")], bytes).into_response()
+}

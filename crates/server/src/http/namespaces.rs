@@ -1,0 +1,51 @@
+//! Namespaces: listing them, removing one with all it holds.
+
+use super::{
+    App,
+    extract::{Namespace, NoQuery, Paging},
+    json,
+    problem::Failure,
+    status, to_wire,
+};
+use axum::{extract::State, http::StatusCode, response::Response};
+use limina_engine::{Command, Name};
+use limina_wire::{Page, Problem, namespace};
+
+/// List the namespaces, by name.
+#[utoipa::path(
+    get, path = "/v1/ns", tag = "namespaces",
+    params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
+    responses((status = 200, description = "A page.", body = Page<namespace::Namespace>)),
+)]
+pub(super) async fn list_namespaces(
+    State(app): State<App>,
+    Paging(mut page): Paging<Name>,
+) -> Result<Response, Failure> {
+    // One more than is shown says whether there is a next page.
+    let shown = page.limit;
+    page.limit += 1;
+    let mut found = app.backend().namespaces(page).await.map_err(status::unavailable)?;
+    let more = found.len() > shown;
+    found.truncate(shown);
+    let next = found.last().filter(|_| more).map(|info| info.name.as_str().to_owned());
+    let items = found.into_iter().map(to_wire::namespace).collect();
+    Ok(json(StatusCode::OK, &Page { items, next }))
+}
+
+/// Remove a namespace with all it holds.
+#[utoipa::path(
+    delete, path = "/v1/ns/{namespace}", tag = "namespaces",
+    params(("namespace" = String, Path)),
+    responses(
+        (status = 204, description = "It is gone."),
+        (status = 404, description = "`NamespaceNotFound`", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn delete_namespace(
+    State(app): State<App>,
+    Namespace(namespace): Namespace,
+    _: NoQuery,
+) -> Result<Response, Failure> {
+    let answer = app.submit(namespace.clone(), None, Command::DeleteNamespace, StatusCode::NO_CONTENT).await;
+    answer.map_err(|failure| failure.with("namespace", namespace.as_str()))
+}

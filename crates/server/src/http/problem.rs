@@ -1,0 +1,150 @@
+//! Errors as they are told: every code with its status and its explanation, and the problem document around it.
+
+use axum::{
+    http::{
+        StatusCode,
+        header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER},
+    },
+    response::{IntoResponse, Response},
+};
+use limina_wire::{Problem, problem::MEDIA_TYPE};
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// One line per code: its status, its title, and what the reference says about it.
+macro_rules! codes {
+    ($($code:ident $status:ident $title:literal $help:literal)*) => {
+        /// The kinds of problems, as stable words for programs.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Code { $($code),* }
+
+        impl Code {
+            /// All of them, in the order of the reference.
+            pub(crate) const ALL: &[Code] = &[$(Code::$code),*];
+
+            /// The word itself.
+            pub(crate) fn word(self) -> &'static str {
+                match self { $(Code::$code => stringify!($code)),* }
+            }
+
+            pub(crate) fn status(self) -> StatusCode {
+                match self { $(Code::$code => StatusCode::$status),* }
+            }
+
+            pub(crate) fn title(self) -> &'static str {
+                match self { $(Code::$code => $title),* }
+            }
+
+            /// What it means and what to do, for the reference.
+            pub(crate) fn help(self) -> &'static str {
+                match self { $(Code::$code => $help),* }
+            }
+        }
+    };
+}
+
+codes! {
+    InvalidRequest BAD_REQUEST "The request is not valid"
+        "The body, a name, a header or a query parameter does not parse or validate. The member field says which; detail says why. Nothing was done."
+    NotFound NOT_FOUND "There is no such path"
+        "The path is not one of this reference."
+    MethodNotAllowed METHOD_NOT_ALLOWED "The path does not know this method"
+        "The header Allow names the methods that it knows."
+    RequestTimeout REQUEST_TIMEOUT "The body did not arrive in time"
+        "The whole body must arrive within 30 seconds. Nothing was done, and the connection is closed."
+    PayloadTooLarge PAYLOAD_TOO_LARGE "The body is too large"
+        "Bodies may have 1 MiB, those of batches 16 MiB. Nothing was done, and the connection is closed."
+    UnsupportedMediaType UNSUPPORTED_MEDIA_TYPE "The body is not declared as JSON"
+        "Content-Type must be application/json or absent, and the body must not be compressed."
+    IdempotencyKeyReused UNPROCESSABLE_ENTITY "The Idempotency-Key belongs to another request"
+        "The key was used within the last 24 hours with another method, path or body. Nothing was done. Draw a new key for a new request."
+    NamespaceNotFound NOT_FOUND "There is no such namespace"
+        "A namespace comes into being with its first write."
+    DuplicateLimitName CONFLICT "There is a limit of that name already"
+        "The member limit_name says which."
+    LimitNotFound NOT_FOUND "A limit does not exist"
+        "The member limit_names lists all that are missing, limit_name the first of them."
+    OperationNotFound NOT_FOUND "The operation has no such hold"
+        "The operation is not known, has no hold in limit_name, or was finished in another way: then state says how."
+    OperationAlreadyInFinalState CONFLICT "The operation is finished already"
+        "In the limits of limit_names the operation was committed or rolled back; it cannot be held there again."
+    DuplicateOperation CONFLICT "The operation has an open hold already"
+        "The member limit_names lists the limits. With skip_existing_holds such limits are passed over."
+    LimitExceeded CONFLICT "A ceiling would be passed"
+        "What is committed plus all positive open holds must not pass the ceiling. The member limits lists each limit that refuses, with its ceiling."
+    ValueOverflow CONFLICT "A value would leave the range of a 64-bit integer"
+        "The member limit_names lists the limits."
+    CommitExceedsHold CONFLICT "More is to be committed than is held"
+        "A commit may take what is held or less, of the same sign. The member held_value says what is held, value what was asked."
+    LimitsValuesReadingException SERVICE_UNAVAILABLE "Stored history could not be read"
+        "The values could not be read from storage. Try again; if it stays, the operator has to look at the storage."
+    Overloaded SERVICE_UNAVAILABLE "More is asked than can be done"
+        "The queue is full. Nothing was done; try again after Retry-After."
+    ShuttingDown SERVICE_UNAVAILABLE "The server is shutting down"
+        "Nothing was done; try again after Retry-After."
+    StorageFull SERVICE_UNAVAILABLE "The storage is full"
+        "Nothing was done. Reads go on; writes do when the operator has made room."
+    ShardUnavailable SERVICE_UNAVAILABLE "The namespace is not available at the moment"
+        "It is being opened, or its storage does not answer. Nothing was done; try again after Retry-After."
+    OutcomeUnknown SERVICE_UNAVAILABLE "It is not known whether this was done"
+        "Repeat it with the same Idempotency-Key or operation id to find out."
+}
+
+/// A request that is answered by a problem document.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    problem: Box<Problem>,
+    closes: bool,
+}
+
+impl Failure {
+    pub(crate) fn new(code: Code, detail: impl Into<String>) -> Failure {
+        let problem = Problem {
+            kind: format!("/docs#{}", code.word()),
+            title: Cow::Borrowed(code.title()),
+            status: code.status().as_u16(),
+            detail: detail.into(),
+            code: Cow::Borrowed(code.word()),
+            extensions: serde_json::Map::new(),
+        };
+        Failure { problem: Box::new(problem), closes: false }
+    }
+
+    /// The request does not parse or validate, because of this field, parameter or header.
+    pub(crate) fn invalid(field: impl Into<String>, detail: impl Into<String>) -> Failure {
+        Failure::new(Code::InvalidRequest, detail).with("field", field.into())
+    }
+
+    /// Adds a member for programs.
+    pub(crate) fn with(mut self, member: &str, value: impl Into<Value>) -> Failure {
+        self.problem.extensions.insert(member.to_owned(), value.into());
+        self
+    }
+
+    /// The rest of the request is not read, so the connection cannot be used again.
+    pub(crate) fn closing(mut self) -> Failure {
+        self.closes = true;
+        self
+    }
+
+    /// The document alone, as it stands in a batch.
+    pub(crate) fn into_problem(self) -> Problem {
+        *self.problem
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::BAD_REQUEST);
+        let mut response = super::json(status, &*self.problem);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if self.closes {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}

@@ -1,0 +1,187 @@
+//! From the engine's types to the wire's.
+
+use super::status;
+use limina_engine::{
+    Name,
+    ledger::{self, EntryKind, HoldState, Refusal, Reply},
+    outcome::NamespaceInfo,
+};
+use limina_wire::{
+    Page, Problem,
+    ledger::{
+        BatchReply, BatchResult, Done, Entry, EntryType, FinalizationReply, HoldReply, Limit, LimitValue,
+        Operation, OperationHold, State, ValuesReply,
+    },
+    namespace::Namespace,
+};
+use serde::Serialize;
+
+/// The body of any success of the ledger.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(crate) enum Body {
+    Limit(Limit),
+    Limits(Page<Limit>),
+    Hold(HoldReply),
+    Finalization(FinalizationReply),
+    Batch(BatchReply<Body>),
+    Values(ValuesReply),
+    Operation(Operation),
+    Operations(Page<Operation>),
+    Entries(Page<Entry>),
+}
+
+pub(crate) fn body(reply: Reply) -> Body {
+    match reply {
+        Reply::Limit(info) => Body::Limit(limit(info)),
+        Reply::Limits { items, more } => {
+            let next = items.last().filter(|_| more).map(|info| text(&info.value.limit_name));
+            Body::Limits(Page { items: items.into_iter().map(limit).collect(), next })
+        }
+        Reply::Hold(reply) => Body::Hold(HoldReply {
+            operation_id: text(&reply.operation_id),
+            position: reply.position.0,
+            values: reply.values.iter().map(value).collect(),
+            skipped: reply.skipped.iter().map(text).collect(),
+        }),
+        Reply::Finalization(reply) => Body::Finalization(FinalizationReply {
+            operation_id: text(&reply.operation_id),
+            position: reply.position.0,
+            values: reply.values.iter().map(value).collect(),
+        }),
+        Reply::Batch(results) => {
+            Body::Batch(BatchReply { results: results.into_iter().map(batch_result).collect() })
+        }
+        Reply::Values(reply) => Body::Values(ValuesReply {
+            position: reply.position.0,
+            values: reply.values.iter().map(value).collect(),
+        }),
+        Reply::Operation(info) => Body::Operation(operation(info)),
+        Reply::Operations { items, next } => Body::Operations(Page {
+            items: items.into_iter().map(operation).collect(),
+            next: next.as_ref().map(text),
+        }),
+        Reply::Entries { items, next } => Body::Entries(Page {
+            items: items.into_iter().map(entry).collect(),
+            next: next.map(|position| position.0.to_string()),
+        }),
+    }
+}
+
+/// The results of a batch of which some items were never submitted: each problem returns to its place, and the
+/// results of the others fill the places between, in order.
+pub(crate) fn merged_batch(
+    results: Vec<Result<Reply, Refusal>>,
+    problems: Vec<(usize, Problem)>,
+) -> BatchReply<Body> {
+    let mut merged: Vec<BatchResult<Body>> = Vec::with_capacity(results.len() + problems.len());
+    let mut results = results.into_iter().map(batch_result);
+    for (place, problem) in problems {
+        merged.extend(results.by_ref().take(place.saturating_sub(merged.len())));
+        merged.push(BatchResult::Refused(problem));
+    }
+    merged.extend(results);
+    BatchReply { results: merged }
+}
+
+fn batch_result(result: Result<Reply, Refusal>) -> BatchResult<Body> {
+    match result {
+        Ok(reply) => BatchResult::Done(Done { status: 200, body: body(reply) }),
+        Err(refusal) => BatchResult::Refused(status::ledger_refusal(refusal).into_problem()),
+    }
+}
+
+pub(crate) fn namespace(info: NamespaceInfo) -> Namespace {
+    Namespace { namespace: text(&info.name), position: info.position.0 }
+}
+
+/// How a state is called in a problem document.
+pub(crate) fn state_word(state: HoldState) -> &'static str {
+    match state {
+        HoldState::Held => "held",
+        HoldState::Committed { .. } => "committed",
+        HoldState::RolledBack { .. } => "rolled_back",
+    }
+}
+
+fn limit(info: ledger::LimitInfo) -> Limit {
+    Limit {
+        name: text(&info.value.limit_name),
+        limit_id: info.value.limit_id.as_ref().map(text),
+        ceiling: info.ceiling,
+        commit_value: info.value.commit_value,
+        hold_value: info.value.hold_value,
+        total_value: info.value.total_value(),
+        created_position: info.created_at.0,
+        context: info
+            .context
+            .into_iter()
+            .map(|(key, value)| (key.into_string(), value.into_string()))
+            .collect(),
+    }
+}
+
+fn value(value: &ledger::Value) -> LimitValue {
+    LimitValue {
+        limit_name: text(&value.limit_name),
+        limit_id: value.limit_id.as_ref().map(text),
+        commit_value: value.commit_value,
+        hold_value: value.hold_value,
+        total_value: value.total_value(),
+    }
+}
+
+fn operation(info: ledger::OperationInfo) -> Operation {
+    let holds: Vec<OperationHold> = info.holds.iter().map(operation_hold).collect();
+    let any = |state| holds.iter().any(|hold| hold.state == state);
+    let state = if any(State::Held) {
+        State::Held
+    } else if any(State::Committed) {
+        State::Committed
+    } else {
+        State::RolledBack
+    };
+    Operation { operation_id: text(&info.operation_id), position: info.position.0, state, holds }
+}
+
+fn operation_hold(hold: &ledger::HeldLimitInfo) -> OperationHold {
+    let (state, committed_value, final_position, expired) = match hold.state {
+        HoldState::Held => (State::Held, None, None, false),
+        HoldState::Committed { value, at } => (State::Committed, Some(value), Some(at.0), false),
+        HoldState::RolledBack { at, expired } => (State::RolledBack, None, Some(at.0), expired),
+    };
+    OperationHold {
+        limit_name: text(&hold.limit_name),
+        limit_id: hold.limit_id.as_ref().map(text),
+        state,
+        held_value: hold.value,
+        committed_value,
+        hold_position: hold.held_at.0,
+        final_position,
+        expires_at: hold.expires_at.map(|time| time.0),
+        expired,
+    }
+}
+
+fn entry(info: ledger::EntryInfo) -> Entry {
+    let kind = match info.kind {
+        EntryKind::Hold => EntryType::Hold,
+        EntryKind::Commit => EntryType::Commit,
+        EntryKind::Rollback => EntryType::Rollback,
+        EntryKind::Expiry => EntryType::Expiry,
+    };
+    Entry {
+        position: info.position.0,
+        time: info.time.0,
+        operation_id: text(&info.operation_id),
+        kind,
+        value: info.value,
+        commit_value: info.commit_value,
+        hold_value: info.hold_value,
+        total_value: info.commit_value + info.hold_value,
+    }
+}
+
+fn text(name: &Name) -> String {
+    name.as_str().to_owned()
+}

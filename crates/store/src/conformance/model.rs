@@ -1,0 +1,125 @@
+//! Any history of a shard, against a model that is nothing but a map.
+
+use super::{Factory, Stop};
+use crate::{Answer, Read, Record, Seq, ShardId, ShardStore, ShardStoreOptions};
+use bytes::Bytes;
+use std::{collections::BTreeMap, ops::Bound, sync::Arc};
+
+/// One step of a history. Keys are numbers below [`KEYS`].
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// Appends these changes; no value means removed.
+    Append(BTreeMap<u8, Option<u16>>),
+    /// Compares every kind of look-up in this range, `from..=to`, with this limit.
+    Look(u8, u8, usize),
+    /// Brings the table up to date.
+    Checkpoint,
+    /// Takes the shard over again, in the same process.
+    Retake,
+    /// Ends the store and opens it again.
+    Reopen(Stop),
+}
+
+/// How many keys there are: few, so that they meet each other.
+pub const KEYS: u8 = 40;
+
+const SHARD: ShardId = ShardId(1);
+
+/// Runs the steps and compares each answer with the model's.
+pub async fn check<F: Factory>(mut factory: F, steps: Vec<Step>) {
+    let mut model: BTreeMap<Bytes, Bytes> = BTreeMap::new();
+    let mut store = factory.open().expect("open");
+    let mut shard = open(&store).await;
+    let mut seq = Seq::ZERO;
+    for step in steps {
+        match step {
+            Step::Append(changes) => {
+                seq = seq.next();
+                let records: Vec<Record> = changes.iter().map(|(key, value)| record(*key, *value)).collect();
+                for record in &records {
+                    match &record.value {
+                        Some(value) => model.insert(record.key.clone(), value.clone()),
+                        None => model.remove(&record.key),
+                    };
+                }
+                shard.append(seq, records).await.expect("append");
+            }
+            Step::Look(from, to, limit) => {
+                look(&shard, &model, key(from.min(to)), key(to.max(from)), limit).await
+            }
+            Step::Checkpoint => {
+                let before = shard.backlog();
+                let done = shard.checkpoint().await.expect("checkpoint");
+                assert_eq!(done, before.since.map(|_| seq));
+                assert_eq!(shard.backlog().since, None);
+            }
+            Step::Retake => shard.retake().await.expect("retake"),
+            Step::Reopen(stop) => {
+                drop(shard);
+                factory.stop(store, stop).await;
+                store = factory.open().expect("open");
+                shard = open(&store).await;
+            }
+        }
+        assert_eq!(shard.seq(), seq);
+        shard.confirm().await.expect("confirm");
+    }
+    for limit in [1, 7, 1000] {
+        look(&shard, &model, key(0), key(KEYS), limit).await;
+    }
+}
+
+async fn open<S: crate::Journal + crate::Table>(store: &Arc<S>) -> ShardStore<S, S> {
+    let opened = ShardStore::open(store.clone(), store.clone(), SHARD, ShardStoreOptions::default()).await;
+    opened.expect("opening the shard")
+}
+
+/// Keys of several lengths, among them ones that are others' prefixes and ones that end with a zero byte.
+fn key(number: u8) -> Bytes {
+    match number % 4 {
+        0 => Bytes::copy_from_slice(&[number]),
+        1 => Bytes::copy_from_slice(&[number - 1, 0]),
+        2 => Bytes::copy_from_slice(&[number - 2, 0, 0]),
+        _ => Bytes::copy_from_slice(&[number - 3, 1, u8::MAX]),
+    }
+}
+
+fn record(number: u8, value: Option<u16>) -> Record {
+    Record { key: key(number), value: value.map(|value| Bytes::copy_from_slice(&value.to_be_bytes())) }
+}
+
+async fn look<S: crate::Journal + crate::Table>(
+    shard: &ShardStore<S, S>,
+    model: &BTreeMap<Bytes, Bytes>,
+    from: Bytes,
+    to: Bytes,
+    limit: usize,
+) {
+    let pair = |(key, value): (&Bytes, &Bytes)| (key.clone(), value.clone());
+    let inclusive = (Bound::Included(from.clone()), Bound::Included(to.clone()));
+    let mut reads = vec![
+        Read::LastAtOrBefore { from: from.clone(), at: to.clone() },
+        Read::Scan { from: from.clone(), to: to.clone(), limit },
+        Read::LastAtOrBefore { from: to.clone(), at: from.clone() },
+    ];
+    let mut expected = vec![
+        Answer::Last(model.range(inclusive.clone()).next_back().map(pair)),
+        Answer::Page(model.range(from.clone()..to.clone()).take(limit).map(pair).collect()),
+        Answer::Last(if from == to {
+            model.get(&from).map(|value| (from.clone(), value.clone()))
+        } else {
+            None
+        }),
+    ];
+    for number in 0..KEYS {
+        reads.push(Read::Get(key(number)));
+        expected.push(Answer::Value(model.get(&key(number)).cloned()));
+    }
+    for ((read, now), expected) in reads.iter().zip(shard.read_now(&reads)).zip(&expected) {
+        assert!(now.is_none() || now.as_ref() == Some(expected), "{read:?} at once: {now:?}");
+    }
+    let found = shard.read(reads.clone()).await;
+    for ((read, found), expected) in reads.iter().zip(found).zip(expected) {
+        assert_eq!(found.expect("read"), expected, "{read:?}");
+    }
+}

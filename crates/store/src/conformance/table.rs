@@ -1,0 +1,105 @@
+//! What every table must do.
+
+use super::{Factory, Stop, append, bytes, overlay, page, take};
+use crate::{Journal, Seq, ShardId, Table};
+
+const A: ShardId = ShardId(2);
+const B: ShardId = ShardId(3);
+
+/// Appends up to `seq` and checkpoints the records there, as the layer above would.
+async fn fill<S: Journal + Table>(store: &S, shard: ShardId, from: u64, seq: u64, text: &str) {
+    let epoch = take(store, shard).await;
+    for seq in from..=seq {
+        append(store, shard, epoch, seq, 10).await;
+    }
+    store.checkpoint(shard, epoch, Seq(seq), overlay(text)).await.expect("checkpoint");
+    store.release(shard, Seq(seq));
+}
+
+async fn check_scan<S: Table>(store: &S, shard: ShardId, range: (&str, &str), limit: usize, expected: &str) {
+    let found = store.scan(shard, bytes(range.0), bytes(range.1), limit).await.expect("scan");
+    assert_eq!(page(&found), expected, "scan {range:?} limit {limit}");
+}
+
+async fn check_get<S: Table>(store: &S, shard: ShardId, keys: &str, expected: &str) {
+    let asked = keys.split_whitespace().map(bytes).collect();
+    let found = store.get_many(shard, asked).await.expect("get_many");
+    let found: Vec<String> = found
+        .iter()
+        .map(|value| {
+            value.as_ref().map_or("-".to_string(), |value| String::from_utf8_lossy(value).into_owned())
+        })
+        .collect();
+    assert_eq!(found.join(" "), expected, "get {keys}");
+}
+
+async fn check_last<S: Table>(store: &S, shard: ShardId, ranges: &[(&str, &str)], expected: &str) {
+    let asked = ranges.iter().map(|(from, at)| (bytes(from), bytes(at))).collect();
+    let found = store.last_at_or_before(shard, asked).await.expect("last_at_or_before");
+    let found: Vec<String> = found
+        .iter()
+        .map(|record| record.as_ref().map_or("-".to_string(), |record| page(std::slice::from_ref(record))))
+        .collect();
+    assert_eq!(found.join(" "), expected, "last {ranges:?}");
+}
+
+/// Look-ups of every kind find what they should, and never a neighbour's.
+pub async fn look_ups(mut factory: impl Factory) {
+    let store = factory.open().expect("open");
+    let store = &*store;
+    assert_eq!(store.applied(A).await.expect("applied"), Seq(0));
+    check_scan(store, A, ("", "z"), 10, "").await;
+    fill(store, A, 1, 3, "a=1 b=2 ba=3 c=4").await;
+    fill(store, B, 1, 1, "=0 a=other zz=other").await;
+    assert_eq!(store.applied(A).await.expect("applied"), Seq(3));
+    check_get(store, A, "c nothing a b", "4 - 1 2").await;
+    check_get(store, A, "", "").await;
+    check_get(store, ShardId(1), "a", "-").await;
+    check_scan(store, A, ("", "z"), 10, "a=1 b=2 ba=3 c=4").await;
+    check_scan(store, A, ("a", "c"), 10, "a=1 b=2 ba=3").await;
+    check_scan(store, A, ("a", "c"), 2, "a=1 b=2").await;
+    check_scan(store, A, ("aa", "ba"), 10, "b=2").await;
+    check_scan(store, A, ("a", "z"), 0, "").await;
+    check_scan(store, A, ("c", "a"), 10, "").await;
+    check_scan(store, A, ("b", "b"), 10, "").await;
+    check_scan(store, B, ("", "\u{7f}"), 10, "=0 a=other zz=other").await;
+    check_last(store, A, &[("a", "a"), ("a", "bz"), ("bb", "bz"), ("", "z"), ("z", "a")], "a=1 ba=3 - c=4 -")
+        .await;
+    check_last(store, B, &[("", "")], "=0").await;
+    check_last(store, A, &[], "").await;
+}
+
+/// A removed record is gone; what is checkpointed later replaces what was earlier; repeating is harmless.
+pub async fn checkpoints_replace_and_remove(mut factory: impl Factory) {
+    let mut store = factory.open().expect("open");
+    fill(&*store, A, 1, 1, "a=1 b=1 c=1 d=1").await;
+    fill(&*store, A, 2, 2, "b c=2 x").await;
+    fill(&*store, A, 3, 3, "b=3 c d").await;
+    let epoch = take(&*store, A).await;
+    store.checkpoint(A, epoch, Seq(3), overlay("b=3 c d")).await.expect("once more");
+    for stop in [Some(Stop::Kill), Some(Stop::Clean), None] {
+        check_scan(&*store, A, ("", "z"), 10, "a=1 b=3").await;
+        check_get(&*store, A, "a b c d x", "1 3 - - -").await;
+        check_last(&*store, A, &[("", "z"), ("bb", "z")], "b=3 -").await;
+        if let Some(stop) = stop {
+            factory.stop(store, stop).await;
+            store = factory.open().expect("open");
+        }
+    }
+}
+
+/// What was checkpointed is there after every kind of end, and how far is remembered.
+pub async fn checkpoints_survive(mut factory: impl Factory) {
+    let mut seq = 0;
+    for stop in super::STOPS {
+        let store = factory.open().expect("open");
+        assert_eq!(store.applied(A).await.expect("applied"), Seq(seq));
+        fill(&*store, A, seq + 1, seq + 2, &format!("a={seq} b{seq}={seq} gone")).await;
+        seq += 2;
+        factory.stop(store, stop).await;
+    }
+    let store = factory.open().expect("open");
+    assert_eq!(store.applied(A).await.expect("applied"), Seq(seq));
+    assert_eq!(store.applied(B).await.expect("applied"), Seq(0));
+    check_scan(&*store, A, ("", "z"), 10, "a=4 b0=0 b2=2 b4=4").await;
+}

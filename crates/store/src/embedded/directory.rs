@@ -1,0 +1,134 @@
+//! The data directory itself: who uses it, and what it was created as.
+
+use crate::StoreError;
+use std::{
+    fs::{File, TryLockError},
+    io::{Read, Write},
+    path::{Path, PathBuf},
+};
+
+const LOCK: &str = "LOCK";
+const META: &str = "limina.meta";
+const FORMAT: u32 = 1;
+const DEFAULT_SHARDS: u16 = 64;
+
+/// Held as long as the directory is in use. The operating system lets go of it when the process ends.
+pub(super) struct Lock {
+    _file: File,
+}
+
+/// Creates the directory if need be and takes it for this process.
+pub(super) fn lock(directory: &Path) -> Result<Lock, StoreError> {
+    create(directory)?;
+    let path = directory.join(LOCK);
+    let failed = |action, error| StoreError::io(action, path.display().to_string(), error);
+    let mut file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+    let file = file
+        .as_mut()
+        .map_err(|error| failed("opening", std::io::Error::new(error.kind(), error.to_string())))?;
+    match file.try_lock() {
+        Ok(()) => {
+            let written = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
+            written.map_err(|error| failed("writing", error))?;
+            Ok(Lock { _file: file.try_clone().map_err(|error| failed("opening", error))? })
+        }
+        Err(TryLockError::WouldBlock) => {
+            let mut owner = String::new();
+            let _ = file.read_to_string(&mut owner);
+            let owner = if owner.is_empty() { "unknown" } else { owner.trim() };
+            Err(StoreError::Unusable(format!(
+                "data directory {} is in use by another limina process (pid {owner})",
+                directory.display()
+            )))
+        }
+        Err(TryLockError::Error(error)) => Err(failed("locking", error)),
+    }
+}
+
+/// A directory below the data directory, created if need be.
+pub(super) fn subdirectory(directory: &Path, name: &str) -> Result<PathBuf, StoreError> {
+    let path = directory.join(name);
+    create(&path)?;
+    sync(directory)?;
+    Ok(path)
+}
+
+fn create(directory: &Path) -> Result<(), StoreError> {
+    std::fs::create_dir_all(directory)
+        .map_err(|error| StoreError::io("creating", directory.display().to_string(), error))
+}
+
+fn sync(directory: &Path) -> Result<(), StoreError> {
+    let synced = File::open(directory).and_then(|file| file.sync_all());
+    synced.map_err(|error| StoreError::io("syncing", directory.display().to_string(), error))
+}
+
+/// What the directory was created as. The file is written last of all, so that a directory without it is new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Meta {
+    pub(super) shards: u16,
+}
+
+/// What the directory is, or will be created as.
+pub(super) fn agree(directory: &Path, known: Option<Meta>, asked: Option<u16>) -> Result<Meta, StoreError> {
+    match (known, asked) {
+        (_, Some(0 | u16::MAX)) => {
+            Err(StoreError::Unusable("the number of shards must be 1 to 65534".to_string()))
+        }
+        (Some(meta), Some(asked)) if meta.shards != asked => Err(StoreError::Unusable(format!(
+            "data directory {} was created with {} shards and cannot be opened with {asked}",
+            directory.display(),
+            meta.shards
+        ))),
+        (Some(meta), _) => Ok(meta),
+        (None, asked) => Ok(Meta { shards: asked.unwrap_or(DEFAULT_SHARDS) }),
+    }
+}
+
+impl Meta {
+    /// None if the directory was never completely created.
+    pub(super) fn read(directory: &Path) -> Result<Option<Meta>, StoreError> {
+        let path = directory.join(META);
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(StoreError::io("reading", path.display().to_string(), error)),
+        };
+        let damaged = || StoreError::Corrupt {
+            path: path.display().to_string(),
+            offset: 0,
+            detail: "it is not what was written at the creation of the data directory".to_string(),
+        };
+        let text = String::from_utf8(bytes).map_err(|_| damaged())?;
+        let format = text.lines().next().and_then(|line| line.strip_prefix("limina store, format "));
+        let format: u32 = format.and_then(|number| number.parse().ok()).ok_or_else(damaged)?;
+        let shards = text.lines().nth(1).and_then(|line| line.strip_prefix("shards "));
+        let shards: u16 = shards.and_then(|number| number.parse().ok()).ok_or_else(damaged)?;
+        let meta = Meta { shards };
+        if text != meta.text(format) {
+            return Err(damaged());
+        }
+        if format != FORMAT {
+            return Err(StoreError::Unusable(format!(
+                "data directory {} has format {format}, and this program knows {FORMAT}",
+                directory.display()
+            )));
+        }
+        Ok(Some(meta))
+    }
+
+    pub(super) fn write(self, directory: &Path) -> Result<(), StoreError> {
+        let path = directory.join(META);
+        let draft = directory.join("limina.meta.new");
+        let written = File::create(&draft)
+            .and_then(|mut file| file.write_all(self.text(FORMAT).as_bytes()).and_then(|()| file.sync_all()))
+            .and_then(|()| std::fs::rename(&draft, &path));
+        written.map_err(|error| StoreError::io("writing", path.display().to_string(), error))?;
+        sync(directory)
+    }
+
+    fn text(self, format: u32) -> String {
+        let said = format!("limina store, format {format}\nshards {}\n", self.shards);
+        format!("{said}crc32c {:08x}\n", crc32c::crc32c(said.as_bytes()))
+    }
+}

@@ -1,0 +1,311 @@
+//! The sorted table: fjall, behind the trait.
+//!
+//! Three habits guard against what fjall does not promise. Records go in through its sorted ingestion, which writes and
+//! syncs whole files; what goes through its own journal can be lost in the middle without an error. A shard's applied seq is
+//! written after them and synced. Every value bears a checksum over shard, key and value, looked at on each read.
+
+use super::damage;
+use crate::{Epoch, Records, Seq, ShardId, StoreError, Table};
+use bytes::Bytes;
+use fjall::{
+    Database, Keyspace, KeyspaceCreateOptions, PersistMode,
+    config::{BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry, PinningPolicy},
+};
+use std::{
+    io::ErrorKind,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// How many records one ingestion takes: more would only hold more memory.
+const CHUNK: usize = 500_000;
+/// With so many tables in level 0 a negative look-up becomes slow, so checkpoints wait for compaction, but not for ever.
+const LEVEL_0_TABLES: usize = 16;
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const CHECKSUM: usize = 4;
+/// Under this shard, which cannot exist, stands a record that proves that the keyspace is the one we created.
+const NOBODY: ShardId = ShardId(u16::MAX);
+const CREATED: &[u8] = b"created";
+
+/// The table of all shards.
+#[derive(Clone)]
+pub(super) struct FjallTable {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    database: Database,
+    records: Keyspace,
+    applied: Keyspace,
+    directory: PathBuf,
+    /// One checkpoint at a time: they would only compete for the same disk.
+    ingesting: Mutex<()>,
+}
+
+impl FjallTable {
+    /// Opens the table, or creates it if it need not exist.
+    pub(super) fn open(directory: &Path, cache_bytes: u64, must_exist: bool) -> Result<Self, StoreError> {
+        damage::check_versions(directory)?;
+        // fjall panics on some damaged files, which is no reason for us to.
+        let opened = catch_unwind(AssertUnwindSafe(|| open_keyspaces(directory, cache_bytes, must_exist)));
+        let inner = match opened {
+            Ok(opened) => opened?,
+            Err(panic) => return Err(damage::explain(directory, panic_text(&*panic))),
+        };
+        let table = FjallTable { inner: Arc::new(inner) };
+        match must_exist {
+            true => table.inner.check_created()?,
+            false => table.inner.mark_created()?,
+        }
+        Ok(table)
+    }
+
+    /// [`Table::applied`], at once.
+    pub(super) fn applied_now(&self, shard: ShardId) -> Result<Seq, StoreError> {
+        self.inner.applied(shard)
+    }
+
+    /// Makes everything durable.
+    pub(super) async fn close(&self) -> Result<(), StoreError> {
+        self.blocking(|inner| inner.said(inner.database.persist(PersistMode::SyncAll))).await
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Inner) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let inner = self.inner.clone();
+        match tokio::task::spawn_blocking(move || act(&inner)).await {
+            Ok(result) => result,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => Err(damage::explain(&self.inner.directory, panic_text(&*panic))),
+                Err(_) => Err(StoreError::Unavailable("the runtime is being shut down".to_string())),
+            },
+        }
+    }
+}
+
+impl Table for FjallTable {
+    async fn applied(&self, shard: ShardId) -> Result<Seq, StoreError> {
+        self.blocking(move |inner| inner.applied(shard)).await
+    }
+
+    async fn get_many(&self, shard: ShardId, keys: Vec<Bytes>) -> Result<Vec<Option<Bytes>>, StoreError> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.blocking(move |inner| keys.iter().map(|key| inner.get(shard, key)).collect()).await
+    }
+
+    async fn scan(
+        &self,
+        shard: ShardId,
+        from: Bytes,
+        to: Bytes,
+        limit: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        if limit == 0 || from >= to {
+            return Ok(Vec::new());
+        }
+        self.blocking(move |inner| {
+            let range = inner.records.range(full_key(shard, &from)..full_key(shard, &to));
+            range.take(limit).map(|guard| inner.checked(guard)).collect()
+        })
+        .await
+    }
+
+    async fn last_at_or_before(
+        &self,
+        shard: ShardId,
+        ranges: Vec<(Bytes, Bytes)>,
+    ) -> Result<Vec<Option<(Bytes, Bytes)>>, StoreError> {
+        if ranges.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.blocking(move |inner| {
+            let last = |(from, at): &(Bytes, Bytes)| {
+                if from > at {
+                    return Ok(None);
+                }
+                let mut range = inner.records.range(full_key(shard, from)..=full_key(shard, at));
+                range.next_back().map(|guard| inner.checked(guard)).transpose()
+            };
+            ranges.iter().map(last).collect()
+        })
+        .await
+    }
+
+    async fn checkpoint(
+        &self,
+        shard: ShardId,
+        _epoch: Epoch,
+        upto: Seq,
+        records: Arc<Records>,
+    ) -> Result<(), StoreError> {
+        self.blocking(move |inner| inner.checkpoint(shard, upto, &records)).await
+    }
+}
+
+fn open_keyspaces(directory: &Path, cache_bytes: u64, must_exist: bool) -> Result<Inner, StoreError> {
+    let said = |result: fjall::Result<Keyspace>| result.map_err(|error| explain(directory, &error));
+    let database = Database::builder(directory)
+        .cache_size(cache_bytes)
+        .worker_threads(2)
+        .max_journaling_size(64 << 20)
+        .open()
+        .map_err(|error| explain(directory, &error))?;
+    for name in ["records", "applied"] {
+        if must_exist && !database.keyspace_exists(name) {
+            return Err(damage::explain(directory, format!("the keyspace {name:?} is missing")));
+        }
+    }
+    let records = said(database.keyspace("records", || {
+        KeyspaceCreateOptions::default()
+            .max_memtable_size(4 << 20)
+            .filter_policy(FilterPolicy::all(FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(
+                10.0,
+            ))))
+            .filter_block_pinning_policy(PinningPolicy::all(true))
+            .index_block_pinning_policy(PinningPolicy::all(true))
+            .expect_point_read_hits(false)
+    }))?;
+    let applied =
+        said(database.keyspace("applied", || KeyspaceCreateOptions::default().max_memtable_size(1 << 20)))?;
+    Ok(Inner { database, records, applied, directory: directory.to_path_buf(), ingesting: Mutex::new(()) })
+}
+
+impl Inner {
+    fn checkpoint(&self, shard: ShardId, upto: Seq, records: &Records) -> Result<(), StoreError> {
+        let _alone = self.ingesting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut remaining = records.iter().peekable();
+        while remaining.peek().is_some() {
+            self.wait_for_compaction();
+            let mut ingestion = self.said(self.records.start_ingestion())?;
+            for (key, value) in remaining.by_ref().take(CHUNK) {
+                let full = full_key(shard, key);
+                let written = match value {
+                    Some(value) => {
+                        let sealed = sealed(&full, value);
+                        ingestion.write(full, sealed)
+                    }
+                    None => ingestion.write_tombstone(full),
+                };
+                self.said(written)?;
+            }
+            self.said(ingestion.finish())?;
+        }
+        let key = shard.0.to_be_bytes();
+        self.said(self.applied.insert(key, sealed(&key, &upto.0.to_le_bytes())))?;
+        self.said(self.database.persist(PersistMode::SyncAll))
+    }
+
+    fn wait_for_compaction(&self) {
+        let begun = Instant::now();
+        while self.records.l0_table_count() > LEVEL_0_TABLES && begun.elapsed() < LONGEST_PAUSE {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn applied(&self, shard: ShardId) -> Result<Seq, StoreError> {
+        let key = shard.0.to_be_bytes();
+        let Some(stored) = self.said(self.applied.get(key))? else { return Ok(Seq::ZERO) };
+        let value = self.unsealed(&key, &stored)?;
+        let seq = value.try_into().map_err(|_| self.mismatch(&key))?;
+        Ok(Seq(u64::from_le_bytes(seq)))
+    }
+
+    fn get(&self, shard: ShardId, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        let full = full_key(shard, key);
+        match self.said(self.records.get(&full))? {
+            Some(stored) => Ok(Some(Bytes::copy_from_slice(self.unsealed(&full, &stored)?))),
+            None => Ok(None),
+        }
+    }
+
+    fn checked(&self, guard: fjall::Guard) -> Result<(Bytes, Bytes), StoreError> {
+        let (full, stored) = self.said(guard.into_inner())?;
+        let value = self.unsealed(&full, &stored)?;
+        Ok((Bytes::copy_from_slice(&full[2..]), Bytes::copy_from_slice(value)))
+    }
+
+    fn unsealed<'a>(&self, full_key: &[u8], stored: &'a [u8]) -> Result<&'a [u8], StoreError> {
+        let (value, checksum) = stored
+            .split_last_chunk::<CHECKSUM>()
+            .filter(|_| full_key.len() >= 2)
+            .ok_or_else(|| self.mismatch(full_key))?;
+        match u32::from_le_bytes(*checksum) == checksum_of(full_key, value) {
+            true => Ok(value),
+            false => Err(self.mismatch(full_key)),
+        }
+    }
+
+    fn mismatch(&self, full_key: &[u8]) -> StoreError {
+        let key: String = full_key.iter().map(|byte| format!("{byte:02x}")).collect();
+        StoreError::Corrupt {
+            path: self.directory.display().to_string(),
+            offset: 0,
+            detail: format!("the record under {key} does not have its checksum"),
+        }
+    }
+
+    fn mark_created(&self) -> Result<(), StoreError> {
+        let key = full_key(NOBODY, CREATED);
+        let mut ingestion = self.said(self.records.start_ingestion())?;
+        let value = sealed(&key, b"");
+        self.said(ingestion.write(key, value))?;
+        self.said(ingestion.finish())
+    }
+
+    fn check_created(&self) -> Result<(), StoreError> {
+        match self.get(NOBODY, CREATED)? {
+            Some(_) => Ok(()),
+            None => Err(damage::explain(
+                &self.directory,
+                "the table is not the one that was created here".to_string(),
+            )),
+        }
+    }
+
+    fn said<T>(&self, result: fjall::Result<T>) -> Result<T, StoreError> {
+        result.map_err(|error| explain(&self.directory, &error))
+    }
+}
+
+fn full_key(shard: ShardId, key: &[u8]) -> Vec<u8> {
+    let mut full = Vec::with_capacity(2 + key.len());
+    full.extend_from_slice(&shard.0.to_be_bytes());
+    full.extend_from_slice(key);
+    full
+}
+
+fn sealed(full_key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut sealed = Vec::with_capacity(value.len() + CHECKSUM);
+    sealed.extend_from_slice(value);
+    sealed.extend_from_slice(&checksum_of(full_key, value).to_le_bytes());
+    sealed
+}
+
+fn checksum_of(full_key: &[u8], value: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(full_key), value)
+}
+
+/// fjall's error as ours: one of the operating system stays one, and for all else the files are looked at.
+fn explain(directory: &Path, error: &fjall::Error) -> StoreError {
+    use fjall::Error::{Io, KeyspaceDeleted, Locked, Poisoned, Storage};
+    match error {
+        Io(source) | Storage(fjall::LsmError::Io(source)) if source.kind() != ErrorKind::UnexpectedEof => {
+            let source = std::io::Error::new(source.kind(), source.to_string());
+            StoreError::io("using", directory.display().to_string(), source)
+        }
+        // Nothing is damaged, so nothing need be looked for.
+        Poisoned | Locked | KeyspaceDeleted => StoreError::Table(error.to_string()),
+        _ => damage::explain(directory, error.to_string()),
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it panicked".to_string())
+}

@@ -1,0 +1,317 @@
+//! A store in memory, for tests and the simulator: the real journal on a simulated disk, and a sorted map.
+//!
+//! Every future is ready at once, so it can be polled without a runtime. What can go wrong is asked for beforehand:
+//!
+//! - [`Memory::fail_append`] makes the next append fail in one of three ways;
+//! - [`Memory::fence`] takes a shard over as another node would;
+//! - [`Memory::fail_table_reads`] and [`Memory::fail_checkpoint`] concern the table;
+//! - [`Memory::limit_space`] fills the disk up, and [`Memory::disk`] gives the disk itself for finer faults;
+//! - [`Memory::crash`] loses power, [`Memory::kill`] only the process; [`Memory::open`] opens what remains.
+
+use crate::{
+    AppendError, ConfirmError, Epoch, Journal, Records, Room, Seq, ShardId, StoreError, Table,
+    disk::{Disk, SimulatedDisk},
+    segmented::{Append, JournalStats, Salts, Segmented, SegmentedOptions},
+};
+use bytes::Bytes;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Bound,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+/// How a store in memory is made.
+#[derive(Debug, Clone)]
+pub struct MemoryOptions {
+    /// How many shards there are.
+    pub shards: u16,
+    /// How long a segment of the journal is.
+    pub segment_bytes: u64,
+    /// Below this many available bytes [`Journal::room`] says [`Room::Reserve`].
+    pub reserve_bytes: u64,
+    /// Where the journal's salts come from; give each opening its own.
+    pub seed: u64,
+}
+
+impl Default for MemoryOptions {
+    fn default() -> Self {
+        MemoryOptions { shards: 8, segment_bytes: 64 << 10, reserve_bytes: 128 << 10, seed: 0 }
+    }
+}
+
+/// A store in memory. After [`Memory::crash`] or [`Memory::kill`] every call fails.
+pub struct Memory {
+    live: Mutex<Option<Live>>,
+}
+
+struct Live {
+    journal: Segmented<SimulatedDisk>,
+    remains: Remains,
+    reserve_bytes: u64,
+    faults: Faults,
+}
+
+/// What is left when the process is gone: the disk and the table.
+#[derive(Debug, Clone, Default)]
+pub struct Remains {
+    /// The journal's disk. Bytes can be damaged here before the store is opened again.
+    pub disk: SimulatedDisk,
+    tables: BTreeMap<u16, ShardTable>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct ShardTable {
+    records: BTreeMap<Bytes, Bytes>,
+    applied: u64,
+}
+
+#[derive(Debug, Default)]
+struct Faults {
+    appends: VecDeque<AppendFault>,
+    reads: u64,
+    checkpoint: Option<usize>,
+}
+
+/// How an append fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AppendFault {
+    /// It is refused and surely did not happen.
+    NotDone,
+    /// The outcome is unknown to the caller, and it did happen. The shard must be taken again.
+    UnknownButHappened,
+    /// The outcome is unknown to the caller, and it did not happen. The shard must be taken again.
+    UnknownAndDidNotHappen,
+}
+
+impl Memory {
+    /// A new, empty store.
+    pub fn new(options: &MemoryOptions) -> Result<Self, StoreError> {
+        Self::open_with(Remains::default(), options, false)
+    }
+
+    /// Opens what a crash left behind.
+    pub fn open(remains: Remains, options: &MemoryOptions) -> Result<Self, StoreError> {
+        Self::open_with(remains, options, true)
+    }
+
+    fn open_with(remains: Remains, options: &MemoryOptions, must_exist: bool) -> Result<Self, StoreError> {
+        let segmented = SegmentedOptions {
+            shards: options.shards,
+            segment_bytes: options.segment_bytes,
+            must_exist,
+            salts: Salts::Seeded(options.seed),
+            ..SegmentedOptions::default()
+        };
+        let (mut journal, _) = Segmented::open(Arc::new(remains.disk.clone()), segmented)?;
+        for shard in (0..options.shards).map(ShardId) {
+            let applied = remains.tables.get(&shard.0).map_or(Seq::ZERO, |table| Seq(table.applied));
+            journal.check_applied(shard, applied)?;
+            journal.release(shard, applied);
+        }
+        let (reserve_bytes, faults) = (options.reserve_bytes, Faults::default());
+        Ok(Memory { live: Mutex::new(Some(Live { journal, remains, reserve_bytes, faults })) })
+    }
+
+    /// Loses power: of what was not synced a part survives, chosen by the seed.
+    pub fn crash(&self, seed: u64) -> Remains {
+        let remains = self.kill();
+        remains.disk.crash(seed);
+        remains
+    }
+
+    /// The process ends without warning; the operating system and all that was handed to it stay.
+    pub fn kill(&self) -> Remains {
+        let live = self.lock().take();
+        live.map(|live| live.remains).unwrap_or_default()
+    }
+
+    /// What the embedded store does by itself when nothing happened for some milliseconds: the last frame gets a
+    /// successor, so that damage to it is told apart from a torn frame.
+    pub fn idle(&self) -> Result<(), StoreError> {
+        self.with(|live| live.journal.seal())?
+    }
+
+    /// Fails the next append; called several times, the next ones, in order.
+    pub fn fail_append(&self, fault: AppendFault) {
+        let _ = self.with(|live| live.faults.appends.push_back(fault));
+    }
+
+    /// Another owner takes the shard.
+    pub fn fence(&self, shard: ShardId) {
+        let _ = self.with(|live| live.journal.take(shard));
+    }
+
+    /// Fails the next look-ups in the table.
+    pub fn fail_table_reads(&self, number: u64) {
+        let _ = self.with(|live| live.faults.reads = number);
+    }
+
+    /// Fails the next checkpoint when it has taken in this many records, as a crash in the middle of it would.
+    pub fn fail_checkpoint(&self, after_records: usize) {
+        let _ = self.with(|live| live.faults.checkpoint = Some(after_records));
+    }
+
+    /// How many bytes the journal's files may take from now on; none means no limit.
+    pub fn limit_space(&self, bytes: Option<u64>) {
+        let _ = self.with(|live| live.remains.disk.limit_space(bytes));
+    }
+
+    /// The journal's disk, for faults of single writes and syncs.
+    pub fn disk(&self) -> Option<SimulatedDisk> {
+        self.with(|live| live.remains.disk.clone()).ok()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Live>> {
+        self.live.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Live) -> T) -> Result<T, StoreError> {
+        match self.lock().as_mut() {
+            Some(live) => Ok(act(live)),
+            None => Err(StoreError::Unavailable("the simulated process is gone".to_string())),
+        }
+    }
+
+    fn read_table<T>(&self, shard: ShardId, read: impl FnOnce(&ShardTable) -> T) -> Result<T, StoreError> {
+        self.with(|live| {
+            if live.faults.reads > 0 {
+                live.faults.reads -= 1;
+                return Err(StoreError::Table("simulated failure of a look-up".to_string()));
+            }
+            Ok(read(live.remains.tables.entry(shard.0).or_default()))
+        })?
+    }
+}
+
+impl Journal for Memory {
+    async fn take(&self, shard: ShardId) -> Result<Epoch, StoreError> {
+        self.with(|live| live.journal.take(shard))?
+    }
+
+    async fn tail(&self, shard: ShardId, epoch: Epoch, after: Seq) -> Result<Vec<(Seq, Bytes)>, StoreError> {
+        self.with(|live| live.journal.tail(shard, epoch, after))?
+    }
+
+    async fn append(
+        &self,
+        shard: ShardId,
+        epoch: Epoch,
+        seq: Seq,
+        payload: Bytes,
+    ) -> Result<(), AppendError> {
+        let append = Append { shard, epoch, seq, payload };
+        self.with(|live| live.append(append)).map_err(AppendError::NotDone)?
+    }
+
+    async fn confirm(&self, shard: ShardId, epoch: Epoch) -> Result<(), ConfirmError> {
+        match self.with(|live| live.journal.epoch(shard)).map_err(ConfirmError::Failed)? {
+            current if current == epoch => Ok(()),
+            _ => Err(ConfirmError::Fenced),
+        }
+    }
+
+    fn release(&self, shard: ShardId, upto: Seq) {
+        let _ = self.with(|live| live.journal.release(shard, upto));
+    }
+
+    fn room(&self) -> Room {
+        let scarce =
+            self.with(|live| live.remains.disk.available().is_ok_and(|bytes| bytes < live.reserve_bytes));
+        if scarce.unwrap_or(false) { Room::Reserve } else { Room::Plenty }
+    }
+
+    fn stats(&self) -> JournalStats {
+        self.with(|live| live.journal.stats()).unwrap_or_default()
+    }
+}
+
+impl Live {
+    fn append(&mut self, append: Append) -> Result<(), AppendError> {
+        let failure = || StoreError::Unavailable("simulated failure of an append".to_string());
+        let shard = append.shard;
+        match self.faults.appends.pop_front() {
+            None => self.append_really(append),
+            Some(AppendFault::NotDone) => Err(AppendError::NotDone(failure())),
+            Some(AppendFault::UnknownButHappened) => {
+                self.append_really(append)?;
+                self.journal.take(shard).map_err(AppendError::Unknown)?;
+                Err(AppendError::Unknown(failure()))
+            }
+            Some(AppendFault::UnknownAndDidNotHappen) => {
+                self.journal.take(shard).map_err(AppendError::Unknown)?;
+                Err(AppendError::Unknown(failure()))
+            }
+        }
+    }
+
+    fn append_really(&mut self, append: Append) -> Result<(), AppendError> {
+        self.journal.append(&[append]).pop().expect("one answer for one append")
+    }
+}
+
+impl Table for Memory {
+    async fn applied(&self, shard: ShardId) -> Result<Seq, StoreError> {
+        self.read_table(shard, |table| Seq(table.applied))
+    }
+
+    async fn get_many(&self, shard: ShardId, keys: Vec<Bytes>) -> Result<Vec<Option<Bytes>>, StoreError> {
+        self.read_table(shard, |table| keys.iter().map(|key| table.records.get(key).cloned()).collect())
+    }
+
+    async fn scan(
+        &self,
+        shard: ShardId,
+        from: Bytes,
+        to: Bytes,
+        limit: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        if from >= to {
+            return Ok(Vec::new());
+        }
+        self.read_table(shard, |table| {
+            let records = table.records.range(from..to).take(limit);
+            records.map(|(key, value)| (key.clone(), value.clone())).collect()
+        })
+    }
+
+    async fn last_at_or_before(
+        &self,
+        shard: ShardId,
+        ranges: Vec<(Bytes, Bytes)>,
+    ) -> Result<Vec<Option<(Bytes, Bytes)>>, StoreError> {
+        self.read_table(shard, |table| {
+            let last = |(from, at): (Bytes, Bytes)| {
+                if from > at {
+                    return None;
+                }
+                let mut range = table.records.range((Bound::Included(from), Bound::Included(at)));
+                range.next_back().map(|(key, value)| (key.clone(), value.clone()))
+            };
+            ranges.into_iter().map(last).collect()
+        })
+    }
+
+    async fn checkpoint(
+        &self,
+        shard: ShardId,
+        _epoch: Epoch,
+        upto: Seq,
+        records: Arc<Records>,
+    ) -> Result<(), StoreError> {
+        self.with(|live| {
+            let fails_after = live.faults.checkpoint.take();
+            let table = live.remains.tables.entry(shard.0).or_default();
+            for (key, value) in records.iter().take(fails_after.unwrap_or(usize::MAX)) {
+                match value {
+                    Some(value) => table.records.insert(key.clone(), value.clone()),
+                    None => table.records.remove(key),
+                };
+            }
+            if fails_after.is_some() {
+                return Err(StoreError::Table("simulated failure of a checkpoint".to_string()));
+            }
+            table.applied = table.applied.max(upto.0);
+            Ok(())
+        })?
+    }
+}

@@ -1,0 +1,148 @@
+//! Letting go of what the table holds: released segments become spares, and spares become segments again.
+
+use super::{
+    JournalStats, Segmented, frame,
+    segment::{self, Segment, Spare, SpareJob},
+};
+use crate::{Seq, ShardId, StoreError, disk::Disk};
+
+impl<D: Disk> Segmented<D> {
+    /// The shard's last seq; zero before its first append.
+    pub fn last_seq(&self, shard: ShardId) -> Seq {
+        Seq(self.shards.get(usize::from(shard.0)).map_or(0, |state| state.next - 1))
+    }
+
+    /// The shard's last seq before everything that the journal still holds: a table must contain at least that.
+    pub fn released_before(&self, shard: ShardId) -> Seq {
+        let state = self.shards.get(usize::from(shard.0));
+        let oldest = state.map_or(1, |state| state.entries.front().map_or(state.next, |entry| entry.seq));
+        Seq(oldest - 1)
+    }
+
+    /// Whether a table that contains the shard up to `applied` belongs to this journal and has lost nothing.
+    pub fn check_applied(&self, shard: ShardId, applied: Seq) -> Result<(), StoreError> {
+        let (oldest, last) = (self.released_before(shard), self.last_seq(shard));
+        if applied < oldest {
+            return Err(StoreError::Unusable(format!(
+                "the table has lost data: it holds shard {} up to append {}, but the journal was released up to {}",
+                shard.0, applied.0, oldest.0
+            )));
+        }
+        if applied > last {
+            return Err(StoreError::Unusable(format!(
+                "the journal has lost data: it ends with append {} of shard {}, but the table holds up to {}",
+                last.0, shard.0, applied.0
+            )));
+        }
+        Ok(())
+    }
+
+    /// The table holds the shard up to `upto`: segments of which nothing is needed any more become spares.
+    pub fn release(&mut self, shard: ShardId, upto: Seq) {
+        let Some(state) = self.shards.get_mut(usize::from(shard.0)) else { return };
+        state.released = state.released.max(upto.0.min(state.next - 1));
+        if let Err(error) = self.recycle() {
+            tracing::warn!(error = &error as &dyn std::error::Error, "releasing a segment");
+        }
+    }
+
+    /// Takes the oldest segments out of the journal, one by one: after a crash there must be no gap in the middle.
+    fn recycle(&mut self) -> Result<(), StoreError> {
+        loop {
+            if self.unsynced_removal {
+                self.disk.sync_dir().map_err(|error| StoreError::io("syncing", self.disk.path(""), error))?;
+                self.unsynced_removal = false;
+                self.spares.extend(self.unsynced_spare.take());
+            }
+            let Some(oldest) = self.segments.front() else { return Ok(()) };
+            if self.segments.len() < 2 || self.pins(oldest).next().is_some() {
+                return Ok(());
+            }
+            let (number, length) = (oldest.number, oldest.length);
+            let name = segment::name(number);
+            // What a spare holds must never pass for a frame that is yet to come.
+            let reusable = oldest.highest_frame < self.next_frame
+                && length == self.options.segment_bytes
+                && self.spares.len() < self.options.spares;
+            let removed = if reusable {
+                self.next_spare += 1;
+                let spare = format!("spare-{:010}.seg", self.next_spare);
+                self.disk
+                    .rename(&name, &spare)
+                    .map(|()| self.unsynced_spare = Some(Spare { name: spare, length }))
+            } else {
+                self.disk.remove(&name)
+            };
+            removed.map_err(|error| StoreError::io("releasing", self.disk.path(&name), error))?;
+            self.unsynced_removal = true;
+            self.segments.pop_front();
+            for shard in &mut self.shards {
+                while shard.entries.front().is_some_and(|entry| entry.segment <= number) {
+                    shard.entries.pop_front();
+                }
+            }
+        }
+    }
+
+    /// The shards that have something unreleased in the segment.
+    fn pins<'a>(&'a self, segment: &'a Segment<D::File>) -> impl Iterator<Item = (ShardId, Seq)> + 'a {
+        segment.last_seqs.iter().filter_map(|(shard, last)| {
+            let released = self.shards[usize::from(*shard)].released;
+            (released < *last).then_some((ShardId(*shard), Seq(released + 1)))
+        })
+    }
+
+    /// The shards that keep the oldest segment from being released, though there is a newer one.
+    pub fn pinning_shards(&self) -> Vec<(ShardId, Seq)> {
+        match self.segments.front() {
+            Some(oldest) if self.segments.len() > 1 => self.pins(oldest).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What the journal holds and has done.
+    pub fn stats(&self) -> JournalStats {
+        JournalStats {
+            segments: self.segments.len() as u64,
+            live_bytes: self.segments.iter().map(|segment| segment.length).sum(),
+            spares: self.spares.len() as u64,
+            pinning: self.pinning_shards(),
+            ..self.stats.clone()
+        }
+    }
+
+    /// A file to become a segment of at least this length.
+    pub(super) fn spare(&mut self, needed: u64) -> Result<Spare, StoreError> {
+        if let Some(index) = self.spares.iter().position(|spare| spare.length >= needed) {
+            return Ok(self.spares.swap_remove(index));
+        }
+        let length = self.options.segment_bytes.max(needed).next_multiple_of(frame::BLOCK as u64);
+        self.next_spare += 1;
+        segment::make_spare(&*self.disk, self.next_spare, length)
+    }
+
+    /// Makes a spare if there is none.
+    pub(crate) fn ensure_spare(&mut self) -> Result<(), StoreError> {
+        if self.spares.is_empty() {
+            let spare = self.spare(self.options.segment_bytes)?;
+            self.spares.push(spare);
+        }
+        Ok(())
+    }
+
+    /// How to make, elsewhere, the spare that will be needed soon: the last segment is half full, and there is none.
+    pub(crate) fn wanted_spare(&mut self) -> Option<SpareJob<D>> {
+        let half_full = self.segments.back().is_some_and(|segment| segment.end * 2 > segment.length);
+        if !half_full || !self.spares.is_empty() {
+            return None;
+        }
+        self.next_spare += 1;
+        let (disk, number, length) = (self.disk.clone(), self.next_spare, self.options.segment_bytes);
+        Some(SpareJob { disk, number, length })
+    }
+
+    /// Takes what a [`SpareJob`] made.
+    pub(crate) fn add_spare(&mut self, spare: Spare) {
+        self.spares.push(spare);
+    }
+}

@@ -1,0 +1,128 @@
+//! The conformance suite over every store of this crate.
+
+use limina_store::{
+    StoreError,
+    conformance::{Factory, Stop, journal, model, table},
+    embedded::{Embedded, EmbeddedOptions},
+    memory::{Memory, MemoryOptions, Remains},
+};
+use proptest::prelude::*;
+use std::{collections::BTreeMap, sync::Arc};
+use tempfile::TempDir;
+
+#[derive(Default)]
+struct InMemory {
+    remains: Option<Remains>,
+    openings: u64,
+}
+
+impl Factory for InMemory {
+    type Store = Memory;
+
+    fn open(&mut self) -> Result<Arc<Memory>, StoreError> {
+        self.openings += 1;
+        let options = MemoryOptions { seed: self.openings, ..MemoryOptions::default() };
+        let memory = match self.remains.take() {
+            Some(remains) => Memory::open(remains, &options)?,
+            None => Memory::new(&options)?,
+        };
+        Ok(Arc::new(memory))
+    }
+
+    async fn stop(&mut self, store: Arc<Memory>, how: Stop) {
+        self.remains = Some(match how {
+            Stop::Clean => {
+                store.idle().expect("seal");
+                store.kill()
+            }
+            Stop::Kill => store.kill(),
+            Stop::PowerLoss(seed) => store.crash(seed),
+        });
+    }
+}
+
+struct InDirectory(TempDir);
+
+impl Default for InDirectory {
+    fn default() -> Self {
+        InDirectory(TempDir::new().expect("a temporary directory"))
+    }
+}
+
+impl Factory for InDirectory {
+    type Store = Embedded;
+
+    fn open(&mut self) -> Result<Arc<Embedded>, StoreError> {
+        let options = EmbeddedOptions {
+            shards: Some(8),
+            segment_bytes: 64 << 10,
+            reserve_bytes: Some(0),
+            ..EmbeddedOptions::default()
+        };
+        Embedded::open(self.0.path(), options).map(Arc::new)
+    }
+
+    async fn stop(&mut self, store: Arc<Embedded>, how: Stop) {
+        if how == Stop::Clean {
+            store.close().await.expect("close");
+        }
+        assert!(Arc::into_inner(store).is_some(), "somebody still holds the store");
+    }
+}
+
+macro_rules! conformance {
+    ($($area:ident :: $case:ident),* $(,)?) => {
+        mod memory {
+            $(#[tokio::test] async fn $case() { super::$area::$case(super::InMemory::default()).await; })*
+        }
+        mod embedded {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() { super::$area::$case(super::InDirectory::default()).await; })*
+        }
+    };
+}
+
+conformance! {
+    journal::appends_survive,
+    journal::openings_without_appends,
+    journal::shards_append_together,
+    journal::older_epochs_are_fenced,
+    journal::gaps_are_refused,
+    journal::released_appends_go,
+    journal::an_idle_shard_keeps_its_appends,
+    journal::large_payloads,
+    table::look_ups,
+    table::checkpoints_replace_and_remove,
+    table::checkpoints_survive,
+}
+
+fn step() -> impl Strategy<Value = model::Step> {
+    use model::{KEYS, Step};
+    let change = (0..KEYS, proptest::option::weighted(0.6, any::<u16>()));
+    let stop = prop_oneof![Just(Stop::Clean), Just(Stop::Kill), any::<u64>().prop_map(Stop::PowerLoss)];
+    prop_oneof![
+        6 => proptest::collection::vec(change, 0..8).prop_map(|changes| Step::Append(BTreeMap::from_iter(changes))),
+        5 => (0..KEYS, 0..KEYS, 0..12usize).prop_map(|(from, to, limit)| Step::Look(from, to, limit)),
+        2 => Just(Step::Checkpoint),
+        1 => Just(Step::Retake),
+        1 => stop.prop_map(Step::Reopen),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn memory_agrees_with_the_model(steps in proptest::collection::vec(step(), 0..60)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(model::check(InMemory::default(), steps));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn embedded_agrees_with_the_model(steps in proptest::collection::vec(step(), 0..40)) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
+        runtime.block_on(model::check(InDirectory::default(), steps));
+    }
+}

@@ -1,0 +1,207 @@
+//! What is particular to the embedded store: its directory, its lock, and what it says about damaged files.
+
+use bytes::Bytes;
+use limina_store::{
+    Answer, Journal, Read, Record, Room, Seq, ShardId, ShardStore, ShardStoreOptions, StoreError,
+    embedded::{Embedded, EmbeddedOptions},
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+const SHARD: ShardId = ShardId(3);
+const RECORDS: u32 = 3000;
+
+fn options() -> EmbeddedOptions {
+    EmbeddedOptions { segment_bytes: 256 << 10, reserve_bytes: Some(0), ..EmbeddedOptions::default() }
+}
+
+fn directory() -> TempDir {
+    TempDir::new().expect("a temporary directory")
+}
+
+fn key(number: u32) -> Bytes {
+    Bytes::copy_from_slice(&number.to_be_bytes())
+}
+
+fn value(number: u32) -> Bytes {
+    Bytes::from(format!("value {number} ").repeat(4))
+}
+
+fn records(from: u32, to: u32) -> Vec<Record> {
+    (from..to).map(|number| Record { key: key(number), value: Some(value(number)) }).collect()
+}
+
+async fn shard(store: &Arc<Embedded>) -> Result<ShardStore<Embedded, Embedded>, StoreError> {
+    ShardStore::open(store.clone(), store.clone(), SHARD, ShardStoreOptions::default()).await
+}
+
+/// A store with records in the table, over several ingestions, and some only in the journal.
+async fn fill(directory: &Path, checkpoints: bool) {
+    let store = Arc::new(Embedded::open(directory, options()).expect("open"));
+    let shard = shard(&store).await.expect("shard");
+    for batch in 0..10 {
+        let from = batch * RECORDS / 10;
+        shard.append(Seq(u64::from(batch) + 1), records(from, from + RECORDS / 10)).await.expect("append");
+        if checkpoints && batch % 3 == 0 {
+            shard.checkpoint().await.expect("checkpoint");
+        }
+    }
+    drop(shard);
+    store.close().await.expect("close");
+}
+
+/// Opens and reads everything; an error, or all of it, but never less.
+async fn read_all(directory: &Path) -> Result<(), StoreError> {
+    let store = Arc::new(Embedded::open(directory, options())?);
+    let shard = shard(&store).await?;
+    let mut reads: Vec<Read> = (0..RECORDS).map(|number| Read::Get(key(number))).collect();
+    reads.push(Read::Scan { from: key(0), to: key(u32::MAX), limit: usize::MAX });
+    for (number, answer) in (0..).zip(shard.read(reads).await) {
+        let answer = answer.map_err(|error| StoreError::Table(error.to_string()))?;
+        match answer {
+            Answer::Value(found) => assert_eq!(found, Some(value(number)), "record {number}"),
+            Answer::Page(page) => assert_eq!(page.len(), RECORDS as usize),
+            Answer::Last(_) => unreachable!("nobody asked"),
+        }
+    }
+    Ok(())
+}
+
+fn flip(path: &Path, offset: usize) {
+    let mut bytes = std::fs::read(path).expect("read");
+    bytes[offset] ^= 0x10;
+    std::fs::write(path, bytes).expect("write");
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).expect("list").flatten() {
+        match entry.path().is_dir() {
+            true => found.extend(files(&entry.path())),
+            false => found.push(entry.path()),
+        }
+    }
+    found.sort();
+    found
+}
+
+fn copy(from: &Path) -> TempDir {
+    let to = directory();
+    for file in files(from) {
+        let target = to.path().join(file.strip_prefix(from).expect("below"));
+        std::fs::create_dir_all(target.parent().expect("a parent")).expect("create");
+        std::fs::copy(&file, &target).expect("copy");
+    }
+    to
+}
+
+#[tokio::test]
+async fn a_second_instance_is_told_who_has_the_directory() {
+    let directory = directory();
+    let first = Embedded::open(directory.path(), options()).expect("open");
+    let Err(StoreError::Unusable(words)) = Embedded::open(directory.path(), options()) else {
+        panic!("two stores in one directory")
+    };
+    let pid = std::process::id();
+    let expected = format!(
+        "data directory {} is in use by another limina process (pid {pid})",
+        directory.path().display()
+    );
+    assert_eq!(words, expected);
+    drop(first);
+    Embedded::open(directory.path(), options()).expect("it is free again");
+}
+
+#[tokio::test]
+async fn the_number_of_shards_is_fixed_at_creation() {
+    let directory = directory();
+    let with = |shards| EmbeddedOptions { shards, ..options() };
+    assert_eq!(Embedded::open(directory.path(), with(Some(5))).expect("open").shards(), 5);
+    assert_eq!(Embedded::open(directory.path(), with(None)).expect("open").shards(), 5);
+    assert!(matches!(Embedded::open(directory.path(), with(Some(6))), Err(StoreError::Unusable(_))));
+}
+
+#[tokio::test]
+async fn a_damaged_byte_in_the_journal_is_named() {
+    let directory = directory();
+    fill(directory.path(), false).await;
+    let file = directory.path().join("journal/journal-0000000001.seg");
+    let offset = 3 * 4096;
+    flip(&file, offset + 500);
+    match read_all(directory.path()).await {
+        Err(StoreError::Corrupt { path, offset: found, .. }) => {
+            assert_eq!(path, file.display().to_string());
+            assert!(found as usize <= offset && found > 0, "offset {found}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_journal_that_is_gone_is_missed() {
+    for remove in ["journal", "table"] {
+        let directory = directory();
+        fill(directory.path(), true).await;
+        std::fs::remove_dir_all(directory.path().join(remove)).expect("remove");
+        assert!(read_all(directory.path()).await.is_err(), "{remove} was not missed");
+    }
+}
+
+/// One byte after the other, in every file of the table: an error, or everything is there. Never less, never a panic.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damage_to_the_table_is_refused_or_harmless() {
+    let factor: usize =
+        std::env::var("LIMINA_SEEDS").ok().and_then(|factor| factor.parse().ok()).unwrap_or(1);
+    let original = directory();
+    fill(original.path(), true).await;
+    read_all(original.path()).await.expect("it is whole");
+    let mut refused = 0;
+    let mut tried = 0;
+    let mut named = 0;
+    for file in files(&original.path().join("table")) {
+        let length = std::fs::metadata(&file).expect("length").len() as usize;
+        let stride = (length / (12 * factor)).max(1);
+        for offset in (0..length).step_by(stride).take(12 * factor) {
+            let damaged = copy(original.path());
+            let target = damaged.path().join(file.strip_prefix(original.path()).expect("below"));
+            flip(&target, offset);
+            tried += 1;
+            if let Err(error) = read_all(damaged.path()).await {
+                refused += 1;
+                named += usize::from(error.to_string().contains(&target.display().to_string()));
+            }
+        }
+    }
+    assert!(refused * 3 > tried, "only {refused} of {tried} damages were noticed");
+    assert!(named * 2 > refused, "only {named} of {refused} damages were named");
+}
+
+#[tokio::test]
+async fn room_is_as_large_as_the_file_system_says() {
+    let directory = directory();
+    let all = EmbeddedOptions { reserve_bytes: Some(u64::MAX), ..options() };
+    let store = Embedded::open(directory.path(), all).expect("open");
+    assert_eq!(store.room(), Room::Reserve);
+    drop(store);
+    let store = Embedded::open(directory.path(), options()).expect("open");
+    assert_eq!(store.room(), Room::Plenty);
+}
+
+#[tokio::test]
+async fn an_idle_journal_is_sealed_and_a_closed_one_refuses() {
+    let directory = directory();
+    let store = Arc::new(Embedded::open(directory.path(), options()).expect("open"));
+    let shard = shard(&store).await.expect("shard");
+    shard.append(Seq(1), records(0, 1)).await.expect("append");
+    let begun = Instant::now();
+    while store.stats().frames < 2 {
+        assert!(begun.elapsed() < Duration::from_secs(10), "the journal was not sealed");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    store.close().await.expect("close");
+    assert!(shard.append(Seq(2), records(1, 2)).await.is_err());
+}

@@ -1,0 +1,169 @@
+//! The layer above journal and table when they fail.
+
+use bytes::Bytes;
+use limina_store::{
+    Answer, AppendError, ConfirmError, Read, Record, Room, Seq, ShardId, ShardStore, ShardStoreOptions,
+    memory::{AppendFault, Memory, MemoryOptions},
+};
+use std::sync::Arc;
+
+const SHARD: ShardId = ShardId(0);
+
+fn bytes(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+/// `"a=1 b"`: `a` is 1, `b` is gone.
+fn records(text: &str) -> Vec<Record> {
+    let record = |word: &str| match word.split_once('=') {
+        Some((key, value)) => Record { key: bytes(key), value: Some(bytes(value)) },
+        None => Record { key: bytes(word), value: None },
+    };
+    text.split_whitespace().map(record).collect()
+}
+
+async fn open(memory: &Arc<Memory>, options: ShardStoreOptions) -> ShardStore<Memory, Memory> {
+    ShardStore::open(memory.clone(), memory.clone(), SHARD, options).await.expect("open")
+}
+
+async fn new() -> (Arc<Memory>, ShardStore<Memory, Memory>) {
+    let memory = Arc::new(Memory::new(&MemoryOptions::default()).expect("memory"));
+    let shard = open(&memory, ShardStoreOptions::default()).await;
+    (memory, shard)
+}
+
+/// Everything that the shard holds must be this.
+async fn check(shard: &ShardStore<Memory, Memory>, expected: &str) {
+    let all = Read::Scan { from: bytes(""), to: bytes("~"), limit: 100 };
+    let Some(Ok(Answer::Page(page))) = shard.read(vec![all]).await.pop() else { panic!("the scan failed") };
+    let text = |(key, value): &(Bytes, Bytes)| {
+        format!("{}={}", String::from_utf8_lossy(key), String::from_utf8_lossy(value))
+    };
+    assert_eq!(page.iter().map(text).collect::<Vec<_>>().join(" "), expected);
+}
+
+#[tokio::test]
+async fn an_append_of_unknown_outcome_is_found_out_by_taking_again() {
+    for (fault, expected) in
+        [(AppendFault::UnknownButHappened, "a=1 b=2"), (AppendFault::UnknownAndDidNotHappen, "a=1")]
+    {
+        let (memory, shard) = new().await;
+        shard.append(Seq(1), records("a=1")).await.expect("append");
+        memory.fail_append(fault);
+        let unknown = shard.append(Seq(2), records("b=2")).await;
+        assert!(matches!(unknown, Err(AppendError::Unknown(_))));
+        check(&shard, "a=1").await;
+        assert!(matches!(shard.confirm().await, Err(ConfirmError::Fenced)));
+        let refused = shard.append(Seq(2), records("b=2")).await;
+        assert!(matches!(refused, Err(AppendError::NotDone(_))), "{refused:?}");
+        shard.retake().await.expect("retake");
+        check(&shard, expected).await;
+        shard.append(shard.seq().next(), records("c=3")).await.expect("append");
+        check(&shard, &format!("{expected} c=3")).await;
+    }
+}
+
+#[tokio::test]
+async fn what_surely_did_not_happen_can_be_tried_again() {
+    let (memory, shard) = new().await;
+    memory.fail_append(AppendFault::NotDone);
+    assert!(matches!(shard.append(Seq(1), records("a=1")).await, Err(AppendError::NotDone(_))));
+    shard.append(Seq(1), records("a=1")).await.expect("append");
+    memory.fence(SHARD);
+    assert!(matches!(shard.append(Seq(2), records("b=2")).await, Err(AppendError::Fenced)));
+    assert!(matches!(shard.confirm().await, Err(ConfirmError::Fenced)));
+    check(&shard, "a=1").await;
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_and_recovers() {
+    let (memory, shard) = new().await;
+    memory.limit_space(memory.disk().map(|disk| disk.used()));
+    assert_eq!(shard.room(), Room::Reserve);
+    let value = "x".repeat(3000);
+    let mut seq = Seq(1);
+    while shard.append(seq, records(&format!("a={value}"))).await.is_ok() {
+        seq = seq.next();
+    }
+    assert!(matches!(shard.append(seq, records("b=1")).await, Err(AppendError::Full)));
+    check(&shard, &format!("a={value}")).await;
+    memory.limit_space(None);
+    assert_eq!(shard.room(), Room::Plenty);
+    shard.append(seq, records("b=1")).await.expect("append");
+}
+
+#[tokio::test]
+async fn a_failed_checkpoint_loses_nothing_and_is_repeated() {
+    for crashes in [false, true] {
+        let (memory, mut shard) = new().await;
+        shard.append(Seq(1), records("a=1 b=1 c=1")).await.expect("append");
+        shard.checkpoint().await.expect("checkpoint");
+        shard.append(Seq(2), records("a b=2 d=2")).await.expect("append");
+        memory.fail_checkpoint(1);
+        shard.checkpoint().await.expect_err("is to fail");
+        shard.append(Seq(3), records("d=3")).await.expect("append");
+        check(&shard, "b=2 c=1 d=3").await;
+        if crashes {
+            let options = MemoryOptions { seed: 9, ..MemoryOptions::default() };
+            let reopened = Arc::new(Memory::open(memory.crash(4), &options).expect("open"));
+            shard = open(&reopened, ShardStoreOptions::default()).await;
+            check(&shard, "b=2 c=1 d=3").await;
+            assert_eq!(shard.checkpoint().await.expect("checkpoint"), Some(Seq(3)));
+        } else {
+            assert!(shard.backlog().due);
+            assert_eq!(shard.checkpoint().await.expect("checkpoint"), Some(Seq(2)));
+            check(&shard, "b=2 c=1 d=3").await;
+            assert_eq!(shard.checkpoint().await.expect("checkpoint"), Some(Seq(3)));
+        }
+        check(&shard, "b=2 c=1 d=3").await;
+        assert_eq!(shard.checkpoint().await.expect("checkpoint"), None);
+    }
+}
+
+#[tokio::test]
+async fn a_failed_look_up_is_an_error_only_where_the_table_is_needed() {
+    let (memory, shard) = new().await;
+    shard.append(Seq(1), records("a=1")).await.expect("append");
+    shard.checkpoint().await.expect("checkpoint");
+    shard.append(Seq(2), records("b=2 c")).await.expect("append");
+    let reads = || ["a", "b", "c"].map(|key| Read::Get(bytes(key))).to_vec();
+    memory.fail_table_reads(1);
+    let found = shard.read(reads()).await;
+    assert!(found[0].is_err());
+    assert!(matches!(&found[1], Ok(Answer::Value(Some(value))) if *value == bytes("2")));
+    assert!(matches!(&found[2], Ok(Answer::Value(None))));
+    let now = shard.read_now(&reads());
+    assert_eq!(now, [None, Some(Answer::Value(Some(bytes("2")))), Some(Answer::Value(None))]);
+    assert!(shard.read(reads()).await.iter().all(Result::is_ok));
+}
+
+#[tokio::test]
+async fn appends_wait_while_memory_is_above_its_bound() {
+    let memory = Arc::new(Memory::new(&MemoryOptions::default()).expect("memory"));
+    let options = ShardStoreOptions { soft_bytes: 500, hard_bytes: 1000 };
+    let shard = Arc::new(open(&memory, options).await);
+    shard.append(Seq(1), records(&format!("a={}", "x".repeat(2000)))).await.expect("append");
+    assert!(shard.backlog().due);
+    let waiting = tokio::spawn({
+        let shard = shard.clone();
+        async move { shard.append(Seq(2), records("b=2")).await }
+    });
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!waiting.is_finished(), "the append did not wait");
+    assert_eq!(shard.checkpoint().await.expect("checkpoint"), Some(Seq(1)));
+    waiting.await.expect("the task ends").expect("append");
+}
+
+/// Many batches of the same few records are few records in memory.
+#[tokio::test]
+async fn records_coalesce() {
+    let (_, shard) = new().await;
+    for seq in 1..=1000 {
+        shard.append(Seq(seq), records(&format!("counter={seq}"))).await.expect("append");
+    }
+    let backlog = shard.backlog();
+    assert_eq!((backlog.records, backlog.since), (1, Some(Seq(1))));
+    assert!(backlog.bytes < 200, "{backlog:?}");
+}

@@ -1,0 +1,222 @@
+//! Durations in requests: a text with units, or a number of milliseconds.
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, Visitor},
+};
+use std::{borrow::Cow, fmt, str::FromStr};
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{
+        RefOr, Schema,
+        schema::{ObjectBuilder, OneOfBuilder, Type},
+    },
+};
+
+/// A span of time in a request: `"250ms"`, `"10s"`, `"1m30s"`, `"24h"`, `"30d"`, or a whole number of milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Duration {
+    /// How many milliseconds.
+    pub millis: u64,
+}
+
+/// Why a text is not a [`Duration`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InvalidDuration {
+    /// There is nothing.
+    Empty,
+    /// A number was expected here.
+    NumberExpected(String),
+    /// The last number has no unit.
+    UnitMissing(String),
+    /// No such unit.
+    UnknownUnit(String),
+    /// A unit that is not smaller than the one before it.
+    UnitOutOfOrder(&'static str),
+    /// More milliseconds than 64 bits hold.
+    TooLong,
+}
+
+/// From large to small, the order in which they are written.
+const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+impl FromStr for Duration {
+    type Err = InvalidDuration;
+
+    fn from_str(text: &str) -> Result<Duration, InvalidDuration> {
+        if text.is_empty() {
+            return Err(InvalidDuration::Empty);
+        }
+        let mut millis: u64 = 0;
+        let mut next_unit = 0;
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (digits, after) = split_where(rest, |c| !c.is_ascii_digit());
+            if digits.is_empty() {
+                return Err(InvalidDuration::NumberExpected(rest.to_owned()));
+            }
+            let (unit, after) = split_where(after, |c| c.is_ascii_digit());
+            if unit.is_empty() {
+                return Err(InvalidDuration::UnitMissing(digits.to_owned()));
+            }
+            let Some(place) = UNITS.iter().position(|(name, _)| *name == unit) else {
+                return Err(InvalidDuration::UnknownUnit(unit.to_owned()));
+            };
+            let (name, size) = UNITS[place];
+            if place < next_unit {
+                return Err(InvalidDuration::UnitOutOfOrder(name));
+            }
+            next_unit = place + 1;
+            let number: u64 = digits.parse().map_err(|_| InvalidDuration::TooLong)?;
+            let part = number.checked_mul(size).ok_or(InvalidDuration::TooLong)?;
+            millis = millis.checked_add(part).ok_or(InvalidDuration::TooLong)?;
+            rest = after;
+        }
+        Ok(Duration { millis })
+    }
+}
+
+fn split_where(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(ends).unwrap_or(text.len()))
+}
+
+impl fmt::Display for InvalidDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InvalidDuration::Empty => f.write_str("a duration must not be empty"),
+            InvalidDuration::NumberExpected(found) => {
+                write!(f, "in a duration a whole number was expected at {found:?}")
+            }
+            InvalidDuration::UnitMissing(number) => {
+                write!(f, "in a duration {number} needs a unit: d, h, m, s or ms")
+            }
+            InvalidDuration::UnknownUnit(unit) => {
+                write!(f, "{unit:?} is not a unit of a duration: d, h, m, s or ms")
+            }
+            InvalidDuration::UnitOutOfOrder(unit) => {
+                write!(f, "in a duration each unit stands once, larger ones first: {unit:?} does not")
+            }
+            InvalidDuration::TooLong => f.write_str("the duration is too long"),
+        }
+    }
+}
+
+impl std::error::Error for InvalidDuration {}
+
+impl Serialize for Duration {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.millis)
+    }
+}
+
+impl<'de> Deserialize<'de> for Duration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        struct DurationVisitor;
+
+        impl Visitor<'_> for DurationVisitor {
+            type Value = Duration;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a duration: a text such as \"1m30s\", or a whole number of milliseconds")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
+                text.parse().map_err(E::custom)
+            }
+
+            fn visit_u64<E: de::Error>(self, millis: u64) -> Result<Duration, E> {
+                Ok(Duration { millis })
+            }
+        }
+        deserializer.deserialize_any(DurationVisitor)
+    }
+}
+
+impl PartialSchema for Duration {
+    fn schema() -> RefOr<Schema> {
+        let text = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .pattern(Some("^(?!$)(\\d+d)?(\\d+h)?(\\d+m)?(\\d+s)?(\\d+ms)?$"));
+        let millis = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0));
+        OneOfBuilder::new()
+            .item(text)
+            .item(millis)
+            .description(Some("A text with units (d, h, m, s, ms), or a whole number of milliseconds."))
+            .examples(["1m30s"])
+            .into()
+    }
+}
+
+impl ToSchema for Duration {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("Duration")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts() {
+        #[track_caller]
+        fn check(text: &str, expect: Result<u64, InvalidDuration>) {
+            assert_eq!(text.parse::<Duration>().map(|duration| duration.millis), expect, "{text:?}");
+        }
+        use InvalidDuration::*;
+        check("250ms", Ok(250));
+        check("10s", Ok(10_000));
+        check("1m30s", Ok(90_000));
+        check("24h", Ok(86_400_000));
+        check("30d", Ok(2_592_000_000));
+        check("1d2h3m4s5ms", Ok(93_784_005));
+        check("0s", Ok(0));
+        check("007s", Ok(7_000));
+        check("1m5ms", Ok(60_005));
+        check("18446744073709551615ms", Ok(u64::MAX));
+        check("", Err(Empty));
+        check("250", Err(UnitMissing("250".into())));
+        check("1m30", Err(UnitMissing("30".into())));
+        check("s", Err(NumberExpected("s".into())));
+        check("-5s", Err(NumberExpected("-5s".into())));
+        check("+5s", Err(NumberExpected("+5s".into())));
+        check(" 5s", Err(NumberExpected(" 5s".into())));
+        check("5 s", Err(UnknownUnit(" s".into())));
+        check("5s ", Err(UnknownUnit("s ".into())));
+        check("1.5s", Err(UnknownUnit(".".into())));
+        check("5S", Err(UnknownUnit("S".into())));
+        check("5w", Err(UnknownUnit("w".into())));
+        check("5µs", Err(UnknownUnit("µs".into())));
+        check("٥s", Err(NumberExpected("٥s".into())));
+        check("30s1m", Err(UnitOutOfOrder("m")));
+        check("1s1s", Err(UnitOutOfOrder("s")));
+        check("18446744073709551616ms", Err(TooLong));
+        check("18446744073709551615s", Err(TooLong));
+        check("213503982334d18446744073709551615ms", Err(TooLong));
+    }
+
+    #[test]
+    fn json() {
+        #[track_caller]
+        fn check(json: &str, expect: Result<u64, &str>) {
+            let found = serde_json::from_str::<Duration>(json).map(|duration| duration.millis);
+            match (found, expect) {
+                (Ok(found), Ok(expect)) => assert_eq!(found, expect, "{json}"),
+                (Err(error), Err(part)) => {
+                    assert!(error.to_string().contains(part), "{json} gave {error}");
+                }
+                (found, _) => panic!("{json} gave {found:?}"),
+            }
+        }
+        check("250", Ok(250));
+        check("0", Ok(0));
+        check("\"10s\"", Ok(10_000));
+        check("-1", Err("expected a duration"));
+        check("1.0", Err("expected a duration"));
+        check("1e3", Err("expected a duration"));
+        check("true", Err("expected a duration"));
+        check("[]", Err("expected a duration"));
+        check("\"10\"", Err("10 needs a unit"));
+        check("\"\"", Err("must not be empty"));
+    }
+}
