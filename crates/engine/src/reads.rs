@@ -150,10 +150,11 @@ impl<'a> Reader<'a> {
         loop {
             // One more than needed tells whether there is more.
             let asked = limit + 1;
-            let stored = match self.fetched(Read::Scan { from: from.clone(), to: to.clone(), limit: asked })? {
-                Answer::Page(page) => page,
-                _ => return Err(Absent::Unreadable),
-            };
+            let stored =
+                match self.fetched(Read::Scan { from: from.clone(), to: to.clone(), limit: asked })? {
+                    Answer::Page(page) => page,
+                    _ => return Err(Absent::Unreadable),
+                };
             // Beyond the last stored record of a full page nothing is known, so recent records count only up to there.
             let is_full = stored.len() == asked;
             let horizon = if is_full { successor(&stored[limit].0) } else { to.clone() };

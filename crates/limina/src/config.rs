@@ -108,11 +108,14 @@ impl ServeArgs {
 impl File {
     fn read(path: &std::path::Path) -> Result<File, ConfigError> {
         let name = || path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: name(), source })?;
+        let text =
+            std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: name(), source })?;
         let file: File = toml::from_str(&text)
             .map_err(|source| ConfigError::Parse { path: name(), source: Box::new(source) })?;
         let check = |key, value: Option<u64>, min, max| match value {
-            Some(value) if !(min..=max).contains(&value) => Err(ConfigError::Range { path: name(), key, min, max }),
+            Some(value) if !(min..=max).contains(&value) => {
+                Err(ConfigError::Range { path: name(), key, min, max })
+            }
             _ => Ok(()),
         };
         check("shards", file.shards.map(u64::from), 1, 4096)?;
@@ -129,9 +132,13 @@ mod tests {
     fn flags_come_before_the_file_and_the_file_before_defaults() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("limina.toml");
-        std::fs::write(&path, "listen = \"127.0.0.1:1\"\ndata = \"/from/file\"\nlog_format = \"json\"").unwrap();
-        let args =
-            ServeArgs { listen: Some("127.0.0.1:2".parse().unwrap()), config: Some(path), ..ServeArgs::default() };
+        std::fs::write(&path, "listen = \"127.0.0.1:1\"\ndata = \"/from/file\"\nlog_format = \"json\"")
+            .unwrap();
+        let args = ServeArgs {
+            listen: Some("127.0.0.1:2".parse().unwrap()),
+            config: Some(path),
+            ..ServeArgs::default()
+        };
         let config = args.resolve().unwrap();
         assert_eq!(config.listen, "127.0.0.1:2".parse().unwrap());
         assert_eq!(config.data, PathBuf::from("/from/file"));

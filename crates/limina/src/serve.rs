@@ -47,9 +47,15 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
     let data = config.data.clone();
     let store = Arc::new(tokio::task::spawn_blocking(move || Embedded::open(&data, options)).await??);
     let shards = store.shards();
-    let node =
-        Node::start(service.clone(), node_metrics, store.clone(), store.clone(), shards, NodeOptions::default())
-            .await?;
+    let node = Node::start(
+        service.clone(),
+        node_metrics,
+        store.clone(),
+        store.clone(),
+        shards,
+        NodeOptions::default(),
+    )
+    .await?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         "limina listening on http://{address}, data in {}",

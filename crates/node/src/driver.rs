@@ -23,6 +23,9 @@ use tokio::sync::{mpsc, watch};
 /// How long to wait before a shard that could not be opened is tried again.
 const REOPEN_PAUSE: Duration = Duration::from_millis(500);
 
+/// How often to look whether there is room again for what is due.
+const ROOM_PAUSE: Duration = Duration::from_millis(200);
+
 /// How many resident records are loaded at a time.
 const LOAD_PAGE: usize = 16_384;
 
@@ -86,7 +89,11 @@ impl<J: Journal, T: Table> Driver<J, T> {
             if is_closed && self.shard.is_idle() {
                 break;
             }
-            let wakeup = self.shard.next_wakeup().map(|at| Duration::from_millis(at.0.saturating_sub(now.0)));
+            let wakeup = if self.shard.is_starved() {
+                Some(ROOM_PAUSE)
+            } else {
+                self.shard.next_wakeup().map(|at| Duration::from_millis(at.0.saturating_sub(now.0)))
+            };
             let wants_more = !is_closed && self.shard.queue_len() < self.options.max_batch;
             tokio::select! {
                 count = self.submissions.recv_many(&mut arrived, self.options.max_batch), if wants_more => {

@@ -28,6 +28,8 @@ pub struct Shard<T> {
     queue: VecDeque<(T, Job)>,
     open: Option<Open<T>>,
     has_room: bool,
+    /// An append found no room at all, not even for what is due.
+    is_starved: bool,
     outputs: VecDeque<Output<T>>,
 }
 
@@ -68,6 +70,14 @@ struct Waiting<T> {
     decided_at: Time,
     outcome: Outcome,
     is_write: bool,
+}
+
+/// What may be written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    ForAll,
+    ForDue,
+    ForReads,
 }
 
 impl<T> Waiting<T> {
@@ -140,7 +150,14 @@ pub enum Loss {
 impl<T> Shard<T> {
     /// A shard that is not open yet. Requests may wait already.
     pub fn new(options: Options) -> Shard<T> {
-        Shard { options, queue: VecDeque::new(), open: None, has_room: true, outputs: VecDeque::new() }
+        Shard {
+            options,
+            queue: VecDeque::new(),
+            open: None,
+            has_room: true,
+            is_starved: false,
+            outputs: VecDeque::new(),
+        }
     }
 
     /// The engine has been loaded from everything durable.
@@ -190,6 +207,7 @@ impl<T> Shard<T> {
     /// what it had decided, and must be opened again. Requests that it had not decided stay.
     pub fn handle_lost(&mut self, loss: Loss) {
         let Some(open) = self.open.take() else { return };
+        self.is_starved = loss == Loss::Full;
         self.outputs.retain(|output| matches!(output, Output::Reply(..) | Output::Effect(_)));
         let in_flight = open.in_flight.into_iter().flat_map(|batch| batch.replies).map(|waiting| {
             let failure = match (loss, waiting.is_write) {
@@ -211,9 +229,16 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Whether there is room for clients' writes. Without, they are refused before anything is decided.
+    /// Whether there is room for clients' writes. Without, they are refused before anything is decided; what is due
+    /// is still done from the store's reserve. Where even that was used up, reads go on and what is due waits.
     pub fn handle_room(&mut self, has_room: bool) {
         self.has_room = has_room;
+        self.is_starved &= !has_room;
+    }
+
+    /// Whether what is due waits for room. Then [`Shard::handle_room`] should be called now and again.
+    pub fn is_starved(&self) -> bool {
+        self.is_starved
     }
 
     /// Gives back everything that waits undecided, for a shard that cannot be opened or is being closed.
@@ -244,7 +269,7 @@ impl<T> Shard<T> {
     /// When [`Shard::poll`] should be called again even if nothing comes in.
     pub fn next_wakeup(&self) -> Option<Time> {
         let open = self.open.as_ref()?;
-        if open.round.is_some() || open.building.weight >= self.options.max_batch {
+        if self.is_starved || open.round.is_some() || open.building.weight >= self.options.max_batch {
             return None;
         }
         open.engine.next_due()
@@ -265,9 +290,12 @@ impl<T> Shard<T> {
                 continue;
             }
             let is_full = open.building.weight >= self.options.max_batch;
-            if !is_full
-                && open.take_round(now, &mut self.queue, &self.options, self.has_room, &mut self.outputs)
-            {
+            let room = match (self.has_room, self.is_starved) {
+                (_, true) => Room::ForReads,
+                (false, false) => Room::ForDue,
+                (true, false) => Room::ForAll,
+            };
+            if !is_full && open.take_round(now, &mut self.queue, &self.options, room, &mut self.outputs) {
                 continue;
             }
             if open.in_flight.is_some() || open.building.is_empty {
@@ -286,13 +314,19 @@ impl<T> Open<T> {
         now: Time,
         queue: &mut VecDeque<(T, Job)>,
         options: &Options,
-        has_room: bool,
+        room: Room,
         outputs: &mut VecDeque<Output<T>>,
     ) -> bool {
+        // Without room for what is due, time stands still just before it: reads never see a state in which it
+        // should have happened and has not.
+        let now = match self.engine.next_due() {
+            Some(due) if room == Room::ForReads => now.min(Time(due.0.saturating_sub(1))),
+            _ => now,
+        };
         // Time may be asked for by several rounds of one batch, and never goes back.
         let now = now.max(self.engine.time());
-        let mut work: VecDeque<Work<T>> =
-            self.engine.due(now, options.due_slice).into_iter().map(Work::Due).collect();
+        let due = if room == Room::ForReads { Vec::new() } else { self.engine.due(now, options.due_slice) };
+        let mut work: VecDeque<Work<T>> = due.into_iter().map(Work::Due).collect();
         let mut refused = false;
         // With more due than one slice, clients wait until all of it is done: what is due comes first.
         if work.len() < options.due_slice {
@@ -300,7 +334,7 @@ impl<T> Open<T> {
             while weight < options.max_batch
                 && let Some((ticket, job)) = queue.pop_front()
             {
-                if !has_room && job.request.is_write() {
+                if room != Room::ForAll && job.request.is_write() {
                     outputs.push_back(undecided(ticket, Failure::StorageFull));
                     refused = true;
                     continue;
@@ -309,7 +343,7 @@ impl<T> Open<T> {
                 work.push_back(Work::Request(ticket, job));
             }
             // Sweeps take turns with clients, a slice a batch, and must not pile up on a batch in flight.
-            if self.in_flight.is_none() && self.building.is_empty {
+            if self.in_flight.is_none() && self.building.is_empty && room == Room::ForAll {
                 work.extend(self.engine.sweep().map(Work::Due));
             }
         }

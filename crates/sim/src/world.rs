@@ -67,13 +67,28 @@ pub fn run(seed: u64, options: &Options) -> Result<Report, String> {
 /// What is to happen. A generation older than the world's is of a shard that is gone.
 enum Event {
     Arrive,
-    Fetch { generation: u64, reads: Vec<Read> },
-    Append { generation: u64, writes: Vec<Record> },
-    Persisted { generation: u64, result: Result<(), Loss> },
-    Open { generation: u64 },
-    Wake { generation: u64 },
+    Fetch {
+        generation: u64,
+        reads: Vec<Read>,
+    },
+    Append {
+        generation: u64,
+        writes: Vec<Record>,
+    },
+    Persisted {
+        generation: u64,
+        result: Result<(), Loss>,
+    },
+    Open {
+        generation: u64,
+    },
+    Wake {
+        generation: u64,
+    },
     Checkpoint,
     Misfortune,
+    /// There is room again.
+    Relief,
 }
 
 struct World {
@@ -101,8 +116,12 @@ impl World {
     fn new(seed: u64, options: &Options) -> World {
         let mut random = Random::new(seed);
         let segment_bytes = *random.pick(&[16 << 10, 64 << 10, 256 << 10]);
-        let memory_options =
-            MemoryOptions { shards: 2, segment_bytes, reserve_bytes: 2 * segment_bytes, seed: random.number() };
+        let memory_options = MemoryOptions {
+            shards: 2,
+            segment_bytes,
+            reserve_bytes: 2 * segment_bytes,
+            seed: random.number(),
+        };
         let memory = Arc::new(Memory::new(&memory_options).expect("an empty store opens"));
         let workload = Workload::new(&mut random);
         World {
@@ -178,6 +197,8 @@ impl World {
                     // Now and then nothing comes for a day, so that kept replies expire.
                     let pause = if self.random.one_in(60) { DAY / 3 } else { self.random.below(40) };
                     self.after(pause, Event::Arrive);
+                } else {
+                    self.after(1_000, Event::Relief);
                 }
             }
             Event::Fetch { generation, reads } if generation == self.generation => {
@@ -199,10 +220,8 @@ impl World {
             }
             Event::Misfortune => {
                 self.misfortune()?;
-                if self.report.requests >= self.options.requests {
-                    self.memory.limit_space(None);
-                }
             }
+            Event::Relief => self.memory.limit_space(None),
             _ => {}
         }
         Ok(())
@@ -432,6 +451,10 @@ impl World {
                 Output::Reply(reply) => self.check_reply(reply.ticket, reply.decided_at, reply.result)?,
                 Output::Effect(effect) => self.say(|| format!("{effect:?}")),
             }
+        }
+        if self.shard.is_starved() && self.wake_at.is_none() {
+            self.wake_at = Some(self.now + 100);
+            self.after(100, Event::Wake { generation: self.generation });
         }
         if let Some(at) = self.shard.next_wakeup()
             && self.wake_at.is_none_or(|wake| wake > at.0)

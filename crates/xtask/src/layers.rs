@@ -1,0 +1,56 @@
+//! Dependencies point downwards only.
+
+use cargo_metadata::{DependencyKind, MetadataCommand};
+use std::collections::BTreeSet;
+
+/// Who may depend on whom, among our own crates.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("limina-engine", &[]),
+    ("limina-store", &[]),
+    ("limina-wire", &[]),
+    ("limina-shard", &["limina-engine"]),
+    ("limina-sim", &["limina-engine", "limina-shard", "limina-store"]),
+    ("limina-node", &["limina-engine", "limina-shard", "limina-store"]),
+    ("limina-server", &["limina-engine", "limina-node", "limina-wire"]),
+    (
+        "limina",
+        &["limina-engine", "limina-node", "limina-server", "limina-shard", "limina-store", "limina-wire"],
+    ),
+    ("xtask", &[]),
+];
+
+/// What the engine may use from outside: nothing that has a clock, files or threads.
+const ENGINE_USES: &[&str] = &["bytes", "hashbrown", "postcard", "serde"];
+
+pub(crate) fn check() -> Result<(), String> {
+    let metadata = MetadataCommand::new().no_deps().exec().map_err(|error| error.to_string())?;
+    let ours: BTreeSet<&str> = metadata.packages.iter().map(|package| package.name.as_str()).collect();
+    let mut problems = Vec::new();
+    for package in &metadata.packages {
+        let name = package.name.as_str();
+        let Some((_, allowed)) = ALLOWED.iter().find(|(crate_name, _)| *crate_name == name) else {
+            problems.push(format!("{name} has no place in the layers (crates/xtask/src/layers.rs)"));
+            continue;
+        };
+        for dependency in
+            package.dependencies.iter().filter(|dependency| dependency.kind != DependencyKind::Development)
+        {
+            let used = dependency.name.as_str();
+            if ours.contains(used) && !allowed.contains(&used) {
+                problems.push(format!("{name} must not depend on {used}"));
+            }
+            if name == "limina-engine" && !ENGINE_USES.contains(&used) {
+                problems.push(format!("the engine must not depend on {used}"));
+            }
+        }
+    }
+    for (name, _) in ALLOWED.iter().filter(|(name, _)| !ours.contains(name)) {
+        problems.push(format!("{name} stands in the layers but is gone"));
+    }
+    let engine = crate::root().join("crates/engine/src/lib.rs");
+    let engine = std::fs::read_to_string(engine).map_err(|error| error.to_string())?;
+    if !engine.contains("#![no_std]") {
+        problems.push("the engine must be #![no_std]".into());
+    }
+    if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
+}
