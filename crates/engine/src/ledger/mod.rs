@@ -17,9 +17,6 @@ mod reply;
 mod state;
 mod values;
 
-#[cfg(test)]
-mod tests;
-
 pub use command::{
     AsOf, Change, Command, Context, Finalization, FinalizationChange, Finish, Hold, NewLimit, Patch, Transfer,
 };

@@ -25,7 +25,7 @@ fn known_state(word: &str) -> Option<State> {
     let is = |stem: &str| word.contains(stem);
     match () {
         () if is("commit") => Some(State::Committed),
-        () if is("roll") || is("expire") => Some(State::RolledBack),
+        () if is("roll") || is("expir") => Some(State::RolledBack),
         () if is("held") || is("hold") => Some(State::Held),
         () => None,
     }
@@ -56,6 +56,10 @@ pub(crate) fn sum(entries: &[Value]) -> (i64, i64) {
     for entry in in_order(entries) {
         let operation = entry["operation_id"].as_str().expect("`operation_id` of an entry").to_owned();
         let value = || entry["value"].as_i64().unwrap_or_else(|| panic!("no `value` in {entry}"));
+        let sums = |commit: i64, open: &BTreeMap<String, i64>| {
+            let told = (entry["commit_value"].as_i64(), entry["hold_value"].as_i64());
+            assert_eq!(told, (Some(commit), Some(open.values().sum())), "the sums after it: {entry}");
+        };
         match entry_state(entry) {
             State::Held => assert_eq!(open.insert(operation, value()), None, "held twice: {entry}"),
             State::Committed => {
@@ -66,19 +70,18 @@ pub(crate) fn sum(entries: &[Value]) -> (i64, i64) {
                 assert!(open.remove(&operation).is_some(), "rolled back without a hold: {entry}");
             }
         }
+        sums(commit, &open);
     }
     (commit, open.values().sum())
 }
 
-/// What an entry did: its one field that is a word for a state.
+/// What an entry did.
 #[track_caller]
 pub(crate) fn entry_state(entry: &Value) -> State {
-    for field in ["kind", "state", "type", "action", "entry", "change"] {
-        if let Some(found) = entry[field].as_str().and_then(known_state) {
-            return found;
-        }
+    match entry["type"].as_str().and_then(known_state) {
+        Some(found) => found,
+        None => panic!("an entry that does not say what it is: {entry}"),
     }
-    panic!("an entry that does not say what it is: {entry}")
 }
 
 /// Oldest first, whichever way the list runs; fails unless it runs one way.

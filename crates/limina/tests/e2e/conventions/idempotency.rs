@@ -80,23 +80,34 @@ fn a_key_with_another_body_is_refused() {
 }
 
 #[test]
-fn a_key_belongs_to_its_namespace_and_path() {
+fn a_key_belongs_to_its_namespace() {
     let server = Server::fresh();
     let (red, blue) = (server.ledger_of("red"), server.ledger_of("blue"));
     let limit = json!({"name": "a"});
     red.post_keyed("/limits", "key", &limit).created();
     blue.post_keyed("/limits", "key", &limit).created();
     blue.limit("a").ok();
-    let request = hold("op", &[("a", 5)]);
-    let held = red.post_keyed("/hold", "key", &request).ok();
-    let finish = json!({"operation_id": "op"});
-    red.post_keyed("/commit", "key", &finish).ok().value("a", 5, 0);
-    red.post_keyed("/rollback", "key", &finish).refused(404, "OperationNotFound");
-    same(&red.post_keyed("/hold", "key", &request), &held);
     // With and without the prefix it is the same namespace.
-    let default = server.ledger();
-    let made = default.post_keyed("/limits", "key", &limit).created();
-    same(&default.post_keyed("/limits", "key", &limit), &made);
+    let made = server.ledger().post_keyed("/limits", "key", &limit).created();
+    same(&server.ledger_of("default").post_keyed("/limits", "key", &limit), &made);
+}
+
+/// Whether a key may serve another path is not said; it must not bring that path the first one's reply.
+#[test]
+fn a_key_does_not_answer_for_another_path() {
+    let server = Server::fresh();
+    let ledger = server.ledger();
+    ledger.create("a");
+    ledger.hold("op", &[("a", 5)]).ok();
+    let finish = json!({"operation_id": "op"});
+    let first = ledger.post_keyed("/commit", "key", &finish).ok();
+    let other = ledger.post_keyed("/rollback", "key", &finish);
+    match other.status {
+        422 => other.refused(422, "IdempotencyKeyReused"),
+        _ => other.refused(404, "OperationNotFound"),
+    };
+    same(&ledger.post_keyed("/commit", "key", &finish), &first);
+    ledger.values(&["a"]).ok().value("a", 5, 0);
 }
 
 #[test]
@@ -124,11 +135,11 @@ fn a_refusal_is_evaluated_afresh() {
     same(&ledger.post_keyed("/hold", "key", &request), &first);
 
     let commit = hold("op", &[("a", 6)]);
-    ledger.post_keyed("/commit", "key", &commit).refused(409, "CommitExceedsHold");
+    ledger.post_keyed("/commit", "key 2", &commit).refused(409, "CommitExceedsHold");
     // A refused key is free: even another body may use it.
-    ledger.post_keyed("/limits", "key", &json!({"name": "a"})).refused(409, "DuplicateLimitName");
-    ledger.post_keyed("/limits", "key", &json!({"name": ""})).refused(400, "InvalidRequest");
-    ledger.post_keyed("/limits", "key", &json!({"name": "b"})).created();
+    ledger.post_keyed("/limits", "key 3", &json!({"name": "a"})).refused(409, "DuplicateLimitName");
+    ledger.post_keyed("/limits", "key 3", &json!({"name": ""})).refused(400, "InvalidRequest");
+    ledger.post_keyed("/limits", "key 3", &json!({"name": "b"})).created();
 }
 
 #[test]

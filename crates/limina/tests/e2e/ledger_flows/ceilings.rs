@@ -124,11 +124,13 @@ fn near_the_ends_of_i64_nothing_overflows() {
     overflow(&ledger, "up", 1);
     overflow(&ledger, "up", i64::MAX);
     ledger.hold("u-2", &[("up", -1)]).ok().value("up", 0, i64::MAX - 1);
+    // The hold of -1 may be rolled back yet.
     overflow(&ledger, "up", 1);
-    ledger.commit_all("u-2").ok().value("up", -1, i64::MAX);
-    ledger.hold("u-3", &[("up", 1)]).ok();
+    ledger.commit_all("u-1").ok().value("up", i64::MAX, -1);
     overflow(&ledger, "up", 1);
-    ledger.commit_all("u-1").ok();
+    ledger.commit_all("u-2").ok().value("up", i64::MAX - 1, 0);
+    ledger.hold("u-3", &[("up", 1)]).ok().value("up", i64::MAX - 1, 1);
+    overflow(&ledger, "up", 1);
     ledger.commit_all("u-3").ok().value("up", i64::MAX, 0);
     overflow(&ledger, "up", 1);
 

@@ -1,0 +1,357 @@
+//! Scenarios as scripts: each line of `testdata/*.txt` is a command, and the lines behind it that begin with `>` are
+//! what the engine must answer. `UPDATE_EXPECT=1 cargo test -p limina-engine` writes the answers anew.
+//!
+//! Commands are applied one by one; every stored record goes through the bytes, and `seal` and `reopen` decide when a
+//! batch ends and when the engine is loaded from what was stored.
+
+use bytes::Bytes;
+use limina_engine::{
+    Answer, Command, Engine, Fetched, Idempotency, Job, Millis, Missing, Name, Outcome, Page, Position, Read,
+    Request, Time,
+    ledger::{
+        self, AsOf, Change, Finalization, FinalizationChange, Finish, Hold, HoldState, NewLimit, Patch,
+        Refusal, Reply, Transfer, Value,
+    },
+    record,
+};
+use std::{collections::BTreeMap, fmt::Write, path::Path};
+
+#[test]
+fn scenarios() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/testdata");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() > 3, "the scenarios are missing");
+    for file in files {
+        let script = std::fs::read_to_string(&file).unwrap();
+        let actual = play(&script);
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            std::fs::write(&file, actual).unwrap();
+        } else {
+            assert_eq!(actual, script, "{} (UPDATE_EXPECT=1 writes the answers anew)", file.display());
+        }
+    }
+}
+
+/// The script with the engine's answers in place of the expected ones.
+fn play(script: &str) -> String {
+    let mut bench = Bench::new();
+    let mut text = String::new();
+    for line in script.lines().filter(|line| !line.starts_with('>')) {
+        writeln!(text, "{line}").unwrap();
+        if !line.is_empty() && !line.starts_with('#') {
+            let answer = bench.line(line);
+            answer.lines().for_each(|line| writeln!(text, "> {line}").unwrap());
+        }
+    }
+    text
+}
+
+/// An engine and what it has stored.
+struct Bench {
+    engine: Engine,
+    stored: BTreeMap<Bytes, Bytes>,
+    now: Time,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench { engine: Engine::open([]).unwrap(), stored: BTreeMap::new(), now: Time(1_000_000) }
+    }
+
+    fn line(&mut self, line: &str) -> String {
+        let mut words = line.split_whitespace();
+        let verb = words.next().unwrap();
+        let words: Vec<&str> = words.collect();
+        match verb {
+            "wait" => {
+                self.now = self.now.after(Millis(words[0].parse().unwrap()));
+                String::new()
+            }
+            "seal" => {
+                self.seal();
+                String::new()
+            }
+            "reopen" => {
+                self.seal();
+                let range = record::key::residents();
+                let residents: Vec<_> =
+                    self.stored.range(range).map(|(key, value)| (key.clone(), value.clone())).collect();
+                self.engine = Engine::open(residents).unwrap();
+                String::new()
+            }
+            "sweep" => {
+                let mut slices = 0;
+                while let Some(due) = self.engine.sweep() {
+                    self.with_fetching(|engine, now, fetched| engine.apply_due(now, due, fetched));
+                    self.seal();
+                    slices += 1;
+                }
+                format!("{slices} slices, {} records left", self.stored.len())
+            }
+            _ => show(&self.request(parse(verb, &words))),
+        }
+    }
+
+    /// Everything due first, then the request.
+    fn request(&mut self, request: Request) -> Outcome {
+        while let Some(due) = self.engine.due(self.now, 1).pop() {
+            self.with_fetching(|engine, now, fetched| engine.apply_due(now, due, fetched));
+        }
+        let mut job = Job::new(request);
+        self.with_fetching(|engine, now, fetched| engine.apply(now, &mut job, fetched))
+    }
+
+    fn with_fetching<R>(
+        &mut self,
+        mut run: impl FnMut(&mut Engine, Time, &Fetched) -> Result<R, Missing>,
+    ) -> R {
+        let mut fetched = Fetched::default();
+        loop {
+            match run(&mut self.engine, self.now, &fetched) {
+                Ok(result) => return result,
+                Err(Missing(reads)) => {
+                    for read in reads {
+                        let answer = self.answer(&read);
+                        fetched.insert(read, answer);
+                    }
+                }
+            }
+        }
+    }
+
+    fn answer(&self, read: &Read) -> Answer {
+        let copy = |(key, value): (&Bytes, &Bytes)| (key.clone(), value.clone());
+        match read {
+            Read::Get(key) => Answer::Value(self.stored.get(key).cloned()),
+            Read::LastAtOrBefore { from, at } => {
+                Answer::Last(self.stored.range(from.clone()..=at.clone()).next_back().map(copy))
+            }
+            Read::Scan { from, to, limit } => {
+                Answer::Page(self.stored.range(from.clone()..to.clone()).take(*limit).map(copy).collect())
+            }
+        }
+    }
+
+    fn seal(&mut self) {
+        for (key, value) in self.engine.seal().writes {
+            match value {
+                Some(value) => self.stored.insert(key, value),
+                None => self.stored.remove(&key),
+            };
+        }
+    }
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+/// `verb [OPERATION] [limit[=value]…] [option[:value]…]`
+fn parse(verb: &str, words: &[&str]) -> Request {
+    let option = |key: &str| {
+        words.iter().find_map(|word| match word.split_once(':') {
+            Some((k, value)) if k == key => Some(value),
+            None if *word == key => Some(""),
+            _ => None,
+        })
+    };
+    let is_flag = |word: &&&str| !word.contains(':') && !["skip", "create", "held"].contains(*word);
+    let plain: Vec<&str> = words.iter().filter(is_flag).copied().collect();
+    let page = |limit: Option<&str>| limit.map_or(100, |limit| limit.parse().unwrap());
+    let change = |word: &&str| {
+        let (limit, value) =
+            word.split_once('=').map_or((*word, None), |(limit, value)| (limit, Some(value)));
+        (name(limit), value.map(|value| value.parse::<i64>().unwrap()))
+    };
+    let transfer = |verb: &str| match verb {
+        "hold" => Transfer::Hold(Hold {
+            operation_id: name(plain[0]),
+            changes: plain[1..]
+                .iter()
+                .map(change)
+                .map(|(limit_name, value)| Change {
+                    limit_name,
+                    value: value.unwrap(),
+                    limit_id: option("id").map(name),
+                    context: Default::default(),
+                })
+                .collect(),
+            skip_existing_holds: option("skip").is_some(),
+            create_missing: option("create").is_some(),
+            expires_after: option("expires").map(|ms| Millis(ms.parse().unwrap())),
+        }),
+        _ => Transfer::Finish(Finalization {
+            finish: if verb == "commit" { Finish::Commit } else { Finish::Rollback },
+            operation_id: name(plain[0]),
+            changes: (plain.len() > 1).then(|| {
+                let changes = plain[1..].iter().map(change);
+                changes.map(|(limit_name, value)| FinalizationChange { limit_name, value }).collect()
+            }),
+        }),
+    };
+    use ledger::Command as L;
+    let command = match verb {
+        "create" => L::CreateLimit(NewLimit {
+            name: name(plain[0]),
+            limit_id: option("id").map(name),
+            context: Default::default(),
+            ceiling: option("ceiling").map(|value| value.parse().unwrap()),
+        }),
+        "patch" => L::PatchLimit {
+            name: name(plain[0]),
+            ceiling: match option("ceiling") {
+                None => Patch::Keep,
+                Some("none") => Patch::Remove,
+                Some(value) => Patch::Set(value.parse().unwrap()),
+            },
+            context: Patch::Keep,
+        },
+        "limit" => L::GetLimit(name(plain[0])),
+        "limits" => L::ListLimits(Page { after: option("after").map(name), limit: page(option("limit")) }),
+        "hold" | "commit" | "rollback" => L::Transfer(transfer(verb)),
+        "values" => L::Values {
+            limit_names: plain.iter().map(|word| name(word)).collect(),
+            as_of: match (option("op"), option("at")) {
+                (Some(id), _) => AsOf::Operation(name(id)),
+                (_, Some(position)) => AsOf::Position(Position(position.parse().unwrap())),
+                _ => AsOf::Now,
+            },
+        },
+        "operation" => L::GetOperation(name(plain[0])),
+        "operations" => L::ListOperations {
+            only_held: option("held").is_some(),
+            page: Page { after: option("after").map(name), limit: page(option("limit")) },
+        },
+        "entries" => L::ListEntries {
+            limit_name: name(plain[0]),
+            page: Page {
+                after: option("after").map(|position| Position(position.parse().unwrap())),
+                limit: page(option("limit")),
+            },
+        },
+        "delete-namespace" => {
+            return Request {
+                namespace: name("default"),
+                idempotency: None,
+                command: Command::DeleteNamespace,
+            };
+        }
+        "namespaces" => {
+            let command = Command::ListNamespaces(Page { after: None, limit: 100 });
+            return Request { namespace: name("default"), idempotency: None, command };
+        }
+        other => panic!("unknown command {other}"),
+    };
+    let idempotency = option("key").map(|key| Idempotency {
+        key: name(key),
+        fingerprint: [option("body").map_or(0, |body| body.parse().unwrap()); 16],
+    });
+    Request { namespace: name("default"), idempotency, command: Command::Ledger(command) }
+}
+
+fn show(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Ledger(Ok(reply)) => show_reply(reply),
+        Outcome::Ledger(Err(refusal)) => show_refusal(refusal),
+        Outcome::Namespaces(list) => {
+            let items = list.iter().map(|info| format!("{} @{}", info.name, info.position.0));
+            items.collect::<Vec<_>>().join("\n")
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn show_reply(reply: &Reply) -> String {
+    let more = |more: bool| if more { "\n…" } else { "" };
+    match reply {
+        Reply::Limit(limit) => show_limit(limit),
+        Reply::Limits { items, more: rest } => lines(items.iter().map(show_limit)) + more(*rest),
+        Reply::Hold(hold) => {
+            let skipped =
+                if hold.skipped.is_empty() { String::new() } else { format!(" skipped {:?}", hold.skipped) };
+            format!("@{} {}{skipped}", hold.position.0, show_values(&hold.values))
+        }
+        Reply::Finalization(done) => format!("@{} {}", done.position.0, show_values(&done.values)),
+        Reply::Values(values) => format!("@{} {}", values.position.0, show_values(&values.values)),
+        Reply::Operation(operation) => show_operation(operation),
+        Reply::Operations { items, next } => lines(items.iter().map(show_operation)) + more(next.is_some()),
+        Reply::Entries { items, next } => {
+            let entry = |e: &ledger::EntryInfo| {
+                let sums = format!("{}{:+}", e.commit_value, e.hold_value);
+                format!(
+                    "@{} t{} {} {:?} {} -> {sums}",
+                    e.position.0,
+                    e.time.0 - 1_000_000,
+                    e.operation_id,
+                    e.kind,
+                    e.value
+                )
+            };
+            lines(items.iter().map(entry)) + more(next.is_some())
+        }
+        Reply::Batch(results) => lines(results.iter().map(|result| match result {
+            Ok(reply) => show_reply(reply),
+            Err(refusal) => show_refusal(refusal),
+        })),
+    }
+}
+
+fn lines(items: impl Iterator<Item = String>) -> String {
+    items.collect::<Vec<_>>().join("\n")
+}
+
+fn show_limit(limit: &ledger::LimitInfo) -> String {
+    let id = limit.value.limit_id.as_ref().map_or(String::new(), |id| format!(" id {id}"));
+    let ceiling = limit.ceiling.map_or(String::new(), |ceiling| format!(" ceiling {ceiling}"));
+    format!("{}{id}{ceiling} made @{}", show_values(std::slice::from_ref(&limit.value)), limit.created_at.0)
+}
+
+/// `name:committed+held`
+fn show_values(values: &[Value]) -> String {
+    let value = |v: &Value| format!("{}:{}{:+}", v.limit_name, v.commit_value, v.hold_value);
+    values.iter().map(value).collect::<Vec<_>>().join(" ")
+}
+
+fn show_operation(operation: &ledger::OperationInfo) -> String {
+    let hold = |h: &ledger::HeldLimitInfo| {
+        format!("{}={} @{} {}", h.limit_name, h.value, h.held_at.0, show_state(&h.state))
+    };
+    let holds: Vec<String> = operation.holds.iter().map(hold).collect();
+    format!("{} view @{}: {}", operation.operation_id, operation.position.0, holds.join(", "))
+}
+
+fn show_state(state: &HoldState) -> String {
+    match state {
+        HoldState::Held => "held".into(),
+        HoldState::Committed { value, at } => format!("committed {value} @{}", at.0),
+        HoldState::RolledBack { at, expired: false } => format!("rolled back @{}", at.0),
+        HoldState::RolledBack { at, expired: true } => format!("expired @{}", at.0),
+    }
+}
+
+fn show_refusal(refusal: &Refusal) -> String {
+    let detail = match refusal {
+        Refusal::DuplicateLimitName { limit_name } => limit_name.to_string(),
+        Refusal::LimitNotFound { limit_names }
+        | Refusal::DuplicateOperation { limit_names, .. }
+        | Refusal::ValueOverflow { limit_names } => format!("{limit_names:?}"),
+        Refusal::OperationNotFound { limit_name, state, .. } => {
+            let state = state.as_ref().map(show_state).unwrap_or_default();
+            format!("{} {state}", limit_name.as_ref().map(Name::as_str).unwrap_or_default())
+        }
+        Refusal::OperationAlreadyInFinalState { limits, .. } => {
+            lines(limits.iter().map(|(name, state)| format!("{name} {}", show_state(state))))
+                .replace('\n', ", ")
+        }
+        Refusal::LimitExceeded { limits } => format!("{limits:?}"),
+        Refusal::CommitExceedsHold { limit_name, held, value, .. } => {
+            format!("{limit_name} held {held} value {value}")
+        }
+        Refusal::PositionNotReached { current } => format!("now @{}", current.0),
+        Refusal::OperationTooLarge { .. } | Refusal::LimitsValuesReadingException | Refusal::Unreadable => {
+            String::new()
+        }
+    };
+    format!("{} {detail}", refusal.code()).trim_end().into()
+}
