@@ -156,7 +156,7 @@ mod tests {
             let text = crate::chain(&error);
             assert!(text.contains(expect), "{text}");
         }
-        check("listen = \"127.0.0.1:1\"", "listen");
+        check("lisen = \"127.0.0.1:1\"", "lisen");
         check("listen = \"nowhere\"", "socket address");
         check("journal_segment_mib = 0", "journal_segment_mib must be between 1 and 1024");
     }

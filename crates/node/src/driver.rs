@@ -179,7 +179,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
     fn opened(&mut self, engine: Engine) {
         self.count(engine.stats());
         self.shard.handle_opened(engine);
-        self.service.shard_opened();
+        self.service.set_open(self.id, true);
     }
 
     fn persisted(&mut self) {
@@ -195,7 +195,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
         self.metrics.shard_losses.inc();
         self.fetching = None;
         self.shard.handle_lost(loss);
-        self.service.shard_lost();
+        self.service.set_open(self.id, false);
         self.reopen(Duration::ZERO);
     }
 

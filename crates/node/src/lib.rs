@@ -15,4 +15,4 @@ pub mod service;
 pub use metrics::Metrics;
 pub use node::{Node, NodeOptions, OpenError};
 pub use routing::shard_of;
-pub use service::{Service, Unavailable};
+pub use service::{Service, ShardStatus, Unavailable};

@@ -6,9 +6,10 @@ use crate::{
 };
 use limina_engine::{Command, Name, Outcome, Page, Request, outcome::NamespaceInfo};
 use limina_shard::Failure;
+use limina_store::ShardId;
 use std::sync::{
     Arc, OnceLock,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    atomic::{AtomicBool, Ordering},
 };
 use tokio::sync::{mpsc, mpsc::error::TrySendError, oneshot};
 
@@ -26,10 +27,24 @@ pub struct Service {
 
 struct Inner {
     /// Empty until the store is open.
-    shards: OnceLock<Vec<mpsc::Sender<Submission>>>,
-    open: AtomicUsize,
+    shards: OnceLock<Vec<Door>>,
     is_stopping: AtomicBool,
     metrics: Metrics,
+}
+
+/// The way to one shard.
+struct Door {
+    sender: mpsc::Sender<Submission>,
+    is_open: AtomicBool,
+}
+
+/// A shard as operators see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShardStatus {
+    /// Its number.
+    pub shard: u16,
+    /// Whether it serves requests now; otherwise it is being opened.
+    pub is_open: bool,
 }
 
 /// Why there is no outcome. Except for [`Unavailable::OutcomeUnknown`], nothing was done.
@@ -81,12 +96,7 @@ impl Service {
     /// A service without shards yet: everything is unavailable until a [`crate::Node`] is started on it.
     pub fn new(metrics: Metrics) -> Service {
         Service {
-            inner: Arc::new(Inner {
-                shards: OnceLock::new(),
-                open: AtomicUsize::new(0),
-                is_stopping: AtomicBool::new(false),
-                metrics,
-            }),
+            inner: Arc::new(Inner { shards: OnceLock::new(), is_stopping: AtomicBool::new(false), metrics }),
         }
     }
 
@@ -95,7 +105,7 @@ impl Service {
         let result = match self.shards() {
             Ok(shards) => {
                 let shard = shard_of(request.namespace.as_str(), shards.len() as u16);
-                self.send(&shards[usize::from(shard.0)], request).await
+                self.send(&shards[usize::from(shard.0)].sender, request).await
             }
             Err(unavailable) => Err(unavailable),
         };
@@ -118,7 +128,7 @@ impl Service {
         for shard in self.shards()? {
             let command = Command::ListNamespaces(page.clone());
             let request = Request { namespace: name.clone(), idempotency: None, command };
-            if let Outcome::Namespaces(mut part) = self.send(shard, request).await? {
+            if let Outcome::Namespaces(mut part) = self.send(&shard.sender, request).await? {
                 all.append(&mut part);
             }
         }
@@ -129,8 +139,17 @@ impl Service {
 
     /// Whether requests are served: every shard is open and the process is not stopping.
     pub fn is_ready(&self) -> bool {
-        let open = self.inner.open.load(Ordering::Acquire);
-        self.shards().is_ok_and(|shards| shards.len() == open)
+        self.shards().is_ok_and(|shards| shards.iter().all(|shard| shard.is_open.load(Ordering::Acquire)))
+    }
+
+    /// Every shard; none before the store is open.
+    pub fn shard_statuses(&self) -> Vec<ShardStatus> {
+        let doors = self.inner.shards.get().map(Vec::as_slice).unwrap_or_default();
+        let status = |(shard, door): (usize, &Door)| ShardStatus {
+            shard: shard as u16,
+            is_open: door.is_open.load(Ordering::Acquire),
+        };
+        doors.iter().enumerate().map(status).collect()
     }
 
     /// From now on everything is refused with [`Unavailable::ShuttingDown`]; what was taken before is answered.
@@ -139,20 +158,19 @@ impl Service {
     }
 
     pub(crate) fn start(&self, shards: Vec<mpsc::Sender<Submission>>) {
-        assert!(self.inner.shards.set(shards).is_ok(), "a service is started once");
+        let doors =
+            shards.into_iter().map(|sender| Door { sender, is_open: AtomicBool::new(false) }).collect();
+        assert!(self.inner.shards.set(doors).is_ok(), "a service is started once");
     }
 
-    pub(crate) fn shard_opened(&self) {
-        self.inner.open.fetch_add(1, Ordering::AcqRel);
-        self.inner.metrics.shards_open.inc();
+    /// A shard serves requests from now on, or no longer.
+    pub(crate) fn set_open(&self, shard: ShardId, is_open: bool) {
+        let doors = self.inner.shards.get().expect("a shard runs on a service that is started");
+        let was_open = doors[usize::from(shard.0)].is_open.swap(is_open, Ordering::AcqRel);
+        self.inner.metrics.shards_open.inc_by(i64::from(is_open) - i64::from(was_open));
     }
 
-    pub(crate) fn shard_lost(&self) {
-        self.inner.open.fetch_sub(1, Ordering::AcqRel);
-        self.inner.metrics.shards_open.dec();
-    }
-
-    fn shards(&self) -> Result<&[mpsc::Sender<Submission>], Unavailable> {
+    fn shards(&self) -> Result<&[Door], Unavailable> {
         if self.inner.is_stopping.load(Ordering::Acquire) {
             return Err(Unavailable::ShuttingDown);
         }

@@ -1,7 +1,7 @@
 //! What a front end speaks to.
 
 use limina_engine::{Name, Outcome, Page, Request, outcome::NamespaceInfo};
-use limina_node::{Service, Unavailable};
+use limina_node::{Service, ShardStatus, Unavailable};
 use std::pin::Pin;
 
 /// A reply on its way.
@@ -17,6 +17,9 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Whether requests are served.
     fn is_ready(&self) -> bool;
+
+    /// Every shard.
+    fn shard_statuses(&self) -> Vec<ShardStatus>;
 }
 
 impl Backend for Service {
@@ -30,5 +33,9 @@ impl Backend for Service {
 
     fn is_ready(&self) -> bool {
         Service::is_ready(self)
+    }
+
+    fn shard_statuses(&self) -> Vec<ShardStatus> {
+        Service::shard_statuses(self)
     }
 }

@@ -8,7 +8,7 @@ use limina_engine::{
     },
     outcome::NamespaceInfo,
 };
-use limina_node::Unavailable;
+use limina_node::{ShardStatus, Unavailable};
 use limina_server::{App, Backend, Metrics, backend::Pending, openapi_json, serve};
 use prometheus_client::registry::Registry;
 use reqwest::{Client, Method, Response};
@@ -64,6 +64,10 @@ impl Backend for Fake {
             self.pages.lock().unwrap().push(page);
             Ok(found)
         })
+    }
+
+    fn shard_statuses(&self) -> Vec<ShardStatus> {
+        vec![ShardStatus { shard: 0, is_open: true }]
     }
 
     fn is_ready(&self) -> bool {

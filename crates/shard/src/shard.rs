@@ -72,12 +72,12 @@ struct Waiting<T> {
     is_write: bool,
 }
 
-/// What may be written.
+/// For what there is room.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Room {
-    ForAll,
-    ForDue,
-    ForReads,
+    Clients,
+    Due,
+    Nothing,
 }
 
 impl<T> Waiting<T> {
@@ -291,9 +291,9 @@ impl<T> Shard<T> {
             }
             let is_full = open.building.weight >= self.options.max_batch;
             let room = match (self.has_room, self.is_starved) {
-                (_, true) => Room::ForReads,
-                (false, false) => Room::ForDue,
-                (true, false) => Room::ForAll,
+                (_, true) => Room::Nothing,
+                (false, false) => Room::Due,
+                (true, false) => Room::Clients,
             };
             if !is_full && open.take_round(now, &mut self.queue, &self.options, room, &mut self.outputs) {
                 continue;
@@ -320,12 +320,12 @@ impl<T> Open<T> {
         // Without room for what is due, time stands still just before it: reads never see a state in which it
         // should have happened and has not.
         let now = match self.engine.next_due() {
-            Some(due) if room == Room::ForReads => now.min(Time(due.0.saturating_sub(1))),
+            Some(due) if room == Room::Nothing => now.min(Time(due.0.saturating_sub(1))),
             _ => now,
         };
         // Time may be asked for by several rounds of one batch, and never goes back.
         let now = now.max(self.engine.time());
-        let due = if room == Room::ForReads { Vec::new() } else { self.engine.due(now, options.due_slice) };
+        let due = if room == Room::Nothing { Vec::new() } else { self.engine.due(now, options.due_slice) };
         let mut work: VecDeque<Work<T>> = due.into_iter().map(Work::Due).collect();
         let mut refused = false;
         // With more due than one slice, clients wait until all of it is done: what is due comes first.
@@ -334,7 +334,7 @@ impl<T> Open<T> {
             while weight < options.max_batch
                 && let Some((ticket, job)) = queue.pop_front()
             {
-                if room != Room::ForAll && job.request.is_write() {
+                if room != Room::Clients && job.request.is_write() {
                     outputs.push_back(undecided(ticket, Failure::StorageFull));
                     refused = true;
                     continue;
@@ -343,7 +343,7 @@ impl<T> Open<T> {
                 work.push_back(Work::Request(ticket, job));
             }
             // Sweeps take turns with clients, a slice a batch, and must not pile up on a batch in flight.
-            if self.in_flight.is_none() && self.building.is_empty && room == Room::ForAll {
+            if self.in_flight.is_none() && self.building.is_empty && room == Room::Clients {
                 work.extend(self.engine.sweep().map(Work::Due));
             }
         }

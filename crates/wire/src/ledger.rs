@@ -103,24 +103,14 @@ pub struct FinalizationChange {
     pub value: Option<i64>,
 }
 
-/// `POST /hold/batch`: several holds, each on its own, in order.
+/// `POST /hold/batch`, `/commit/batch` and `/rollback/batch`: several, each on its own, in order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct HoldBatch {
-    /// The holds.
+#[serde(deny_unknown_fields, bound(deserialize = "I: Deserialize<'de>"))]
+pub struct Batch<I> {
+    /// The single requests.
     #[serde(deserialize_with = "object::list")]
     #[schema(min_items = 1, max_items = 8192)]
-    pub operations: Vec<Hold>,
-}
-
-/// `POST /commit/batch` and `POST /rollback/batch`: several finalizations, each on its own, in order.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FinalizationBatch {
-    /// The finalizations.
-    #[serde(deserialize_with = "object::list")]
-    #[schema(min_items = 1, max_items = 8192)]
-    pub operations: Vec<Finalization>,
+    pub operations: Vec<I>,
 }
 
 /// `POST /values`: the values of limits, now or as of some moment.

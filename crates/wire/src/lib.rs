@@ -4,6 +4,7 @@
 //! must never decide anything, nor know the engine. Requests refuse unknown and repeated fields, so that a typo never
 //! passes silently; replies ignore what they do not know, so that an older client can read a newer server.
 
+pub mod cluster;
 pub mod duration;
 pub mod ledger;
 pub mod namespace;

@@ -260,6 +260,31 @@ fn the_docs_need_nothing_from_elsewhere() {
     }
 }
 
+/// The `type` of a problem leads to where the docs explain it.
+#[test]
+fn problems_lead_to_their_explanation() {
+    let server = Server::fresh();
+    let ledger = server.ledger();
+    ledger.create("a");
+    let problems = [
+        server.get("/nowhere").refused(404, "NotFound"),
+        ledger.limit("absent").refused(404, "LimitNotFound"),
+        ledger.operation("absent").refused(404, "OperationNotFound"),
+        ledger.post_text("/limits", "{").refused(400, "InvalidRequest"),
+        ledger.post("/limits", json!({"name": "a"})).refused(409, "DuplicateLimitName"),
+    ];
+    for problem in problems {
+        let kind = problem.body["type"].as_str().expect("`type`");
+        // Elsewhere it may be an address of its own; here it must be found.
+        let Some((page, anchor)) = kind.split_once('#').filter(|(page, _)| page.starts_with('/')) else {
+            continue;
+        };
+        let page = server.get(page).ok().text;
+        let found = page.contains(&format!("id=\"{anchor}\"")) || page.contains(&format!("id={anchor}"));
+        assert!(found, "nothing at {kind}");
+    }
+}
+
 /// What a browser would fetch by itself: sources, style sheets, imports, urls of styles.
 fn resources(page: &str) -> Vec<String> {
     let mut found = Vec::new();

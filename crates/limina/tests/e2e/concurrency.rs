@@ -225,3 +225,38 @@ fn read_along(ledger: &Ledger) {
         last = now.position();
     }
 }
+
+/// A namespace that goes away under its clients: each call is before or after it, and nothing is left over.
+#[test]
+fn a_namespace_is_removed_under_load() {
+    let server = Server::fresh();
+    race(8, |client| {
+        let ledger = server.ledger_of("brief");
+        let mut last = 0;
+        for n in 0..40 {
+            if client == 0 {
+                if n % 4 == 0 {
+                    let reply = server.delete("/v1/ns/brief");
+                    assert!([200, 204, 404].contains(&reply.status), "{} {}", reply.status, reply.text);
+                }
+                continue;
+            }
+            let change = json!({"limit_name": "a", "value": 1});
+            let operation = format!("{client}-{n}");
+            let request = json!({"operation_id": operation, "changes": [change], "create_missing": true});
+            let held = ledger.post("/hold", request).ok();
+            assert!(held.position() > last, "went back from {last}: {}", held.text);
+            last = held.position();
+            let done = ledger.commit_all(&operation);
+            if done.status != 200 {
+                done.refused(404, "OperationNotFound");
+            }
+        }
+    });
+    let ledger = server.ledger_of("brief");
+    let change = json!({"limit_name": "a", "value": 1});
+    ledger.post("/hold", json!({"operation_id": "last", "changes": [change], "create_missing": true})).ok();
+    let now = ledger.values(&["a"]).ok();
+    let (_, commit, hold) = values_of(&now.body).remove(0);
+    assert_eq!(crate::shape::sum(&ledger.entries("a")), (commit, hold));
+}

@@ -119,6 +119,37 @@ fn history_outgrows_one_journal_segment() {
     check(&server);
 }
 
+/// Holds that expire around a crash: all do, and none twice.
+#[test]
+fn expiries_cut_off_by_a_crash_happen_once() {
+    let mut server = Server::fresh();
+    let ledger = server.ledger();
+    ledger.create("a");
+    let holds = (0..3000)
+        .map(|n| {
+            let request = hold(&format!("op-{n}"), &[("a", 1)]);
+            // Spread over a while, so that a crash finds some done and some not.
+            crate::ledger::with(request, serde_json::json!({"expires_after": 500 + n / 3}))
+        })
+        .collect();
+    ledger.post("/hold/batch", batch(holds)).ok();
+    for left in [2500, 1500, 500] {
+        let ledger = server.ledger();
+        let some = eventually(|| {
+            let now = ledger.values(&["a"]).ok();
+            (now.body["values"][0]["hold_value"].as_i64()? <= left).then_some(())
+        });
+        assert!(some.is_some(), "nothing expires");
+        server.crash_and_restart();
+    }
+    let ledger = server.ledger();
+    let empty =
+        eventually(|| (ledger.values(&["a"]).ok().body["values"][0]["hold_value"] == 0).then_some(()));
+    assert!(empty.is_some(), "some never expire");
+    let entries = ledger.entries("a");
+    assert_eq!((entries.len(), crate::shape::sum(&entries)), (6000, (0, 0)));
+}
+
 /// 16 MiB are a batch like any other, although the journal's segments are of 4 MiB here.
 #[test]
 fn a_batch_may_be_longer_than_a_journal_segment() {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::harness::{Process, Server, client, eventually, limina};
-use crate::ledger::{Ledger, hold};
+use crate::ledger::{Ledger, batch, hold};
 use crate::raw;
 use crate::reply::Reply;
 
@@ -407,6 +407,52 @@ fn a_damaged_journal_is_not_served() {
     std::fs::write(&segment, &bytes).expect("the segment");
     server.start_again();
     server.ledger().values(&["a"]).ok().value("a", 0, 300);
+}
+
+/// A segment that is gone is damage too, wherever it stood.
+#[test]
+fn a_missing_journal_segment_is_not_served() {
+    let mut server = Server::fresh();
+    let ledger = server.ledger();
+    ledger.create("a");
+    for round in 0..8 {
+        let holds = (0..2000).map(|n| hold(&format!("{:0200}", round * 2000 + n), &[("a", 1)])).collect();
+        ledger.post("/hold/batch", batch(holds)).ok();
+    }
+    server.stop();
+    let segments = segments(server.data());
+    assert!(segments.len() > 1, "{segments:?}");
+    for segment in segments {
+        let aside = segment.with_extension("aside");
+        std::fs::rename(&segment, &aside).expect("move the segment");
+        let mut command = limina();
+        command.args(["serve", "--journal-segment-mib", "4"]).args(ANY_PORT).arg("--data").arg(server.data());
+        fails(&mut command);
+        std::fs::rename(&aside, &segment).expect("move it back");
+    }
+    server.start_again();
+    server.ledger().values(&["a"]).ok().value("a", 0, 16_000);
+}
+
+/// The size of a segment is a setting, not a property of the data.
+#[test]
+fn the_segment_size_may_change() {
+    let home = TempDir::new().expect("a directory");
+    let data = home.path().join("data");
+    let mut total = 0;
+    for (round, size) in ["4", "16", "64", "4", "8"].into_iter().enumerate() {
+        let mut server = Server::start_with(&data, &["--journal-segment-mib", size]);
+        let ledger = server.ledger();
+        if round == 0 {
+            ledger.create("a");
+        }
+        ledger.values(&["a"]).ok().value("a", 0, total);
+        let holds = (0..2000).map(|n| hold(&format!("{round:0200}-{n}"), &[("a", 1)])).collect();
+        ledger.post("/hold/batch", batch(holds)).ok();
+        total += 2000;
+        if round % 2 == 0 { server.kill() } else { server.stop() }
+    }
+    Server::start(&data).ledger().values(&["a"]).ok().value("a", 0, total);
 }
 
 /// As a crash of the machine leaves it: the files of the moment before a write, and half of that write.

@@ -1,14 +1,18 @@
 //! What operators and readers ask for: health, metrics, the reference.
 
 use super::{
-    App, openapi,
+    App, json, openapi,
     problem::{Code, Failure},
 };
 use axum::{
     extract::State,
-    http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
+    http::{
+        StatusCode,
+        header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
+    },
     response::{IntoResponse, Response},
 };
+use limina_wire::cluster::{Cluster, Node, Shard};
 use prometheus_client::encoding::text;
 use std::{fmt::Write, sync::LazyLock};
 
@@ -39,6 +43,20 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<Response, Failure> 
     } else {
         Err(Failure::new(Code::ShardUnavailable, "the server is starting or stopping"))
     }
+}
+
+/// The nodes, the shards, and which node owns each shard.
+#[utoipa::path(
+    get, path = "/v1/cluster", tag = "around",
+    responses((status = 200, description = "All of them.", body = Cluster)),
+)]
+pub(super) async fn cluster(State(app): State<App>) -> Response {
+    let owner = "local";
+    let nodes = vec![Node { node: owner.to_owned(), ready: app.backend().is_ready() }];
+    let shards = app.backend().shard_statuses().into_iter();
+    let shards =
+        shards.map(|status| Shard { shard: status.shard, owner: owner.to_owned(), open: status.is_open });
+    json(StatusCode::OK, &Cluster { nodes, shards: shards.collect() })
 }
 
 /// The metrics, as OpenMetrics text.

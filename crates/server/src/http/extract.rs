@@ -18,7 +18,8 @@ use http_body_util::BodyExt;
 use limina_engine::{Idempotency, Name, Page, Position};
 use limina_wire::{Object, ledger};
 use percent_encoding::percent_decode_str;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use std::{collections::HashMap, sync::LazyLock, time::Duration};
 
@@ -36,31 +37,63 @@ static DEFAULT_NAMESPACE: LazyLock<Name> =
     LazyLock::new(|| Name::new("default").expect("the default namespace has a valid name"));
 
 /// What is read as a body.
-pub(crate) trait RequestBody: DeserializeOwned {
+pub(crate) trait RequestBody: Sized {
     /// How large it may be.
-    const MAX_BYTES: usize = MAX_BODY;
+    const MAX_BYTES: usize;
     /// Whether an idempotency key has a meaning: whether it changes something, by POST or PUT.
+    const TAKES_KEY: bool;
+
+    fn parse(bytes: &[u8]) -> Result<Self, Failure>;
+}
+
+/// A body that is one JSON object.
+pub(crate) trait JsonBody: DeserializeOwned {
     const TAKES_KEY: bool = true;
 }
 
-impl RequestBody for ledger::NewLimit {}
-impl RequestBody for ledger::Hold {}
-impl RequestBody for ledger::Finalization {}
+impl JsonBody for ledger::NewLimit {}
+impl JsonBody for ledger::Hold {}
+impl JsonBody for ledger::Finalization {}
 
-impl RequestBody for ledger::LimitPatch {
+impl JsonBody for ledger::LimitPatch {
     const TAKES_KEY: bool = false;
 }
 
-impl RequestBody for ledger::ValuesQuery {
+impl JsonBody for ledger::ValuesQuery {
     const TAKES_KEY: bool = false;
 }
 
-impl RequestBody for ledger::HoldBatch {
-    const MAX_BYTES: usize = MAX_BATCH_BODY;
+impl<T: JsonBody> RequestBody for T {
+    const MAX_BYTES: usize = MAX_BODY;
+    const TAKES_KEY: bool = T::TAKES_KEY;
+
+    fn parse(bytes: &[u8]) -> Result<T, Failure> {
+        parse(bytes)
+    }
 }
 
-impl RequestBody for ledger::FinalizationBatch {
+/// The items of a batch, each of which stands or falls on its own.
+pub(crate) struct Items<I>(pub(crate) Vec<Result<I, Failure>>);
+
+/// A batch of which something does not parse, with its items left as they are.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawBatch<'a> {
+    #[serde(borrow)]
+    operations: Vec<&'a RawValue>,
+}
+
+impl<I: DeserializeOwned> RequestBody for Items<I> {
     const MAX_BYTES: usize = MAX_BATCH_BODY;
+    const TAKES_KEY: bool = true;
+
+    fn parse(bytes: &[u8]) -> Result<Items<I>, Failure> {
+        if let Ok(Object(batch)) = serde_json::from_slice::<Object<ledger::Batch<I>>>(bytes) {
+            return Ok(Items(batch.operations.into_iter().map(Ok).collect()));
+        }
+        let RawBatch { operations } = parse(bytes)?;
+        Ok(Items(operations.into_iter().map(|item| parse(item.get().as_bytes())).collect()))
+    }
 }
 
 /// A request with a body.
@@ -81,7 +114,7 @@ impl<T: RequestBody> FromRequest<App> for Call<T> {
         Query::parse(&parts, &[])?;
         check_media_type(&parts.headers)?;
         let key = if T::TAKES_KEY { idempotency_key(&parts.headers)? } else { None };
-        let body = parse(&bytes)?;
+        let body = T::parse(&bytes)?;
         let idempotency = key.map(|key| {
             let fingerprint = fingerprint(&parts.method, &namespace, parts.uri.path(), &bytes);
             Idempotency { key, fingerprint }
@@ -175,7 +208,7 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Failure> {
 }
 
 /// Parses without asking where it is, and only after an error once more to find out.
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
+fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Failure> {
     if bytes.is_empty() {
         return serde_json::from_str("{}")
             .map_err(|_| Failure::invalid("body", "the body must not be empty: some fields are required"));

@@ -92,7 +92,7 @@ pub(crate) fn finalization(finish: Finish, request: wire::Finalization) -> Resul
     Ok(Transfer::Finish(ledger::Finalization { finish, operation_id, changes }))
 }
 
-/// A batch of which some items may not validate.
+/// A batch of which some items may not parse or validate.
 pub(crate) struct CheckedBatch {
     /// What can be done, in order.
     pub(crate) transfers: Vec<Transfer>,
@@ -101,14 +101,14 @@ pub(crate) struct CheckedBatch {
 }
 
 pub(crate) fn batch<T>(
-    operations: Vec<T>,
+    operations: Vec<Result<T, Failure>>,
     convert: impl Fn(T) -> Result<Transfer, Failure>,
 ) -> Result<CheckedBatch, Failure> {
     check_count("operations", operations.len(), MAX_BATCH)?;
     let mut transfers = Vec::with_capacity(operations.len());
     let mut problems = Vec::new();
     for (place, operation) in operations.into_iter().enumerate() {
-        match convert(operation) {
+        match operation.and_then(&convert) {
             Ok(transfer) => transfers.push(transfer),
             Err(failure) => problems.push((place, failure.into_problem())),
         }

@@ -2,7 +2,9 @@
 
 use super::{
     App,
-    extract::{Call, LimitName, Namespace, NoQuery, OperationId, OperationsQuery, Paging, RequestBody},
+    extract::{
+        Call, Items, LimitName, Namespace, NoQuery, OperationId, OperationsQuery, Paging, RequestBody,
+    },
     from_wire::{self, CheckedBatch},
     json,
     problem::Failure,
@@ -180,33 +182,33 @@ pub(super) async fn rollback(State(app): State<App>, call: Call<wire::Finalizati
 #[utoipa::path(
     post, path = "/v1/ledger/hold/batch", tag = "ledger",
     params(("Idempotency-Key" = Option<String>, Header)),
-    request_body = wire::HoldBatch,
+    request_body = wire::Batch<wire::Hold>,
     responses((status = 200, description = "One result per hold.", body = wire::BatchReply<wire::HoldReply>)),
 )]
-pub(super) async fn hold_batch(State(app): State<App>, call: Call<wire::HoldBatch>) -> Answer {
-    batch(app, call, |body| body.operations, from_wire::hold).await
+pub(super) async fn hold_batch(State(app): State<App>, call: Call<Items<wire::Hold>>) -> Answer {
+    batch(app, call, from_wire::hold).await
 }
 
 /// Several commits, each on its own, in order.
 #[utoipa::path(
     post, path = "/v1/ledger/commit/batch", tag = "ledger",
     params(("Idempotency-Key" = Option<String>, Header)),
-    request_body = wire::FinalizationBatch,
+    request_body = wire::Batch<wire::Finalization>,
     responses((status = 200, description = "One result per commit.", body = wire::BatchReply<wire::FinalizationReply>)),
 )]
-pub(super) async fn commit_batch(State(app): State<App>, call: Call<wire::FinalizationBatch>) -> Answer {
-    batch(app, call, |body| body.operations, |item| from_wire::finalization(Finish::Commit, item)).await
+pub(super) async fn commit_batch(State(app): State<App>, call: Call<Items<wire::Finalization>>) -> Answer {
+    batch(app, call, |item| from_wire::finalization(Finish::Commit, item)).await
 }
 
 /// Several rollbacks, each on its own, in order.
 #[utoipa::path(
     post, path = "/v1/ledger/rollback/batch", tag = "ledger",
     params(("Idempotency-Key" = Option<String>, Header)),
-    request_body = wire::FinalizationBatch,
+    request_body = wire::Batch<wire::Finalization>,
     responses((status = 200, description = "One result per rollback.", body = wire::BatchReply<wire::FinalizationReply>)),
 )]
-pub(super) async fn rollback_batch(State(app): State<App>, call: Call<wire::FinalizationBatch>) -> Answer {
-    batch(app, call, |body| body.operations, |item| from_wire::finalization(Finish::Rollback, item)).await
+pub(super) async fn rollback_batch(State(app): State<App>, call: Call<Items<wire::Finalization>>) -> Answer {
+    batch(app, call, |item| from_wire::finalization(Finish::Rollback, item)).await
 }
 
 /// The values of limits: the latest, or as of an operation or a position.
@@ -268,15 +270,14 @@ async fn transfer<T: RequestBody>(
     app.submit(namespace, idempotency, command, StatusCode::OK).await
 }
 
-/// Items that do not validate are answered in their places, and the others are done.
-async fn batch<T: RequestBody, I>(
+/// Items that do not parse or validate are answered in their places, and the others are done.
+async fn batch<I>(
     app: App,
-    call: Call<T>,
-    items: impl Fn(T) -> Vec<I>,
+    call: Call<Items<I>>,
     convert: impl Fn(I) -> Result<Transfer, Failure>,
 ) -> Answer {
-    let Call { namespace, idempotency, body } = call;
-    let CheckedBatch { transfers, problems } = from_wire::batch(items(body), convert)?;
+    let Call { namespace, idempotency, body: Items(items) } = call;
+    let CheckedBatch { transfers, problems } = from_wire::batch(items, convert)?;
     if transfers.is_empty() {
         return Ok(json(StatusCode::OK, &to_wire::merged_batch(Vec::new(), problems)));
     }

@@ -110,6 +110,7 @@ impl App {
             )
             .route("/healthz", self.counted("around", "healthz", get(around::healthz)))
             .route("/readyz", self.counted("around", "readyz", get(around::readyz)))
+            .route("/v1/cluster", self.counted("around", "cluster", get(around::cluster)))
             .route("/metrics", self.counted("around", "metrics", get(around::metrics)))
             .route("/openapi.json", self.counted("around", "openapi", get(around::openapi)))
             .route("/docs", self.counted("around", "docs", get(around::docs)))

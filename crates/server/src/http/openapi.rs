@@ -37,6 +37,7 @@ use utoipa::{
         namespaces::delete_namespace,
         around::healthz,
         around::readyz,
+        around::cluster,
         around::metrics,
         around::openapi,
         around::docs,
