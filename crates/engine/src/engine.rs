@@ -462,4 +462,9 @@ impl Request {
     pub fn is_write(&self) -> bool {
         self.command.is_write()
     }
+
+    /// Whether it removes more than it writes, so that a full disk is no reason to refuse it.
+    pub fn makes_room(&self) -> bool {
+        matches!(self.command, Command::DeleteNamespace)
+    }
 }

@@ -64,10 +64,11 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
 
     stop.await;
     tracing::info!("stopping: answering what was taken, refusing what is new");
+    // What was taken is answered while new requests still find somebody who tells them to go elsewhere.
     service.begin_stop();
+    node.stop().await;
     let _front_is_gone = stop_serving.send(());
     front.await?;
-    node.stop().await;
     store.close().await?;
     tracing::info!("stopped");
     Ok(())

@@ -71,7 +71,7 @@ impl<J: Journal, T: Table> Checkpointer<J, T> {
         let stats = self.journal.stats();
         self.metrics.journal_bytes.set(stats.live_bytes as i64);
         self.metrics.journal_segments.set(stats.segments as i64);
-        self.metrics.journal_syncs.set(stats.syncs as i64);
+        self.metrics.journal_syncs.inc_by(stats.syncs.saturating_sub(self.metrics.journal_syncs.get()));
         self.metrics.storage_full.set(i64::from(self.journal.room() == Room::Reserve));
         let backlogs = self.stores.iter().map(|store| store.backlog());
         let (bytes, records) =

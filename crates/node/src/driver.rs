@@ -212,7 +212,6 @@ impl<J: Journal, T: Table> Driver<J, T> {
         let (now, step) = clock.advance(self.clocks.read());
         if let Some(step_ms) = step {
             self.metrics.clock_steps.inc();
-            self.metrics.clock_behind_ms.set(clock.behind_ms());
             tracing::warn!(
                 shard = self.id.0,
                 step_ms,

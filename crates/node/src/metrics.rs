@@ -21,12 +21,11 @@ pub struct Metrics {
     pub(crate) shard_losses: Counter,
     pub(crate) shards_open: Gauge,
     pub(crate) clock_steps: Counter,
-    pub(crate) clock_behind_ms: Gauge,
     pub(crate) holds_expired: Counter,
     pub(crate) due_postponed: Counter,
     pub(crate) journal_bytes: Gauge,
     pub(crate) journal_segments: Gauge,
-    pub(crate) journal_syncs: Gauge,
+    pub(crate) journal_syncs: Counter,
     pub(crate) storage_full: Gauge,
     pub(crate) checkpoint_seconds: Histogram,
     pub(crate) checkpoint_failures: Counter,
@@ -66,12 +65,11 @@ impl Metrics {
             shard_losses: Counter::default(),
             shards_open: Gauge::default(),
             clock_steps: Counter::default(),
-            clock_behind_ms: Gauge::default(),
             holds_expired: Counter::default(),
             due_postponed: Counter::default(),
             journal_bytes: Gauge::default(),
             journal_segments: Gauge::default(),
-            journal_syncs: Gauge::default(),
+            journal_syncs: Counter::default(),
             storage_full: Gauge::default(),
             checkpoint_seconds: Histogram::new(exponential_buckets(0.001, 2.0, 18)),
             checkpoint_failures: Counter::default(),
@@ -97,9 +95,11 @@ impl Metrics {
             m.shard_losses.clone(),
         );
         r.register("shards_open", "Shards that serve requests", m.shards_open.clone());
-        r.register("clock_steps", "Steps of the wall clock that were not followed", m.clock_steps.clone());
-        let behind = "How far shard time is behind the wall clock (negative: ahead)";
-        r.register("clock_behind_milliseconds", behind, m.clock_behind_ms.clone());
+        r.register(
+            "clock_steps",
+            "Steps of the wall clock that were not followed, counted by each shard that saw them",
+            m.clock_steps.clone(),
+        );
         r.register(
             "ledger_holds_expired",
             "Holds rolled back because their time had run out",

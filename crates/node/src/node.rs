@@ -83,7 +83,7 @@ impl Node {
         tracing::info!(
             shards,
             ledger_limits = residents,
-            elapsed_ms = begin.elapsed().as_millis(),
+            elapsed_ms = begin.elapsed().as_millis() as u64,
             "shards opened"
         );
 

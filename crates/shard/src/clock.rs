@@ -56,11 +56,6 @@ impl ShardClock {
     pub fn time(&self) -> Time {
         Time(self.time / 1000)
     }
-
-    /// How far shard time is behind the wall clock (or ahead of it, if negative), in milliseconds.
-    pub fn behind_ms(&self) -> i64 {
-        self.ahead / 1000
-    }
 }
 
 fn difference(a: u64, b: u64) -> i64 {

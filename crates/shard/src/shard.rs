@@ -9,7 +9,7 @@ use std::collections::{HashSet, VecDeque};
 pub struct Options {
     /// How many requests may wait. One more is refused at once.
     pub max_queue: usize,
-    /// About how many operations one append covers.
+    /// About how many changes one append covers. A request that has more of them has an append of its own.
     pub max_batch: usize,
     /// How many things that are due are done in one round, so that a heap of them is worked off in slices.
     pub due_slice: usize,
@@ -60,7 +60,7 @@ enum Work<T> {
 struct Batch<T> {
     replies: Vec<Waiting<T>>,
     effects: Vec<Effect>,
-    /// How many operations it stands for.
+    /// How many changes it stands for.
     weight: usize,
     is_empty: bool,
 }
@@ -331,10 +331,12 @@ impl<T> Open<T> {
         // With more due than one slice, clients wait until all of it is done: what is due comes first.
         if work.len() < options.due_slice {
             let mut weight = self.building.weight;
-            while weight < options.max_batch
+            while let Some((_, job)) = queue.front()
+                && (weight == 0 || weight + weight_of(&job.request) <= options.max_batch)
                 && let Some((ticket, job)) = queue.pop_front()
             {
-                if room != Room::Clients && job.request.is_write() {
+                let may_write = room == Room::Clients || (room == Room::Due && job.request.makes_room());
+                if job.request.is_write() && !may_write {
                     outputs.push_back(undecided(ticket, Failure::StorageFull));
                     refused = true;
                     continue;
@@ -342,8 +344,8 @@ impl<T> Open<T> {
                 weight += weight_of(&job.request);
                 work.push_back(Work::Request(ticket, job));
             }
-            // Sweeps take turns with clients, a slice a batch, and must not pile up on a batch in flight.
-            if self.in_flight.is_none() && self.building.is_empty && room == Room::Clients {
+            // Sweeps take turns with clients, a slice a batch, and must not pile up on a batch in flight. They make room.
+            if self.in_flight.is_none() && self.building.is_empty && room != Room::Nothing {
                 work.extend(self.engine.sweep().map(Work::Due));
             }
         }
@@ -439,8 +441,13 @@ fn undecided<T>(ticket: T, failure: Failure) -> Output<T> {
 
 fn weight_of(request: &Request) -> usize {
     use limina_engine::{Command, ledger};
+    let weight_of = |transfer: &ledger::Transfer| match transfer {
+        ledger::Transfer::Hold(hold) => hold.changes.len(),
+        ledger::Transfer::Finish(finalization) => finalization.changes.as_ref().map_or(1, Vec::len),
+    };
     match &request.command {
-        Command::Ledger(ledger::Command::Batch(transfers)) => transfers.len(),
+        Command::Ledger(ledger::Command::Batch(transfers)) => transfers.iter().map(weight_of).sum(),
+        Command::Ledger(ledger::Command::Transfer(transfer)) => weight_of(transfer),
         _ => 1,
     }
 }

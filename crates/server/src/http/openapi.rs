@@ -59,8 +59,8 @@ pub fn openapi_json() -> String {
         for operation in operations(item) {
             complete(operation);
         }
-        if let Some(rest) = path.strip_prefix("/v1/").filter(|rest| *rest != "ns" && !rest.starts_with("ns/"))
-        {
+        // A family's paths are those below its name; the others (`ns`, `cluster`) belong to no namespace.
+        if let Some(rest) = path.strip_prefix("/v1/").filter(|rest| rest.starts_with("ledger/")) {
             namespaced.push((format!("/v1/ns/{{namespace}}/{rest}"), in_namespace(item.clone())));
         }
     }

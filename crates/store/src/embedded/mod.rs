@@ -70,6 +70,7 @@ impl Embedded {
         let known = Meta::read(directory)?;
         let meta = directory::agree(directory, known, options.shards)?;
 
+        tracing::info!(directory = %directory.display(), "opening the store: reading the journal");
         let disk = Arc::new(OsDisk::new(&directory::subdirectory(directory, "journal")?));
         let segmented = SegmentedOptions {
             shards: meta.shards,
@@ -82,6 +83,12 @@ impl Embedded {
         let table = FjallTable::open(&table_directory, options.cache_bytes, known.is_some())?;
         for shard in (0..meta.shards).map(ShardId) {
             let applied = table.applied_now(shard)?;
+            if known.is_none() && applied.max(journal.last_seq(shard)) > Seq::ZERO {
+                return Err(StoreError::Unusable(format!(
+                    "data directory {} holds data, but its file limina.meta is missing",
+                    directory.display()
+                )));
+            }
             journal.check_applied(shard, applied)?;
             journal.release(shard, applied);
         }

@@ -26,7 +26,7 @@ impl Default for SegmentedOptions {
             shards: 64,
             segment_bytes: 64 << 20,
             spares: 2,
-            payload_bytes: 64 << 20,
+            payload_bytes: 512 << 20,
             must_exist: false,
             salts: Salts::Random,
         }
