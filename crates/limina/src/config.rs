@@ -27,6 +27,12 @@ pub(crate) struct ServeArgs {
     /// Size of a journal segment [default: 64]
     #[arg(long, env = "LIMINA_JOURNAL_SEGMENT_MIB", value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1024))]
     journal_segment_mib: Option<u64>,
+    /// Size from which on the journal is brought down by checkpoints [default: 1024]
+    #[arg(long, env = "LIMINA_JOURNAL_MIB", value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
+    journal_mib: Option<u64>,
+    /// Memory that one shard's records may take before a checkpoint moves them to the table [default: 32]
+    #[arg(long, env = "LIMINA_CHECKPOINT_MIB", value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    checkpoint_mib: Option<u64>,
     /// Free space below which writes are refused with StorageFull [default: two segments, at least 64]
     #[arg(long, env = "LIMINA_STORAGE_RESERVE_MIB", value_name = "MIB")]
     storage_reserve_mib: Option<u64>,
@@ -52,6 +58,8 @@ struct File {
     log: Option<String>,
     shards: Option<u16>,
     journal_segment_mib: Option<u64>,
+    journal_mib: Option<u64>,
+    checkpoint_mib: Option<u64>,
     storage_reserve_mib: Option<u64>,
 }
 
@@ -64,6 +72,8 @@ pub(crate) struct Config {
     pub(crate) log: String,
     pub(crate) shards: Option<u16>,
     pub(crate) journal_segment_mib: u64,
+    pub(crate) journal_mib: u64,
+    pub(crate) checkpoint_mib: u64,
     pub(crate) storage_reserve_mib: Option<u64>,
 }
 
@@ -100,6 +110,8 @@ impl ServeArgs {
             log: self.log.or(file.log).unwrap_or_else(|| "info".into()),
             shards: self.shards.or(file.shards),
             journal_segment_mib: self.journal_segment_mib.or(file.journal_segment_mib).unwrap_or(64),
+            journal_mib: self.journal_mib.or(file.journal_mib).unwrap_or(1024),
+            checkpoint_mib: self.checkpoint_mib.or(file.checkpoint_mib).unwrap_or(32),
             storage_reserve_mib: self.storage_reserve_mib.or(file.storage_reserve_mib),
         })
     }
@@ -120,6 +132,8 @@ impl File {
         };
         check("shards", file.shards.map(u64::from), 1, 4096)?;
         check("journal_segment_mib", file.journal_segment_mib, 1, 1024)?;
+        check("journal_mib", file.journal_mib, 1, 1_048_576)?;
+        check("checkpoint_mib", file.checkpoint_mib, 1, 65_536)?;
         Ok(file)
     }
 }

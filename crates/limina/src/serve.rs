@@ -3,7 +3,10 @@
 use crate::{config::Config, config::ServeArgs, logs};
 use limina_node::{Metrics, Node, NodeOptions, Service};
 use limina_server::App;
-use limina_store::embedded::{Embedded, EmbeddedOptions};
+use limina_store::{
+    ShardStoreOptions,
+    embedded::{Embedded, EmbeddedOptions},
+};
 use prometheus_client::registry::Registry;
 use std::{error::Error, future::Future, sync::Arc};
 use tokio::{
@@ -47,15 +50,17 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
     let data = config.data.clone();
     let store = Arc::new(tokio::task::spawn_blocking(move || Embedded::open(&data, options)).await??);
     let shards = store.shards();
-    let node = Node::start(
-        service.clone(),
-        node_metrics,
-        store.clone(),
-        store.clone(),
-        shards,
-        NodeOptions::default(),
-    )
-    .await?;
+    let checkpoint_bytes = usize::try_from(config.checkpoint_mib * MIB)?;
+    let options = NodeOptions {
+        store: ShardStoreOptions {
+            soft_bytes: checkpoint_bytes,
+            hard_bytes: checkpoint_bytes.saturating_mul(4),
+        },
+        journal_bytes: config.journal_mib * MIB,
+        ..NodeOptions::default()
+    };
+    let node =
+        Node::start(service.clone(), node_metrics, store.clone(), store.clone(), shards, options).await?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         "limina listening on http://{address}, data in {}",

@@ -11,14 +11,11 @@ use tokio::sync::watch;
 /// How often the shards are looked at.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// The journal's size from which on it is brought down, if nothing else is said.
-const JOURNAL_BYTES: u64 = 1 << 30;
-
 pub(crate) struct Checkpointer<J, T> {
     pub(crate) journal: Arc<J>,
     pub(crate) stores: Vec<Arc<ShardStore<J, T>>>,
     pub(crate) metrics: Metrics,
-    pub(crate) journal_bytes: Option<u64>,
+    pub(crate) journal_bytes: u64,
 }
 
 impl<J: Journal, T: Table> Checkpointer<J, T> {
@@ -57,9 +54,7 @@ impl<J: Journal, T: Table> Checkpointer<J, T> {
         let mut due: Vec<usize> =
             (0..self.stores.len()).filter(|shard| self.stores[*shard].backlog().due).collect();
         let stats = self.journal.stats();
-        if stats.live_bytes > self.journal_bytes.unwrap_or(JOURNAL_BYTES)
-            || self.journal.room() == Room::Reserve
-        {
+        if stats.live_bytes > self.journal_bytes || self.journal.room() == Room::Reserve {
             due.extend(stats.pinning.iter().map(|(shard, _)| usize::from(shard.0)));
         }
         due.sort_unstable();

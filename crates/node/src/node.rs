@@ -12,14 +12,24 @@ use std::{sync::Arc, time::Instant};
 use tokio::{sync::mpsc, task::JoinHandle};
 
 /// Bounds of a node.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct NodeOptions {
     /// Of each shard's loop.
     pub shard: ShardOptions,
     /// Of each shard's overlay.
     pub store: ShardStoreOptions,
     /// The journal may hold so many bytes before the shards that pin its oldest segment are checkpointed.
-    pub journal_bytes: Option<u64>,
+    pub journal_bytes: u64,
+}
+
+impl Default for NodeOptions {
+    fn default() -> NodeOptions {
+        NodeOptions {
+            shard: ShardOptions::default(),
+            store: ShardStoreOptions::default(),
+            journal_bytes: 1 << 30,
+        }
+    }
 }
 
 /// Why a shard could not be opened.

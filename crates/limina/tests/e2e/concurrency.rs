@@ -230,13 +230,13 @@ fn read_along(ledger: &Ledger) {
 #[test]
 fn a_namespace_is_removed_under_load() {
     let server = Server::fresh();
+    let (ledger, http, namespace) = (server.ledger_of("brief"), server.http(), server.url("/v1/ns/brief"));
     race(8, |client| {
-        let ledger = server.ledger_of("brief");
         let mut last = 0;
         for n in 0..40 {
             if client == 0 {
                 if n % 4 == 0 {
-                    let reply = server.delete("/v1/ns/brief");
+                    let reply = Reply::to(http.delete(&namespace));
                     assert!([200, 204, 404].contains(&reply.status), "{} {}", reply.status, reply.text);
                 }
                 continue;
@@ -253,7 +253,6 @@ fn a_namespace_is_removed_under_load() {
             }
         }
     });
-    let ledger = server.ledger_of("brief");
     let change = json!({"limit_name": "a", "value": 1});
     ledger.post("/hold", json!({"operation_id": "last", "changes": [change], "create_missing": true})).ok();
     let now = ledger.values(&["a"]).ok();
