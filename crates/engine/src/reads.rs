@@ -1,6 +1,6 @@
 //! Stored records that are not resident: what a command asks for, and where it finds it.
 //!
-//! A command runs against a [`Reader`]. Where a record is not at hand, the reader notes it and the command stops before
+//! A command runs against a `Reader`. Where a record is not at hand, the reader notes it and the command stops before
 //! it has changed anything; whoever drives the engine fetches what was noted and runs the command again.
 
 use crate::record;
