@@ -4,6 +4,9 @@ use crate::{Epoch, Seq, ShardId, StoreError, segmented::JournalStats};
 use bytes::Bytes;
 use std::future::Future;
 
+/// The longest payload of one append.
+pub const MAX_PAYLOAD_BYTES: usize = 512 << 20;
+
 /// Durable, ordered appends, a sequence for each shard.
 pub trait Journal: Send + Sync + 'static {
     /// Takes the shard over: from now on only the returned epoch may append or confirm.

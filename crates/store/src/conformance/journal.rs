@@ -1,7 +1,8 @@
 //! What every journal must do.
 
 use super::{Factory, STOPS, Stop, append, check_tail, is_fenced, overlay, payload, take};
-use crate::{AppendError, ConfirmError, Journal, Room, Seq, ShardId, Table};
+use crate::{AppendError, ConfirmError, Journal, Room, Seq, ShardId, Table, journal::MAX_PAYLOAD_BYTES};
+use bytes::Bytes;
 
 const A: ShardId = ShardId(0);
 const B: ShardId = ShardId(1);
@@ -149,7 +150,8 @@ pub async fn large_payloads(mut factory: impl Factory) {
     for seq in 1..=5 {
         append(&*store, A, epoch, seq, LENGTH).await;
     }
-    let refused = store.append(A, epoch, Seq(6), payload(A, 6, (64 << 20) + 1)).await;
+    let too_long = Bytes::from(vec![0; MAX_PAYLOAD_BYTES + 1]);
+    let refused = store.append(A, epoch, Seq(6), too_long).await;
     assert!(matches!(refused, Err(AppendError::NotDone(_))));
     factory.stop(store, Stop::PowerLoss(5)).await;
     let store = factory.open().expect("open");

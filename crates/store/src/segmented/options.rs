@@ -1,6 +1,6 @@
 //! What the journal is told, and what it tells.
 
-use crate::{Epoch, Seq, ShardId, StoreError};
+use crate::{Epoch, Seq, ShardId, StoreError, journal::MAX_PAYLOAD_BYTES};
 use bytes::Bytes;
 
 /// How the journal is laid out.
@@ -26,7 +26,7 @@ impl Default for SegmentedOptions {
             shards: 64,
             segment_bytes: 64 << 20,
             spares: 2,
-            payload_bytes: 512 << 20,
+            payload_bytes: MAX_PAYLOAD_BYTES,
             must_exist: false,
             salts: Salts::Random,
         }
