@@ -304,7 +304,7 @@ impl Engine {
     fn begin_sweep(&mut self, sweep: record::Sweep) {
         let id = self.meta.next_sweep;
         self.meta.next_sweep += 1;
-        self.changes.writes.insert(key::sweep(id), Some(record::encode(&sweep)));
+        self.changes.put(&key::sweep(id), &sweep);
         self.sweeps.insert(id, Sweeping { from: sweep.from.into(), to: sweep.to.into() });
     }
 
@@ -438,14 +438,14 @@ impl Engine {
             if let Some(namespace) = self.namespaces.get_mut(&name) {
                 namespace.changed = false;
                 let keys = Keys(namespace.id);
-                namespace.ledger.flush(keys, &mut self.changes.writes);
-                self.changes.writes.insert(keys.head(), Some(record::encode(&namespace.head)));
+                namespace.ledger.flush(keys, &mut self.changes);
+                self.changes.put(&keys.head(), &namespace.head);
             }
         }
-        let Changes { mut writes, effects } = core::mem::take(&mut self.changes);
-        if !writes.is_empty() {
-            writes.insert(key::shard_meta(), Some(record::encode(&self.meta)));
+        if !self.changes.writes.is_empty() {
+            self.changes.put(&key::shard_meta(), &self.meta);
         }
+        let (writes, effects) = self.changes.take();
         self.sealed = writes;
         let writes = self.sealed.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
         Sealed { writes, effects }

@@ -11,7 +11,7 @@ use crate::{
     timers::Timers,
 };
 use alloc::vec::Vec;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use serde::Serialize;
 
 /// Everything resident of a namespace.
@@ -35,7 +35,51 @@ impl Namespace {
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     pub(crate) writes: Recent,
+    arena: Arena,
     pub(crate) effects: Vec<Effect>,
+}
+
+impl Changes {
+    /// The record stands under the key from now on.
+    pub(crate) fn put<T: Serialize>(&mut self, key: &[u8], record: &T) {
+        let (key, value) = (self.arena.bytes(key), self.arena.record(record));
+        self.writes.insert(key, Some(value));
+    }
+
+    /// Everything since the last time.
+    pub(crate) fn take(&mut self) -> (Recent, Vec<Effect>) {
+        (core::mem::take(&mut self.writes), core::mem::take(&mut self.effects))
+    }
+}
+
+/// Keys and values are cut out of large pieces of memory, since two allocations for each record would cost more than
+/// deciding it.
+#[derive(Debug, Default)]
+struct Arena {
+    piece: BytesMut,
+    scratch: Vec<u8>,
+}
+
+impl Arena {
+    const PIECE: usize = 64 << 10;
+
+    fn bytes(&mut self, bytes: &[u8]) -> Bytes {
+        cut(&mut self.piece, bytes)
+    }
+
+    fn record<T: Serialize>(&mut self, record: &T) -> Bytes {
+        self.scratch.clear();
+        record::encode_into(record, &mut self.scratch);
+        cut(&mut self.piece, &self.scratch)
+    }
+}
+
+fn cut(piece: &mut BytesMut, bytes: &[u8]) -> Bytes {
+    if piece.capacity() < bytes.len() {
+        *piece = BytesMut::with_capacity(Arena::PIECE.max(bytes.len()));
+    }
+    piece.extend_from_slice(bytes);
+    piece.split().freeze()
 }
 
 /// Why a command could not run. Nothing was changed.
@@ -109,7 +153,7 @@ impl Turn<'_> {
     }
 
     pub(crate) fn put<T: Serialize>(&mut self, key: Bytes, record: &T) {
-        self.changes.writes.insert(key, Some(record::encode(record)));
+        self.changes.put(&key, record);
     }
 
     pub(crate) fn remove(&mut self, key: Bytes) {

@@ -7,6 +7,9 @@ mod serve;
 use clap::Parser;
 use std::{error::Error, io::Write, process::ExitCode};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// May this happen now? Limits, locks, events and a ledger, durable and exact, in one binary.
 #[derive(Parser)]
 #[command(name = "limina", version, args_conflicts_with_subcommands = true)]

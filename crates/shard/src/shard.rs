@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use limina_engine::{Answer, Due, Effect, Engine, Fetched, Job, Missing, Outcome, Read, Request, Time};
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
 /// Bounds of the loop.
 #[derive(Debug, Clone)]
@@ -47,6 +47,8 @@ struct Round<T> {
     now: Time,
     work: VecDeque<Work<T>>,
     is_fetching: bool,
+    /// Whether all of it was asked what it needs.
+    is_asked: bool,
     /// Whether everything that can be told beforehand is at hand.
     is_ready: bool,
 }
@@ -353,7 +355,7 @@ impl<T> Open<T> {
             return refused;
         }
         self.fetched.clear();
-        self.round = Some(Round { now, work, is_fetching: false, is_ready: false });
+        self.round = Some(Round { now, work, is_fetching: false, is_asked: false, is_ready: false });
         true
     }
 
@@ -363,6 +365,7 @@ impl<T> Open<T> {
         // What can be told beforehand is fetched for all at once, before the first is applied.
         let mut reads = if round.is_ready { Vec::new() } else { self.missing(&round) };
         round.is_ready = reads.is_empty();
+        round.is_asked = true;
         while reads.is_empty()
             && let Some(work) = round.work.front_mut()
         {
@@ -389,19 +392,17 @@ impl<T> Open<T> {
         }
     }
 
-    /// What the round needs and has not been fetched, each once.
+    /// What the round needs and has not been fetched. What a write needs can be told at once, so it is asked only the
+    /// first time; a read may need more after each answer.
     fn missing(&self, round: &Round<T>) -> Vec<Read> {
-        let mut seen = HashSet::new();
         let mut reads = Vec::new();
         for work in &round.work {
-            let needed = match work {
-                Work::Request(_, job) => self.engine.missing(round.now, job, &self.fetched),
-                Work::Due(due) => self.engine.missing_for_due(*due, &self.fetched),
-            };
-            for read in needed {
-                if seen.insert(read.clone()) {
-                    reads.push(read);
+            match work {
+                Work::Request(_, job) if round.is_asked && job.request.is_write() => {}
+                Work::Request(_, job) => {
+                    reads.append(&mut self.engine.missing(round.now, job, &self.fetched))
                 }
+                Work::Due(due) => reads.append(&mut self.engine.missing_for_due(*due, &self.fetched)),
             }
         }
         reads

@@ -16,6 +16,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "limina",
         &["limina-engine", "limina-node", "limina-server", "limina-shard", "limina-store", "limina-wire"],
     ),
+    (
+        "limina-bench",
+        &["limina-engine", "limina-node", "limina-server", "limina-shard", "limina-store", "limina-wire"],
+    ),
     ("xtask", &[]),
 ];
 

@@ -33,7 +33,7 @@ use crate::{
     request::Job,
 };
 
-/// Runs a ledger command, or says what must be fetched first. Nothing is changed before everything is at hand; of a
+/// Runs a ledger command, or says what must be fetched first. ([`missing`] tells for a whole batch at once.) Nothing is changed before everything is at hand; of a
 /// batch, what is done already stays in the job.
 pub(crate) fn apply(
     ledger: &mut Ledger,
@@ -50,9 +50,6 @@ pub(crate) fn apply(
         }
         Command::Transfer(transfer) => apply_transfer(ledger, turn, transfer),
         Command::Batch(transfers) => {
-            if job.batch_results.is_empty() {
-                prefetch(turn.view(), command)?;
-            }
             for transfer in &transfers[job.batch_results.len()..] {
                 let result = match apply_transfer(ledger, turn, transfer) {
                     Ok(result) => result,

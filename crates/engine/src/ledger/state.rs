@@ -3,11 +3,10 @@
 use super::{Context, LimitInfo, Value, operations::Operation};
 use crate::{
     Name, Position,
-    namespace::Keys,
+    namespace::{Changes, Keys},
     record::{self, Malformed},
 };
 use alloc::{collections::BTreeMap, vec::Vec};
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// All limits of a namespace. A limit's number is its place in the order of creation.
@@ -133,14 +132,14 @@ impl Ledger {
     }
 
     /// Writes the after-images of what changed since the last time.
-    pub(crate) fn flush(&mut self, keys: Keys, writes: &mut BTreeMap<Bytes, Option<Bytes>>) {
+    pub(crate) fn flush(&mut self, keys: Keys, changes: &mut Changes) {
         for number in self.changed.drain(..) {
             let limit = &mut self.limits[number as usize];
             if core::mem::take(&mut limit.terms_changed) {
-                writes.insert(keys.limit(number), Some(record::encode(&limit.terms)));
+                changes.put(&keys.limit(number), &limit.terms);
             }
             if core::mem::take(&mut limit.balance_changed) {
-                writes.insert(keys.balance(number), Some(record::encode(&limit.balance)));
+                changes.put(&keys.balance(number), &limit.balance);
             }
         }
     }

@@ -7,7 +7,6 @@ pub mod key;
 
 use crate::{Name, Position, Time};
 use alloc::vec::Vec;
-use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// The version of the format that this code writes, and the only one that it reads.
@@ -50,12 +49,11 @@ pub struct Sweep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
-/// Writes a record's bytes.
-pub fn encode<T: Serialize>(record: &T) -> Bytes {
-    let mut bytes = Vec::with_capacity(64);
+/// Writes a record's bytes behind what is in `bytes`.
+pub fn encode_into<T: Serialize>(record: &T, bytes: &mut Vec<u8>) {
     bytes.push(VERSION);
     // Writing to memory cannot fail, and every record type has a known length for its sequences.
-    postcard::to_extend(record, bytes).expect("a record encodes").into()
+    *bytes = postcard::to_extend(record, core::mem::take(bytes)).expect("a record encodes");
 }
 
 /// Reads a record's bytes.

@@ -355,6 +355,18 @@ impl<D: Disk> Segmented<D> {
         Ok(part)
     }
 
+    /// Every append of the shard that the journal holds, with its file and where in it the payload stands.
+    pub(crate) fn each_append(
+        &self,
+        shard: ShardId,
+        mut each: impl FnMut(Seq, &str, u64, Result<Bytes, StoreError>),
+    ) {
+        for entry in self.shards.get(usize::from(shard.0)).iter().flat_map(|state| &state.entries) {
+            let path = self.disk.path(&segment::name(entry.segment));
+            each(Seq(entry.seq), &path, entry.offset, self.read(entry));
+        }
+    }
+
     fn read(&self, entry: &Located) -> Result<Bytes, StoreError> {
         let index = self.segments.front().map_or(0, |first| entry.segment - first.number);
         let segment = &self.segments[index as usize];

@@ -25,13 +25,29 @@ impl<D: Disk> Segmented<D> {
     /// Only the last frame can be there without ever having been synced: each is written after the sync of the one
     /// before. Written anew, with a new salt, and synced, it is as durable as the others before anybody sees it.
     pub fn open(disk: Arc<D>, options: SegmentedOptions) -> Result<(Self, Opened), StoreError> {
+        let (mut journal, read) = Segmented::read_back(disk, options)?;
+        journal.remove_left_over(&read.left_over)?;
+        journal.harden_last_segment(read.last_header)?;
+        journal.move_last_frame(read.last_frame)?;
+        journal.seal()?;
+        journal.stats = JournalStats::default();
+        Ok((journal, read.report))
+    }
+
+    /// Reads the journal as opening does, and changes nothing. What comes back is for reading only.
+    pub(crate) fn examine(disk: Arc<D>, options: SegmentedOptions) -> Result<(Self, Opened), StoreError> {
+        let (journal, read) = Segmented::read_back(disk, options)?;
+        Ok((journal, read.report))
+    }
+
+    fn read_back(disk: Arc<D>, options: SegmentedOptions) -> Result<(Self, ReadBack), StoreError> {
         let mut reading = Reading::begin(&*disk, &options)?;
         reading.read_all()?;
         let Reading { segments, shards, next_frame, last_frame, last_header, .. } = reading;
-        let Reading { report, spares, next_spare, last_segment, .. } = reading;
+        let Reading { report, spares, left_over, next_spare, last_segment, .. } = reading;
         let epochs: Arc<[AtomicU64]> =
             shards.iter().map(|_| AtomicU64::new((last_segment + 1) * EPOCHS_PER_OPENING)).collect();
-        let mut journal = Segmented {
+        let journal = Segmented {
             disk,
             options,
             segments,
@@ -48,11 +64,15 @@ impl<D: Disk> Segmented<D> {
             buffer: Vec::new(),
             stats: JournalStats::default(),
         };
-        journal.harden_last_segment(last_header)?;
-        journal.move_last_frame(last_frame)?;
-        journal.seal()?;
-        journal.stats = JournalStats::default();
-        Ok((journal, report))
+        Ok((journal, ReadBack { last_frame, last_header, left_over, report }))
+    }
+
+    /// Spares of another length, or too many: only once it is sure that the journal opens.
+    fn remove_left_over(&self, names: &[String]) -> Result<(), StoreError> {
+        names.iter().try_for_each(|name| {
+            let removed = self.disk.remove(name);
+            removed.map_err(|error| StoreError::io("removing", self.disk.path(name), error))
+        })
     }
 
     /// After a kill, what was read may be in the operating system's memory only, and after a failed sync it would stay
@@ -85,6 +105,14 @@ impl<D: Disk> Segmented<D> {
     }
 }
 
+/// What reading found besides the journal itself.
+struct ReadBack {
+    last_frame: Option<LastFrame>,
+    last_header: Option<Header>,
+    left_over: Vec<String>,
+    report: Opened,
+}
+
 struct LastFrame {
     number: u64,
     entries: Vec<frame::Entry>,
@@ -105,6 +133,8 @@ struct Reading<'a, D: Disk> {
     last_header: Option<Header>,
     last_segment: u64,
     spares: Vec<Spare>,
+    /// Spares that are of no use.
+    left_over: Vec<String>,
     next_spare: u64,
     report: Opened,
     buffer: Vec<u8>,
@@ -125,6 +155,7 @@ impl<'a, D: Disk> Reading<'a, D> {
             last_header: None,
             last_segment: 0,
             spares: Vec::new(),
+            left_over: Vec::new(),
             next_spare: 0,
             report: Opened::default(),
             buffer: Vec::new(),
@@ -154,15 +185,16 @@ impl<'a, D: Disk> Reading<'a, D> {
         Ok(reading)
     }
 
-    /// Files of the usual length are reused; what else is left over is removed.
+    /// Files of the usual length are reused; what else there is will be removed.
     fn keep_spare(&mut self, name: &str) -> Result<(), StoreError> {
         let length = self.disk.open(name).and_then(|file| file.len());
         let length = length.map_err(|error| StoreError::io("opening", self.disk.path(name), error))?;
         if length == self.options.segment_bytes && self.spares.len() < self.options.spares {
             self.spares.push(Spare { name: name.to_string(), length });
-            return Ok(());
+        } else {
+            self.left_over.push(name.to_string());
         }
-        self.disk.remove(name).map_err(|error| StoreError::io("removing", self.disk.path(name), error))
+        Ok(())
     }
 
     fn read_header(&mut self, number: u64, newest: bool) -> Result<(), StoreError> {

@@ -235,11 +235,13 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         let _alone = self.checkpointing.lock().await;
         let Some((epoch, frozen)) = self.freeze() else { return Ok(None) };
         self.table.checkpoint(self.shard, epoch, frozen.upto, frozen.records).await?;
-        {
+        let contained = {
             let mut state = self.lock();
-            state.frozen = None;
             state.applied = frozen.upto;
-        }
+            state.frozen.take()
+        };
+        // Freeing hundreds of thousands of records takes its time: nobody should wait for the lock meanwhile.
+        drop(contained);
         self.journal.release(self.shard, frozen.upto);
         self.checkpointed.notify_waiters();
         Ok(Some(frozen.upto))
