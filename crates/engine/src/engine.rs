@@ -5,7 +5,8 @@ use crate::{
     idempotency, ledger,
     namespace::{Changes, Keys, Namespace, Stop, Turn, View},
     outcome::NamespaceInfo,
-    reads::{self, Reader, Recent},
+    reads::{self, Reader},
+    recent::Recent,
     record::{
         self,
         key::{self, NamespaceId, Resident},
@@ -40,7 +41,7 @@ pub struct Engine {
 /// is told to anyone.
 #[derive(Debug, Default)]
 pub struct Sealed {
-    /// After-images in key order; no value means removed.
+    /// After-images, each key once; no value means removed.
     pub writes: Vec<(Bytes, Option<Bytes>)>,
     /// What is to be told, in order.
     pub effects: Vec<Effect>,
@@ -103,7 +104,7 @@ impl Engine {
             changes: Changes::default(),
             changed_namespaces: Vec::new(),
             ledger_limits: 0,
-            sealed: Recent::new(),
+            sealed: Recent::default(),
         };
         for (key, bytes) in residents {
             if engine.load(&key, &bytes).is_err() {
@@ -447,8 +448,7 @@ impl Engine {
         }
         let (writes, effects) = self.changes.take();
         self.sealed = writes;
-        let writes = self.sealed.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
-        Sealed { writes, effects }
+        Sealed { writes: self.sealed.records().to_vec(), effects }
     }
 
     fn advance_time(&mut self, now: Time) {

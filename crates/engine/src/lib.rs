@@ -27,6 +27,7 @@ pub mod time;
 pub mod timers;
 
 mod idempotency;
+mod recent;
 
 pub use effect::Effect;
 pub use engine::{Due, Engine, Sealed, Stats};

@@ -3,7 +3,8 @@
 use crate::{
     Effect, Name, Position, Time,
     ledger::Ledger,
-    reads::{Absent, Fetched, Missing, Reader, Recent},
+    reads::{Absent, Fetched, Missing, Reader},
+    recent::Recent,
     record::{
         self,
         key::{self, NamespaceId},
@@ -48,7 +49,8 @@ impl Changes {
 
     /// Everything since the last time.
     pub(crate) fn take(&mut self) -> (Recent, Vec<Effect>) {
-        (core::mem::take(&mut self.writes), core::mem::take(&mut self.effects))
+        let next = self.writes.next();
+        (core::mem::replace(&mut self.writes, next), core::mem::take(&mut self.effects))
     }
 }
 

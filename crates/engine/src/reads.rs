@@ -3,7 +3,7 @@
 //! A command runs against a `Reader`. Where a record is not at hand, the reader notes it and the command stops before
 //! it has changed anything; whoever drives the engine fetches what was noted and runs the command again.
 
-use crate::record;
+use crate::{recent::Recent, record};
 use alloc::{collections::BTreeMap, vec::Vec};
 use bytes::Bytes;
 use core::cell::RefCell;
@@ -71,9 +71,6 @@ impl Fetched {
         self.0.clear();
     }
 }
-
-/// After-images that may not be durable yet, by key.
-pub(crate) type Recent = BTreeMap<Bytes, Option<Bytes>>;
 
 /// Why a record is not at hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,7 +177,7 @@ impl<'a> Reader<'a> {
 
     /// Notes the record under `key` as needed, if it is not at hand.
     pub(crate) fn want(&self, key: Bytes) {
-        if !self.building.contains_key(&key) && !self.sealed.contains_key(&key) {
+        if self.building.get(&key).is_none() && self.sealed.get(&key).is_none() {
             let _noted = self.fetched(Read::Get(key));
         }
     }

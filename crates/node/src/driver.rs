@@ -145,13 +145,16 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 self.metrics.append_requests.observe(requests as f64);
                 self.metrics.append_records.observe(writes.len() as f64);
                 let (store, metrics) = (self.store.clone(), self.metrics.clone());
-                self.persisting = Some(Box::pin(async move {
+                // In a task of its own: writing the batch down and taking it into the overlay are work for another core
+                // while this one decides the next batch.
+                let append = tokio::spawn(async move {
                     let begin = Instant::now();
                     let records = writes.into_iter().map(|(key, value)| Record { key, value }).collect();
                     let result = store.append(store.seq().next(), records).await;
                     metrics.append_seconds.observe(begin.elapsed().as_secs_f64());
                     result.map_err(|error| loss_of(&error))
-                }));
+                });
+                self.persisting = Some(Box::pin(async move { append.await.unwrap_or(Err(Loss::Unknown)) }));
             }
             Output::Confirm => {
                 let store = self.store.clone();

@@ -103,7 +103,7 @@ pub enum Output<T> {
     Fetch(Vec<Read>),
     /// Make these writes durable as one append, then call [`Shard::handle_persisted`], or [`Shard::handle_lost`].
     Append {
-        /// After-images in key order.
+        /// After-images, each key once.
         writes: Vec<(Bytes, Option<Bytes>)>,
         /// For how many requests.
         requests: usize,

@@ -1,8 +1,8 @@
 //! A batch of records as one run of bytes, which is what the journal carries.
 //!
 //! Layout, little endian: a format byte (1), the number of records (u32), then for each record the length of its key
-//! (u32), the length of its value (u32, all ones where the record was removed), the key and the value. Keys ascend
-//! strictly. There is no checksum: the journal has one over everything that it carries.
+//! (u32), the length of its value (u32, all ones where the record was removed), the key and the value. Each key stands
+//! once. There is no checksum: the journal has one over everything that it carries.
 
 use crate::Record;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -12,21 +12,18 @@ const HEAD: usize = 5;
 const RECORD_HEAD: usize = 8;
 const REMOVED: u32 = u32::MAX;
 
-/// One payload from records whose keys ascend strictly.
+/// One payload from records, each key once.
 ///
 /// # Panics
 ///
-/// When the keys do not ascend, or one key or value is four gigabytes long: both are mistakes of the caller, and what
-/// was written could not be read again.
+/// When one key or value is four gigabytes long: that is a mistake of the caller, and what was written could not be
+/// read again.
 pub fn encode(records: &[Record]) -> Bytes {
     let size = records.iter().map(|record| RECORD_HEAD + length(record)).sum::<usize>() + HEAD;
     let mut out = BytesMut::with_capacity(size);
     out.put_u8(FORMAT);
     out.put_u32_le(u32::try_from(records.len()).expect("a batch holds fewer than 2^32 records"));
-    let mut previous: Option<&Bytes> = None;
     for record in records {
-        assert!(previous.is_none_or(|key| *key < record.key), "the keys of a batch must ascend");
-        previous = Some(&record.key);
         out.put_u32_le(u32::try_from(record.key.len()).expect("a key is shorter than 4 GiB"));
         match &record.value {
             Some(value) => {
@@ -68,7 +65,6 @@ pub fn decode(payload: Bytes) -> Result<Vec<Record>, Malformed> {
     let possible = (cursor.payload.len() - cursor.offset) / RECORD_HEAD;
     let mut records: Vec<Record> = Vec::with_capacity((count as usize).min(possible));
     for _ in 0..count {
-        let start = cursor.offset;
         let key_length = cursor.number()?;
         let value_length = cursor.number()?;
         let key = cursor.take(key_length as usize)?;
@@ -76,9 +72,6 @@ pub fn decode(payload: Bytes) -> Result<Vec<Record>, Malformed> {
             REMOVED => None,
             length => Some(cursor.take(length as usize)?),
         };
-        if records.last().is_some_and(|last| last.key >= key) {
-            return Err(Malformed { offset: start, problem: "the keys do not ascend" });
-        }
         records.push(Record { key, value });
     }
     match cursor.offset == cursor.payload.len() {

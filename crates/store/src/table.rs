@@ -2,10 +2,83 @@
 
 use crate::{Epoch, Seq, ShardId, StoreError};
 use bytes::Bytes;
-use std::{collections::BTreeMap, future::Future, sync::Arc};
+use hashbrown::HashMap;
+use std::{
+    collections::BTreeSet,
+    future::Future,
+    ops::RangeBounds,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
-/// After-images in key order; no value means removed.
-pub type Records = BTreeMap<Bytes, Option<Bytes>>;
+/// After-images, the newest of each key; no value means removed.
+///
+/// Most are only ever looked up by their key, so they are kept by hash. Their order is made when it is first asked
+/// for, and from then on kept up.
+#[derive(Debug, Default)]
+pub struct Records {
+    by_key: HashMap<Bytes, Option<Bytes>>,
+    order: OnceLock<BTreeSet<Bytes>>,
+    /// Whether the order was asked for since these were begun.
+    is_order_asked: AtomicBool,
+}
+
+impl Records {
+    /// Replaces the after-image of a key, and returns the old one.
+    pub fn insert(&mut self, key: Bytes, value: Option<Bytes>) -> Option<Option<Bytes>> {
+        if let Some(order) = self.order.get_mut() {
+            order.insert(key.clone());
+        }
+        self.by_key.insert(key, value)
+    }
+
+    /// The after-image of a key.
+    pub fn get(&self, key: &[u8]) -> Option<&Option<Bytes>> {
+        self.by_key.get(key)
+    }
+
+    /// A part of them, by key.
+    pub fn range(
+        &self,
+        range: impl RangeBounds<Bytes>,
+    ) -> impl DoubleEndedIterator<Item = (&Bytes, &Option<Bytes>)> {
+        self.is_order_asked.store(true, Ordering::Relaxed);
+        let order = self.order.get_or_init(|| self.by_key.keys().cloned().collect());
+        order.range(range).map(|key| (key, &self.by_key[key]))
+    }
+
+    /// All of them, by key.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&Bytes, &Option<Bytes>)> {
+        self.range(..)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.by_key.is_empty()
+    }
+
+    /// None yet; if the order of these was asked for, it will be asked for again.
+    pub(crate) fn next(&self) -> Records {
+        let next = Records::default();
+        if self.is_order_asked.load(Ordering::Relaxed) {
+            next.order.get_or_init(BTreeSet::new);
+        }
+        next
+    }
+}
+
+impl FromIterator<(Bytes, Option<Bytes>)> for Records {
+    fn from_iter<I: IntoIterator<Item = (Bytes, Option<Bytes>)>>(records: I) -> Records {
+        Records { by_key: records.into_iter().collect(), ..Records::default() }
+    }
+}
 
 /// Sorted records, as of each shard's last checkpoint. Look-ups never see a shard's neighbours.
 pub trait Table: Send + Sync + 'static {

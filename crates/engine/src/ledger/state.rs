@@ -7,13 +7,16 @@ use crate::{
     record::{self, Malformed},
 };
 use alloc::{collections::BTreeMap, vec::Vec};
+use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
 /// All limits of a namespace. A limit's number is its place in the order of creation.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     limits: Vec<Limit>,
-    by_name: BTreeMap<Name, u32>,
+    by_name: HashMap<Name, u32>,
+    /// The same names in order, for lists.
+    names: BTreeMap<Name, u32>,
     changed: Vec<u32>,
 }
 
@@ -95,14 +98,13 @@ impl Ledger {
     /// By name, what follows `after`.
     pub(crate) fn names_after(&self, after: Option<&Name>) -> impl Iterator<Item = u32> {
         use core::ops::Bound::{Excluded, Unbounded};
-        self.by_name
-            .range::<Name, _>((after.map_or(Unbounded, Excluded), Unbounded))
-            .map(|(_, number)| *number)
+        self.names.range::<Name, _>((after.map_or(Unbounded, Excluded), Unbounded)).map(|(_, number)| *number)
     }
 
     pub(crate) fn create(&mut self, terms: Terms) -> u32 {
         let number = self.limits.len() as u32;
         self.by_name.insert(terms.name.clone(), number);
+        self.names.insert(terms.name.clone(), number);
         let balance = Balance::default();
         self.limits.push(Limit { terms, balance, terms_changed: false, balance_changed: false });
         self.mark(number, true);
@@ -150,6 +152,7 @@ impl Ledger {
         if number as usize != self.limits.len() || self.by_name.insert(terms.name.clone(), number).is_some() {
             return Err(Malformed);
         }
+        self.names.insert(terms.name.clone(), number);
         let balance = Balance::default();
         self.limits.push(Limit { terms, balance, terms_changed: false, balance_changed: false });
         Ok(())

@@ -157,7 +157,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         self.journal.room()
     }
 
-    /// Appends the records, whose keys must ascend, as number `seq`. On success they are durable, and look-ups see
+    /// Appends the records, each key once, as number `seq`. On success they are durable, and look-ups see
     /// them. After [`AppendError::Unknown`], or when this future was dropped, only [`ShardStore::retake`] helps.
     pub async fn append(&self, seq: Seq, records: Vec<Record>) -> Result<(), AppendError> {
         self.wait_for_checkpoint().await;
@@ -254,7 +254,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
             if state.seq == state.applied {
                 return None;
             }
-            let (records, bytes) = std::mem::take(&mut state.active).into_parts();
+            let (records, bytes) = state.active.take();
             state.frozen = Some(Frozen { records: Arc::new(records), bytes, upto: state.seq });
         }
         state.frozen.clone().map(|frozen| (state.epoch, frozen))

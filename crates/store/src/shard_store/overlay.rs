@@ -34,8 +34,11 @@ impl Overlay {
         self.bytes
     }
 
-    pub(super) fn into_parts(self) -> (Records, usize) {
-        (self.records, self.bytes)
+    /// What is there and what it weighs; nothing stays.
+    pub(super) fn take(&mut self) -> (Records, usize) {
+        let next = Overlay { records: self.records.next(), bytes: 0 };
+        let Overlay { records, bytes } = std::mem::replace(self, next);
+        (records, bytes)
     }
 }
 
