@@ -69,6 +69,8 @@ fn add(total: &mut Report, report: &Report) {
     total.crashes += report.crashes;
     total.losses += report.losses;
     total.checkpoints += report.checkpoints;
+    total.clock_steps += report.clock_steps;
+    total.unreadable += report.unreadable;
     total.digest ^= report.digest;
 }
 

@@ -96,6 +96,38 @@ impl Model {
         }
     }
 
+    /// Whether the request was answered before under its key, and will be answered the same.
+    pub fn is_repeat(&self, now: Time, request: &Request) -> bool {
+        let namespace = self.namespaces.get(&request.namespace);
+        let kept = request.idempotency.as_ref().and_then(|key| namespace?.replies.get(&key.key));
+        kept.is_some_and(|(given, ..)| now.0 < given + DAY)
+    }
+
+    /// Answers a batch of which some items could not be read and were not done; `outcome` is what was answered.
+    pub fn apply_readable(
+        &mut self,
+        now: Time,
+        request: &Request,
+        unreadable: &[bool],
+        outcome: &Outcome,
+    ) -> Outcome {
+        let Command::Ledger(ledger::Command::Batch(transfers)) = &request.command else {
+            return outcome.clone();
+        };
+        let readable = transfers.iter().zip(unreadable).filter(|(_, unreadable)| !**unreadable);
+        let readable = readable.map(|(transfer, _)| transfer.clone()).collect();
+        let command = Command::Ledger(ledger::Command::Batch(readable));
+        let before = self.namespaces.get(&request.namespace).map(|namespace| namespace.position);
+        let answer = self.apply(now, &Request { command, idempotency: None, ..request.clone() });
+        if let Some(namespace) = self.namespaces.get_mut(&request.namespace)
+            && before != Some(namespace.position)
+            && let Some(key) = &request.idempotency
+        {
+            namespace.replies.insert(key.key.clone(), (now.0, key.fingerprint, outcome.clone()));
+        }
+        answer
+    }
+
     /// Rolls back everything due by `now`, in due order.
     pub fn expire(&mut self, now: Time) {
         for namespace in self.namespaces.values_mut() {

@@ -6,7 +6,7 @@ use limina_engine::{
     ledger::{self, Reply as LedgerReply},
     record,
 };
-use limina_shard::{Failure, Loss, Options as ShardOptions, Output, Shard};
+use limina_shard::{Failure, Loss, Options as ShardOptions, Output, Shard, ShardClock, clock::Reading};
 use limina_store::{
     self as store, AppendError, Record, Room, Seq, ShardId, ShardStore, ShardStoreOptions, StoreError,
     memory::{AppendFault, Memory, MemoryOptions},
@@ -55,6 +55,10 @@ pub struct Report {
     pub losses: u64,
     /// Checkpoints made.
     pub checkpoints: u64,
+    /// Steps of the wall clock.
+    pub clock_steps: u64,
+    /// Answers that said that a stored record could not be read.
+    pub unreadable: u64,
     /// A checksum over everything stored in the end.
     pub digest: u32,
 }
@@ -100,7 +104,11 @@ struct World {
     store: Option<ShardStore<Memory, Memory>>,
     shard: Shard<Request>,
     model: Model,
+    /// The monotonic clock, in milliseconds.
     now: u64,
+    /// How far the wall clock is ahead of it.
+    wall_ahead: i64,
+    clock: ShardClock,
     generation: u64,
     events: BTreeMap<(u64, u64), Event>,
     event_count: u64,
@@ -108,6 +116,10 @@ struct World {
     /// The last append that may have been made, and what it decided, until it is known.
     in_doubt: Option<(Seq, Vec<(Time, Request)>)>,
     faults: bool,
+    /// Table reads fail, and no outcome is ever unknown: the model could not tell what an unknown batch had read.
+    read_faults: bool,
+    /// The process has begun anew and does not know what time it was.
+    is_restarted: bool,
     wake_at: Option<u64>,
     report: Report,
 }
@@ -132,13 +144,17 @@ impl World {
             store: None,
             shard: Shard::new(shard_options(&mut random)),
             model: Model::default(),
-            now: 1_700_000_000_000 + random.below(DAY),
+            now: 0,
+            wall_ahead: 1_700_000_000_000 + random.below(DAY) as i64,
+            clock: ShardClock::start(Time(0), Reading { monotonic: 0, wall: 0 }),
             generation: 0,
             events: BTreeMap::new(),
             event_count: 0,
             waiting: 0,
             in_doubt: None,
             faults: !random.one_in(8),
+            read_faults: random.one_in(4),
+            is_restarted: true,
             wake_at: None,
             report: Report::default(),
             random,
@@ -174,7 +190,7 @@ impl World {
 
     fn say(&self, what: impl FnOnce() -> String) {
         if self.options.verbose {
-            println!("{:>8} {}", self.now % 100_000_000, what());
+            println!("{:>9} {}", self.now, what());
         }
     }
 
@@ -202,7 +218,15 @@ impl World {
                 }
             }
             Event::Fetch { generation, reads } if generation == self.generation => {
+                // A read fails only while nothing is due: what is due would be put off, which the model does not do.
+                let due = self.shard.engine().and_then(Engine::next_due);
+                let may_fail =
+                    self.faults && self.read_faults && due.is_none_or(|due| due > self.clock.time());
+                if may_fail && self.random.one_in(40) {
+                    self.memory.fail_table_reads(1 + self.random.below(3));
+                }
                 let answers = self.fetch(reads)?;
+                self.memory.fail_table_reads(0);
                 self.shard.handle_fetched(answers);
             }
             Event::Append { generation, writes } if generation == self.generation => self.append(writes)?,
@@ -235,7 +259,9 @@ impl World {
     }
 
     fn misfortune(&mut self) -> Result<(), String> {
-        match self.random.below(9) {
+        let choice =
+            if self.read_faults { *self.random.pick(&[2, 5, 6, 8, 9]) } else { self.random.below(10) };
+        match choice {
             0 | 1 => self.crash()?,
             2 => self.fault(AppendFault::NotDone),
             3 => self.fault(AppendFault::UnknownButHappened),
@@ -256,6 +282,12 @@ impl World {
                     disk.fail_syncs(pass, fail);
                 }
             }
+            8 => {
+                self.report.clock_steps += 1;
+                let step = self.random.below(4 * DAY) as i64 - 2 * DAY as i64;
+                self.say(|| format!("the wall clock steps by {step} ms"));
+                self.wall_ahead += step;
+            }
             _ => {
                 let used = self.memory.disk().map_or(0, |disk| disk.used());
                 let limit = self
@@ -267,6 +299,11 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    fn reading(&self) -> Reading {
+        let wall = u64::try_from(self.now as i64 + self.wall_ahead).unwrap_or(0);
+        Reading { monotonic: self.now * 1000, wall: wall * 1000 }
     }
 
     fn fault(&mut self, fault: AppendFault) {
@@ -306,6 +343,7 @@ impl World {
         self.drain()?;
         let options = shard_options(&mut self.random);
         self.shard = Shard::new(options);
+        self.is_restarted = true;
         self.store = None;
         let remains = if self.random.one_in(2) {
             let seed = self.random.number();
@@ -351,6 +389,10 @@ impl World {
             Ok(engine) => {
                 self.settle_doubt()?;
                 self.say(|| "the shard is open".into());
+                let known =
+                    if self.is_restarted { engine.time() } else { engine.time().max(self.clock.time()) };
+                self.is_restarted = false;
+                self.clock = ShardClock::start(known, self.reading());
                 self.shard.handle_opened(engine);
             }
             Err(error) if self.faults => {
@@ -430,7 +472,12 @@ impl World {
         if let Some(store) = &self.store {
             self.shard.handle_room(store.room() == Room::Plenty);
         }
-        while let Some(output) = self.shard.poll(Time(self.now)) {
+        let before = self.clock.time();
+        let (time, _) = self.clock.advance(self.reading());
+        if time < before {
+            return Err(format!("shard time went back from {before:?} to {time:?}"));
+        }
+        while let Some(output) = self.shard.poll(time) {
             let generation = self.generation;
             match output {
                 Output::Fetch(reads) => {
@@ -456,11 +503,12 @@ impl World {
             self.wake_at = Some(self.now + 100);
             self.after(100, Event::Wake { generation: self.generation });
         }
-        if let Some(at) = self.shard.next_wakeup()
-            && self.wake_at.is_none_or(|wake| wake > at.0)
-        {
-            self.wake_at = Some(at.0);
-            self.after(at.0.saturating_sub(self.now), Event::Wake { generation: self.generation });
+        if let Some(at) = self.shard.next_wakeup() {
+            let wake_at = self.now + at.0.saturating_sub(time.0).max(1);
+            if self.wake_at.is_none_or(|wake| wake > wake_at) {
+                self.wake_at = Some(wake_at);
+                self.after(wake_at - self.now, Event::Wake { generation: self.generation });
+            }
         }
         Ok(())
     }
@@ -475,7 +523,21 @@ impl World {
         match (result, decided_at) {
             (Ok(outcome), Some(at)) => {
                 self.report.answered += 1;
-                let expected = self.model.apply(at, &request);
+                if is_unreadable(&outcome) {
+                    self.report.unreadable += 1;
+                    self.model.expire(at);
+                    return Ok(());
+                }
+                let unreadable = unreadable_items(&outcome);
+                let (outcome, expected) = if unreadable.contains(&true) && !self.model.is_repeat(at, &request)
+                {
+                    self.report.unreadable += 1;
+                    let expected = self.model.apply_readable(at, &request, &unreadable, &outcome);
+                    (without(outcome, &unreadable), expected)
+                } else {
+                    let expected = self.model.apply(at, &request);
+                    (outcome, expected)
+                };
                 if outcome != expected {
                     return Err(difference(at, &request, &outcome, &expected));
                 }
@@ -522,11 +584,17 @@ impl World {
         let request = Request { namespace: namespace.clone(), idempotency: None, command };
         let answered = self.report.answered;
         // Asking the model first is harmless for a read, and gives the answer that the shard's is compared with.
-        let expected = self.model.apply(Time(self.now), &request);
-        self.send(request);
-        self.drain()?;
-        self.run_until_quiet()?;
-        if self.report.answered == answered { Err("the audit was not answered".into()) } else { Ok(expected) }
+        let expected = self.model.apply(self.clock.time(), &request);
+        // A fault from before may still cost the first try.
+        for _ in 0..3 {
+            self.send(request.clone());
+            self.drain()?;
+            self.run_until_quiet()?;
+            if self.report.answered > answered {
+                return Ok(expected);
+            }
+        }
+        Err("the audit was not answered".into())
     }
 
     fn digest(&self) -> Result<u32, String> {
@@ -550,6 +618,33 @@ fn ready<F: Future>(future: F) -> Result<F::Output, String> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Ok(output),
         Poll::Pending => Err("a store in memory waits for nothing, but this did".into()),
+    }
+}
+
+fn is_unreadable(outcome: &Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::Unreadable | Outcome::Ledger(Err(ledger::Refusal::LimitsValuesReadingException))
+    )
+}
+
+/// Which items of a batch could not be read.
+fn unreadable_items(outcome: &Outcome) -> Vec<bool> {
+    match outcome {
+        Outcome::Ledger(Ok(LedgerReply::Batch(results))) => {
+            results.iter().map(|result| *result == Err(ledger::Refusal::Unreadable)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn without(outcome: Outcome, unreadable: &[bool]) -> Outcome {
+    match outcome {
+        Outcome::Ledger(Ok(LedgerReply::Batch(results))) => {
+            let kept = results.into_iter().zip(unreadable).filter(|(_, unreadable)| !**unreadable);
+            Outcome::Ledger(Ok(LedgerReply::Batch(kept.map(|(result, _)| result).collect())))
+        }
+        other => other,
     }
 }
 
