@@ -1,28 +1,59 @@
 //! Measures Limina: `cargo run --release -p limina-bench -- ledger …`.
 //!
 //! A figure of this program is worth something only beside the others of the same run: machines differ, and the same
-//! machine differs from minute to minute.
+//! machine differs from minute to minute. So one run has every contender do the same work, one after the other.
+//!
+//! Read `ledger/workload.rs` first: it says what the work is, and what a contender has to be able to do. Each other
+//! file of that folder is one contender, but for `report.rs`, which prints.
 
-mod in_process;
+mod ledger;
+mod machine;
 mod measure;
+mod process;
+mod serve;
 
 use clap::Parser;
+use std::{error::Error, process::ExitCode};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Anything that ends a measurement; it is printed, and never told apart.
+type Failed = Box<dyn Error + Send + Sync>;
 
 /// Measures Limina, and the same work done by others, side by side.
 #[derive(Parser)]
 #[command(name = "limina-bench", version)]
 enum Cli {
-    /// Holds and commits.
-    Ledger(in_process::Options),
+    /// Holds and commits
+    Ledger(ledger::Options),
+    /// Limina as a server, for when there is no `limina` beside this program
+    #[command(hide = true)]
+    Serve(serve::Options),
+    /// A server that only parses and answers
+    #[command(hide = true)]
+    Echo,
 }
 
-fn main() -> Result<(), in_process::Failed> {
-    tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::WARN).init();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    match Cli::parse() {
-        Cli::Ledger(options) => runtime.block_on(in_process::run(options)),
+fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
+        .with_writer(std::io::stderr)
+        .init();
+    let cli = Cli::parse();
+    let run = async {
+        match cli {
+            Cli::Ledger(options) => ledger::run(options).await,
+            Cli::Serve(options) => serve::run(options).await,
+            Cli::Echo => ledger::echo::run().await,
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    match runtime.map_err(Failed::from).and_then(|runtime| runtime.block_on(run)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("limina-bench: {error}");
+            ExitCode::FAILURE
+        }
     }
 }

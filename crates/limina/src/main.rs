@@ -3,6 +3,7 @@
 mod config;
 mod logs;
 mod serve;
+mod verify;
 
 use clap::Parser;
 use std::{error::Error, io::Write, process::ExitCode};
@@ -24,6 +25,8 @@ struct Cli {
 enum Command {
     /// Serve requests. This is what happens without a subcommand, too.
     Serve(config::ServeArgs),
+    /// Check a data directory at rest: read everything, change nothing.
+    Verify(verify::VerifyArgs),
     /// Print the OpenAPI description of the HTTP interface.
     Openapi,
 }
@@ -33,12 +36,14 @@ fn main() -> ExitCode {
     let result = match cli.command {
         None => serve::serve(cli.serve),
         Some(Command::Serve(args)) => serve::serve(args),
+        Some(Command::Verify(args)) => verify::verify(args),
         Some(Command::Openapi) => print(&limina_server::openapi_json()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("limina: {}", chain(&*error));
+            // Not `eprintln!`, which panics where standard error is closed.
+            let _ = writeln!(std::io::stderr(), "limina: {}", chain(&*error));
             ExitCode::FAILURE
         }
     }

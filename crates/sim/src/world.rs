@@ -21,6 +21,8 @@ use std::{
 };
 
 const SHARD: ShardId = ShardId(0);
+/// More than any healthy run needs.
+const MOST_EVENTS: u64 = 1_000_000;
 const DAY: u64 = 24 * 60 * 60 * 1000;
 
 /// How a run is made.
@@ -118,6 +120,8 @@ struct World {
     faults: bool,
     /// Table reads fail, and no outcome is ever unknown: the model could not tell what an unknown batch had read.
     read_faults: bool,
+    /// Another owner took the shard and we have not taken it back.
+    is_fenced: bool,
     /// The process has begun anew and does not know what time it was.
     is_restarted: bool,
     wake_at: Option<u64>,
@@ -154,6 +158,7 @@ impl World {
             in_doubt: None,
             faults: !random.one_in(8),
             read_faults: random.one_in(4),
+            is_fenced: false,
             is_restarted: true,
             wake_at: None,
             report: Report::default(),
@@ -176,6 +181,9 @@ impl World {
 
     fn run_until_quiet(&mut self) -> Result<(), String> {
         while let Some(((time, _), event)) = self.events.pop_first() {
+            if self.event_count > MOST_EVENTS {
+                return Err("it does not come to rest".into());
+            }
             self.now = self.now.max(time);
             self.happen(event)?;
             self.drain()?;
@@ -269,6 +277,7 @@ impl World {
             5 => {
                 self.say(|| "another owner takes the shard".into());
                 self.memory.fence(SHARD);
+                self.is_fenced = true;
             }
             6 => {
                 let records = self.random.below(20) as usize;
@@ -306,6 +315,10 @@ impl World {
         Reading { monotonic: self.now * 1000, wall: wall * 1000 }
     }
 
+    fn check_fence(&self, succeeded: bool) -> Result<(), String> {
+        if self.is_fenced && succeeded { Err("a deposed owner wrote or confirmed".into()) } else { Ok(()) }
+    }
+
     fn fault(&mut self, fault: AppendFault) {
         self.say(|| format!("the next append fails: {fault:?}"));
         self.memory.fail_append(fault);
@@ -321,6 +334,7 @@ impl World {
             AppendError::Unknown(_) => Loss::Unknown,
         });
         self.say(|| format!("append {}: {result:?}", seq.0));
+        self.check_fence(result.is_ok())?;
         let delay = self.random.below(30);
         self.after(delay, Event::Persisted { generation: self.generation, result });
         Ok(())
@@ -387,6 +401,7 @@ impl World {
         let engine = opened.map_err(|error: StoreError| error.to_string()).and_then(|()| self.load());
         match engine {
             Ok(engine) => {
+                self.is_fenced = false;
                 self.settle_doubt()?;
                 self.say(|| "the shard is open".into());
                 let known =
@@ -492,6 +507,7 @@ impl World {
                 Output::Confirm => {
                     let store = self.store.as_ref().ok_or("a confirm without a store")?;
                     let result = ready(store.confirm())?.map_err(|_| Loss::NotDone);
+                    self.check_fence(result.is_ok())?;
                     let delay = self.random.below(10);
                     self.after(delay, Event::Persisted { generation, result });
                 }
@@ -500,8 +516,8 @@ impl World {
             }
         }
         if self.shard.is_starved() && self.wake_at.is_none() {
-            self.wake_at = Some(self.now + 100);
-            self.after(100, Event::Wake { generation: self.generation });
+            self.wake_at = Some(self.now + 10_000);
+            self.after(10_000, Event::Wake { generation: self.generation });
         }
         if let Some(at) = self.shard.next_wakeup() {
             let wake_at = self.now + at.0.saturating_sub(time.0).max(1);

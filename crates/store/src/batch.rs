@@ -130,17 +130,6 @@ mod tests {
         check(&[(b"a", None), (b"ab", Some(b"value")), (b"b", Some(b""))]);
     }
 
-    #[test]
-    fn descending_keys_are_refused() {
-        let mut payload = encode(&[
-            Record { key: Bytes::from_static(b"a"), value: None },
-            Record { key: Bytes::from_static(b"b"), value: None },
-        ])
-        .to_vec();
-        *payload.last_mut().expect("not empty") = b'a';
-        assert_eq!(decode(payload.into()).map_err(|e| e.problem), Err("the keys do not ascend"));
-    }
-
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), valid_start in any::<bool>()) {

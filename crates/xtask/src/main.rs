@@ -1,7 +1,8 @@
-//! What developers and CI run: `cargo xtask test`, `layers`, `sim`, `openapi`.
+//! What developers and CI run: `cargo xtask test`, `layers`, `sim`, `openapi`, `rivals`.
 
 mod architecture;
 mod layers;
+mod rivals;
 
 use std::{
     path::{Path, PathBuf},
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
             &[&["run", "--release", "--quiet", "--package", "limina-sim", "--"], &words(rest)[..]].concat(),
         ),
         Some("openapi") if rest.is_empty() => openapi(),
+        Some("rivals") if rest.is_empty() => rivals::install(),
         _ => Err(USAGE.into()),
     };
     match result {
@@ -35,7 +37,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   test      everything that CI checks: format, layers, lints, docs, all tests
   layers    the dependency directions, and ARCHITECTURE.md against the tree
   sim ARGS  the simulator, e.g. --seeds 10000, or --seed 42 --verbose
-  openapi   write docs/openapi.json anew";
+  openapi   write docs/openapi.json anew
+  rivals    install PostgreSQL and Redis for the benchmark, where they are missing (needs apt-get and root)";
 
 /// Everything that CI checks.
 fn test() -> Outcome {

@@ -16,3 +16,4 @@ mod load;
 mod raw;
 mod reply;
 mod shape;
+mod verify;

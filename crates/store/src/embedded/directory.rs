@@ -3,46 +3,87 @@
 use crate::StoreError;
 use std::{
     fs::{File, TryLockError},
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     path::{Path, PathBuf},
 };
 
 const LOCK: &str = "LOCK";
-const META: &str = "limina.meta";
+pub(super) const META: &str = "limina.meta";
 const FORMAT: u32 = 1;
 const DEFAULT_SHARDS: u16 = 64;
 
 /// Held as long as the directory is in use. The operating system lets go of it when the process ends.
 pub(super) struct Lock {
-    _file: File,
+    file: File,
 }
 
 /// Creates the directory if need be and takes it for this process.
 pub(super) fn lock(directory: &Path) -> Result<Lock, StoreError> {
     create(directory)?;
     let path = directory.join(LOCK);
-    let failed = |action, error| StoreError::io(action, path.display().to_string(), error);
-    let mut file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-    let file = file
-        .as_mut()
-        .map_err(|error| failed("opening", std::io::Error::new(error.kind(), error.to_string())))?;
-    match file.try_lock() {
-        Ok(()) => {
-            let written = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
-            written.map_err(|error| failed("writing", error))?;
-            Ok(Lock { _file: file.try_clone().map_err(|error| failed("opening", error))? })
+    let mut lock = Lock { file: open_lock(&path).map_err(|error| failed("opening", &path, error))? };
+    lock.take(directory)?;
+    lock.sign().map_err(|error| failed("writing", &path, error))?;
+    Ok(lock)
+}
+
+/// Takes a directory that must exist, to look at it. It need not be writable; if it is not and has no lock file, then
+/// nobody can use it, and there is nothing to take.
+pub(super) fn lock_to_read(directory: &Path) -> Result<Option<Lock>, StoreError> {
+    let path = directory.join(LOCK);
+    match open_lock(&path) {
+        Ok(file) => {
+            let mut lock = Lock { file };
+            lock.take(directory)?;
+            // On a full disk nothing can be written, and looking is allowed nevertheless.
+            let _ = lock.sign();
+            Ok(Some(lock))
         }
-        Err(TryLockError::WouldBlock) => {
-            let mut owner = String::new();
-            let _ = file.read_to_string(&mut owner);
-            let owner = if owner.is_empty() { "unknown" } else { owner.trim() };
-            Err(StoreError::Unusable(format!(
-                "data directory {} is in use by another limina process (pid {owner})",
-                directory.display()
-            )))
+        Err(error) if matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied) => {
+            match File::open(&path) {
+                Ok(file) => {
+                    let mut lock = Lock { file };
+                    lock.take(directory)?;
+                    Ok(Some(lock))
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(failed("opening", &path, error)),
+            }
         }
-        Err(TryLockError::Error(error)) => Err(failed("locking", error)),
+        Err(error) => Err(failed("opening", &path, error)),
     }
+}
+
+fn open_lock(path: &Path) -> std::io::Result<File> {
+    File::options().read(true).write(true).create(true).truncate(false).open(path)
+}
+
+impl Lock {
+    fn take(&mut self, directory: &Path) -> Result<(), StoreError> {
+        match self.file.try_lock() {
+            Ok(()) => Ok(()),
+            Err(TryLockError::WouldBlock) => {
+                let mut owner = String::new();
+                let _ = self.file.read_to_string(&mut owner);
+                let owner = if owner.is_empty() { "unknown" } else { owner.trim() };
+                Err(StoreError::Unusable(format!(
+                    "data directory {} is in use by another limina process (pid {owner})",
+                    directory.display()
+                )))
+            }
+            Err(TryLockError::Error(error)) => Err(failed("locking", &directory.join(LOCK), error)),
+        }
+    }
+
+    /// Says who has it.
+    fn sign(&mut self) -> std::io::Result<()> {
+        self.file.set_len(0)?;
+        write!(self.file, "{}", std::process::id())
+    }
+}
+
+fn failed(action: &'static str, path: &Path, error: std::io::Error) -> StoreError {
+    StoreError::io(action, path.display().to_string(), error)
 }
 
 /// A directory below the data directory, created if need be.
@@ -91,7 +132,7 @@ impl Meta {
         let path = directory.join(META);
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(StoreError::io("reading", path.display().to_string(), error)),
         };
         let damaged = || StoreError::Corrupt {

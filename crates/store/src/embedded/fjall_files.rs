@@ -1,14 +1,14 @@
 //! The files of the table as fjall writes them (the version that is pinned), read without fjall.
 //!
 //! `version` says which format it is. Each keyspace has a file `current` that names a version file and bears its
-//! checksum; the version file lists the live table files, each with the checksum of all its bytes. A table file is blocks,
-//! one after the other, each with a header that bears its checksum, then a table of contents and a trailer. fjall's own
-//! log (`*.jnl`) is batches with a checksum over their items.
+//! checksum; the version file lists the live table files, each with the checksum of all its bytes. A table file is
+//! blocks, one after the other, each with a header that bears its checksum, then a table of contents and a trailer.
+//! fjall's own log (`*.jnl`) is batches with a checksum over their items.
 
 use crate::StoreError;
 use std::{
     fs::File,
-    io::{BufReader, ErrorKind, Read, Seek, SeekFrom},
+    io::{ErrorKind, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
 };
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64, xxh3_128};
@@ -19,7 +19,8 @@ const MARKER: &[u8] = b"FJL\x03";
 const BLOCK_MAGIC: [u8; 4] = *b"LSM\x03";
 /// Magic, type (u8), checksum (u128), length (u32), uncompressed length (u32), checksum of the header (u32).
 const BLOCK_HEADER: usize = 33;
-/// Magic, version (u8), kind of checksum (u8), checksum of the contents (u128), where they are (u64), their length (u64).
+/// Magic, version (u8), kind of checksum (u8), checksum of the contents (u128), where they are (u64), their length
+/// (u64).
 const TRAILER: usize = 38;
 const TRAILER_BEGINS: &[u8] = b"SFA!\x01\x00";
 const CONTENTS_BEGIN: &[u8] = b"TOC!";
@@ -83,8 +84,8 @@ pub(super) fn live_tables(keyspace: &Path) -> Result<Option<Vec<Live>>, StoreErr
         corrupt(&current, 0, &format!("the version that it names cannot be read ({error})"))
     })?;
     if xxh3_128(&bytes) != checksum {
-        let words = "it does not have the checksum that stands in the file \"current\"";
-        return Err(corrupt(&version, 0, words));
+        let words = format!("it does not have the checksum that stands in {}", current.display());
+        return Err(corrupt(&version, 0, &words));
     }
     let listed = section(&bytes, b"tables").and_then(listed_tables);
     let listed = listed.ok_or_else(|| corrupt(&version, 0, "its list of tables cannot be understood"))?;
@@ -101,7 +102,8 @@ fn section<'a>(bytes: &'a [u8], wanted: &[u8]) -> Option<&'a [u8]> {
         let entry = rest.split_off(..18)?;
         let name = rest.split_off(..usize::from(u16::from_le_bytes([entry[16], entry[17]])))?;
         if name == wanted {
-            let (at, length) = (usize::try_from(u64_at(entry, 0)).ok()?, usize::try_from(u64_at(entry, 8)).ok()?);
+            let (at, length) =
+                (usize::try_from(u64_at(entry, 0)).ok()?, usize::try_from(u64_at(entry, 8)).ok()?);
             return bytes.get(at..at.checked_add(length)?);
         }
     }
@@ -122,8 +124,8 @@ fn listed_tables(mut bytes: &[u8]) -> Option<Vec<(u64, u128)>> {
     Some(listed)
 }
 
-/// Holds the contents of a table file against the checksum in its trailer. fjall does so too, but only after it has made
-/// room for as many sections as damaged bytes may say, and ends the process where there is not so much memory.
+/// Holds the contents of a table file against the checksum in its trailer. fjall does so too, but only after it has
+/// made room for as many sections as damaged bytes may say, and ends the process where there is not so much memory.
 pub(super) fn check_contents(path: &Path) -> Result<(), StoreError> {
     let read = || -> std::io::Result<Result<(), (u64, &'static str)>> {
         let mut file = File::open(path)?;
@@ -158,10 +160,7 @@ pub(super) fn check_contents(path: &Path) -> Result<(), StoreError> {
 
 /// Reads a table file to the end; says how long it is, or what is wrong with it.
 pub(super) fn check_table(table: &Live) -> Result<u64, Vec<StoreError>> {
-    check_contents(&table.path).or_else(|damage| match places(&table.path) {
-        places if places.is_empty() => Err(vec![damage]),
-        places => Err(places),
-    })?;
+    check_contents(&table.path).map_err(|damage| vec![damage])?;
     let hashed = File::open(&table.path).and_then(|mut file| hash(&mut file));
     match hashed {
         Ok((length, checksum)) if checksum == table.checksum => Ok(length),
@@ -203,8 +202,12 @@ fn places(path: &Path) -> Vec<StoreError> {
     while offset < end && found.len() < PLACES {
         let Some(header) = bytes.get(offset..offset + BLOCK_HEADER) else { break };
         if header[..4] != BLOCK_MAGIC || xxh3_128(&header[..29]) as u32 != u32_at(header, 29) {
-            // Where the next block begins stands here, so this is the last that can be told.
-            found.push(corrupt(path, offset as u64, "the header of a block does not have its checksum"));
+            // Where the next block begins would stand here. Or the blocks end, and small sections without checksums
+            // follow.
+            if found.is_empty() {
+                let words = "a block's header, or what follows the last block, is not what was written";
+                found.push(corrupt(path, offset as u64, words));
+            }
             break;
         }
         let start = offset + BLOCK_HEADER;
@@ -222,103 +225,68 @@ fn places(path: &Path) -> Vec<StoreError> {
 /// What one of fjall's own logs holds.
 pub(super) struct Log {
     pub(super) batches: u64,
-    /// Where the whole batches end.
-    pub(super) end: u64,
-    /// Whether anything but zeros follows there: a batch that was torn, or damage. fjall drops it.
-    pub(super) torn: bool,
+    /// Where a batch begins that is not whole, if there is one. It is the last one, and fjall drops it.
+    pub(super) torn: Option<u64>,
 }
 
-/// Reads a log to its end. Errors are those for which fjall refuses to open.
+/// Reads a log. We write one batch after the sync of the one before, so only the last may be torn; fjall would cut off
+/// a log anywhere in the middle, and say nothing.
 pub(super) fn check_log(path: &Path) -> Result<Log, StoreError> {
-    let file = File::open(path).map_err(|error| failed("reading", path, error))?;
-    let length = file.metadata().map_err(|error| failed("reading", path, error))?.len();
-    let mut walk = LogWalk { reader: BufReader::with_capacity(1 << 20, file), offset: 0, length };
-    let (mut batches, mut end) = (0, 0);
+    let bytes = read_without_zeros(path).map_err(|error| failed("reading", path, error))?;
+    let (mut batches, mut offset, mut last) = (0, 0, None);
+    while let Some(batch) = whole_batch(&bytes[offset..]) {
+        if last.is_some_and(|last| batch.seqno <= last) {
+            return Err(corrupt(path, offset as u64, "a batch does not bear its number"));
+        }
+        (batches, offset, last) = (batches + 1, offset + batch.length, Some(batch.seqno));
+    }
+    if (offset + 1..bytes.len()).any(|later| whole_batch(&bytes[later..]).is_some()) {
+        return Err(corrupt(path, offset as u64, "a batch is damaged; a whole one follows it"));
+    }
+    Ok(Log { batches, torn: (offset < bytes.len()).then_some(offset as u64) })
+}
+
+/// What is in a file up to the zeros at its end, of which a log has many megabytes.
+pub(super) fn read_without_zeros(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let mut bytes = Vec::new();
+    let mut zeros = 0;
+    let mut part = vec![0; 1 << 20];
     loop {
-        match walk.batch() {
-            Ok(()) => (batches, end) = (batches + 1, walk.offset),
-            Err(Stop::End) => break,
-            Err(Stop::Refused(detail)) => return Err(corrupt(path, end, detail)),
-            Err(Stop::Io(error)) => return Err(failed("reading", path, error)),
+        let read = file.read(&mut part)?;
+        if read == 0 {
+            return Ok(bytes);
         }
+        let used = part[..read].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        if used > 0 {
+            bytes.resize(bytes.len() + zeros, 0);
+            bytes.extend_from_slice(&part[..used]);
+            zeros = 0;
+        }
+        zeros += read - used;
     }
-    let torn = walk.is_dirty_from(end).map_err(|error| failed("reading", path, error))?;
-    Ok(Log { batches, end, torn })
 }
 
-struct LogWalk {
-    reader: BufReader<File>,
-    offset: u64,
-    length: u64,
+struct Batch {
+    seqno: u64,
+    length: usize,
 }
 
-enum Stop {
-    /// No whole batch follows.
-    End,
-    /// A batch follows that contradicts itself.
-    Refused(&'static str),
-    Io(std::io::Error),
-}
-
-impl LogWalk {
-    /// Start (1): items (u32), seqno (u64). Item (2): type (u8), compression (u8), keyspace (u64), lengths of key (u16),
-    /// value (u32) and stored value (u32), key, stored value. End (3): checksum of the items (u64), magic. Clear (4):
-    /// keyspace (u64), which we never write.
-    fn batch(&mut self) -> Result<(), Stop> {
-        if self.take(1)? != [1] {
-            return Err(Stop::End);
-        }
-        let mut left = u32_at(&self.take(12)?, 0);
-        let mut items = Vec::new();
-        loop {
-            match self.take(1)?[..] {
-                [2] if left == 0 => return Err(Stop::Refused("a batch has more items than it says")),
-                [2] => {
-                    left -= 1;
-                    let head = self.take(20)?;
-                    let key = u16::from_le_bytes([head[10], head[11]]);
-                    let rest = self.take(u64::from(key) + u64::from(u32_at(&head, 16)))?;
-                    items.push(2);
-                    items.extend_from_slice(&head);
-                    items.extend_from_slice(&rest);
-                }
-                [3] => {
-                    let end = self.take(12)?;
-                    if end[8..] != MARKER[..] {
-                        return Err(Stop::End);
-                    }
-                    return match (left, xxh3_64(&items) == u64_at(&end, 0)) {
-                        (0, true) => Ok(()),
-                        (0, false) => Err(Stop::Refused("a batch does not have its checksum")),
-                        _ => Err(Stop::Refused("a batch has fewer items than it says")),
-                    };
-                }
-                _ => return Err(Stop::End),
-            }
-        }
+/// Start (1): number of items (u32), seqno (u64). Item (2): type (u8), compression (u8), keyspace (u64), lengths of
+/// key (u16), value (u32) and stored value (u32), key, stored value. End (3): checksum of the items (u64), magic.
+fn whole_batch(bytes: &[u8]) -> Option<Batch> {
+    let mut rest = bytes;
+    let start = rest.split_off(..13).filter(|start| start[0] == 1)?;
+    let items = rest;
+    for _ in 0..u32_at(start, 1) {
+        let head = rest.split_off(..21).filter(|head| head[0] == 2)?;
+        let key = usize::from(u16::from_le_bytes([head[11], head[12]]));
+        rest.split_off(..key.checked_add(u32_at(head, 17) as usize)?)?;
     }
-
-    fn take(&mut self, count: u64) -> Result<Vec<u8>, Stop> {
-        if count > self.length - self.offset {
-            return Err(Stop::End);
-        }
-        let mut bytes = vec![0; count as usize];
-        self.reader.read_exact(&mut bytes).map_err(Stop::Io)?;
-        self.offset += count;
-        Ok(bytes)
-    }
-
-    fn is_dirty_from(&mut self, offset: u64) -> std::io::Result<bool> {
-        self.reader.seek(SeekFrom::Start(offset))?;
-        let mut part = vec![0; 1 << 20];
-        loop {
-            match self.reader.read(&mut part)? {
-                0 => return Ok(false),
-                read if part[..read].iter().any(|byte| *byte != 0) => return Ok(true),
-                _ => {}
-            }
-        }
-    }
+    let items = &items[..items.len() - rest.len()];
+    let end = rest.split_off(..13).filter(|end| end[0] == 3 && end[9..] == *MARKER)?;
+    let whole = xxh3_64(items) == u64_at(end, 1);
+    whole.then(|| Batch { seqno: u64_at(start, 5), length: bytes.len() - rest.len() })
 }
 
 fn take_u32(bytes: &mut &[u8]) -> Option<u32> {
@@ -341,6 +309,6 @@ fn failed(action: &'static str, path: &Path, error: std::io::Error) -> StoreErro
     StoreError::io(action, path.display().to_string(), error)
 }
 
-fn corrupt(path: &Path, offset: u64, detail: &str) -> StoreError {
+pub(super) fn corrupt(path: &Path, offset: u64, detail: &str) -> StoreError {
     StoreError::Corrupt { path: path.display().to_string(), offset, detail: detail.to_string() }
 }

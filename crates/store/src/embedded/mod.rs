@@ -4,16 +4,20 @@
 //! table is fjall, brought up to date behind it. Opening holds the two against each other: a table that is older than
 //! the journal's beginning, or newer than its end, means that acknowledged data were lost, and is refused.
 
+mod at_rest;
 mod damage;
 mod directory;
+mod fjall_files;
+mod shadow;
 mod table;
 mod writer;
 
 use crate::{
     AppendError, ConfirmError, Epoch, Journal, Records, Room, Seq, ShardId, StoreError, Table,
-    disk::OsDisk,
+    disk::{Disk, OsDisk},
     segmented::{JournalStats, Segmented, SegmentedOptions},
 };
+pub use at_rest::{AtRest, Finding};
 use bytes::Bytes;
 use directory::{Lock, Meta};
 use std::{
@@ -89,7 +93,7 @@ impl Embedded {
                     directory.display()
                 )));
             }
-            journal.check_applied(shard, applied)?;
+            check_applied(&journal, &table, shard, applied)?;
             journal.release(shard, applied);
         }
         if known.is_none() {
@@ -121,6 +125,21 @@ impl Embedded {
         self.writer.close().await?;
         self.table.close().await
     }
+}
+
+/// Whether journal and table belong together, for this shard.
+fn check_applied<D: Disk>(
+    journal: &Segmented<D>,
+    table: &FjallTable,
+    shard: ShardId,
+    applied: Seq,
+) -> Result<(), StoreError> {
+    journal.check_applied(shard, applied).map_err(|error| match error {
+        StoreError::Unusable(words) if applied < journal.released_before(shard) => {
+            StoreError::Unusable(format!("{words}; {}", table.where_it_lost()))
+        }
+        error => error,
+    })
 }
 
 impl Journal for Embedded {

@@ -1,10 +1,11 @@
 //! The sorted table: fjall, behind the trait.
 //!
-//! Three habits guard against what fjall does not promise. Records go in through its sorted ingestion, which writes and
-//! syncs whole files; what goes through its own journal can be lost in the middle without an error. A shard's applied seq is
-//! written after them and synced. Every value bears a checksum over shard, key and value, looked at on each read.
+//! Three habits guard against what fjall does not promise. Records go in through its sorted ingestion, which writes
+//! and syncs whole files; what goes through its own journal can be lost in the middle without an error. A shard's
+//! applied seq is written after them and synced. Every value bears a checksum over shard, key and value, looked at on
+//! each read.
 
-use super::damage;
+use super::{damage, fjall_files};
 use crate::{Epoch, Records, Seq, ShardId, StoreError, Table};
 use bytes::Bytes;
 use fjall::{
@@ -21,7 +22,8 @@ use std::{
 
 /// How many records one ingestion takes: more would only hold more memory.
 const CHUNK: usize = 500_000;
-/// With so many tables in level 0 a negative look-up becomes slow, so checkpoints wait for compaction, but not for ever.
+/// With so many tables in level 0 a negative look-up becomes slow, so checkpoints wait for compaction, but not for
+/// ever.
 const LEVEL_0_TABLES: usize = 16;
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const CHECKSUM: usize = 4;
@@ -40,6 +42,8 @@ struct Inner {
     records: Keyspace,
     applied: Keyspace,
     directory: PathBuf,
+    /// What of fjall's own log was lost at opening.
+    torn: Vec<String>,
     /// One checkpoint at a time: they would only compete for the same disk.
     ingesting: Mutex<()>,
 }
@@ -47,14 +51,9 @@ struct Inner {
 impl FjallTable {
     /// Opens the table, or creates it if it need not exist.
     pub(super) fn open(directory: &Path, cache_bytes: u64, must_exist: bool) -> Result<Self, StoreError> {
-        damage::check_versions(directory)?;
-        // fjall panics on some damaged files, which is no reason for us to.
-        let opened = catch_unwind(AssertUnwindSafe(|| open_keyspaces(directory, cache_bytes, must_exist)));
-        let inner = match opened {
-            Ok(opened) => opened?,
-            Err(panic) => return Err(damage::explain(directory, panic_text(&*panic))),
-        };
-        let table = FjallTable { inner: Arc::new(inner) };
+        let torn = damage::check_before_opening(directory)?;
+        let opening = Opening { files: directory, directory, cache_bytes, must_exist, workers: 2, torn };
+        let table = FjallTable { inner: Arc::new(opening.run()?) };
         match must_exist {
             true => table.inner.check_created()?,
             false => table.inner.mark_created()?,
@@ -62,9 +61,53 @@ impl FjallTable {
         Ok(table)
     }
 
+    /// Opens a copy of the table, for reading only: nothing is flushed or compacted. Errors name the original's files.
+    pub(super) fn open_copy(copy: &Path, original: &Path, cache_bytes: u64) -> Result<Self, StoreError> {
+        let (must_exist, workers, torn) = (true, 0, Vec::new());
+        let opening = Opening { files: copy, directory: original, cache_bytes, must_exist, workers, torn };
+        let table = FjallTable { inner: Arc::new(opening.run()?) };
+        table.inner.check_created()?;
+        Ok(table)
+    }
+
+    /// Every record of every shard, with its full key, in order. Ends at the first one that cannot be read.
+    pub(super) fn each_record(
+        &self,
+        mut each: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.inner.guarded(|inner| {
+            inner.records.iter().try_for_each(|guard| {
+                let (full, stored) = inner.said(guard.into_inner())?;
+                each(&full, inner.unsealed(&full, &stored)?)
+            })
+        })
+    }
+
+    /// Every shard's applied seq.
+    pub(super) fn each_applied(&self) -> Result<Vec<(ShardId, Seq)>, StoreError> {
+        self.inner.guarded(|inner| {
+            let applied = inner.applied.iter().map(|guard| {
+                let (key, stored) = inner.said(guard.into_inner())?;
+                let shard = key[..].try_into().map_err(|_| inner.mismatch(&key))?;
+                let value = inner.unsealed(&key, &stored)?;
+                let seq = value.try_into().map_err(|_| inner.mismatch(&key))?;
+                Ok((ShardId(u16::from_be_bytes(shard)), Seq(u64::from_le_bytes(seq))))
+            });
+            applied.collect()
+        })
+    }
+
     /// [`Table::applied`], at once.
     pub(super) fn applied_now(&self, shard: ShardId) -> Result<Seq, StoreError> {
-        self.inner.applied(shard)
+        self.inner.guarded(|inner| inner.applied(shard))
+    }
+
+    /// Where to look when the table is behind: how far each shard is stands mostly in fjall's own log.
+    pub(super) fn where_it_lost(&self) -> String {
+        let logs = fjall_files::logs(&self.inner.directory);
+        let logs: Vec<String> = logs.iter().map(|log| log.display().to_string()).collect();
+        let torn: String = self.inner.torn.iter().map(|torn| format!("; {torn}")).collect();
+        format!("the table's log is {}{torn}", logs.join(" and "))
     }
 
     /// Makes everything durable.
@@ -148,35 +191,65 @@ impl Table for FjallTable {
     }
 }
 
-fn open_keyspaces(directory: &Path, cache_bytes: u64, must_exist: bool) -> Result<Inner, StoreError> {
-    let said = |result: fjall::Result<Keyspace>| result.map_err(|error| explain(directory, &error));
-    let database = Database::builder(directory)
-        .cache_size(cache_bytes)
-        .worker_threads(2)
-        .max_journaling_size(64 << 20)
-        .open()
-        .map_err(|error| explain(directory, &error))?;
-    for name in ["records", "applied"] {
-        if must_exist && !database.keyspace_exists(name) {
-            return Err(damage::explain(directory, format!("the keyspace {name:?} is missing")));
-        }
+/// How fjall is opened.
+struct Opening<'a> {
+    /// Where the files are that it may change.
+    files: &'a Path,
+    /// The directory that errors name, and where damage is looked for.
+    directory: &'a Path,
+    cache_bytes: u64,
+    must_exist: bool,
+    /// Threads that flush and compact.
+    workers: usize,
+    torn: Vec<String>,
+}
+
+impl Opening<'_> {
+    fn run(self) -> Result<Inner, StoreError> {
+        guard(self.directory, || self.keyspaces())
     }
-    let records = said(database.keyspace("records", || {
-        KeyspaceCreateOptions::default()
-            .max_memtable_size(4 << 20)
-            .filter_policy(FilterPolicy::all(FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(
-                10.0,
-            ))))
-            .filter_block_pinning_policy(PinningPolicy::all(true))
-            .index_block_pinning_policy(PinningPolicy::all(true))
-            .expect_point_read_hits(false)
-    }))?;
-    let applied =
-        said(database.keyspace("applied", || KeyspaceCreateOptions::default().max_memtable_size(1 << 20)))?;
-    Ok(Inner { database, records, applied, directory: directory.to_path_buf(), ingesting: Mutex::new(()) })
+
+    fn keyspaces(self) -> Result<Inner, StoreError> {
+        let said = |result: fjall::Result<Keyspace>| result.map_err(|error| explain(self.directory, &error));
+        let database = Database::builder(self.files)
+            .cache_size(self.cache_bytes)
+            .worker_threads_unchecked(self.workers)
+            .max_journaling_size(64 << 20)
+            .open()
+            .map_err(|error| explain(self.directory, &error))?;
+        for name in ["records", "applied"] {
+            if self.must_exist && !database.keyspace_exists(name) {
+                return Err(damage::explain(self.directory, format!("the keyspace {name:?} is missing")));
+            }
+        }
+        let filter = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(10.0));
+        let records = said(database.keyspace("records", || {
+            KeyspaceCreateOptions::default()
+                .max_memtable_size(4 << 20)
+                .filter_policy(FilterPolicy::all(filter))
+                .filter_block_pinning_policy(PinningPolicy::all(true))
+                .index_block_pinning_policy(PinningPolicy::all(true))
+                .expect_point_read_hits(false)
+        }))?;
+        let applied = said(
+            database.keyspace("applied", || KeyspaceCreateOptions::default().max_memtable_size(1 << 20)),
+        )?;
+        let directory = self.directory.to_path_buf();
+        Ok(Inner { database, records, applied, directory, torn: self.torn, ingesting: Mutex::new(()) })
+    }
+}
+
+/// fjall panics on some damaged files, which is no reason for us to.
+fn guard<T>(directory: &Path, act: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    catch_unwind(AssertUnwindSafe(act))
+        .unwrap_or_else(|panic| Err(damage::explain(directory, panic_text(&*panic))))
 }
 
 impl Inner {
+    fn guarded<T>(&self, act: impl FnOnce(&Inner) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        guard(&self.directory, || act(self))
+    }
+
     fn checkpoint(&self, shard: ShardId, upto: Seq, records: &Records) -> Result<(), StoreError> {
         let _alone = self.ingesting.lock().unwrap_or_else(PoisonError::into_inner);
         let mut remaining = records.iter().peekable();

@@ -18,6 +18,7 @@ mod opening;
 mod options;
 mod release;
 mod segment;
+mod survey;
 
 pub use options::{Append, JournalStats, Opened, Salts, SegmentedOptions};
 
@@ -36,6 +37,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
+pub(crate) use survey::survey;
 
 /// How many bytes [`Segmented::tail`] reads at most at a time, unless a single payload is longer.
 const TAIL_BYTES: u64 = 8 << 20;

@@ -1,0 +1,253 @@
+//! The ledger: holds and commits, by Limina and by others.
+
+pub(crate) mod echo;
+mod http;
+mod in_process;
+mod postgres;
+mod redis;
+mod report;
+mod workload;
+
+use crate::{Failed, machine, measure::Measured};
+use clap::ValueEnum;
+use http::Http;
+use in_process::InProcess;
+use postgres::Postgres;
+use redis::Redis;
+use report::{Report, Row, Values};
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+use workload::{Contender, Load, Random, Until, Work, create, drive, operation_id};
+
+/// What is measured.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// How long each contender is measured, in seconds, after a fifth of that to warm up
+    #[arg(long, default_value = "10", value_parser = seconds)]
+    seconds: Duration,
+    /// Connections (in-process: tasks) where a request is one hold or commit
+    #[arg(long, default_value_t = 64, value_parser = positive)]
+    connections: usize,
+    /// Holds or commits in one request of a batch
+    #[arg(long, default_value_t = 1000, value_parser = positive)]
+    batch: usize,
+    /// Connections (in-process: tasks) where a request is a batch
+    #[arg(long, default_value_t = 8, value_parser = positive)]
+    batch_connections: usize,
+    /// Limits to choose from
+    #[arg(long, default_value_t = 10_000, value_parser = positive)]
+    limits: usize,
+    /// Limits that one operation touches
+    #[arg(long, default_value_t = 1, value_parser = positive)]
+    changes: usize,
+    /// Rivals to measure as well; `cargo xtask rivals` installs them
+    #[arg(long, value_delimiter = ',')]
+    rivals: Vec<Rival>,
+    /// Only these contenders
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Kind>,
+    /// Finish so many operations and measure again
+    #[arg(long, default_value_t = 0, value_name = "OPERATIONS")]
+    fill: u64,
+    /// The server [default: `limina` beside this program, else this program itself]
+    #[arg(long, value_name = "PROGRAM")]
+    limina: Option<PathBuf>,
+    /// Where temporary directories for the data are made; a disk, not memory
+    #[arg(long, default_value = ".", value_name = "DIR")]
+    data: PathBuf,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().map_err(|error| format!("{error}"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("must be at least 1".into()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(format!("{error}")),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Rival {
+    Postgres,
+    Redis,
+}
+
+/// A contender, and how it is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// Limina without a front end, one hold or commit a request
+    InProcess,
+    /// The same in batches
+    InProcessBatch,
+    /// Limina over HTTP, one hold or commit a request
+    Http,
+    /// The same in batches
+    HttpBatch,
+    /// An HTTP server that does nothing
+    Echo,
+    /// PostgreSQL, one hold or commit a transaction
+    Postgres,
+    /// The same in batches
+    PostgresBatch,
+    /// Redis, one hold or commit a request
+    Redis,
+    /// The same in pipelined batches
+    RedisBatch,
+}
+
+impl Kind {
+    fn is_batched(self) -> bool {
+        match self {
+            Kind::InProcessBatch | Kind::HttpBatch | Kind::PostgresBatch | Kind::RedisBatch => true,
+            Kind::InProcess | Kind::Http | Kind::Echo | Kind::Postgres | Kind::Redis => false,
+        }
+    }
+
+    fn rival(self) -> Option<Rival> {
+        match self {
+            Kind::Postgres | Kind::PostgresBatch => Some(Rival::Postgres),
+            Kind::Redis | Kind::RedisBatch => Some(Rival::Redis),
+            Kind::InProcess | Kind::InProcessBatch | Kind::Http | Kind::HttpBatch | Kind::Echo => None,
+        }
+    }
+
+    fn name(self) -> String {
+        self.to_possible_value().expect("none is skipped").get_name().to_owned()
+    }
+}
+
+impl Options {
+    fn kinds(&self) -> Result<Vec<Kind>, Failed> {
+        if self.changes > self.limits {
+            return Err("an operation cannot touch more limits than there are".into());
+        }
+        let is_chosen = |kind: &Kind| self.only.is_empty() || self.only.contains(kind);
+        let is_allowed = |kind: &Kind| kind.rival().is_none_or(|rival| self.rivals.contains(&rival));
+        let kinds = Kind::value_variants().iter().copied();
+        let kinds: Vec<Kind> = kinds.filter(is_chosen).filter(is_allowed).collect();
+        match kinds.is_empty() {
+            true => Err("nothing to measure: a rival must be named by --rivals, too".into()),
+            false => Ok(kinds),
+        }
+    }
+
+    fn work(&self) -> Work {
+        Work { limits: self.limits, changes: self.changes }
+    }
+
+    fn load(&self, is_batched: bool) -> Load {
+        match is_batched {
+            true => Load { connections: self.batch_connections, batch: self.batch },
+            false => Load { connections: self.connections, batch: 1 },
+        }
+    }
+}
+
+pub(crate) async fn run(options: Options) -> Result<(), Failed> {
+    let kinds = options.kinds()?;
+    let program = match &options.limina {
+        Some(program) => program.clone(),
+        None => http::server_program()?,
+    };
+    print!("{}", report::conditions(&program, &options.data)?);
+    let mut report = Report::default();
+    for kind in kinds {
+        eprintln!("measuring {} …", kind.name());
+        // Each begins with nothing, and leaves nothing behind.
+        let directory = tempfile::Builder::new().prefix("limina-bench-").tempdir_in(&options.data)?;
+        let row = measure_kind(&options, kind, &program, directory.path());
+        report.rows.push(row.await.map_err(|error| format!("{}: {error}", kind.name()))?);
+    }
+    println!("\n{report}");
+    match report.refused() {
+        0 => Ok(()),
+        refused => Err(format!("{refused} holds or commits were refused, and none should have been").into()),
+    }
+}
+
+async fn measure_kind(
+    options: &Options,
+    kind: Kind,
+    program: &Path,
+    directory: &Path,
+) -> Result<Row, Failed> {
+    match kind {
+        Kind::InProcess | Kind::InProcessBatch => {
+            let contender = InProcess::start(directory, options.limits).await?;
+            measure(options, kind, contender, async |_| Ok(None)).await
+        }
+        Kind::Http => {
+            let values = async |contender: &Http| measure_values(options, contender).await.map(Some);
+            measure(options, kind, Http::limina(program, directory)?, values).await
+        }
+        Kind::HttpBatch => {
+            measure(options, kind, Http::limina(program, directory)?, async |_| Ok(None)).await
+        }
+        Kind::Echo => measure(options, kind, Http::echo()?, async |_| Ok(None)).await,
+        Kind::Postgres | Kind::PostgresBatch => {
+            measure(options, kind, Postgres::start(directory).await?, async |_| Ok(None)).await
+        }
+        Kind::Redis | Kind::RedisBatch => {
+            measure(options, kind, Redis::start(directory).await?, async |_| Ok(None)).await
+        }
+    }
+}
+
+/// Measures while there is little in it and, if asked, again when there is much; `more` is what else is measured then.
+async fn measure<C: Contender>(
+    options: &Options,
+    kind: Kind,
+    contender: C,
+    more: impl AsyncFnOnce(&C) -> Result<Option<Values>, Failed>,
+) -> Result<Row, Failed> {
+    let (work, load) = (options.work(), options.load(kind.is_batched()));
+    let time = options.seconds;
+    create(&contender, work).await?;
+    drive(&contender, work, load, "warm", Until::Time(time / 5)).await?;
+    let resident = || machine::resident_bytes(contender.process().unwrap_or_else(std::process::id));
+    let (empty, empty_resident) =
+        (drive(&contender, work, load, "empty", Until::Time(time)).await?, resident());
+    let mut filled = None;
+    if options.fill > 0 && kind != Kind::Echo {
+        let fill = drive(&contender, work, options.load(true), FILL, Until::Finished(options.fill)).await?;
+        let again = drive(&contender, work, load, "full", Until::Time(time)).await?;
+        let resident = resident();
+        filled = Some(report::Filled { fill, again, resident, values: more(&contender).await? });
+    }
+    contender.stop().await?;
+    Ok(Row { kind, load, empty, empty_resident, filled })
+}
+
+const FILL: &str = "fill";
+
+/// How long one client waits for the values of a limit: now, and as of some operation of those that were filled in.
+async fn measure_values(options: &Options, contender: &Http) -> Result<Values, Failed> {
+    let load = options.load(true);
+    let each = options.fill.div_ceil(load.connections as u64);
+    let mut random = Random::new(0);
+    let mut client = contender.connect().await?;
+    let mut results = Vec::new();
+    for is_as_of in [false, true] {
+        let mut measured = Measured::new();
+        let begin = Instant::now();
+        while begin.elapsed() < options.seconds {
+            let limit = random.below(options.limits);
+            let number = random.below(usize::try_from(each)?) as u64;
+            let operation = operation_id(FILL, random.below(load.connections), number);
+            let asked = Instant::now();
+            client.values(limit, is_as_of.then_some(operation.as_str())).await?;
+            measured.note(1, 0, asked.elapsed());
+        }
+        measured.elapsed = begin.elapsed();
+        results.push(measured);
+    }
+    let as_of = results.pop().expect("two were measured");
+    let latest = results.pop().expect("two were measured");
+    Ok(Values { latest, as_of })
+}

@@ -1,0 +1,67 @@
+//! What the machine says about itself and its processes (Linux: `/proc`; elsewhere these figures are missing).
+
+use crate::measure::Measured;
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::FileExt,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+/// Resident memory of a process.
+pub(crate) fn resident_bytes(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
+}
+
+/// Processor time of a process and of the children that it has now.
+pub(crate) fn cpu_time(process: u32) -> Duration {
+    let others = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let others = others.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let family = others.filter_map(stat).filter(|stat| stat.process == process || stat.parent == process);
+    let ticks: u64 = family.map(|stat| stat.ticks).sum();
+    Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+struct Stat {
+    process: u32,
+    parent: u32,
+    ticks: u64,
+}
+
+fn stat(process: u32) -> Option<Stat> {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name of the program, in parentheses, may contain anything.
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    Some(Stat { process, parent: u32::try_from(number(1)?).ok()?, ticks: number(11)? + number(12)? })
+}
+
+/// Load averages, as the system prints them.
+pub(crate) fn load() -> String {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_else(|_| "unknown".into());
+    text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
+}
+
+/// How long it takes to overwrite 4 KiB and sync them: what any durable answer has to wait for.
+pub(crate) fn sync_time(directory: &Path) -> io::Result<Measured> {
+    const BLOCK: [u8; 4096] = [7; 4096];
+    let file = File::create(directory.join("sync"))?;
+    file.write_all_at(&vec![0; 1 << 20], 0)?;
+    file.sync_all()?;
+    let mut measured = Measured::new();
+    let begin = Instant::now();
+    for block in 0..256 {
+        let write = Instant::now();
+        file.write_all_at(&BLOCK, block * 4096)?;
+        file.sync_data()?;
+        measured.note(1, 0, write.elapsed());
+        if begin.elapsed() > Duration::from_secs(1) {
+            break;
+        }
+    }
+    measured.elapsed = begin.elapsed();
+    Ok(measured)
+}

@@ -1,0 +1,125 @@
+//! `limina verify`: reads a data directory at rest, all of it, and says what is wrong.
+
+use bytes::Bytes;
+use limina_engine::{Engine, record::key};
+use limina_store::{
+    Answer, Read, ShardId, ShardStore, ShardStoreOptions,
+    embedded::{AtRest, Finding},
+};
+use std::{
+    error::Error,
+    io::Write,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// Resident records that are read at a time.
+const PAGE: usize = 4096;
+/// Word of progress comes no more often than this.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What `verify` takes.
+#[derive(clap::Args, Debug)]
+pub(crate) struct VerifyArgs {
+    /// The data directory; no server may be using it
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+/// Checks the directory. Damage is an error, too.
+pub(crate) fn verify(args: VerifyArgs) -> Result<(), Box<dyn Error>> {
+    let mut told = Told { problems: 0, last_progress: Instant::now() };
+    let at_rest = AtRest::check(&args.directory, &mut |finding| told.tell(finding))?;
+    if let Some(at_rest) = at_rest {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(load_shards(at_rest, &args.directory, &mut told));
+    }
+    match told.problems {
+        0 => {
+            say(&format!("{} is sound", args.directory.display()));
+            Ok(())
+        }
+        1 => Err(format!("{} is damaged: 1 problem", args.directory.display()).into()),
+        many => Err(format!("{} is damaged: {many} problems", args.directory.display()).into()),
+    }
+}
+
+/// Loads every shard as a server would at its start: table, journal, and what both hold as an engine's records.
+async fn load_shards(at_rest: AtRest, directory: &Path, told: &mut Told) {
+    let at_rest = Arc::new(at_rest);
+    let (mut loaded, mut namespaces, mut limits) = (0, 0, 0);
+    for shard in (0..at_rest.shards()).map(ShardId) {
+        match load(&at_rest, shard).await {
+            Ok(engine) => {
+                let stats = engine.stats();
+                loaded += 1;
+                namespaces += stats.namespaces;
+                limits += stats.ledger_limits;
+            }
+            Err(error) => {
+                told.problem(&format!(
+                    "shard {} in {}: {}",
+                    shard.0,
+                    directory.display(),
+                    crate::chain(&*error)
+                ));
+            }
+        }
+        told.progress(&format!("{loaded} shards are loaded"));
+    }
+    say(&format!("checked: {loaded} shards load: {namespaces} namespaces, {limits} ledger limits"));
+}
+
+async fn load(at_rest: &Arc<AtRest>, shard: ShardId) -> Result<Engine, Box<dyn Error>> {
+    let store =
+        ShardStore::open(at_rest.clone(), at_rest.clone(), shard, ShardStoreOptions::default()).await?;
+    let range = key::residents();
+    let mut from = range.start;
+    let mut residents: Vec<(Bytes, Bytes)> = Vec::new();
+    loop {
+        let read = Read::Scan { from, to: range.end.clone(), limit: PAGE };
+        let Some(Answer::Page(page)) = store.read(vec![read]).await.pop().transpose()? else {
+            unreachable!("one scan has one page as its answer")
+        };
+        let Some((last, _)) = page.last() else { break };
+        from = [last, &[0][..]].concat().into();
+        residents.extend(page);
+    }
+    Ok(Engine::open(residents)?)
+}
+
+/// What was said so far.
+struct Told {
+    problems: u64,
+    last_progress: Instant,
+}
+
+impl Told {
+    fn tell(&mut self, finding: Finding) {
+        match finding {
+            Finding::Checked(words) => say(&format!("checked: {words}")),
+            Finding::Note(words) => say(&format!("note: {words}")),
+            Finding::Problem(error) => self.problem(&crate::chain(&error)),
+            Finding::Progress(words) => self.progress(&words),
+        }
+    }
+
+    fn problem(&mut self, words: &str) {
+        self.problems += 1;
+        say(&format!("problem: {words}"));
+    }
+
+    /// To standard error, and only where it takes long.
+    fn progress(&mut self, words: &str) {
+        if self.last_progress.elapsed() >= PATIENCE {
+            self.last_progress = Instant::now();
+            let _ = writeln!(std::io::stderr(), "limina: {words}");
+        }
+    }
+}
+
+/// Where nobody reads on, the exit status still tells.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}

@@ -1,0 +1,409 @@
+//! Looking at a data directory at rest: everything is read, nothing is changed.
+//!
+//! The journal is read by the code that opens it, over a disk that takes no writes. Of the table, first every file is
+//! held against its checksum; only if all are whole are the records read through fjall, from a [`Shadow`].
+
+use super::{
+    directory::{self, Lock, META, Meta},
+    fjall_files,
+    shadow::Shadow,
+    table::FjallTable,
+};
+use crate::{
+    AppendError, ConfirmError, Epoch, Journal, Records, Room, Seq, ShardId, StoreError, Table, batch,
+    disk::{Disk, OsDisk},
+    segmented::{JournalStats, Segmented, SegmentedOptions, survey},
+};
+use bytes::Bytes;
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+const CACHE_BYTES: u64 = 16 << 20;
+/// After so many bytes or records there is word of progress.
+const PROGRESS_BYTES: u64 = 64 << 20;
+const PROGRESS_RECORDS: u64 = 1 << 18;
+
+/// Something to tell about a directory.
+#[derive(Debug)]
+pub enum Finding {
+    /// A part was read to its end.
+    Checked(String),
+    /// Worth knowing, and no damage.
+    Note(String),
+    /// Damage, or something that could not be read.
+    Problem(StoreError),
+    /// A part is being read.
+    Progress(String),
+}
+
+/// A directory at rest, for reading only: as a [`Journal`] and a [`Table`] it refuses everything else.
+pub struct AtRest {
+    journal: Segmented<ReadOnly>,
+    table: FjallTable,
+    shards: u16,
+    /// After the table, which is open in it.
+    _shadow: Shadow,
+    _lock: Option<Lock>,
+}
+
+impl AtRest {
+    /// Takes the directory and reads all of it. An error means that it could not be looked at. What comes back can be
+    /// read as the store would read it; nothing does if it is too damaged for that.
+    pub fn check(directory: &Path, tell: &mut dyn FnMut(Finding)) -> Result<Option<AtRest>, StoreError> {
+        let parts = [directory.join(META), directory.join("journal"), directory.join("table")];
+        if !directory.is_dir() {
+            return Err(StoreError::Unusable(format!("there is no data directory {}", directory.display())));
+        }
+        if !parts.iter().any(|part| part.exists()) {
+            let words = format!("{} is not a data directory of limina", directory.display());
+            return Err(StoreError::Unusable(words));
+        }
+        let lock = directory::lock_to_read(directory)?;
+        let shards = check_meta(directory, tell);
+        let journal = shards.and_then(|shards| check_journal(directory, shards, tell));
+        let [_, _, table] = &parts;
+        let shadow = check_table_files(table, tell).then(|| Shadow::of(table)).transpose()?;
+        let table = shadow.as_ref().and_then(|shadow| check_records(shadow, table, shards, tell));
+        let (Some(shards), Some(journal), Some(table), Some(shadow)) = (shards, journal, table, shadow)
+        else {
+            return Ok(None);
+        };
+        let agree = check_applied(&journal, &table, shards, tell);
+        let at_rest = AtRest { journal, table, shards, _shadow: shadow, _lock: lock };
+        Ok(agree.then_some(at_rest))
+    }
+
+    /// How many shards the directory was created with.
+    pub fn shards(&self) -> u16 {
+        self.shards
+    }
+}
+
+fn check_meta(directory: &Path, tell: &mut dyn FnMut(Finding)) -> Option<u16> {
+    let path = directory.join(META);
+    match Meta::read(directory) {
+        Ok(Some(meta)) => {
+            tell(Finding::Checked(format!("{}: {} shards", path.display(), meta.shards)));
+            Some(meta.shards)
+        }
+        Ok(None) => {
+            let words = "the file is missing: it was lost, or the directory was never completely created";
+            tell(Finding::Problem(fjall_files::corrupt(&path, 0, words)));
+            None
+        }
+        Err(error) => {
+            tell(Finding::Problem(error));
+            None
+        }
+    }
+}
+
+fn check_journal(
+    directory: &Path,
+    shards: u16,
+    tell: &mut dyn FnMut(Finding),
+) -> Option<Segmented<ReadOnly>> {
+    let path = directory.join("journal");
+    tell(Finding::Progress(format!("reading {}", path.display())));
+    let disk = Arc::new(ReadOnly { disk: OsDisk::new(&path), directory: path.clone() });
+    let options = SegmentedOptions { shards, must_exist: true, ..SegmentedOptions::default() };
+    let (journal, report) = match Segmented::examine(disk.clone(), options) {
+        Ok(examined) => examined,
+        Err(first) => {
+            // The first one comes as a server would say it.
+            let more = survey(&*disk).into_iter().filter(|damage| place(damage) != place(&first));
+            let more: Vec<StoreError> = more.collect();
+            tell(Finding::Problem(first));
+            more.into_iter().for_each(|damage| tell(Finding::Problem(damage)));
+            tell(Finding::Note("the journal's appends were not read, since it is damaged".to_string()));
+            return None;
+        }
+    };
+    if let Some((file, offset)) = &report.torn {
+        let words = format!("{file}: the last frame, at offset {offset}, is torn; it was never answered");
+        tell(Finding::Note(words));
+    }
+    let (mut appends, mut malformed) = (0_u64, 0);
+    for shard in (0..shards).map(ShardId) {
+        journal.each_append(shard, |seq, file, offset, payload| {
+            appends += 1;
+            let damage = match payload.map(batch::decode) {
+                Ok(Ok(_)) => return,
+                Ok(Err(error)) => StoreError::Corrupt {
+                    path: file.to_string(),
+                    offset: offset + error.offset as u64,
+                    detail: format!("append {} of shard {} is {error}", seq.0, shard.0),
+                },
+                Err(error) => error,
+            };
+            malformed += 1;
+            tell(Finding::Problem(damage));
+        });
+    }
+    tell(Finding::Checked(format!(
+        "{}: {} segments, {} bytes, {} frames, {appends} appends",
+        path.display(),
+        report.segments,
+        report.bytes,
+        report.frames
+    )));
+    (malformed == 0).then_some(journal)
+}
+
+fn place(damage: &StoreError) -> Option<(&str, u64)> {
+    match damage {
+        StoreError::Corrupt { path, offset, .. } => Some((path, *offset)),
+        _ => None,
+    }
+}
+
+/// Says whether all files are whole: only then is it safe to let fjall read them.
+fn check_table_files(table: &Path, tell: &mut dyn FnMut(Finding)) -> bool {
+    let mut problems = 0_u64;
+    let mut problem = |tell: &mut dyn FnMut(Finding), error: StoreError| {
+        problems += 1;
+        tell(Finding::Problem(error));
+    };
+    if let Err(error) = fjall_files::check_marker(table) {
+        problem(tell, error);
+    }
+    for log in fjall_files::logs(table) {
+        match fjall_files::check_log(&log) {
+            Ok(found) => {
+                tell(Finding::Checked(format!("{}: {} batches", log.display(), found.batches)));
+                if let Some(offset) = found.torn {
+                    tell(Finding::Note(format!(
+                        "{}: the last batch, at offset {offset}, is not whole and will be dropped; it can only say how \
+                         far a checkpoint came, which is checked below",
+                        log.display()
+                    )));
+                }
+            }
+            Err(error) => problem(tell, error),
+        }
+    }
+    let (mut files, mut bytes, mut told) = (0_u64, 0, 0);
+    for keyspace in fjall_files::keyspaces(table) {
+        let live = match fjall_files::live_tables(&keyspace) {
+            Ok(live) => live.unwrap_or_default(),
+            Err(error) => {
+                problem(tell, error);
+                continue;
+            }
+        };
+        for table in &live {
+            match fjall_files::check_table(table) {
+                Ok(length) => (files, bytes) = (files + 1, bytes + length),
+                Err(errors) => errors.into_iter().for_each(|error| problem(tell, error)),
+            }
+            if bytes >= told + PROGRESS_BYTES {
+                told = bytes;
+                tell(Finding::Progress(format!("{bytes} bytes of the table's files are read")));
+            }
+        }
+        for file in fjall_files::files(&keyspace.join("tables")) {
+            if !live.iter().any(|table| table.path == file) {
+                let words = "is left over from something that was cut short; nothing refers to it";
+                tell(Finding::Note(format!("{} {words}", file.display())));
+            }
+        }
+    }
+    tell(Finding::Checked(format!("{}: {files} files, {bytes} bytes", table.join("keyspaces").display())));
+    if problems > 0 {
+        tell(Finding::Note("the table's records were not read, since its files are damaged".to_string()));
+    }
+    problems == 0
+}
+
+fn check_records(
+    shadow: &Shadow,
+    original: &Path,
+    shards: Option<u16>,
+    tell: &mut dyn FnMut(Finding),
+) -> Option<FjallTable> {
+    let table = match FjallTable::open_copy(shadow.path(), original, CACHE_BYTES) {
+        Ok(table) => table,
+        Err(error) => {
+            tell(Finding::Problem(error));
+            return None;
+        }
+    };
+    let (mut records, mut bytes) = (0_u64, 0_u64);
+    let mut last: Vec<u8> = Vec::new();
+    let read = table.each_record(|key, value| {
+        let shard = u16::from_be_bytes([key[0], key[1]]);
+        // The mark of creation stands under a shard that cannot exist.
+        let strange = shard != u16::MAX && shards.is_some_and(|shards| shard >= shards);
+        if strange || (records > 0 && last[..] >= *key) {
+            let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+            return Err(StoreError::Corrupt {
+                path: original.display().to_string(),
+                offset: 0,
+                detail: format!("the record under {key} is out of order, or of a shard that does not exist"),
+            });
+        }
+        last.clear();
+        last.extend_from_slice(key);
+        (records, bytes) = (records + 1, bytes + (key.len() + value.len()) as u64);
+        if records.is_multiple_of(PROGRESS_RECORDS) {
+            tell(Finding::Progress(format!("{records} records of the table are read")));
+        }
+        Ok(())
+    });
+    tell(Finding::Checked(format!("{}: {records} records, {bytes} bytes", original.display())));
+    match read {
+        Ok(()) => Some(table),
+        Err(error) => {
+            tell(Finding::Problem(error));
+            None
+        }
+    }
+}
+
+fn check_applied(
+    journal: &Segmented<ReadOnly>,
+    table: &FjallTable,
+    shards: u16,
+    tell: &mut dyn FnMut(Finding),
+) -> bool {
+    let mut agree = true;
+    let mut problem = |error: StoreError| {
+        agree = false;
+        tell(Finding::Problem(error));
+    };
+    match table.each_applied() {
+        Ok(all) => all.into_iter().filter(|(shard, _)| shard.0 >= shards).for_each(|(shard, _)| {
+            let words = format!("it holds shard {}, which does not exist", shard.0);
+            problem(StoreError::Table(words));
+        }),
+        Err(error) => problem(error),
+    }
+    let mut behind = 0_u64;
+    for shard in (0..shards).map(ShardId) {
+        let checked = table.applied_now(shard).and_then(|applied| {
+            behind += journal.last_seq(shard).0.saturating_sub(applied.0);
+            super::check_applied(journal, table, shard, applied)
+        });
+        checked.unwrap_or_else(&mut problem);
+    }
+    if agree {
+        tell(Finding::Checked(format!(
+            "journal and table agree on {shards} shards; {behind} appends are in the journal alone"
+        )));
+    }
+    agree
+}
+
+impl Journal for AtRest {
+    async fn take(&self, shard: ShardId) -> Result<Epoch, StoreError> {
+        Ok(self.journal.epoch(shard))
+    }
+
+    async fn tail(&self, shard: ShardId, epoch: Epoch, after: Seq) -> Result<Vec<(Seq, Bytes)>, StoreError> {
+        self.journal.tail(shard, epoch, after)
+    }
+
+    async fn append(&self, _: ShardId, _: Epoch, _: Seq, _: Bytes) -> Result<(), AppendError> {
+        Err(AppendError::NotDone(at_rest()))
+    }
+
+    async fn confirm(&self, _: ShardId, _: Epoch) -> Result<(), ConfirmError> {
+        Ok(())
+    }
+
+    fn release(&self, _: ShardId, _: Seq) {}
+
+    fn room(&self) -> Room {
+        Room::Reserve
+    }
+
+    fn stats(&self) -> JournalStats {
+        self.journal.stats()
+    }
+}
+
+impl Table for AtRest {
+    async fn applied(&self, shard: ShardId) -> Result<Seq, StoreError> {
+        self.table.applied(shard).await
+    }
+
+    async fn get_many(&self, shard: ShardId, keys: Vec<Bytes>) -> Result<Vec<Option<Bytes>>, StoreError> {
+        self.table.get_many(shard, keys).await
+    }
+
+    async fn scan(
+        &self,
+        shard: ShardId,
+        from: Bytes,
+        to: Bytes,
+        limit: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        self.table.scan(shard, from, to, limit).await
+    }
+
+    async fn last_at_or_before(
+        &self,
+        shard: ShardId,
+        ranges: Vec<(Bytes, Bytes)>,
+    ) -> Result<Vec<Option<(Bytes, Bytes)>>, StoreError> {
+        self.table.last_at_or_before(shard, ranges).await
+    }
+
+    async fn checkpoint(&self, _: ShardId, _: Epoch, _: Seq, _: Arc<Records>) -> Result<(), StoreError> {
+        Err(at_rest())
+    }
+}
+
+fn at_rest() -> StoreError {
+    StoreError::Unavailable("it is only looked at".to_string())
+}
+
+/// The journal's directory, without the means to change it.
+struct ReadOnly {
+    disk: OsDisk,
+    directory: PathBuf,
+}
+
+impl Disk for ReadOnly {
+    type File = File;
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.disk.list()
+    }
+
+    fn create(&self, _: &str) -> io::Result<File> {
+        refused()
+    }
+
+    fn open(&self, name: &str) -> io::Result<File> {
+        File::open(self.directory.join(name))
+    }
+
+    fn rename(&self, _: &str, _: &str) -> io::Result<()> {
+        refused()
+    }
+
+    fn remove(&self, _: &str) -> io::Result<()> {
+        refused()
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        refused()
+    }
+
+    fn available(&self) -> io::Result<u64> {
+        self.disk.available()
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.disk.path(name)
+    }
+}
+
+fn refused<T>() -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, "the journal is only looked at"))
+}
