@@ -16,12 +16,20 @@ pub(crate) fn resident_bytes(process: u32) -> Option<u64> {
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
 }
 
-/// Processor time of a process and of the children that it has now.
+/// Processor time of a process.
 pub(crate) fn cpu_time(process: u32) -> Duration {
-    let others = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let others = others.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let family = others.filter_map(stat).filter(|stat| stat.process == process || stat.parent == process);
-    let ticks: u64 = family.map(|stat| stat.ticks).sum();
+    duration(stat(process).map_or(0, |stat| stat.ticks))
+}
+
+/// Processor time of a server: its process, and the children that this has now.
+pub(crate) fn family_cpu_time(process: u32) -> Duration {
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let all = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(stat);
+    let family = all.filter(|stat| stat.process == process || stat.parent == process);
+    duration(family.map(|stat| stat.ticks).sum())
+}
+
+fn duration(ticks: u64) -> Duration {
     Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 

@@ -98,6 +98,8 @@ impl Node {
         );
 
         service.start(senders);
+        // All are loaded and their queues take requests: from now on the node is ready, whichever task runs first.
+        (0..shards).for_each(|shard| service.set_open(ShardId(shard), true));
         let shards = drivers.into_iter().map(|(shard, store, engine, receiver)| {
             let options = options.shard.clone();
             let driver = Driver::new(

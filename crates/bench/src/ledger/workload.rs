@@ -106,7 +106,7 @@ pub(crate) async fn drive<C: Contender>(
     for _ in 0..load.connections {
         clients.push(contender.connect().await?);
     }
-    let cpu = || (contender.process().map(machine::cpu_time), machine::cpu_time(std::process::id()));
+    let cpu = || (contender.process().map(machine::family_cpu_time), machine::cpu_time(std::process::id()));
     let (server_before, own_before) = cpu();
     let begin = Instant::now();
     let tasks: Vec<_> = (clients.into_iter().enumerate())
