@@ -39,14 +39,19 @@ impl Records {
         self.by_key.get(key)
     }
 
-    /// A part of them, by key.
-    pub fn range(
-        &self,
-        range: impl RangeBounds<Bytes>,
-    ) -> impl DoubleEndedIterator<Item = (&Bytes, &Option<Bytes>)> {
-        self.is_order_asked.store(true, Ordering::Relaxed);
+    /// A part of them, by key. The first time only that part is put in order, since it may be the only time: after a
+    /// crash millions of records are read back from the journal, and opening looks at a few of them.
+    pub fn range<'a>(
+        &'a self,
+        range: impl RangeBounds<Bytes> + 'a,
+    ) -> Box<dyn DoubleEndedIterator<Item = (&'a Bytes, &'a Option<Bytes>)> + 'a> {
+        if !self.is_order_asked.swap(true, Ordering::Relaxed) && self.order.get().is_none() {
+            let mut part: Vec<_> = self.by_key.iter().filter(|(key, _)| range.contains(*key)).collect();
+            part.sort_unstable_by(|a, b| a.0.cmp(b.0));
+            return Box::new(part.into_iter());
+        }
         let order = self.order.get_or_init(|| self.by_key.keys().cloned().collect());
-        order.range(range).map(|key| (key, &self.by_key[key]))
+        Box::new(order.range(range).map(|key| (key, &self.by_key[key])))
     }
 
     /// All of them, by key.

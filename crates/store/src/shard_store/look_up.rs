@@ -49,7 +49,7 @@ pub enum Answer {
 type Found = Result<Answer, Arc<StoreError>>;
 
 /// How much of the overlays a scan copies out at a time.
-const SCAN_PART: usize = 1024;
+const SCAN_PART: usize = 16 << 10;
 
 impl<J: Journal, T: Table> ShardStore<J, T> {
     /// What memory alone can answer: the keys that changed since the last checkpoint. None where the table is needed.
