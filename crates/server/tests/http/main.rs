@@ -1,0 +1,220 @@
+//! The conventions of the HTTP contract, through real sockets, against a backend that answers what a case says.
+
+use limina_engine::{
+    Command, Millis, Name, Outcome, Page, Position, Request, Time,
+    ledger::{
+        self, AsOf, EntryInfo, EntryKind, FinalizationReply, HeldLimitInfo, HoldReply, HoldState, LimitInfo,
+        OperationInfo, Patch, Refusal, Reply, Transfer, Value, ValuesReply,
+    },
+    outcome::NamespaceInfo,
+};
+use limina_node::{ShardStatus, Unavailable};
+use limina_server::{App, Backend, Metrics, backend::Pending, openapi_json, serve};
+use prometheus_client::registry::Registry;
+use reqwest::{Client, Method, Response};
+use serde_json::{Value as Json, json};
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+    task::JoinHandle,
+};
+
+mod around;
+mod bodies;
+mod replies;
+mod requests;
+
+const MIB: usize = 1 << 20;
+
+/// Remembers what it was asked, and answers what it was told to.
+#[derive(Default)]
+struct Fake {
+    asked: Mutex<Vec<Request>>,
+    answer: Mutex<Option<Result<Outcome, Unavailable>>>,
+    pages: Mutex<Vec<Page<Name>>>,
+    ready: AtomicBool,
+    /// While it is locked, no answer is given.
+    gate: tokio::sync::Mutex<()>,
+}
+
+impl Backend for Fake {
+    fn submit(&self, request: Request) -> Pending<'_, Outcome> {
+        Box::pin(async move {
+            let _open = self.gate.lock().await;
+            let answer =
+                self.answer.lock().unwrap().clone().unwrap_or_else(|| Ok(plausible(&request.command)));
+            self.asked.lock().unwrap().push(request);
+            answer
+        })
+    }
+
+    fn namespaces(&self, page: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>> {
+        Box::pin(async move {
+            let first =
+                page.after.as_ref().map_or(0, |after| after.as_str()[1..].parse::<usize>().unwrap() + 1);
+            let found = (first..5)
+                .take(page.limit)
+                .map(|n| NamespaceInfo { name: name(&format!("n{n}")), position: Position(n as u64 * 10) });
+            let found = found.collect();
+            self.pages.lock().unwrap().push(page);
+            Ok(found)
+        })
+    }
+
+    fn shard_statuses(&self) -> Vec<ShardStatus> {
+        vec![ShardStatus { shard: 0, is_open: true }]
+    }
+
+    fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+}
+
+/// What the engine could answer, where a case does not care.
+fn plausible(command: &Command) -> Outcome {
+    use ledger::Command::*;
+    let reply = match command {
+        Command::DeleteNamespace => return Outcome::NamespaceDeleted,
+        Command::ListNamespaces(_) => return Outcome::Namespaces(Vec::new()),
+        Command::Ledger(command) => match command {
+            CreateLimit(_) | PatchLimit { .. } | GetLimit(_) => Reply::Limit(limit("a")),
+            ListLimits(_) => Reply::Limits { items: vec![limit("a")], more: false },
+            Transfer(transfer) => transferred(transfer),
+            Batch(transfers) => {
+                Reply::Batch(transfers.iter().map(|transfer| Ok(transferred(transfer))).collect())
+            }
+            Values { .. } => Reply::Values(ValuesReply { position: Position(3), values: vec![value("a")] }),
+            GetOperation(_) => Reply::Operation(operation(vec![HoldState::Held])),
+            ListOperations { .. } => Reply::Operations { items: Vec::new(), next: None },
+            ListEntries { .. } => Reply::Entries { items: Vec::new(), next: None },
+        },
+    };
+    Outcome::Ledger(Ok(reply))
+}
+
+fn transferred(transfer: &Transfer) -> Reply {
+    let (operation_id, position, values) = (transfer.operation_id().clone(), Position(3), vec![value("a")]);
+    match transfer {
+        Transfer::Hold(_) => Reply::Hold(HoldReply { operation_id, position, values, skipped: Vec::new() }),
+        Transfer::Finish(_) => Reply::Finalization(FinalizationReply { operation_id, position, values }),
+    }
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+fn value(limit: &str) -> Value {
+    Value { limit_name: name(limit), limit_id: None, commit_value: 5, hold_value: -2 }
+}
+
+fn limit(limit: &str) -> LimitInfo {
+    let context = [("k".into(), "v".into())].into();
+    LimitInfo { value: value(limit), context, ceiling: Some(9), created_at: Position(1) }
+}
+
+fn operation(states: Vec<HoldState>) -> OperationInfo {
+    let holds = states.into_iter().enumerate().map(|(place, state)| HeldLimitInfo {
+        limit_name: name(&format!("l{place}")),
+        limit_id: Some(name("id")),
+        value: 7,
+        held_at: Position(2),
+        expires_at: Some(Time(1_700_000_000_000)),
+        state,
+    });
+    OperationInfo { operation_id: name("op"), position: Position(2), holds: holds.collect() }
+}
+
+/// A server on a port of its own.
+struct Server {
+    fake: Arc<Fake>,
+    address: SocketAddr,
+    client: Client,
+    stop: Option<oneshot::Sender<()>>,
+    serving: JoinHandle<()>,
+}
+
+async fn start() -> Server {
+    start_with(Duration::from_secs(30)).await
+}
+
+async fn start_with(body_timeout: Duration) -> Server {
+    let fake = Arc::new(Fake::default());
+    fake.ready.store(true, Ordering::Relaxed);
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let app = App::new(fake.clone(), metrics, Arc::new(registry)).with_body_timeout(body_timeout);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = tokio::spawn(serve(listener, app, async {
+        let _ = stopped.await;
+    }));
+    Server { fake, address, client: Client::new(), stop: Some(stop), serving }
+}
+
+impl Server {
+    fn request(&self, method: &str, path: &str) -> reqwest::RequestBuilder {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        self.client.request(method, format!("http://{}{path}", self.address))
+    }
+
+    async fn send(&self, method: &str, path: &str, body: &str) -> Response {
+        self.request(method, path).body(body.to_owned()).send().await.unwrap()
+    }
+
+    fn answers(&self, answer: Result<Outcome, Unavailable>) {
+        *self.fake.answer.lock().unwrap() = Some(answer);
+    }
+
+    fn last_asked(&self) -> Request {
+        self.fake.asked.lock().unwrap().last().cloned().expect("nothing was asked")
+    }
+
+    fn nothing_asked(&self) {
+        assert_eq!(*self.fake.asked.lock().unwrap(), [], "the backend was asked");
+    }
+
+    /// Speaks HTTP/1.1 by hand, and returns all that comes back until the connection is closed.
+    async fn raw(&self, bytes: &[u8]) -> String {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        String::from_utf8(answer).unwrap()
+    }
+}
+
+/// Checks all that is common to problem documents, and returns it.
+#[track_caller]
+fn is_problem(status: u16, headers: &reqwest::header::HeaderMap, body: &[u8], code: &str) -> Json {
+    let problem: Json =
+        serde_json::from_slice(body).unwrap_or_else(|_| panic!("{:?}", String::from_utf8_lossy(body)));
+    assert_eq!(problem["code"], code, "{problem}");
+    assert_eq!(problem["status"], status, "{problem}");
+    assert_eq!(problem["type"], format!("/docs#{code}"), "{problem}");
+    assert!(problem["title"].as_str().is_some_and(|title| !title.is_empty()), "{problem}");
+    assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{problem}");
+    assert_eq!(headers["content-type"], "application/problem+json");
+    assert_eq!(headers.contains_key("retry-after"), status == 503, "{problem}");
+    problem
+}
+
+async fn problem_of(response: Response, status: u16, code: &str) -> Json {
+    let (found, headers) = (response.status().as_u16(), response.headers().clone());
+    let body = response.bytes().await.unwrap();
+    assert_eq!(found, status, "{}", String::from_utf8_lossy(&body));
+    is_problem(found, &headers, &body, code)
+}
+
+const HOLD: &str = r#"{"operation_id": "op", "changes": [{"limit_name": "a", "value": 1}]}"#;
