@@ -2,7 +2,7 @@
 
 use crate::{
     Command, Effect, Fetched, Job, Millis, Missing, Name, Outcome, Page, Position, Read, Request, Time,
-    idempotency, ledger,
+    idempotency, ledger, limiter,
     namespace::{Changes, Keys, Namespace, Stop, Turn, View},
     outcome::NamespaceInfo,
     reads::{self, Reader},
@@ -14,7 +14,10 @@ use crate::{
     sweep::{self, Sweeping},
     timers::{Timer, TimerKey, Timers},
 };
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
 use bytes::Bytes;
 use core::fmt;
 use hashbrown::HashMap;
@@ -22,9 +25,23 @@ use hashbrown::HashMap;
 /// How long something that was due waits if a record that it needs could not be read.
 const POSTPONED: Millis = Millis(1000);
 
+/// Bounds of the engine.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How many counters a change of rules sums up at a time, before others have their turn.
+    pub build_slice: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { build_slice: 4_096 }
+    }
+}
+
 /// One shard's decisions. Requests are applied one after another, each at one instant.
 #[derive(Debug)]
 pub struct Engine {
+    options: Options,
     meta: record::ShardMeta,
     namespaces: BTreeMap<Name, Namespace>,
     names: HashMap<NamespaceId, Name>,
@@ -33,12 +50,37 @@ pub struct Engine {
     changes: Changes,
     changed_namespaces: Vec<Name>,
     ledger_limits: usize,
+    limiter_sizes: limiter::Sizes,
+    /// Namespaces with a change of rules under way.
+    building: BTreeSet<NamespaceId>,
+    next_wait: u64,
+    completions: Vec<(WaitId, Outcome)>,
+    /// Memory to be freed bit by bit.
+    garbage: Vec<limiter::Garbage>,
     /// The writes of the last sealed batch, which may not be durable yet.
     sealed: Recent,
 }
 
-/// A batch's result. `writes` must be durable before any outcome applied since the last seal, or any of `effects`,
-/// is told to anyone.
+/// The name under which a request is answered that could not be answered at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WaitId(pub u64);
+
+/// What became of a request.
+#[derive(Debug)]
+pub enum Applied {
+    /// It is decided.
+    Done {
+        /// What.
+        outcome: Outcome,
+        /// It may be told before the writes sealed after it are durable.
+        is_relaxed: bool,
+    },
+    /// It will be among the completions ([`Engine::take_completions`]) after a later step.
+    Waiting(WaitId),
+}
+
+/// A batch's result. `writes` must be durable before any outcome decided since the last seal, or any of `effects`, is
+/// told to anyone; except for outcomes that are relaxed.
 #[derive(Debug, Default)]
 pub struct Sealed {
     /// After-images, each key once; no value means removed.
@@ -54,6 +96,10 @@ pub enum Due {
     Timer(TimerKey),
     /// A slice of a sweep. These come between other work, whenever.
     Sweep(u64),
+    /// A slice of a change of rules.
+    Build(NamespaceId),
+    /// Freeing some memory.
+    Free,
 }
 
 /// How much there is.
@@ -63,10 +109,26 @@ pub struct Stats {
     pub namespaces: usize,
     /// Ledger limits.
     pub ledger_limits: usize,
+    /// What the limiter holds.
+    pub limiter: limiter::Sizes,
     /// Timers that wait.
     pub timers: usize,
     /// Sweeps that are not done yet.
     pub sweeps: usize,
+}
+
+impl Stats {
+    /// Several engines together.
+    pub fn sum(engines: impl IntoIterator<Item = Stats>) -> Stats {
+        engines.into_iter().fold(Stats::default(), |mut sum, stats| {
+            sum.namespaces += stats.namespaces;
+            sum.ledger_limits += stats.ledger_limits;
+            sum.limiter.change(limiter::Sizes::default(), stats.limiter);
+            sum.timers += stats.timers;
+            sum.sweeps += stats.sweeps;
+            sum
+        })
+    }
 }
 
 /// A stored record that the engine cannot take in: damage, or another version.
@@ -88,7 +150,10 @@ impl core::error::Error for BadRecord {}
 
 impl Engine {
     /// Takes in the resident records, in key order ([`key::residents`] is their range).
-    pub fn open(residents: impl IntoIterator<Item = (Bytes, Bytes)>) -> Result<Engine, BadRecord> {
+    pub fn open(
+        options: Options,
+        residents: impl IntoIterator<Item = (Bytes, Bytes)>,
+    ) -> Result<Engine, BadRecord> {
         let meta = record::ShardMeta {
             time: Time(0),
             next_namespace: 0,
@@ -96,6 +161,7 @@ impl Engine {
             next_sweep: 0,
         };
         let mut engine = Engine {
+            options,
             meta,
             namespaces: BTreeMap::new(),
             names: HashMap::new(),
@@ -104,6 +170,11 @@ impl Engine {
             changes: Changes::default(),
             changed_namespaces: Vec::new(),
             ledger_limits: 0,
+            limiter_sizes: limiter::Sizes::default(),
+            building: BTreeSet::new(),
+            next_wait: 0,
+            completions: Vec::new(),
+            garbage: Vec::new(),
             sealed: Recent::default(),
         };
         for (key, bytes) in residents {
@@ -111,7 +182,20 @@ impl Engine {
                 return Err(BadRecord { key });
             }
         }
+        let now = engine.meta.time;
+        for namespace in engine.namespaces.values_mut() {
+            namespace.limiter.finish_load(now, namespace.id, &mut engine.timers);
+            engine.limiter_sizes.change(limiter::Sizes::default(), namespace.limiter.sizes());
+        }
         Ok(engine)
+    }
+
+    /// Nobody loses a lease because nobody was there to be asked: each lives for at least its whole ttl from now on. To
+    /// be called before anything else, unless the shard was handed over without a pause.
+    pub fn grace(&mut self, ready: Time) {
+        for namespace in self.namespaces.values_mut() {
+            namespace.limiter.grace(ready, namespace.id, &mut self.timers);
+        }
     }
 
     fn load(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), record::Malformed> {
@@ -153,6 +237,31 @@ impl Engine {
                     self.timers.set(TimerKey { due, namespace, position }, timer);
                 }
             }
+            Resident::LimiterRule(id, rule) => {
+                if let Some(namespace) = self.namespace_mut(id) {
+                    namespace.limiter.load_rule(rule, bytes)?;
+                }
+            }
+            Resident::LimiterOverride(id, rule, _) => {
+                if let Some(namespace) = self.namespace_mut(id) {
+                    namespace.limiter.load_override(rule, bytes)?;
+                }
+            }
+            Resident::LimiterWindow(id, place) => {
+                if let Some(namespace) = self.namespace_mut(id) {
+                    namespace.limiter.load_window(place, bytes)?;
+                }
+            }
+            Resident::LimiterCounter(id, place) => {
+                if let Some(namespace) = self.namespace_mut(id) {
+                    namespace.limiter.load_counter(place, bytes)?;
+                }
+            }
+            Resident::LimiterLease(id, _) => {
+                if let Some(namespace) = self.namespace_mut(id) {
+                    namespace.limiter.load_lease(bytes)?;
+                }
+            }
         }
         Ok(())
     }
@@ -171,6 +280,7 @@ impl Engine {
         Stats {
             namespaces: self.namespaces.len(),
             ledger_limits: self.ledger_limits,
+            limiter: self.limiter_sizes,
             timers: self.timers.len(),
             sweeps: self.sweeps.len(),
         }
@@ -178,19 +288,18 @@ impl Engine {
 
     /// Runs a request, or says what must be fetched first; then it is to be run again with that, before anything
     /// that came after it. Everything due by `now` must have been applied before.
-    pub fn apply(&mut self, now: Time, job: &mut Job, fetched: &Fetched) -> Result<Outcome, Missing> {
+    pub fn apply(&mut self, now: Time, job: &mut Job, fetched: &Fetched) -> Result<Applied, Missing> {
         self.advance_time(now);
         match &job.request.command {
-            Command::Ledger(_) => self.apply_in_namespace(now, job, fetched),
-            Command::DeleteNamespace => Ok(self.delete_namespace(&job.request.namespace)),
-            Command::ListNamespaces(page) => Ok(self.list_namespaces(page)),
+            Command::Ledger(_) | Command::Limiter(_) => self.apply_in_namespace(now, job, fetched),
+            Command::DeleteNamespace => Ok(Applied::durable(self.delete_namespace(&job.request.namespace))),
+            Command::ListNamespaces(page) => Ok(Applied::durable(self.list_namespaces(page))),
         }
     }
 
     /// What must be fetched before the request can run, as far as that can be told now. Asking saves rounds;
     /// [`Engine::apply`] has the last word.
     pub fn missing(&self, now: Time, job: &Job, fetched: &Fetched) -> Vec<Read> {
-        let Command::Ledger(command) = &job.request.command else { return Vec::new() };
         // In a namespace that does not exist there is nothing to fetch.
         let Some(namespace) = self.namespaces.get(&job.request.namespace) else { return Vec::new() };
         let view = View {
@@ -210,7 +319,11 @@ impl Engine {
         if let Some(idempotency) = &job.request.idempotency {
             note(view.read(|reader| idempotency::find(reader, view, idempotency)).map(|_| ()));
         }
-        note(ledger::missing(&namespace.ledger, view, command));
+        match &job.request.command {
+            Command::Ledger(command) => note(ledger::missing(&namespace.ledger, view, command)),
+            // All of it is resident.
+            Command::Limiter(_) | Command::DeleteNamespace | Command::ListNamespaces(_) => {}
+        }
         missing
     }
 
@@ -219,7 +332,7 @@ impl Engine {
         now: Time,
         job: &mut Job,
         fetched: &Fetched,
-    ) -> Result<Outcome, Missing> {
+    ) -> Result<Applied, Missing> {
         // A namespace comes into being with its first change. Until then a request runs against an empty one.
         let mut unborn = None;
         let name = job.request.namespace.clone();
@@ -232,7 +345,7 @@ impl Engine {
             )),
         };
         let before = namespace.head.position;
-        let limits_before = namespace.ledger.len();
+        let (limits_before, sizes_before) = (namespace.ledger.len(), namespace.limiter.sizes());
         let mut turn = Turn {
             now,
             name: &name,
@@ -249,31 +362,62 @@ impl Engine {
         if let Some(idempotency) = &idempotency
             && !is_begun
         {
+            if namespace.keys_in_use.contains(&idempotency.key) {
+                return Ok(Applied::durable(Outcome::IdempotencyKeyInUse));
+            }
             match turn.view().read(|reader| idempotency::find(reader, turn.view(), idempotency)) {
-                Ok(Some(outcome)) => return Ok(outcome),
-                Ok(None) => {}
+                Ok(kept) => {
+                    if let Some(outcome) = kept.and_then(|kept| again(&namespace.limiter, &turn, kept)) {
+                        return Ok(Applied::durable(outcome));
+                    }
+                }
                 Err(Stop::Missing(missing)) => return Err(missing),
-                Err(Stop::Unreadable) => return Ok(Outcome::Unreadable),
+                Err(Stop::Unreadable) => return Ok(Applied::durable(Outcome::Unreadable)),
             }
         }
 
-        let result = ledger::apply(&mut namespace.ledger, &mut turn, job);
+        let applied = match &job.request.command {
+            Command::Limiter(command) => {
+                let wait = WaitId(self.next_wait);
+                let slice = self.options.build_slice;
+                let asked = limiter::Asked { idempotency: idempotency.as_ref(), wait, slice };
+                match limiter::apply(&mut namespace.limiter, &mut turn, command, &asked) {
+                    limiter::Applied::Done { result, is_relaxed } => {
+                        Ok(Applied::Done { outcome: Outcome::Limiter(result), is_relaxed })
+                    }
+                    limiter::Applied::Refused => Ok(Applied::durable(Outcome::TooManyWait)),
+                    limiter::Applied::Waits => {
+                        self.next_wait += 1;
+                        namespace.keys_in_use.extend(idempotency.as_ref().map(|i| i.key.clone()));
+                        Ok(Applied::Waiting(wait))
+                    }
+                }
+            }
+            _ => ledger::apply(&mut namespace.ledger, &mut turn, job)
+                .map(|result| Applied::durable(Outcome::Ledger(result))),
+        };
         job.changed |= *turn.position != before;
-        let result = match result {
-            Ok(result) => {
-                let outcome = Outcome::Ledger(result);
-                if let Some(idempotency) = &idempotency
+        let applied = match applied {
+            Ok(applied) => {
+                if let (Some(idempotency), Applied::Done { outcome, .. }) = (&idempotency, &applied)
                     && job.changed
                 {
-                    idempotency::keep(&mut turn, &mut namespace.head.replies, idempotency, &outcome);
+                    idempotency::keep(&mut turn, &mut namespace.head.replies, idempotency, outcome);
                 }
-                Ok(outcome)
+                Ok(applied)
             }
             Err(Stop::Missing(missing)) => Err(missing),
-            Err(Stop::Unreadable) => Ok(Outcome::Unreadable),
+            Err(Stop::Unreadable) => Ok(Applied::durable(Outcome::Unreadable)),
         };
         self.ledger_limits += namespace.ledger.len() - limits_before;
-        if job.changed && !namespace.changed {
+        self.limiter_sizes.change(sizes_before, namespace.limiter.sizes());
+        if namespace.limiter.is_building() {
+            self.building.insert(namespace.id);
+        }
+        self.garbage.extend(namespace.limiter.take_garbage());
+        // A window that no answer waits for is reason enough for a namespace to be.
+        let is_born = sizes_before == limiter::Sizes::default() && namespace.limiter.sizes() != sizes_before;
+        if (job.changed || is_born || namespace.limiter.has_to_write()) && !namespace.changed {
             namespace.changed = true;
             self.changed_namespaces.push(name.clone());
         }
@@ -284,7 +428,8 @@ impl Engine {
             self.names.insert(born.id, name.clone());
             self.namespaces.insert(name, born);
         }
-        result
+        self.begin_sweeps();
+        applied
     }
 
     fn delete_namespace(&mut self, name: &Name) -> Outcome {
@@ -293,13 +438,25 @@ impl Engine {
         };
         self.names.remove(&namespace.id);
         self.ledger_limits -= namespace.ledger.len();
+        self.limiter_sizes.change(namespace.limiter.sizes(), limiter::Sizes::default());
+        self.building.remove(&namespace.id);
         self.timers.drop_namespace(namespace.id);
         self.meta.position_floor = self.meta.position_floor.max(namespace.head.position);
         self.changes.writes.insert(Keys(namespace.id).head(), None);
         for range in key::all_of_namespace(namespace.id) {
             self.begin_sweep(record::Sweep { from: range.start.to_vec(), to: range.end.to_vec() });
         }
+        let mut limiter = namespace.limiter;
+        let gone = limiter.stop_building().map(|wait| (wait, Outcome::NamespaceNotFound));
+        self.completions.extend(gone);
+        self.garbage.extend(limiter.into_garbage());
         Outcome::NamespaceDeleted
+    }
+
+    fn begin_sweeps(&mut self) {
+        for range in core::mem::take(&mut self.changes.sweeps) {
+            self.begin_sweep(record::Sweep { from: range.start.to_vec(), to: range.end.to_vec() });
+        }
     }
 
     fn begin_sweep(&mut self, sweep: record::Sweep) {
@@ -334,6 +491,12 @@ impl Engine {
         self.sweeps.keys().next().map(|id| Due::Sweep(*id))
     }
 
+    /// A slice of work that needs nothing fetched, and that somebody may wait for.
+    pub fn background(&self) -> Option<Due> {
+        let build = self.building.first().map(|namespace| Due::Build(*namespace));
+        build.or_else(|| (!self.garbage.is_empty()).then_some(Due::Free))
+    }
+
     /// What must be fetched before what is due can be done, as far as that can be told now.
     pub fn missing_for_due(&self, due: Due, fetched: &Fetched) -> Vec<Read> {
         let reader = Reader::new(&self.changes.writes, &self.sealed, fetched);
@@ -348,6 +511,7 @@ impl Engine {
                     let _noted = reader.scan(sweeping.from.clone(), sweeping.to.clone(), sweep::SLICE);
                 }
             }
+            Due::Build(_) | Due::Free => {}
         }
         reader.into_missing().0
     }
@@ -358,26 +522,79 @@ impl Engine {
         match due {
             Due::Timer(key) => self.apply_timer(now, key, fetched),
             Due::Sweep(id) => self.apply_sweep(id, fetched),
+            Due::Build(id) => {
+                self.apply_build(now, id, fetched);
+                Ok(())
+            }
+            Due::Free => {
+                if self.garbage.last_mut().is_some_and(limiter::Garbage::free_some) {
+                    self.garbage.pop();
+                }
+                Ok(())
+            }
         }
+    }
+
+    /// A slice of a change of rules, and the answers to what it completes.
+    fn apply_build(&mut self, now: Time, id: NamespaceId, fetched: &Fetched) {
+        // It may have been deleted since this was found to be due.
+        let Some(name) = self.names.get(&id).cloned() else { return };
+        let namespace = self.namespaces.get_mut(&name).expect("a named namespace exists");
+        let sizes_before = namespace.limiter.sizes();
+        let mut turn = Turn {
+            now,
+            name: &name,
+            keys: Keys(namespace.id),
+            position: &mut namespace.head.position,
+            timers: &mut self.timers,
+            changes: &mut self.changes,
+            sealed: &self.sealed,
+            fetched,
+        };
+        let completed = limiter::work(&mut namespace.limiter, &mut turn, self.options.build_slice);
+        let is_changed = !completed.is_empty();
+        for completed in completed {
+            let is_done = completed.result.is_ok();
+            let outcome = Outcome::Limiter(completed.result);
+            if let Some(idempotency) = &completed.waiting.idempotency {
+                namespace.keys_in_use.remove(&idempotency.key);
+                if is_done {
+                    idempotency::keep(&mut turn, &mut namespace.head.replies, idempotency, &outcome);
+                }
+            }
+            self.completions.push((completed.waiting.id, outcome));
+        }
+        if is_changed && !namespace.changed {
+            namespace.changed = true;
+            self.changed_namespaces.push(name.clone());
+        }
+        self.limiter_sizes.change(sizes_before, namespace.limiter.sizes());
+        if !namespace.limiter.is_building() {
+            self.building.remove(&id);
+        }
+        self.garbage.extend(namespace.limiter.take_garbage());
+        self.begin_sweeps();
     }
 
     fn apply_timer(&mut self, now: Time, key: TimerKey, fetched: &Fetched) -> Result<(), Missing> {
         let Some(timer) = self.timers.get(key).cloned() else { return Ok(()) };
         let name = self.names.get(&key.namespace).expect("a timer belongs to a namespace").clone();
         let namespace = self.namespaces.get_mut(&name).expect("a named namespace exists");
+        let sizes_before = namespace.limiter.sizes();
+        let mut turn = Turn {
+            now,
+            name: &name,
+            keys: Keys(namespace.id),
+            position: &mut namespace.head.position,
+            timers: &mut self.timers,
+            changes: &mut self.changes,
+            sealed: &self.sealed,
+            fetched,
+        };
         match timer {
             Timer::LedgerExpiry { operation_id, due } => {
-                let mut turn = Turn {
-                    // It counts as done when it was due. Nothing later was decided in between, unless it was put off.
-                    now: if key.due == due { due } else { now },
-                    name: &name,
-                    keys: Keys(namespace.id),
-                    position: &mut namespace.head.position,
-                    timers: &mut self.timers,
-                    changes: &mut self.changes,
-                    sealed: &self.sealed,
-                    fetched,
-                };
+                // It counts as done when it was due. Nothing later was decided in between, unless it was put off.
+                turn.now = if key.due == due { due } else { now };
                 match ledger::expire(&mut namespace.ledger, &mut turn, &operation_id, due, key.position) {
                     Ok(()) => self.timers.cancel(key),
                     Err(Stop::Missing(missing)) => return Err(missing),
@@ -387,6 +604,22 @@ impl Engine {
                         return Ok(());
                     }
                 }
+            }
+            Timer::LeaseExpiry { id } => {
+                turn.now = key.due;
+                turn.timers.cancel(key);
+                limiter::expire_lease(&mut namespace.limiter, &mut turn, &id);
+            }
+            Timer::WriteWindows => {
+                turn.timers.cancel(key);
+                namespace.limiter.write_windows(&mut turn);
+            }
+            Timer::DropIdleWindows => {
+                turn.timers.cancel(key);
+                namespace.limiter.drop_idle_windows(&mut turn);
+                self.limiter_sizes.change(sizes_before, namespace.limiter.sizes());
+                // What it removed is written; the namespace itself is as it was.
+                return Ok(());
             }
             Timer::DropReplies => {
                 self.timers.cancel(key);
@@ -401,6 +634,7 @@ impl Engine {
             }
         }
         let namespace = self.namespaces.get_mut(&name).expect("a named namespace exists");
+        self.limiter_sizes.change(sizes_before, namespace.limiter.sizes());
         if !namespace.changed {
             namespace.changed = true;
             self.changed_namespaces.push(name);
@@ -433,6 +667,27 @@ impl Engine {
         Ok(())
     }
 
+    /// Lets the next seal write everything that no answer waited for, as before a planned stop. Says whether there is
+    /// anything.
+    pub fn hasten(&mut self) -> bool {
+        let mut any = false;
+        for (name, namespace) in &mut self.namespaces {
+            if namespace.limiter.hasten() {
+                any = true;
+                if !namespace.changed {
+                    namespace.changed = true;
+                    self.changed_namespaces.push(name.clone());
+                }
+            }
+        }
+        any
+    }
+
+    /// Whether the next seal has anything to write.
+    pub fn has_changes(&self) -> bool {
+        !self.changed_namespaces.is_empty() || !self.changes.writes.is_empty()
+    }
+
     /// Closes the batch: everything applied since the last seal. The batch before it must be durable by now.
     pub fn seal(&mut self) -> Sealed {
         for name in self.changed_namespaces.drain(..) {
@@ -440,6 +695,7 @@ impl Engine {
                 namespace.changed = false;
                 let keys = Keys(namespace.id);
                 namespace.ledger.flush(keys, &mut self.changes);
+                namespace.limiter.flush(keys, &mut self.changes);
                 self.changes.put(&keys.head(), &namespace.head);
             }
         }
@@ -451,9 +707,31 @@ impl Engine {
         Sealed { writes: self.sealed.records().to_vec(), effects }
     }
 
+    /// What is answered by now of what had to wait, in order; like all outcomes, to be told when the batch is durable.
+    /// Asking after each step tells where in the order of decisions these have their place.
+    pub fn take_completions(&mut self) -> Vec<(WaitId, Outcome)> {
+        core::mem::take(&mut self.completions)
+    }
+
     fn advance_time(&mut self, now: Time) {
         assert!(now >= self.meta.time, "shard time went back from {:?} to {now:?}", self.meta.time);
         self.meta.time = now;
+    }
+}
+
+/// A kept outcome that is told again; none if the request is to be decided afresh.
+fn again(limiter: &limiter::Limiter, turn: &Turn<'_>, kept: Outcome) -> Option<Outcome> {
+    match kept {
+        Outcome::Limiter(Ok(reply)) => {
+            limiter::again(limiter, turn, &reply).map(|reply| Outcome::Limiter(Ok(reply)))
+        }
+        other => Some(other),
+    }
+}
+
+impl Applied {
+    fn durable(outcome: Outcome) -> Applied {
+        Applied::Done { outcome, is_relaxed: false }
     }
 }
 
@@ -465,6 +743,21 @@ impl Request {
 
     /// Whether it removes more than it writes, so that a full disk is no reason to refuse it.
     pub fn makes_room(&self) -> bool {
-        matches!(self.command, Command::DeleteNamespace)
+        use limiter::{Change, Command as Limiter};
+        match &self.command {
+            Command::DeleteNamespace => true,
+            // A kept reply would take more than they free.
+            Command::Limiter(_) if self.idempotency.is_some() => false,
+            Command::Limiter(command) => match command {
+                // Its holder lives: nobody must lose a lease for lack of room. It overwrites its own record.
+                Limiter::ExtendLease(_) | Limiter::ReleaseLease(_) => true,
+                Limiter::MoveCounter { by, .. } => *by < 0,
+                Limiter::Change(change) => {
+                    matches!(change, Change::DeleteRule(_) | Change::DeleteOverride { .. })
+                }
+                _ => false,
+            },
+            Command::Ledger(_) | Command::ListNamespaces(_) => false,
+        }
     }
 }

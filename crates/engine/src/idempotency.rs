@@ -4,7 +4,7 @@
 //! A look-up asks the three periods that can hold a reply of the last 24 hours.
 
 use crate::{
-    Idempotency, Millis, Outcome, Position, Time,
+    Idempotency, Millis, Outcome, Time,
     namespace::{Turn, View},
     reads::{Absent, Reader},
     record::{self, key},
@@ -74,7 +74,7 @@ pub(crate) fn keep(
 /// The timer that drops a period's replies when none of them can be asked for any more.
 pub(crate) fn drop_timer(namespace: key::NamespaceId, period: u32) -> (TimerKey, Timer) {
     let due = Time((u64::from(period) + u64::from(PERIODS)) * PERIOD.0);
-    (TimerKey { due, namespace, position: Position(0) }, Timer::DropReplies)
+    (TimerKey { due, namespace, position: TimerKey::DROP_REPLIES }, Timer::DropReplies)
 }
 
 /// The period to drop now, and the periods that remain.

@@ -7,7 +7,7 @@
 //! The crate is `no_std`: the compiler proves that it has no clock, no files, no threads and no randomness. It must
 //! never know how records are stored, who asks over which protocol, or how an answer looks on the wire.
 //!
-//! Read in this order: [`request`], [`outcome`], [`engine`], then a family's folder ([`ledger`]).
+//! Read in this order: [`request`], [`outcome`], [`engine`], then a family's folder ([`ledger`], [`limiter`]).
 
 #![no_std]
 
@@ -15,22 +15,27 @@ extern crate alloc;
 
 pub mod effect;
 pub mod engine;
+pub mod key_values;
 pub mod ledger;
+pub mod limiter;
 pub mod name;
 pub mod namespace;
 pub mod outcome;
 pub mod reads;
 pub mod record;
 pub mod request;
+pub mod selection;
 pub mod sweep;
 pub mod time;
 pub mod timers;
 
 mod idempotency;
+mod keyed;
 mod recent;
 
 pub use effect::Effect;
-pub use engine::{Due, Engine, Sealed, Stats};
+pub use engine::{Applied, Due, Engine, Options, Sealed, Stats, WaitId};
+pub use key_values::KeyValues;
 pub use name::{InvalidName, Name};
 pub use outcome::Outcome;
 pub use reads::{Answer, Fetched, Missing, Read};

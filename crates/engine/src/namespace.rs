@@ -3,6 +3,7 @@
 use crate::{
     Effect, Name, Position, Time,
     ledger::Ledger,
+    limiter::Limiter,
     reads::{Absent, Fetched, Missing, Reader},
     recent::Recent,
     record::{
@@ -11,8 +12,9 @@ use crate::{
     },
     timers::Timers,
 };
-use alloc::vec::Vec;
+use alloc::{collections::BTreeSet, vec::Vec};
 use bytes::{Bytes, BytesMut};
+use core::ops::Range;
 use serde::Serialize;
 
 /// Everything resident of a namespace.
@@ -21,6 +23,9 @@ pub(crate) struct Namespace {
     pub(crate) id: NamespaceId,
     pub(crate) head: record::NamespaceHead,
     pub(crate) ledger: Ledger,
+    pub(crate) limiter: Limiter,
+    /// Idempotency keys of requests that are answered later.
+    pub(crate) keys_in_use: BTreeSet<Name>,
     /// Whether it is on the list of what the next seal writes.
     pub(crate) changed: bool,
 }
@@ -28,7 +33,14 @@ pub(crate) struct Namespace {
 impl Namespace {
     pub(crate) fn new(id: NamespaceId, name: Name, position: Position) -> Namespace {
         let head = record::NamespaceHead { name, position, replies: None };
-        Namespace { id, head, ledger: Ledger::default(), changed: false }
+        Namespace {
+            id,
+            head,
+            ledger: Ledger::default(),
+            limiter: Limiter::default(),
+            keys_in_use: BTreeSet::new(),
+            changed: false,
+        }
     }
 }
 
@@ -38,6 +50,8 @@ pub(crate) struct Changes {
     pub(crate) writes: Recent,
     arena: Arena,
     pub(crate) effects: Vec<Effect>,
+    /// Ranges of keys that are to be removed bit by bit.
+    pub(crate) sweeps: Vec<Range<Bytes>>,
 }
 
 impl Changes {
@@ -45,6 +59,11 @@ impl Changes {
     pub(crate) fn put<T: Serialize>(&mut self, key: &[u8], record: &T) {
         let (key, value) = (self.arena.bytes(key), self.arena.record(record));
         self.writes.insert(key, Some(value));
+    }
+
+    /// Nothing stands under the key from now on.
+    pub(crate) fn remove(&mut self, key: Bytes) {
+        self.writes.insert(key, None);
     }
 
     /// Everything since the last time.
@@ -159,7 +178,12 @@ impl Turn<'_> {
     }
 
     pub(crate) fn remove(&mut self, key: Bytes) {
-        self.changes.writes.insert(key, None);
+        self.changes.remove(key);
+    }
+
+    /// Removes a whole range bit by bit. What is in it must be out of reach already.
+    pub(crate) fn sweep(&mut self, range: Range<Bytes>) {
+        self.changes.sweeps.push(range);
     }
 
     pub(crate) fn effect(&mut self, effect: Effect) {
@@ -202,5 +226,29 @@ impl Keys {
 
     pub(crate) fn entry(self, limit: u32, position: Position) -> Bytes {
         key::ledger_entry(self.0, limit, position)
+    }
+
+    pub(crate) fn limiter_rule(self, rule: Position) -> Bytes {
+        key::limiter_rule(self.0, rule)
+    }
+
+    pub(crate) fn limiter_override(self, rule: Position, item: Position) -> Bytes {
+        key::limiter_override(self.0, rule, item)
+    }
+
+    pub(crate) fn limiter_overrides(self, rule: Position) -> Range<Bytes> {
+        key::limiter_overrides(self.0, rule)
+    }
+
+    pub(crate) fn limiter_window(self, place: u32) -> Bytes {
+        key::limiter_window(self.0, place)
+    }
+
+    pub(crate) fn limiter_counter(self, place: u32) -> Bytes {
+        key::limiter_counter(self.0, place)
+    }
+
+    pub(crate) fn limiter_lease(self, token: Position) -> Bytes {
+        key::limiter_lease(self.0, token)
     }
 }

@@ -1,6 +1,6 @@
 //! What comes out.
 
-use crate::{Name, Position, ledger};
+use crate::{Name, Position, ledger, limiter};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub enum Outcome {
     /// The ledger's answer.
     Ledger(Result<ledger::Reply, ledger::Refusal>),
+    /// The limiter's answer.
+    Limiter(Result<limiter::Reply, limiter::Refusal>),
     /// The namespace is gone; what it held is swept away behind the scenes.
     NamespaceDeleted,
     /// There is no such namespace to delete.
@@ -17,6 +19,10 @@ pub enum Outcome {
     Namespaces(Vec<NamespaceInfo>),
     /// The idempotency key was used for another request before.
     IdempotencyKeyReused,
+    /// A request under this key waits for its answer.
+    IdempotencyKeyInUse,
+    /// Too many requests of this kind wait in the namespace. Nothing was done.
+    TooManyWait,
     /// A stored record that the request needs could not be read. Nothing was done.
     Unreadable,
 }
@@ -26,10 +32,13 @@ impl Outcome {
     pub fn family(&self) -> &'static str {
         match self {
             Outcome::Ledger(_) => "ledger",
+            Outcome::Limiter(_) => "limiter",
             Outcome::NamespaceDeleted
             | Outcome::NamespaceNotFound
             | Outcome::Namespaces(_)
             | Outcome::IdempotencyKeyReused
+            | Outcome::IdempotencyKeyInUse
+            | Outcome::TooManyWait
             | Outcome::Unreadable => "namespace",
         }
     }
@@ -37,10 +46,16 @@ impl Outcome {
     /// `"Ok"`, or the word by which the refusal is known in problem documents, metrics and logs.
     pub fn code(&self) -> &'static str {
         match self {
-            Outcome::Ledger(Ok(_)) | Outcome::NamespaceDeleted | Outcome::Namespaces(_) => "Ok",
+            Outcome::Ledger(Ok(_))
+            | Outcome::Limiter(Ok(_))
+            | Outcome::NamespaceDeleted
+            | Outcome::Namespaces(_) => "Ok",
             Outcome::Ledger(Err(refusal)) => refusal.code(),
+            Outcome::Limiter(Err(refusal)) => refusal.code(),
             Outcome::NamespaceNotFound => "NamespaceNotFound",
             Outcome::IdempotencyKeyReused => "IdempotencyKeyReused",
+            Outcome::IdempotencyKeyInUse => "IdempotencyKeyInUse",
+            Outcome::TooManyWait => "Overloaded",
             Outcome::Unreadable => "ShardUnavailable",
         }
     }

@@ -1,6 +1,6 @@
 //! What comes in.
 
-use crate::{Name, ledger};
+use crate::{Name, ledger, limiter};
 use alloc::vec::Vec;
 
 /// One command for one namespace.
@@ -28,6 +28,8 @@ pub struct Idempotency {
 pub enum Command {
     /// Something of the ledger.
     Ledger(ledger::Command),
+    /// Something of the limiter.
+    Limiter(limiter::Command),
     /// Remove the namespace with all that it holds.
     DeleteNamespace,
     /// The namespaces of this shard, by name. The request's own namespace plays no part.
@@ -39,6 +41,7 @@ impl Command {
     pub fn is_write(&self) -> bool {
         match self {
             Command::Ledger(command) => command.is_write(),
+            Command::Limiter(command) => command.is_write(),
             Command::DeleteNamespace => true,
             Command::ListNamespaces(_) => false,
         }

@@ -22,6 +22,19 @@ pub(crate) enum Timer {
     LedgerExpiry { operation_id: Name, due: Time },
     /// Drop the oldest period of kept replies.
     DropReplies,
+    /// Give back what a limiter's lease holds.
+    LeaseExpiry { id: Name },
+    /// Write window states that no answer waited for.
+    WriteWindows,
+    /// Look for windows that are back in their initial state.
+    DropIdleWindows,
+}
+
+impl TimerKey {
+    /// Timers that no change set have positions that no change has.
+    pub(crate) const DROP_REPLIES: Position = Position(0);
+    pub(crate) const WRITE_WINDOWS: Position = Position(u64::MAX - 1);
+    pub(crate) const DROP_IDLE_WINDOWS: Position = Position(u64::MAX);
 }
 
 /// All timers of a shard.

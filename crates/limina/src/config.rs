@@ -36,6 +36,9 @@ pub(crate) struct ServeArgs {
     /// Free space below which writes are refused with StorageFull [default: two segments, at least 64]
     #[arg(long, env = "LIMINA_STORAGE_RESERVE_MIB", value_name = "MIB")]
     storage_reserve_mib: Option<u64>,
+    /// File of limiter rules (TOML): applied at start, and again when it changes
+    #[arg(long, env = "LIMINA_RULES", value_name = "FILE")]
+    rules: Option<PathBuf>,
 }
 
 /// How logs look.
@@ -61,6 +64,7 @@ struct File {
     journal_mib: Option<u64>,
     checkpoint_mib: Option<u64>,
     storage_reserve_mib: Option<u64>,
+    rules: Option<PathBuf>,
 }
 
 /// What is in force.
@@ -75,6 +79,7 @@ pub(crate) struct Config {
     pub(crate) journal_mib: u64,
     pub(crate) checkpoint_mib: u64,
     pub(crate) storage_reserve_mib: Option<u64>,
+    pub(crate) rules: Option<PathBuf>,
 }
 
 /// What is wrong with the configuration.
@@ -113,6 +118,7 @@ impl ServeArgs {
             journal_mib: self.journal_mib.or(file.journal_mib).unwrap_or(1024),
             checkpoint_mib: self.checkpoint_mib.or(file.checkpoint_mib).unwrap_or(32),
             storage_reserve_mib: self.storage_reserve_mib.or(file.storage_reserve_mib),
+            rules: self.rules.or(file.rules),
         })
     }
 }

@@ -2,6 +2,7 @@
 
 mod config;
 mod logs;
+mod rules;
 mod serve;
 mod verify;
 
@@ -27,8 +28,17 @@ enum Command {
     Serve(config::ServeArgs),
     /// Check a data directory at rest: read everything, change nothing.
     Verify(verify::VerifyArgs),
+    /// What can be done with a file of limiter rules.
+    #[command(subcommand)]
+    Rules(RulesCommand),
     /// Print the OpenAPI description of the HTTP interface.
     Openapi,
+}
+
+#[derive(clap::Subcommand)]
+enum RulesCommand {
+    /// Check a file of rules, without a server: every mistake, with its place.
+    Check(rules::CheckArgs),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +47,7 @@ fn main() -> ExitCode {
         None => serve::serve(cli.serve),
         Some(Command::Serve(args)) => serve::serve(args),
         Some(Command::Verify(args)) => verify::verify(args),
+        Some(Command::Rules(RulesCommand::Check(args))) => rules::check(args),
         Some(Command::Openapi) => print(&limina_server::openapi_json()),
     };
     match result {

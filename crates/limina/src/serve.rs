@@ -1,6 +1,10 @@
 //! `limina serve`: from the configuration to a running server, and from SIGTERM to the end.
 
-use crate::{config::Config, config::ServeArgs, logs};
+use crate::{
+    config::{Config, ServeArgs},
+    logs,
+    rules::{Gate, RulesFile},
+};
 use limina_node::{Metrics, Node, NodeOptions, Service};
 use limina_server::App;
 use limina_store::{
@@ -30,12 +34,15 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
         .map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
     let address = listener.local_addr()?;
     let stop = stop_signal()?;
+    // Looked at before the store is: a start that fails for it has done nothing.
+    let rules = config.rules.as_deref().map(RulesFile::open).transpose()?;
 
     let mut registry = Registry::default();
     let node_metrics = Metrics::register(&mut registry);
     let server_metrics = limina_server::Metrics::register(&mut registry);
     let service = Service::new(node_metrics.clone());
-    let app = App::new(Arc::new(service.clone()), server_metrics, Arc::new(registry));
+    let gate = Arc::new(Gate::closed(service.clone()));
+    let app = App::new(gate.clone(), server_metrics, Arc::new(registry));
     let (stop_serving, stopped) = tokio::sync::oneshot::channel::<()>();
     let front = tokio::spawn(limina_server::serve(listener, app, async move {
         let _closed_means_stop = stopped.await;
@@ -61,13 +68,24 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
     };
     let node =
         Node::start(service.clone(), node_metrics, store.clone(), store.clone(), shards, options).await?;
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        "limina listening on http://{address}, data in {}",
-        config.data.display()
-    );
-
-    stop.await;
+    let ready = || {
+        gate.open();
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            "limina listening on http://{address}, data in {}",
+            config.data.display()
+        );
+    };
+    match rules {
+        None => {
+            ready();
+            stop.await;
+        }
+        Some(rules) => tokio::select! {
+            never = rules.run(service.clone(), ready) => match never {},
+            () = stop => {}
+        },
+    }
     tracing::info!("stopping: answering what was taken, refusing what is new");
     // What was taken is answered while new requests still find somebody who tells them to go elsewhere.
     service.begin_stop();

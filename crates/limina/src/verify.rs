@@ -1,7 +1,7 @@
 //! `limina verify`: reads a data directory at rest, all of it, and says what is wrong.
 
 use bytes::Bytes;
-use limina_engine::{Engine, record::key};
+use limina_engine::{Engine, Options, Stats, limiter, record::key};
 use limina_store::{
     Answer, Read, ShardId, ShardStore, ShardStoreOptions,
     embedded::{AtRest, Finding},
@@ -48,14 +48,11 @@ pub(crate) fn verify(args: VerifyArgs) -> Result<(), Box<dyn Error>> {
 /// Loads every shard as a server would at its start: table, journal, and what both hold as an engine's records.
 async fn load_shards(at_rest: AtRest, directory: &Path, told: &mut Told) {
     let at_rest = Arc::new(at_rest);
-    let (mut loaded, mut namespaces, mut limits) = (0, 0, 0);
+    let mut loaded = Vec::new();
     for shard in (0..at_rest.shards()).map(ShardId) {
         match load(&at_rest, shard).await {
             Ok(engine) => {
-                let stats = engine.stats();
-                loaded += 1;
-                namespaces += stats.namespaces;
-                limits += stats.ledger_limits;
+                loaded.push(engine.stats());
             }
             Err(error) => {
                 told.problem(&format!(
@@ -66,9 +63,15 @@ async fn load_shards(at_rest: AtRest, directory: &Path, told: &mut Told) {
                 ));
             }
         }
-        told.progress(&format!("{loaded} shards are loaded"));
+        told.progress(&format!("{} shards are loaded", loaded.len()));
     }
-    say(&format!("checked: {loaded} shards load: {namespaces} namespaces, {limits} ledger limits"));
+    let shards = loaded.len();
+    let Stats { namespaces, ledger_limits, limiter, .. } = Stats::sum(loaded);
+    let limiter::Sizes { rules, counters, leases, .. } = limiter;
+    say(&format!(
+        "checked: {shards} shards load: {namespaces} namespaces, {ledger_limits} ledger limits, {rules} rules, \
+         {counters} counters, {leases} leases"
+    ));
 }
 
 async fn load(at_rest: &Arc<AtRest>, shard: ShardId) -> Result<Engine, Box<dyn Error>> {
@@ -86,7 +89,7 @@ async fn load(at_rest: &Arc<AtRest>, shard: ShardId) -> Result<Engine, Box<dyn E
         from = [last, &[0][..]].concat().into();
         residents.extend(page);
     }
-    Ok(Engine::open(residents)?)
+    Ok(Engine::open(Options::default(), residents)?)
 }
 
 /// What was said so far.

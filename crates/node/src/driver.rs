@@ -6,7 +6,7 @@ use crate::{
     service::{Submission, Ticket},
 };
 use bytes::Bytes;
-use limina_engine::{Answer, Effect, Engine, Read, Time, engine::Stats, record};
+use limina_engine::{Answer, Effect, Engine, Read, Time, engine, engine::Stats, record};
 use limina_shard::{Failure, Loss, Options, Output, Shard, ShardClock};
 use limina_store::{
     self as store, AppendError, ConfirmError, Journal, Record, Room, ShardId, ShardStore, StoreError, Table,
@@ -76,7 +76,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
 
     pub(crate) async fn run(mut self, engine: Engine, mut stopping: watch::Receiver<bool>) {
         let mut clock = ShardClock::start(engine.time(), self.clocks.read());
-        self.opened(engine);
+        self.opened(engine, clock.time());
         let mut is_stopping = false;
         let mut is_closed = false;
         let mut arrived = Vec::new();
@@ -87,6 +87,9 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 self.carry_out(output);
             }
             if is_closed && self.shard.is_idle() {
+                if self.shard.hasten() {
+                    continue;
+                }
                 break;
             }
             let wakeup = if self.shard.is_starved() {
@@ -99,7 +102,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 count = self.submissions.recv_many(&mut arrived, self.options.max_batch), if wants_more => {
                     is_closed = count == 0;
                     for (ticket, request) in arrived.drain(..) {
-                        if let Err((ticket, _)) = self.shard.handle_request(ticket, request) {
+                        if let Err(ticket) = self.shard.handle_request(ticket, request) {
                             let _client_gone = ticket.send(Err(Failure::Unavailable));
                         }
                     }
@@ -112,7 +115,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 result = doing(&mut self.opening) => match result {
                     Ok(engine) => {
                         clock = ShardClock::start(engine.time().max(clock.time()), self.clocks.read());
-                        self.opened(engine);
+                        self.opened(engine, clock.time());
                     }
                     Err(error) => {
                         tracing::error!(shard = self.id.0, error = &error as &dyn Error, "a shard cannot be opened");
@@ -179,17 +182,15 @@ impl<J: Journal, T: Table> Driver<J, T> {
         }
     }
 
-    fn opened(&mut self, engine: Engine) {
-        self.count(engine.stats());
-        self.shard.handle_opened(engine);
+    fn opened(&mut self, engine: Engine, now: Time) {
+        self.shard.handle_opened(engine, now);
+        self.count();
         self.service.set_open(self.id, true);
     }
 
     fn persisted(&mut self) {
         self.shard.handle_persisted();
-        if let Some(engine) = self.shard.engine() {
-            self.count(engine.stats());
-        }
+        self.count();
     }
 
     /// The batch in flight failed: everything in memory is dropped and read again before another word is said.
@@ -225,12 +226,18 @@ impl<J: Journal, T: Table> Driver<J, T> {
     }
 
     /// Brings the gauges, which add up all shards, up to date with this one.
-    fn count(&mut self, stats: Stats) {
+    fn count(&mut self) {
+        let Some(stats) = self.shard.engine().map(Engine::stats) else { return };
         let add = |gauge: &prometheus_client::metrics::gauge::Gauge, new: usize, old: usize| {
             gauge.inc_by(new as i64 - old as i64);
         };
         add(&self.metrics.namespaces, stats.namespaces, self.counted.namespaces);
         add(&self.metrics.ledger_limits, stats.ledger_limits, self.counted.ledger_limits);
+        let (new, old) = (stats.limiter, self.counted.limiter);
+        add(&self.metrics.limiter_rules, new.rules, old.rules);
+        add(&self.metrics.limiter_groups, new.groups, old.groups);
+        add(&self.metrics.limiter_counters, new.counters, old.counters);
+        add(&self.metrics.limiter_leases, new.leases, old.leases);
         add(&self.metrics.timers, stats.timers, self.counted.timers);
         self.counted = stats;
     }
@@ -263,7 +270,8 @@ pub(crate) async fn load<J: Journal, T: Table>(
             break;
         }
     }
-    Engine::open(residents).map_err(|source| OpenError::Record { shard: shard.0, source })
+    Engine::open(engine::Options::default(), residents)
+        .map_err(|source| OpenError::Record { shard: shard.0, source })
 }
 
 async fn fetch<J: Journal, T: Table>(store: &ShardStore<J, T>, reads: Vec<Read>) -> Vec<(Read, Answer)> {

@@ -10,6 +10,7 @@ mod driver;
 mod metrics;
 mod node;
 mod routing;
+mod rule_checks;
 pub mod service;
 
 pub use metrics::Metrics;

@@ -1,5 +1,6 @@
 //! What operators see of shards and stores. Names are an interface: units stand in them, label values are bounded.
 
+use crate::rule_checks::RuleChecks;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{
@@ -34,6 +35,11 @@ pub struct Metrics {
     pub(crate) namespaces: Gauge,
     pub(crate) ledger_limits: Gauge,
     pub(crate) timers: Gauge,
+    pub(crate) limiter_rules: Gauge,
+    pub(crate) limiter_groups: Gauge,
+    pub(crate) limiter_counters: Gauge,
+    pub(crate) limiter_leases: Gauge,
+    pub(crate) rule_checks: RuleChecks,
 }
 
 /// What was decided.
@@ -78,6 +84,11 @@ impl Metrics {
             namespaces: Gauge::default(),
             ledger_limits: Gauge::default(),
             timers: Gauge::default(),
+            limiter_rules: Gauge::default(),
+            limiter_groups: Gauge::default(),
+            limiter_counters: Gauge::default(),
+            limiter_leases: Gauge::default(),
+            rule_checks: RuleChecks::default(),
         };
         let r = registry.sub_registry_with_prefix("limina");
         r.register("queue_depth", "Requests that were taken and not answered yet", m.queue_depth.clone());
@@ -140,6 +151,19 @@ impl Metrics {
         r.register("namespaces", "Namespaces", m.namespaces.clone());
         r.register("ledger_limits", "Ledger limits", m.ledger_limits.clone());
         r.register("timers", "Timers that wait", m.timers.clone());
+        r.register("limiter_rules", "Rules", m.limiter_rules.clone());
+        r.register(
+            "limiter_groups",
+            "Groups of rules and overrides that count something",
+            m.limiter_groups.clone(),
+        );
+        r.register("limiter_counters", "Counters above zero", m.limiter_counters.clone());
+        r.register("limiter_leases", "Leases that live", m.limiter_leases.clone());
+        r.register(
+            "limiter_rule_checks",
+            "Checks by rule and result; rules beyond the first thousand share an empty name",
+            m.rule_checks.family(),
+        );
         m
     }
 }

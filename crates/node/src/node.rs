@@ -6,6 +6,7 @@ use crate::{
     clock::Clocks,
     driver::{self, Driver},
 };
+use limina_engine::Stats;
 use limina_shard::Options as ShardOptions;
 use limina_store::{Journal, ShardId, ShardStore, ShardStoreOptions, StoreError, Table};
 use std::{sync::Arc, time::Instant};
@@ -89,10 +90,14 @@ impl Node {
             stores.push(store.clone());
             drivers.push((shard, store, engine, receiver));
         }
-        let residents: usize = drivers.iter().map(|(_, _, engine, _)| engine.stats().ledger_limits).sum();
+        let loaded = Stats::sum(drivers.iter().map(|(_, _, engine, _)| engine.stats()));
         tracing::info!(
             shards,
-            ledger_limits = residents,
+            namespaces = loaded.namespaces,
+            ledger_limits = loaded.ledger_limits,
+            rules = loaded.limiter.rules,
+            counters = loaded.limiter.counters,
+            leases = loaded.limiter.leases,
             elapsed_ms = begin.elapsed().as_millis() as u64,
             "shards opened"
         );

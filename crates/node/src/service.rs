@@ -2,6 +2,7 @@
 
 use crate::{
     metrics::{Decision, Metrics, Reason},
+    rule_checks::Asked,
     shard_of,
 };
 use limina_engine::{Command, Name, Outcome, Page, Request, outcome::NamespaceInfo};
@@ -102,6 +103,7 @@ impl Service {
 
     /// Does what is asked, and returns when it is durable.
     pub async fn submit(&self, request: Request) -> Result<Outcome, Unavailable> {
+        let checks = Asked::of(&request);
         let result = match self.shards() {
             Ok(shards) => {
                 let shard = shard_of(request.namespace.as_str(), shards.len() as u16);
@@ -113,6 +115,9 @@ impl Service {
             Ok(outcome) => {
                 let decision = Decision { family: outcome.family(), outcome: outcome.code() };
                 self.inner.metrics.decisions.get_or_create(&decision).inc();
+                if let Some(asked) = &checks {
+                    self.inner.metrics.rule_checks.count(asked, outcome);
+                }
             }
             Err(unavailable) => {
                 self.inner.metrics.unavailable.get_or_create(&Reason { code: unavailable.code() }).inc();

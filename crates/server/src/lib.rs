@@ -6,10 +6,12 @@
 //! status a refusal has.
 //!
 //! Read in this order: [`backend`] (what a front end speaks to), then `http/mod.rs` (the routes), `http/ledger.rs`
-//! (a family's calls), `http/extract.rs` (the conventions of requests), `http/status.rs` (those of answers).
+//! and `http/limiter` (the families' calls), `http/extract.rs` (the conventions of requests), `http/status` (those of
+//! answers). [`rules_file`] is the other way in: rules that stand in a file.
 
 pub mod backend;
 mod http;
+pub mod rules_file;
 
 pub use backend::Backend;
 pub use http::{App, Metrics, openapi_json, serve};

@@ -1,8 +1,10 @@
 //! The loop itself.
 
 use bytes::Bytes;
-use limina_engine::{Answer, Due, Effect, Engine, Fetched, Job, Missing, Outcome, Read, Request, Time};
-use std::collections::VecDeque;
+use limina_engine::{
+    Answer, Applied, Due, Effect, Engine, Fetched, Job, Missing, Outcome, Read, Request, Time, WaitId,
+};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Bounds of the loop.
 #[derive(Debug, Clone)]
@@ -20,6 +22,11 @@ impl Default for Options {
         Options { max_queue: 16_384, max_batch: 8_192, due_slice: 1_024 }
     }
 }
+
+/// A sweep has a slice at least every so many batches.
+const BATCHES_A_SWEEP: usize = 16;
+/// What a change of rules weighs: it may count a slice of counters at once.
+const CHANGE_WEIGHT: usize = 512;
 
 /// One shard: queue, engine, and what is on its way. `T` is what a reply is sent with.
 pub struct Shard<T> {
@@ -39,6 +46,11 @@ struct Open<T> {
     round: Option<Round<T>>,
     building: Batch<T>,
     in_flight: Option<Batch<T>>,
+    /// Who waits for an answer that the engine gives later.
+    waiting: BTreeMap<WaitId, T>,
+    /// How many requests were decided.
+    decisions: u64,
+    batches_since_sweep: usize,
     fetched: Fetched,
 }
 
@@ -65,11 +77,14 @@ struct Batch<T> {
     /// How many changes it stands for.
     weight: usize,
     is_empty: bool,
+    /// Whether it has its slice of background work.
+    has_background: bool,
 }
 
 struct Waiting<T> {
     ticket: T,
     decided_at: Time,
+    order: u64,
     outcome: Outcome,
     is_write: bool,
 }
@@ -84,14 +99,14 @@ enum Room {
 
 impl<T> Waiting<T> {
     fn fail(self, failure: Failure) -> Output<T> {
-        let Waiting { ticket, decided_at, .. } = self;
-        Output::Reply(Reply { ticket, decided_at: Some(decided_at), result: Err(failure) })
+        let Waiting { ticket, decided_at, order, .. } = self;
+        Output::Reply(Reply { ticket, decided_at: Some(decided_at), order, result: Err(failure) })
     }
 }
 
 impl<T> Default for Batch<T> {
     fn default() -> Batch<T> {
-        Batch { replies: Vec::new(), effects: Vec::new(), weight: 0, is_empty: true }
+        Batch { replies: Vec::new(), effects: Vec::new(), weight: 0, is_empty: true, has_background: false }
     }
 }
 
@@ -123,6 +138,9 @@ pub struct Reply<T> {
     pub ticket: T,
     /// The time at which it was decided, if it was.
     pub decided_at: Option<Time>,
+    /// Its place among everything decided since the shard was opened, from 1 on: a relaxed answer is told before others
+    /// that were decided earlier. 0 if it was not decided.
+    pub order: u64,
     /// What.
     pub result: Result<Outcome, Failure>,
 }
@@ -162,22 +180,26 @@ impl<T> Shard<T> {
         }
     }
 
-    /// The engine has been loaded from everything durable.
-    pub fn handle_opened(&mut self, engine: Engine) {
+    /// The engine has been loaded from everything durable, and serves from now on.
+    pub fn handle_opened(&mut self, mut engine: Engine, now: Time) {
+        engine.grace(now.max(engine.time()));
         assert!(self.open.is_none(), "a shard is opened once, until it is lost");
         self.open = Some(Open {
             engine,
             round: None,
             building: Batch::default(),
             in_flight: None,
+            waiting: BTreeMap::new(),
+            decisions: 0,
+            batches_since_sweep: 0,
             fetched: Fetched::default(),
         });
     }
 
-    /// Takes a request, or gives it back if too many wait.
-    pub fn handle_request(&mut self, ticket: T, request: Request) -> Result<(), (T, Request)> {
+    /// Takes a request, or gives the ticket back if too many wait.
+    pub fn handle_request(&mut self, ticket: T, request: Request) -> Result<(), T> {
         if self.queue.len() >= self.options.max_queue {
-            return Err((ticket, request));
+            return Err(ticket);
         }
         self.queue.push_back((ticket, Job::new(request)));
         Ok(())
@@ -200,8 +222,8 @@ impl<T> Shard<T> {
         let batch = open.in_flight.take().expect("something was in flight");
         self.outputs.extend(batch.effects.into_iter().map(Output::Effect));
         let replies = batch.replies.into_iter();
-        self.outputs.extend(replies.map(|Waiting { ticket, decided_at, outcome, .. }| {
-            Output::Reply(Reply { ticket, decided_at: Some(decided_at), result: Ok(outcome) })
+        self.outputs.extend(replies.map(|Waiting { ticket, decided_at, order, outcome, .. }| {
+            Output::Reply(Reply { ticket, decided_at: Some(decided_at), order, result: Ok(outcome) })
         }));
     }
 
@@ -222,6 +244,9 @@ impl<T> Shard<T> {
         self.outputs.extend(in_flight);
         let decided = open.building.replies.into_iter();
         self.outputs.extend(decided.map(|waiting| waiting.fail(Failure::Unavailable)));
+        // What would have been answered later has changed nothing yet.
+        let waiting = open.waiting.into_values();
+        self.outputs.extend(waiting.map(|ticket| undecided(ticket, Failure::Unavailable)));
         // What was only being looked up has changed nothing (a batch that was begun has changed only memory), so it
         // goes back to the head of the queue, as it came.
         for work in open.round.into_iter().flat_map(|round| round.work).rev() {
@@ -246,6 +271,14 @@ impl<T> Shard<T> {
     /// Gives back everything that waits undecided, for a shard that cannot be opened or is being closed.
     pub fn reject_waiting(&mut self, failure: Failure) {
         self.outputs.extend(self.queue.drain(..).map(|(ticket, _)| undecided(ticket, failure)));
+    }
+
+    /// Sees to it that what no answer waited for is appended too, before a planned stop. Says whether there is any.
+    pub fn hasten(&mut self) -> bool {
+        let Some(open) = &mut self.open else { return false };
+        let any = open.engine.hasten();
+        open.building.is_empty &= !any;
+        any
     }
 
     /// How many requests wait.
@@ -288,7 +321,8 @@ impl<T> Shard<T> {
                 if round.is_fetching {
                     return None;
                 }
-                self.outputs.extend(open.run_round());
+                let fetch = open.run_round(&mut self.outputs);
+                self.outputs.extend(fetch);
                 continue;
             }
             let is_full = open.building.weight >= self.options.max_batch;
@@ -346,9 +380,18 @@ impl<T> Open<T> {
                 weight += weight_of(&job.request);
                 work.push_back(Work::Request(ticket, job));
             }
-            // Sweeps take turns with clients, a slice a batch, and must not pile up on a batch in flight. They make room.
-            if self.in_flight.is_none() && self.building.is_empty && room != Room::Nothing {
-                work.extend(self.engine.sweep().map(Work::Due));
+            // What others wait for has a slice in every batch. Sweeps, which make room, have one where nothing else is
+            // to be done, and otherwise now and then.
+            if !self.building.has_background && room != Room::Nothing {
+                let is_quiet = self.in_flight.is_none() && self.building.is_empty && work.is_empty();
+                let is_sweep_due = is_quiet || self.batches_since_sweep >= BATCHES_A_SWEEP;
+                let sweep = || if is_sweep_due { self.engine.sweep() } else { None };
+                let background = self.engine.background().or_else(sweep);
+                self.building.has_background = background.is_some();
+                if let Some(Due::Sweep(_)) = background {
+                    self.batches_since_sweep = 0;
+                }
+                work.extend(background.map(Work::Due));
             }
         }
         if work.is_empty() {
@@ -360,7 +403,7 @@ impl<T> Open<T> {
     }
 
     /// Applies the round in order. Where something more must be fetched, asks for it and stops there.
-    fn run_round(&mut self) -> Option<Output<T>> {
+    fn run_round(&mut self, outputs: &mut VecDeque<Output<T>>) -> Option<Output<T>> {
         let mut round = self.round.take()?;
         // What can be told beforehand is fetched for all at once, before the first is applied.
         let mut reads = if round.is_ready { Vec::new() } else { self.missing(&round) };
@@ -370,9 +413,9 @@ impl<T> Open<T> {
             && let Some(work) = round.work.front_mut()
         {
             match self.apply(round.now, work) {
-                Ok(outcome) => {
+                Ok(applied) => {
                     let work = round.work.pop_front().expect("it was just there");
-                    self.building.add(round.now, work, outcome);
+                    self.decided(round.now, work, applied, outputs);
                 }
                 Err(Missing(more)) => reads = more,
             }
@@ -385,7 +428,59 @@ impl<T> Open<T> {
         Some(Output::Fetch(reads))
     }
 
-    fn apply(&mut self, now: Time, work: &mut Work<T>) -> Result<Option<Outcome>, Missing> {
+    /// What was decided waits for durability, unless it need not, or it is answered later.
+    fn decided(
+        &mut self,
+        now: Time,
+        work: Work<T>,
+        applied: Option<Applied>,
+        outputs: &mut VecDeque<Output<T>>,
+    ) {
+        match (work, applied) {
+            (Work::Request(ticket, job), Some(Applied::Done { outcome, is_relaxed: false })) => {
+                self.decisions += 1;
+                let order = self.decisions;
+                self.building.is_empty = false;
+                self.building.weight += weight_of(&job.request);
+                let is_write = job.request.is_write();
+                self.building.replies.push(Waiting { ticket, decided_at: now, order, outcome, is_write });
+            }
+            (Work::Request(ticket, _), Some(Applied::Done { outcome, is_relaxed: true })) => {
+                // No answer waits for what it changed, but that is to be appended all the same.
+                self.building.is_empty &= !self.engine.has_changes();
+                self.decisions += 1;
+                outputs.push_back(Output::Reply(Reply {
+                    ticket,
+                    decided_at: Some(now),
+                    order: self.decisions,
+                    result: Ok(outcome),
+                }));
+            }
+            (Work::Request(ticket, _), Some(Applied::Waiting(id))) => {
+                self.building.is_empty = false;
+                self.waiting.insert(id, ticket);
+            }
+            _ => {
+                self.building.is_empty = false;
+                self.building.weight += 1;
+            }
+        }
+        for (id, outcome) in self.engine.take_completions() {
+            if let Some(ticket) = self.waiting.remove(&id) {
+                self.decisions += 1;
+                let order = self.decisions;
+                self.building.replies.push(Waiting {
+                    ticket,
+                    decided_at: now,
+                    order,
+                    outcome,
+                    is_write: true,
+                });
+            }
+        }
+    }
+
+    fn apply(&mut self, now: Time, work: &mut Work<T>) -> Result<Option<Applied>, Missing> {
         match work {
             Work::Request(_, job) => self.engine.apply(now, job, &self.fetched).map(Some),
             Work::Due(due) => self.engine.apply_due(now, *due, &self.fetched).map(|()| None),
@@ -409,6 +504,7 @@ impl<T> Open<T> {
     }
 
     fn seal(&mut self) -> Output<T> {
+        self.batches_since_sweep += 1;
         let sealed = self.engine.seal();
         let mut batch = std::mem::take(&mut self.building);
         batch.effects = sealed.effects;
@@ -422,26 +518,12 @@ impl<T> Open<T> {
     }
 }
 
-impl<T> Batch<T> {
-    fn add(&mut self, decided_at: Time, work: Work<T>, outcome: Option<Outcome>) {
-        self.is_empty = false;
-        match (work, outcome) {
-            (Work::Request(ticket, job), Some(outcome)) => {
-                self.weight += weight_of(&job.request);
-                let is_write = job.request.is_write();
-                self.replies.push(Waiting { ticket, decided_at, outcome, is_write });
-            }
-            _ => self.weight += 1,
-        }
-    }
-}
-
 fn undecided<T>(ticket: T, failure: Failure) -> Output<T> {
-    Output::Reply(Reply { ticket, decided_at: None, result: Err(failure) })
+    Output::Reply(Reply { ticket, decided_at: None, order: 0, result: Err(failure) })
 }
 
 fn weight_of(request: &Request) -> usize {
-    use limina_engine::{Command, ledger};
+    use limina_engine::{Command, ledger, limiter};
     let weight_of = |transfer: &ledger::Transfer| match transfer {
         ledger::Transfer::Hold(hold) => hold.changes.len(),
         ledger::Transfer::Finish(finalization) => finalization.changes.as_ref().map_or(1, Vec::len),
@@ -449,6 +531,8 @@ fn weight_of(request: &Request) -> usize {
     match &request.command {
         Command::Ledger(ledger::Command::Batch(transfers)) => transfers.iter().map(weight_of).sum(),
         Command::Ledger(ledger::Command::Transfer(transfer)) => weight_of(transfer),
+        Command::Limiter(limiter::Command::CheckBatch(checks)) => checks.len(),
+        Command::Limiter(limiter::Command::Change(_)) => CHANGE_WEIGHT,
         _ => 1,
     }
 }

@@ -71,6 +71,8 @@ fn add(total: &mut Report, report: &Report) {
     total.checkpoints += report.checkpoints;
     total.clock_steps += report.clock_steps;
     total.unreadable += report.unreadable;
+    total.states = total.states.max(report.states);
+    total.lost_track += report.lost_track;
     total.digest ^= report.digest;
 }
 

@@ -1,12 +1,19 @@
 //! One simulated machine: a shard over a store in memory, clients, a clock, and everything that can go wrong.
 
-use crate::{model::Model, random::Random, workload::Workload};
-use limina_engine::{
-    Answer, Command, Engine, Name, Outcome, Page, Read, Request, Time,
-    ledger::{self, Reply as LedgerReply},
-    record,
+use crate::{
+    model::{self, Fate, Judge, Unheard},
+    random::Random,
+    workload::Workload,
 };
-use limina_shard::{Failure, Loss, Options as ShardOptions, Output, Shard, ShardClock, clock::Reading};
+use limina_engine::{
+    Answer, Command, Engine, Name, Options as EngineOptions, Outcome, Page, Read, Request, Time,
+    ledger::{self, Reply as LedgerReply},
+    limiter, record,
+    selection::Query,
+};
+use limina_shard::{
+    Failure, Loss, Options as ShardOptions, Output, Reply, Shard, ShardClock, clock::Reading,
+};
 use limina_store::{
     self as store, AppendError, Record, Room, Seq, ShardId, ShardStore, ShardStoreOptions, StoreError,
     memory::{AppendFault, Memory, MemoryOptions},
@@ -61,6 +68,10 @@ pub struct Report {
     pub clock_steps: u64,
     /// Answers that said that a stored record could not be read.
     pub unreadable: u64,
+    /// The most states that were possible at a time, as far as the answers told.
+    pub states: u64,
+    /// Runs that ended early because more was possible than the model could follow.
+    pub lost_track: u64,
     /// A checksum over everything stored in the end.
     pub digest: u32,
 }
@@ -105,7 +116,7 @@ struct World {
     memory_options: MemoryOptions,
     store: Option<ShardStore<Memory, Memory>>,
     shard: Shard<Request>,
-    model: Model,
+    judge: Judge,
     /// The monotonic clock, in milliseconds.
     now: u64,
     /// How far the wall clock is ahead of it.
@@ -115,8 +126,20 @@ struct World {
     events: BTreeMap<(u64, u64), Event>,
     event_count: u64,
     waiting: u64,
-    /// The last append that may have been made, and what it decided, until it is known.
-    in_doubt: Option<(Seq, Vec<(Time, Request)>)>,
+    /// How many counters a change of rules looks at in one go.
+    build_slice: usize,
+    /// Decisions that were told before others that came first; by their place in the order.
+    early: BTreeMap<u64, (Time, Request, Fate)>,
+    /// How many decisions of this shard the judge has heard of.
+    judged: u64,
+    /// Keys of changes of rules that are not answered yet, which may take their time.
+    keys_in_use: Vec<(Name, Name)>,
+    /// The last append that may have been made, until it is known.
+    in_doubt: Option<Seq>,
+    /// What the last request was answered.
+    last_answer: Option<Outcome>,
+    /// More was possible than the model could follow; the run ends here.
+    is_lost_track: bool,
     faults: bool,
     /// Table reads fail, and no outcome is ever unknown: the model could not tell what an unknown batch had read.
     read_faults: bool,
@@ -125,6 +148,8 @@ struct World {
     /// The process has begun anew and does not know what time it was.
     is_restarted: bool,
     wake_at: Option<u64>,
+    /// When everything that ends by itself has ended.
+    rests_at: Option<u64>,
     report: Report,
 }
 
@@ -139,7 +164,8 @@ impl World {
             seed: random.number(),
         };
         let memory = Arc::new(Memory::new(&memory_options).expect("an empty store opens"));
-        let workload = Workload::new(&mut random);
+        let read_faults = random.one_in(4);
+        let workload = Workload::new(&mut random, read_faults);
         World {
             workload,
             options: options.clone(),
@@ -147,7 +173,7 @@ impl World {
             memory_options,
             store: None,
             shard: Shard::new(shard_options(&mut random)),
-            model: Model::default(),
+            judge: Judge::default(),
             now: 0,
             wall_ahead: 1_700_000_000_000 + random.below(DAY) as i64,
             clock: ShardClock::start(Time(0), Reading { monotonic: 0, wall: 0 }),
@@ -155,12 +181,19 @@ impl World {
             events: BTreeMap::new(),
             event_count: 0,
             waiting: 0,
+            build_slice: 1 + random.below(4) as usize,
+            early: BTreeMap::new(),
+            judged: 0,
+            keys_in_use: Vec::new(),
             in_doubt: None,
+            last_answer: None,
+            is_lost_track: false,
             faults: !random.one_in(8),
-            read_faults: random.one_in(4),
+            read_faults,
             is_fenced: false,
             is_restarted: true,
             wake_at: None,
+            rests_at: None,
             report: Report::default(),
             random,
         }
@@ -170,6 +203,10 @@ impl World {
         self.after(0, Event::Open { generation: 0 });
         self.after(1, Event::Arrive);
         self.run_until_quiet()?;
+        if self.is_lost_track {
+            self.report.lost_track = 1;
+            return Ok(self.report);
+        }
         if self.waiting > 0 {
             return Err(format!("{} requests were never answered", self.waiting));
         }
@@ -180,7 +217,10 @@ impl World {
     }
 
     fn run_until_quiet(&mut self) -> Result<(), String> {
-        while let Some(((time, _), event)) = self.events.pop_first() {
+        while !self.is_lost_track
+            && !self.is_at_rest()
+            && let Some(((time, _), event)) = self.events.pop_first()
+        {
             if self.event_count > MOST_EVENTS {
                 return Err("it does not come to rest".into());
             }
@@ -189,6 +229,14 @@ impl World {
             self.drain()?;
         }
         Ok(())
+    }
+
+    /// Whether only timers are left, and long enough has passed for all that ends by itself. Windows that never empty
+    /// are looked after for ever.
+    fn is_at_rest(&self) -> bool {
+        self.waiting == 0
+            && self.rests_at.is_some_and(|at| at <= self.now)
+            && self.events.values().all(|event| matches!(event, Event::Wake { .. }))
     }
 
     fn after(&mut self, delay: u64, event: Event) {
@@ -246,14 +294,20 @@ impl World {
                 Err(loss) => self.lose(loss)?,
             },
             Event::Open { generation } if generation == self.generation => self.open()?,
-            Event::Wake { generation } if generation == self.generation => self.wake_at = None,
+            // One that was put off for an earlier one is nobody's.
+            Event::Wake { generation } if generation == self.generation && self.wake_at == Some(self.now) => {
+                self.wake_at = None;
+            }
             Event::Checkpoint => {
                 self.checkpoint();
             }
             Event::Misfortune => {
                 self.misfortune()?;
             }
-            Event::Relief => self.memory.limit_space(None),
+            Event::Relief => {
+                self.memory.limit_space(None);
+                self.rests_at = Some(self.now + 3 * DAY);
+            }
             _ => {}
         }
         Ok(())
@@ -261,8 +315,14 @@ impl World {
 
     fn send(&mut self, request: Request) {
         self.report.requests += 1;
+        self.submit(request);
+    }
+
+    fn submit(&mut self, request: Request) {
+        let key = key_of_change(&request);
         if self.shard.handle_request(request.clone(), request).is_ok() {
             self.waiting += 1;
+            self.keys_in_use.extend(key);
         }
     }
 
@@ -327,7 +387,7 @@ impl World {
     fn append(&mut self, writes: Vec<Record>) -> Result<(), String> {
         let store = self.store.as_ref().ok_or("an append without a store")?;
         let seq = store.seq().next();
-        self.in_doubt = Some((seq, Vec::new()));
+        self.in_doubt = Some(seq);
         let result = ready(store.append(seq, writes))?.map_err(|error| match error {
             AppendError::Fenced | AppendError::NotDone(_) => Loss::NotDone,
             AppendError::Full => Loss::Full,
@@ -385,7 +445,12 @@ impl World {
             self.in_doubt = None;
         }
         self.shard.handle_lost(loss);
-        self.drain()
+        self.drain()?;
+        if let Some((order, _)) = self.early.first_key_value() {
+            return Err(format!("of {order} decisions only {} were told of", self.judged));
+        }
+        self.judged = 0;
+        Ok(())
     }
 
     fn open(&mut self) -> Result<(), String> {
@@ -402,13 +467,16 @@ impl World {
         match engine {
             Ok(engine) => {
                 self.is_fenced = false;
-                self.settle_doubt()?;
+                let doubt_happened = self.settle_doubt()?;
                 self.say(|| "the shard is open".into());
                 let known =
                     if self.is_restarted { engine.time() } else { engine.time().max(self.clock.time()) };
                 self.is_restarted = false;
                 self.clock = ShardClock::start(known, self.reading());
-                self.shard.handle_opened(engine);
+                let ready = self.clock.time();
+                self.is_lost_track |= self.judge.reopened(doubt_happened, engine.time(), ready).is_err();
+                self.shard.handle_opened(engine, ready);
+                self.look_around();
             }
             Err(error) if self.faults => {
                 self.say(|| format!("opening fails: {error}"));
@@ -422,8 +490,8 @@ impl World {
     }
 
     /// What the store holds now tells whether the last append had happened.
-    fn settle_doubt(&mut self) -> Result<(), String> {
-        let Some((seq, decided)) = self.in_doubt.take() else { return Ok(()) };
+    fn settle_doubt(&mut self) -> Result<bool, String> {
+        let Some(seq) = self.in_doubt.take() else { return Ok(false) };
         let stored = self.store.as_ref().map_or(Seq::ZERO, ShardStore::seq);
         if stored > seq {
             return Err(format!("append {} was the last, but the store has {}", seq.0, stored.0));
@@ -431,17 +499,23 @@ impl World {
         if stored == seq {
             self.report.unknown_happened += 1;
             self.say(|| format!("append {} had happened", seq.0));
-            for (time, request) in decided {
-                self.model.apply(time, &request);
+        }
+        Ok(stored == seq)
+    }
+
+    /// Asks for what a lost memory may have taken along, so that not too much stays possible.
+    fn look_around(&mut self) {
+        for namespace in self.judge.namespaces() {
+            for command in self.workload.looks().into_iter().take(3) {
+                self.submit(Request { namespace: namespace.clone(), idempotency: None, command });
             }
         }
-        Ok(())
     }
 
     fn load(&self) -> Result<Engine, String> {
         let range = record::key::residents();
         let page = self.scan(range.start, range.end)?;
-        Engine::open(page).map_err(|error| error.to_string())
+        Engine::open(EngineOptions { build_slice: self.build_slice }, page).map_err(|error| error.to_string())
     }
 
     fn scan(
@@ -511,7 +585,7 @@ impl World {
                     let delay = self.random.below(10);
                     self.after(delay, Event::Persisted { generation, result });
                 }
-                Output::Reply(reply) => self.check_reply(reply.ticket, reply.decided_at, reply.result)?,
+                Output::Reply(reply) => self.check_reply(reply)?,
                 Output::Effect(effect) => self.say(|| format!("{effect:?}")),
             }
         }
@@ -529,46 +603,54 @@ impl World {
         Ok(())
     }
 
-    fn check_reply(
-        &mut self,
-        request: Request,
-        decided_at: Option<Time>,
-        result: Result<Outcome, Failure>,
-    ) -> Result<(), String> {
+    fn check_reply(&mut self, reply: Reply<Request>) -> Result<(), String> {
+        let Reply { ticket: request, decided_at, order, result } = reply;
         self.waiting -= 1;
-        match (result, decided_at) {
-            (Ok(outcome), Some(at)) => {
+        if let Some(key) = key_of_change(&request)
+            && let Some(place) = self.keys_in_use.iter().position(|other| *other == key)
+        {
+            self.keys_in_use.swap_remove(place);
+        }
+        let may_be_key_in_use = request.idempotency.as_ref().is_some_and(|idempotency| {
+            self.keys_in_use.contains(&(request.namespace.clone(), idempotency.key.clone()))
+        });
+        if result == Ok(Outcome::IdempotencyKeyInUse) && !may_be_key_in_use {
+            return Err(format!("nothing is under way under the key of {request:?}"));
+        }
+        let unheard = Unheard { may_be_nothing: may_be_key_in_use || self.read_faults };
+        let fate = match result {
+            Ok(outcome) => {
                 self.report.answered += 1;
-                if is_unreadable(&outcome) {
-                    self.report.unreadable += 1;
-                    self.model.expire(at);
-                    return Ok(());
-                }
-                let unreadable = unreadable_items(&outcome);
-                let (outcome, expected) = if unreadable.contains(&true) && !self.model.is_repeat(at, &request)
-                {
-                    self.report.unreadable += 1;
-                    let expected = self.model.apply_readable(at, &request, &unreadable, &outcome);
-                    (without(outcome, &unreadable), expected)
-                } else {
-                    let expected = self.model.apply(at, &request);
-                    (outcome, expected)
-                };
-                if outcome != expected {
-                    return Err(difference(at, &request, &outcome, &expected));
-                }
-                self.say(|| format!("{request:?} -> {outcome:?}"));
+                self.report.unreadable += u64::from(has_unreadable(&outcome));
+                self.last_answer = Some(outcome.clone());
+                Fate::Answered(outcome)
             }
-            (Err(Failure::OutcomeUnknown), Some(at)) => {
+            Err(Failure::OutcomeUnknown) => {
                 self.report.unknown += 1;
-                if let Some((_, decided)) = &mut self.in_doubt {
-                    decided.push((at, request));
+                Fate::InDoubt(unheard)
+            }
+            Err(Failure::StorageFull | Failure::Unavailable) => Fate::NotDone(unheard),
+        };
+        self.say(|| format!("{order}: {request:?} -> {fate:?}"));
+        match (decided_at, &fate) {
+            (Some(at), _) => {
+                if self.early.insert(order, (at, request, fate)).is_some() || order <= self.judged {
+                    return Err(format!("two decisions have the place {order}"));
                 }
             }
-            (Ok(_) | Err(Failure::OutcomeUnknown), None) => {
-                return Err("an outcome that was not decided".into());
-            }
-            (Err(Failure::StorageFull | Failure::Unavailable), _) => {}
+            (None, Fate::NotDone(_)) => {}
+            (None, _) => return Err("an outcome that was not decided".into()),
+        }
+        self.judge_in_order()
+    }
+
+    /// A relaxed answer is told at once; it is judged when all is known that was decided before it.
+    fn judge_in_order(&mut self) -> Result<(), String> {
+        while let Some((at, request, fate)) = self.early.remove(&(self.judged + 1)) {
+            self.judged += 1;
+            let decided = self.judge.decided(at, &request, fate.clone());
+            self.report.states = self.report.states.max(self.judge.states() as u64);
+            decided.map_err(|expected| difference(at, &request, &fate, &expected))?;
         }
         Ok(())
     }
@@ -579,7 +661,7 @@ impl World {
         let namespace = Name::new("n0").expect("a valid name");
         let page = || Page { after: None, limit: all };
         self.ask(&namespace, Command::ListNamespaces(page()))?;
-        for namespace in self.model.namespaces() {
+        for namespace in self.judge.namespaces() {
             let list = |command| Command::Ledger(command);
             let limits = self.ask(&namespace, list(ledger::Command::ListLimits(page())))?;
             for only_held in [false, true] {
@@ -592,22 +674,60 @@ impl World {
                 let page = Page { after: None, limit: all };
                 self.ask(&namespace, list(ledger::Command::ListEntries { limit_name, page }))?;
             }
+            for look in self.workload.looks() {
+                self.ask(&namespace, look)?;
+            }
+            self.walk_counters(&namespace)?;
         }
         Ok(())
     }
 
+    /// In small parts, the counters must be the same as in one, each once.
+    fn walk_counters(&mut self, namespace: &Name) -> Result<(), String> {
+        let mut walked = Vec::new();
+        let mut after = None;
+        for limit in (1..4).cycle() {
+            let page = Page { after, limit };
+            let listed = self.counters(namespace, page)?;
+            walked.extend(listed.items);
+            after = listed.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let mut all = self.counters(namespace, Page { after: None, limit: 100_000 })?.items;
+        for counters in [&mut walked, &mut all] {
+            counters.sort_by(|a, b| a.key_values.cmp(&b.key_values));
+        }
+        if walked == all {
+            Ok(())
+        } else {
+            Err(format!("in parts the counters are {walked:?}, but at once {all:?}"))
+        }
+    }
+
+    fn counters(
+        &mut self,
+        namespace: &Name,
+        page: Page<limiter::CounterId>,
+    ) -> Result<limiter::Listed<limiter::CounterInfo, limiter::CounterId>, String> {
+        let command = limiter::Command::ListCounters { query: Query::default(), page };
+        match self.ask(namespace, Command::Limiter(command))? {
+            Outcome::Limiter(Ok(limiter::Reply::Counters(listed))) => Ok(listed),
+            other => Err(format!("a list of counters is {other:?}")),
+        }
+    }
+
     fn ask(&mut self, namespace: &Name, command: Command) -> Result<Outcome, String> {
         let request = Request { namespace: namespace.clone(), idempotency: None, command };
-        let answered = self.report.answered;
-        // Asking the model first is harmless for a read, and gives the answer that the shard's is compared with.
-        let expected = self.model.apply(self.clock.time(), &request);
+        self.last_answer = None;
         // A fault from before may still cost the first try.
         for _ in 0..3 {
             self.send(request.clone());
             self.drain()?;
             self.run_until_quiet()?;
-            if self.report.answered > answered {
-                return Ok(expected);
+            if let Some(answer) = self.last_answer.take() {
+                return Ok(answer);
             }
         }
         Err("the audit was not answered".into())
@@ -637,35 +757,23 @@ fn ready<F: Future>(future: F) -> Result<F::Output, String> {
     }
 }
 
-fn is_unreadable(outcome: &Outcome) -> bool {
-    matches!(
-        outcome,
-        Outcome::Unreadable | Outcome::Ledger(Err(ledger::Refusal::LimitsValuesReadingException))
-    )
+/// The key of a request that may be answered later than others that came after it.
+fn key_of_change(request: &Request) -> Option<(Name, Name)> {
+    let is_change = matches!(request.command, Command::Limiter(limiter::Command::Change(_)));
+    let key = request.idempotency.as_ref().filter(|_| is_change)?;
+    Some((request.namespace.clone(), key.key.clone()))
 }
 
-/// Which items of a batch could not be read.
-fn unreadable_items(outcome: &Outcome) -> Vec<bool> {
-    match outcome {
-        Outcome::Ledger(Ok(LedgerReply::Batch(results))) => {
-            results.iter().map(|result| *result == Err(ledger::Refusal::Unreadable)).collect()
-        }
-        _ => Vec::new(),
-    }
+/// Whether something could not be read, and was not done.
+fn has_unreadable(outcome: &Outcome) -> bool {
+    let Outcome::Ledger(Ok(LedgerReply::Batch(results))) = outcome else {
+        return model::is_unreadable(outcome);
+    };
+    results.contains(&Err(ledger::Refusal::Unreadable))
 }
 
-fn without(outcome: Outcome, unreadable: &[bool]) -> Outcome {
-    match outcome {
-        Outcome::Ledger(Ok(LedgerReply::Batch(results))) => {
-            let kept = results.into_iter().zip(unreadable).filter(|(_, unreadable)| !**unreadable);
-            Outcome::Ledger(Ok(LedgerReply::Batch(kept.map(|(result, _)| result).collect())))
-        }
-        other => other,
-    }
-}
-
-fn difference(at: Time, request: &Request, outcome: &Outcome, expected: &Outcome) -> String {
+fn difference(at: Time, request: &Request, fate: &Fate, expected: &str) -> String {
     let mut text = format!("at {} the answer differs from the model's\n", at.0);
-    let _ = write!(text, "request:  {request:?}\nanswer:   {outcome:?}\nexpected: {expected:?}");
+    let _ = write!(text, "request:  {request:?}\nanswer:   {fate:?}\nexpected: {expected}");
     text
 }

@@ -6,13 +6,18 @@
 
 pub mod cluster;
 pub mod duration;
+pub mod key_values;
 pub mod ledger;
+pub mod limiter;
 pub mod namespace;
 pub mod object;
 pub mod page;
 pub mod problem;
+pub mod selection;
 
 pub use duration::Duration;
+pub use key_values::KeyValues;
 pub use object::Object;
 pub use page::Page;
 pub use problem::Problem;
+pub use selection::Selection;

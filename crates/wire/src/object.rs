@@ -97,3 +97,24 @@ pub(crate) fn patch<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
 ) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
+
+/// A field that may be left out, but is not `null`; where it is absent this is not called.
+pub(crate) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+/// An object, or `null`.
+pub(crate) fn optional<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Ok(Option::<Object<T>>::deserialize(deserializer)?.map(|Object(object)| object))
+}
+
+/// A field of a PATCH that is there, with an object or `null`; where it is absent this is not called.
+pub(crate) fn patch_object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    optional(deserializer).map(Some)
+}

@@ -20,6 +20,11 @@ const HEAD: u8 = 0x00;
 const LEDGER_LIMIT: u8 = 0x10;
 const LEDGER_BALANCE: u8 = 0x11;
 const LEDGER_EXPIRY: u8 = 0x12;
+const LIMITER_RULE: u8 = 0x20;
+const LIMITER_OVERRIDE: u8 = 0x21;
+const LIMITER_WINDOW: u8 = 0x22;
+const LIMITER_COUNTER: u8 = 0x23;
+const LIMITER_LEASE: u8 = 0x24;
 
 const REPLY: u8 = 0x01;
 const LEDGER_OPERATION: u8 = 0x10;
@@ -45,6 +50,16 @@ pub enum Resident {
     LedgerBalance(NamespaceId, u32),
     /// [`ledger_expiry`]
     LedgerExpiry(NamespaceId, Time, Position),
+    /// [`limiter_rule`]
+    LimiterRule(NamespaceId, Position),
+    /// [`limiter_override`]
+    LimiterOverride(NamespaceId, Position, Position),
+    /// [`limiter_window`]
+    LimiterWindow(NamespaceId, u32),
+    /// [`limiter_counter`]
+    LimiterCounter(NamespaceId, u32),
+    /// [`limiter_lease`]
+    LimiterLease(NamespaceId, Position),
 }
 
 /// All resident records.
@@ -80,6 +95,37 @@ pub fn ledger_balance(id: NamespaceId, limit: u32) -> Bytes {
 /// A hold request that expires, by its due time.
 pub fn ledger_expiry(id: NamespaceId, due: Time, held_at: Position) -> Bytes {
     resident(id, LEDGER_EXPIRY).u64(due.0).u64(held_at.0).done()
+}
+
+/// A limiter rule, by the change that made it.
+pub fn limiter_rule(id: NamespaceId, rule: Position) -> Bytes {
+    resident(id, LIMITER_RULE).u64(rule.0).done()
+}
+
+/// An override of a limiter rule, by the change that made it.
+pub fn limiter_override(id: NamespaceId, rule: Position, item: Position) -> Bytes {
+    resident(id, LIMITER_OVERRIDE).u64(rule.0).u64(item.0).done()
+}
+
+/// All overrides of a limiter rule.
+pub fn limiter_overrides(id: NamespaceId, rule: Position) -> Range<Bytes> {
+    let all = |rule: u64| resident(id, LIMITER_OVERRIDE).u64(rule).done();
+    all(rule.0)..all(rule.0 + 1)
+}
+
+/// A window's state, by its place among all groups.
+pub fn limiter_window(id: NamespaceId, place: u32) -> Bytes {
+    resident(id, LIMITER_WINDOW).u32(place).done()
+}
+
+/// A counter, by its place among all counters.
+pub fn limiter_counter(id: NamespaceId, place: u32) -> Bytes {
+    resident(id, LIMITER_COUNTER).u32(place).done()
+}
+
+/// A lease, by its fencing token.
+pub fn limiter_lease(id: NamespaceId, token: Position) -> Bytes {
+    resident(id, LIMITER_LEASE).u64(token.0).done()
 }
 
 /// A kept reply, by the period in which it was given.
@@ -155,6 +201,14 @@ pub fn parse_resident(key: &[u8]) -> Option<Resident> {
                 LEDGER_EXPIRY => {
                     Resident::LedgerExpiry(id, Time(take_u64(&mut rest)?), Position(take_u64(&mut rest)?))
                 }
+                LIMITER_RULE => Resident::LimiterRule(id, Position(take_u64(&mut rest)?)),
+                LIMITER_OVERRIDE => {
+                    let rule = Position(take_u64(&mut rest)?);
+                    Resident::LimiterOverride(id, rule, Position(take_u64(&mut rest)?))
+                }
+                LIMITER_WINDOW => Resident::LimiterWindow(id, take_u32(&mut rest)?),
+                LIMITER_COUNTER => Resident::LimiterCounter(id, take_u32(&mut rest)?),
+                LIMITER_LEASE => Resident::LimiterLease(id, Position(take_u64(&mut rest)?)),
                 _ => return None,
             }
         }
@@ -239,6 +293,18 @@ mod tests {
         check(ledger_limit(id, 3), Resident::LedgerLimit(id, 3));
         check(ledger_balance(id, 3), Resident::LedgerBalance(id, 3));
         check(ledger_expiry(id, Time(5), Position(6)), Resident::LedgerExpiry(id, Time(5), Position(6)));
+        check(limiter_rule(id, Position(5)), Resident::LimiterRule(id, Position(5)));
+        let item = Resident::LimiterOverride(id, Position(5), Position(6));
+        check(limiter_override(id, Position(5), Position(6)), item);
+        assert!(limiter_overrides(id, Position(5)).contains(&limiter_override(id, Position(5), Position(6))));
+        assert!(!limiter_overrides(id, Position(5)).contains(&limiter_override(
+            id,
+            Position(6),
+            Position(6)
+        )));
+        check(limiter_window(id, 5), Resident::LimiterWindow(id, 5));
+        check(limiter_counter(id, 5), Resident::LimiterCounter(id, 5));
+        check(limiter_lease(id, Position(5)), Resident::LimiterLease(id, Position(5)));
     }
 
     #[test]

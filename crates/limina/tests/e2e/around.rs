@@ -26,15 +26,15 @@ fn it_tells_of_the_cluster() {
 }
 
 /// (metric, labels) → value; and each family's type.
-struct Metrics {
-    samples: BTreeMap<(String, String), f64>,
+pub(crate) struct Metrics {
+    pub(crate) samples: BTreeMap<(String, String), f64>,
     types: BTreeMap<String, String>,
 }
 
 impl Metrics {
     /// Prometheus text, as strictly as a scraper reads it.
     #[track_caller]
-    fn parse(text: &str) -> Metrics {
+    pub(crate) fn parse(text: &str) -> Metrics {
         let mut metrics = Metrics { samples: BTreeMap::new(), types: BTreeMap::new() };
         for line in text.lines() {
             if let Some(comment) = line.strip_prefix("# ") {
@@ -215,7 +215,7 @@ fn the_reference_has_every_path() {
 }
 
 /// A path without the names of its parameters.
-fn unnamed(path: &str) -> String {
+pub(crate) fn unnamed(path: &str) -> String {
     let segments = path.split('/').map(|segment| if segment.starts_with('{') { "{}" } else { segment });
     segments.collect::<Vec<_>>().join("/")
 }

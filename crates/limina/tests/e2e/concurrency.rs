@@ -10,7 +10,7 @@ use crate::reply::{Reply, values_of};
 use crate::shape::State;
 
 /// What every one of `count` clients was answered, all let loose together.
-fn race<T: Send>(count: usize, client: impl Fn(usize) -> T + Sync) -> Vec<T> {
+pub(crate) fn race<T: Send>(count: usize, client: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let start = std::sync::Barrier::new(count);
     std::thread::scope(|scope| {
         let racers: Vec<_> = (0..count)

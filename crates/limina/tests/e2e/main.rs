@@ -12,6 +12,8 @@ mod harness;
 mod ledger;
 mod ledger_flows;
 mod lifecycle;
+mod limiter;
+mod limiter_flows;
 mod load;
 mod raw;
 mod reply;

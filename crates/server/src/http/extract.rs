@@ -1,12 +1,18 @@
 //! The conventions of requests: namespaces and names in paths, query parameters, JSON bodies, idempotency keys.
 
+mod path;
+mod unparsed;
+
+pub(crate) use path::{LeaseId, LimitName, Namespace, OperationId, OverrideName, RuleName, empty_name};
+pub(crate) use unparsed::{Batched, Changing, Reading, Searching, Unparsed};
+
 use super::{
     App,
     problem::{Code, Failure},
 };
 use axum::{
     body::Body,
-    extract::{FromRequest, FromRequestParts, Path, RawPathParams, Request, rejection::PathRejection},
+    extract::{FromRequest, FromRequestParts, Request},
     http::{
         HeaderMap, Method, Version,
         header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT},
@@ -15,13 +21,13 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
-use limina_engine::{Idempotency, Name, Page, Position};
+use limina_engine::{Idempotency, Name, Page, Position, limiter::CounterId};
 use limina_wire::{Object, ledger};
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
-use std::{collections::HashMap, sync::LazyLock, time::Duration};
+use std::time::Duration;
 
 /// The largest body, but for batches.
 const MAX_BODY: usize = 1 << 20;
@@ -31,10 +37,9 @@ const MAX_BATCH_BODY: usize = 16 << 20;
 const MAX_DISCARDED: usize = 8 << 20;
 /// Texts of clients are repeated in problems up to this many characters.
 const MAX_ECHO: usize = 512;
+/// The query parameters of a list.
+const PAGE_PARAMETERS: &[&str] = &["limit", "after"];
 const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
-
-static DEFAULT_NAMESPACE: LazyLock<Name> =
-    LazyLock::new(|| Name::new("default").expect("the default namespace has a valid name"));
 
 /// What is read as a body.
 pub(crate) trait RequestBody: Sized {
@@ -42,8 +47,10 @@ pub(crate) trait RequestBody: Sized {
     const MAX_BYTES: usize;
     /// Whether an idempotency key has a meaning: whether it changes something, by POST or PUT.
     const TAKES_KEY: bool;
+    /// Query parameters that somebody else looks at.
+    const PARAMETERS: &'static [&'static str] = &[];
 
-    fn parse(bytes: &[u8]) -> Result<Self, Failure>;
+    fn parse(bytes: &Bytes) -> Result<Self, Failure>;
 }
 
 /// A body that is one JSON object.
@@ -67,7 +74,7 @@ impl<T: JsonBody> RequestBody for T {
     const MAX_BYTES: usize = MAX_BODY;
     const TAKES_KEY: bool = T::TAKES_KEY;
 
-    fn parse(bytes: &[u8]) -> Result<T, Failure> {
+    fn parse(bytes: &Bytes) -> Result<T, Failure> {
         parse(bytes)
     }
 }
@@ -87,7 +94,7 @@ impl<I: DeserializeOwned> RequestBody for Items<I> {
     const MAX_BYTES: usize = MAX_BATCH_BODY;
     const TAKES_KEY: bool = true;
 
-    fn parse(bytes: &[u8]) -> Result<Items<I>, Failure> {
+    fn parse(bytes: &Bytes) -> Result<Items<I>, Failure> {
         if let Ok(Object(batch)) = serde_json::from_slice::<Object<ledger::Batch<I>>>(bytes) {
             return Ok(Items(batch.operations.into_iter().map(Ok).collect()));
         }
@@ -111,7 +118,7 @@ impl<T: RequestBody> FromRequest<App> for Call<T> {
         // The body comes first: an error that leaves it unread would cost the client its connection.
         let bytes = read_body(&parts, body, T::MAX_BYTES, app.body_timeout()).await?;
         let Namespace(namespace) = Namespace::from_request_parts(&mut parts, app).await?;
-        Query::parse(&parts, &[])?;
+        Query::parse(&parts, T::PARAMETERS)?;
         check_media_type(&parts.headers)?;
         let key = if T::TAKES_KEY { idempotency_key(&parts.headers)? } else { None };
         let body = T::parse(&bytes)?;
@@ -199,6 +206,9 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Failure> {
         return unsupported("the body must not be compressed (Content-Encoding)");
     }
     let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(()) };
+    if value.as_bytes() == b"application/json" {
+        return Ok(());
+    }
     let value = value.to_str().unwrap_or("?").to_ascii_lowercase();
     let essence = value.split(';').next().unwrap_or_default().trim();
     let is_json = essence.is_empty()
@@ -208,7 +218,7 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Failure> {
 }
 
 /// Parses without asking where it is, and only after an error once more to find out.
-fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Failure> {
+pub(crate) fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Failure> {
     if bytes.is_empty() {
         return serde_json::from_str("{}")
             .map_err(|_| Failure::invalid("body", "the body must not be empty: some fields are required"));
@@ -250,7 +260,8 @@ fn field_of(error: &serde_json::Error, path: &serde_path_to_error::Path) -> Stri
     }
 }
 
-fn shortened(text: &str) -> String {
+/// A client's text, as far as it is repeated.
+pub(crate) fn shortened(text: &str) -> String {
     match text.char_indices().nth(MAX_ECHO) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
@@ -285,68 +296,6 @@ fn fingerprint(method: &Method, namespace: &Name, path: &str, body: &[u8]) -> [u
     fingerprint
 }
 
-/// The namespace that the path names, or the default one.
-pub(crate) struct Namespace(pub(crate) Name);
-
-impl FromRequestParts<App> for Namespace {
-    type Rejection = Failure;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Namespace, Failure> {
-        let name = path_name(parts, app, "namespace").await?;
-        Ok(Namespace(name.unwrap_or_else(|| DEFAULT_NAMESPACE.clone())))
-    }
-}
-
-/// The `{name}` of the path.
-pub(crate) struct LimitName(pub(crate) Name);
-
-impl FromRequestParts<App> for LimitName {
-    type Rejection = Failure;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<LimitName, Failure> {
-        path_name(parts, app, "name").await?.map(LimitName).ok_or_else(|| empty_name("name"))
-    }
-}
-
-/// The `{operation_id}` of the path.
-pub(crate) struct OperationId(pub(crate) Name);
-
-impl FromRequestParts<App> for OperationId {
-    type Rejection = Failure;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<OperationId, Failure> {
-        path_name(parts, app, "operation_id")
-            .await?
-            .map(OperationId)
-            .ok_or_else(|| empty_name("operation_id"))
-    }
-}
-
-/// A name in the path has no bytes.
-pub(crate) fn empty_name(parameter: &str) -> Failure {
-    Failure::invalid(parameter, limina_engine::InvalidName::Empty.to_string())
-}
-
-/// The decoded parameter of the path, if the path has it.
-async fn path_name(parts: &mut Parts, app: &App, parameter: &str) -> Result<Option<Name>, Failure> {
-    let Ok(params) = RawPathParams::from_request_parts(parts, app).await else {
-        return Err(undecodable(parts, app).await);
-    };
-    let Some((_, text)) = params.iter().find(|(name, _)| *name == parameter) else { return Ok(None) };
-    Name::new(text).map(Some).map_err(|error| Failure::invalid(parameter, error.to_string()))
-}
-
-async fn undecodable(parts: &mut Parts, app: &App) -> Failure {
-    let parameter = match Path::<HashMap<String, String>>::from_request_parts(parts, app).await {
-        Err(PathRejection::FailedToDeserializePathParams(error)) => match error.into_kind() {
-            axum::extract::path::ErrorKind::InvalidUtf8InPathParam { key } => key,
-            _ => "path".to_owned(),
-        },
-        _ => "path".to_owned(),
-    };
-    Failure::invalid(parameter, "must be UTF-8 when percent-decoded")
-}
-
 /// A request without query parameters.
 pub(crate) struct NoQuery;
 
@@ -365,7 +314,7 @@ impl<C: Cursor> FromRequestParts<App> for Paging<C> {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Paging<C>, Failure> {
-        Query::parse(parts, &["limit", "after"])?.page().map(Paging)
+        Query::parse(parts, PAGE_PARAMETERS)?.page().map(Paging)
     }
 }
 
@@ -403,6 +352,12 @@ impl Cursor for Name {
 impl Cursor for Position {
     fn from_text(text: &str) -> Option<Position> {
         text.parse().ok().map(Position)
+    }
+}
+
+impl Cursor for CounterId {
+    fn from_text(text: &str) -> Option<CounterId> {
+        text.parse().ok().map(CounterId)
     }
 }
 

@@ -1,29 +1,27 @@
 //! The ledger's calls.
 
 use super::{
-    App,
+    App, Route,
     extract::{
         Call, Items, LimitName, Namespace, NoQuery, OperationId, OperationsQuery, Paging, RequestBody,
     },
-    from_wire::{self, CheckedBatch},
+    from_wire::{CheckedBatch, batch as checked_batch, ledger as from_wire},
     json,
     problem::Failure,
-    status, to_wire,
+    status,
+    to_wire::ledger as to_wire,
 };
 use axum::{
     extract::State,
     http::StatusCode,
     response::Response,
-    routing::{MethodRouter, get, patch, post},
+    routing::{get, patch, post},
 };
 use limina_engine::{
     Command, Name, Outcome, Position,
     ledger::{self, Finish, Reply, Transfer},
 };
 use limina_wire::{Page, Problem, ledger as wire};
-
-/// One call: its path below `/v1/ledger`, the word under which it is counted, and its handler.
-type Route = (&'static str, &'static str, MethodRouter<App>);
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -45,8 +43,8 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 /// Paths in which a name is empty, with the parameter that it is.
-pub(super) const EMPTY_NAMES: [(&str, &str); 3] =
-    [("/limits/", "name"), ("/limits//entries", "name"), ("/operations/", "operation_id")];
+pub(super) const EMPTY_NAMES: &[(&str, &str)] =
+    &[("/limits/", "name"), ("/limits//entries", "name"), ("/operations/", "operation_id")];
 
 type Answer = Result<Response, Failure>;
 
@@ -277,7 +275,7 @@ async fn batch<I>(
     convert: impl Fn(I) -> Result<Transfer, Failure>,
 ) -> Answer {
     let Call { namespace, idempotency, body: Items(items) } = call;
-    let CheckedBatch { transfers, problems } = from_wire::batch(items, convert)?;
+    let CheckedBatch { items: transfers, problems } = checked_batch("operations", items, convert)?;
     if transfers.is_empty() {
         return Ok(json(StatusCode::OK, &to_wire::merged_batch(Vec::new(), problems)));
     }

@@ -81,7 +81,7 @@ impl Metrics {
 }
 
 /// The statuses that are answered; any other is looked up.
-const STATUSES: [u16; 12] = [200, 201, 204, 400, 404, 405, 408, 409, 413, 415, 422, 503];
+const STATUSES: [u16; 13] = [200, 201, 204, 400, 404, 405, 408, 409, 413, 415, 422, 429, 503];
 
 /// Records the requests of one operation.
 #[derive(Debug)]

@@ -1,15 +1,17 @@
 //! HTTP/1.1 and HTTP/2 with JSON: the routes, and what the handlers share.
 
 mod around;
-mod extract;
-mod from_wire;
+pub(crate) mod extract;
+pub(crate) mod from_wire;
 mod ledger;
+mod limiter;
 mod metrics;
 mod namespaces;
 mod openapi;
-mod problem;
+pub(crate) mod problem;
+mod rate_limit;
 mod serve;
-mod status;
+pub(crate) mod status;
 mod to_wire;
 
 pub use metrics::Metrics;
@@ -32,6 +34,9 @@ use problem::{Code, Failure};
 use prometheus_client::registry::Registry;
 use serde::Serialize;
 use std::{sync::Arc, time::Duration};
+
+/// One call: its path below its family's, the word under which it is counted, and its handler.
+type Route = (&'static str, &'static str, MethodRouter<App>);
 
 /// The HTTP front end. Cheap to clone.
 #[derive(Clone)]
@@ -116,12 +121,18 @@ impl App {
             .route("/docs", self.counted("around", "docs", get(around::docs)))
             .route("/v1/ns/", self.empty_name("namespace"))
             .route("/v1/ns//{*rest}", self.empty_name("namespace"));
-        for prefix in ["/v1/ledger", "/v1/ns/{namespace}/ledger"] {
-            for (path, word, method) in ledger::routes() {
-                router = router.route(&format!("{prefix}{path}"), self.counted("ledger", word, method));
-            }
-            for (path, parameter) in ledger::EMPTY_NAMES {
-                router = router.route(&format!("{prefix}{path}"), self.empty_name(parameter));
+        for prefix in ["/v1", "/v1/ns/{namespace}"] {
+            for (family, routes, empty_names) in [
+                ("ledger", ledger::routes(), ledger::EMPTY_NAMES),
+                ("limiter", limiter::routes(), limiter::EMPTY_NAMES),
+            ] {
+                for (path, word, method) in routes {
+                    let path = format!("{prefix}/{family}{path}");
+                    router = router.route(&path, self.counted(family, word, method));
+                }
+                for (path, parameter) in empty_names {
+                    router = router.route(&format!("{prefix}/{family}{path}"), self.empty_name(parameter));
+                }
             }
         }
         let recorder = |word| from_fn_with_state(self.0.metrics.operation("none", word), metrics::record);

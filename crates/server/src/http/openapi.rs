@@ -1,6 +1,6 @@
 //! The reference, generated from the handlers and the wire types.
 
-use super::{around, ledger, namespaces};
+use super::{around, ledger, limiter, namespaces};
 use limina_wire::{Problem, problem::MEDIA_TYPE};
 use utoipa::{
     OpenApi,
@@ -10,6 +10,9 @@ use utoipa::{
         schema::{Schema, SchemaType, Type},
     },
 };
+
+/// Their paths also exist below a namespace.
+const FAMILIES: [&str; 2] = ["ledger", "limiter"];
 
 #[derive(OpenApi)]
 #[openapi(
@@ -33,6 +36,32 @@ use utoipa::{
         ledger::values,
         ledger::list_operations,
         ledger::get_operation,
+        limiter::rules::create_rule,
+        limiter::rules::list_rules,
+        limiter::rules::get_rule,
+        limiter::rules::put_rule,
+        limiter::rules::patch_rule,
+        limiter::rules::delete_rule,
+        limiter::overrides::create_override,
+        limiter::overrides::list_overrides,
+        limiter::overrides::get_override,
+        limiter::overrides::put_override,
+        limiter::overrides::patch_override,
+        limiter::overrides::delete_override,
+        limiter::rules::match_rules,
+        limiter::rules::query_rules,
+        limiter::overrides::query_overrides,
+        limiter::checks::check,
+        limiter::checks::check_batch,
+        limiter::checks::move_counter,
+        limiter::checks::put_counter,
+        limiter::checks::set_counter,
+        limiter::checks::query_counters,
+        limiter::leases::take_lease,
+        limiter::leases::list_leases,
+        limiter::leases::get_lease,
+        limiter::leases::release_lease,
+        limiter::leases::extend_lease,
         namespaces::list_namespaces,
         namespaces::delete_namespace,
         around::healthz,
@@ -45,6 +74,7 @@ use utoipa::{
     components(schemas(Problem)),
     tags(
         (name = "ledger", description = "Limits as accounts; hold, commit and rollback; values now and as of any operation."),
+        (name = "limiter", description = "Rules over any combination of key-values; overrides; checks, counters and leases."),
         (name = "namespaces", description = "The units of atomicity and order."),
         (name = "around", description = "Health, metrics, this reference."),
     ),
@@ -59,8 +89,11 @@ pub fn openapi_json() -> String {
         for operation in operations(item) {
             complete(operation);
         }
-        // A family's paths are those below its name; the others (`ns`, `cluster`) belong to no namespace.
-        if let Some(rest) = path.strip_prefix("/v1/").filter(|rest| rest.starts_with("ledger/")) {
+        // The other paths (`ns`, `cluster`) belong to no namespace.
+        if let Some(rest) = path
+            .strip_prefix("/v1/")
+            .filter(|rest| FAMILIES.contains(&rest.split('/').next().unwrap_or_default()))
+        {
             namespaced.push((format!("/v1/ns/{{namespace}}/{rest}"), in_namespace(item.clone())));
         }
     }
@@ -118,7 +151,7 @@ fn describe(parameter: &mut Parameter) {
         }
         "limit" => "How many items at most: 1–1000, 100 if absent.",
         "after" => "The `next` of the page before.",
-        "name" | "operation_id" | "namespace" => {
+        "name" | "operation_id" | "override" | "lease_id" | "namespace" => {
             "1–256 bytes of UTF-8 without control characters, percent-encoded."
         }
         _ => return,

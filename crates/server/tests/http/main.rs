@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 use reqwest::{Client, Method, Response};
 use serde_json::{Value as Json, json};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, VecDeque},
     net::SocketAddr,
     sync::{
         Arc, Mutex,
@@ -31,6 +31,7 @@ use tokio::{
 
 mod around;
 mod bodies;
+mod limiter;
 mod replies;
 mod requests;
 
@@ -40,6 +41,8 @@ const MIB: usize = 1 << 20;
 #[derive(Default)]
 struct Fake {
     asked: Mutex<Vec<Request>>,
+    /// Answered one after another, before what stands in `answer`.
+    script: Mutex<VecDeque<Outcome>>,
     answer: Mutex<Option<Result<Outcome, Unavailable>>>,
     pages: Mutex<Vec<Page<Name>>>,
     ready: AtomicBool,
@@ -51,8 +54,12 @@ impl Backend for Fake {
     fn submit(&self, request: Request) -> Pending<'_, Outcome> {
         Box::pin(async move {
             let _open = self.gate.lock().await;
-            let answer =
-                self.answer.lock().unwrap().clone().unwrap_or_else(|| Ok(plausible(&request.command)));
+            let answer = match self.script.lock().unwrap().pop_front() {
+                Some(outcome) => Ok(outcome),
+                None => {
+                    self.answer.lock().unwrap().clone().unwrap_or_else(|| Ok(plausible(&request.command)))
+                }
+            };
             self.asked.lock().unwrap().push(request);
             answer
         })
@@ -86,6 +93,7 @@ fn plausible(command: &Command) -> Outcome {
     let reply = match command {
         Command::DeleteNamespace => return Outcome::NamespaceDeleted,
         Command::ListNamespaces(_) => return Outcome::Namespaces(Vec::new()),
+        Command::Limiter(command) => return Outcome::Limiter(Ok(limiter::plausible(command))),
         Command::Ledger(command) => match command {
             CreateLimit(_) | PatchLimit { .. } | GetLimit(_) => Reply::Limit(limit("a")),
             ListLimits(_) => Reply::Limits { items: vec![limit("a")], more: false },

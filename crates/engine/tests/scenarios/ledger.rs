@@ -1,161 +1,17 @@
-//! Scenarios as scripts: each line of `testdata/*.txt` is a command, and the lines behind it that begin with `>` are
-//! what the engine must answer. `UPDATE_EXPECT=1 cargo test -p limina-engine` writes the answers anew.
-//!
-//! Commands are applied one by one; every stored record goes through the bytes, and `seal` and `reopen` decide when a
-//! batch ends and when the engine is loaded from what was stored.
+//! The ledger's commands and answers as lines of text.
 
-use bytes::Bytes;
+use crate::{lines, name, option_of};
 use limina_engine::{
-    Answer, Command, Engine, Fetched, Idempotency, Job, Millis, Missing, Name, Outcome, Page, Position, Read,
-    Request, Time,
+    Command, Millis, Name, Page, Position,
     ledger::{
         self, AsOf, Change, Finalization, FinalizationChange, Finish, Hold, HoldState, NewLimit, Patch,
         Refusal, Reply, Transfer, Value,
     },
-    record,
 };
-use std::{collections::BTreeMap, fmt::Write, path::Path};
-
-#[test]
-fn scenarios() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/testdata");
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    assert!(files.len() > 3, "the scenarios are missing");
-    for file in files {
-        let script = std::fs::read_to_string(&file).unwrap();
-        let actual = play(&script);
-        if std::env::var_os("UPDATE_EXPECT").is_some() {
-            std::fs::write(&file, actual).unwrap();
-        } else {
-            assert_eq!(actual, script, "{} (UPDATE_EXPECT=1 writes the answers anew)", file.display());
-        }
-    }
-}
-
-/// The script with the engine's answers in place of the expected ones.
-fn play(script: &str) -> String {
-    let mut bench = Bench::new();
-    let mut text = String::new();
-    for line in script.lines().filter(|line| !line.starts_with('>')) {
-        writeln!(text, "{line}").unwrap();
-        if !line.is_empty() && !line.starts_with('#') {
-            let answer = bench.line(line);
-            answer.lines().for_each(|line| writeln!(text, "> {line}").unwrap());
-        }
-    }
-    text
-}
-
-/// An engine and what it has stored.
-struct Bench {
-    engine: Engine,
-    stored: BTreeMap<Bytes, Bytes>,
-    now: Time,
-}
-
-impl Bench {
-    fn new() -> Bench {
-        Bench { engine: Engine::open([]).unwrap(), stored: BTreeMap::new(), now: Time(1_000_000) }
-    }
-
-    fn line(&mut self, line: &str) -> String {
-        let mut words = line.split_whitespace();
-        let verb = words.next().unwrap();
-        let words: Vec<&str> = words.collect();
-        match verb {
-            "wait" => {
-                self.now = self.now.after(Millis(words[0].parse().unwrap()));
-                String::new()
-            }
-            "seal" => {
-                self.seal();
-                String::new()
-            }
-            "reopen" => {
-                self.seal();
-                let range = record::key::residents();
-                let residents: Vec<_> =
-                    self.stored.range(range).map(|(key, value)| (key.clone(), value.clone())).collect();
-                self.engine = Engine::open(residents).unwrap();
-                String::new()
-            }
-            "sweep" => {
-                let mut slices = 0;
-                while let Some(due) = self.engine.sweep() {
-                    self.with_fetching(|engine, now, fetched| engine.apply_due(now, due, fetched));
-                    self.seal();
-                    slices += 1;
-                }
-                format!("{slices} slices, {} records left", self.stored.len())
-            }
-            _ => show(&self.request(parse(verb, &words))),
-        }
-    }
-
-    /// Everything due first, then the request.
-    fn request(&mut self, request: Request) -> Outcome {
-        while let Some(due) = self.engine.due(self.now, 1).pop() {
-            self.with_fetching(|engine, now, fetched| engine.apply_due(now, due, fetched));
-        }
-        let mut job = Job::new(request);
-        self.with_fetching(|engine, now, fetched| engine.apply(now, &mut job, fetched))
-    }
-
-    fn with_fetching<R>(
-        &mut self,
-        mut run: impl FnMut(&mut Engine, Time, &Fetched) -> Result<R, Missing>,
-    ) -> R {
-        let mut fetched = Fetched::default();
-        loop {
-            match run(&mut self.engine, self.now, &fetched) {
-                Ok(result) => return result,
-                Err(Missing(reads)) => {
-                    for read in reads {
-                        let answer = self.answer(&read);
-                        fetched.insert(read, answer);
-                    }
-                }
-            }
-        }
-    }
-
-    fn answer(&self, read: &Read) -> Answer {
-        let copy = |(key, value): (&Bytes, &Bytes)| (key.clone(), value.clone());
-        match read {
-            Read::Get(key) => Answer::Value(self.stored.get(key).cloned()),
-            Read::LastAtOrBefore { from, at } => {
-                Answer::Last(self.stored.range(from.clone()..=at.clone()).next_back().map(copy))
-            }
-            Read::Scan { from, to, limit } => {
-                Answer::Page(self.stored.range(from.clone()..to.clone()).take(*limit).map(copy).collect())
-            }
-        }
-    }
-
-    fn seal(&mut self) {
-        for (key, value) in self.engine.seal().writes {
-            match value {
-                Some(value) => self.stored.insert(key, value),
-                None => self.stored.remove(&key),
-            };
-        }
-    }
-}
-
-fn name(text: &str) -> Name {
-    Name::new(text).unwrap()
-}
 
 /// `verb [OPERATION] [limit[=value]…] [option[:value]…]`
-fn parse(verb: &str, words: &[&str]) -> Request {
-    let option = |key: &str| {
-        words.iter().find_map(|word| match word.split_once(':') {
-            Some((k, value)) if k == key => Some(value),
-            None if *word == key => Some(""),
-            _ => None,
-        })
-    };
+pub(crate) fn parse(verb: &str, words: &[&str]) -> Command {
+    let option = |key: &str| option_of(words, key);
     let is_flag = |word: &&&str| !word.contains(':') && !["skip", "create", "held"].contains(*word);
     let plain: Vec<&str> = words.iter().filter(is_flag).copied().collect();
     let page = |limit: Option<&str>| limit.map_or(100, |limit| limit.parse().unwrap());
@@ -230,39 +86,12 @@ fn parse(verb: &str, words: &[&str]) -> Request {
                 limit: page(option("limit")),
             },
         },
-        "delete-namespace" => {
-            return Request {
-                namespace: name("default"),
-                idempotency: None,
-                command: Command::DeleteNamespace,
-            };
-        }
-        "namespaces" => {
-            let command = Command::ListNamespaces(Page { after: None, limit: 100 });
-            return Request { namespace: name("default"), idempotency: None, command };
-        }
         other => panic!("unknown command {other}"),
     };
-    let idempotency = option("key").map(|key| Idempotency {
-        key: name(key),
-        fingerprint: [option("body").map_or(0, |body| body.parse().unwrap()); 16],
-    });
-    Request { namespace: name("default"), idempotency, command: Command::Ledger(command) }
+    Command::Ledger(command)
 }
 
-fn show(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Ledger(Ok(reply)) => show_reply(reply),
-        Outcome::Ledger(Err(refusal)) => show_refusal(refusal),
-        Outcome::Namespaces(list) => {
-            let items = list.iter().map(|info| format!("{} @{}", info.name, info.position.0));
-            items.collect::<Vec<_>>().join("\n")
-        }
-        other => format!("{other:?}"),
-    }
-}
-
-fn show_reply(reply: &Reply) -> String {
+pub(crate) fn show_reply(reply: &Reply) -> String {
     let more = |more: bool| if more { "\n…" } else { "" };
     match reply {
         Reply::Limit(limit) => show_limit(limit),
@@ -297,10 +126,6 @@ fn show_reply(reply: &Reply) -> String {
     }
 }
 
-fn lines(items: impl Iterator<Item = String>) -> String {
-    items.collect::<Vec<_>>().join("\n")
-}
-
 fn show_limit(limit: &ledger::LimitInfo) -> String {
     let id = limit.value.limit_id.as_ref().map_or(String::new(), |id| format!(" id {id}"));
     let ceiling = limit.ceiling.map_or(String::new(), |ceiling| format!(" ceiling {ceiling}"));
@@ -330,7 +155,7 @@ fn show_state(state: &HoldState) -> String {
     }
 }
 
-fn show_refusal(refusal: &Refusal) -> String {
+pub(crate) fn show_refusal(refusal: &Refusal) -> String {
     let detail = match refusal {
         Refusal::DuplicateLimitName { limit_name } => limit_name.to_string(),
         Refusal::LimitNotFound { limit_names }

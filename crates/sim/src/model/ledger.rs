@@ -1,44 +1,35 @@
-//! The naive model: what the answers must be, found by adding up everything every time.
+//! The ledger, naively: a log of all that ever happened, added up for every answer.
 
+use super::Order;
 use limina_engine::{
-    Command, Name, Outcome, Page, Position, Request, Time,
+    Name, Position, Time,
     ledger::{
         self, AsOf, Change, EntryInfo, EntryKind, Finalization, FinalizationReply, Finish, HeldLimitInfo,
         Hold, HoldReply, HoldState, LimitInfo, NewLimit, OperationInfo, Patch, Refusal, Reply, Transfer,
         Value, ValuesReply,
     },
-    outcome::NamespaceInfo,
 };
-use std::collections::BTreeMap;
 
-const DAY: u64 = 24 * 60 * 60 * 1000;
+type Answer = Result<Reply, Refusal>;
 
-/// What one shard should answer.
-#[derive(Debug, Default, Clone)]
-pub struct Model {
-    namespaces: BTreeMap<Name, Namespace>,
-    position_floor: u64,
-}
-
-#[derive(Debug, Default, Clone)]
-struct Namespace {
-    position: u64,
+/// The ledger of one namespace.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(super) struct Ledger {
     /// In the order of their creation.
     limits: Vec<Limit>,
     /// Everything that ever happened to a value.
     log: Vec<Event>,
     expiries: Vec<Expiry>,
-    replies: BTreeMap<Name, (u64, [u8; 16], Outcome)>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 struct Limit {
     terms: NewLimit,
     created_at: u64,
 }
 
 /// A hold, or the end of one.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 struct Event {
     position: u64,
     time: u64,
@@ -53,122 +44,92 @@ struct Event {
     expires_at: Option<u64>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 struct Expiry {
     due: u64,
     position: u64,
     operation: Name,
 }
 
-impl Model {
-    /// What the request must be answered at `now`, after all that came before it.
-    pub fn apply(&mut self, now: Time, request: &Request) -> Outcome {
-        self.expire(now);
-        match &request.command {
-            Command::ListNamespaces(page) => Outcome::Namespaces(self.list(page)),
-            Command::DeleteNamespace => match self.namespaces.remove(&request.namespace) {
-                Some(namespace) => {
-                    self.position_floor = self.position_floor.max(namespace.position);
-                    Outcome::NamespaceDeleted
-                }
-                None => Outcome::NamespaceNotFound,
-            },
-            Command::Ledger(command) => {
-                let unborn = Namespace { position: self.position_floor, ..Namespace::default() };
-                let mut namespace = self.namespaces.get(&request.namespace).cloned().unwrap_or(unborn);
-                if let Some(key) = &request.idempotency
-                    && let Some((given, fingerprint, outcome)) = namespace.replies.get(&key.key)
-                    && now.0 < given + DAY
-                {
-                    let same = *fingerprint == key.fingerprint;
-                    return if same { outcome.clone() } else { Outcome::IdempotencyKeyReused };
-                }
-                let before = namespace.position;
-                let outcome = Outcome::Ledger(namespace.command(now.0, command));
-                if namespace.position != before {
-                    if let Some(key) = &request.idempotency {
-                        namespace.replies.insert(key.key.clone(), (now.0, key.fingerprint, outcome.clone()));
-                    }
-                    self.namespaces.insert(request.namespace.clone(), namespace);
-                }
-                outcome
-            }
+/// The answer without the items of a batch that could not be read and were not done.
+pub(super) fn readable(answer: &Answer) -> Answer {
+    match answer {
+        Ok(Reply::Batch(results)) => {
+            let read = results.iter().filter(|result| **result != Err(Refusal::Unreadable));
+            Ok(Reply::Batch(read.cloned().collect()))
         }
-    }
-
-    /// Whether the request was answered before under its key, and will be answered the same.
-    pub fn is_repeat(&self, now: Time, request: &Request) -> bool {
-        let namespace = self.namespaces.get(&request.namespace);
-        let kept = request.idempotency.as_ref().and_then(|key| namespace?.replies.get(&key.key));
-        kept.is_some_and(|(given, ..)| now.0 < given + DAY)
-    }
-
-    /// Answers a batch of which some items could not be read and were not done; `outcome` is what was answered.
-    pub fn apply_readable(
-        &mut self,
-        now: Time,
-        request: &Request,
-        unreadable: &[bool],
-        outcome: &Outcome,
-    ) -> Outcome {
-        let Command::Ledger(ledger::Command::Batch(transfers)) = &request.command else {
-            return outcome.clone();
-        };
-        let readable = transfers.iter().zip(unreadable).filter(|(_, unreadable)| !**unreadable);
-        let readable = readable.map(|(transfer, _)| transfer.clone()).collect();
-        let command = Command::Ledger(ledger::Command::Batch(readable));
-        let before = self.namespaces.get(&request.namespace).map(|namespace| namespace.position);
-        let answer = self.apply(now, &Request { command, idempotency: None, ..request.clone() });
-        if let Some(namespace) = self.namespaces.get_mut(&request.namespace)
-            && before != Some(namespace.position)
-            && let Some(key) = &request.idempotency
-        {
-            namespace.replies.insert(key.key.clone(), (now.0, key.fingerprint, outcome.clone()));
-        }
-        answer
-    }
-
-    /// Rolls back everything due by `now`, in due order.
-    pub fn expire(&mut self, now: Time) {
-        for namespace in self.namespaces.values_mut() {
-            namespace.expiries.sort_by_key(|expiry| (expiry.due, expiry.position));
-            while namespace.expiries.first().is_some_and(|expiry| expiry.due <= now.0) {
-                let expiry = namespace.expiries.remove(0);
-                let ends: Vec<(Name, i64)> = namespace
-                    .open_holds(&expiry.operation)
-                    .into_iter()
-                    .filter(|hold| hold.position == expiry.position)
-                    .map(|hold| (hold.limit, 0))
-                    .collect();
-                if !ends.is_empty() {
-                    namespace.end(expiry.due, &expiry.operation, &ends, EntryKind::Expiry);
-                }
-            }
-        }
-    }
-
-    /// The names of all namespaces.
-    pub fn namespaces(&self) -> Vec<Name> {
-        self.namespaces.keys().cloned().collect()
-    }
-
-    fn list(&self, page: &Page<Name>) -> Vec<NamespaceInfo> {
-        let all =
-            self.namespaces.iter().filter(|(name, _)| page.after.as_ref().is_none_or(|after| *name > after));
-        all.take(page.limit)
-            .map(|(name, n)| NamespaceInfo { name: name.clone(), position: Position(n.position) })
-            .collect()
+        other => other.clone(),
     }
 }
 
-impl Namespace {
-    fn command(&mut self, now: u64, command: &ledger::Command) -> Result<Reply, Refusal> {
+/// By how much the namespace's position may be larger than thought, if both answers are the same but for that.
+pub(super) fn shifts(order: Order, expected: &Answer, actual: &Answer) -> Vec<u64> {
+    let shown = positions(actual);
+    let pairs = positions(expected).into_iter().zip(shown.iter().copied());
+    let difference =
+        pairs.filter(|(expected, actual)| actual > expected).map(|(expected, actual)| actual - expected);
+    // Values as of a position that the namespace was not thought to have reached.
+    let reached = shown.iter().max().and_then(|max| max.checked_sub(order.position));
+    difference.take(1).chain(reached).collect()
+}
+
+fn positions(answer: &Answer) -> Vec<u64> {
+    match answer {
+        Ok(Reply::Limit(info)) => vec![info.created_at.0],
+        Ok(Reply::Hold(reply)) => vec![reply.position.0],
+        Ok(Reply::Finalization(reply)) => vec![reply.position.0],
+        Ok(Reply::Values(reply)) => vec![reply.position.0],
+        Ok(Reply::Batch(results)) => results.iter().flat_map(positions).collect(),
+        Err(Refusal::PositionNotReached { current }) => vec![current.0],
+        _ => Vec::new(),
+    }
+}
+
+impl Ledger {
+    /// What the command must be answered at `now`, but for the items of a batch that `answer` says were not done.
+    pub(super) fn answer(
+        &mut self,
+        order: &mut Order,
+        now: u64,
+        command: &ledger::Command,
+        answer: Option<&Answer>,
+    ) -> Answer {
+        if let (ledger::Command::Batch(transfers), Some(Ok(Reply::Batch(results)))) = (command, answer)
+            && transfers.len() == results.len()
+        {
+            let all = transfers.iter().zip(results);
+            let readable = all.filter(|(_, result)| **result != Err(Refusal::Unreadable));
+            return Ok(Reply::Batch(
+                readable.map(|(transfer, _)| self.transfer(order, now, transfer)).collect(),
+            ));
+        }
+        self.command(order, now, command)
+    }
+
+    /// Rolls back everything due by `now`, in due order.
+    pub(super) fn expire(&mut self, order: &mut Order, now: u64) {
+        self.expiries.sort_by_key(|expiry| (expiry.due, expiry.position));
+        while self.expiries.first().is_some_and(|expiry| expiry.due <= now) {
+            let expiry = self.expiries.remove(0);
+            let ends: Vec<(Name, i64)> = self
+                .open_holds(&expiry.operation)
+                .into_iter()
+                .filter(|hold| hold.position == expiry.position)
+                .map(|hold| (hold.limit, 0))
+                .collect();
+            if !ends.is_empty() {
+                self.end(order, expiry.due, &expiry.operation, &ends, EntryKind::Expiry);
+            }
+        }
+    }
+
+    fn command(&mut self, order: &mut Order, now: u64, command: &ledger::Command) -> Result<Reply, Refusal> {
         match command {
             ledger::Command::CreateLimit(new) => {
                 if self.limit(&new.name).is_some() {
                     return Err(Refusal::DuplicateLimitName { limit_name: new.name.clone() });
                 }
-                self.create(new.clone());
+                self.create(order, new.clone());
                 Ok(Reply::Limit(self.info(&new.name)))
             }
             ledger::Command::PatchLimit { name, ceiling, context } => {
@@ -186,7 +147,7 @@ impl Namespace {
                     Patch::Set(value) => terms.context = value.clone(),
                 }
                 if *terms != old {
-                    self.position += 1;
+                    order.advance();
                 }
                 Ok(Reply::Limit(self.info(name)))
             }
@@ -201,16 +162,16 @@ impl Namespace {
                 let items = names.iter().take(page.limit).map(|name| self.info(name)).collect();
                 Ok(Reply::Limits { items, more: names.len() > page.limit })
             }
-            ledger::Command::Transfer(transfer) => self.transfer(now, transfer),
-            ledger::Command::Batch(transfers) => {
-                Ok(Reply::Batch(transfers.iter().map(|transfer| self.transfer(now, transfer)).collect()))
-            }
+            ledger::Command::Transfer(transfer) => self.transfer(order, now, transfer),
+            ledger::Command::Batch(transfers) => Ok(Reply::Batch(
+                transfers.iter().map(|transfer| self.transfer(order, now, transfer)).collect(),
+            )),
             ledger::Command::Values { limit_names, as_of } => {
                 self.must_exist(limit_names)?;
                 let position = match as_of {
-                    AsOf::Now => self.position,
-                    AsOf::Position(position) if position.0 > self.position => {
-                        return Err(Refusal::PositionNotReached { current: Position(self.position) });
+                    AsOf::Now => order.position,
+                    AsOf::Position(position) if position.0 > order.position => {
+                        return Err(Refusal::PositionNotReached { current: Position(order.position) });
                     }
                     AsOf::Position(position) => position.0,
                     AsOf::Operation(id) => self.view(id).ok_or_else(|| not_found(id, None, None))?,
@@ -258,14 +219,14 @@ impl Namespace {
         }
     }
 
-    fn transfer(&mut self, now: u64, transfer: &Transfer) -> Result<Reply, Refusal> {
+    fn transfer(&mut self, order: &mut Order, now: u64, transfer: &Transfer) -> Result<Reply, Refusal> {
         match transfer {
-            Transfer::Hold(hold) => self.hold(now, hold).map(Reply::Hold),
-            Transfer::Finish(finalization) => self.finish(now, finalization).map(Reply::Finalization),
+            Transfer::Hold(hold) => self.hold(order, now, hold).map(Reply::Hold),
+            Transfer::Finish(finalization) => self.finish(order, now, finalization).map(Reply::Finalization),
         }
     }
 
-    fn hold(&mut self, now: u64, hold: &Hold) -> Result<HoldReply, Refusal> {
+    fn hold(&mut self, order: &mut Order, now: u64, hold: &Hold) -> Result<HoldReply, Refusal> {
         let names: Vec<Name> = hold.changes.iter().map(|change| change.limit_name.clone()).collect();
         if !hold.create_missing {
             self.must_exist(&names)?;
@@ -320,14 +281,14 @@ impl Namespace {
         for Change { limit_name, limit_id, context, .. } in &hold.changes {
             if self.limit(limit_name).is_none() {
                 let (limit_id, context) = (limit_id.clone(), context.clone());
-                self.create(NewLimit { name: limit_name.clone(), limit_id, context, ceiling: None });
+                self.create(order, NewLimit { name: limit_name.clone(), limit_id, context, ceiling: None });
             }
         }
-        self.position += 1;
+        order.advance();
         let expires_at = hold.expires_after.map(|span| now + span.0);
         for change in fresh.iter().map(|i| &hold.changes[*i]) {
             self.log.push(Event {
-                position: self.position,
+                position: order.position,
                 time: now,
                 operation: operation_id.clone(),
                 limit: change.limit_name.clone(),
@@ -339,19 +300,24 @@ impl Namespace {
             });
         }
         if let Some(due) = expires_at {
-            self.expiries.push(Expiry { due, position: self.position, operation: operation_id.clone() });
+            self.expiries.push(Expiry { due, position: order.position, operation: operation_id.clone() });
         }
-        let values = self.values(&names, self.position);
-        Ok(HoldReply { operation_id, position: Position(self.position), values, skipped: held })
+        let values = self.values(&names, order.position);
+        Ok(HoldReply { operation_id, position: Position(order.position), values, skipped: held })
     }
 
-    fn finish(&mut self, now: u64, request: &Finalization) -> Result<FinalizationReply, Refusal> {
+    fn finish(
+        &mut self,
+        order: &mut Order,
+        now: u64,
+        request: &Finalization,
+    ) -> Result<FinalizationReply, Refusal> {
         let id = &request.operation_id;
         let kind = match request.finish {
             Finish::Commit => EntryKind::Commit,
             Finish::Rollback => EntryKind::Rollback,
         };
-        let reply = |this: &Namespace, names: &[Name], position: u64| FinalizationReply {
+        let reply = |this: &Ledger, names: &[Name], position: u64| FinalizationReply {
             operation_id: id.clone(),
             position: Position(position),
             values: this.values(names, position),
@@ -366,7 +332,7 @@ impl Namespace {
                     .map(|hold| (hold.limit.clone(), if is_commit { hold.value } else { 0 }))
                     .collect();
                 let names: Vec<Name> = ends.iter().map(|(name, _)| name.clone()).collect();
-                let position = self.end(now, id, &ends, kind);
+                let position = self.end(order, now, id, &ends, kind);
                 return Ok(reply(self, &names, position));
             }
             let holds: Vec<Event> = self.holds(id);
@@ -420,18 +386,18 @@ impl Namespace {
             done.into_iter().max().unwrap()
         } else {
             let ends: Vec<(Name, i64)> = ends.into_iter().map(|(name, value, _)| (name, value)).collect();
-            self.end(now, id, &ends, kind)
+            self.end(order, now, id, &ends, kind)
         };
         Ok(reply(self, &names, position))
     }
 
     /// Ends the open holds in these limits, committing so much of each.
-    fn end(&mut self, time: u64, id: &Name, ends: &[(Name, i64)], kind: EntryKind) -> u64 {
-        self.position += 1;
+    fn end(&mut self, order: &mut Order, time: u64, id: &Name, ends: &[(Name, i64)], kind: EntryKind) -> u64 {
+        order.advance();
         for (name, committed) in ends {
             let (hold, _) = self.hold_in(id, name).unwrap();
             self.log.push(Event {
-                position: self.position,
+                position: order.position,
                 time,
                 operation: id.clone(),
                 limit: name.clone(),
@@ -442,12 +408,12 @@ impl Namespace {
                 expires_at: None,
             });
         }
-        self.position
+        order.position
     }
 
-    fn create(&mut self, terms: NewLimit) {
-        self.position += 1;
-        self.limits.push(Limit { terms, created_at: self.position });
+    fn create(&mut self, order: &mut Order, terms: NewLimit) {
+        order.advance();
+        self.limits.push(Limit { terms, created_at: order.position });
     }
 
     fn limit(&self, name: &Name) -> Option<&Limit> {

@@ -1,16 +1,15 @@
-//! From the wire's types to the engine's: what the JSON form alone does not say about a valid request is checked here.
+//! The ledger's requests.
 
-use super::problem::Failure;
+use super::{super::problem::Failure, Field, check_count, check_distinct, name, optional_name};
 use limina_engine::{
     Command, Millis, Name, Position,
     ledger::{self, AsOf, Change, Context, Finish, Patch, Transfer},
 };
-use limina_wire::{Problem, ledger as wire};
-use std::collections::{BTreeMap, HashSet};
+use limina_wire::ledger as wire;
+use std::collections::BTreeMap;
 
 const MAX_CHANGES: usize = 64;
 const MAX_LIMIT_NAMES: usize = 1000;
-const MAX_BATCH: usize = 8192;
 const MAX_CONTEXT: usize = 64;
 const MAX_CONTEXT_KEY: usize = 256;
 const MAX_CONTEXT_VALUE: usize = 1024;
@@ -54,7 +53,7 @@ pub(crate) fn hold(hold: wire::Hold) -> Result<Transfer, Failure> {
             },
         });
     }
-    check_distinct(changes.iter().map(|change| &change.limit_name), |place| {
+    check_distinct(changes.iter().map(|change| change.limit_name.as_str()), |place| {
         format!("changes[{place}].limit_name")
     })?;
     let expires_after = match hold.expires_after.map(|span| Millis(span.millis)) {
@@ -83,7 +82,7 @@ pub(crate) fn finalization(finish: Finish, request: wire::Finalization) -> Resul
                 let limit_name = name(|| format!("changes[{place}].limit_name"), &change.limit_name)?;
                 checked.push(ledger::FinalizationChange { limit_name, value: change.value });
             }
-            check_distinct(checked.iter().map(|change| &change.limit_name), |place| {
+            check_distinct(checked.iter().map(|change| change.limit_name.as_str()), |place| {
                 format!("changes[{place}].limit_name")
             })?;
             Some(checked)
@@ -92,37 +91,13 @@ pub(crate) fn finalization(finish: Finish, request: wire::Finalization) -> Resul
     Ok(Transfer::Finish(ledger::Finalization { finish, operation_id, changes }))
 }
 
-/// A batch of which some items may not parse or validate.
-pub(crate) struct CheckedBatch {
-    /// What can be done, in order.
-    pub(crate) transfers: Vec<Transfer>,
-    /// The problems of the other items, with their places in the request.
-    pub(crate) problems: Vec<(usize, Problem)>,
-}
-
-pub(crate) fn batch<T>(
-    operations: Vec<Result<T, Failure>>,
-    convert: impl Fn(T) -> Result<Transfer, Failure>,
-) -> Result<CheckedBatch, Failure> {
-    check_count("operations", operations.len(), MAX_BATCH)?;
-    let mut transfers = Vec::with_capacity(operations.len());
-    let mut problems = Vec::new();
-    for (place, operation) in operations.into_iter().enumerate() {
-        match operation.and_then(&convert) {
-            Ok(transfer) => transfers.push(transfer),
-            Err(failure) => problems.push((place, failure.into_problem())),
-        }
-    }
-    Ok(CheckedBatch { transfers, problems })
-}
-
 pub(crate) fn values_query(query: wire::ValuesQuery) -> Result<Command, Failure> {
     check_count("limit_names", query.limit_names.len(), MAX_LIMIT_NAMES)?;
     let mut limit_names = Vec::with_capacity(query.limit_names.len());
     for (place, text) in query.limit_names.iter().enumerate() {
         limit_names.push(name(|| format!("limit_names[{place}]"), text)?);
     }
-    check_distinct(limit_names.iter(), |place| format!("limit_names[{place}]"))?;
+    check_distinct(limit_names.iter().map(Name::as_str), |place| format!("limit_names[{place}]"))?;
     let as_of = match (query.operation_id, query.position) {
         (None, None) => AsOf::Now,
         (Some(id), None) => AsOf::Operation(name("operation_id", &id)?),
@@ -132,31 +107,6 @@ pub(crate) fn values_query(query: wire::ValuesQuery) -> Result<Command, Failure>
         }
     };
     Ok(Command::Ledger(ledger::Command::Values { limit_names, as_of }))
-}
-
-/// The path of a field, made only when it is needed.
-trait Field {
-    fn path(self) -> String;
-}
-
-impl Field for &'static str {
-    fn path(self) -> String {
-        self.to_owned()
-    }
-}
-
-impl<F: FnOnce() -> String> Field for F {
-    fn path(self) -> String {
-        self()
-    }
-}
-
-fn name(field: impl Field, text: &str) -> Result<Name, Failure> {
-    Name::new(text).map_err(|error| Failure::invalid(field.path(), error.to_string()))
-}
-
-fn optional_name(field: impl Field, text: Option<&str>) -> Result<Option<Name>, Failure> {
-    text.map(|text| name(field, text)).transpose()
 }
 
 fn context(field: impl Field, texts: BTreeMap<String, String>) -> Result<Context, Failure> {
@@ -176,25 +126,4 @@ fn context(field: impl Field, texts: BTreeMap<String, String>) -> Result<Context
         Some((key, detail)) => Err(Failure::invalid(format!("{}.{key}", field.path()), detail)),
         None => Ok(texts.into_iter().map(|(key, value)| (key.into(), value.into())).collect()),
     }
-}
-
-fn check_count(field: &str, count: usize, most: usize) -> Result<(), Failure> {
-    if (1..=most).contains(&count) {
-        Ok(())
-    } else {
-        Err(Failure::invalid(field, format!("must have 1–{most} items, and has {count}")))
-    }
-}
-
-fn check_distinct<'n>(
-    names: impl Iterator<Item = &'n Name>,
-    field: impl Fn(usize) -> String,
-) -> Result<(), Failure> {
-    let mut seen = HashSet::new();
-    for (place, name) in names.enumerate() {
-        if !seen.insert(name) {
-            return Err(Failure::invalid(field(place), format!("{:?} is named twice", name.as_str())));
-        }
-    }
-    Ok(())
 }

@@ -1,18 +1,13 @@
-//! From the engine's types to the wire's.
+//! The ledger's replies.
 
-use super::status;
-use limina_engine::{
-    Name,
-    ledger::{self, EntryKind, HoldState, Refusal, Reply},
-    outcome::NamespaceInfo,
-};
+use super::{super::status, in_places, text};
+use limina_engine::ledger::{self, EntryKind, HoldState, Refusal, Reply};
 use limina_wire::{
     Page, Problem,
     ledger::{
         BatchReply, BatchResult, Done, Entry, EntryType, FinalizationReply, HoldReply, Limit, LimitValue,
         Operation, OperationHold, State, ValuesReply,
     },
-    namespace::Namespace,
 };
 use serde::Serialize;
 
@@ -68,31 +63,19 @@ pub(crate) fn body(reply: Reply) -> Body {
     }
 }
 
-/// The results of a batch of which some items were never submitted: each problem returns to its place, and the
-/// results of the others fill the places between, in order.
+/// The results of a batch of which some items were never submitted.
 pub(crate) fn merged_batch(
     results: Vec<Result<Reply, Refusal>>,
     problems: Vec<(usize, Problem)>,
 ) -> BatchReply<Body> {
-    let mut merged: Vec<BatchResult<Body>> = Vec::with_capacity(results.len() + problems.len());
-    let mut results = results.into_iter().map(batch_result);
-    for (place, problem) in problems {
-        merged.extend(results.by_ref().take(place.saturating_sub(merged.len())));
-        merged.push(BatchResult::Refused(problem));
-    }
-    merged.extend(results);
-    BatchReply { results: merged }
+    BatchReply { results: in_places(results.into_iter().map(batch_result), problems, BatchResult::Refused) }
 }
 
 fn batch_result(result: Result<Reply, Refusal>) -> BatchResult<Body> {
     match result {
         Ok(reply) => BatchResult::Done(Done { status: 200, body: body(reply) }),
-        Err(refusal) => BatchResult::Refused(status::ledger_refusal(refusal).into_problem()),
+        Err(refusal) => BatchResult::Refused(status::ledger::refusal(refusal).into_problem()),
     }
-}
-
-pub(crate) fn namespace(info: NamespaceInfo) -> Namespace {
-    Namespace { namespace: text(&info.name), position: info.position.0 }
 }
 
 /// How a state is called in a problem document.
@@ -180,8 +163,4 @@ fn entry(info: ledger::EntryInfo) -> Entry {
         hold_value: info.hold_value,
         total_value: info.commit_value + info.hold_value,
     }
-}
-
-fn text(name: &Name) -> String {
-    name.as_str().to_owned()
 }

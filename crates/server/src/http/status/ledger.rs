@@ -1,55 +1,17 @@
-//! Which status and which problem an outcome has. The one place that says so, without a catch-all: an outcome that
-//! is added to the engine does not compile before it has its line here.
+//! The ledger's refusals.
 
 use super::{
-    json,
-    problem::{Code, Failure},
-    to_wire,
+    super::{
+        problem::{Code, Failure},
+        to_wire::ledger::state_word,
+    },
+    unreadable,
 };
-use axum::{
-    http::StatusCode,
-    response::{IntoResponse, Response},
-};
-use limina_engine::{Name, Outcome, ledger};
-use limina_node::Unavailable;
-use limina_wire::Page;
+use limina_engine::{Name, ledger};
 use serde_json::json;
 
-/// The answer to a request; `success` is the status of one that was done.
-pub(crate) fn answer(result: Result<Outcome, Unavailable>, success: StatusCode) -> Result<Response, Failure> {
-    match result.map_err(unavailable)? {
-        Outcome::Ledger(Ok(reply)) => Ok(json(success, &to_wire::body(reply))),
-        Outcome::Ledger(Err(refusal)) => Err(ledger_refusal(refusal)),
-        Outcome::NamespaceDeleted => Ok(StatusCode::NO_CONTENT.into_response()),
-        Outcome::NamespaceNotFound => {
-            Err(Failure::new(Code::NamespaceNotFound, "there is no such namespace"))
-        }
-        Outcome::Namespaces(items) => {
-            let items = items.into_iter().map(to_wire::namespace).collect();
-            Ok(json(success, &Page { items, next: None }))
-        }
-        Outcome::IdempotencyKeyReused => Err(Failure::new(
-            Code::IdempotencyKeyReused,
-            "the Idempotency-Key was used with another method, path or body before",
-        )),
-        Outcome::Unreadable => Err(unreadable()),
-    }
-}
-
-/// There is no outcome.
-pub(crate) fn unavailable(reason: Unavailable) -> Failure {
-    let code = match reason {
-        Unavailable::Overloaded => Code::Overloaded,
-        Unavailable::ShuttingDown => Code::ShuttingDown,
-        Unavailable::StorageFull => Code::StorageFull,
-        Unavailable::ShardUnavailable => Code::ShardUnavailable,
-        Unavailable::OutcomeUnknown => Code::OutcomeUnknown,
-    };
-    Failure::new(code, reason.to_string())
-}
-
 /// The ledger did not do it.
-pub(crate) fn ledger_refusal(refusal: ledger::Refusal) -> Failure {
+pub(crate) fn refusal(refusal: ledger::Refusal) -> Failure {
     use ledger::Refusal::*;
     match refusal {
         DuplicateLimitName { limit_name } => {
@@ -75,7 +37,7 @@ pub(crate) fn ledger_refusal(refusal: ledger::Refusal) -> Failure {
                 failure = failure.with("limit_name", name.as_str());
             }
             if let Some(state) = state {
-                failure = failure.with("state", to_wire::state_word(state));
+                failure = failure.with("state", state_word(state));
             }
             failure
         }
@@ -86,7 +48,7 @@ pub(crate) fn ledger_refusal(refusal: ledger::Refusal) -> Failure {
             let failure =
                 about_limits(Code::OperationAlreadyInFinalState, detail, &names).with("operation_id", id);
             match limits.first() {
-                Some((_, state)) => failure.with("state", to_wire::state_word(*state)),
+                Some((_, state)) => failure.with("state", state_word(*state)),
                 None => failure,
             }
         }
@@ -133,10 +95,6 @@ pub(crate) fn ledger_refusal(refusal: ledger::Refusal) -> Failure {
         }
         Unreadable => unreadable(),
     }
-}
-
-fn unreadable() -> Failure {
-    Failure::new(Code::ShardUnavailable, "a stored record could not be read; nothing was done")
 }
 
 fn about_limits(code: Code, detail: String, names: &[Name]) -> Failure {

@@ -1,56 +1,33 @@
-//! Random requests, chosen so that they meet: few names, many repetitions, extreme values now and then.
+//! Random commands of the ledger.
 
+use super::{name, page};
 use crate::random::Random;
 use limina_engine::{
-    Command, Idempotency, Millis, Name, Page, Position, Request,
+    Millis, Name, Position,
     ledger::{
-        self, AsOf, Change, Context, Finalization, FinalizationChange, Finish, Hold, NewLimit, Patch,
+        AsOf, Change, Command, Context, Finalization, FinalizationChange, Finish, Hold, NewLimit, Patch,
         Transfer,
     },
 };
 
-/// Which names there are to choose from.
+/// Which limits and operations there are to choose from.
 #[derive(Debug, Clone)]
-pub struct Workload {
-    namespaces: Vec<Name>,
+pub(super) struct Accounts {
     limits: Vec<Name>,
     operations: u64,
-    keys: u64,
+    may_expire: bool,
 }
 
-fn name(text: &str) -> Name {
-    Name::new(text).expect("a valid name")
-}
-
-impl Workload {
-    /// Chooses how crowded this run is.
-    pub fn new(random: &mut Random) -> Workload {
-        let names = |prefix: &str, count: u64| (0..count).map(|i| name(&format!("{prefix}{i}"))).collect();
-        Workload {
-            namespaces: names("n", 1 + random.below(3)),
-            limits: names("limit", 1 + random.below(8)),
+impl Accounts {
+    pub(super) fn new(random: &mut Random, may_expire: bool) -> Accounts {
+        Accounts {
+            limits: (0..1 + random.below(8)).map(|i| name(&format!("limit{i}"))).collect(),
             operations: 4 + random.below(200),
-            keys: 1 + random.below(30),
+            may_expire,
         }
     }
 
-    /// The next request.
-    pub fn request(&self, random: &mut Random) -> Request {
-        let namespace = random.pick(&self.namespaces).clone();
-        let command = match random.below(1000) {
-            0 => Command::DeleteNamespace,
-            1..=9 => Command::ListNamespaces(Page { after: None, limit: 1 + random.below(3) as usize }),
-            _ => Command::Ledger(self.ledger(random)),
-        };
-        let idempotency = (command.is_write() && random.one_in(4)).then(|| Idempotency {
-            key: name(&format!("key{}", random.below(self.keys))),
-            fingerprint: [random.below(3) as u8; 16],
-        });
-        Request { namespace, idempotency, command }
-    }
-
-    fn ledger(&self, random: &mut Random) -> ledger::Command {
-        use ledger::Command;
+    pub(super) fn command(&self, random: &mut Random) -> Command {
         match random.below(100) {
             0..=5 => Command::CreateLimit(NewLimit {
                 name: self.limit(random),
@@ -68,7 +45,7 @@ impl Workload {
                 context: if random.one_in(2) { Patch::Keep } else { Patch::Set(context(random)) },
             },
             9..=10 => Command::GetLimit(self.limit(random)),
-            11..=12 => Command::ListLimits(self.page(random, Self::limit)),
+            11..=12 => Command::ListLimits(page(random, |random| self.limit(random))),
             13..=69 => Command::Transfer(self.transfer(random)),
             70..=75 => Command::Batch((0..1 + random.below(12)).map(|_| self.transfer(random)).collect()),
             76..=85 => Command::Values {
@@ -82,11 +59,11 @@ impl Workload {
             86..=90 => Command::GetOperation(self.operation(random)),
             91..=94 => Command::ListOperations {
                 only_held: random.one_in(2),
-                page: self.page(random, Self::operation),
+                page: page(random, |random| self.operation(random)),
             },
             _ => Command::ListEntries {
                 limit_name: self.limit(random),
-                page: self.page(random, |_, random| Position(random.below(1_000))),
+                page: page(random, |random| Position(random.below(1_000))),
             },
         }
     }
@@ -108,7 +85,7 @@ impl Workload {
                     .collect(),
                 skip_existing_holds: random.one_in(2),
                 create_missing: random.one_in(2),
-                expires_after: random.one_in(3).then(|| Millis(1 + random.below(5_000))),
+                expires_after: (self.may_expire && random.one_in(3)).then(|| Millis(1 + random.below(5_000))),
             });
         }
         let change = |random: &mut Random, limit_name| FinalizationChange {
@@ -137,10 +114,6 @@ impl Workload {
 
     fn operation(&self, random: &mut Random) -> Name {
         name(&format!("op{}", random.below(self.operations)))
-    }
-
-    fn page<C>(&self, random: &mut Random, cursor: impl Fn(&Self, &mut Random) -> C) -> Page<C> {
-        Page { after: random.one_in(2).then(|| cursor(self, random)), limit: 1 + random.below(20) as usize }
     }
 }
 

@@ -1,0 +1,166 @@
+//! Leases: what was taken comes back by itself when its holder dies.
+
+use super::{
+    Limiter, check,
+    command::{NewLease, Take},
+    reply::{LeaseInfo, Listed, Refusal, Reply},
+};
+use crate::{
+    Millis, Name, Page, Position, Time,
+    key_values::KeyValues,
+    namespace::Turn,
+    record::{self, Malformed, key::NamespaceId},
+    timers::{Timer, TimerKey, Timers},
+};
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// A lease, as it is kept and stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Lease {
+    id: Name,
+    key_values: KeyValues,
+    hits: u64,
+    owner: Option<Name>,
+    ttl: Millis,
+    taken_at: Time,
+    expires_at: Time,
+    token: Position,
+}
+
+impl Lease {
+    fn timer_key(&self, namespace: NamespaceId) -> TimerKey {
+        TimerKey { due: self.expires_at, namespace, position: self.token }
+    }
+
+    fn timer(&self) -> Timer {
+        Timer::LeaseExpiry { id: self.id.clone() }
+    }
+
+    fn info(&self, now: Time) -> LeaseInfo {
+        LeaseInfo {
+            id: self.id.clone(),
+            key_values: self.key_values.clone(),
+            hits: self.hits,
+            owner: self.owner.clone(),
+            ttl: self.ttl,
+            taken_at: self.taken_at,
+            expires_at: self.expires_at,
+            fencing_token: self.token,
+            now,
+        }
+    }
+}
+
+pub(super) fn take(limiter: &mut Limiter, turn: &mut Turn<'_>, new: &NewLease) -> Result<Reply, Refusal> {
+    // The same lease again, from a submitter that does not know whether it was granted.
+    if let Some(lease) = limiter.leases.get(&new.id) {
+        let decision = check::nothing_asked();
+        return Ok(Reply::LeaseTaken { lease: lease.info(turn.now), decision });
+    }
+    let entry = Take { key_values: new.key_values.clone(), hits: new.hits as i64, limit: None };
+    let decided = check::decide(limiter, turn, core::slice::from_ref(&entry), check::Manner::Lease);
+    if !decided.decision.allowed {
+        return Err(Refusal::LimitReached(decided.decision));
+    }
+    let lease = Lease {
+        id: new.id.clone(),
+        key_values: new.key_values.clone(),
+        hits: new.hits,
+        owner: new.owner.clone(),
+        ttl: new.ttl,
+        taken_at: turn.now,
+        expires_at: turn.now.after(new.ttl),
+        token: turn.advance(),
+    };
+    let info = lease.info(turn.now);
+    keep(turn, &lease);
+    limiter.leases.insert(new.id.clone(), lease);
+    Ok(Reply::LeaseTaken { lease: info, decision: decided.decision })
+}
+
+pub(super) fn extend(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name) -> Result<Reply, Refusal> {
+    let Some(lease) = limiter.leases.get_mut(id) else {
+        return Err(Refusal::LeaseNotFound { lease_id: id.clone() });
+    };
+    turn.timers.cancel(lease.timer_key(turn.keys.id()));
+    lease.expires_at = turn.now.after(lease.ttl);
+    turn.advance();
+    let lease = lease.clone();
+    keep(turn, &lease);
+    Ok(Reply::Lease(lease.info(turn.now)))
+}
+
+pub(super) fn release(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name) -> Result<Reply, Refusal> {
+    let Some(lease) = limiter.leases.remove(id) else {
+        return Err(Refusal::LeaseNotFound { lease_id: id.clone() });
+    };
+    turn.timers.cancel(lease.timer_key(turn.keys.id()));
+    turn.advance();
+    turn.remove(turn.keys.limiter_lease(lease.token));
+    let counter = limiter.counters.get(&lease.key_values);
+    let leased = counter.leased.saturating_sub(u128::from(lease.hits));
+    limiter.set_counter(turn, &lease.key_values, counter.unleased, leased);
+    Ok(Reply::LeaseReleased)
+}
+
+/// The lease's time has run out.
+pub(super) fn expire(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name) {
+    let _gone_already = release(limiter, turn, id);
+}
+
+pub(super) fn get(limiter: &Limiter, now: Time, id: &Name) -> Result<Reply, Refusal> {
+    match limiter.leases.get(id) {
+        Some(lease) => Ok(Reply::Lease(lease.info(now))),
+        None => Err(Refusal::LeaseNotFound { lease_id: id.clone() }),
+    }
+}
+
+pub(super) fn list(limiter: &Limiter, now: Time, page: &Page<Name>) -> Reply {
+    use core::ops::Bound::{Excluded, Unbounded};
+    let range = (page.after.as_ref().map_or(Unbounded, Excluded), Unbounded);
+    let mut leases = limiter.leases.range::<Name, _>(range).map(|(_, lease)| lease);
+    let items: Vec<LeaseInfo> = leases.by_ref().take(page.limit).map(|lease| lease.info(now)).collect();
+    let next = leases.next().and(items.last()).map(|last| last.id.clone());
+    Reply::Leases(Listed { items, next })
+}
+
+/// A grant that is told again: as it is now, if it still lives.
+pub(super) fn again(limiter: &Limiter, now: Time, reply: &Reply) -> Option<Reply> {
+    let Reply::LeaseTaken { lease, decision } = reply else { return Some(reply.clone()) };
+    let lease = limiter.leases.get(&lease.id)?.info(now);
+    Some(Reply::LeaseTaken { lease, decision: decision.clone() })
+}
+
+fn keep(turn: &mut Turn<'_>, lease: &Lease) {
+    turn.put(turn.keys.limiter_lease(lease.token), lease);
+    turn.timers.set(lease.timer_key(turn.keys.id()), lease.timer());
+}
+
+impl Limiter {
+    /// Takes in a stored lease. Leases come after the counters.
+    pub(crate) fn load_lease(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+        let lease: Lease = record::decode(bytes)?;
+        self.counters.load_lease(&lease.key_values, lease.hits);
+        match self.leases.insert(lease.id.clone(), lease) {
+            None => Ok(()),
+            Some(_) => Err(Malformed),
+        }
+    }
+
+    /// Each lease lives for at least its whole ttl from now on.
+    pub(crate) fn grace(&mut self, now: Time, namespace: NamespaceId, timers: &mut Timers) {
+        for lease in self.leases.values_mut() {
+            timers.cancel(lease.timer_key(namespace));
+            lease.expires_at = lease.expires_at.max(now.after(lease.ttl));
+            timers.set(lease.timer_key(namespace), lease.timer());
+        }
+    }
+
+    /// Sets the timers of leases that were taken in.
+    pub(super) fn set_lease_timers(&self, namespace: NamespaceId, timers: &mut Timers) {
+        for lease in self.leases.values() {
+            timers.set(lease.timer_key(namespace), lease.timer());
+        }
+    }
+}

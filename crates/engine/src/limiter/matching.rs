@@ -1,0 +1,152 @@
+//! Which rules may apply, without looking at every rule.
+//!
+//! Every rule stands under one thing that all key-values have to which it applies: a value that its selection asks for,
+//! or one of its keys. So key-values need only be looked up pair by pair, and a check costs what applies to it, with ten
+//! rules or a hundred thousand. Where a rule could stand under several things, it goes where the fewest stand yet.
+
+use super::rule::Rule;
+use crate::{
+    key_values::{KeyValues, OwnedValue, Value},
+    selection::Test,
+};
+use alloc::{boxed::Box, vec::Vec};
+use hashbrown::{Equivalent, HashMap};
+
+/// A rule's number among those that are kept.
+pub(crate) type RuleNumber = u32;
+
+/// Rules by what their key-values must have.
+#[derive(Debug, Default)]
+pub(crate) struct Matching {
+    /// Under the bytes of a pair.
+    by_pair: HashMap<KeyValues, Vec<RuleNumber>>,
+    /// Under the bytes of a key.
+    by_key: HashMap<Box<[u8]>, Vec<RuleNumber>>,
+    /// Rules that ask for no key at all.
+    always: Vec<RuleNumber>,
+}
+
+/// Something that all key-values have to which a rule applies. Several pairs are alternatives of one key.
+enum Anchor {
+    Pairs(Vec<KeyValues>),
+    Key(Box<[u8]>),
+    Nothing,
+}
+
+/// A pair's bytes, to look up by.
+#[derive(Hash)]
+struct PairBytes<'a>(&'a [u8]);
+
+impl Equivalent<KeyValues> for PairBytes<'_> {
+    fn equivalent(&self, key: &KeyValues) -> bool {
+        self.0 == key.as_bytes()
+    }
+}
+
+impl Matching {
+    pub(crate) fn insert(&mut self, number: RuleNumber, rule: &Rule) {
+        match self.best_anchor(rule) {
+            Anchor::Pairs(pairs) => {
+                for pair in pairs {
+                    self.by_pair.entry(pair).or_default().push(number);
+                }
+            }
+            Anchor::Key(key) => self.by_key.entry(key).or_default().push(number),
+            Anchor::Nothing => self.always.push(number),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, number: RuleNumber, rule: &Rule) {
+        for anchor in anchors(rule) {
+            match anchor {
+                Anchor::Pairs(pairs) => {
+                    for pair in pairs {
+                        if let Some(rules) = self.by_pair.get_mut(&pair) {
+                            rules.retain(|other| *other != number);
+                            if rules.is_empty() {
+                                self.by_pair.remove(&pair);
+                            }
+                        }
+                    }
+                }
+                Anchor::Key(key) => {
+                    if let Some(rules) = self.by_key.get_mut(&key) {
+                        rules.retain(|other| *other != number);
+                        if rules.is_empty() {
+                            self.by_key.remove(&key);
+                        }
+                    }
+                }
+                Anchor::Nothing => self.always.retain(|other| *other != number),
+            }
+        }
+    }
+
+    /// The rules that may apply, each once; and all that do are among them.
+    pub(crate) fn candidates(&self, key_values: &KeyValues, mut each: impl FnMut(RuleNumber)) {
+        self.always.iter().for_each(|number| each(*number));
+        for pair in key_values.raw() {
+            if !self.by_pair.is_empty()
+                && let Some(rules) = self.by_pair.get(&PairBytes(pair.bytes))
+            {
+                rules.iter().for_each(|number| each(*number));
+            }
+            if !self.by_key.is_empty()
+                && let Some(rules) = self.by_key.get(pair.key)
+            {
+                rules.iter().for_each(|number| each(*number));
+            }
+        }
+    }
+
+    fn best_anchor(&self, rule: &Rule) -> Anchor {
+        let stand_there = |anchor: &Anchor| match anchor {
+            Anchor::Pairs(pairs) => {
+                pairs.iter().map(|pair| self.by_pair.get(pair).map_or(0, Vec::len)).max().unwrap_or(0)
+            }
+            Anchor::Key(key) => self.by_key.get(key).map_or(0, Vec::len),
+            Anchor::Nothing => self.always.len(),
+        };
+        anchors(rule).into_iter().min_by_key(stand_there).unwrap_or(Anchor::Nothing)
+    }
+}
+
+/// Everything under which a rule may stand. Values come before keys: they tell more rules apart.
+fn anchors(rule: &Rule) -> Vec<Anchor> {
+    let mut anchors = Vec::new();
+    let mut keys: Vec<&str> = rule.keys.iter().map(|key| &**key).collect();
+    for (key, tests) in rule.terms().selection.conditions() {
+        let mut is_needed = false;
+        for test in tests {
+            match test {
+                Test::Eq(value) => {
+                    anchors.extend(pair(key, value).map(|pair| Anchor::Pairs(Vec::from([pair]))))
+                }
+                Test::In(values) => {
+                    let mut pairs: Vec<KeyValues> =
+                        values.iter().filter_map(|value| pair(key, value)).collect();
+                    pairs.sort_unstable();
+                    pairs.dedup();
+                    anchors.push(Anchor::Pairs(pairs));
+                }
+                Test::Exists(false) => continue,
+                _ => {}
+            }
+            is_needed = true;
+        }
+        if is_needed {
+            keys.push(key);
+        }
+    }
+    anchors.extend(keys.into_iter().map(|key| Anchor::Key(key.as_bytes().into())));
+    if anchors.is_empty() {
+        anchors.push(Anchor::Nothing);
+    }
+    anchors
+}
+
+/// A key-value by itself; none that can never be met, such as a text that is too long.
+fn pair(key: &str, value: &OwnedValue) -> Option<KeyValues> {
+    let value: Value<&str> = value.as_ref();
+    KeyValues::new(Vec::from([(key, value)])).ok()
+}

@@ -1,0 +1,327 @@
+//! How much of a limit is used: what is in use, or what happened within a window.
+//!
+//! A [`Meter`] is a limit with its way of counting; a [`State`] is what it has counted for one group. Nothing here
+//! knows rules or groups. Time never goes back.
+
+use super::command::{Limit, Window};
+use crate::{Millis, Time};
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// So many entries of a sliding window are kept with their exact times.
+const EXACT_ENTRIES: usize = 64;
+/// Into so many slots a sliding window with more entries is divided.
+const SLOTS: u128 = 64;
+/// Of a bucket's own time: no burst takes so long to fill.
+const MORE_THAN_ANY_DEBT: u128 = 1 << 100;
+
+/// What was counted for one group. A group that was never touched has none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum State {
+    /// So much is in use: a sum that no client can make overflow.
+    Count(u128),
+    /// So much happened in the window of this number.
+    Fixed { window: u64, used: u64 },
+    /// What happened when, oldest first. An entry stands for all that happened up to its time since the one before.
+    Sliding(Vec<(Time, u64)>),
+    /// The reading of the bucket's [`Clock`] at which the bucket is full again.
+    Bucket { full_at: u128 },
+}
+
+/// A limit with its way of counting.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Meter {
+    pub(crate) limit: Limit,
+    pub(crate) kind: Kind,
+}
+
+/// A way of counting.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kind {
+    Count,
+    Fixed { per: Millis },
+    Sliding { per: Millis },
+    Bucket { per: Millis, burst: u64, clock: Clock },
+}
+
+/// A bucket's own time. One token is `per` of its units, and it runs at `rate` units a millisecond, the limit: so a
+/// changed limit changes the clock, and what was taken before stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Clock {
+    reading: u128,
+    at: Time,
+    /// None where there is no limit: then nothing is counted, and all buckets are full afterwards.
+    rate: Option<u64>,
+}
+
+impl Clock {
+    /// A clock that begins now.
+    pub(crate) fn new(now: Time, limit: Limit) -> Clock {
+        Clock { reading: 0, at: now, rate: rate_of(limit) }
+    }
+
+    /// It runs at another rate from now on.
+    pub(crate) fn change(&mut self, now: Time, limit: Limit) {
+        let mut reading = self.read(now);
+        if self.rate.is_none() && limit != Limit::Unlimited {
+            reading = reading.saturating_add(MORE_THAN_ANY_DEBT);
+        }
+        *self = Clock { reading, at: now, rate: rate_of(limit) };
+    }
+
+    fn read(&self, now: Time) -> u128 {
+        self.reading + u128::from(self.rate.unwrap_or(0)) * u128::from(now.0.saturating_sub(self.at.0))
+    }
+
+    /// The time that a span of its own takes; none if it stands still.
+    fn takes(&self, span: u128) -> Option<Millis> {
+        if span == 0 {
+            return Some(Millis(0));
+        }
+        let rate = self.rate.filter(|rate| *rate > 0)?;
+        Some(Millis(u64::try_from(span.div_ceil(u128::from(rate))).unwrap_or(u64::MAX)))
+    }
+}
+
+fn rate_of(limit: Limit) -> Option<u64> {
+    match limit {
+        Limit::Unlimited => None,
+        Limit::AtMost(limit) => Some(limit),
+    }
+}
+
+impl Meter {
+    pub(crate) fn new(limit: Limit, window: Option<Window>, burst: Option<u64>, clock: Clock) -> Meter {
+        let kind = match window {
+            None => Kind::Count,
+            Some(Window::Fixed { per }) => Kind::Fixed { per },
+            Some(Window::Sliding { per }) => Kind::Sliding { per },
+            Some(Window::Bucket { per, .. }) => {
+                Kind::Bucket { per, burst: burst.or(rate_of(limit)).unwrap_or(0), clock }
+            }
+        };
+        Meter { limit, kind }
+    }
+
+    /// The limit as it is shown: a bucket's is its burst.
+    pub(crate) fn shown_limit(&self) -> Limit {
+        match (self.limit, self.kind) {
+            (Limit::AtMost(_), Kind::Bucket { burst, .. }) => Limit::AtMost(burst),
+            (limit, _) => limit,
+        }
+    }
+
+    /// The window's length.
+    pub(crate) fn per(&self) -> Option<Millis> {
+        match self.kind {
+            Kind::Count => None,
+            Kind::Fixed { per } | Kind::Sliding { per } | Kind::Bucket { per, .. } => Some(per),
+        }
+    }
+
+    /// How much is used now.
+    pub(crate) fn used(&self, state: Option<&State>, now: Time) -> u64 {
+        match (self.kind, state) {
+            (Kind::Count, Some(State::Count(used))) => u64::try_from(*used).unwrap_or(u64::MAX),
+            (Kind::Fixed { per }, Some(State::Fixed { window, used })) if *window == now.0 / per.0 => *used,
+            (Kind::Sliding { per }, Some(State::Sliding(entries))) => {
+                live(entries, per, now).iter().fold(0, |sum, (_, hits)| sum.saturating_add(*hits))
+            }
+            (Kind::Bucket { per, clock, .. }, Some(state)) => {
+                u64::try_from(debt(state, clock, now).div_ceil(u128::from(per.0))).unwrap_or(u64::MAX)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Whether so much more is more than is left.
+    pub(crate) fn exceeds(&self, state: Option<&State>, now: Time, hits: u64) -> bool {
+        let Limit::AtMost(limit) = self.limit else { return false };
+        if hits == 0 {
+            return false;
+        }
+        match self.kind {
+            Kind::Bucket { per, burst, clock } => {
+                let debt = state.map_or(0, |state| debt(state, clock, now));
+                limit == 0 || debt + tokens(hits, per) > tokens(burst, per)
+            }
+            _ => self.used(state, now).saturating_add(hits) > limit,
+        }
+    }
+
+    /// After what time so much would pass if nothing else happened; none if never, or if that is not known.
+    pub(crate) fn passes_after(&self, state: Option<&State>, now: Time, hits: u64) -> Option<Millis> {
+        if !self.exceeds(state, now, hits) {
+            return Some(Millis(0));
+        }
+        let Limit::AtMost(limit) = self.limit else { return Some(Millis(0)) };
+        match (self.kind, state) {
+            (Kind::Count, _) => None,
+            _ if limit == 0 => None,
+            (Kind::Bucket { per, burst, clock }, state) => {
+                let debt = state.map_or(0, |state| debt(state, clock, now));
+                let room = tokens(burst, per).checked_sub(tokens(hits, per))?;
+                clock.takes(debt.saturating_sub(room))
+            }
+            _ if hits > limit => None,
+            (Kind::Fixed { per }, _) => Some(until_next(per, now)),
+            (Kind::Sliding { per }, Some(State::Sliding(entries))) => {
+                let mut used = self.used(state, now);
+                let leaves = live(entries, per, now).iter().find(|(_, hits_of)| {
+                    used = used.saturating_sub(*hits_of);
+                    used.saturating_add(hits) <= limit
+                });
+                leaves.map(|(time, _)| Millis(time.after(per).0 - now.0))
+            }
+            (Kind::Sliding { .. }, _) => None,
+        }
+    }
+
+    /// After what time nothing of what is used now counts any more; none without a window, or if never.
+    pub(crate) fn resets_after(&self, state: Option<&State>, now: Time) -> Option<Millis> {
+        match (self.kind, state) {
+            (Kind::Count, _) => None,
+            (Kind::Fixed { per }, _) => Some(until_next(per, now)),
+            (Kind::Sliding { per }, Some(State::Sliding(entries))) => {
+                let last = live(entries, per, now).last();
+                Some(last.map_or(Millis(0), |(time, _)| Millis(time.after(per).0 - now.0)))
+            }
+            (Kind::Bucket { clock, .. }, Some(state)) => clock.takes(debt(state, clock, now)),
+            _ => Some(Millis(0)),
+        }
+    }
+
+    /// Counts so much more in a window.
+    pub(crate) fn take(&self, state: &mut State, now: Time, hits: u64) {
+        match (self.kind, state) {
+            (Kind::Fixed { per }, State::Fixed { window, used }) => {
+                let current = now.0 / per.0;
+                if *window != current {
+                    (*window, *used) = (current, 0);
+                }
+                *used = used.saturating_add(hits);
+            }
+            (Kind::Sliding { per }, State::Sliding(entries)) => slide(entries, per, now, hits),
+            (Kind::Bucket { per, burst, clock }, State::Bucket { full_at }) => {
+                if self.limit != Limit::Unlimited {
+                    let reading = clock.read(now);
+                    let taken = reading.max(*full_at).saturating_add(tokens(hits, per));
+                    // A bucket that refuses nothing is empty at most: it has no debts to work off.
+                    *full_at = (*full_at).max(taken.min(reading + tokens(burst, per)));
+                }
+            }
+            _ => unreachable!("a window's state is of its rule's kind"),
+        }
+    }
+
+    /// Counts so much less in a window, but not less than nothing.
+    pub(crate) fn give_back(&self, state: &mut State, now: Time, hits: u64) {
+        match (self.kind, state) {
+            (Kind::Fixed { per }, State::Fixed { window, used }) if *window == now.0 / per.0 => {
+                *used = used.saturating_sub(hits);
+            }
+            (Kind::Sliding { .. }, State::Sliding(entries)) => {
+                let mut rest = hits;
+                while rest > 0
+                    && let Some((_, newest)) = entries.last_mut()
+                {
+                    let part = rest.min(*newest);
+                    *newest -= part;
+                    rest -= part;
+                    if *newest == 0 {
+                        entries.pop();
+                    }
+                }
+            }
+            (Kind::Bucket { per, .. }, State::Bucket { full_at }) => {
+                *full_at = full_at.saturating_sub(tokens(hits, per));
+            }
+            _ => {}
+        }
+    }
+
+    /// What a group has before its first hit.
+    pub(crate) fn initial(&self) -> State {
+        match self.kind {
+            Kind::Count => State::Count(0),
+            Kind::Fixed { .. } => State::Fixed { window: 0, used: 0 },
+            Kind::Sliding { .. } => State::Sliding(Vec::new()),
+            Kind::Bucket { .. } => State::Bucket { full_at: 0 },
+        }
+    }
+
+    /// Whether the state is as good as none, now and for ever.
+    pub(crate) fn is_idle(&self, state: &State, now: Time) -> bool {
+        self.used(Some(state), now) == 0
+    }
+}
+
+impl State {
+    /// A bucket's state by another clock, with the same left in it.
+    pub(crate) fn convert(&mut self, from: Clock, to: Clock, now: Time) {
+        let debt = debt(self, from, now);
+        if let State::Bucket { full_at } = self {
+            *full_at = to.read(now) + debt;
+        }
+    }
+}
+
+fn tokens(hits: u64, per: Millis) -> u128 {
+    u128::from(hits) * u128::from(per.0)
+}
+
+/// What is missing until the bucket is full.
+fn debt(state: &State, clock: Clock, now: Time) -> u128 {
+    match state {
+        State::Bucket { .. } if clock.rate.is_none() => 0,
+        State::Bucket { full_at } => full_at.saturating_sub(clock.read(now)),
+        _ => 0,
+    }
+}
+
+fn until_next(per: Millis, now: Time) -> Millis {
+    Millis(per.0 - now.0 % per.0)
+}
+
+/// The entries that still count.
+fn live(entries: &[(Time, u64)], per: Millis, now: Time) -> &[(Time, u64)] {
+    let gone = entries.partition_point(|(time, _)| time.after(per) <= now);
+    &entries[gone..]
+}
+
+fn slide(entries: &mut Vec<(Time, u64)>, per: Millis, now: Time, hits: u64) {
+    let gone = entries.len() - live(entries, per, now).len();
+    entries.drain(..gone);
+    if entries.len() >= EXACT_ENTRIES && entries.last().is_some_and(|(time, _)| *time < now) {
+        join_slots(entries, per);
+    }
+    let is_exact = entries.len() < EXACT_ENTRIES;
+    match entries.last_mut() {
+        Some((time, newest)) if *time >= now => *newest = newest.saturating_add(hits),
+        _ if is_exact => entries.push((now, hits)),
+        _ => entries.push((slot_end(now, per), hits)),
+    }
+}
+
+/// Entries of one slot become one that counts until all of the slot has left.
+fn join_slots(entries: &mut Vec<(Time, u64)>, per: Millis) {
+    for (time, _) in entries.iter_mut() {
+        *time = slot_end(*time, per);
+    }
+    entries.dedup_by(|next, kept| {
+        let is_same = next.0 == kept.0;
+        if is_same {
+            kept.1 = kept.1.saturating_add(next.1);
+        }
+        is_same
+    });
+}
+
+/// The last instant of the slot in which `time` is. Slots are aligned to the epoch, and end with whole milliseconds or
+/// within them.
+fn slot_end(time: Time, per: Millis) -> Time {
+    let per = u128::from(per.0);
+    let slot = u128::from(time.0) * SLOTS / per;
+    let end = ((slot + 1) * per).div_ceil(SLOTS) - 1;
+    Time(u64::try_from(end).unwrap_or(u64::MAX).max(time.0))
+}

@@ -1,0 +1,43 @@
+//! `limina rules check`: whether a file of rules is one, before a server has to find out.
+
+use super::{RulesError, watch};
+use limina_engine::limiter::FileRule;
+use std::{error::Error, io::Write, path::PathBuf};
+
+/// What `rules check` takes.
+#[derive(clap::Args, Debug)]
+pub(crate) struct CheckArgs {
+    /// The file of rules (TOML)
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+/// Checks the file. What is wrong with it is an error, too.
+pub(crate) fn check(args: CheckArgs) -> Result<(), Box<dyn Error>> {
+    let rules = match watch::read(&args.file) {
+        Ok(rules) => rules,
+        Err(RulesError::Invalid { path, problems }) => {
+            problems.iter().for_each(|problem| say(&format!("problem: {problem}")));
+            let count = counted(problems.len(), "problem");
+            return Err(format!("the rules file {} is not valid: {count}", path.display()).into());
+        }
+        Err(other) => return Err(other.into()),
+    };
+    if rules.is_empty() {
+        say("no namespace is named: the file removes every rule that it had made before");
+    }
+    for (name, rules) in &rules {
+        let overrides = rules.iter().map(|FileRule { overrides, .. }| overrides.len()).sum();
+        say(&format!("{name}: {}, {}", counted(rules.len(), "rule"), counted(overrides, "override")));
+    }
+    Ok(())
+}
+
+fn counted(count: usize, word: &str) -> String {
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Where nobody reads on, the exit status still tells.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}

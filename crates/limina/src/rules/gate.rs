@@ -1,0 +1,50 @@
+//! Nobody is served before the rules stand.
+
+use limina_engine::{Name, Outcome, Page, Request, outcome::NamespaceInfo};
+use limina_node::{Service, ShardStatus, Unavailable};
+use limina_server::{Backend, backend::Pending};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The service as front ends see it: closed until it is opened, and then itself.
+pub(crate) struct Gate {
+    service: Service,
+    is_open: AtomicBool,
+}
+
+impl Gate {
+    pub(crate) fn closed(service: Service) -> Gate {
+        Gate { service, is_open: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn open(&self) {
+        self.is_open.store(true, Ordering::Release);
+    }
+
+    fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Acquire)
+    }
+}
+
+impl Backend for Gate {
+    fn submit(&self, request: Request) -> Pending<'_, Outcome> {
+        match self.is_open() {
+            true => Box::pin(self.service.submit(request)),
+            false => Box::pin(std::future::ready(Err(Unavailable::ShardUnavailable))),
+        }
+    }
+
+    fn namespaces(&self, page: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>> {
+        match self.is_open() {
+            true => Box::pin(self.service.namespaces(page)),
+            false => Box::pin(std::future::ready(Err(Unavailable::ShardUnavailable))),
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.is_open() && self.service.is_ready()
+    }
+
+    fn shard_statuses(&self) -> Vec<ShardStatus> {
+        self.service.shard_statuses()
+    }
+}

@@ -1,0 +1,456 @@
+//! Rules from a file: `limina serve --rules FILE`, and `limina rules check FILE`.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Output;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::{Process, Server, client, eventually, limina};
+use crate::limiter::{LONG, Limiter};
+use crate::reply::Reply;
+
+/// A directory with a file of rules, and the data of the server that follows it.
+struct Home(TempDir);
+
+impl Home {
+    #[track_caller]
+    fn with(rules: &str) -> Home {
+        let home = Home(TempDir::new().expect("a temporary directory"));
+        home.write(rules);
+        home
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("rules.toml")
+    }
+
+    fn data(&self) -> PathBuf {
+        self.0.path().join("data")
+    }
+
+    fn write(&self, rules: &str) {
+        fs::write(self.file(), rules).expect("a file of rules");
+    }
+
+    /// As most editors and deployments do it.
+    fn replace(&self, rules: &str) {
+        let next = self.0.path().join("rules.toml.next");
+        fs::write(&next, rules).expect("a file of rules");
+        fs::rename(next, self.file()).expect("a file of rules in place of another");
+    }
+
+    #[track_caller]
+    fn serve(&self) -> Server {
+        let file = self.file();
+        let flags = ["--journal-segment-mib", "4", "--rules", file.to_str().expect("a path that is text")];
+        Server::start_with(self.data(), &flags)
+    }
+
+    #[track_caller]
+    fn fails_to_serve(&self) -> String {
+        let mut command = limina();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(self.data());
+        let mut process = Process::spawn(command.arg("--rules").arg(self.file()));
+        let status = process.exit();
+        assert_eq!(status.code(), Some(1), "{}", process.log());
+        process.log()
+    }
+
+    fn check(&self) -> Output {
+        limina().args(["rules", "check"]).arg(self.file()).output().expect("limina rules check")
+    }
+}
+
+/// A rule as the file has it, over a window that does not end.
+fn rule(namespace: &str, name: &str, limit: i64) -> String {
+    format!(
+        "[[namespaces.{namespace}.rules]]\nname = \"{name}\"\ngroup_by = [\"ip\"]\nlimit = {limit}\n\
+         window = {{ type = \"fixed\", per = \"{LONG}\" }}\n"
+    )
+}
+
+fn over(namespace: &str, name: &str, ip: &str, limit: i64) -> String {
+    format!(
+        "[[namespaces.{namespace}.rules.overrides]]\nname = \"{name}\"\nkey_values = {{ ip = \"{ip}\" }}\n\
+         limit = {limit}\n"
+    )
+}
+
+/// Every rule as `name limit`, with a star if a file manages it.
+fn rules(limiter: &Limiter) -> Vec<String> {
+    let shown = |rule: &Value| {
+        let managed_by = rule.get("managed_by").unwrap_or_else(|| panic!("no `managed_by` in {rule}"));
+        assert!(managed_by.is_null() || managed_by == "file", "{rule}");
+        let star = if managed_by.is_null() { "" } else { "*" };
+        format!("{} {}{star}", rule["name"].as_str().expect("`name`"), rule["limit"])
+    };
+    limiter.all("/rules", None, 100).iter().map(shown).collect()
+}
+
+#[track_caller]
+fn become_soon(server: &Server, namespace: &str, expect: &[&str]) {
+    let limiter = server.limiter_of(namespace);
+    if eventually(|| (rules(&limiter) == expect).then_some(())).is_none() {
+        panic!("{namespace} has {:?} and not {expect:?}\n{}", rules(&limiter), server.log());
+    }
+}
+
+#[track_caller]
+fn says_soon(server: &Server, words: &str) {
+    if eventually(|| server.log().contains(words).then_some(())).is_none() {
+        panic!("{words:?} is not in\n{}", server.log());
+    }
+}
+
+fn times(server: &Server, words: &str) -> usize {
+    server.log().matches(words).count()
+}
+
+#[test]
+fn the_files_rules_are_there_from_the_start() {
+    let home = Home::with(&format!(
+        "{}{}{}",
+        rule("default", "per-ip", 2),
+        over("default", "office", "10.0.0.1", 3),
+        rule("shop", "per-ip", 1)
+    ));
+    let server = home.serve();
+    let limiter = server.limiter();
+    let read =
+        limiter.get("/rules/per-ip").ok().has("managed_by", "file").has("limit", 2).has("overrides", 1);
+    assert_eq!(read.body["window"]["type"], "fixed", "{}", read.text);
+    limiter.get("/rules/per-ip/overrides/office").ok().has("limit", 3);
+    for _ in 0..2 {
+        limiter.check(json!({"ip": "1"})).allowed();
+    }
+    limiter.check(json!({"ip": "1"})).denied(&["per-ip"]);
+    limiter.take(json!({"ip": "10.0.0.1"}), 3).allowed();
+    limiter.check(json!({"ip": "10.0.0.1"})).denied(&["per-ip/office"]);
+    let shop = server.limiter_of("shop");
+    shop.check(json!({"ip": "1"})).allowed();
+    shop.check(json!({"ip": "1"})).denied(&["per-ip"]);
+    // One line for each namespace, which says what it is.
+    assert_eq!(times(&server, "rules of the file applied"), 2, "{}", server.log());
+    assert_eq!(times(&server, "created=\"per-ip\""), 2, "{}", server.log());
+}
+
+#[test]
+fn only_the_file_changes_them() {
+    let home = Home::with(&format!("{}{}", rule("default", "r", 5), over("default", "o", "1", 9)));
+    let server = home.serve();
+    let limiter = server.limiter();
+    let refused = |reply: Reply| drop(reply.refused(409, "RuleManagedByFile").has("rule", "r"));
+    refused(limiter.put("/rules/r", json!({"group_by": ["ip"], "limit": 6})));
+    refused(limiter.patch("/rules/r", json!({"limit": 6})));
+    refused(limiter.patch("/rules/r", json!({})));
+    refused(limiter.delete("/rules/r"));
+    refused(limiter.override_as("r", "p", json!({"ip": "2"}), 1));
+    refused(limiter.put("/rules/r/overrides/o", json!({"key_values": {"ip": "1"}, "limit": 6})));
+    refused(limiter.put("/rules/r/overrides/p", json!({"key_values": {"ip": "2"}, "limit": 6})));
+    refused(limiter.patch("/rules/r/overrides/o", json!({"limit": 6})));
+    refused(limiter.delete("/rules/r/overrides/o"));
+    limiter.post("/rules", json!({"name": "r", "limit": 6})).refused(409, "RuleAlreadyExists");
+    limiter.get("/rules/r").ok().has("limit", 5).has("overrides", 1);
+    limiter.get("/rules/r/overrides/o").ok().has("limit", 9);
+}
+
+#[test]
+fn a_changed_file_is_applied() {
+    let home = Home::with(&format!("{}{}", rule("default", "a", 1), rule("default", "b", 2)));
+    let server = home.serve();
+    let limiter = server.limiter();
+    limiter.rule("own", &["ip"], 7);
+    limiter.override_of("own", "o", json!({"ip": "1"}), 8);
+    become_soon(&server, "default", &["a 1*", "b 2*", "own 7"]);
+    limiter.check(json!({"ip": "9"})).allowed();
+
+    // Written over: one is changed, one is gone, one is new; and a namespace.
+    home.write(&format!("{}{}{}", rule("default", "a", 3), rule("default", "c", 4), rule("shop", "s", 5)));
+    become_soon(&server, "default", &["a 3*", "c 4*", "own 7"]);
+    become_soon(&server, "shop", &["s 5*"]);
+    says_soon(&server, "created=\"c\" changed=\"a\" deleted=\"b\"");
+    // The window goes on counting.
+    limiter.take(json!({"ip": "9"}), 2).allowed().uses("a", 3);
+    limiter.check(json!({"ip": "9"})).denied(&["a"]);
+
+    // Another file in its place: overrides alone.
+    home.replace(&format!(
+        "{}{}{}",
+        rule("default", "a", 3),
+        over("default", "x", "9", 4),
+        rule("shop", "s", 5)
+    ));
+    become_soon(&server, "default", &["a 3*", "own 7"]);
+    limiter.get("/rules/a/overrides/x").ok().has("limit", 4);
+    limiter.check(json!({"ip": "9"})).allowed().uses("a/x", 4);
+
+    // A namespace that is emptied, and one that is not named any more.
+    home.replace("[namespaces.default]\nrules = []\n");
+    become_soon(&server, "default", &["own 7"]);
+    become_soon(&server, "shop", &[]);
+    limiter.get("/rules/own").ok().has("overrides", 1);
+    limiter.delete("/rules/own").is(204);
+    // A line for each namespace that changed, each time; the last may come a little after the change.
+    says_soon(&server, "deleted=\"s\"");
+    assert_eq!(times(&server, "rules of the file applied"), 6, "{}", server.log());
+    assert_eq!(times(&server, "ERROR"), 0, "{}", server.log());
+}
+
+/// Two overrides of one window exchange their key-values.
+#[test]
+fn overrides_may_exchange_their_places() {
+    let home = Home::with(&format!(
+        "{}{}{}",
+        rule("default", "r", 1),
+        over("default", "a", "1", 10),
+        over("default", "b", "2", 20)
+    ));
+    let server = home.serve();
+    let limiter = server.limiter();
+    home.write(&format!(
+        "{}{}{}",
+        rule("default", "r", 1),
+        over("default", "a", "2", 10),
+        over("default", "b", "1", 20)
+    ));
+    says_soon(&server, "changed=\"r\"");
+    limiter.check(json!({"ip": "2"})).allowed().uses("r/a", 1);
+    limiter.check(json!({"ip": "1"})).allowed().uses("r/b", 1);
+    let look = |server: &Server| {
+        let limiter = server.limiter();
+        limiter.look(json!({"ip": "2"})).uses("r/a", 1);
+        limiter.look(json!({"ip": "1"})).uses("r/b", 1);
+    };
+    look(&server);
+    let mut server = server;
+    server.restart();
+    look(&server);
+}
+
+#[test]
+fn a_broken_file_changes_nothing() {
+    let home = Home::with(&rule("default", "a", 1));
+    let server = home.serve();
+    // A half of a file, a mistake in one namespace of two, an empty file, none at all: each is told once.
+    for (rules, words) in [
+        ("[[namespaces.default.rules]", "this is not TOML"),
+        (
+            "[namespaces.default]\nrules = []\n[[namespaces.shop.rules]]\nname = \"s\"\nlimit = -2\n",
+            "line 5: namespaces.shop.rules[0].limit: must be",
+        ),
+        ("", "namespaces: is missing"),
+    ] {
+        home.write(rules);
+        says_soon(&server, words);
+        assert_eq!(rules_of(&server), ["a 1*"]);
+    }
+    fs::remove_file(home.file()).expect("remove the file");
+    says_soon(&server, "cannot be read: No such file");
+    assert_eq!(rules_of(&server), ["a 1*"]);
+    home.write(&rule("default", "a", 2));
+    become_soon(&server, "default", &["a 2*"]);
+    says_soon(&server, "the rules file is valid again");
+    assert_eq!(times(&server, "the rules stay as they were"), 4, "{}", server.log());
+}
+
+fn rules_of(server: &Server) -> Vec<String> {
+    rules(&server.limiter())
+}
+
+#[test]
+fn a_broken_file_keeps_the_server_from_starting() {
+    let home = Home::with("[[namespaces.default.rules]]\nname = \"a\"\nlimt = 1\n");
+    let log = home.fails_to_serve();
+    assert!(log.contains("is not valid: line 3: namespaces.default.rules[0].limt: unknown field"), "{log}");
+    assert!(!home.data().exists(), "a refused start has done nothing");
+    fs::remove_file(home.file()).expect("remove the file");
+    let log = home.fails_to_serve();
+    assert!(log.contains("cannot be read: No such file"), "{log}");
+}
+
+#[test]
+fn the_file_may_change_while_the_server_is_down() {
+    let home = Home::with(&format!(
+        "{}{}{}",
+        rule("default", "a", 1),
+        rule("default", "b", 1),
+        rule("shop", "s", 1)
+    ));
+    let mut server = home.serve();
+    server.limiter_of("shop").rule("own", &[], 3);
+    server.limiter_of("other").rule("own", &[], 4);
+    server.stop();
+    home.write(&rule("default", "b", 2));
+    server.start_again();
+    // Before anything was served: there is nothing to wait for.
+    assert_eq!(rules_of(&server), ["b 2*"]);
+    assert_eq!(rules(&server.limiter_of("shop")), ["own 3"]);
+    assert_eq!(rules(&server.limiter_of("other")), ["own 4"]);
+    assert_eq!(times(&server, "rules of the file applied"), 2, "{}", server.log());
+    // Nothing has changed: nothing is said.
+    server.crash_and_restart();
+    assert_eq!(rules_of(&server), ["b 2*"]);
+    assert_eq!(times(&server, "rules of the file applied"), 0, "{}", server.log());
+    // Without the flag nothing is applied, and what stands belongs to the file still.
+    server.stop();
+    let without = Server::start(home.data());
+    assert_eq!(rules_of(&without), ["b 2*"]);
+    without.limiter().delete("/rules/b").refused(409, "RuleManagedByFile");
+    drop(without);
+    // A file without rules has them removed.
+    home.write("[namespaces]\n");
+    server.start_again();
+    assert_eq!(rules_of(&server), [""; 0]);
+}
+
+#[test]
+fn a_clients_rule_is_never_touched() {
+    let home = Home::with("[namespaces]\n");
+    let mut server = home.serve();
+    server.limiter().rule("taken", &["user"], 7);
+    let file =
+        format!("{}{}{}", rule("default", "taken", 1), rule("default", "free", 1), rule("shop", "s", 1));
+    home.write(&file);
+    // The namespace as a whole is refused, and the other one is not.
+    become_soon(&server, "shop", &["s 1*"]);
+    says_soon(&server, "a client has made the rule \"taken\"");
+    assert_eq!(rules_of(&server), ["taken 7"]);
+    // The same at a start, which it does not prevent: only at a running server can the rule be deleted.
+    server.restart();
+    says_soon(&server, "a client has made the rule \"taken\"");
+    assert_eq!(rules_of(&server), ["taken 7"]);
+    assert_eq!(rules(&server.limiter_of("shop")), ["s 1*"]);
+    server.limiter().patch("/rules/taken", json!({"limit": 8})).ok();
+    server.limiter().delete("/rules/taken").is(204);
+    become_soon(&server, "default", &["free 1*", "taken 1*"]);
+    assert_eq!(times(&server, "a client has made the rule"), 1, "told once:\n{}", server.log());
+}
+
+#[test]
+fn a_hang_up_applies_the_file_again() {
+    let home = Home::with(&rule("shop", "s", 1));
+    let mut server = home.serve();
+    server.delete("/v1/ns/shop").is(204);
+    assert_eq!(rules(&server.limiter_of("shop")), [""; 0]);
+    server.process().signal(Signal::HUP);
+    become_soon(&server, "shop", &["s 1*"]);
+    home.write(&rule("shop", "s", 2));
+    server.process().signal(Signal::HUP);
+    become_soon(&server, "shop", &["s 2*"]);
+    server.stop();
+}
+
+/// A rule over what is in use counts what was there before it, and while it changes.
+#[test]
+fn what_is_in_use_is_counted() {
+    let home = Home::with("[namespaces]\n");
+    let server = home.serve();
+    let limiter = server.limiter();
+    for user in 0..3000 {
+        limiter.set(json!({"user": user, "team": user % 2}), 2).ok();
+    }
+    home.write("[[namespaces.default.rules]]\nname = \"team\"\ngroup_by = [\"team\"]\nlimit = 3001\n");
+    become_soon(&server, "default", &["team 3001*"]);
+    limiter.take(json!({"team": 1, "user": 1}), 1).allowed().uses("team", 3001);
+    limiter.check(json!({"team": 1, "user": 1})).denied(&["team"]);
+    home.write(
+        "[[namespaces.default.rules]]\nname = \"team\"\ngroup_by = [\"team\", \"user\"]\nlimit = 3\n\
+         overrides = [{ name = \"o\", key_values = { team = 1, user = 1, path = 1 }, limit = 9 }]\n",
+    );
+    become_soon(&server, "default", &["team 3*"]);
+    limiter.check(json!({"team": 1, "user": 1})).denied(&["team"]).uses("team", 3);
+}
+
+#[test]
+fn the_file_may_be_named_in_the_configuration() {
+    let home = Home::with(&rule("default", "a", 1));
+    let config = home.0.path().join("limina.toml");
+    let quoted = |path: PathBuf| format!("{:?}", path.to_str().expect("a path that is text"));
+    let text = format!(
+        "listen = \"127.0.0.1:0\"\ndata = {}\njournal_segment_mib = 4\nrules = {}\n",
+        quoted(home.data()),
+        quoted(home.file())
+    );
+    fs::write(&config, text).expect("a configuration file");
+    let read = |process: &Process| {
+        let rule = client().get(format!("http://{}/v1/limiter/rules/a", process.address()));
+        Reply::to(rule).ok().has("managed_by", "file");
+    };
+    let mut process = Process::spawn(limina().arg("--config").arg(&config));
+    read(&process);
+    process.signal(Signal::TERM);
+    assert!(process.exit().success());
+    let mut command = limina();
+    command.args(["--listen", "127.0.0.1:0", "--data"]).arg(home.0.path().join("other"));
+    read(&Process::spawn(command.env("LIMINA_RULES", home.file())));
+}
+
+#[test]
+fn a_good_file_is_checked() {
+    let home = Home::with(&format!(
+        "{}{}{}{}\n[namespaces.empty]\nrules = []\n",
+        rule("default", "a", 1),
+        over("default", "o", "1", 1),
+        over("default", "p", "2", 1),
+        rule("shop", "s", 1)
+    ));
+    let found = home.check();
+    assert!(found.status.success(), "{found:?}");
+    let said = String::from_utf8_lossy(&found.stdout);
+    assert_eq!(
+        said,
+        "default: 1 rule, 2 overrides\nempty: 0 rules, 0 overrides\nshop: 1 rule, 0 overrides\n"
+    );
+    assert!(found.stderr.is_empty(), "{found:?}");
+}
+
+#[test]
+fn every_mistake_is_named() {
+    let home = Home::with(
+        "[[namespaces.a.rules]]\nname = \"x\"\nlimit = 1\nwindow = { type = \"sliding\", per = \"1\" }\n\
+         [[namespaces.b.rules]]\nname = \"y\"\ngroup_by = [\"ip\"]\nlimit = 1\n\
+         overrides = [{ name = \"o\", key_values = {}, limit = 1, burst = 3 }]\n\
+         [[namespaces.b.rules]]\nname = \"y\"\nlimit = 1\n",
+    );
+    let found = home.check();
+    assert_eq!(found.status.code(), Some(1), "{found:?}");
+    let said = String::from_utf8_lossy(&found.stdout);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 3, "{said}");
+    assert!(lines[0].starts_with("problem: line 4: namespaces.a.rules[0].window.per: "), "{said}");
+    assert!(
+        lines[1].starts_with("problem: line 9: namespaces.b.rules[0].overrides[0].key_values.ip: "),
+        "{said}"
+    );
+    assert!(lines[2].starts_with("problem: line 11: namespaces.b.rules[1].name: "), "{said}");
+    let error = String::from_utf8_lossy(&found.stderr);
+    assert!(
+        error.starts_with("limina: the rules file ") && error.ends_with("is not valid: 3 problems\n"),
+        "{error}"
+    );
+
+    fs::remove_file(home.file()).expect("remove the file");
+    let found = home.check();
+    assert_eq!(found.status.code(), Some(1), "{found:?}");
+    assert!(String::from_utf8_lossy(&found.stderr).contains("No such file"), "{found:?}");
+}
+
+/// Where nobody reads what it says, the status still tells.
+#[test]
+fn a_closed_pipe_is_no_panic() {
+    let home = Home::with(&rule("default", "a", 1));
+    let status = || {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let again = writer.try_clone().expect("a pipe");
+        let mut command = limina();
+        command.args(["rules", "check"]).arg(home.file()).stdout(writer).stderr(again);
+        command.status().expect("limina runs")
+    };
+    assert_eq!(status().code(), Some(0));
+    home.write("");
+    assert_eq!(status().code(), Some(1));
+}

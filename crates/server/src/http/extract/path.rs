@@ -1,0 +1,116 @@
+//! Namespaces and names in paths.
+
+use super::super::{App, problem::Failure};
+use axum::{
+    extract::{FromRequestParts, Path, RawPathParams, rejection::PathRejection},
+    http::request::Parts,
+};
+use limina_engine::Name;
+use std::{collections::HashMap, sync::LazyLock};
+
+static DEFAULT_NAMESPACE: LazyLock<Name> =
+    LazyLock::new(|| Name::new("default").expect("the default namespace has a valid name"));
+
+/// The namespace that the path names, or the default one.
+pub(crate) struct Namespace(pub(crate) Name);
+
+impl FromRequestParts<App> for Namespace {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Namespace, Failure> {
+        let name = path_name(parts, app, "namespace").await?;
+        Ok(Namespace(name.unwrap_or_else(|| DEFAULT_NAMESPACE.clone())))
+    }
+}
+
+/// The `{name}` of the path.
+pub(crate) struct LimitName(pub(crate) Name);
+
+impl FromRequestParts<App> for LimitName {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<LimitName, Failure> {
+        path_name(parts, app, "name").await?.map(LimitName).ok_or_else(|| empty_name("name"))
+    }
+}
+
+/// The `{operation_id}` of the path.
+pub(crate) struct OperationId(pub(crate) Name);
+
+impl FromRequestParts<App> for OperationId {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<OperationId, Failure> {
+        path_name(parts, app, "operation_id")
+            .await?
+            .map(OperationId)
+            .ok_or_else(|| empty_name("operation_id"))
+    }
+}
+
+/// The name of a rule: the `{name}` of the path. A path that is a word of the API is that rule where a rule is meant.
+pub(crate) struct RuleName(pub(crate) Name);
+
+impl FromRequestParts<App> for RuleName {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<RuleName, Failure> {
+        name_or_word(parts, app, "name").await.map(RuleName)
+    }
+}
+
+/// The name of an override: the `{override}` of the path, or the word in its place.
+pub(crate) struct OverrideName(pub(crate) Name);
+
+impl FromRequestParts<App> for OverrideName {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<OverrideName, Failure> {
+        name_or_word(parts, app, "override").await.map(OverrideName)
+    }
+}
+
+/// The `{lease_id}` of the path.
+pub(crate) struct LeaseId(pub(crate) Name);
+
+impl FromRequestParts<App> for LeaseId {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<LeaseId, Failure> {
+        path_name(parts, app, "lease_id").await?.map(LeaseId).ok_or_else(|| empty_name("lease_id"))
+    }
+}
+
+/// The decoded parameter of the path, or the path's last part where a word of the API stands in its place.
+async fn name_or_word(parts: &mut Parts, app: &App, parameter: &str) -> Result<Name, Failure> {
+    if let Some(name) = path_name(parts, app, parameter).await? {
+        return Ok(name);
+    }
+    let word = parts.uri.path().rsplit('/').next().unwrap_or_default();
+    Name::new(word).map_err(|error| Failure::invalid(parameter, error.to_string()))
+}
+
+/// A name in the path has no bytes.
+pub(crate) fn empty_name(parameter: &str) -> Failure {
+    Failure::invalid(parameter, limina_engine::InvalidName::Empty.to_string())
+}
+
+/// The decoded parameter of the path, if the path has it.
+async fn path_name(parts: &mut Parts, app: &App, parameter: &str) -> Result<Option<Name>, Failure> {
+    let Ok(params) = RawPathParams::from_request_parts(parts, app).await else {
+        return Err(undecodable(parts, app).await);
+    };
+    let Some((_, text)) = params.iter().find(|(name, _)| *name == parameter) else { return Ok(None) };
+    Name::new(text).map(Some).map_err(|error| Failure::invalid(parameter, error.to_string()))
+}
+
+async fn undecodable(parts: &mut Parts, app: &App) -> Failure {
+    let parameter = match Path::<HashMap<String, String>>::from_request_parts(parts, app).await {
+        Err(PathRejection::FailedToDeserializePathParams(error)) => match error.into_kind() {
+            axum::extract::path::ErrorKind::InvalidUtf8InPathParam { key } => key,
+            _ => "path".to_owned(),
+        },
+        _ => "path".to_owned(),
+    };
+    Failure::invalid(parameter, "must be UTF-8 when percent-decoded")
+}

@@ -1,0 +1,88 @@
+//! Bodies that the handler reads: a wire type that borrows its texts cannot leave the bytes behind.
+
+use super::{MAX_BATCH_BODY, MAX_BODY, PAGE_PARAMETERS, RequestBody, parse};
+use crate::http::problem::Failure;
+use bytes::Bytes;
+use limina_wire::{
+    Object,
+    limiter::{Check, CheckBatch},
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::marker::PhantomData;
+
+/// A whole body, as it came.
+pub(crate) struct Unparsed<K> {
+    bytes: Bytes,
+    kind: PhantomData<K>,
+}
+
+/// What is read as such a body.
+pub(crate) trait Kind {
+    const MAX_BYTES: usize = MAX_BODY;
+    const TAKES_KEY: bool = false;
+    const PARAMETERS: &'static [&'static str] = &[];
+}
+
+/// A POST or PUT that changes something.
+pub(crate) struct Changing;
+
+impl Kind for Changing {
+    const TAKES_KEY: bool = true;
+}
+
+/// The same with many items.
+pub(crate) struct Batched;
+
+impl Kind for Batched {
+    const MAX_BYTES: usize = MAX_BATCH_BODY;
+    const TAKES_KEY: bool = true;
+}
+
+/// A question, or a PATCH.
+pub(crate) struct Reading;
+
+impl Kind for Reading {}
+
+/// A question that is answered by a page.
+pub(crate) struct Searching;
+
+impl Kind for Searching {
+    const PARAMETERS: &'static [&'static str] = PAGE_PARAMETERS;
+}
+
+impl<K: Kind> RequestBody for Unparsed<K> {
+    const MAX_BYTES: usize = K::MAX_BYTES;
+    const TAKES_KEY: bool = K::TAKES_KEY;
+    const PARAMETERS: &'static [&'static str] = K::PARAMETERS;
+
+    fn parse(bytes: &Bytes) -> Result<Unparsed<K>, Failure> {
+        Ok(Unparsed { bytes: bytes.clone(), kind: PhantomData })
+    }
+}
+
+impl<K> Unparsed<K> {
+    /// The JSON object that it is.
+    pub(crate) fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Failure> {
+        parse(&self.bytes)
+    }
+}
+
+impl Unparsed<Batched> {
+    /// The checks of a batch, each of which stands or falls on its own.
+    pub(crate) fn checks(&self) -> Result<Vec<Result<Check<'_>, Failure>>, Failure> {
+        if let Ok(Object(batch)) = serde_json::from_slice::<Object<CheckBatch<'_>>>(&self.bytes) {
+            return Ok(batch.checks.into_iter().map(Ok).collect());
+        }
+        let RawChecks { checks } = parse(&self.bytes)?;
+        Ok(checks.into_iter().map(|item| parse(item.get().as_bytes())).collect())
+    }
+}
+
+/// A batch of which something does not parse, with its checks left as they are.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawChecks<'a> {
+    #[serde(borrow)]
+    checks: Vec<&'a RawValue>,
+}

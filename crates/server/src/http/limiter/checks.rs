@@ -1,0 +1,131 @@
+//! Checks and counters.
+
+use super::{
+    super::{
+        App,
+        extract::{Batched, Call, Changing, Paging, Searching, Unparsed},
+        from_wire::{
+            CheckedBatch, batch as checked_batch,
+            limiter::{self as from_wire, Known},
+        },
+        json, status,
+        to_wire::limiter as to_wire,
+    },
+    Answer,
+    lists::list,
+    submit,
+};
+use axum::{extract::State, http::StatusCode};
+use limina_engine::{
+    self as engine, Outcome,
+    limiter::{Command, CounterId, CounterInfo, Refusal, Reply},
+};
+use limina_wire::{Page, limiter as wire, selection::Query as Search};
+
+/// Take `hits` from every limit that applies, or from none.
+#[utoipa::path(
+    post, path = "/v1/limiter/check", tag = "limiter",
+    params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = wire::Check<'_>,
+    responses(
+        (status = 200, description = "Allowed, by all limits that apply.", body = wire::CheckReply<'_>, headers(("RateLimit-Policy" = String, description = "The tightest enforced limits, at most 8."), ("RateLimit" = String, description = "What is left of them."))),
+        (status = 429, description = "`LimitReached`: nothing was taken", body = wire::LimitReached<'_>, content_type = "application/problem+json", headers(("RateLimit-Policy" = String, description = "The tightest enforced limits, at most 8."), ("Retry-After" = u64, description = "Seconds after which the same would pass, where that is known."), ("RateLimit" = String, description = "What is left of them."))),
+    ),
+)]
+pub(in crate::http) async fn check(State(app): State<App>, call: Call<Unparsed<Changing>>) -> Answer {
+    let Call { namespace, idempotency, body } = call;
+    let check = from_wire::check(body.json()?)?;
+    submit(app, namespace, idempotency, Command::Check(check)).await
+}
+
+/// Several checks, each on its own, in order.
+#[utoipa::path(
+    post, path = "/v1/limiter/check/batch", tag = "limiter",
+    params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = wire::CheckBatch<'_>,
+    responses(
+        (status = 200, description = "One result per check.", body = wire::CheckBatchReply<'_>),
+    ),
+)]
+pub(in crate::http) async fn check_batch(State(app): State<App>, call: Call<Unparsed<Batched>>) -> Answer {
+    let Call { namespace, idempotency, body } = call;
+    let CheckedBatch { items, problems } = checked_batch("checks", body.checks()?, from_wire::check)?;
+    if items.is_empty() {
+        return Ok(json(StatusCode::OK, &to_wire::check_batch(&[], problems)));
+    }
+    let command = engine::Command::Limiter(Command::CheckBatch(items));
+    match app.ask(namespace, idempotency, command).await {
+        Ok(Outcome::Limiter(Ok(Reply::Batch(results)))) => {
+            Ok(json(StatusCode::OK, &to_wire::check_batch(&results, problems)))
+        }
+        other => status::answer(other, StatusCode::OK),
+    }
+}
+
+/// Take (as a check, and always counted), or give back.
+#[utoipa::path(
+    post, path = "/v1/limiter/counters", tag = "limiter",
+    params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = wire::CounterChange<'_>,
+    responses(
+        (status = 200, description = "The counter afterwards.", body = wire::CounterReply<'_>),
+        (status = 409, description = "`LimitReached`: nothing was taken", body = wire::LimitReached<'_>, content_type = "application/problem+json"),
+    ),
+)]
+pub(in crate::http) async fn move_counter(State(app): State<App>, call: Call<Unparsed<Changing>>) -> Answer {
+    let Call { namespace, idempotency, body } = call;
+    let command = engine::Command::Limiter(from_wire::move_counter(body.json()?)?);
+    match app.ask(namespace, idempotency, command).await {
+        Ok(Outcome::Limiter(Err(Refusal::LimitReached(decision)))) => {
+            Ok(status::limiter::counter_refused(&decision))
+        }
+        other => status::answer(other, StatusCode::OK),
+    }
+}
+
+/// The same as POST.
+#[utoipa::path(
+    put, path = "/v1/limiter/counters", tag = "limiter",
+    params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = wire::CounterChange<'_>,
+    responses(
+        (status = 200, description = "The counter afterwards.", body = wire::CounterReply<'_>),
+        (status = 409, description = "`LimitReached`: nothing was taken", body = wire::LimitReached<'_>, content_type = "application/problem+json"),
+    ),
+)]
+pub(in crate::http) async fn put_counter(state: State<App>, call: Call<Unparsed<Changing>>) -> Answer {
+    move_counter(state, call).await
+}
+
+/// Set the exact counter's unleased part. No rule is asked; 0 or less removes it.
+#[utoipa::path(
+    put, path = "/v1/limiter/counters/set", tag = "limiter",
+    params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = wire::CounterChange<'_>,
+    responses(
+        (status = 200, description = "The counter afterwards.", body = wire::Counter<'_>),
+    ),
+)]
+pub(in crate::http) async fn set_counter(State(app): State<App>, call: Call<Unparsed<Changing>>) -> Answer {
+    let Call { namespace, idempotency, body } = call;
+    submit(app, namespace, idempotency, from_wire::set_counter(body.json()?)?).await
+}
+
+/// Find counters by their key-values.
+#[utoipa::path(
+    post, path = "/v1/limiter/counters/query", tag = "limiter",
+    params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
+    request_body = Search<'_>,
+    responses(
+        (status = 200, description = "A page, in an order that lasts.", body = Page<wire::Counter<'_>>),
+    ),
+)]
+pub(in crate::http) async fn query_counters(
+    State(app): State<App>,
+    Paging(page): Paging<CounterId>,
+    call: Call<Unparsed<Searching>>,
+) -> Answer {
+    let query = from_wire::query(Known::KeyValues, call.body.json()?)?;
+    let command = |page| Command::ListCounters { query: query.clone(), page };
+    list::<CounterInfo>(app, call.namespace, page, command).await
+}

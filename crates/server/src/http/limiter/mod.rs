@@ -1,0 +1,89 @@
+//! The limiter's calls.
+
+pub(in crate::http) mod checks;
+pub(in crate::http) mod leases;
+mod lists;
+pub(in crate::http) mod overrides;
+pub(in crate::http) mod rules;
+
+use super::{
+    App, Route,
+    extract::{Call, Unparsed},
+    problem::Failure,
+};
+use axum::{
+    http::StatusCode,
+    response::Response,
+    routing::{delete, get, patch, post, put},
+};
+use limina_engine::{
+    self as engine, Idempotency, Name,
+    limiter::{Change, Command},
+};
+
+/// A rule or an override may have the name of a call. Then its path is the call's, and knows both.
+pub(in crate::http) fn routes() -> Vec<Route> {
+    let mut routes: Vec<Route> = vec![
+        ("/rules", "create_rule", post(rules::create_rule)),
+        ("/rules", "list_rules", get(rules::list_rules)),
+        ("/rules/match", "match_rules", post(rules::match_rules)),
+        ("/rules/query", "query_rules", post(rules::query_rules)),
+        ("/rules/{name}/overrides", "create_override", post(overrides::create_override)),
+        ("/rules/{name}/overrides", "list_overrides", get(overrides::list_overrides)),
+        ("/rules/{name}/overrides/query", "query_overrides", post(overrides::query_overrides)),
+        ("/check", "check", post(checks::check)),
+        ("/check/batch", "check_batch", post(checks::check_batch)),
+        ("/counters", "move_counter", post(checks::move_counter)),
+        ("/counters", "move_counter", put(checks::put_counter)),
+        ("/counters/set", "set_counter", put(checks::set_counter)),
+        ("/counters/query", "query_counters", post(checks::query_counters)),
+        ("/leases", "take_lease", post(leases::take_lease)),
+        ("/leases", "list_leases", get(leases::list_leases)),
+        ("/leases/{lease_id}", "get_lease", get(leases::get_lease)),
+        ("/leases/{lease_id}", "release_lease", delete(leases::release_lease)),
+        ("/leases/{lease_id}/heartbeat", "extend_lease", post(leases::extend_lease)),
+    ];
+    for path in ["/rules/{name}", "/rules/match", "/rules/query"] {
+        routes.extend([
+            (path, "get_rule", get(rules::get_rule)),
+            (path, "put_rule", put(rules::put_rule)),
+            (path, "patch_rule", patch(rules::patch_rule)),
+            (path, "delete_rule", delete(rules::delete_rule)),
+        ]);
+    }
+    for path in ["/rules/{name}/overrides/{override}", "/rules/{name}/overrides/query"] {
+        routes.extend([
+            (path, "get_override", get(overrides::get_override)),
+            (path, "put_override", put(overrides::put_override)),
+            (path, "patch_override", patch(overrides::patch_override)),
+            (path, "delete_override", delete(overrides::delete_override)),
+        ]);
+    }
+    routes
+}
+
+/// Paths in which a name is empty, with the parameter that it is.
+pub(in crate::http) const EMPTY_NAMES: &[(&str, &str)] = &[
+    ("/rules/", "name"),
+    ("/rules//overrides", "name"),
+    ("/rules//overrides/{*rest}", "name"),
+    ("/rules/{name}/overrides/", "override"),
+    ("/leases/", "lease_id"),
+    ("/leases//heartbeat", "lease_id"),
+];
+
+type Answer = Result<Response, Failure>;
+
+async fn submit(app: App, namespace: Name, idempotency: Option<Idempotency>, command: Command) -> Answer {
+    app.submit(namespace, idempotency, engine::Command::Limiter(command), StatusCode::OK).await
+}
+
+async fn change<K>(
+    app: App,
+    call: Call<Unparsed<K>>,
+    convert: impl FnOnce(&Unparsed<K>) -> Result<Change, Failure>,
+) -> Answer {
+    let Call { namespace, idempotency, body } = call;
+    let change = convert(&body)?;
+    submit(app, namespace, idempotency, Command::Change(change)).await
+}

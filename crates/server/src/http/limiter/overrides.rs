@@ -1,0 +1,160 @@
+//! Overrides of rules.
+
+use super::{
+    super::{
+        App,
+        extract::{
+            Call, Changing, Namespace, NoQuery, OverrideName, Paging, Reading, RuleName, Searching, Unparsed,
+        },
+        from_wire::limiter::{self as from_wire, Known},
+    },
+    Answer, change,
+    lists::list,
+    submit,
+};
+use axum::extract::State;
+use limina_engine::{
+    Name,
+    limiter::{Change, Command, OverrideInfo},
+    selection::Query,
+};
+use limina_wire::{Page, Problem, limiter as wire, selection::Query as Search};
+
+/// Make an override of a rule.
+#[utoipa::path(
+    post, path = "/v1/limiter/rules/{name}/overrides", tag = "limiter",
+    params(("name" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    request_body = wire::NewOverride<'_>,
+    responses(
+        (status = 201, description = "It was made.", body = wire::Override<'_>),
+        (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`RuleManagedByFile` or `OverrideAlreadyExists` (of the same name, or with the same key-values)", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(in crate::http) async fn create_override(
+    State(app): State<App>,
+    RuleName(rule): RuleName,
+    call: Call<Unparsed<Changing>>,
+) -> Answer {
+    change(app, call, |body| from_wire::create_override(rule, body.json()?)).await
+}
+
+/// List a rule's overrides, by name.
+#[utoipa::path(
+    get, path = "/v1/limiter/rules/{name}/overrides", tag = "limiter",
+    params(("name" = String, Path), ("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
+    responses(
+        (status = 200, description = "A page.", body = Page<wire::Override<'_>>),
+        (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(in crate::http) async fn list_overrides(
+    State(app): State<App>,
+    Namespace(namespace): Namespace,
+    RuleName(rule): RuleName,
+    Paging(page): Paging<Name>,
+) -> Answer {
+    let command = |page| Command::ListOverrides { rule: rule.clone(), query: Query::default(), page };
+    list::<OverrideInfo>(app, namespace, page, command).await
+}
+
+/// Read an override.
+#[utoipa::path(
+    get, path = "/v1/limiter/rules/{name}/overrides/{override}", tag = "limiter",
+    params(("name" = String, Path), ("override" = String, Path)),
+    responses(
+        (status = 200, description = "The override.", body = wire::Override<'_>),
+        (status = 404, description = "`RuleNotFound` or `OverrideNotFound`", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(in crate::http) async fn get_override(
+    State(app): State<App>,
+    Namespace(namespace): Namespace,
+    RuleName(rule): RuleName,
+    OverrideName(name): OverrideName,
+    _: NoQuery,
+) -> Answer {
+    submit(app, namespace, None, Command::GetOverride { rule, name }).await
+}
+
+/// Replace all of an override but its name, or make it.
+#[utoipa::path(
+    put, path = "/v1/limiter/rules/{name}/overrides/{override}", tag = "limiter",
+    params(("name" = String, Path), ("override" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    request_body = wire::NewOverride<'_>,
+    responses(
+        (status = 200, description = "It was replaced.", body = wire::Override<'_>),
+        (status = 201, description = "It was made.", body = wire::Override<'_>),
+        (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`RuleManagedByFile` or `OverrideAlreadyExists` (with the same key-values)", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(in crate::http) async fn put_override(
+    State(app): State<App>,
+    RuleName(rule): RuleName,
+    OverrideName(name): OverrideName,
+    call: Call<Unparsed<Changing>>,
+) -> Answer {
+    change(app, call, |body| from_wire::put_override(rule, name, body.json()?)).await
+}
+
+/// Change parts of an override; `null` removes its burst.
+#[utoipa::path(
+    patch, path = "/v1/limiter/rules/{name}/overrides/{override}", tag = "limiter",
+    params(("name" = String, Path), ("override" = String, Path)),
+    request_body = wire::OverridePatch<'_>,
+    responses(
+        (status = 200, description = "The override after the change.", body = wire::Override<'_>),
+        (status = 404, description = "`RuleNotFound` or `OverrideNotFound`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`RuleManagedByFile` or `OverrideAlreadyExists` (with the same key-values)", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(in crate::http) async fn patch_override(
+    State(app): State<App>,
+    RuleName(rule): RuleName,
+    OverrideName(name): OverrideName,
+    call: Call<Unparsed<Reading>>,
+) -> Answer {
+    change(app, call, |body| from_wire::patch_override(rule, name, body.json()?)).await
+}
+
+/// Delete an override.
+#[utoipa::path(
+    delete, path = "/v1/limiter/rules/{name}/overrides/{override}", tag = "limiter",
+    params(("name" = String, Path), ("override" = String, Path)),
+    responses(
+        (status = 204, description = "It is gone."),
+        (status = 404, description = "`RuleNotFound` or `OverrideNotFound`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`RuleManagedByFile`", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(in crate::http) async fn delete_override(
+    State(app): State<App>,
+    Namespace(namespace): Namespace,
+    RuleName(rule): RuleName,
+    OverrideName(name): OverrideName,
+    _: NoQuery,
+) -> Answer {
+    submit(app, namespace, None, Command::Change(Change::DeleteOverride { rule, name })).await
+}
+
+/// Find overrides of a rule by their key-values.
+#[utoipa::path(
+    post, path = "/v1/limiter/rules/{name}/overrides/query", tag = "limiter",
+    params(("name" = String, Path), ("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
+    request_body = Search<'_>,
+    responses(
+        (status = 200, description = "A page, by name.", body = Page<wire::Override<'_>>),
+        (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(in crate::http) async fn query_overrides(
+    State(app): State<App>,
+    RuleName(rule): RuleName,
+    Paging(page): Paging<Name>,
+    call: Call<Unparsed<Searching>>,
+) -> Answer {
+    let query = from_wire::query(Known::KeyValues, call.body.json()?)?;
+    let command = |page| Command::ListOverrides { rule: rule.clone(), query: query.clone(), page };
+    list::<OverrideInfo>(app, call.namespace, page, command).await
+}

@@ -1,0 +1,155 @@
+//! Rules.
+
+use super::{
+    super::{
+        App,
+        extract::{Call, Changing, Namespace, NoQuery, Paging, Reading, RuleName, Searching, Unparsed},
+        from_wire::limiter::{self as from_wire, Known},
+    },
+    Answer, change,
+    lists::list,
+    submit,
+};
+use axum::extract::State;
+use limina_engine::{
+    Name,
+    limiter::{Change, Command, RuleInfo},
+};
+use limina_wire::{Page, Problem, limiter as wire, selection::Query as Search};
+
+/// Make a rule.
+#[utoipa::path(
+    post, path = "/v1/limiter/rules", tag = "limiter",
+    params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = wire::NewRule<'_>,
+    responses(
+        (status = 201, description = "It was made.", body = wire::Rule<'_>),
+        (status = 409, description = "`RuleAlreadyExists`", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(in crate::http) async fn create_rule(State(app): State<App>, call: Call<Unparsed<Changing>>) -> Answer {
+    change(app, call, |body| from_wire::create_rule(body.json()?)).await
+}
+
+/// List the rules, by name.
+#[utoipa::path(
+    get, path = "/v1/limiter/rules", tag = "limiter",
+    params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
+    responses(
+        (status = 200, description = "A page.", body = Page<wire::Rule<'_>>),
+    ),
+)]
+pub(in crate::http) async fn list_rules(
+    State(app): State<App>,
+    Namespace(namespace): Namespace,
+    Paging(page): Paging<Name>,
+) -> Answer {
+    list::<RuleInfo>(app, namespace, page, Command::ListRules).await
+}
+
+/// Read a rule, with the number of its overrides.
+#[utoipa::path(
+    get, path = "/v1/limiter/rules/{name}", tag = "limiter",
+    params(("name" = String, Path)),
+    responses(
+        (status = 200, description = "The rule.", body = wire::Rule<'_>),
+        (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(in crate::http) async fn get_rule(
+    State(app): State<App>,
+    Namespace(namespace): Namespace,
+    RuleName(name): RuleName,
+    _: NoQuery,
+) -> Answer {
+    submit(app, namespace, None, Command::GetRule(name)).await
+}
+
+/// Replace all of a rule but its name and its overrides, or make it.
+#[utoipa::path(
+    put, path = "/v1/limiter/rules/{name}", tag = "limiter",
+    params(("name" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    request_body = wire::NewRule<'_>,
+    responses(
+        (status = 200, description = "It was replaced.", body = wire::Rule<'_>),
+        (status = 201, description = "It was made.", body = wire::Rule<'_>),
+        (status = 409, description = "`RuleManagedByFile` or `OverridesConflict`", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(in crate::http) async fn put_rule(
+    State(app): State<App>,
+    RuleName(name): RuleName,
+    call: Call<Unparsed<Changing>>,
+) -> Answer {
+    change(app, call, |body| from_wire::put_rule(name, body.json()?)).await
+}
+
+/// Change parts of a rule; `null` removes what may be absent.
+#[utoipa::path(
+    patch, path = "/v1/limiter/rules/{name}", tag = "limiter",
+    params(("name" = String, Path)),
+    request_body = wire::RulePatch<'_>,
+    responses(
+        (status = 200, description = "The rule after the change.", body = wire::Rule<'_>),
+        (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`RuleManagedByFile`", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(in crate::http) async fn patch_rule(
+    State(app): State<App>,
+    RuleName(name): RuleName,
+    call: Call<Unparsed<Reading>>,
+) -> Answer {
+    change(app, call, |body| from_wire::patch_rule(name, body.json()?)).await
+}
+
+/// Delete a rule and all its overrides, in one step. Counters stay.
+#[utoipa::path(
+    delete, path = "/v1/limiter/rules/{name}", tag = "limiter",
+    params(("name" = String, Path)),
+    responses(
+        (status = 204, description = "It is gone."),
+        (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`RuleManagedByFile`", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(in crate::http) async fn delete_rule(
+    State(app): State<App>,
+    Namespace(namespace): Namespace,
+    RuleName(name): RuleName,
+    _: NoQuery,
+) -> Answer {
+    submit(app, namespace, None, Command::Change(Change::DeleteRule(name))).await
+}
+
+/// Which rules and overrides would apply. Nothing is taken.
+#[utoipa::path(
+    post, path = "/v1/limiter/rules/match", tag = "limiter",
+    request_body = wire::MatchQuery<'_>,
+    responses(
+        (status = 200, description = "The rules, each with its group and those of its overrides that apply.", body = wire::MatchReply<'_>),
+    ),
+)]
+pub(in crate::http) async fn match_rules(State(app): State<App>, call: Call<Unparsed<Reading>>) -> Answer {
+    let Call { namespace, idempotency, body } = call;
+    submit(app, namespace, idempotency, Command::Match(from_wire::match_query(body.json()?)?)).await
+}
+
+/// Find rules by the keys that they group by.
+#[utoipa::path(
+    post, path = "/v1/limiter/rules/query", tag = "limiter",
+    params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
+    request_body = Search<'_>,
+    responses(
+        (status = 200, description = "A page, by name.", body = Page<wire::Rule<'_>>),
+    ),
+)]
+pub(in crate::http) async fn query_rules(
+    State(app): State<App>,
+    Paging(page): Paging<Name>,
+    call: Call<Unparsed<Searching>>,
+) -> Answer {
+    let query = from_wire::query(Known::Keys, call.body.json()?)?;
+    let command = |page| Command::QueryRules { query: query.clone(), page };
+    list::<RuleInfo>(app, call.namespace, page, command).await
+}

@@ -1,0 +1,209 @@
+//! The headers `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers): structured-field lists, one
+//! member per limit, the tightest first.
+//!
+//! They are written by hand: every member is a quoted name and a few integers, and a check is the hottest call.
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use bytes::Bytes;
+use limina_engine::{
+    Millis,
+    limiter::{Decision, Limit, LimitStatus},
+};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use std::{borrow::Cow, cmp::Ordering, fmt::Write};
+
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const STATE: HeaderName = HeaderName::from_static("ratelimit");
+/// So many limits are told at most.
+const MOST_LIMITS: usize = 8;
+/// Where a header has so many bytes nothing is added: names may be long, and heads of answers are bounded.
+const MOST_BYTES: usize = 4096;
+/// An integer of a structured field has at most 15 digits.
+const MOST: u64 = 999_999_999_999_999;
+/// What does not stand in a policy's name as it is, besides what is not ASCII.
+const ENCODED: &AsciiSet = &CONTROLS.add(b'"').add(b'\\').add(b'%');
+
+/// Adds both, where any limit that is enforced applied.
+pub(crate) fn add_headers(headers: &mut HeaderMap, decision: &Decision) {
+    let enforced = decision.limits.iter().filter_map(Told::new);
+    let mut tightest: Vec<Told<'_>> = enforced.collect();
+    if tightest.is_empty() {
+        return;
+    }
+    tightest.sort_by(Told::by_tightness);
+    let mut policy = String::with_capacity(128);
+    let mut state = String::with_capacity(128);
+    for told in tightest.iter().take(MOST_LIMITS) {
+        if policy.len() >= MOST_BYTES {
+            break;
+        }
+        told.write(decision.retry_after, &mut policy, &mut state).expect("writing to a string succeeds");
+    }
+    for (name, text) in [(POLICY, policy), (STATE, state)] {
+        let value = HeaderValue::from_maybe_shared(Bytes::from(text));
+        headers.insert(name, value.expect("names are encoded, and the rest is ASCII"));
+    }
+}
+
+/// A limit that is enforced.
+struct Told<'a> {
+    status: &'a LimitStatus,
+    limit: u64,
+    remaining: u64,
+}
+
+impl<'a> Told<'a> {
+    fn new(status: &'a LimitStatus) -> Option<Told<'a>> {
+        match status.limit {
+            Limit::AtMost(limit) if !status.shadow && status.rule.is_some() => {
+                Some(Told { status, limit, remaining: status.remaining().unwrap_or_default() })
+            }
+            _ => None,
+        }
+    }
+
+    /// What refuses comes first; then by the part of the limit that is left; then by what is left.
+    fn by_tightness(&self, other: &Told<'_>) -> Ordering {
+        let part = |this: &Told<'_>, other: &Told<'_>| u128::from(this.remaining) * u128::from(other.limit);
+        let refuses = other.status.exceeded.cmp(&self.status.exceeded);
+        refuses
+            .then_with(|| part(self, other).cmp(&part(other, self)))
+            .then(self.remaining.cmp(&other.remaining))
+    }
+
+    fn write(
+        &self,
+        retry_after: Option<Millis>,
+        policy: &mut String,
+        state: &mut String,
+    ) -> std::fmt::Result {
+        if !policy.is_empty() {
+            policy.push_str(", ");
+            state.push_str(", ");
+        }
+        let name = policy_name(self.status);
+        write!(policy, "\"{name}\";q={}", self.limit.min(MOST))?;
+        write!(state, "\"{name}\";r={}", self.remaining.min(MOST))?;
+        match self.status.per {
+            Some(per) => write!(policy, ";w={}", seconds(per))?,
+            None => policy.push_str(";qu=\"concurrent-requests\""),
+        }
+        let reset = match (self.status.reset, retry_after) {
+            // No later than Retry-After: then this limit lets the same request pass.
+            (Some(reset), Some(after)) if self.status.exceeded => Some(reset.min(after)),
+            (reset, _) => reset,
+        };
+        if let Some(reset) = reset {
+            write!(state, ";t={}", seconds(reset))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether it is one of those that refuse a check.
+pub(crate) fn refuses(status: &LimitStatus) -> bool {
+    status.exceeded && !status.shadow
+}
+
+/// `rule`, or `rule/override`, percent-encoded where it is not printable ASCII and for `"`, `\` and `%`.
+pub(crate) fn policy_name(status: &LimitStatus) -> Cow<'_, str> {
+    let rule = status.rule.as_ref().map_or("", |name| name.as_str());
+    let encoded = |text| Cow::from(utf8_percent_encode(text, ENCODED));
+    match &status.override_name {
+        None => encoded(rule),
+        Some(name) => Cow::Owned(format!("{}/{}", encoded(rule), encoded(name.as_str()))),
+    }
+}
+
+/// Rounded up.
+pub(crate) fn seconds(span: Millis) -> u64 {
+    span.0.div_ceil(1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use limina_engine::{KeyValues, Name};
+
+    fn limit(rule: &str, limit: u64, used: u64) -> LimitStatus {
+        LimitStatus {
+            entry: 0,
+            rule: Some(Name::new(rule).unwrap()),
+            override_name: None,
+            group: KeyValues::empty(),
+            limit: Limit::AtMost(limit),
+            used,
+            reset: Some(Millis(30_000)),
+            per: Some(Millis(60_000)),
+            shadow: false,
+            exceeded: false,
+        }
+    }
+
+    #[track_caller]
+    fn check(limits: Vec<LimitStatus>, retry_after: Option<Millis>, expect: Option<(&str, &str)>) {
+        let mut headers = HeaderMap::new();
+        add_headers(&mut headers, &Decision { allowed: retry_after.is_none(), limits, retry_after });
+        let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap());
+        assert_eq!(text(&POLICY).zip(text(&STATE)), expect);
+        assert_eq!(headers.len(), expect.map_or(0, |_| 2));
+    }
+
+    #[test]
+    fn members() {
+        let windowless = |rule| LimitStatus { reset: None, per: None, ..limit(rule, 10, 3) };
+        check(vec![], None, None);
+        check(vec![LimitStatus { limit: Limit::Unlimited, ..limit("a", 0, 0) }], None, None);
+        check(vec![LimitStatus { shadow: true, ..limit("a", 1, 0) }], None, None);
+        check(vec![limit("burst", 100, 50)], None, Some((r#""burst";q=100;w=60"#, r#""burst";r=50;t=30"#)));
+        check(vec![windowless("a")], None, Some((r#""a";q=10;qu="concurrent-requests""#, r#""a";r=7"#)));
+        let over =
+            LimitStatus { override_name: Some(Name::new("o/ö").unwrap()), ..limit("r \"\\%é~", 2, 5) };
+        check(
+            vec![over],
+            None,
+            Some((r#""r %22%5C%25%C3%A9~/o/%C3%B6";q=2;w=60"#, r#""r %22%5C%25%C3%A9~/o/%C3%B6";r=0;t=30"#)),
+        );
+        let short = LimitStatus { reset: Some(Millis(1)), per: Some(Millis(1001)), ..limit("a", 1, 0) };
+        check(vec![short], None, Some((r#""a";q=1;w=2"#, r#""a";r=1;t=1"#)));
+        let large = limit("a", (1 << 53) - 1, 0);
+        check(vec![large], None, Some((r#""a";q=999999999999999;w=60"#, r#""a";r=999999999999999;t=30"#)));
+        let never = LimitStatus { reset: None, ..limit("a", 0, 0) };
+        check(vec![never], None, Some((r#""a";q=0;w=60"#, r#""a";r=0"#)));
+    }
+
+    #[test]
+    fn the_tightest_come_first() {
+        let names = |limits: Vec<LimitStatus>| {
+            let mut headers = HeaderMap::new();
+            add_headers(&mut headers, &Decision { allowed: true, limits, retry_after: None });
+            let members = headers[STATE].to_str().unwrap().split(", ");
+            members.map(|member| member.split('"').nth(1).unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let exceeded = LimitStatus { exceeded: true, ..limit("e", 10, 1) };
+        assert_eq!(
+            names(vec![
+                limit("a", 10, 5),
+                limit("b", 100, 90),
+                exceeded,
+                limit("c", 0, 0),
+                limit("d", 100, 50)
+            ]),
+            ["e", "c", "b", "a", "d"]
+        );
+        let many = (1..=20).map(|n| limit(&format!("r{n}"), 100, n)).collect();
+        assert_eq!(names(many), ["r20", "r19", "r18", "r17", "r16", "r15", "r14", "r13"]);
+        let long = (0..8).map(|n| limit(&format!("{n}{}", "é".repeat(127)), 10, 0)).collect();
+        assert!(names(long).len() < 8);
+    }
+
+    #[test]
+    fn a_limit_that_refuses_is_not_reset_after_retry_after() {
+        let exceeded = LimitStatus { exceeded: true, ..limit("a", 10, 10) };
+        check(
+            vec![exceeded, limit("b", 10, 0)],
+            Some(Millis(4001)),
+            Some((r#""a";q=10;w=60, "b";q=10;w=60"#, r#""a";r=0;t=5, "b";r=10;t=30"#)),
+        );
+    }
+}

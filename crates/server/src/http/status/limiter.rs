@@ -1,0 +1,124 @@
+//! The limiter's answers and refusals.
+
+use super::super::{
+    json,
+    problem::{Code, Failure},
+    rate_limit,
+    to_wire::limiter as to_wire,
+};
+use axum::{
+    http::{
+        HeaderValue, StatusCode,
+        header::{CONTENT_TYPE, RETRY_AFTER},
+    },
+    response::{IntoResponse, Response},
+};
+use limina_engine::limiter::{Decision, Refusal, Reply};
+use limina_wire::problem::MEDIA_TYPE;
+
+pub(super) fn answer(result: Result<Reply, Refusal>) -> Result<Response, Failure> {
+    let reply = match result {
+        Ok(reply) => reply,
+        Err(Refusal::LimitReached(decision)) => return Ok(check_refused(&decision)),
+        Err(refusal) => return Err(self::refusal(&refusal)),
+    };
+    let done = StatusCode::OK;
+    let made = StatusCode::CREATED;
+    Ok(match &reply {
+        Reply::Rule(info) => json(done, &to_wire::rule(info)),
+        Reply::RuleCreated(info) => json(made, &to_wire::rule(info)),
+        Reply::Rules(listed) => json(done, &to_wire::rules(listed)),
+        Reply::Override(info) => json(done, &to_wire::override_(info)),
+        Reply::OverrideCreated(info) => json(made, &to_wire::override_(info)),
+        Reply::Overrides(listed) => json(done, &to_wire::overrides(listed)),
+        Reply::RuleDeleted | Reply::OverrideDeleted | Reply::LeaseReleased | Reply::FileApplied(_) => {
+            StatusCode::NO_CONTENT.into_response()
+        }
+        Reply::Matches(matches) => json(done, &to_wire::matches(matches)),
+        Reply::Allowed(decision) if !decision.allowed => check_refused(decision),
+        Reply::Allowed(decision) => with_rate_limits(json(done, &to_wire::check(decision)), decision),
+        Reply::Batch(results) => json(done, &to_wire::check_batch(results, Vec::new())),
+        Reply::Moved { counter, decision } => json(done, &to_wire::moved(counter, decision)),
+        Reply::Counter(info) => json(done, &to_wire::counter(info)),
+        Reply::Counters(listed) => json(done, &to_wire::counters(listed)),
+        Reply::LeaseTaken { lease, decision } => {
+            with_rate_limits(json(made, &to_wire::lease_taken(lease, decision)), decision)
+        }
+        Reply::Lease(info) => json(done, &to_wire::lease(info)),
+        Reply::Leases(listed) => json(done, &to_wire::leases(listed)),
+    })
+}
+
+/// A check or a lease that a limit refuses.
+fn check_refused(decision: &Decision) -> Response {
+    let mut response = with_rate_limits(limit_reached(decision, Code::LimitReached.status()), decision);
+    if let Some(after) = decision.retry_after {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(rate_limit::seconds(after)));
+    }
+    response
+}
+
+/// A counter that a limit refuses to raise: it is in conflict with what is in use, and not a matter of time alone.
+pub(crate) fn counter_refused(decision: &Decision) -> Response {
+    limit_reached(decision, StatusCode::CONFLICT)
+}
+
+fn limit_reached(decision: &Decision, status: StatusCode) -> Response {
+    let mut response = json(status, &to_wire::limit_reached(decision, status.as_u16()));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+    response
+}
+
+fn with_rate_limits(mut response: Response, decision: &Decision) -> Response {
+    rate_limit::add_headers(response.headers_mut(), decision);
+    response
+}
+
+/// The limiter did not do it.
+pub(crate) fn refusal(refusal: &Refusal) -> Failure {
+    match refusal {
+        Refusal::RuleNotFound { rule } => {
+            Failure::new(Code::RuleNotFound, format!("there is no rule {rule:?}")).with("rule", rule.as_str())
+        }
+        Refusal::RuleManagedByFile { rule } => {
+            Failure::new(Code::RuleManagedByFile, format!("only its file changes rule {rule:?}"))
+                .with("rule", rule.as_str())
+        }
+        Refusal::RuleAlreadyExists { rule } => {
+            Failure::new(Code::RuleAlreadyExists, format!("there is a rule {rule:?} already"))
+                .with("rule", rule.as_str())
+        }
+        Refusal::OverridesConflict { rule, name } => {
+            let detail = format!("override {name:?} of rule {rule:?} lacks a key of group_by");
+            Failure::new(Code::OverridesConflict, detail)
+                .with("rule", rule.as_str())
+                .with("override", name.as_str())
+        }
+        Refusal::OverrideNotFound { rule, name } => {
+            let detail = format!("rule {rule:?} has no override {name:?}");
+            Failure::new(Code::OverrideNotFound, detail)
+                .with("rule", rule.as_str())
+                .with("override", name.as_str())
+        }
+        Refusal::OverrideAlreadyExists { rule, name } => {
+            let detail = format!("override {name:?} of rule {rule:?} has this name or these key-values");
+            Failure::new(Code::OverrideAlreadyExists, detail)
+                .with("rule", rule.as_str())
+                .with("override", name.as_str())
+        }
+        Refusal::GroupKeyMissing { rule, key } => {
+            let detail = format!("rule {rule:?} groups by {key:?}, so an override needs it");
+            Failure::invalid(format!("key_values.{key}"), detail).with("rule", rule.as_str())
+        }
+        Refusal::BurstWithoutBucket { rule } => {
+            Failure::invalid("burst", format!("rule {rule:?} is no bucket, and only a bucket has a burst"))
+                .with("rule", rule.as_str())
+        }
+        Refusal::LeaseNotFound { lease_id } => {
+            Failure::new(Code::LeaseNotFound, format!("there is no lease {lease_id:?}, or no longer"))
+                .with("lease_id", lease_id.as_str())
+        }
+        // Where it stands for itself it is answered with all that was found, see above.
+        Refusal::LimitReached(_) => Failure::new(Code::LimitReached, "a limit is reached"),
+    }
+}

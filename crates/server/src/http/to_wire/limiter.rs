@@ -1,0 +1,211 @@
+//! The limiter's replies. They borrow from what the engine answered: nothing is copied before it is written.
+
+use super::{
+    super::{
+        problem::Code,
+        rate_limit::{self, policy_name},
+        status,
+    },
+    in_places,
+    key_values::{key_values, selection},
+};
+use limina_engine::{
+    Millis, Name, Time, limiter,
+    limiter::{CounterId, Decision, Limit, Listed, Refusal, Window as EngineWindow},
+};
+use limina_wire::{
+    Page, Problem,
+    limiter::{
+        CheckBatchReply, CheckReply, CheckResult, Counter, CounterReply, Durability, Lease, LeaseReply,
+        LimitReached, LimitStatus, ManagedBy, MatchReply, Override, Rule, RuleMatch, Window, WindowType,
+    },
+};
+use std::borrow::Cow;
+
+pub(crate) fn check(decision: &Decision) -> CheckReply<'_> {
+    CheckReply {
+        status: None,
+        allowed: decision.allowed,
+        limits: limits(decision),
+        retry_after_ms: millis(decision.retry_after),
+    }
+}
+
+/// The problem document of a refusal, with the status that the call has for it.
+pub(crate) fn limit_reached(decision: &Decision, status: u16) -> LimitReached<'_> {
+    let refusing = || decision.limits.iter().filter(|limit| rate_limit::refuses(limit));
+    let violated_policies: Vec<Cow<'_, str>> = refusing().map(policy_name).collect();
+    LimitReached {
+        kind: Cow::Borrowed("https://iana.org/assignments/http-problem-types#quota-exceeded"),
+        title: Cow::Borrowed(Code::LimitReached.title()),
+        status,
+        detail: format!("refused by {}", violated_policies.join(", ")),
+        code: Cow::Borrowed(Code::LimitReached.word()),
+        violated_policies,
+        allowed: false,
+        limits: limits(decision),
+        retry_after_ms: millis(decision.retry_after),
+    }
+}
+
+/// The results of a batch of which some checks were never submitted.
+pub(crate) fn check_batch(
+    results: &[Result<Decision, Refusal>],
+    problems: Vec<(usize, Problem)>,
+) -> CheckBatchReply<'_> {
+    CheckBatchReply { results: in_places(results.iter().map(check_result), problems, CheckResult::Refused) }
+}
+
+fn check_result(result: &Result<Decision, Refusal>) -> CheckResult<'_> {
+    match result {
+        Ok(decision) if decision.allowed => {
+            CheckResult::Allowed(CheckReply { status: Some(200), ..check(decision) })
+        }
+        Ok(decision) | Err(Refusal::LimitReached(decision)) => {
+            CheckResult::LimitReached(limit_reached(decision, Code::LimitReached.status().as_u16()))
+        }
+        Err(refusal) => CheckResult::Refused(status::limiter::refusal(refusal).into_problem()),
+    }
+}
+
+fn limits(decision: &Decision) -> Vec<LimitStatus<'_>> {
+    decision.limits.iter().map(limit_status).collect()
+}
+
+fn limit_status(status: &limiter::LimitStatus) -> LimitStatus<'_> {
+    LimitStatus {
+        rule: status.rule.as_ref().map(borrowed),
+        override_name: status.override_name.as_ref().map(borrowed),
+        group: key_values(&status.group),
+        limit: limit(status.limit),
+        used: status.used,
+        remaining: status.remaining(),
+        reset_ms: millis(status.reset),
+        shadow: status.shadow,
+        exceeded: status.exceeded,
+    }
+}
+
+pub(crate) fn rule(info: &limiter::RuleInfo) -> Rule<'_> {
+    let limiter::RuleInfo { rule, overrides, is_file_managed, created_at } = info;
+    Rule {
+        name: borrowed(&rule.name),
+        group_by: rule.group_by.iter().map(|key| Cow::Borrowed(&**key)).collect(),
+        selection: selection(&rule.selection),
+        limit: limit(rule.limit),
+        window: rule.window.map(window),
+        shadow: rule.shadow,
+        durability: match rule.durability() {
+            limiter::Durability::Durable => Durability::Durable,
+            limiter::Durability::Relaxed => Durability::Relaxed,
+        },
+        description: rule.description.as_deref().map(Cow::Borrowed),
+        overrides: *overrides as u64,
+        managed_by: is_file_managed.then_some(ManagedBy::File),
+        created_position: created_at.0,
+    }
+}
+
+pub(crate) fn rules(listed: &Listed<limiter::RuleInfo, Name>) -> Page<Rule<'_>> {
+    Page { items: listed.items.iter().map(rule).collect(), next: listed.next.as_ref().map(Name::to_string) }
+}
+
+pub(crate) fn override_(info: &limiter::OverrideInfo) -> Override<'_> {
+    let limiter::OverrideInfo { rule, item, created_at } = info;
+    Override {
+        rule: borrowed(rule),
+        name: borrowed(&item.name),
+        key_values: key_values(&item.key_values),
+        limit: limit(item.limit),
+        burst: item.burst,
+        created_position: created_at.0,
+    }
+}
+
+pub(crate) fn overrides(listed: &Listed<limiter::OverrideInfo, Name>) -> Page<Override<'_>> {
+    let items = listed.items.iter().map(override_).collect();
+    Page { items, next: listed.next.as_ref().map(Name::to_string) }
+}
+
+pub(crate) fn matches(matches: &[limiter::RuleMatch]) -> MatchReply<'_> {
+    let rules = matches.iter().map(|found| RuleMatch {
+        rule: rule(&found.rule),
+        group: key_values(&found.group),
+        matching_overrides: found.overrides.iter().map(override_).collect(),
+    });
+    MatchReply { rules: rules.collect() }
+}
+
+pub(crate) fn moved<'a>(counter: &'a limiter::CounterInfo, decision: &'a Decision) -> CounterReply<'a> {
+    CounterReply {
+        key_values: key_values(&counter.key_values),
+        counters: counter.total,
+        leased: counter.leased,
+        allowed: decision.allowed,
+        limits: limits(decision),
+        retry_after_ms: millis(decision.retry_after),
+    }
+}
+
+pub(crate) fn counter(info: &limiter::CounterInfo) -> Counter<'_> {
+    Counter { key_values: key_values(&info.key_values), counters: info.total, leased: info.leased }
+}
+
+pub(crate) fn counters(listed: &Listed<limiter::CounterInfo, CounterId>) -> Page<Counter<'_>> {
+    let items = listed.items.iter().map(counter).collect();
+    Page { items, next: listed.next.map(|id| id.0.to_string()) }
+}
+
+pub(crate) fn lease_taken<'a>(info: &'a limiter::LeaseInfo, decision: &'a Decision) -> LeaseReply<'a> {
+    LeaseReply {
+        lease_id: borrowed(&info.id),
+        fencing_token: info.fencing_token.0,
+        expires_in_ms: span(info.now, info.expires_at),
+        limits: limits(decision),
+    }
+}
+
+pub(crate) fn lease(info: &limiter::LeaseInfo) -> Lease<'_> {
+    Lease {
+        lease_id: borrowed(&info.id),
+        fencing_token: info.fencing_token.0,
+        key_values: key_values(&info.key_values),
+        hits: info.hits,
+        owner: info.owner.as_ref().map(borrowed),
+        held_ms: span(info.taken_at, info.now),
+        expires_in_ms: span(info.now, info.expires_at),
+        ttl_ms: info.ttl.0,
+    }
+}
+
+pub(crate) fn leases(listed: &Listed<limiter::LeaseInfo, Name>) -> Page<Lease<'_>> {
+    Page { items: listed.items.iter().map(lease).collect(), next: listed.next.as_ref().map(Name::to_string) }
+}
+
+fn limit(limit: Limit) -> i64 {
+    match limit {
+        Limit::Unlimited => -1,
+        Limit::AtMost(most) => i64::try_from(most).unwrap_or(i64::MAX),
+    }
+}
+
+fn window(window: EngineWindow) -> Window {
+    let (kind, burst) = match window {
+        EngineWindow::Fixed { .. } => (WindowType::Fixed, None),
+        EngineWindow::Sliding { .. } => (WindowType::Sliding, None),
+        EngineWindow::Bucket { burst, .. } => (WindowType::Bucket, burst),
+    };
+    Window { kind, per_ms: window.per().0, burst }
+}
+
+fn span(from: Time, to: Time) -> u64 {
+    to.0.saturating_sub(from.0)
+}
+
+fn millis(span: Option<Millis>) -> Option<u64> {
+    span.map(|span| span.0)
+}
+
+fn borrowed(name: &Name) -> Cow<'_, str> {
+    Cow::Borrowed(name.as_str())
+}

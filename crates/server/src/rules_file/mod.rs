@@ -1,0 +1,296 @@
+//! A file of rules, in TOML: what stands in it means what it means over HTTP.
+//!
+//! Each rule and each override is written as JSON and then goes the way of a request's body, so that names, units,
+//! aliases and bounds are the same by construction. What a request could only be refused for by the engine is looked
+//! for here as well, as far as it can be told from the file alone.
+
+mod json;
+mod lines;
+
+use crate::http::{
+    extract::{parse as parse_json, shortened},
+    from_wire::limiter as from_wire,
+    problem::Failure,
+    status,
+};
+use limina_engine::{
+    Name,
+    limiter::{FileRule, NewOverride, NewRule, check_override},
+};
+use lines::Lines;
+use std::{
+    collections::{BTreeMap, HashMap, hash_map::Entry},
+    fmt,
+    hash::Hash,
+};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+/// The rules of a file, by namespace. A namespace without rules stands for the removal of those that it had from it.
+pub type Rules = BTreeMap<Name, Vec<FileRule>>;
+
+/// Something that is wrong with a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The line, from 1.
+    pub line: usize,
+    /// The path of what is wrong, such as `namespaces.shop.rules[3].window.per`; none if it is the TOML itself.
+    pub place: Option<String>,
+    /// Why.
+    pub detail: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: ", self.line)?;
+        if let Some(place) = &self.place {
+            write!(f, "{place}: ")?;
+        }
+        f.write_str(&self.detail)
+    }
+}
+
+/// Reads a whole file, or says everything that is wrong with it: of each rule and each override the first mistake.
+pub fn parse(text: &str) -> Result<Rules, Vec<Problem>> {
+    let (document, errors) = DeTable::parse_recoverable(text);
+    let mut reader = Reader { lines: Lines::of(text), problems: Vec::new() };
+    for error in errors {
+        let at = error.span().map_or(text.len(), |span| span.start);
+        let detail = format!("this is not TOML: {}", error.message().replace('\n', " "));
+        reader.problems.push(Problem { line: reader.lines.line_at(at), place: None, detail });
+    }
+    if reader.problems.is_empty() {
+        let rules = reader.file(document.get_ref());
+        if reader.problems.is_empty() {
+            return Ok(rules);
+        }
+    }
+    reader.problems.sort_by_key(|problem| problem.line);
+    Err(reader.problems)
+}
+
+/// A value of the document with its path, for messages, and the place in the text where it begins.
+struct Node<'d> {
+    path: String,
+    at: usize,
+    value: &'d DeValue<'d>,
+}
+
+impl<'d> Node<'d> {
+    fn of_key(
+        path: &str,
+        key: &'d Spanned<std::borrow::Cow<'d, str>>,
+        value: &'d Spanned<DeValue<'d>>,
+    ) -> Node<'d> {
+        let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let name = key.get_ref();
+        let word = if !name.is_empty() && name.chars().all(is_bare) {
+            name.to_string()
+        } else {
+            format!("{:?}", shortened(name))
+        };
+        let path = if path.is_empty() { word } else { format!("{path}.{word}") };
+        Node { path, at: key.span().start, value: value.get_ref() }
+    }
+
+    fn item(path: &str, place: usize, value: &'d Spanned<DeValue<'d>>) -> Node<'d> {
+        Node { path: format!("{path}[{place}]"), at: value.span().start, value: value.get_ref() }
+    }
+}
+
+/// Finds as many problems as it can.
+struct Reader {
+    lines: Lines,
+    problems: Vec<Problem>,
+}
+
+impl Reader {
+    fn file(&mut self, table: &DeTable<'_>) -> Rules {
+        self.only_key("", "namespaces", table);
+        let Some((key, value)) = table.get_key_value("namespaces") else {
+            // A file that was emptied, or is only about to be written, must not pass for one without rules.
+            self.problem(0, "namespaces", "is missing; a file without rules has an empty table [namespaces]");
+            return Rules::new();
+        };
+        let node = Node::of_key("", key, value);
+        let Some(namespaces) = self.table(&node) else { return Rules::new() };
+        let mut rules = Rules::new();
+        for (key, value) in namespaces {
+            let node = Node::of_key(&node.path, key, value);
+            let read = self.namespace(&node);
+            match Name::new(key.get_ref()) {
+                Ok(name) => drop(rules.insert(name, read)),
+                Err(error) => self.problem(node.at, &node.path, error.to_string()),
+            }
+        }
+        rules
+    }
+
+    fn namespace(&mut self, node: &Node<'_>) -> Vec<FileRule> {
+        let Some(table) = self.table(node) else { return Vec::new() };
+        self.only_key(&node.path, "rules", table);
+        let Some((key, value)) = table.get_key_value("rules") else {
+            self.problem(
+                node.at,
+                &format!("{}.rules", node.path),
+                "is missing; to have none, write rules = []",
+            );
+            return Vec::new();
+        };
+        let rules = self.items(&Node::of_key(&node.path, key, value), Reader::rule);
+        self.distinct(
+            &rules,
+            "name",
+            |(_, read): &(_, FileRule)| read.rule.name.clone(),
+            |name| format!("{name:?} is named twice"),
+        );
+        rules.into_iter().map(|(_, rule)| rule).collect()
+    }
+
+    fn rule(&mut self, node: &Node<'_>) -> Option<FileRule> {
+        let table = self.table(node)?;
+        let rule: Option<NewRule> =
+            self.read(node, table, "overrides", |json| from_wire::named_rule(parse_json(json)?));
+        let overrides = match table.get_key_value("overrides") {
+            Some((key, value)) => self.items(&Node::of_key(&node.path, key, value), Reader::new_override),
+            None => Vec::new(),
+        };
+        self.distinct(
+            &overrides,
+            "name",
+            |(_, new): &(_, NewOverride)| new.name.clone(),
+            |name| format!("{name:?} is named twice"),
+        );
+        self.distinct(
+            &overrides,
+            "key_values",
+            |(_, new)| new.key_values.clone(),
+            |_| "another override of the rule has the same key-values".to_owned(),
+        );
+        let rule = rule?;
+        for (node, new) in &overrides {
+            if let Err(refusal) = check_override(&rule, new) {
+                self.failure(node, status::limiter::refusal(&refusal));
+            }
+        }
+        Some(FileRule { rule, overrides: overrides.into_iter().map(|(_, new)| new).collect() })
+    }
+
+    fn new_override(&mut self, node: &Node<'_>) -> Option<NewOverride> {
+        let table = self.table(node)?;
+        self.read(node, table, "", |json| from_wire::named_override(parse_json(json)?))
+    }
+
+    /// Takes a table for the body of a request, but for one key of it.
+    fn read<T>(
+        &mut self,
+        node: &Node<'_>,
+        table: &DeTable<'_>,
+        but: &str,
+        convert: impl FnOnce(&[u8]) -> Result<T, Failure>,
+    ) -> Option<T> {
+        let written = json::of_table(table, but);
+        let read = written.map_err(|wrong| Failure::invalid(wrong.field, wrong.detail));
+        match read.and_then(|json| convert(json.as_bytes())) {
+            Ok(read) => Some(read),
+            Err(failure) => {
+                self.failure(node, failure);
+                None
+            }
+        }
+    }
+
+    /// Each item that can be read, with where it stands.
+    fn items<'d, T>(
+        &mut self,
+        node: &Node<'d>,
+        read: impl Fn(&mut Reader, &Node<'d>) -> Option<T>,
+    ) -> Vec<(Node<'d>, T)> {
+        let Some(items) = node.value.as_array() else {
+            self.problem(
+                node.at,
+                &node.path,
+                format!("must be a list of tables, and not {}", kind(node.value)),
+            );
+            return Vec::new();
+        };
+        let nodes = items.iter().enumerate().map(|(place, item)| Node::item(&node.path, place, item));
+        nodes.filter_map(|node| read(self, &node).map(|item| (node, item))).collect()
+    }
+
+    fn table<'d>(&mut self, node: &Node<'d>) -> Option<&'d DeTable<'d>> {
+        let table = node.value.as_table();
+        if table.is_none() {
+            self.problem(node.at, &node.path, format!("must be a table, and not {}", kind(node.value)));
+        }
+        table
+    }
+
+    fn only_key(&mut self, path: &str, known: &str, table: &DeTable<'_>) {
+        for (key, value) in table.iter().filter(|(key, _)| key.get_ref() != known) {
+            let node = Node::of_key(path, key, value);
+            self.problem(node.at, &node.path, format!("unknown key, expected `{known}`"));
+        }
+    }
+
+    fn distinct<'i, 'd: 'i, T: 'i, K: Eq + Hash>(
+        &mut self,
+        items: &'i [(Node<'d>, T)],
+        field: &str,
+        key: impl Fn(&(Node<'d>, T)) -> K,
+        detail: impl Fn(&K) -> String,
+    ) {
+        let mut seen: HashMap<K, usize> = HashMap::new();
+        for item in items {
+            let (node, _) = item;
+            match seen.entry(key(item)) {
+                Entry::Vacant(entry) => drop(entry.insert(self.lines.line_at(node.at))),
+                Entry::Occupied(entry) => {
+                    let detail = format!("{} (line {})", detail(entry.key()), entry.get());
+                    self.failure(node, Failure::invalid(field, detail));
+                }
+            }
+        }
+    }
+
+    /// A problem within the node, at the field that the failure of a request would name.
+    fn failure(&mut self, node: &Node<'_>, failure: Failure) {
+        let problem = failure.into_problem();
+        let field = problem.extensions.get("field").and_then(|field| field.as_str());
+        // JSON's parser tells a place in JSON, which nobody has written, and fields that do not include a file's own.
+        let cut =
+            |detail: &str, at: &str| detail.split_once(at).map_or(detail, |(before, _)| before).to_owned();
+        let detail = cut(&problem.detail, " at line ");
+        let detail = if detail.starts_with("unknown field") { cut(&detail, ", expected") } else { detail };
+        match field {
+            // What is wrong is the object itself.
+            None | Some("body") => self.problem(node.at, &node.path, detail),
+            Some(field) => {
+                let at = lines::of_field(node.value, field).unwrap_or(node.at);
+                self.problem(at, &format!("{}.{field}", node.path), detail);
+            }
+        }
+    }
+
+    fn problem(&mut self, at: usize, place: &str, detail: impl Into<String>) {
+        let (line, place) = (self.lines.line_at(at), Some(place.to_owned()));
+        self.problems.push(Problem { line, place, detail: detail.into() });
+    }
+}
+
+fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "an integer",
+        DeValue::Float(_) => "a float",
+        DeValue::Boolean(_) => "a boolean",
+        DeValue::Datetime(_) => "a date or time",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! The limiter's calls.
+
+use super::*;
+use limina_engine::{
+    KeyValues,
+    key_values::Value as KeyValue,
+    limiter::{
+        Change, Check, Command as LimiterCommand, CounterId, CounterInfo, Decision, Durability, LeaseInfo,
+        Limit, LimitStatus, Listed, NewOverride, NewRule, OverrideInfo, OverridePatch, Refusal as Refused,
+        Reply as LimiterReply, RuleInfo, RuleMatch, RulePatch, Take, Window,
+    },
+    selection::{Query, Selection, Test},
+};
+
+mod bodies;
+mod lists;
+mod paths;
+mod replies;
+
+/// What the engine could answer, where a case does not care.
+pub(crate) fn plausible(command: &LimiterCommand) -> LimiterReply {
+    use LimiterCommand::*;
+    match command {
+        Change(change) => match change {
+            self::Change::CreateRule(_) => LimiterReply::RuleCreated(rule("r")),
+            self::Change::PutRule(_) | self::Change::PatchRule { .. } => LimiterReply::Rule(rule("r")),
+            self::Change::DeleteRule(_) => LimiterReply::RuleDeleted,
+            self::Change::CreateOverride { .. } => LimiterReply::OverrideCreated(an_override("o")),
+            self::Change::PutOverride { .. } | self::Change::PatchOverride { .. } => {
+                LimiterReply::Override(an_override("o"))
+            }
+            self::Change::DeleteOverride { .. } => LimiterReply::OverrideDeleted,
+            self::Change::ApplyFile(_) => LimiterReply::FileApplied(Default::default()),
+        },
+        GetRule(_) => LimiterReply::Rule(rule("r")),
+        ListRules(_) | QueryRules { .. } => {
+            LimiterReply::Rules(Listed { items: vec![rule("r")], next: None })
+        }
+        GetOverride { .. } => LimiterReply::Override(an_override("o")),
+        ListOverrides { .. } => LimiterReply::Overrides(Listed { items: vec![an_override("o")], next: None }),
+        Match(_) => LimiterReply::Matches(Vec::new()),
+        Check(_) => LimiterReply::Allowed(decision(Vec::new())),
+        CheckBatch(checks) => LimiterReply::Batch(checks.iter().map(|_| Ok(decision(Vec::new()))).collect()),
+        MoveCounter { .. } => LimiterReply::Moved { counter: counter(3, 1), decision: decision(Vec::new()) },
+        SetCounter { .. } => LimiterReply::Counter(counter(3, 1)),
+        ListCounters { .. } => LimiterReply::Counters(Listed { items: vec![counter(3, 1)], next: None }),
+        TakeLease(_) => LimiterReply::LeaseTaken { lease: lease("l"), decision: decision(Vec::new()) },
+        ExtendLease(_) | GetLease(_) => LimiterReply::Lease(lease("l")),
+        ReleaseLease(_) => LimiterReply::LeaseReleased,
+        ListLeases(_) => LimiterReply::Leases(Listed { items: vec![lease("l")], next: None }),
+    }
+}
+
+fn key_values(pairs: &[(&str, KeyValue<&str>)]) -> KeyValues {
+    KeyValues::new(pairs.to_vec()).unwrap()
+}
+
+fn one(key: &str) -> KeyValues {
+    key_values(&[(key, KeyValue::Integer(1))])
+}
+
+fn new_rule(text: &str) -> NewRule {
+    NewRule {
+        name: name(text),
+        group_by: Vec::new(),
+        selection: Selection::default(),
+        limit: Limit::AtMost(5),
+        window: None,
+        shadow: false,
+        durability: None,
+        description: None,
+    }
+}
+
+fn rule(text: &str) -> RuleInfo {
+    RuleInfo { rule: new_rule(text), overrides: 2, is_file_managed: false, created_at: Position(7) }
+}
+
+fn an_override(text: &str) -> OverrideInfo {
+    let item =
+        NewOverride { name: name(text), key_values: one("k"), limit: Limit::Unlimited, burst: Some(9) };
+    OverrideInfo { rule: name("r"), item, created_at: Position(8) }
+}
+
+fn decision(limits: Vec<LimitStatus>) -> Decision {
+    Decision { allowed: true, limits, retry_after: None }
+}
+
+fn limit_status(rule: &str) -> LimitStatus {
+    LimitStatus {
+        entry: 0,
+        rule: Some(name(rule)),
+        override_name: None,
+        group: one("k"),
+        limit: Limit::AtMost(10),
+        used: 4,
+        reset: Some(Millis(1500)),
+        per: Some(Millis(60_000)),
+        shadow: false,
+        exceeded: false,
+    }
+}
+
+fn counter(total: u64, leased: u64) -> CounterInfo {
+    CounterInfo { key_values: one("k"), total, leased }
+}
+
+fn lease(id: &str) -> LeaseInfo {
+    LeaseInfo {
+        id: name(id),
+        key_values: one("k"),
+        hits: 2,
+        owner: Some(name("me")),
+        ttl: Millis(10_000),
+        taken_at: Time(1_000_000),
+        expires_at: Time(1_012_000),
+        fencing_token: Position(41),
+        now: Time(1_005_000),
+    }
+}
+
+fn done(reply: LimiterReply) -> Result<Outcome, Unavailable> {
+    Ok(Outcome::Limiter(Ok(reply)))
+}
+
+impl Server {
+    fn last_limiter_command(&self) -> LimiterCommand {
+        let Command::Limiter(command) = self.last_asked().command else {
+            panic!("not the limiter was asked")
+        };
+        command
+    }
+}

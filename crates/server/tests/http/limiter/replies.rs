@@ -1,0 +1,252 @@
+//! What is answered: statuses, forms, headers, batches.
+
+use super::*;
+
+const CHECK: &str = r#"{"key_values": {"k": 1}}"#;
+
+fn status_json(rule: &str) -> Json {
+    json!({"rule": rule, "override": null, "group": {"k": 1}, "limit": 10, "used": 4, "remaining": 6,
+        "reset_ms": 1500, "shadow": false, "exceeded": false})
+}
+
+fn refusal() -> Decision {
+    let exceeded =
+        LimitStatus { override_name: Some(name("o\"")), exceeded: true, used: 10, ..limit_status("a") };
+    let shadow = LimitStatus { shadow: true, exceeded: true, ..limit_status("s") };
+    Decision {
+        allowed: false,
+        limits: vec![exceeded, limit_status("b"), shadow],
+        retry_after: Some(Millis(1001)),
+    }
+}
+
+#[track_caller]
+fn is_refusal(found: &Json, status: u16) {
+    let exceeded = json!({"rule": "a", "override": "o\"", "group": {"k": 1}, "limit": 10, "used": 10,
+        "remaining": 0, "reset_ms": 1500, "shadow": false, "exceeded": true});
+    let mut shadow = status_json("s");
+    shadow["shadow"] = json!(true);
+    shadow["exceeded"] = json!(true);
+    let expect = json!({
+        "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+        "title": "A limit is reached",
+        "status": status,
+        "detail": "refused by a/o%22",
+        "code": "LimitReached",
+        "violated-policies": ["a/o%22"],
+        "allowed": false,
+        "limits": [exceeded, status_json("b"), shadow],
+        "retry_after_ms": 1001,
+    });
+    assert_eq!(*found, expect);
+}
+
+#[tokio::test]
+async fn replies_have_their_form() {
+    let server = start().await;
+    let check = async |reply: LimiterReply, status: u16, expect: &str| {
+        server.answers(done(reply));
+        let response = server.send("POST", "/v1/limiter/check", CHECK).await;
+        assert_eq!(response.status().as_u16(), status);
+        let body = response.text().await.unwrap();
+        // As text, since 1 and 1.0 are not the same.
+        assert_eq!(body, expect.replace("\n", "").replace("    ", ""));
+    };
+    let rule_json = r#"{"name":"r","group_by":[],"selection":{},"limit":5,"window":null,"shadow":false,
+        "durability":"durable","description":null,"overrides":2,"managed_by":null,"created_position":7}"#;
+    check(LimiterReply::Rule(rule("r")), 200, rule_json).await;
+    check(LimiterReply::RuleCreated(rule("r")), 201, rule_json).await;
+    let full = NewRule {
+        group_by: vec!["b".into(), "a".into()],
+        selection: Selection::new(vec![
+            ("x".into(), vec![Test::Eq(KeyValue::Float(1.0))]),
+            ("y".into(), vec![Test::Gte(KeyValue::Integer(1)), Test::Exists(true)]),
+            ("z".into(), vec![Test::Eq(KeyValue::Boolean(true)), Test::Prefix("p".into())]),
+        ]),
+        limit: Limit::Unlimited,
+        window: Some(Window::Bucket { per: Millis(60_000), burst: Some(20) }),
+        shadow: true,
+        durability: Some(Durability::Relaxed),
+        description: Some("words".into()),
+        ..new_rule("r")
+    };
+    let info = RuleInfo { rule: full, is_file_managed: true, ..rule("r") };
+    let full_json = r#"{"name":"r","group_by":["b","a"],
+        "selection":{"x":1.0,"y":{"gte":1,"exists":true},"z":{"eq":true,"prefix":"p"}},"limit":-1,
+        "window":{"type":"bucket","per_ms":60000,"burst":20},"shadow":true,"durability":"relaxed",
+        "description":"words","overrides":2,"managed_by":"file","created_position":7}"#;
+    check(LimiterReply::Rule(info), 200, full_json).await;
+    let fixed = NewRule { window: Some(Window::Fixed { per: Millis(5) }), ..new_rule("r") };
+    let fixed_json = rule_json
+        .replace("null,\"shadow", r#"{"type":"fixed","per_ms":5,"burst":null},"shadow"#)
+        .replace("\"durable\"", "\"relaxed\"");
+    check(LimiterReply::Rule(RuleInfo { rule: fixed, ..rule("r") }), 200, &fixed_json).await;
+    let listed = Listed { items: vec![rule("r")], next: Some(name("r")) };
+    check(LimiterReply::Rules(listed), 200, &format!(r#"{{"items":[{rule_json}],"next":"r"}}"#)).await;
+
+    let override_json =
+        r#"{"rule":"r","name":"o","key_values":{"k":1},"limit":-1,"burst":9,"created_position":8}"#;
+    check(LimiterReply::Override(an_override("o")), 200, override_json).await;
+    check(LimiterReply::OverrideCreated(an_override("o")), 201, override_json).await;
+    let listed = Listed { items: vec![an_override("o")], next: None };
+    check(LimiterReply::Overrides(listed), 200, &format!(r#"{{"items":[{override_json}],"next":null}}"#))
+        .await;
+    let matched = RuleMatch { rule: rule("r"), group: one("g"), overrides: vec![an_override("o")] };
+    let inner = rule_json.trim_end_matches('}');
+    let matched_json =
+        format!(r#"{{"rules":[{inner},"group":{{"g":1}},"matching_overrides":[{override_json}]}}]}}"#);
+    check(LimiterReply::Matches(vec![matched]), 200, &matched_json).await;
+
+    let nothing = r#"{"allowed":true,"limits":[],"retry_after_ms":null}"#;
+    check(LimiterReply::Allowed(decision(Vec::new())), 200, nothing).await;
+    let group = key_values(&[
+        ("f", KeyValue::Float(1.0)),
+        ("i", KeyValue::Integer(1)),
+        ("s", KeyValue::String("\"é")),
+        ("b", KeyValue::Boolean(false)),
+    ]);
+    let unlimited =
+        LimitStatus { limit: Limit::Unlimited, group, reset: None, per: None, ..limit_status("r") };
+    let unlimited_json = r#"{"allowed":true,"limits":[{"rule":"r","override":null,
+        "group":{"b":false,"f":1.0,"i":1,"s":"\"é"},"limit":-1,"used":4,"remaining":null,"reset_ms":null,
+        "shadow":false,"exceeded":false}],"retry_after_ms":null}"#;
+    check(LimiterReply::Allowed(decision(vec![unlimited])), 200, unlimited_json).await;
+    let moved = LimiterReply::Moved { counter: counter(3, 1), decision: decision(Vec::new()) };
+    let moved_json = r#"{"key_values":{"k":1},"counters":3,"leased":1,"allowed":true,"limits":[],
+        "retry_after_ms":null}"#;
+    check(moved, 200, moved_json).await;
+    let counter_json = r#"{"key_values":{"k":1},"counters":3,"leased":1}"#;
+    check(LimiterReply::Counter(counter(3, 1)), 200, counter_json).await;
+    let listed = Listed { items: vec![counter(3, 1)], next: Some(CounterId(12)) };
+    check(LimiterReply::Counters(listed), 200, &format!(r#"{{"items":[{counter_json}],"next":"12"}}"#)).await;
+    let taken = LimiterReply::LeaseTaken { lease: lease("l"), decision: decision(Vec::new()) };
+    let taken_json = r#"{"lease_id":"l","fencing_token":41,"expires_in_ms":7000,"limits":[]}"#;
+    check(taken, 201, taken_json).await;
+    let lease_json = r#"{"lease_id":"l","fencing_token":41,"key_values":{"k":1},"hits":2,"owner":"me",
+        "held_ms":5000,"expires_in_ms":7000,"ttl_ms":10000}"#;
+    check(LimiterReply::Lease(lease("l")), 200, lease_json).await;
+    let listed = Listed { items: vec![lease("l")], next: None };
+    check(LimiterReply::Leases(listed), 200, &format!(r#"{{"items":[{lease_json}],"next":null}}"#)).await;
+    check(LimiterReply::RuleDeleted, 204, "").await;
+    check(LimiterReply::OverrideDeleted, 204, "").await;
+    check(LimiterReply::LeaseReleased, 204, "").await;
+}
+
+#[tokio::test]
+async fn refusals_have_their_status_and_members() {
+    let server = start().await;
+    let check = async |refusal: Refused, status: u16, code: &str, members: Json| {
+        server.answers(Ok(Outcome::Limiter(Err(refusal))));
+        let problem = problem_of(server.send("POST", "/v1/limiter/check", CHECK).await, status, code).await;
+        let mut found = problem.as_object().unwrap().clone();
+        found.retain(|key, _| !["type", "title", "status", "detail", "code"].contains(&key.as_str()));
+        assert_eq!(Json::Object(found), members, "{code}");
+    };
+    let (r, o) = (|| name("r"), || name("o"));
+    let both = || json!({"rule": "r", "override": "o"});
+    check(Refused::RuleNotFound { rule: r() }, 404, "RuleNotFound", json!({"rule": "r"})).await;
+    check(Refused::RuleManagedByFile { rule: r() }, 409, "RuleManagedByFile", json!({"rule": "r"})).await;
+    check(Refused::RuleAlreadyExists { rule: r() }, 409, "RuleAlreadyExists", json!({"rule": "r"})).await;
+    check(Refused::OverridesConflict { rule: r(), name: o() }, 409, "OverridesConflict", both()).await;
+    check(Refused::OverrideNotFound { rule: r(), name: o() }, 404, "OverrideNotFound", both()).await;
+    check(Refused::OverrideAlreadyExists { rule: r(), name: o() }, 409, "OverrideAlreadyExists", both())
+        .await;
+    let missing = Refused::GroupKeyMissing { rule: r(), key: "k".into() };
+    check(missing, 400, "InvalidRequest", json!({"rule": "r", "field": "key_values.k"})).await;
+    let burst = Refused::BurstWithoutBucket { rule: r() };
+    check(burst, 400, "InvalidRequest", json!({"rule": "r", "field": "burst"})).await;
+    let lease = Refused::LeaseNotFound { lease_id: name("l") };
+    check(lease, 404, "LeaseNotFound", json!({"lease_id": "l"})).await;
+}
+
+#[tokio::test]
+async fn a_reached_limit_is_429_and_says_all() {
+    let server = start().await;
+    let headers_of = |response: &Response| {
+        ["content-type", "retry-after", "ratelimit-policy", "ratelimit"].map(|header| {
+            response.headers().get(header).map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default()
+        })
+    };
+    let expect = [
+        "application/problem+json",
+        "2",
+        r#""a/o%22";q=10;w=60, "b";q=10;w=60"#,
+        r#""a/o%22";r=0;t=2, "b";r=6;t=2"#,
+    ];
+    let lease = r#"{"key_values": {"k": 1}, "ttl": "1s"}"#;
+    for answer in
+        [Ok(Outcome::Limiter(Err(Refused::LimitReached(refusal())))), done(LimiterReply::Allowed(refusal()))]
+    {
+        server.answers(answer);
+        for (path, body) in [("/v1/limiter/check", CHECK), ("/v1/ns/n/limiter/leases", lease)] {
+            let response = server.send("POST", path, body).await;
+            assert_eq!((response.status().as_u16(), headers_of(&response)), (429, expect.map(str::to_owned)));
+            is_refusal(&response.json().await.unwrap(), 429);
+        }
+    }
+    // A counter is in conflict, and has no such headers.
+    server.answers(Ok(Outcome::Limiter(Err(Refused::LimitReached(refusal())))));
+    for method in ["POST", "PUT"] {
+        let response =
+            server.send(method, "/v1/limiter/counters", r#"{"key_values": {"k": 1}, "counters": 1}"#).await;
+        assert_eq!(response.status().as_u16(), 409);
+        assert_eq!(headers_of(&response), ["application/problem+json", "", "", ""]);
+        is_refusal(&response.json().await.unwrap(), 409);
+    }
+    // Not known when, or never.
+    let never = Decision { retry_after: None, ..refusal() };
+    server.answers(Ok(Outcome::Limiter(Err(Refused::LimitReached(never)))));
+    let response = server.send("POST", "/v1/limiter/check", CHECK).await;
+    assert_eq!(headers_of(&response)[1], "");
+    assert_eq!(response.json::<Json>().await.unwrap()["retry_after_ms"], Json::Null);
+    // What passes bears them too.
+    let taken = LimiterReply::LeaseTaken {
+        lease: super::lease("l"),
+        decision: decision(vec![LimitStatus { per: None, reset: None, ..limit_status("a") }]),
+    };
+    for (reply, policy, state) in [
+        (LimiterReply::Allowed(decision(vec![limit_status("a")])), r#""a";q=10;w=60"#, r#""a";r=6;t=2"#),
+        (taken, r#""a";q=10;qu="concurrent-requests""#, r#""a";r=6"#),
+        (LimiterReply::Allowed(decision(Vec::new())), "", ""),
+    ] {
+        server.answers(done(reply));
+        let response = server.send("POST", "/v1/limiter/check", CHECK).await;
+        assert_eq!(headers_of(&response), ["application/json", "", policy, state]);
+    }
+}
+
+#[tokio::test]
+async fn batches_answer_each_check_in_its_place() {
+    let server = start().await;
+    let send = async |items: Vec<Json>| {
+        let body = json!({"checks": items}).to_string();
+        let response = server.send("POST", "/v1/limiter/check/batch", &body).await;
+        assert_eq!(response.status().as_u16(), 200);
+        let answer: Json = response.json().await.unwrap();
+        answer["results"].as_array().unwrap().clone()
+    };
+    let good = || json!({"key_values": {"k": 1}});
+    let bad = || json!({"key_values": {"k": null}});
+    let results = send(vec![good(), bad(), good(), json!(7), json!({"key_values": {}, "hits": -1})]).await;
+    let statuses: Vec<&Json> = results.iter().map(|result| &result["status"]).collect();
+    assert_eq!(statuses, [200, 400, 200, 400, 400]);
+    assert_eq!(results[0], json!({"status": 200, "allowed": true, "limits": [], "retry_after_ms": null}));
+    let fields: Vec<&Json> = results.iter().map(|result| &result["field"]).collect();
+    assert_eq!((fields[1], fields[3], fields[4]), (&json!("key_values.k"), &json!("body"), &json!("hits")));
+    let LimiterCommand::CheckBatch(asked) = server.last_limiter_command() else { panic!() };
+    assert_eq!(asked.len(), 2);
+
+    let results = vec![Ok(decision(vec![limit_status("a")])), Err(Refused::LimitReached(refusal()))];
+    server.answers(done(LimiterReply::Batch(results)));
+    let results = send(vec![bad(), good(), good()]).await;
+    assert_eq!(results[0]["status"], 400);
+    assert_eq!(results[1]["limits"], json!([status_json("a")]));
+    is_refusal(&results[2], 429);
+
+    let asked = server.fake.asked.lock().unwrap().len();
+    assert_eq!(send(vec![bad()]).await[0]["code"], "InvalidRequest");
+    assert_eq!(server.fake.asked.lock().unwrap().len(), asked, "there was nothing to ask");
+    server.answers(Err(Unavailable::Overloaded));
+    let body = json!({"checks": [good(), bad()]}).to_string();
+    problem_of(server.send("POST", "/v1/limiter/check/batch", &body).await, 503, "Overloaded").await;
+}

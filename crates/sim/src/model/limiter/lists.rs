@@ -1,0 +1,187 @@
+//! Reading rules, overrides, counters and leases. Parts of lists may be short; what they skip must not exist.
+
+use super::{
+    Answer, Limiter,
+    rules::{Override, Rule},
+    select,
+};
+use crate::model::{Order, Way};
+use limina_engine::{
+    Name, Page, Position,
+    limiter::{Command, CounterInfo, Listed, OverrideInfo, Refusal, Reply, RuleInfo, RuleMatch},
+};
+
+impl Limiter {
+    pub(super) fn read(
+        &self,
+        now: u64,
+        order: Order,
+        command: &Command,
+        answer: &Answer,
+    ) -> Result<Way<Limiter>, String> {
+        if let (Command::ListCounters { query, page }, Ok(Reply::Counters(shown))) = (command, answer) {
+            let mut all = self.counters();
+            all.retain(|counter| select::finds(query, &counter.key_values));
+            let is_right = is_part(&all, &shown.items) && shown.items.len() <= page.limit;
+            let is_whole = page.after.is_some() || shown.next.is_some() || shown.items.len() == all.len();
+            return if is_right && is_whole {
+                Ok(self.clone().unchanged(order))
+            } else {
+                Err(format!("at most {} of these, each once: {all:?}", page.limit))
+            };
+        }
+        let mut expected = self.answer(now, command, answer);
+        let mut next = self.clone();
+        let mut order = order;
+        if let (Ok(expected), Ok(shown)) = (&mut expected, answer) {
+            next.adopt(&mut order, expected, shown);
+        }
+        if expected == *answer { Ok(next.unchanged(order)) } else { Err(format!("{expected:?}")) }
+    }
+
+    /// What should be answered, but for positions. Of a list, as much as `shown` says that it covers.
+    fn answer(&self, now: u64, command: &Command, shown: &Answer) -> Answer {
+        let none = Position(0);
+        let of_rules = |page: &Page<Name>, rules: &mut dyn Iterator<Item = &Rule>| {
+            let next = match shown {
+                Ok(Reply::Rules(listed)) => listed.next.clone(),
+                _ => None,
+            };
+            let all = rules.map(|rule| (rule.terms.name.clone(), rule.info(none))).collect();
+            Ok(Reply::Rules(part(all, page, next)))
+        };
+        let rule = |name: &Name| self.rule(name).ok_or_else(|| Refusal::RuleNotFound { rule: name.clone() });
+        match command {
+            Command::GetRule(name) => Ok(Reply::Rule(rule(name)?.info(none))),
+            Command::ListRules(page) => of_rules(page, &mut self.rules.iter()),
+            Command::QueryRules { query, page } => {
+                let found = |rule: &&Rule| select::finds_keys(query, &rule.terms.group_by);
+                of_rules(page, &mut self.rules.iter().filter(found))
+            }
+            Command::GetOverride { rule: of, name } => {
+                let missing = Refusal::OverrideNotFound { rule: of.clone(), name: name.clone() };
+                let item = rule(of)?.item(name).ok_or(missing)?;
+                Ok(Reply::Override(item.info(of, none)))
+            }
+            Command::ListOverrides { rule: of, query, page } => {
+                let next = match shown {
+                    Ok(Reply::Overrides(listed)) => listed.next.clone(),
+                    _ => None,
+                };
+                let all =
+                    rule(of)?.overrides.iter().filter(|item| select::finds(query, &item.item.key_values));
+                let all = all.map(|item| (item.item.name.clone(), item.info(of, none))).collect();
+                Ok(Reply::Overrides(part(all, page, next)))
+            }
+            Command::Match(key_values) => {
+                let mut matches: Vec<RuleMatch> = Vec::new();
+                for rule in self.rules.iter().filter(|rule| rule.applies_to(key_values)) {
+                    let mut overrides: Vec<OverrideInfo> = rule
+                        .overrides_for(key_values)
+                        .map(|item| item.info(&rule.terms.name, none))
+                        .collect();
+                    overrides.sort_by(|a, b| a.item.name.cmp(&b.item.name));
+                    let group = rule.group(key_values).expect("the rule applies");
+                    matches.push(RuleMatch { rule: rule.info(none), group, overrides });
+                }
+                matches.sort_by(|a, b| a.rule.rule.name.cmp(&b.rule.rule.name));
+                Ok(Reply::Matches(matches))
+            }
+            Command::ListLeases(page) => {
+                let next = match shown {
+                    Ok(Reply::Leases(listed)) => listed.next.clone(),
+                    _ => None,
+                };
+                let info = |id: &Name| self.lease_info(now, id, none).expect("it lives");
+                let all = self.leases.iter().map(|lease| (lease.id.clone(), info(&lease.id))).collect();
+                Ok(Reply::Leases(part(all, page, next)))
+            }
+            Command::ListCounters { .. } => {
+                Ok(Reply::Counters(Listed { items: self.counters(), next: None }))
+            }
+            other => unreachable!("no read: {other:?}"),
+        }
+    }
+
+    /// Puts the positions that an answer shows into what is expected, where they are possible, and remembers them.
+    pub(super) fn adopt(&mut self, order: &mut Order, expected: &mut Reply, shown: &Reply) {
+        match (expected, shown) {
+            (Reply::Rule(expected), Reply::Rule(shown))
+            | (Reply::RuleCreated(expected), Reply::RuleCreated(shown)) => {
+                self.adopt_rule(order, expected, shown);
+            }
+            (Reply::Override(expected), Reply::Override(shown))
+            | (Reply::OverrideCreated(expected), Reply::OverrideCreated(shown)) => {
+                self.adopt_override(order, expected, shown);
+            }
+            (Reply::Rules(expected), Reply::Rules(shown)) => {
+                let pairs = expected.items.iter_mut().zip(&shown.items);
+                pairs.for_each(|(expected, shown)| self.adopt_rule(order, expected, shown));
+            }
+            (Reply::Overrides(expected), Reply::Overrides(shown)) => {
+                let pairs = expected.items.iter_mut().zip(&shown.items);
+                pairs.for_each(|(expected, shown)| self.adopt_override(order, expected, shown));
+            }
+            (Reply::Matches(expected), Reply::Matches(shown)) => {
+                for (expected, shown) in expected.iter_mut().zip(shown) {
+                    self.adopt_rule(order, &mut expected.rule, &shown.rule);
+                    let pairs = expected.overrides.iter_mut().zip(&shown.overrides);
+                    pairs.for_each(|(expected, shown)| self.adopt_override(order, expected, shown));
+                }
+            }
+            (Reply::Leases(expected), Reply::Leases(shown)) => {
+                for (expected, shown) in expected.items.iter_mut().zip(&shown.items) {
+                    let Some(lease) = self.leases.iter_mut().find(|lease| lease.id == expected.id) else {
+                        continue;
+                    };
+                    expected.fencing_token = lease.token.expect(shown.fencing_token);
+                    lease.token.known = Some(expected.fencing_token.0);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn adopt_rule(&mut self, order: &mut Order, expected: &mut RuleInfo, shown: &RuleInfo) {
+        let Some(rule) = self.rules.iter_mut().find(|rule| rule.terms.name == expected.rule.name) else {
+            return;
+        };
+        expected.created_at = rule.created.expect(shown.created_at);
+        rule.created.known = Some(expected.created_at.0);
+        order.learn(expected.created_at);
+    }
+
+    fn adopt_override(&mut self, order: &mut Order, expected: &mut OverrideInfo, shown: &OverrideInfo) {
+        let Some(rule) = self.rules.iter_mut().find(|rule| rule.terms.name == expected.rule) else { return };
+        let found = rule.overrides.iter_mut().find(|item| item.item.name == expected.item.name);
+        let Some(Override { created, .. }) = found else { return };
+        expected.created_at = created.expect(shown.created_at);
+        created.known = Some(expected.created_at.0);
+        order.learn(expected.created_at);
+    }
+}
+
+/// As much of all as a part of a list must hold that goes up to `next`.
+fn part<T>(mut all: Vec<(Name, T)>, page: &Page<Name>, next: Option<Name>) -> Listed<T, Name> {
+    all.sort_by(|(a, _), (b, _)| a.cmp(b));
+    all.retain(|(name, _)| page.after.as_ref().is_none_or(|after| name > after));
+    let is_ahead = |next: &Name| page.after.as_ref().is_none_or(|after| next > after);
+    let covered = |next: &Option<Name>, name: &Name| next.as_ref().is_none_or(|next| name <= next);
+    // Too much for a page, or no step ahead: then the part is wrong, and shown is what it could have been.
+    let fits = all.iter().filter(|(name, _)| covered(&next, name)).count() <= page.limit;
+    let next = match next {
+        next if fits && next.as_ref().is_none_or(is_ahead) => next,
+        _ => (all.len() > page.limit).then(|| all[page.limit - 1].0.clone()),
+    };
+    all.retain(|(name, _)| covered(&next, name));
+    Listed { items: all.into_iter().map(|(_, item)| item).collect(), next }
+}
+
+/// Whether the shown ones are among all, each once.
+fn is_part(all: &[CounterInfo], shown: &[CounterInfo]) -> bool {
+    let mut left: Vec<&CounterInfo> = all.iter().collect();
+    shown.iter().all(|item| {
+        let place = left.iter().position(|other| *other == item);
+        place.map(|place| left.swap_remove(place)).is_some()
+    })
+}

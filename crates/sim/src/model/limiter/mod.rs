@@ -1,0 +1,383 @@
+//! The limiter, naively: lists of all that was taken, gone through for every answer.
+
+mod decide;
+mod lists;
+mod rules;
+mod select;
+mod window;
+
+use super::{Changed, Mark, Order, Way};
+use decide::{Case, Mode};
+use limina_engine::{
+    KeyValues, Millis, Name, Position, Time,
+    limiter::{Command, CounterInfo, Decision, LeaseInfo, Refusal, Reply, Take},
+};
+use rules::Rule;
+use std::collections::BTreeMap;
+use window::History;
+
+type Answer = Result<Reply, Refusal>;
+
+/// The limiter of one namespace.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(super) struct Limiter {
+    rules: Vec<Rule>,
+    /// Everything that was ever added to a counter, or taken from it, by others than leases.
+    moves: Vec<(KeyValues, i128)>,
+    /// Those that live.
+    leases: Vec<Lease>,
+    /// For each window all that may have happened to it; more than one history only after a crash.
+    groups: BTreeMap<GroupKey, Vec<History>>,
+}
+
+/// What has a window of its own.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum GroupKey {
+    /// A rule's group, and the override that has exactly its keys.
+    Group { rule: Name, values: KeyValues },
+    /// An override with more keys than the rule groups by.
+    Own { rule: Name, name: Name },
+    /// A limit that came with requests.
+    Request { key_values: KeyValues, per: u64 },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Lease {
+    id: Name,
+    key_values: KeyValues,
+    hits: u64,
+    owner: Option<Name>,
+    ttl: u64,
+    taken_at: u64,
+    expires_at: u64,
+    /// The same without what an opening added, which is not stored.
+    stored_expires_at: u64,
+    token: Mark,
+}
+
+impl Limiter {
+    /// Every way in which the command can have gone, given its answer; or what should have been answered.
+    pub(super) fn run(
+        &self,
+        now: u64,
+        order: Order,
+        command: &Command,
+        is_keyed: bool,
+        answer: Option<&Answer>,
+    ) -> Result<Vec<Way<Limiter>>, String> {
+        let decided = answer.and_then(decision_in);
+        match command {
+            Command::Change(change) => {
+                let ways = self.change(now, order, change);
+                fitting(ways.into_iter().map(|way| way.fit(order, answer)))
+            }
+            Command::Check(check) => {
+                let case = Case {
+                    now,
+                    entries: &check.entries,
+                    dry_run: check.dry_run,
+                    is_keyed,
+                    mode: Mode::Check,
+                };
+                let ways = self.decide(order, &case, decided.as_ref())?;
+                fitting(ways.into_iter().map(|way| {
+                    let reply =
+                        if way.allowed { Ok(Reply::Allowed(way.decision)) } else { Err(way.decision) };
+                    fit(way.way, &reply.map_err(Refusal::LimitReached), answer)
+                }))
+            }
+            Command::CheckBatch(checks) => {
+                let results = match answer {
+                    None => None,
+                    Some(Ok(Reply::Batch(results))) if results.len() == checks.len() => Some(results),
+                    Some(_) => return Err("a batch with one result for each check".into()),
+                };
+                let mut ways =
+                    vec![Way { state: self.clone(), order, changed: Changed::No, is_relaxed: !is_keyed }];
+                for (place, check) in checks.iter().enumerate() {
+                    let result = results.map(|results| results[place].clone().map(Reply::Allowed));
+                    let command = Command::Check(check.clone());
+                    let mut next = Vec::new();
+                    for before in ways {
+                        let all = before.state.run(now, before.order, &command, is_keyed, result.as_ref());
+                        next.extend(
+                            all.map_err(|text| format!("of check {place}: {text}"))?.into_iter().map(|way| {
+                                Way {
+                                    changed: way.changed.max(before.changed),
+                                    is_relaxed: way.is_relaxed && before.is_relaxed,
+                                    ..way
+                                }
+                            }),
+                        );
+                    }
+                    ways = next;
+                }
+                Ok(ways)
+            }
+            Command::MoveCounter { key_values, by } => self.move_counter(now, order, key_values, *by, answer),
+            Command::SetCounter { key_values, to } => {
+                let mut next = self.clone();
+                let change = i128::from((*to).max(0)) - self.unleased(key_values);
+                let changed = if change == 0 { Changed::Unclear } else { Changed::Yes };
+                next.moves.push((key_values.clone(), change));
+                let reply = Ok(Reply::Counter(next.counter(key_values)));
+                fitting([fit(next.way(order, changed), &reply, answer)])
+            }
+            Command::TakeLease(new) => {
+                let lease = Lease {
+                    id: new.id.clone(),
+                    key_values: new.key_values.clone(),
+                    hits: new.hits,
+                    owner: new.owner.clone(),
+                    ttl: new.ttl.0,
+                    taken_at: now,
+                    expires_at: now + new.ttl.0,
+                    stored_expires_at: now + new.ttl.0,
+                    token: Mark::after(order),
+                };
+                let hits = i64::try_from(new.hits).expect("hits are small");
+                let entries = [Take { key_values: new.key_values.clone(), hits, limit: None }];
+                let mode = Mode::Lease(&lease);
+                let case = Case { now, entries: &entries, dry_run: false, is_keyed, mode };
+                let ways = self.decide(order, &case, decided.as_ref())?;
+                fitting(ways.into_iter().map(|decided| {
+                    let mut way = decided.way;
+                    if !decided.allowed {
+                        return fit(way, &Err(Refusal::LimitReached(decided.decision)), answer);
+                    }
+                    let shown = match answer {
+                        Some(Ok(Reply::LeaseTaken { lease, .. })) => lease.fencing_token,
+                        _ => Position(0),
+                    };
+                    let lease = way.state.lease_info(now, &new.id, shown).expect("it was just taken");
+                    if answer.is_some() {
+                        way.state.learn_token(&new.id, lease.fencing_token);
+                        way.order.learn(lease.fencing_token);
+                    }
+                    fit(way, &Ok(Reply::LeaseTaken { lease, decision: decided.decision }), answer)
+                }))
+            }
+            Command::ExtendLease(id) => {
+                let mut next = self.clone();
+                let Some(lease) = next.leases.iter_mut().find(|lease| lease.id == *id) else {
+                    return fitting([fit(next.unchanged(order), &lease_not_found(id), answer)]);
+                };
+                let changed =
+                    if lease.expires_at == now + lease.ttl { Changed::Unclear } else { Changed::Yes };
+                (lease.expires_at, lease.stored_expires_at) = (now + lease.ttl, now + lease.ttl);
+                next.show_lease(now, order, changed, id, answer)
+            }
+            Command::ReleaseLease(id) => {
+                let mut next = self.clone();
+                next.leases.retain(|lease| lease.id != *id);
+                if next.leases.len() == self.leases.len() {
+                    return fitting([fit(next.unchanged(order), &lease_not_found(id), answer)]);
+                }
+                fitting([fit(next.way(order, Changed::Yes), &Ok(Reply::LeaseReleased), answer)])
+            }
+            Command::GetLease(id) => match self.lease(id) {
+                Some(_) => self.clone().show_lease(now, order, Changed::No, id, answer),
+                None => fitting([fit(self.clone().unchanged(order), &lease_not_found(id), answer)]),
+            },
+            Command::GetRule(_)
+            | Command::ListRules(_)
+            | Command::QueryRules { .. }
+            | Command::GetOverride { .. }
+            | Command::ListOverrides { .. }
+            | Command::Match(_)
+            | Command::ListCounters { .. }
+            | Command::ListLeases(_) => match answer {
+                Some(answer) => self.read(now, order, command, answer).map(|way| vec![way]),
+                None => Ok(vec![self.clone().unchanged(order)]),
+            },
+        }
+    }
+
+    fn move_counter(
+        &self,
+        now: u64,
+        order: Order,
+        key_values: &KeyValues,
+        by: i64,
+        answer: Option<&Answer>,
+    ) -> Result<Vec<Way<Limiter>>, String> {
+        if by < 0 {
+            let mut next = self.clone();
+            let back = self.unleased(key_values).min(i128::from(by.unsigned_abs()));
+            next.moves.push((key_values.clone(), -back));
+            let changed = if back == 0 { Changed::Unclear } else { Changed::Yes };
+            let decision = Decision { allowed: true, limits: Vec::new(), retry_after: None };
+            let reply = Ok(Reply::Moved { counter: next.counter(key_values), decision });
+            return fitting([fit(next.way(order, changed), &reply, answer)]);
+        }
+        let entries = [Take { key_values: key_values.clone(), hits: by, limit: None }];
+        let case = Case { now, entries: &entries, dry_run: false, is_keyed: false, mode: Mode::Move };
+        let decided = answer.and_then(decision_in);
+        let ways = self.decide(order, &case, decided.as_ref())?;
+        fitting(ways.into_iter().map(|way| {
+            let reply = if way.allowed {
+                Ok(Reply::Moved { counter: way.way.state.counter(key_values), decision: way.decision })
+            } else {
+                Err(Refusal::LimitReached(way.decision))
+            };
+            fit(way.way, &reply, answer)
+        }))
+    }
+
+    fn show_lease(
+        mut self,
+        now: u64,
+        order: Order,
+        changed: Changed,
+        id: &Name,
+        answer: Option<&Answer>,
+    ) -> Result<Vec<Way<Limiter>>, String> {
+        let shown = match answer {
+            Some(Ok(Reply::Lease(lease))) => lease.fencing_token,
+            _ => Position(0),
+        };
+        let info = self.lease_info(now, id, shown).expect("it lives");
+        if answer.is_some() {
+            self.learn_token(id, info.fencing_token);
+        }
+        fitting([fit(self.way(order, changed), &Ok(Reply::Lease(info)), answer)])
+    }
+
+    /// Lets go of every lease whose time has come. Says whether there was one.
+    pub(super) fn expire(&mut self, now: u64) -> bool {
+        let before = self.leases.len();
+        self.leases.retain(|lease| lease.expires_at > now);
+        self.leases.len() < before
+    }
+
+    /// When the next lease runs out.
+    pub(super) fn next_expiry(&self) -> Option<u64> {
+        self.leases.iter().map(|lease| lease.expires_at).min()
+    }
+
+    /// Windows may have lost what only relaxed answers told of.
+    pub(super) fn forget(&mut self, persisted: u64) {
+        for histories in self.groups.values_mut() {
+            let mut rests: Vec<History> = Vec::new();
+            for rest in histories.iter().flat_map(|history| history.rests(persisted)) {
+                if !rests.contains(&rest) {
+                    rests.push(rest);
+                }
+            }
+            *histories = rests;
+        }
+    }
+
+    /// Who holds a lease has at least its full ttl from now on.
+    pub(super) fn reopen(&mut self, ready: u64) {
+        for lease in &mut self.leases {
+            lease.expires_at = lease.stored_expires_at.max(ready + lease.ttl);
+        }
+    }
+
+    /// Whether the two differ in more than windows.
+    pub(super) fn differs_solidly(&self, other: &Limiter) -> bool {
+        self.rules != other.rules || self.moves != other.moves || self.leases != other.leases
+    }
+
+    pub(super) fn has_lease(&self, id: &Name) -> bool {
+        self.lease(id).is_some()
+    }
+
+    fn lease(&self, id: &Name) -> Option<&Lease> {
+        self.leases.iter().find(|lease| lease.id == *id)
+    }
+
+    /// What an answer must show of a lease, if it shows this token.
+    pub(super) fn lease_info(&self, now: u64, id: &Name, shown: Position) -> Option<LeaseInfo> {
+        let lease = self.lease(id)?;
+        Some(LeaseInfo {
+            id: lease.id.clone(),
+            key_values: lease.key_values.clone(),
+            hits: lease.hits,
+            owner: lease.owner.clone(),
+            ttl: Millis(lease.ttl),
+            taken_at: Time(lease.taken_at),
+            expires_at: Time(lease.expires_at),
+            fencing_token: lease.token.expect(shown),
+            now: Time(now),
+        })
+    }
+
+    pub(super) fn learn_token(&mut self, id: &Name, token: Position) {
+        if let Some(lease) = self.leases.iter_mut().find(|lease| lease.id == *id) {
+            lease.token.known = Some(token.0);
+        }
+    }
+
+    fn unleased(&self, key_values: &KeyValues) -> i128 {
+        self.moves.iter().filter(|(of, _)| of == key_values).map(|(_, by)| by).sum()
+    }
+
+    fn counter(&self, key_values: &KeyValues) -> CounterInfo {
+        let leases = self.leases.iter().filter(|lease| lease.key_values == *key_values);
+        let leased = leases.map(|lease| lease.hits).sum();
+        let unleased = u64::try_from(self.unleased(key_values)).expect("nothing is below zero");
+        CounterInfo { key_values: key_values.clone(), total: unleased + leased, leased }
+    }
+
+    /// All that are not zero.
+    fn counters(&self) -> Vec<CounterInfo> {
+        let moved = self.moves.iter().map(|(key_values, _)| key_values);
+        let mut all: Vec<&KeyValues> =
+            moved.chain(self.leases.iter().map(|lease| &lease.key_values)).collect();
+        all.sort();
+        all.dedup();
+        all.into_iter()
+            .map(|key_values| self.counter(key_values))
+            .filter(|counter| counter.total > 0)
+            .collect()
+    }
+
+    fn unchanged(self, order: Order) -> Way<Limiter> {
+        self.way(order, Changed::No)
+    }
+
+    /// The way of a command whose answer waits for the disk.
+    fn way(self, mut order: Order, changed: Changed) -> Way<Limiter> {
+        if changed != Changed::No {
+            order.grow(u64::from(changed == Changed::Yes));
+        }
+        Way { state: self, order, changed, is_relaxed: false }
+    }
+}
+
+fn lease_not_found(id: &Name) -> Answer {
+    Err(Refusal::LeaseNotFound { lease_id: id.clone() })
+}
+
+/// What the answer says about limits.
+fn decision_in(answer: &Answer) -> Option<Decision> {
+    match answer {
+        Ok(Reply::Allowed(decision) | Reply::Moved { decision, .. } | Reply::LeaseTaken { decision, .. })
+        | Err(Refusal::LimitReached(decision)) => Some(decision.clone()),
+        _ => None,
+    }
+}
+
+/// The way, if the answer is what it would be.
+fn fit(way: Way<Limiter>, expected: &Answer, answer: Option<&Answer>) -> Result<Way<Limiter>, String> {
+    match answer {
+        Some(answer) if answer != expected => Err(format!("{expected:?}")),
+        _ => Ok(way),
+    }
+}
+
+/// Those that fit; if none does, what each would have been.
+fn fitting(
+    ways: impl IntoIterator<Item = Result<Way<Limiter>, String>>,
+) -> Result<Vec<Way<Limiter>>, String> {
+    let (mut fitting, mut others) = (Vec::new(), Vec::new());
+    for way in ways {
+        match way {
+            Ok(way) => fitting.push(way),
+            Err(expected) => others.push(expected),
+        }
+    }
+    if fitting.is_empty() { Err(others.join("\n   or:    ")) } else { Ok(fitting) }
+}

@@ -1,0 +1,414 @@
+//! Rules and overrides: what they are, and what changing them does to what was counted.
+
+use super::{Answer, GroupKey, Limiter, select, window::Shape};
+use crate::model::{Changed, Mark, Order, Way};
+use limina_engine::{
+    KeyValues, Name, Position,
+    limiter::{
+        Change, FileChanges, FileRule, Limit, NewOverride, NewRule, OverrideInfo, Refusal, Reply, RuleInfo,
+        Window,
+    },
+};
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Rule {
+    pub(super) terms: NewRule,
+    pub(super) is_file_managed: bool,
+    pub(super) created: Mark,
+    pub(super) overrides: Vec<Override>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Override {
+    pub(super) item: NewOverride,
+    pub(super) created: Mark,
+}
+
+/// One way in which a change can go, and what is answered then, but for the positions in it.
+pub(super) struct Outcome {
+    limiter: Limiter,
+    answer: Answer,
+    changed: Changed,
+}
+
+impl Rule {
+    pub(super) fn applies_to(&self, key_values: &KeyValues) -> bool {
+        self.group(key_values).is_some() && select::selects(&self.terms.selection, key_values)
+    }
+
+    /// The values of the keys by which it groups.
+    pub(super) fn group(&self, key_values: &KeyValues) -> Option<KeyValues> {
+        select::project(key_values, &self.terms.group_by)
+    }
+
+    pub(super) fn overrides_for(&self, key_values: &KeyValues) -> impl Iterator<Item = &Override> {
+        self.overrides.iter().filter(move |item| select::contains(key_values, &item.item.key_values))
+    }
+
+    /// Whether the override has exactly the keys by which the rule groups, and so shares the group's count.
+    pub(super) fn is_exact(&self, item: &Override) -> bool {
+        item.item.key_values.iter().count() == self.terms.group_by.len()
+    }
+
+    /// The limit that holds for a group, by which its bucket is refilled.
+    pub(super) fn rate(&self, group: &KeyValues) -> Limit {
+        self.exact(group).map_or(self.terms.limit, |item| item.item.limit)
+    }
+
+    pub(super) fn exact(&self, group: &KeyValues) -> Option<&Override> {
+        self.overrides.iter().find(|item| item.item.key_values == *group)
+    }
+
+    /// How much a bucket holds, of the rule or of an override.
+    pub(super) fn burst(&self, item: Option<&Override>) -> u64 {
+        let (limit, burst) = match (item, self.terms.window) {
+            (Some(item), _) => (item.item.limit, item.item.burst),
+            (None, Some(Window::Bucket { burst, .. })) => (self.terms.limit, burst),
+            (None, _) => (self.terms.limit, None),
+        };
+        match limit {
+            Limit::Unlimited => burst.unwrap_or(0),
+            Limit::AtMost(limit) => burst.unwrap_or(limit),
+        }
+    }
+
+    pub(super) fn info(&self, created_at: Position) -> RuleInfo {
+        RuleInfo {
+            rule: self.terms.clone(),
+            overrides: self.overrides.len(),
+            is_file_managed: self.is_file_managed,
+            created_at,
+        }
+    }
+
+    pub(super) fn item(&self, name: &Name) -> Option<&Override> {
+        self.overrides.iter().find(|item| item.item.name == *name)
+    }
+
+    /// When the override was made that this one replaces. With other key-values it counts as made anew.
+    fn created_or(&self, new: &NewOverride, created: Mark) -> Mark {
+        let old = self.item(&new.name).filter(|old| old.item.key_values == new.key_values);
+        old.map_or(created, |old| old.created)
+    }
+
+    fn missing_key(&self, key_values: &KeyValues) -> Vec<Box<str>> {
+        let has = |key: &str| key_values.iter().any(|pair| pair.key == key);
+        self.terms.group_by.iter().filter(|key| !has(key)).cloned().collect()
+    }
+}
+
+impl Override {
+    pub(super) fn info(&self, rule: &Name, created_at: Position) -> OverrideInfo {
+        OverrideInfo { rule: rule.clone(), item: self.item.clone(), created_at }
+    }
+}
+
+impl Limiter {
+    /// Every way in which the change can go. There are several only where it is open which of several things that
+    /// are wrong is named.
+    pub(super) fn change(&self, now: u64, order: Order, change: &Change) -> Vec<Outcome> {
+        // A change that takes its time has its place in the order from when it began, not from when it took effect.
+        let created = Mark::after(Order { position: 0, ..order });
+        match change {
+            Change::CreateRule(new) if self.rule(&new.name).is_some() => {
+                self.refuse(Refusal::RuleAlreadyExists { rule: new.name.clone() })
+            }
+            Change::CreateRule(new) => self.with_rule(now, None, Rule::client(new.clone(), created)),
+            Change::PutRule(new) => match self.rule(&new.name) {
+                None => self.with_rule(now, None, Rule::client(new.clone(), created)),
+                Some(rule) => self.replace_terms(now, rule, new.clone()),
+            },
+            Change::PatchRule { name, patch } => {
+                let Some(rule) = self.rule(name) else { return self.refuse(no_rule(name)) };
+                let mut terms = rule.terms.clone();
+                terms.limit = patch.limit.unwrap_or(terms.limit);
+                terms.window = patch.window.unwrap_or(terms.window);
+                terms.selection = patch.selection.clone().unwrap_or(terms.selection);
+                terms.shadow = patch.shadow.unwrap_or(terms.shadow);
+                terms.durability = patch.durability.unwrap_or(terms.durability);
+                terms.description = patch.description.clone().unwrap_or(terms.description);
+                self.replace_terms(now, rule, terms)
+            }
+            Change::DeleteRule(name) => match self.own_rule(name) {
+                Err(refusal) => self.refuse(refusal),
+                Ok(_) => {
+                    let mut limiter = self.clone();
+                    limiter.remove_rule(name);
+                    vec![Outcome { limiter, answer: Ok(Reply::RuleDeleted), changed: Changed::Yes }]
+                }
+            },
+            Change::CreateOverride { rule, new } => {
+                let rule = match self.own_rule(rule) {
+                    Err(refusal) => return self.refuse(refusal),
+                    Ok(rule) => rule,
+                };
+                let same =
+                    |item: &&Override| item.item.name == new.name || item.item.key_values == new.key_values;
+                let refusals: Vec<Refusal> =
+                    rule.overrides.iter().filter(same).map(|item| rule.exists(item)).collect();
+                if !refusals.is_empty() {
+                    return refusals.into_iter().flat_map(|refusal| self.refuse(refusal)).collect();
+                }
+                self.put_override(now, rule, Override { item: new.clone(), created })
+            }
+            Change::PutOverride { rule, new } => match self.own_rule(rule) {
+                Err(refusal) => self.refuse(refusal),
+                Ok(rule) => {
+                    let created = rule.created_or(new, created);
+                    self.put_override(now, rule, Override { item: new.clone(), created })
+                }
+            },
+            Change::PatchOverride { rule: rule_name, name, patch } => {
+                let rule = match self.own_rule(rule_name) {
+                    Err(refusal) => return self.refuse(refusal),
+                    Ok(rule) => rule,
+                };
+                let Some(old) = rule.item(name) else { return self.refuse(no_override(rule_name, name)) };
+                let mut new = old.clone();
+                new.item.key_values = patch.key_values.clone().unwrap_or(new.item.key_values);
+                new.item.limit = patch.limit.unwrap_or(new.item.limit);
+                let kept = new.item.burst.filter(|_| is_bucket(rule));
+                new.item.burst = patch.burst.unwrap_or(kept);
+                new.created = rule.created_or(&new.item, created);
+                self.put_override(now, rule, new)
+            }
+            Change::DeleteOverride { rule: rule_name, name } => {
+                let rule = match self.own_rule(rule_name) {
+                    Err(refusal) => return self.refuse(refusal),
+                    Ok(rule) => rule,
+                };
+                if rule.item(name).is_none() {
+                    return self.refuse(no_override(rule_name, name));
+                }
+                let mut new = rule.clone();
+                new.overrides.retain(|item| item.item.name != *name);
+                let mut limiter = self.clone();
+                limiter.replace_rule(now, new);
+                vec![Outcome { limiter, answer: Ok(Reply::OverrideDeleted), changed: Changed::Yes }]
+            }
+            Change::ApplyFile(rules) => self.apply_file(now, created, rules),
+        }
+    }
+
+    pub(super) fn rule(&self, name: &Name) -> Option<&Rule> {
+        self.rules.iter().find(|rule| rule.terms.name == *name)
+    }
+
+    /// The rule, if clients may change it.
+    fn own_rule(&self, name: &Name) -> Result<&Rule, Refusal> {
+        match self.rule(name) {
+            None => Err(no_rule(name)),
+            Some(rule) if rule.is_file_managed => Err(Refusal::RuleManagedByFile { rule: name.clone() }),
+            Some(rule) => Ok(rule),
+        }
+    }
+
+    fn refuse(&self, refusal: Refusal) -> Vec<Outcome> {
+        vec![Outcome { limiter: self.clone(), answer: Err(refusal), changed: Changed::No }]
+    }
+
+    fn replace_terms(&self, now: u64, rule: &Rule, terms: NewRule) -> Vec<Outcome> {
+        if rule.is_file_managed {
+            return self.refuse(Refusal::RuleManagedByFile { rule: terms.name });
+        }
+        let new = Rule { terms, ..rule.clone() };
+        let lacking = new.overrides.iter().filter(|item| !new.missing_key(&item.item.key_values).is_empty());
+        let conflicts: Vec<Refusal> = lacking
+            .map(|item| Refusal::OverridesConflict {
+                rule: new.terms.name.clone(),
+                name: item.item.name.clone(),
+            })
+            .collect();
+        if !conflicts.is_empty() {
+            return conflicts.into_iter().flat_map(|refusal| self.refuse(refusal)).collect();
+        }
+        let has_burst = new.overrides.iter().any(|item| item.item.burst.is_some());
+        let mut ways = self.with_rule(now, Some(rule), new.clone());
+        // Whether overrides may keep bursts that mean nothing any more is not said.
+        if has_burst && !is_bucket(&new) && is_bucket(rule) {
+            ways.extend(self.refuse(Refusal::BurstWithoutBucket { rule: new.terms.name }));
+        }
+        ways
+    }
+
+    fn with_rule(&self, now: u64, old: Option<&Rule>, new: Rule) -> Vec<Outcome> {
+        let changed = if old == Some(&new) { Changed::Unclear } else { Changed::Yes };
+        let info = new.info(Position(0));
+        let mut limiter = self.clone();
+        limiter.replace_rule(now, new);
+        let reply = if old.is_some() { Reply::Rule(info) } else { Reply::RuleCreated(info) };
+        vec![Outcome { limiter, answer: Ok(reply), changed }]
+    }
+
+    fn put_override(&self, now: u64, rule: &Rule, new: Override) -> Vec<Outcome> {
+        let name = rule.terms.name.clone();
+        let twins = rule.overrides.iter().filter(|item| item.item.name != new.item.name);
+        let mut twins = twins.filter(|item| item.item.key_values == new.item.key_values);
+        if let Some(twin) = twins.next() {
+            return self.refuse(rule.exists(twin));
+        }
+        let missing = rule.missing_key(&new.item.key_values);
+        if !missing.is_empty() {
+            let refuse = |key| self.refuse(Refusal::GroupKeyMissing { rule: name.clone(), key });
+            return missing.into_iter().flat_map(refuse).collect();
+        }
+        if new.item.burst.is_some() && !is_bucket(rule) {
+            return self.refuse(Refusal::BurstWithoutBucket { rule: name });
+        }
+        let old = rule.item(&new.item.name);
+        let changed = if old == Some(&new) { Changed::Unclear } else { Changed::Yes };
+        let info = new.info(&name, Position(0));
+        let reply = if old.is_some() { Reply::Override(info) } else { Reply::OverrideCreated(info) };
+        let mut rule = rule.clone();
+        rule.overrides.retain(|item| item.item.name != new.item.name);
+        rule.overrides.push(new);
+        let mut limiter = self.clone();
+        limiter.replace_rule(now, rule);
+        vec![Outcome { limiter, answer: Ok(reply), changed }]
+    }
+
+    fn apply_file(&self, now: u64, created: Mark, rules: &[FileRule]) -> Vec<Outcome> {
+        let of_clients = rules.iter().filter_map(|file| self.rule(&file.rule.name));
+        let of_clients: Vec<&Rule> = of_clients.filter(|rule| !rule.is_file_managed).collect();
+        if !of_clients.is_empty() {
+            let refuse =
+                |rule: &Rule| self.refuse(Refusal::RuleAlreadyExists { rule: rule.terms.name.clone() });
+            return of_clients.into_iter().flat_map(refuse).collect();
+        }
+        let mut limiter = self.clone();
+        let mut changes = FileChanges::default();
+        for rule in self.rules.iter().filter(|rule| rule.is_file_managed) {
+            if rules.iter().all(|file| file.rule.name != rule.terms.name) {
+                changes.deleted.push(rule.terms.name.clone());
+                limiter.remove_rule(&rule.terms.name);
+            }
+        }
+        for file in rules {
+            let name = file.rule.name.clone();
+            let old = self.rule(&name);
+            let overrides = file.overrides.iter().map(|item| Override {
+                item: item.clone(),
+                // What a file changes of a rule may make its overrides anew.
+                created: old
+                    .filter(|old| old.terms == file.rule)
+                    .map_or(created, |old| old.created_or(item, created)),
+            });
+            let mut new = Rule {
+                terms: file.rule.clone(),
+                is_file_managed: true,
+                created: old.map_or(created, |old| old.created),
+                overrides: overrides.collect(),
+            };
+            new.overrides.sort_by(|a, b| a.item.name.cmp(&b.item.name));
+            let is_same = old.is_some_and(|old| {
+                let mut old = old.clone();
+                old.overrides.sort_by(|a, b| a.item.name.cmp(&b.item.name));
+                old == new
+            });
+            match old {
+                None => changes.created.push(name),
+                Some(_) if !is_same => changes.changed.push(name),
+                Some(_) => {}
+            }
+            limiter.replace_rule(now, new);
+        }
+        for names in [&mut changes.created, &mut changes.changed, &mut changes.deleted] {
+            names.sort();
+        }
+        let changed = if changes == FileChanges::default() { Changed::Unclear } else { Changed::Yes };
+        vec![Outcome { limiter, answer: Ok(Reply::FileApplied(changes)), changed }]
+    }
+
+    fn remove_rule(&mut self, name: &Name) {
+        self.rules.retain(|rule| rule.terms.name != *name);
+        self.groups.retain(|key, _| key.rule() != Some(name));
+    }
+
+    /// Puts the rule in place of the one with its name, and keeps of what was counted what still has a meaning.
+    fn replace_rule(&mut self, now: u64, new: Rule) {
+        let name = new.terms.name.clone();
+        if let Some(old) = self.rule(&name).cloned() {
+            let shape = |rule: &Rule| rule.terms.window.map(Shape::of);
+            let keys = |rule: &Rule| {
+                let mut keys = rule.terms.group_by.clone();
+                keys.sort();
+                keys
+            };
+            let starts_empty = shape(&old) != shape(&new) || keys(&old) != keys(&new);
+            let is_lasting = |name: &Name| {
+                let key_values = |rule: &Rule| rule.item(name).map(|item| item.item.key_values.clone());
+                key_values(&old).is_some() && key_values(&old) == key_values(&new)
+            };
+            self.groups.retain(|key, _| match key {
+                _ if key.rule() != Some(&name) => true,
+                _ if starts_empty => false,
+                GroupKey::Own { name, .. } => is_lasting(name),
+                _ => true,
+            });
+        }
+        for (key, histories) in &mut self.groups {
+            let limit = match key {
+                GroupKey::Group { rule, values } if *rule == name => new.rate(values),
+                GroupKey::Own { rule, name: item } if *rule == name => match new.item(item) {
+                    Some(item) => item.item.limit,
+                    None => continue,
+                },
+                _ => continue,
+            };
+            histories.iter_mut().for_each(|history| history.set_rate(now, limit));
+        }
+        self.rules.retain(|rule| rule.terms.name != name);
+        self.rules.push(new);
+    }
+}
+
+impl Rule {
+    fn client(terms: NewRule, created: Mark) -> Rule {
+        Rule { terms, is_file_managed: false, created, overrides: Vec::new() }
+    }
+
+    fn exists(&self, item: &Override) -> Refusal {
+        Refusal::OverrideAlreadyExists { rule: self.terms.name.clone(), name: item.item.name.clone() }
+    }
+}
+
+impl Outcome {
+    /// The way to go on, if this is what was answered.
+    pub(super) fn fit(mut self, order: Order, answer: Option<&Answer>) -> Result<Way<Limiter>, String> {
+        let mut order = order;
+        if self.changed != Changed::No {
+            // It may have taken its position when it began, before others that were answered in between.
+            order.grow(0);
+        }
+        if let Some(answer) = answer {
+            if let (Ok(expected), Ok(shown)) = (&mut self.answer, answer) {
+                self.limiter.adopt(&mut order, expected, shown);
+            }
+            if self.answer != *answer {
+                return Err(format!("{:?}", self.answer));
+            }
+        }
+        Ok(Way { state: self.limiter, order, changed: self.changed, is_relaxed: false })
+    }
+}
+
+impl GroupKey {
+    fn rule(&self) -> Option<&Name> {
+        match self {
+            GroupKey::Group { rule, .. } | GroupKey::Own { rule, .. } => Some(rule),
+            GroupKey::Request { .. } => None,
+        }
+    }
+}
+
+fn is_bucket(rule: &Rule) -> bool {
+    matches!(rule.terms.window, Some(Window::Bucket { .. }))
+}
+
+fn no_rule(name: &Name) -> Refusal {
+    Refusal::RuleNotFound { rule: name.clone() }
+}
+
+fn no_override(rule: &Name, name: &Name) -> Refusal {
+    Refusal::OverrideNotFound { rule: rule.clone(), name: name.clone() }
+}

@@ -1,0 +1,254 @@
+//! What a window shows, found by going through everything that was ever taken from it.
+
+use limina_engine::limiter::{Limit, Window};
+
+/// Sliding windows are exact up to so many entries.
+const MOST_EXACT: usize = 64;
+/// Stands for "never" where the earliest moment is looked for.
+pub(super) const NEVER: u64 = u64::MAX;
+
+/// All that happened to one group of a rule, to one override's own count, or to a limit that came with requests.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct History(Vec<Event>);
+
+#[derive(Debug, Clone, PartialEq)]
+enum Event {
+    /// So much was taken, or given back. Not durable: only relaxed answers tell of it.
+    /// A bucket that refuses nothing is empty at most: it owes no more than its burst then was.
+    Take { time: u64, hits: i64, burst: u64, is_durable: bool },
+    /// From then on a bucket is refilled at this rate.
+    Rate { time: u64, limit: Limit },
+}
+
+/// The kind of a window and its length; changing either starts empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    Fixed(u64),
+    Sliding(u64),
+    Bucket(u64),
+}
+
+/// What is used, and when nothing of it counts any more. From the least to the most that may be shown, since a
+/// sliding window with many entries may count them a little too long.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Reading {
+    pub(super) used: Range,
+    pub(super) reset: Range,
+}
+
+/// From the least to the most.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Range(pub(super) u64, pub(super) u64);
+
+impl Range {
+    pub(super) fn exactly(value: u64) -> Range {
+        Range(value, value)
+    }
+
+    pub(super) fn contains(self, value: u64) -> bool {
+        self.0 <= value && value <= self.1
+    }
+}
+
+impl Shape {
+    pub(super) fn of(window: Window) -> Shape {
+        match window {
+            Window::Fixed { per } => Shape::Fixed(per.0),
+            Window::Sliding { per } => Shape::Sliding(per.0),
+            Window::Bucket { per, .. } => Shape::Bucket(per.0),
+        }
+    }
+}
+
+impl History {
+    /// An empty one of a window with this limit.
+    pub(super) fn new(now: u64, limit: Limit) -> History {
+        History(vec![Event::Rate { time: now, limit }])
+    }
+
+    pub(super) fn take(&mut self, time: u64, hits: i64, burst: u64, is_durable: bool) {
+        if hits != 0 {
+            self.0.push(Event::Take { time, hits, burst, is_durable });
+        }
+    }
+
+    pub(super) fn set_rate(&mut self, time: u64, limit: Limit) {
+        let last = self.0.iter().rev().find_map(|event| match event {
+            Event::Rate { limit, .. } => Some(*limit),
+            Event::Take { .. } => None,
+        });
+        if last != Some(limit) {
+            self.0.push(Event::Rate { time, limit });
+        }
+    }
+
+    /// What it may be after a crash: all of it, or without some of the last that only relaxed answers told of. Nothing is
+    /// stored that is later than the time that is.
+    pub(super) fn rests(&self, persisted: u64) -> Vec<History> {
+        let stored = self.0.iter().filter_map(|event| match *event {
+            Event::Take { time, .. } => (time <= persisted).then(|| event.clone()),
+            Event::Rate { time, limit } => Some(Event::Rate { time: time.min(persisted), limit }),
+        });
+        History(stored.collect()).prefixes()
+    }
+
+    fn prefixes(&self) -> Vec<History> {
+        let is_durable = |event: &Event| matches!(event, Event::Take { is_durable: true, .. });
+        let is_take = |event: &Event| matches!(event, Event::Take { .. });
+        let first_loose = self.0.iter().rposition(is_durable).map_or(0, |last| last + 1);
+        let loose = (first_loose..self.0.len()).filter(|place| is_take(&self.0[*place]));
+        let cut_at = |cut: usize| {
+            let kept = self.0.iter().enumerate().filter(|(place, event)| *place < cut || !is_take(event));
+            History(kept.map(|(_, event)| event.clone()).collect())
+        };
+        std::iter::once(self.clone()).chain(loose.map(cut_at)).collect()
+    }
+
+    pub(super) fn read(&self, shape: Shape, now: u64) -> Reading {
+        match shape {
+            Shape::Fixed(per) => {
+                let used = Range::exactly(self.fixed(per, now));
+                Reading { used, reset: Range::exactly((now / per + 1) * per - now) }
+            }
+            Shape::Sliding(per) => {
+                let entries = self.sliding(per, now);
+                let exact = || entries.iter().filter(|entry| now < entry.time + per);
+                let used = Range(
+                    exact().map(|entry| entry.hits).sum(),
+                    entries.iter().map(|entry| entry.hits).sum(),
+                );
+                let reset = Range(
+                    exact().map(|entry| entry.time + per - now).max().unwrap_or(0),
+                    entries.iter().map(|entry| entry.leaves - now).max().unwrap_or(0),
+                );
+                Reading { used, reset }
+            }
+            Shape::Bucket(per) => {
+                let (debt, limit) = self.bucket(per, now);
+                let reset = match limit {
+                    _ if debt == 0 => 0,
+                    Limit::AtMost(rate) if rate > 0 => ceil(debt, i128::from(rate)),
+                    _ => NEVER,
+                };
+                let used = Range::exactly(ceil(debt, i128::from(per)));
+                Reading { used, reset: Range::exactly(reset) }
+            }
+        }
+    }
+
+    /// When `hits` will fit under `limit`, after what the same check takes from here before; at the earliest, and at
+    /// the latest where the window may count too long.
+    pub(super) fn retry(&self, shape: Shape, now: u64, before: &[i64], hits: i64, limit: u64) -> Range {
+        let passes = |at: u64, is_late: bool| {
+            let mut then = self.clone();
+            before.iter().for_each(|hits| then.take(at, *hits, u64::MAX, false));
+            let used = then.read(shape, at).used;
+            let used = if is_late { used.1 } else { used.0 };
+            i128::from(used) + i128::from(hits) <= i128::from(limit)
+        };
+        let earliest = |reset: u64, is_late: bool| {
+            // By then everything has gone; what does not pass then never does.
+            if reset == NEVER || !passes(now + reset, is_late) {
+                return NEVER;
+            }
+            let (mut refused, mut passed) = (0, reset);
+            while refused + 1 < passed {
+                let middle = refused.midpoint(passed);
+                if passes(now + middle, is_late) {
+                    passed = middle;
+                } else {
+                    refused = middle;
+                }
+            }
+            passed
+        };
+        let reset = self.read(shape, now).reset;
+        Range(earliest(reset.0, false), earliest(reset.1, true))
+    }
+
+    fn fixed(&self, per: u64, now: u64) -> u64 {
+        let (mut index, mut used) = (0, 0_i128);
+        for (time, hits) in self.takes() {
+            if time / per != index {
+                (index, used) = (time / per, 0);
+            }
+            used = (used + i128::from(hits)).max(0);
+        }
+        if now / per == index { u64::try_from(used).unwrap() } else { 0 }
+    }
+
+    /// The entries that may still count, oldest first.
+    fn sliding(&self, per: u64, now: u64) -> Vec<Entry> {
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut is_coarse = false;
+        for (time, hits) in self.takes() {
+            entries.retain(|entry| time < entry.leaves);
+            is_coarse &= !entries.is_empty();
+            if hits > 0 {
+                entries.push(Entry { time, hits: hits.unsigned_abs(), leaves: time + per });
+            }
+            let mut back = if hits < 0 { hits.unsigned_abs() } else { 0 };
+            while back > 0
+                && let Some(newest) = entries.last_mut()
+            {
+                let part = back.min(newest.hits);
+                (back, newest.hits) = (back - part, newest.hits - part);
+                if newest.hits == 0 {
+                    entries.pop();
+                }
+            }
+            // Having had too many at once, a group may stay coarse until it is empty.
+            is_coarse |= entries.len() > MOST_EXACT;
+            if is_coarse {
+                entries.iter_mut().for_each(|entry| entry.leaves = entry.time + per + per.div_ceil(64));
+            }
+        }
+        entries.retain(|entry| now < entry.leaves);
+        entries
+    }
+
+    /// The debt, of which a token is `per`, and the limit.
+    fn bucket(&self, per: u64, now: u64) -> (i128, Limit) {
+        let (mut debt, mut at, mut limit) = (0_i128, 0, Limit::Unlimited);
+        let drained = |debt: i128, from: u64, to: u64, limit: Limit| match limit {
+            Limit::Unlimited => 0,
+            Limit::AtMost(rate) => (debt - i128::from(rate) * i128::from(to - from)).max(0),
+        };
+        for event in &self.0 {
+            match *event {
+                Event::Take { time, hits, burst, .. } => {
+                    let before = drained(debt, at, time, limit);
+                    debt = before + i128::from(hits) * i128::from(per);
+                    debt = debt.min(before.max(i128::from(burst) * i128::from(per)));
+                    debt = if limit == Limit::Unlimited { 0 } else { debt.max(0) };
+                    at = time;
+                }
+                Event::Rate { time, limit: new } => {
+                    debt = drained(debt, at, time, limit);
+                    if new == Limit::Unlimited || limit == Limit::Unlimited {
+                        debt = 0;
+                    }
+                    (at, limit) = (time, new);
+                }
+            }
+        }
+        (drained(debt, at, now, limit), limit)
+    }
+
+    fn takes(&self) -> impl Iterator<Item = (u64, i64)> {
+        self.0.iter().filter_map(|event| match event {
+            Event::Take { time, hits, .. } => Some((*time, *hits)),
+            Event::Rate { .. } => None,
+        })
+    }
+}
+
+struct Entry {
+    time: u64,
+    hits: u64,
+    leaves: u64,
+}
+
+fn ceil(value: i128, by: i128) -> u64 {
+    u64::try_from((value + by - 1) / by).unwrap_or(NEVER)
+}

@@ -1,0 +1,376 @@
+//! Random commands of the limiter: few keys, few values and few rules, so that rules overlap a lot.
+
+use super::{name, page};
+use crate::random::Random;
+use limina_engine::{
+    KeyValues, Millis, Name, Page,
+    key_values::{OwnedValue, Value},
+    limiter::{
+        Change, Check, Command, CounterId, Durability, FileRule, Limit, MAX_COUNT, NewLease, NewOverride,
+        NewRule, OverridePatch, RequestLimit, RulePatch, Take, Window,
+    },
+    selection::{Query, Selection, Test},
+};
+
+/// More than any limit, and yet little enough that no sum of them leaves 64 bits, in whatever unit.
+const VERY_MANY: i64 = 1 << 36;
+
+/// Which keys, values, rules and spans there are to choose from.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    keys: Vec<&'static str>,
+    values: Vec<OwnedValue>,
+    rules: u64,
+    overrides: u64,
+    spans: Vec<u64>,
+    windows: Vec<Kind>,
+    most: u64,
+    /// A third of the requests is about rules.
+    has_busy_rules: bool,
+    leases: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    None,
+    Fixed,
+    Sliding,
+    Bucket,
+}
+
+impl Limits {
+    /// Chooses how crowded this run is.
+    pub fn new(random: &mut Random) -> Limits {
+        let spans =
+            *random.pick(&[&[1, 7, 64][..], &[10, 100], &[1_000], &[50, 60_000], &[1_000, 3_600_000]]);
+        Limits::with_spans(random, spans)
+    }
+
+    /// With windows of these lengths.
+    pub fn with_spans(random: &mut Random, spans: &[u64]) -> Limits {
+        let kinds = [Kind::None, Kind::Fixed, Kind::Sliding, Kind::Bucket];
+        let windows = match random.below(3) {
+            0 => vec![*random.pick(&kinds)],
+            _ => kinds.to_vec(),
+        };
+        let all = [
+            Value::String("x".into()),
+            Value::Integer(1),
+            Value::String("xy".into()),
+            Value::Float(1.0),
+            Value::Boolean(true),
+            Value::Float(-0.5),
+        ];
+        Limits {
+            keys: ["b", "a", "c"][..1 + random.below(3) as usize].to_vec(),
+            values: all[..1 + random.below(all.len() as u64) as usize].to_vec(),
+            rules: 1 + random.below(4),
+            overrides: 1 + random.below(3),
+            spans: spans.to_vec(),
+            windows,
+            most: *random.pick(&[2, 5, 12, 100]),
+            has_busy_rules: random.one_in(3),
+            leases: 0,
+        }
+    }
+
+    /// One key, one value, and much room: what is asked for meets in one window, which gets many entries.
+    pub fn crowded(random: &mut Random, spans: &[u64]) -> Limits {
+        Limits {
+            keys: vec!["a"],
+            values: vec![Value::Integer(1)],
+            rules: 1,
+            overrides: 1,
+            windows: vec![Kind::Sliding],
+            most: 300,
+            has_busy_rules: false,
+            ..Limits::with_spans(random, spans)
+        }
+    }
+
+    /// The lengths of windows in use.
+    pub fn spans(&self) -> &[u64] {
+        &self.spans
+    }
+
+    /// The next command.
+    pub fn command(&mut self, random: &mut Random) -> Command {
+        if self.has_busy_rules && random.one_in(4) {
+            return Command::Change(self.change(random));
+        }
+        match random.below(100) {
+            0..=13 => Command::Change(self.change(random)),
+            14..=54 => Command::Check(self.check(random)),
+            55..=57 => Command::CheckBatch((0..1 + random.below(6)).map(|_| self.check(random)).collect()),
+            58..=68 => Command::MoveCounter { key_values: self.key_values(random), by: self.hits(random) },
+            69..=71 => Command::SetCounter { key_values: self.key_values(random), to: self.hits(random) },
+            72..=78 => Command::TakeLease(self.lease(random)),
+            79..=81 => Command::ExtendLease(self.lease_id(random)),
+            82..=84 => Command::ReleaseLease(self.lease_id(random)),
+            _ => self.read(random),
+        }
+    }
+
+    /// A new rule, to begin with.
+    pub fn rule(&mut self, random: &mut Random) -> Command {
+        Command::Change(Change::PutRule(self.new_rule(random)))
+    }
+
+    /// Reads that show everything that there is.
+    pub fn looks(&self) -> Vec<Command> {
+        let page = || Page { after: None, limit: 100_000 };
+        let mut looks = vec![
+            Command::ListRules(page()),
+            Command::ListLeases(page()),
+            Command::ListCounters { query: Query::default(), page: Page { after: None, limit: 100_000 } },
+        ];
+        for i in 0..self.rules {
+            let rule = name(&format!("rule{i}"));
+            looks.push(Command::ListOverrides { rule, query: Query::default(), page: page() });
+        }
+        let of_two = |a: Option<&OwnedValue>, b: Option<&OwnedValue>| {
+            let pairs = self.keys.iter().zip([a, b]).filter_map(|(key, value)| Some((*key, value?.clone())));
+            KeyValues::new(pairs.collect()).expect("few short pairs")
+        };
+        let maybe = || std::iter::once(None).chain(self.values.iter().map(Some));
+        let all = maybe().flat_map(|a| maybe().map(move |b| (a, b)));
+        let takes: Vec<KeyValues> = all.map(|(a, b)| of_two(a, b)).collect();
+        looks.extend(takes.into_iter().map(|key_values| {
+            Command::Check(Check { entries: vec![Take { key_values, hits: 0, limit: None }], dry_run: false })
+        }));
+        looks
+    }
+
+    fn change(&mut self, random: &mut Random) -> Change {
+        match random.below(20) {
+            0..=4 => Change::CreateRule(self.new_rule(random)),
+            5..=7 => Change::PutRule(self.new_rule(random)),
+            8..=11 => Change::PatchRule { name: self.rule_name(random), patch: self.rule_patch(random) },
+            12 => Change::DeleteRule(self.rule_name(random)),
+            13..=15 => {
+                Change::CreateOverride { rule: self.rule_name(random), new: self.new_override(random) }
+            }
+            16 => Change::PutOverride { rule: self.rule_name(random), new: self.new_override(random) },
+            17 => Change::PatchOverride {
+                rule: self.rule_name(random),
+                name: self.override_name(random),
+                patch: OverridePatch {
+                    key_values: random.one_in(2).then(|| self.key_values(random)),
+                    limit: random.one_in(2).then(|| self.limit(random)),
+                    burst: random.one_in(4).then(|| random.one_in(2).then(|| 1 + random.below(self.most))),
+                },
+            },
+            18 => Change::DeleteOverride { rule: self.rule_name(random), name: self.override_name(random) },
+            _ => Change::ApplyFile(self.file(random)),
+        }
+    }
+
+    fn new_rule(&self, random: &mut Random) -> NewRule {
+        NewRule {
+            name: self.rule_name(random),
+            group_by: self.keys.iter().filter(|_| random.one_in(2)).map(|key| (*key).into()).collect(),
+            selection: self.selection(random),
+            limit: self.limit(random),
+            window: self.window(random),
+            shadow: random.one_in(6),
+            durability: random.one_in(3).then(|| *random.pick(&[Durability::Durable, Durability::Relaxed])),
+            description: random.one_in(5).then(|| "some words".into()),
+        }
+    }
+
+    fn rule_patch(&self, random: &mut Random) -> RulePatch {
+        let durability = *random.pick(&[None, Some(Durability::Durable), Some(Durability::Relaxed)]);
+        RulePatch {
+            limit: random.one_in(2).then(|| self.limit(random)),
+            window: random.one_in(4).then(|| self.window(random)),
+            selection: random.one_in(4).then(|| self.selection(random)),
+            shadow: random.one_in(4).then(|| random.one_in(3)),
+            durability: random.one_in(6).then_some(durability),
+            description: random.one_in(8).then(|| random.one_in(2).then(|| "other words".into())),
+        }
+    }
+
+    fn new_override(&self, random: &mut Random) -> NewOverride {
+        NewOverride {
+            name: self.override_name(random),
+            key_values: self.key_values(random),
+            limit: self.limit(random),
+            burst: random.one_in(6).then(|| 1 + random.below(self.most)),
+        }
+    }
+
+    /// Rules as a file may have them: each name once, and each override in keeping with its rule.
+    fn file(&self, random: &mut Random) -> Vec<FileRule> {
+        let mut rules: Vec<FileRule> = Vec::new();
+        for i in 0..random.below(3) {
+            let mut rule = self.new_rule(random);
+            // Now and then the name of a rule that clients make.
+            if !random.one_in(8) {
+                rule.name = name(&format!("file{i}"));
+            }
+            if rules.iter().any(|other| other.rule.name == rule.name) {
+                continue;
+            }
+            let mut overrides: Vec<NewOverride> = Vec::new();
+            for _ in 0..random.below(3) {
+                let mut new = self.new_override(random);
+                if !matches!(rule.window, Some(Window::Bucket { .. })) {
+                    new.burst = None;
+                }
+                let has = |key: &str| new.key_values.iter().any(|pair| pair.key == key);
+                let is_complete = rule.group_by.iter().all(|key| has(key));
+                let is_new = overrides
+                    .iter()
+                    .all(|other| other.name != new.name && other.key_values != new.key_values);
+                if is_complete && is_new {
+                    overrides.push(new);
+                }
+            }
+            rules.push(FileRule { rule, overrides });
+        }
+        rules
+    }
+
+    fn window(&self, random: &mut Random) -> Option<Window> {
+        let per = Millis(*random.pick(&self.spans));
+        match random.pick(&self.windows) {
+            Kind::None => None,
+            Kind::Fixed => Some(Window::Fixed { per }),
+            Kind::Sliding => Some(Window::Sliding { per }),
+            Kind::Bucket => {
+                Some(Window::Bucket { per, burst: random.one_in(2).then(|| random.below(self.most + 1)) })
+            }
+        }
+    }
+
+    fn limit(&self, random: &mut Random) -> Limit {
+        match random.below(20) {
+            0 | 1 => Limit::Unlimited,
+            2 => Limit::AtMost(0),
+            3 => Limit::AtMost(MAX_COUNT),
+            _ => Limit::AtMost(1 + random.below(self.most)),
+        }
+    }
+
+    fn selection(&self, random: &mut Random) -> Selection {
+        let keys = self.keys.iter().filter(|_| random.one_in(6)).copied().collect::<Vec<_>>();
+        Selection::new(keys.into_iter().map(|key| (key.into(), self.tests(random))).collect())
+    }
+
+    fn tests(&self, random: &mut Random) -> Vec<Test> {
+        let value = |random: &mut Random| random.pick(&self.values).clone();
+        (0..1 + random.below(5) / 4)
+            .map(|_| match random.below(9) {
+                0 => Test::Eq(value(random)),
+                1 => Test::Ne(value(random)),
+                2 => Test::Lt(value(random)),
+                3 => Test::Lte(value(random)),
+                4 => Test::Gt(value(random)),
+                5 => Test::Gte(value(random)),
+                6 => Test::In((0..random.below(3)).map(|_| value(random)).collect()),
+                7 => Test::Prefix((*random.pick(&["", "x", "xy", "z"])).into()),
+                _ => Test::Exists(!random.one_in(3)),
+            })
+            .collect()
+    }
+
+    fn query(&self, random: &mut Random) -> Query {
+        let part = |random: &mut Random| Query {
+            selection: self.selection(random),
+            min_keys: random.one_in(4).then(|| random.below(3) as usize),
+            max_keys: random.one_in(4).then(|| random.below(4) as usize),
+            ..Query::default()
+        };
+        let mut query = part(random);
+        if random.one_in(4) {
+            query.any = (0..random.below(3)).map(|_| part(random)).collect();
+        }
+        if random.one_in(4) {
+            query.all = (0..random.below(3)).map(|_| part(random)).collect();
+        }
+        query
+    }
+
+    fn check(&self, random: &mut Random) -> Check {
+        let entries = if random.one_in(8) { 2 + random.below(2) } else { 1 };
+        let take = |random: &mut Random| Take {
+            key_values: self.key_values(random),
+            hits: if random.one_in(2) { 1 } else { self.hits(random) },
+            limit: random.one_in(12).then(|| RequestLimit {
+                limit: random.below(self.most + 1),
+                per: Millis(*random.pick(&self.spans)),
+            }),
+        };
+        Check { entries: (0..entries).map(|_| take(random)).collect(), dry_run: random.one_in(10) }
+    }
+
+    fn lease(&mut self, random: &mut Random) -> NewLease {
+        self.leases += 1;
+        NewLease {
+            id: name(&format!("lease{}", self.leases)),
+            key_values: self.key_values(random),
+            hits: self.hits(random).unsigned_abs().max(1),
+            ttl: Millis(*random.pick(&[1, 20, 100, 1_000, 5_000])),
+            owner: random.one_in(3).then(|| name("owner")),
+        }
+    }
+
+    fn read(&self, random: &mut Random) -> Command {
+        match random.below(12) {
+            0 => Command::GetRule(self.rule_name(random)),
+            1 => Command::ListRules(page(random, |random| self.rule_name(random))),
+            2 => Command::QueryRules {
+                query: self.query(random),
+                page: page(random, |random| self.rule_name(random)),
+            },
+            3 => Command::GetOverride { rule: self.rule_name(random), name: self.override_name(random) },
+            4 => Command::ListOverrides {
+                rule: self.rule_name(random),
+                query: self.query(random),
+                page: page(random, |random| self.override_name(random)),
+            },
+            5 | 6 => Command::Match(self.key_values(random)),
+            7 => Command::ListCounters { query: Query::default(), page: Page { after: None, limit: 1_000 } },
+            8 => Command::ListCounters {
+                query: self.query(random),
+                page: page(random, |random| CounterId(random.below(8) as u32)),
+            },
+            9 => Command::GetLease(self.lease_id(random)),
+            _ => Command::ListLeases(page(random, |random| self.lease_id(random))),
+        }
+    }
+
+    fn rule_name(&self, random: &mut Random) -> Name {
+        match random.below(12) {
+            0 => name("file0"),
+            _ => name(&format!("rule{}", random.below(self.rules))),
+        }
+    }
+
+    fn override_name(&self, random: &mut Random) -> Name {
+        name(&format!("override{}", random.below(self.overrides)))
+    }
+
+    /// One of the last few.
+    fn lease_id(&self, random: &mut Random) -> Name {
+        name(&format!("lease{}", self.leases.saturating_sub(random.below(6)).max(1)))
+    }
+
+    /// Most of the keys, with any of the values.
+    fn key_values(&self, random: &mut Random) -> KeyValues {
+        let keys: Vec<&str> = self.keys.iter().filter(|_| !random.one_in(4)).copied().collect();
+        let pairs = keys.into_iter().map(|key| (key, random.pick(&self.values).clone()));
+        KeyValues::new(pairs.collect()).expect("few short pairs")
+    }
+
+    fn hits(&self, random: &mut Random) -> i64 {
+        match random.below(40) {
+            0..=3 => 0,
+            4..=9 => -1 - random.below(4) as i64,
+            10 => VERY_MANY,
+            11 => -VERY_MANY,
+            12..=15 => random.below(self.most + 2) as i64,
+            _ => 1 + random.below(3) as i64,
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Conditions on key-values, and queries made of them.
+
+use crate::{
+    key_values::{InvalidValue, KeyValue, Text, reason, typed_value},
+    object::{self, Object},
+};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+use std::{borrow::Cow, fmt};
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{
+        Ref, RefOr, Schema,
+        schema::{AdditionalProperties, ObjectBuilder, OneOfBuilder},
+    },
+};
+
+/// Conditions by key, in the order in which they were written; all must hold. A key may stand twice: whoever takes
+/// them has to look.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Selection<'a>(pub Vec<(Cow<'a, str>, Condition<'a>)>);
+
+/// What is asked of one key's value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Condition<'a> {
+    /// It is this value; short for `eq`.
+    Equals(KeyValue<'a>),
+    /// All of these hold.
+    Tests(Box<Tests<'a>>),
+}
+
+/// What is asked of one key's value, in full. Only `exists: false` holds for a key that is absent.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, ToSchema)]
+pub struct Tests<'a> {
+    /// It is this value, type included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub eq: Option<KeyValue<'a>>,
+    /// It is not this value; one of another type is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub ne: Option<KeyValue<'a>>,
+    /// It comes before this one: numbers by number, strings by bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub lt: Option<KeyValue<'a>>,
+    /// It comes before this one, or is as large.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub lte: Option<KeyValue<'a>>,
+    /// It comes after this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub gt: Option<KeyValue<'a>>,
+    /// It comes after this one, or is as large.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub gte: Option<KeyValue<'a>>,
+    /// It is one of these.
+    #[serde(rename = "in", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, max_items = 1024)]
+    pub one_of: Option<Vec<KeyValue<'a>>>,
+    /// It is a string that begins so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub prefix: Option<Cow<'a, str>>,
+    /// Whether the key is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub exists: Option<bool>,
+}
+
+/// What a query looks for. An empty one finds everything.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Query<'a> {
+    /// Conditions on the object's key-values. Of rules only the `group_by` keys are known: only `exists` is allowed.
+    #[serde(rename = "where", borrow, default, skip_serializing_if = "Option::is_none")]
+    pub conditions: Option<Selection<'a>>,
+    /// At least so many keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_keys: Option<u32>,
+    /// At most so many keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_keys: Option<u32>,
+    /// At least one of these, if there are any.
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty", deserialize_with = "object::list")]
+    #[schema(no_recursion)]
+    pub any: Vec<Query<'a>>,
+    /// Every one of these.
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty", deserialize_with = "object::list")]
+    #[schema(no_recursion)]
+    pub all: Vec<Query<'a>>,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Selection<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Selection<'a>, D::Error> {
+        struct SelectionVisitor;
+
+        impl<'de> Visitor<'de> for SelectionVisitor {
+            type Value = Selection<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of conditions")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Selection<'de>, A::Error> {
+                let mut conditions = Vec::new();
+                while let Some((Text(key), condition)) = map.next_entry()? {
+                    conditions.push((key, condition));
+                }
+                Ok(Selection(conditions))
+            }
+        }
+        deserializer.deserialize_map(SelectionVisitor)
+    }
+}
+
+impl Serialize for Selection<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, condition)| (key, condition)))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Condition<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Condition<'a>, D::Error> {
+        let json = <&RawValue>::deserialize(deserializer)?.get();
+        if !json.starts_with('{') {
+            return KeyValue::from_json(json).map(Condition::Equals).map_err(de::Error::custom);
+        }
+        let Object(members): Object<Members<'a>> =
+            serde_json::from_str(json).map_err(|error| de::Error::custom(reason(&error)))?;
+        members.condition().map_err(de::Error::custom)
+    }
+}
+
+/// All that may stand in a condition: tests, or a value in its typed form.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Members<'a> {
+    #[serde(rename = "DataType", default, deserialize_with = "object::present")]
+    data_type: Option<u64>,
+    #[serde(rename = "Value", borrow, default, deserialize_with = "object::present")]
+    value: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "object::present")]
+    eq: Option<KeyValue<'a>>,
+    #[serde(borrow, default, deserialize_with = "object::present")]
+    ne: Option<KeyValue<'a>>,
+    #[serde(borrow, default, deserialize_with = "object::present")]
+    lt: Option<KeyValue<'a>>,
+    #[serde(borrow, default, deserialize_with = "object::present")]
+    lte: Option<KeyValue<'a>>,
+    #[serde(borrow, default, deserialize_with = "object::present")]
+    gt: Option<KeyValue<'a>>,
+    #[serde(borrow, default, deserialize_with = "object::present")]
+    gte: Option<KeyValue<'a>>,
+    #[serde(rename = "in", borrow, default, deserialize_with = "object::present")]
+    one_of: Option<Vec<KeyValue<'a>>>,
+    #[serde(borrow, default, deserialize_with = "object::present")]
+    prefix: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "object::present")]
+    exists: Option<bool>,
+}
+
+impl<'a> Members<'a> {
+    fn condition(self) -> Result<Condition<'a>, InvalidValue> {
+        let Members { data_type, value, eq, ne, lt, lte, gt, gte, one_of, prefix, exists } = self;
+        let prefix = prefix.map(|Text(prefix)| prefix);
+        let tests = Tests { eq, ne, lt, lte, gt, gte, one_of, prefix, exists };
+        match (data_type, value) {
+            (None, None) => Ok(Condition::Tests(Box::new(tests))),
+            (Some(data_type), Some(value)) if tests == Tests::default() => {
+                typed_value(data_type, value.get()).map(Condition::Equals)
+            }
+            _ => Err(InvalidValue::NotTyped("both, and nothing else".to_owned())),
+        }
+    }
+}
+
+impl Serialize for Condition<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Condition::Equals(value) => value.serialize(serializer),
+            Condition::Tests(tests) => tests.serialize(serializer),
+        }
+    }
+}
+
+impl PartialSchema for Selection<'_> {
+    fn schema() -> RefOr<Schema> {
+        let condition = OneOfBuilder::new()
+            .item(Ref::from_schema_name("KeyValue"))
+            .item(Ref::from_schema_name("Tests"))
+            .description(Some("A value (equals), or one or more tests."));
+        ObjectBuilder::new()
+            .additional_properties(Some(AdditionalProperties::RefOr(condition.into())))
+            .description(Some("Conditions by key, all of which must hold; at most 64 keys of 1–256 bytes."))
+            .examples([serde_json::json!({"country": "de", "amount": {"gte": 100, "lt": 500}})])
+            .into()
+    }
+}
+
+impl ToSchema for Selection<'_> {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("Selection")
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push(("KeyValue".to_owned(), KeyValue::schema()));
+        schemas.push(("Tests".to_owned(), Tests::schema()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(json: &str, expect: Result<&str, &str>) {
+        let json = format!(r#"{{"k": {json}}}"#);
+        match (serde_json::from_str::<Selection<'_>>(&json), expect) {
+            (Ok(found), Ok(expect)) => {
+                assert_eq!(serde_json::to_string(&found).unwrap(), format!(r#"{{"k":{expect}}}"#), "{json}");
+            }
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{json} gave {error}"),
+            (found, _) => panic!("{json} gave {found:?}"),
+        }
+    }
+
+    #[test]
+    fn conditions() {
+        check("1", Ok("1"));
+        check("1.0", Ok("1.0"));
+        check("\"x\"", Ok("\"x\""));
+        check(r#"{"DataType": 0, "Value": "7"}"#, Ok("7"));
+        check(r#"{"eq": {"DataType": 12, "Value": "x"}}"#, Ok(r#"{"eq":"x"}"#));
+        check(r#"{"in": [1, {"DataType": 11, "Value": 1}, "1"]}"#, Ok(r#"{"in":[1,1.0,"1"]}"#));
+        check(r#"{"lt": 1, "gte": -1.5}"#, Ok(r#"{"lt":1,"gte":-1.5}"#));
+        check(r#"{"lte": "b", "gt": "a", "ne": "x"}"#, Ok(r#"{"ne":"x","lte":"b","gt":"a"}"#));
+        check(r#"{"prefix": "a\n"}"#, Ok(r#"{"prefix":"a\n"}"#));
+        check(r#"{"exists": false}"#, Ok(r#"{"exists":false}"#));
+        check("{}", Ok("{}"));
+        check("null", Err("not null"));
+        check("[]", Err("not an array"));
+        check(r#"{"eq": null}"#, Err("not null"));
+        check(r#"{"exists": null}"#, Err("invalid type: null"));
+        check(r#"{"in": null}"#, Err("invalid type: null"));
+        check(r#"{"in": 1}"#, Err("invalid type"));
+        check(r#"{"prefix": 1}"#, Err("invalid type"));
+        check(r#"{"exists": 1}"#, Err("invalid type"));
+        check(r#"{"like": 1}"#, Err("unknown field `like`"));
+        check(r#"{"eq": 1, "eq": 1}"#, Err("duplicate field `eq`"));
+        check(r#"{"eq": 18446744073709551616}"#, Err("64 bits"));
+        check(r#"{"DataType": 0}"#, Err("both, and nothing else"));
+        check(r#"{"Value": 0}"#, Err("both, and nothing else"));
+        check(r#"{"DataType": 0, "Value": 0, "ne": 1}"#, Err("both, and nothing else"));
+        check(r#"{"DataType": 0, "Value": 256}"#, Err("not within"));
+        check(r#"{"Value": {"eq": 1}, "DataType": 0}"#, Err("a string or a number"));
+    }
+}
