@@ -208,11 +208,11 @@ impl Bench {
                 What::Reopen => self.reopen()?,
             }
             // Now and then a slice of what takes its time.
-            if let Some(due) = self.engine.sweep() {
+            if let Some(due) = self.engine.background() {
                 self.due(due)?;
             }
         }
-        while let Some(due) = self.engine.sweep() {
+        while let Some(due) = self.engine.background() {
             self.due(due)?;
         }
         if self.waiting.is_empty() { Ok(()) } else { Err(format!("never answered: {:?}", self.waiting)) }
@@ -314,6 +314,8 @@ impl Bench {
         let is_in_use = refusing.clone().any(|limit| limit.per.is_none());
         match decision.retry_after {
             _ if decision.allowed || is_in_use || !self.waiting.is_empty() => Ok(()),
+            // Where something is given back in the same check, nothing is promised either.
+            None if entries.iter().any(|take| take.hits < 0) => Ok(()),
             Some(span) => {
                 self.wait(span.0 - 1)?;
                 if self.check(entries, true)?.allowed {

@@ -190,7 +190,7 @@ pub(super) fn decide(
     } else if is_counter_moved || (is_window_moved && !is_relaxed) {
         turn.advance();
     }
-    if is_window_moved {
+    if is_window_moved && !is_refused && !is_dry {
         limiter.look_after_windows(turn);
     }
     let retry_after = if is_refused { retry_after(limiter, now, entries, &touches) } else { None };
@@ -198,20 +198,24 @@ pub(super) fn decide(
     Decided { decision: Decision { allowed: !is_refused, limits, retry_after }, is_relaxed }
 }
 
-/// When every limit that refuses would let the same entries pass; none if one never would, or if that is not known, as
-/// where an earlier entry gives back to the same group.
+/// When every limit would let the same entries pass; none if one never would, or if that is not known, as where an
+/// earlier entry gives back to the same group.
 fn retry_after(limiter: &Limiter, now: Time, entries: &[Take], touches: &[Touch]) -> Option<Millis> {
     let mut longest = Millis(0);
-    for touch in touches.iter().filter(|touch| touch.exceeded && !touch.is_shadow) {
-        let mut hits = u64::try_from(entries[touch.entry as usize].hits).ok()?;
+    for touch in touches.iter().filter(|touch| touch.is_limit && !touch.is_shadow) {
+        // A limit that gives back lets everything pass.
+        let Ok(own) = u64::try_from(entries[touch.entry as usize].hits) else { continue };
+        let mut hits = own;
         // What earlier entries take from the same group is taken then as well.
         for other in touches.iter().take_while(|other| other.entry < touch.entry) {
             if other.owner == touch.owner && other.values == touch.values {
                 hits += u64::try_from(entries[other.entry as usize].hits).ok()?;
             }
         }
-        let place = limiter.groups.find(touch.owner, touch.values.as_bytes());
-        longest = longest.max(touch.meter.passes_after(state_at(limiter, place), now, hits)?);
+        if own > 0 {
+            let place = limiter.groups.find(touch.owner, touch.values.as_bytes());
+            longest = longest.max(touch.meter.passes_after(state_at(limiter, place), now, hits)?);
+        }
     }
     Some(longest)
 }
