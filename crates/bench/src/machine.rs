@@ -21,12 +21,29 @@ pub(crate) fn cpu_time(process: u32) -> Duration {
     duration(stat(process).map_or(0, |stat| stat.ticks))
 }
 
+/// Processor time of the thread that asks: what it did not get, because others had the processor, does not count.
+pub(crate) fn thread_cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// Processor time of a server: its process, and the children that this has now.
 pub(crate) fn family_cpu_time(process: u32) -> Duration {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     let all = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(stat);
     let family = all.filter(|stat| stat.process == process || stat.parent == process);
     duration(family.map(|stat| stat.ticks).sum())
+}
+
+/// Processor time that other programs have taken, as far as this one and the servers that it has ended go.
+pub(crate) fn others_cpu_time() -> Option<Duration> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let numbers = text.lines().next()?.split_whitespace().skip(1).map(str::parse::<u64>);
+    let numbers: Vec<u64> = numbers.collect::<Result<_, _>>().ok()?;
+    // All but what is idle, waits for a disk, or is another machine's.
+    let busy: u64 = [0, 1, 2, 5, 6].into_iter().filter_map(|index| numbers.get(index)).sum();
+    let own = stat(std::process::id())?;
+    Some(duration(busy.saturating_sub(own.ticks + own.ended_children_ticks)))
 }
 
 fn duration(ticks: u64) -> Duration {
@@ -37,6 +54,7 @@ struct Stat {
     process: u32,
     parent: u32,
     ticks: u64,
+    ended_children_ticks: u64,
 }
 
 fn stat(process: u32) -> Option<Stat> {
@@ -44,7 +62,12 @@ fn stat(process: u32) -> Option<Stat> {
     // The name of the program, in parentheses, may contain anything.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-    Some(Stat { process, parent: u32::try_from(number(1)?).ok()?, ticks: number(11)? + number(12)? })
+    Some(Stat {
+        process,
+        parent: u32::try_from(number(1)?).ok()?,
+        ticks: number(11)? + number(12)?,
+        ended_children_ticks: number(13)? + number(14)?,
+    })
 }
 
 /// Load averages, as the system prints them.

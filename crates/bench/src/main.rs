@@ -1,15 +1,23 @@
-//! Measures Limina: `cargo run --release -p limina-bench -- ledger …`.
+//! Measures Limina: `cargo run --release -p limina-bench -- ledger …`, or `limiter …`.
 //!
 //! A figure of this program is worth something only beside the others of the same run: machines differ, and the same
 //! machine differs from minute to minute. So one run has every contender do the same work, one after the other.
 //!
-//! Read `ledger/workload.rs` first: it says what the work is, and what a contender has to be able to do. Each other
-//! file of that folder is one contender, but for `report.rs`, which prints.
+//! Read a family's `workload.rs` first: it says what the work is, and what a contender has to be able to do. Each other
+//! file of that folder is one contender, but for `report.rs`, which prints. What families share stands beside them.
 
+mod echo;
+mod http;
+mod in_process;
 mod ledger;
+mod limiter;
+mod load;
 mod machine;
 mod measure;
+mod options;
 mod process;
+mod redis;
+mod report;
 mod serve;
 
 use clap::Parser;
@@ -27,6 +35,8 @@ type Failed = Box<dyn Error + Send + Sync>;
 enum Cli {
     /// Holds and commits
     Ledger(ledger::Options),
+    /// Checks
+    Limiter(limiter::Options),
     /// Limina as a server, for when there is no `limina` beside this program
     #[command(hide = true)]
     Serve(serve::Options),
@@ -44,8 +54,9 @@ fn main() -> ExitCode {
     let run = async {
         match cli {
             Cli::Ledger(options) => ledger::run(options).await,
+            Cli::Limiter(options) => limiter::run(options).await,
             Cli::Serve(options) => serve::run(options).await,
-            Cli::Echo => ledger::echo::run().await,
+            Cli::Echo => echo::run().await,
         }
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();

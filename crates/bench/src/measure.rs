@@ -5,9 +5,9 @@ use std::time::Duration;
 
 /// What a measurement came to.
 pub(crate) struct Measured {
-    /// Holds and commits done, each counted as one.
+    /// Operations done: holds and commits, or checks.
     pub(crate) operations: u64,
-    /// Holds and commits that were not done.
+    /// Operations that were refused.
     pub(crate) refused: u64,
     /// How long it took altogether.
     pub(crate) elapsed: Duration,
@@ -64,5 +64,60 @@ impl Measured {
     /// The longest time, in milliseconds.
     pub(crate) fn max_ms(&self) -> f64 {
         self.latency.max() as f64 / 1000.0
+    }
+}
+
+/// Something with a rate.
+pub(crate) trait Rated {
+    fn rate(&self) -> f64;
+}
+
+/// The same measured several times, with everything else in between.
+pub(crate) struct Rounds<T>(Vec<T>);
+
+impl<T: Rated> Rounds<T> {
+    pub(crate) fn new(first: T) -> Rounds<T> {
+        Rounds(vec![first])
+    }
+
+    pub(crate) fn push(&mut self, next: T) {
+        self.0.push(next);
+        self.0.sort_by(|a, b| a.rate().total_cmp(&b.rate()));
+    }
+
+    /// The round of the median rate; of two, the slower one.
+    pub(crate) fn median(&self) -> &T {
+        &self.0[(self.0.len() - 1) / 2]
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
+        self.0.iter()
+    }
+
+    /// How far the slowest and the fastest are apart, as a part of the median.
+    pub(crate) fn spread(&self) -> f64 {
+        let (slowest, fastest) = (self.0[0].rate(), self.0[self.0.len() - 1].rate());
+        (fastest - slowest) / self.median().rate()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Rated for f64 {
+        fn rate(&self) -> f64 {
+            *self
+        }
+    }
+
+    #[test]
+    fn rounds_know_their_median_and_spread() {
+        let mut rounds = Rounds::new(4.0);
+        assert_eq!((*rounds.median(), rounds.spread()), (4.0, 0.0));
+        rounds.push(2.0);
+        assert_eq!((*rounds.median(), rounds.spread()), (2.0, 1.0));
+        rounds.push(5.0);
+        assert_eq!((*rounds.median(), rounds.spread()), (4.0, 0.75));
     }
 }

@@ -4,11 +4,20 @@ use std::process::{Command, Output};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_limina-bench");
 
-fn ledger(args: &[&str]) -> Output {
+fn bench(family: &str, args: &[&str]) -> Output {
     let mut command = Command::new(BENCH);
     // Its own server, since a `limina` beside it may be of another day.
-    command.args(["ledger", "--limina", BENCH, "--data", env!("CARGO_TARGET_TMPDIR")]).args(args);
+    command.args([family, "--limina", BENCH, "--data", env!("CARGO_TARGET_TMPDIR")]).args(args);
     command.output().expect("the benchmark runs")
+}
+
+/// What it prints, if all goes well.
+#[track_caller]
+fn printed(family: &str, args: &[&str]) -> String {
+    let output = bench(family, args);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    text
 }
 
 /// The cells of a table's row, by the words that it begins with; each table has one of them at most.
@@ -18,18 +27,19 @@ fn rows<'a>(output: &'a str, name: &str) -> Vec<Vec<&'a str>> {
 }
 
 #[test]
-fn every_contender_but_the_rivals_does_the_work() {
-    let output = ledger(&[
-        "--seconds=0.2",
-        "--connections=3",
-        "--batch=7",
-        "--batch-connections=2",
-        "--limits=10",
-        "--changes=2",
-        "--fill=30",
-    ]);
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+fn every_contender_but_the_rivals_does_the_work_of_the_ledger() {
+    let text = printed(
+        "ledger",
+        &[
+            "--seconds=0.2",
+            "--connections=3",
+            "--batch=7",
+            "--batch-connections=2",
+            "--limits=10",
+            "--changes=2",
+            "--fill=30",
+        ],
+    );
     for name in ["in-process", "in-process-batch", "http", "http-batch", "echo"] {
         let rows = rows(&text, name);
         assert_eq!(rows.len(), if name == "echo" { 1 } else { 2 }, "{name} in:\n{text}");
@@ -43,14 +53,57 @@ fn every_contender_but_the_rivals_does_the_work() {
 }
 
 #[test]
+fn every_contender_but_the_rivals_does_the_work_of_the_limiter() {
+    let text = printed(
+        "limiter",
+        &[
+            "--seconds=0.1",
+            "--rounds=2",
+            "--connections=3",
+            "--batch=7",
+            "--batch-connections=2",
+            "--clients=10",
+            "--rules=3,40",
+            "--matching=1,4",
+            "--groups=5,20",
+            "--counters=300",
+        ],
+    );
+    #[track_caller]
+    fn check(text: &str, name: &str, count: usize, column: usize) {
+        let rows = rows(text, name);
+        assert_eq!(rows.len(), count, "{name} in:\n{text}");
+        for row in rows {
+            assert!(row[column].parse::<u64>().unwrap() > 0, "{name} did nothing:\n{text}");
+        }
+    }
+    for name in ["in-process", "in-process-batch", "http", "http-batch", "echo", "echo-batch"] {
+        check(&text, name, 1, 2);
+    }
+    // One rule; two numbers of rules, the larger with all or few asked for, of which 1 or 4 apply; two numbers of groups.
+    check(&text, "fixed", 1 + 2 * 3 + 2, 5);
+    check(&text, "counters", 2, 5);
+    for name in ["sliding", "bucket", "refused"] {
+        check(&text, name, 1, 5);
+    }
+    for name in ["before", "create, a group for each", "another selection", "other groups", "delete", "after"]
+    {
+        // Once in each round.
+        check(&text, name, 2 * 2, 3);
+    }
+}
+
+#[test]
 fn what_cannot_be_measured_is_said() {
     #[track_caller]
-    fn check(args: &[&str], expect: &str) {
-        let output = ledger(args);
+    fn check(family: &str, args: &[&str], expect: &str) {
+        let output = bench(family, args);
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && text.contains(expect), "{text}");
     }
-    check(&["--only=redis"], "a rival must be named by --rivals");
-    check(&["--changes=3", "--limits=2"], "more limits than there are");
-    check(&["--seconds=-1"], "--seconds");
+    check("ledger", &["--only=redis"], "a rival must be named by --rivals");
+    check("ledger", &["--changes=3", "--limits=2"], "more limits than there are");
+    check("ledger", &["--seconds=-1"], "--seconds");
+    check("limiter", &["--only=governor"], "a rival must be named by --rivals");
+    check("limiter", &["--groups=0"], "must be at least 1");
 }

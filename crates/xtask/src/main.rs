@@ -21,7 +21,7 @@ fn main() -> ExitCode {
             &[&["run", "--release", "--quiet", "--package", "limina-sim", "--"], &words(rest)[..]].concat(),
         ),
         Some("openapi") if rest.is_empty() => openapi(),
-        Some("rivals") if rest.is_empty() => rivals::install(),
+        Some("rivals") if rest.is_empty() => rivals::install().and_then(|()| rivals::build()),
         _ => Err(USAGE.into()),
     };
     match result {
@@ -38,11 +38,13 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   layers    the dependency directions, and ARCHITECTURE.md against the tree
   sim ARGS  the simulator, e.g. --seeds 10000, or --seed 42 --verbose
   openapi   write docs/openapi.json anew
-  rivals    install PostgreSQL and Redis for the benchmark, where they are missing (needs apt-get and root)";
+  rivals    install PostgreSQL and Redis for the benchmark, where they are missing (needs apt-get and root), and build
+            the rivals that are crates";
 
 /// Everything that CI checks.
 fn test() -> Outcome {
     cargo(&["fmt", "--all", "--check"])?;
+    cargo(&["fmt", "--manifest-path", rivals::MANIFEST, "--check"])?;
     layers::check()?;
     architecture::check(&root())?;
     cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])?;

@@ -1,33 +1,27 @@
-//! Limina without a front end: engine, shard, journal and table, with every answer synced.
+//! The ledger without a front end, with every answer synced.
 
-use super::workload::{CEILING, Client, Contender, Operation, limit_name};
-use crate::Failed;
+use super::workload::{CEILING, Client, Operation, limit_name};
+use crate::{
+    Failed,
+    in_process::{self, name},
+    load::Contender,
+};
 use limina_engine::{
-    Command, Name, Outcome, Request,
+    Command, Name, Outcome,
     ledger::{self, Change, Finalization, Finish, Hold, NewLimit, Reply, Transfer},
 };
-use limina_node::{Metrics, Node, NodeOptions, Service};
-use limina_store::embedded::{Embedded, EmbeddedOptions};
-use prometheus_client::registry::Registry;
 use std::{ops::Range, path::Path, sync::Arc};
 
+/// With the names of the limits at hand, as a program that uses it would have them.
 pub(crate) struct InProcess {
-    service: Service,
-    node: Node,
-    store: Arc<Embedded>,
+    inner: in_process::InProcess,
     limits: Arc<[Name]>,
 }
 
 impl InProcess {
     pub(crate) async fn start(directory: &Path, limits: usize) -> Result<InProcess, Failed> {
-        let store = Arc::new(Embedded::open(&directory.join("data"), EmbeddedOptions::default())?);
-        let metrics = Metrics::register(&mut Registry::default());
-        let service = Service::new(metrics.clone());
-        let (shards, journal, table) = (store.shards(), store.clone(), store.clone());
-        let node =
-            Node::start(service.clone(), metrics, journal, table, shards, NodeOptions::default()).await?;
-        let limits = (0..limits).map(|number| name(&limit_name(number))).collect();
-        Ok(InProcess { service, node, store, limits })
+        let inner = in_process::InProcess::start(directory).await?;
+        Ok(InProcess { inner, limits: (0..limits).map(|number| name(&limit_name(number))).collect() })
     }
 }
 
@@ -35,30 +29,26 @@ impl Contender for InProcess {
     type Client = Caller;
 
     async fn connect(&self) -> Result<Caller, Failed> {
-        Ok(Caller { service: self.service.clone(), limits: self.limits.clone() })
+        Ok(Caller { inner: self.inner.connect().await?, limits: self.limits.clone() })
     }
 
     fn process(&self) -> Option<u32> {
-        None
+        self.inner.process()
     }
 
     async fn stop(self) -> Result<(), Failed> {
-        self.node.stop().await;
-        self.store.close().await?;
-        Ok(())
+        self.inner.stop().await
     }
 }
 
 pub(crate) struct Caller {
-    service: Service,
+    inner: in_process::Caller,
     limits: Arc<[Name]>,
 }
 
 impl Caller {
     async fn submit(&self, command: ledger::Command) -> Result<Outcome, Failed> {
-        let request =
-            Request { namespace: name("default"), idempotency: None, command: Command::Ledger(command) };
-        Ok(self.service.submit(request).await?)
+        self.inner.submit(Command::Ledger(command)).await
     }
 
     /// One is asked for as itself, several as a batch.
@@ -123,8 +113,4 @@ impl Client for Caller {
         });
         self.transfer(commits.collect()).await
     }
-}
-
-fn name(text: &str) -> Name {
-    Name::new(text).expect("a valid name")
 }

@@ -8,18 +8,25 @@ mod redis;
 mod report;
 mod workload;
 
-use crate::{Failed, machine, measure::Measured};
+use crate::{
+    Failed,
+    http::Http,
+    load::{Contender, Load, Random, Until, drive},
+    machine,
+    measure::Measured,
+    options::{Place, positive, seconds},
+    redis::{Redis, Sync},
+    report::conditions,
+};
 use clap::ValueEnum;
-use http::Http;
 use in_process::InProcess;
 use postgres::Postgres;
-use redis::Redis;
 use report::{Report, Row, Values};
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, Instant},
 };
-use workload::{Contender, Load, Random, Until, Work, create, drive, operation_id};
+use workload::{Client, Operations, Work, create, operation_id};
 
 /// What is measured.
 #[derive(clap::Args)]
@@ -51,25 +58,8 @@ pub(crate) struct Options {
     /// Finish so many operations and measure again
     #[arg(long, default_value_t = 0, value_name = "OPERATIONS")]
     fill: u64,
-    /// The server [default: `limina` beside this program, else this program itself]
-    #[arg(long, value_name = "PROGRAM")]
-    limina: Option<PathBuf>,
-    /// Where temporary directories for the data are made; a disk, not memory
-    #[arg(long, default_value = ".", value_name = "DIR")]
-    data: PathBuf,
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().map_err(|error| format!("{error}"))?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
-}
-
-fn positive(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("must be at least 1".into()),
-        Ok(number) => Ok(number),
-        Err(error) => Err(format!("{error}")),
-    }
+    #[command(flatten)]
+    place: Place,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -151,16 +141,12 @@ impl Options {
 
 pub(crate) async fn run(options: Options) -> Result<(), Failed> {
     let kinds = options.kinds()?;
-    let program = match &options.limina {
-        Some(program) => program.clone(),
-        None => http::server_program()?,
-    };
-    print!("{}", report::conditions(&program, &options.data)?);
+    let program = options.place.program()?;
+    print!("{}", conditions(&program, options.place.data())?);
     let mut report = Report::default();
     for kind in kinds {
         eprintln!("measuring {} …", kind.name());
-        // Each begins with nothing, and leaves nothing behind.
-        let directory = tempfile::Builder::new().prefix("limina-bench-").tempdir_in(&options.data)?;
+        let directory = options.place.directory()?;
         let row = measure_kind(&options, kind, &program, directory.path());
         report.rows.push(row.await.map_err(|error| format!("{}: {error}", kind.name()))?);
     }
@@ -194,13 +180,19 @@ async fn measure_kind(
             measure(options, kind, Postgres::start(directory).await?, async |_| Ok(None)).await
         }
         Kind::Redis | Kind::RedisBatch => {
-            measure(options, kind, Redis::start(directory).await?, async |_| Ok(None)).await
+            measure(
+                options,
+                kind,
+                Redis::start(directory, Sync::Always, &redis::SCRIPTS).await?,
+                async |_| Ok(None),
+            )
+            .await
         }
     }
 }
 
 /// Measures while there is little in it and, if asked, again when there is much; `more` is what else is measured then.
-async fn measure<C: Contender>(
+async fn measure<C: Contender<Client: Client>>(
     options: &Options,
     kind: Kind,
     contender: C,
@@ -208,15 +200,17 @@ async fn measure<C: Contender>(
 ) -> Result<Row, Failed> {
     let (work, load) = (options.work(), options.load(kind.is_batched()));
     let time = options.seconds;
+    let drive = async |load, phase, until| {
+        drive(&contender, load, until, |client| Operations::new(work, phase, client)).await
+    };
     create(&contender, work).await?;
-    drive(&contender, work, load, "warm", Until::Time(time / 5)).await?;
+    drive(load, "warm", Until::Time(time / 5)).await?;
     let resident = || machine::resident_bytes(contender.process().unwrap_or_else(std::process::id));
-    let (empty, empty_resident) =
-        (drive(&contender, work, load, "empty", Until::Time(time)).await?, resident());
+    let (empty, empty_resident) = (drive(load, "empty", Until::Time(time)).await?, resident());
     let mut filled = None;
     if options.fill > 0 && kind != Kind::Echo {
-        let fill = drive(&contender, work, options.load(true), FILL, Until::Finished(options.fill)).await?;
-        let again = drive(&contender, work, load, "full", Until::Time(time)).await?;
+        let fill = drive(options.load(true), FILL, Until::Finished(options.fill)).await?;
+        let again = drive(load, "full", Until::Time(time)).await?;
         let resident = resident();
         filled = Some(report::Filled { fill, again, resident, values: more(&contender).await? });
     }
@@ -241,7 +235,7 @@ async fn measure_values(options: &Options, contender: &Http) -> Result<Values, F
             let number = random.below(usize::try_from(each)?) as u64;
             let operation = operation_id(FILL, random.below(load.connections), number);
             let asked = Instant::now();
-            client.values(limit, is_as_of.then_some(operation.as_str())).await?;
+            http::values(&mut client, limit, is_as_of.then_some(operation.as_str())).await?;
             measured.note(1, 0, asked.elapsed());
         }
         measured.elapsed = begin.elapsed();

@@ -1,8 +1,9 @@
 //! PostgreSQL doing the same in SQL, synced at every transaction; `postgres.sql` is what it does.
 
-use super::workload::{CEILING, Client, Contender, Operation, limit_name};
+use super::workload::{CEILING, Client, Operation, limit_name};
 use crate::{
     Failed,
+    load::Contender,
     process::{Process, eventually, free_address},
 };
 use rustix::process::{Signal, geteuid};

@@ -1,0 +1,183 @@
+//! A server that is spoken to by HTTP on the loopback interface, in a process of its own.
+//!
+//! The client is written by hand, so that it takes as little as possible of the processors that it shares with the
+//! server: it knows HTTP/1.1 with `Content-Length`, and looks at no more of an answer than it needs.
+
+use crate::{Failed, load::Contender, process::Process};
+use memchr::memmem;
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Command,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+/// Which program is the server: `limina` beside this one, else this one.
+pub(crate) fn server_program() -> Result<PathBuf, Failed> {
+    let own = std::env::current_exe()?;
+    let limina = own.with_file_name("limina");
+    Ok(if limina.is_file() { limina } else { own })
+}
+
+/// Limina, or what stands in for it.
+pub(crate) struct Http {
+    process: Process,
+    address: SocketAddr,
+}
+
+impl Http {
+    /// Limina.
+    pub(crate) fn limina(program: &Path, directory: &Path) -> Result<Http, Failed> {
+        let mut command = Command::new(program);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(directory.join("data"));
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("LIMINA_") {
+                command.env_remove(name);
+            }
+        }
+        let (process, address) = Process::serving(&mut command)?;
+        Ok(Http { process, address })
+    }
+
+    /// A server that only parses and answers.
+    pub(crate) fn echo() -> Result<Http, Failed> {
+        let (process, address) = Process::serving(Command::new(std::env::current_exe()?).arg("echo"))?;
+        Ok(Http { process, address })
+    }
+}
+
+impl Contender for Http {
+    type Client = Connection;
+
+    async fn connect(&self) -> Result<Connection, Failed> {
+        let stream = TcpStream::connect(self.address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Connection { stream, json: String::new(), bytes: Vec::new() })
+    }
+
+    fn process(&self) -> Option<u32> {
+        Some(self.process.id())
+    }
+
+    async fn stop(self) -> Result<(), Failed> {
+        self.process.stop()
+    }
+}
+
+/// A connection that is kept.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    /// What is posted next.
+    pub(crate) json: String,
+    bytes: Vec<u8>,
+}
+
+impl Connection {
+    /// Posts `json` to the path, and returns status and body.
+    pub(crate) async fn post(&mut self, path: &str) -> Result<(u16, &[u8]), Failed> {
+        let mut head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            self.json.len()
+        );
+        head.push_str(&self.json);
+        self.stream.write_all(head.as_bytes()).await?;
+
+        self.bytes.clear();
+        let head = loop {
+            self.read().await?;
+            if let Some(end) = memmem::find(&self.bytes, b"\r\n\r\n") {
+                break Head::parse(&self.bytes[..end])?;
+            }
+        };
+        while self.bytes.len() < head.length + head.body {
+            self.read().await?;
+        }
+        Ok((head.status, &self.bytes[head.length..]))
+    }
+
+    /// Posts `json` to the path, where any other status is a failure.
+    pub(crate) async fn post_expecting(&mut self, path: &str, expected: u16) -> Result<&[u8], Failed> {
+        match self.post(path).await? {
+            (status, body) if status == expected => Ok(body),
+            (status, body) => Err(format!("{status}: {}", String::from_utf8_lossy(body)).into()),
+        }
+    }
+
+    /// Posts what was written for so many operations, and returns how many were refused.
+    pub(crate) async fn post_operations(&mut self, path: &str, count: usize) -> Result<u64, Failed> {
+        if count == 1 {
+            let (status, _) = self.post(path).await?;
+            return Ok(u64::from(status != 200));
+        }
+        let body = self.post_expecting(&format!("{path}/batch"), 200).await?;
+        let done = memmem::find_iter(body, br#""status":200"#).count();
+        Ok((count - done.min(count)) as u64)
+    }
+
+    /// Writes one as itself, several as a batch in this field.
+    pub(crate) fn write_operations<T>(
+        &mut self,
+        field: &str,
+        operations: &[T],
+        mut write: impl FnMut(&mut String, &T),
+    ) {
+        self.json.clear();
+        if let [operation] = operations {
+            return write(&mut self.json, operation);
+        }
+        self.json.push_str("{\"");
+        self.json.push_str(field);
+        self.json.push_str("\":[");
+        for (index, operation) in operations.iter().enumerate() {
+            self.json.push_str(if index > 0 { "," } else { "" });
+            write(&mut self.json, operation);
+        }
+        self.json.push_str("]}");
+    }
+
+    async fn read(&mut self) -> Result<(), Failed> {
+        self.bytes.reserve(16 << 10);
+        match self.stream.read_buf(&mut self.bytes).await? {
+            0 => Err("the server closed a connection".into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What is needed of an answer's head.
+struct Head {
+    status: u16,
+    /// Of the head, with the empty line.
+    length: usize,
+    /// Of the body.
+    body: usize,
+}
+
+impl Head {
+    fn parse(head: &[u8]) -> Result<Head, Failed> {
+        let text = str::from_utf8(head)?;
+        let mut lines = text.split("\r\n");
+        let status = lines.next().and_then(|line| line.strip_prefix("HTTP/1.1 "));
+        let status = status.and_then(|rest| rest.get(..3)).ok_or("not an answer in HTTP/1.1")?.parse()?;
+        let body = lines.filter_map(|line| line.split_once(':'));
+        let mut body = body.filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+        let body = body.next().ok_or("an answer without Content-Length")?.1.trim().parse()?;
+        Ok(Head { status, length: head.len() + 4, body })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_understood() {
+        let head = Head::parse(b"HTTP/1.1 409 Conflict\r\ncontent-type: x\r\nContent-length: 17").unwrap();
+        assert_eq!((head.status, head.body), (409, 17));
+        assert!(Head::parse(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked").is_err());
+        assert!(Head::parse(b"SSH-2.0").is_err());
+    }
+}

@@ -1,0 +1,60 @@
+//! Limina without a front end: engine, shard, journal and table.
+
+use crate::{Failed, load::Contender};
+use limina_engine::{Command, Name, Outcome, Request};
+use limina_node::{Metrics, Node, NodeOptions, Service};
+use limina_store::embedded::{Embedded, EmbeddedOptions};
+use prometheus_client::registry::Registry;
+use std::{path::Path, sync::Arc};
+
+pub(crate) struct InProcess {
+    service: Service,
+    node: Node,
+    store: Arc<Embedded>,
+}
+
+impl InProcess {
+    pub(crate) async fn start(directory: &Path) -> Result<InProcess, Failed> {
+        let store = Arc::new(Embedded::open(&directory.join("data"), EmbeddedOptions::default())?);
+        let metrics = Metrics::register(&mut Registry::default());
+        let service = Service::new(metrics.clone());
+        let (shards, journal, table) = (store.shards(), store.clone(), store.clone());
+        let node =
+            Node::start(service.clone(), metrics, journal, table, shards, NodeOptions::default()).await?;
+        Ok(InProcess { service, node, store })
+    }
+}
+
+impl Contender for InProcess {
+    type Client = Caller;
+
+    async fn connect(&self) -> Result<Caller, Failed> {
+        Ok(Caller(self.service.clone()))
+    }
+
+    fn process(&self) -> Option<u32> {
+        None
+    }
+
+    async fn stop(self) -> Result<(), Failed> {
+        self.node.stop().await;
+        self.store.close().await?;
+        Ok(())
+    }
+}
+
+/// Somebody who asks.
+#[derive(Clone)]
+pub(crate) struct Caller(Service);
+
+impl Caller {
+    /// Has this done in the one namespace in which everything happens.
+    pub(crate) async fn submit(&self, command: Command) -> Result<Outcome, Failed> {
+        let request = Request { namespace: name("default"), idempotency: None, command };
+        Ok(self.0.submit(request).await?)
+    }
+}
+
+pub(crate) fn name(text: &str) -> Name {
+    Name::new(text).expect("a valid name")
+}

@@ -1,0 +1,55 @@
+//! Parses checks, and answers with as much as Limina does.
+
+use super::workload::{LIMIT, PER_SECONDS, RULE};
+use crate::echo::json;
+use axum::{
+    Router,
+    body::Bytes,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use limina_wire::limiter::{Check, CheckBatch, CheckBatchReply, CheckReply, CheckResult, LimitStatus};
+
+/// Of about the length that they have in a run.
+const USED: u64 = 12_345;
+const RESET_MS: u64 = 23_456;
+
+pub(crate) fn router() -> Router {
+    Router::new()
+        .route("/v1/limiter/rules", post(async || StatusCode::CREATED))
+        .route("/v1/limiter/check", post(check))
+        .route("/v1/limiter/check/batch", post(batch))
+}
+
+async fn check(body: Bytes) -> Response {
+    let Ok(check) = serde_json::from_slice::<Check<'_>>(&body) else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
+    let policy = format!("\"{RULE}\";q={LIMIT};w={PER_SECONDS}");
+    let limit = format!("\"{RULE}\";r={};t={}", LIMIT - USED, RESET_MS / 1000);
+    ([("ratelimit-policy", policy), ("ratelimit", limit)], json(&reply(check, None))).into_response()
+}
+
+async fn batch(body: Bytes) -> Response {
+    let Ok(batch) = serde_json::from_slice::<CheckBatch<'_>>(&body) else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
+    let results = batch.checks.into_iter().map(|check| CheckResult::Allowed(reply(check, Some(200))));
+    json(&CheckBatchReply { results: results.collect() })
+}
+
+fn reply(check: Check<'_>, status: Option<u16>) -> CheckReply<'_> {
+    let limit = LimitStatus {
+        rule: Some(RULE.into()),
+        override_name: None,
+        group: check.key_values,
+        limit: LIMIT as i64,
+        used: USED,
+        remaining: Some(LIMIT - USED),
+        reset_ms: Some(RESET_MS),
+        shadow: false,
+        exceeded: false,
+    };
+    CheckReply { status, allowed: true, limits: vec![limit], retry_after_ms: None }
+}

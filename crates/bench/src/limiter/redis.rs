@@ -1,0 +1,37 @@
+//! A fixed window in Redis: a counter for each client, which ends with its window.
+
+use super::workload::{Client, LIMIT, PER_SECONDS, client_name};
+use crate::{Failed, redis::Connection};
+
+/// The client's counter; how much to take, the limit, the window in milliseconds.
+pub(crate) const CHECK: &str = r"
+local hits, limit, per = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local used = tonumber(redis.call('GET', KEYS[1]) or '0')
+local time = redis.call('TIME')
+local reset = per - (time[1] * 1000 + math.floor(time[2] / 1000)) % per
+if used + hits > limit then return {0, used, reset} end
+if used == 0 then
+  redis.call('SET', KEYS[1], hits, 'PX', reset)
+else
+  redis.call('INCRBY', KEYS[1], hits)
+end
+return {1, used + hits, reset}";
+
+impl Client for Connection {
+    async fn create(&mut self) -> Result<(), Failed> {
+        // The limit comes with each check.
+        Ok(())
+    }
+
+    async fn check(&mut self, clients: &[usize]) -> Result<u64, Failed> {
+        let (limit, per) = (LIMIT.to_string(), (PER_SECONDS * 1000).to_string());
+        for &client in clients {
+            self.write_script(0, &[format!("limit:{}", client_name(client))], &["1", &limit, &per]);
+        }
+        let failed = self.exchange(clients.len()).await?;
+        match failed {
+            0 => Ok(self.replies_beginning_with(0)),
+            failed => Err(format!("{failed} checks failed").into()),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Redis, running scripts: those of a family are given to it when it is started.
+
+use crate::{
+    Failed,
+    load::Contender,
+    process::{Process, eventually, free_address},
+};
+use rustix::process::Signal;
+use std::{fs, io::Write, net::SocketAddr, path::Path, process::Command, sync::Arc};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+/// When its file of commands is synced.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Sync {
+    /// Before it answers.
+    Always,
+    /// Every second.
+    EverySecond,
+}
+
+pub(crate) struct Redis {
+    process: Process,
+    address: SocketAddr,
+    /// The scripts, by their digests.
+    scripts: Arc<[String]>,
+}
+
+impl Redis {
+    pub(crate) async fn start(directory: &Path, sync: Sync, scripts: &[&str]) -> Result<Redis, Failed> {
+        let address = free_address()?;
+        let mut serve = Command::new("redis-server");
+        serve.args(["--bind", "127.0.0.1", "--port", &address.port().to_string()]);
+        let sync = match sync {
+            Sync::Always => "always",
+            Sync::EverySecond => "everysec",
+        };
+        serve.args(["--appendonly", "yes", "--appendfsync", sync, "--save", ""]);
+        serve.arg("--dir").arg(fs::canonicalize(directory)?);
+        serve.stdout(fs::File::create(directory.join("redis.log"))?);
+        let process = Process::start(&mut serve, Signal::TERM)
+            .map_err(|error| format!("{error}; `cargo xtask rivals` installs it"))?;
+        let mut client = eventually(async || Connection::open(address, Arc::default()).await).await?;
+        let mut digests = Vec::new();
+        for script in scripts {
+            digests.push(client.load(script).await?);
+        }
+        Ok(Redis { process, address, scripts: digests.into() })
+    }
+}
+
+impl Contender for Redis {
+    type Client = Connection;
+
+    async fn connect(&self) -> Result<Connection, Failed> {
+        Connection::open(self.address, self.scripts.clone()).await
+    }
+
+    fn process(&self) -> Option<u32> {
+        Some(self.process.id())
+    }
+
+    async fn stop(self) -> Result<(), Failed> {
+        self.process.stop()
+    }
+}
+
+/// A connection that speaks Redis's protocol, as far as needed.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    scripts: Arc<[String]>,
+    requests: Vec<u8>,
+    replies: Vec<u8>,
+}
+
+impl Connection {
+    async fn open(address: SocketAddr, scripts: Arc<[String]>) -> Result<Connection, Failed> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Connection { stream, scripts, requests: Vec::new(), replies: Vec::new() })
+    }
+
+    /// Makes a script known, and returns its digest.
+    async fn load(&mut self, script: &str) -> Result<String, Failed> {
+        self.write(&["SCRIPT", "LOAD", script]);
+        let failed = self.exchange(1).await?;
+        let reply = String::from_utf8_lossy(&self.replies);
+        match reply.lines().nth(1) {
+            Some(digest) if failed == 0 => Ok(digest.to_owned()),
+            _ => Err(format!("a script was not loaded: {reply}").into()),
+        }
+    }
+
+    /// Adds a command to what is sent next.
+    pub(crate) fn write(&mut self, words: &[&str]) {
+        write!(self.requests, "*{}\r\n", words.len()).expect("memory takes it");
+        for word in words {
+            write!(self.requests, "${}\r\n{word}\r\n", word.len()).expect("memory takes it");
+        }
+    }
+
+    /// Adds a run of a script, by its number, to what is sent next.
+    pub(crate) fn write_script(&mut self, number: usize, keys: &[String], arguments: &[&str]) {
+        let (digest, count) = (self.scripts[number].clone(), keys.len().to_string());
+        let words = ["EVALSHA", &digest, &count].into_iter().chain(keys.iter().map(String::as_str));
+        let words: Vec<&str> = words.chain(arguments.iter().copied()).collect();
+        self.write(&words);
+    }
+
+    /// Sends what was written, waits for so many replies, and returns how many are errors.
+    pub(crate) async fn exchange(&mut self, replies: usize) -> Result<u64, Failed> {
+        self.stream.write_all(&self.requests).await?;
+        self.requests.clear();
+        self.replies.clear();
+        let (mut at, mut seen, mut errors) = (0, 0, 0);
+        while seen < replies {
+            match reply_end(&self.replies, at)? {
+                Some(end) => {
+                    errors += u64::from(self.replies[at] == b'-');
+                    (at, seen) = (end, seen + 1);
+                }
+                None => {
+                    self.replies.reserve(16 << 10);
+                    if self.stream.read_buf(&mut self.replies).await? == 0 {
+                        return Err("Redis closed a connection".into());
+                    }
+                }
+            }
+        }
+        Ok(errors)
+    }
+
+    /// How many of the last replies are lists that begin with this number.
+    pub(crate) fn replies_beginning_with(&self, number: i64) -> u64 {
+        let head = format!("\n:{number}\r\n");
+        let lists = memchr::memchr_iter(b'*', &self.replies);
+        let is_such = |at: &usize| {
+            let line = memchr::memchr(b'\n', &self.replies[*at..]).unwrap_or_default();
+            self.replies[at + line..].starts_with(head.as_bytes())
+        };
+        lists.filter(is_such).count() as u64
+    }
+}
+
+/// Where the reply that begins at `at` ends; none if it is not all there yet.
+fn reply_end(bytes: &[u8], at: usize) -> Result<Option<usize>, Failed> {
+    let Some(line) = memchr::memchr(b'\n', &bytes[at.min(bytes.len())..]) else { return Ok(None) };
+    let (head, next) = (&bytes[at..at + line], at + line + 1);
+    let number = || -> Result<i64, Failed> { Ok(str::from_utf8(&head[1..])?.trim_end().parse()?) };
+    match head[0] {
+        b'+' | b'-' | b':' => Ok(Some(next)),
+        b'$' => {
+            let end = usize::try_from(number()?).map_or(next, |length| next + length + 2);
+            Ok((end <= bytes.len()).then_some(end))
+        }
+        b'*' => {
+            let mut end = next;
+            for _ in 0..number()? {
+                let Some(item) = reply_end(bytes, end)? else { return Ok(None) };
+                end = item;
+            }
+            Ok(Some(end))
+        }
+        _ => Err("not a reply in Redis's protocol".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_found_whole_or_not_at_all() {
+        #[track_caller]
+        fn check(reply: &str) {
+            for length in 0..reply.len() {
+                assert_eq!(
+                    reply_end(&reply.as_bytes()[..length], 0).unwrap(),
+                    None,
+                    "{length} bytes of {reply:?}"
+                );
+            }
+            let followed = format!("{reply}:1\r\n");
+            assert_eq!(reply_end(followed.as_bytes(), 0).unwrap(), Some(reply.len()), "{reply:?}");
+        }
+        check("+OK\r\n");
+        check("-ERR no\r\n");
+        check(":12\r\n");
+        check("$5\r\nab\r\nc\r\n");
+        check("$-1\r\n");
+        check("*0\r\n");
+        check("*3\r\n:1\r\n$2\r\nab\r\n*1\r\n:2\r\n");
+        assert!(reply_end(b"HTTP/1.1 200 OK\r\n", 0).is_err());
+    }
+}

@@ -1,0 +1,76 @@
+//! What is printed: tables that can be put into a document as they are.
+
+use crate::{Failed, machine, measure::Measured};
+use std::{fmt, fs, path::Path, time::SystemTime};
+
+/// What the figures depend on, besides the code.
+pub(crate) fn conditions(program: &Path, data: &Path) -> Result<String, Failed> {
+    let directory = tempfile::tempdir_in(data)?;
+    let sync = machine::sync_time(directory.path())?;
+    let cores = std::thread::available_parallelism().map_or(0, |count| count.get());
+    let modified = |path: &Path| -> Option<SystemTime> { fs::metadata(path).ok()?.modified().ok() };
+    let own = std::env::current_exe()?;
+    let age = match modified(program) < modified(&own) {
+        true => " (older than this program: is it built from the same source?)",
+        false => "",
+    };
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    Ok(format!(
+        "processors {cores}, load average {}; 4 KiB written and synced in p50 {:.2} ms, p99 {:.2} ms; server {name}{age}\n",
+        machine::load(),
+        sync.quantile_ms(0.5),
+        sync.quantile_ms(0.99),
+    ))
+}
+
+/// The columns of [`latencies`].
+pub(crate) const LATENCIES: &str = "p50 ms | p99 ms | p99.9 ms | max ms";
+
+pub(crate) fn latencies(measured: &Measured) -> [String; 4] {
+    let at = |quantile| format!("{:.2}", measured.quantile_ms(quantile));
+    [at(0.5), at(0.99), at(0.999), format!("{:.2}", measured.max_ms())]
+}
+
+pub(crate) fn optional(number: Option<f64>, decimals: usize) -> String {
+    number.map_or_else(|| "–".into(), |number| format!("{number:.decimals$}"))
+}
+
+/// A table in Markdown, whose columns line up.
+pub(crate) struct Table {
+    head: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(head: &str) -> Table {
+        Table { head: head.split(" | ").map(str::to_owned).collect(), rows: Vec::new() }
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines = || std::iter::once(&self.head).chain(&self.rows);
+        let widths: Vec<usize> = (0..self.head.len())
+            .map(|column| lines().map(|line| line[column].chars().count()).max().unwrap_or(0))
+            .collect();
+        for (number, line) in lines().enumerate() {
+            for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
+                match column {
+                    0 => write!(f, "| {cell:<width$} |")?,
+                    _ => write!(f, " {cell:>width$} |")?,
+                }
+            }
+            writeln!(f)?;
+            if number == 0 {
+                for (column, width) in widths.iter().enumerate() {
+                    match column {
+                        0 => write!(f, "|{}|", "-".repeat(width + 2))?,
+                        _ => write!(f, "{}:|", "-".repeat(width + 1))?,
+                    }
+                }
+                writeln!(f)?;
+            }
+        }
+        Ok(())
+    }
+}
