@@ -6,7 +6,7 @@ use crate::{
     namespace::{Changes, Keys, Namespace, Stop, Turn, View},
     outcome::NamespaceInfo,
     reads::{self, Reader},
-    recent::Recent,
+    recent::{Recent, Writes},
     record::{
         self,
         key::{self, NamespaceId, Resident},
@@ -16,6 +16,7 @@ use crate::{
 };
 use alloc::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     vec::Vec,
 };
 use bytes::Bytes;
@@ -58,7 +59,7 @@ pub struct Engine {
     /// Memory to be freed bit by bit.
     garbage: Vec<limiter::Garbage>,
     /// The writes of the last sealed batch, which may not be durable yet.
-    sealed: Recent,
+    sealed: Recent<Arc<Writes>>,
 }
 
 /// The name under which a request is answered that could not be answered at once.
@@ -83,8 +84,8 @@ pub enum Applied {
 /// told to anyone; except for outcomes that are relaxed.
 #[derive(Debug, Default)]
 pub struct Sealed {
-    /// After-images, each key once; no value means removed.
-    pub writes: Vec<(Bytes, Option<Bytes>)>,
+    /// After-images, each key once.
+    pub writes: Arc<Writes>,
     /// What is to be told, in order.
     pub effects: Vec<Effect>,
 }
@@ -160,6 +161,9 @@ impl Engine {
             position_floor: Position(0),
             next_sweep: 0,
         };
+        let mut changes = Changes::default();
+        // Nothing yet; the two are looked through together, by the same hash.
+        let (sealed, _) = changes.take();
         let mut engine = Engine {
             options,
             meta,
@@ -167,7 +171,7 @@ impl Engine {
             names: HashMap::new(),
             timers: Timers::default(),
             sweeps: BTreeMap::new(),
-            changes: Changes::default(),
+            changes,
             changed_namespaces: Vec::new(),
             ledger_limits: 0,
             limiter_sizes: limiter::Sizes::default(),
@@ -175,7 +179,7 @@ impl Engine {
             next_wait: 0,
             completions: Vec::new(),
             garbage: Vec::new(),
-            sealed: Recent::default(),
+            sealed,
         };
         for (key, bytes) in residents {
             if engine.load(&key, &bytes).is_err() {
@@ -442,7 +446,7 @@ impl Engine {
         self.building.remove(&namespace.id);
         self.timers.drop_namespace(namespace.id);
         self.meta.position_floor = self.meta.position_floor.max(namespace.head.position);
-        self.changes.writes.insert(Keys(namespace.id).head(), None);
+        self.changes.writes.remove(&Keys(namespace.id).head());
         for range in key::all_of_namespace(namespace.id) {
             self.begin_sweep(record::Sweep { from: range.start.to_vec(), to: range.end.to_vec() });
         }
@@ -655,13 +659,13 @@ impl Engine {
             }
         };
         for (key, _) in scanned.records {
-            self.changes.writes.insert(key, None);
+            self.changes.writes.remove(&key);
         }
         match scanned.more_after {
             Some(last) => sweeping.from = reads::successor(&last),
             None => {
                 self.sweeps.remove(&id);
-                self.changes.writes.insert(key::sweep(id), None);
+                self.changes.writes.remove(&key::sweep(id));
             }
         }
         Ok(())
@@ -704,7 +708,7 @@ impl Engine {
         }
         let (writes, effects) = self.changes.take();
         self.sealed = writes;
-        Sealed { writes: self.sealed.records().to_vec(), effects }
+        Sealed { writes: self.sealed.writes().clone(), effects }
     }
 
     /// What is answered by now of what had to wait, in order; like all outcomes, to be told when the batch is durable.

@@ -39,5 +39,6 @@ pub use key_values::KeyValues;
 pub use name::{InvalidName, Name};
 pub use outcome::Outcome;
 pub use reads::{Answer, Fetched, Missing, Read};
+pub use recent::{Write, Writes};
 pub use request::{Command, Idempotency, Job, Page, Request};
 pub use time::{Millis, Position, Time};

@@ -5,15 +5,15 @@ use crate::{
     ledger::Ledger,
     limiter::Limiter,
     reads::{Absent, Fetched, Missing, Reader},
-    recent::Recent,
+    recent::{Recent, Writes},
     record::{
         self,
-        key::{self, NamespaceId},
+        key::{self, Key, NamespaceId},
     },
     timers::Timers,
 };
-use alloc::{collections::BTreeSet, vec::Vec};
-use bytes::{Bytes, BytesMut};
+use alloc::{collections::BTreeSet, sync::Arc, vec::Vec};
+use bytes::Bytes;
 use core::ops::Range;
 use serde::Serialize;
 
@@ -48,7 +48,6 @@ impl Namespace {
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     pub(crate) writes: Recent,
-    arena: Arena,
     pub(crate) effects: Vec<Effect>,
     /// Ranges of keys that are to be removed bit by bit.
     pub(crate) sweeps: Vec<Range<Bytes>>,
@@ -57,50 +56,18 @@ pub(crate) struct Changes {
 impl Changes {
     /// The record stands under the key from now on.
     pub(crate) fn put<T: Serialize>(&mut self, key: &[u8], record: &T) {
-        let (key, value) = (self.arena.bytes(key), self.arena.record(record));
-        self.writes.insert(key, Some(value));
+        self.writes.put(key, record, false);
     }
 
     /// Nothing stands under the key from now on.
-    pub(crate) fn remove(&mut self, key: Bytes) {
-        self.writes.insert(key, None);
+    pub(crate) fn remove(&mut self, key: impl AsRef<[u8]>) {
+        self.writes.remove(key.as_ref());
     }
 
     /// Everything since the last time.
-    pub(crate) fn take(&mut self) -> (Recent, Vec<Effect>) {
-        let next = self.writes.next();
-        (core::mem::replace(&mut self.writes, next), core::mem::take(&mut self.effects))
+    pub(crate) fn take(&mut self) -> (Recent<Arc<Writes>>, Vec<Effect>) {
+        (self.writes.seal(), core::mem::take(&mut self.effects))
     }
-}
-
-/// Keys and values are cut out of large pieces of memory, since two allocations for each record would cost more than
-/// deciding it.
-#[derive(Debug, Default)]
-struct Arena {
-    piece: BytesMut,
-    scratch: Vec<u8>,
-}
-
-impl Arena {
-    const PIECE: usize = 64 << 10;
-
-    fn bytes(&mut self, bytes: &[u8]) -> Bytes {
-        cut(&mut self.piece, bytes)
-    }
-
-    fn record<T: Serialize>(&mut self, record: &T) -> Bytes {
-        self.scratch.clear();
-        record::encode_into(record, &mut self.scratch);
-        cut(&mut self.piece, &self.scratch)
-    }
-}
-
-fn cut(piece: &mut BytesMut, bytes: &[u8]) -> Bytes {
-    if piece.capacity() < bytes.len() {
-        *piece = BytesMut::with_capacity(Arena::PIECE.max(bytes.len()));
-    }
-    piece.extend_from_slice(bytes);
-    piece.split().freeze()
 }
 
 /// Why a command could not run. Nothing was changed.
@@ -120,7 +87,7 @@ pub(crate) struct View<'a> {
     /// The position of the namespace's last change.
     pub(crate) position: Position,
     pub(crate) building: &'a Recent,
-    pub(crate) sealed: &'a Recent,
+    pub(crate) sealed: &'a Recent<Arc<Writes>>,
     pub(crate) fetched: &'a Fetched,
 }
 
@@ -135,7 +102,7 @@ impl View<'_> {
     }
 
     /// Stops if any of these records must be fetched first.
-    pub(crate) fn prefetch(&self, keys: impl Iterator<Item = Bytes>) -> Result<(), Stop> {
+    pub(crate) fn prefetch(&self, keys: impl Iterator<Item = impl AsRef<[u8]>>) -> Result<(), Stop> {
         self.read(|reader| {
             keys.for_each(|key| reader.want(key));
             if reader.has_missing() { Err(Absent::NotFetched) } else { Ok(()) }
@@ -151,7 +118,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) position: &'a mut Position,
     pub(crate) timers: &'a mut Timers,
     pub(crate) changes: &'a mut Changes,
-    pub(crate) sealed: &'a Recent,
+    pub(crate) sealed: &'a Recent<Arc<Writes>>,
     pub(crate) fetched: &'a Fetched,
 }
 
@@ -173,12 +140,18 @@ impl Turn<'_> {
         *self.position
     }
 
-    pub(crate) fn put<T: Serialize>(&mut self, key: Bytes, record: &T) {
-        self.changes.put(&key, record);
+    pub(crate) fn put<T: Serialize>(&mut self, key: impl AsRef<[u8]>, record: &T) {
+        self.changes.writes.put(key.as_ref(), record, false);
     }
 
-    pub(crate) fn remove(&mut self, key: Bytes) {
-        self.changes.remove(key);
+    /// Puts a record under a key under which nothing has ever stood. If it is removed again soon, as marks and timers
+    /// are, it never gets as far as the table.
+    pub(crate) fn put_first<T: Serialize>(&mut self, key: impl AsRef<[u8]>, record: &T) {
+        self.changes.writes.put(key.as_ref(), record, true);
+    }
+
+    pub(crate) fn remove(&mut self, key: impl AsRef<[u8]>) {
+        self.changes.writes.remove(key.as_ref());
     }
 
     /// Removes a whole range bit by bit. What is in it must be out of reach already.
@@ -200,39 +173,39 @@ impl Keys {
         self.0
     }
 
-    pub(crate) fn head(self) -> Bytes {
+    pub(crate) fn head(self) -> Key {
         key::namespace(self.0)
     }
 
-    pub(crate) fn limit(self, limit: u32) -> Bytes {
+    pub(crate) fn limit(self, limit: u32) -> Key {
         key::ledger_limit(self.0, limit)
     }
 
-    pub(crate) fn balance(self, limit: u32) -> Bytes {
+    pub(crate) fn balance(self, limit: u32) -> Key {
         key::ledger_balance(self.0, limit)
     }
 
-    pub(crate) fn expiry(self, due: Time, held_at: Position) -> Bytes {
+    pub(crate) fn expiry(self, due: Time, held_at: Position) -> Key {
         key::ledger_expiry(self.0, due, held_at)
     }
 
-    pub(crate) fn operation(self, id: &Name) -> Bytes {
+    pub(crate) fn operation(self, id: &Name) -> Key {
         key::ledger_operation(self.0, id)
     }
 
-    pub(crate) fn open(self, id: &Name) -> Bytes {
+    pub(crate) fn open(self, id: &Name) -> Key {
         key::ledger_open(self.0, id)
     }
 
-    pub(crate) fn entry(self, limit: u32, position: Position) -> Bytes {
+    pub(crate) fn entry(self, limit: u32, position: Position) -> Key {
         key::ledger_entry(self.0, limit, position)
     }
 
-    pub(crate) fn limiter_rule(self, rule: Position) -> Bytes {
+    pub(crate) fn limiter_rule(self, rule: Position) -> Key {
         key::limiter_rule(self.0, rule)
     }
 
-    pub(crate) fn limiter_override(self, rule: Position, item: Position) -> Bytes {
+    pub(crate) fn limiter_override(self, rule: Position, item: Position) -> Key {
         key::limiter_override(self.0, rule, item)
     }
 
@@ -240,15 +213,15 @@ impl Keys {
         key::limiter_overrides(self.0, rule)
     }
 
-    pub(crate) fn limiter_window(self, place: u32) -> Bytes {
+    pub(crate) fn limiter_window(self, place: u32) -> Key {
         key::limiter_window(self.0, place)
     }
 
-    pub(crate) fn limiter_counter(self, place: u32) -> Bytes {
+    pub(crate) fn limiter_counter(self, place: u32) -> Key {
         key::limiter_counter(self.0, place)
     }
 
-    pub(crate) fn limiter_lease(self, token: Position) -> Bytes {
+    pub(crate) fn limiter_lease(self, token: Position) -> Key {
         key::limiter_lease(self.0, token)
     }
 }

@@ -3,8 +3,11 @@
 //! A command runs against a `Reader`. Where a record is not at hand, the reader notes it and the command stops before
 //! it has changed anything; whoever drives the engine fetches what was noted and runs the command again.
 
-use crate::{recent::Recent, record};
-use alloc::{collections::BTreeMap, vec::Vec};
+use crate::{
+    recent::{Recent, Writes},
+    record,
+};
+use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use core::cell::RefCell;
 use hashbrown::HashMap;
@@ -53,22 +56,33 @@ pub struct Missing(pub Vec<Read>);
 /// Answers fetched for a round of commands. They must have been asked for after everything but the last sealed batch
 /// and the one being built had become durable: those two the engine remembers itself.
 #[derive(Debug, Default)]
-pub struct Fetched(HashMap<Read, Answer>);
+pub struct Fetched {
+    /// Of [`Read::Get`], by key.
+    values: HashMap<Bytes, Answer>,
+    others: HashMap<Read, Answer>,
+}
 
 impl Fetched {
     /// Takes in an answer.
     pub fn insert(&mut self, read: Read, answer: Answer) {
-        self.0.insert(read, answer);
+        match read {
+            Read::Get(key) => self.values.insert(key, answer),
+            other => self.others.insert(other, answer),
+        };
     }
 
     /// Whether this was fetched already.
     pub fn contains(&self, read: &Read) -> bool {
-        self.0.contains_key(read)
+        match read {
+            Read::Get(key) => self.values.contains_key(key),
+            other => self.others.contains_key(other),
+        }
     }
 
     /// Forgets everything, as must be done before the next round.
     pub fn clear(&mut self) {
-        self.0.clear();
+        self.values.clear();
+        self.others.clear();
     }
 }
 
@@ -85,13 +99,17 @@ pub(crate) enum Absent {
 /// A fetched "there is none" therefore never hides a newer record.
 pub(crate) struct Reader<'a> {
     building: &'a Recent,
-    sealed: &'a Recent,
+    sealed: &'a Recent<Arc<Writes>>,
     fetched: &'a Fetched,
     missing: RefCell<Vec<Read>>,
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(building: &'a Recent, sealed: &'a Recent, fetched: &'a Fetched) -> Reader<'a> {
+    pub(crate) fn new(
+        building: &'a Recent,
+        sealed: &'a Recent<Arc<Writes>>,
+        fetched: &'a Fetched,
+    ) -> Reader<'a> {
         Reader { building, sealed, fetched, missing: RefCell::new(Vec::new()) }
     }
 
@@ -101,11 +119,12 @@ impl<'a> Reader<'a> {
     }
 
     /// The record under `key`, decoded.
-    pub(crate) fn get<T: DeserializeOwned>(&self, key: Bytes) -> Result<Option<T>, Absent> {
-        let value = match self.building.get(&key).or_else(|| self.sealed.get(&key)) {
-            Some(recent) => recent.as_ref(),
-            None => match self.fetched(Read::Get(key))? {
-                Answer::Value(value) => value.as_ref(),
+    pub(crate) fn get<T: DeserializeOwned>(&self, key: impl AsRef<[u8]>) -> Result<Option<T>, Absent> {
+        let key = key.as_ref();
+        let value = match self.building.get(self.sealed, key) {
+            Some(recent) => recent,
+            None => match self.fetched_value(key)? {
+                Answer::Value(value) => value.as_deref(),
                 _ => return Err(Absent::Unreadable),
             },
         };
@@ -119,23 +138,21 @@ impl<'a> Reader<'a> {
         from: Bytes,
         at: Bytes,
     ) -> Result<Option<(Bytes, T)>, Absent> {
-        let recent = [self.building, self.sealed]
-            .into_iter()
-            .filter_map(|layer| {
-                layer.range(from.clone()..=at.clone()).rev().find_map(|(k, v)| Some((k, v.as_ref()?)))
-            })
-            .max_by_key(|(key, _)| *key);
+        let range = || from.clone()..=at.clone();
+        let building = self.building.range(range()).rev().find_map(|(key, value)| Some((key, value?)));
+        let sealed = self.sealed.range(range()).rev().find_map(|(key, value)| Some((key, value?)));
+        let recent = building.into_iter().chain(sealed).max_by_key(|(key, _)| *key);
         if let Some((key, value)) = recent
             && *key == at
         {
-            return Ok(Some((key.clone(), decode(value)?)));
+            return Ok(Some((at, decode(value)?)));
         }
         let stored = match self.fetched(Read::LastAtOrBefore { from, at })? {
-            Answer::Last(last) => last.as_ref().map(|(key, value)| (key, value)),
+            Answer::Last(last) => last.as_ref().map(|(key, value)| (&key[..], &value[..])),
             _ => return Err(Absent::Unreadable),
         };
         match recent.into_iter().chain(stored).max_by_key(|(key, _)| *key) {
-            Some((key, value)) => Ok(Some((key.clone(), decode(value)?))),
+            Some((key, value)) => Ok(Some((Bytes::copy_from_slice(key), decode(value)?))),
             None => Ok(None),
         }
     }
@@ -157,10 +174,11 @@ impl<'a> Reader<'a> {
             let horizon = if is_full { successor(&stored[limit].0) } else { to.clone() };
             let mut merged: BTreeMap<Bytes, Option<Bytes>> =
                 stored.iter().map(|(k, v)| (k.clone(), Some(v.clone()))).collect();
-            for layer in [self.sealed, self.building] {
-                let recent = layer.range(from.clone()..horizon.clone());
-                merged.extend(recent.map(|(k, v)| (k.clone(), v.clone())));
-            }
+            let copy = |(key, value): (&[u8], Option<&[u8]>)| {
+                (Bytes::copy_from_slice(key), value.map(Bytes::copy_from_slice))
+            };
+            merged.extend(self.sealed.range(from.clone()..horizon.clone()).map(copy));
+            merged.extend(self.building.range(from.clone()..horizon.clone()).map(copy));
             records.extend(merged.into_iter().filter_map(|(k, v)| Some((k, v?))));
             if records.len() > limit {
                 records.truncate(limit);
@@ -176,9 +194,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Notes the record under `key` as needed, if it is not at hand.
-    pub(crate) fn want(&self, key: Bytes) {
-        if self.building.get(&key).is_none() && self.sealed.get(&key).is_none() {
-            let _noted = self.fetched(Read::Get(key));
+    pub(crate) fn want(&self, key: impl AsRef<[u8]>) {
+        let key = key.as_ref();
+        if self.building.get(self.sealed, key).is_none() {
+            let _noted = self.fetched_value(key);
         }
     }
 
@@ -187,11 +206,19 @@ impl<'a> Reader<'a> {
     }
 
     fn fetched(&self, read: Read) -> Result<&'a Answer, Absent> {
-        match self.fetched.0.get(&read) {
+        self.answer(self.fetched.others.get(&read), || read)
+    }
+
+    fn fetched_value(&self, key: &[u8]) -> Result<&'a Answer, Absent> {
+        self.answer(self.fetched.values.get(key), || Read::Get(Bytes::copy_from_slice(key)))
+    }
+
+    fn answer(&self, answer: Option<&'a Answer>, read: impl FnOnce() -> Read) -> Result<&'a Answer, Absent> {
+        match answer {
             Some(Answer::Unreadable) => Err(Absent::Unreadable),
             Some(answer) => Ok(answer),
             None => {
-                self.missing.borrow_mut().push(read);
+                self.missing.borrow_mut().push(read());
                 Err(Absent::NotFetched)
             }
         }
@@ -213,6 +240,6 @@ pub(crate) fn successor(key: &[u8]) -> Bytes {
     next.into()
 }
 
-fn decode<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Absent> {
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Absent> {
     record::decode(bytes).map_err(|_| Absent::Unreadable)
 }

@@ -1,71 +1,188 @@
 //! After-images that may not be durable yet.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use crate::record;
+use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use core::{
+    borrow::Borrow,
     cell::{Cell, OnceCell},
-    ops::RangeBounds,
+    hash::BuildHasher,
+    ops::{Bound, Range, RangeBounds},
 };
-use hashbrown::HashMap;
+use hashbrown::{DefaultHashBuilder, HashTable};
+use serde::Serialize;
 
 /// The newest after-image of each key, in the order in which the keys first came.
 ///
-/// Most are only ever looked up by their key, so they are kept by hash. Their order by key is made when it is first
-/// asked for, and from then on kept up.
+/// Keys and values lie one behind the other in one piece of memory, and places in it are found by hash: a record costs
+/// no allocation and no reference count, which together took longer than deciding it.
 #[derive(Debug, Default)]
-pub(crate) struct Recent {
-    records: Vec<(Bytes, Option<Bytes>)>,
-    places: HashMap<Bytes, usize>,
-    order: OnceCell<BTreeMap<Bytes, usize>>,
+pub struct Writes {
+    bytes: Vec<u8>,
+    places: Vec<Place>,
+    by_key: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+}
+
+/// Where a record lies.
+#[derive(Debug)]
+struct Place {
+    hash: u64,
+    key: Range<u32>,
+    value: Option<Range<u32>>,
+    is_first: bool,
+}
+
+/// One of the after-images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Write<'a> {
+    /// The record's key.
+    pub key: &'a [u8],
+    /// What stands there from now on; nothing if it was removed.
+    pub value: Option<&'a [u8]>,
+    /// Whether nothing has ever stood under the key before this batch.
+    pub is_first: bool,
+}
+
+impl Writes {
+    /// All of them, each key once.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Write<'_>> + Clone {
+        self.places.iter().map(|place| Write {
+            key: self.at(&place.key),
+            value: place.value.as_ref().map(|value| self.at(value)),
+            is_first: place.is_first,
+        })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    fn get(&self, hash: u64, key: &[u8]) -> Option<Option<&[u8]>> {
+        let place = &self.places[self.find(hash, key)?];
+        Some(place.value.as_ref().map(|value| self.at(value)))
+    }
+
+    fn find(&self, hash: u64, key: &[u8]) -> Option<usize> {
+        let is_same = |place: &u32| {
+            let place = &self.places[*place as usize];
+            place.hash == hash && self.at(&place.key) == key
+        };
+        self.by_key.find(hash, is_same).map(|place| *place as usize)
+    }
+
+    fn at(&self, range: &Range<u32>) -> &[u8] {
+        &self.bytes[range.start as usize..range.end as usize]
+    }
+
+    fn end(&self) -> u32 {
+        u32::try_from(self.bytes.len()).expect("a batch is far shorter than 4 GiB")
+    }
+}
+
+/// After-images and, if it was asked for, their order. `W` is [`Writes`] while the batch is being built, and later shared
+/// with whoever makes them durable.
+#[derive(Debug, Default)]
+pub(crate) struct Recent<W = Writes> {
+    writes: W,
+    order: OnceCell<BTreeMap<Vec<u8>, usize>>,
     /// Whether the order was asked for since these were begun.
     is_order_asked: Cell<bool>,
 }
 
 impl Recent {
-    pub(crate) fn insert(&mut self, key: Bytes, value: Option<Bytes>) {
-        if let Some(place) = self.places.get(&key) {
-            self.records[*place].1 = value;
-            return;
-        }
-        let place = self.records.len();
-        self.places.insert(key.clone(), place);
-        if let Some(order) = self.order.get_mut() {
-            order.insert(key.clone(), place);
-        }
-        self.records.push((key, value));
+    /// The record stands under the key from now on; `is_first` says that nothing ever has before.
+    pub(crate) fn put<T: Serialize>(&mut self, key: &[u8], record: &T, is_first: bool) {
+        let place = self.place(key, is_first);
+        let from = self.writes.end();
+        record::encode_into(record, &mut self.writes.bytes);
+        self.writes.places[place].value = Some(from..self.writes.end());
     }
 
-    pub(crate) fn get(&self, key: &[u8]) -> Option<&Option<Bytes>> {
-        self.places.get(key).map(|place| &self.records[*place].1)
+    pub(crate) fn remove(&mut self, key: &[u8]) {
+        let place = self.place(key, false);
+        self.writes.places[place].value = None;
+    }
+
+    fn place(&mut self, key: &[u8], is_first: bool) -> usize {
+        let hash = self.writes.hasher.hash_one(key);
+        if let Some(place) = self.writes.find(hash, key) {
+            return place;
+        }
+        let place = self.writes.places.len();
+        let from = self.writes.end();
+        self.writes.bytes.extend_from_slice(key);
+        let key_range = from..self.writes.end();
+        self.writes.places.push(Place { hash, key: key_range, value: None, is_first });
+        let Writes { by_key, places, .. } = &mut self.writes;
+        by_key.insert_unique(hash, place as u32, |place| places[*place as usize].hash);
+        if let Some(order) = self.order.get_mut() {
+            order.insert(key.to_vec(), place);
+        }
+        place
+    }
+
+    /// Ends the batch. What follows begins empty; if the order was asked for here, it will be asked for there.
+    pub(crate) fn seal(&mut self) -> Recent<Arc<Writes>> {
+        let next = Recent {
+            writes: Writes { hasher: self.writes.hasher.clone(), ..Writes::default() },
+            order: OnceCell::new(),
+            is_order_asked: Cell::new(false),
+        };
+        if self.is_order_asked.get() {
+            next.order.get_or_init(BTreeMap::new);
+        }
+        let Recent { writes, order, is_order_asked } = core::mem::replace(self, next);
+        Recent { writes: Arc::new(writes), order, is_order_asked }
+    }
+}
+
+impl<W: Borrow<Writes>> Recent<W> {
+    /// What was written under the key here or, if nothing was, in the batch `before`.
+    pub(crate) fn get<'a>(
+        &'a self,
+        before: &'a Recent<impl Borrow<Writes>>,
+        key: &[u8],
+    ) -> Option<Option<&'a [u8]>> {
+        let (writes, before) = (self.writes.borrow(), before.writes.borrow());
+        let hash = writes.hasher.hash_one(key);
+        writes.get(hash, key).or_else(|| before.get(hash, key))
     }
 
     /// By key.
     pub(crate) fn range(
         &self,
         range: impl RangeBounds<Bytes>,
-    ) -> impl DoubleEndedIterator<Item = (&Bytes, &Option<Bytes>)> {
+    ) -> impl DoubleEndedIterator<Item = (&[u8], Option<&[u8]>)> {
         self.is_order_asked.set(true);
+        let writes = self.writes.borrow();
         let order = self.order.get_or_init(|| {
-            self.records.iter().enumerate().map(|(place, (key, _))| (key.clone(), place)).collect()
+            let places = writes.places.iter().enumerate();
+            places.map(|(place, record)| (writes.at(&record.key).to_vec(), place)).collect()
         });
-        order.range(range).map(|(key, place)| (key, &self.records[*place].1))
+        let bounds = (slice(range.start_bound()), slice(range.end_bound()));
+        order.range::<[u8], _>(bounds).map(move |(key, place)| {
+            (key.as_slice(), writes.places[*place].value.as_ref().map(|value| writes.at(value)))
+        })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.records.is_empty()
+        self.writes.borrow().is_empty()
     }
+}
 
-    /// All of them, each key once.
-    pub(crate) fn records(&self) -> &[(Bytes, Option<Bytes>)] {
-        &self.records
+impl Recent<Arc<Writes>> {
+    pub(crate) fn writes(&self) -> &Arc<Writes> {
+        &self.writes
     }
+}
 
-    /// An empty one for the time after this; if the order was asked for here, it will be asked for there.
-    pub(crate) fn next(&self) -> Recent {
-        let next = Recent::default();
-        if self.is_order_asked.get() {
-            next.order.get_or_init(BTreeMap::new);
-        }
-        next
-    }
+fn slice(bound: Bound<&Bytes>) -> Bound<&[u8]> {
+    bound.map(|key| key.as_ref())
 }

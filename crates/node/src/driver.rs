@@ -6,10 +6,11 @@ use crate::{
     service::{Submission, Ticket},
 };
 use bytes::Bytes;
-use limina_engine::{Answer, Effect, Engine, Read, Time, engine, engine::Stats, record};
+use limina_engine::{Answer, Effect, Engine, Read, Time, Writes, engine, engine::Stats, record};
 use limina_shard::{Failure, Loss, Options, Output, Shard, ShardClock};
 use limina_store::{
-    self as store, AppendError, ConfirmError, Journal, Record, Room, ShardId, ShardStore, StoreError, Table,
+    self as store, AppendError, Batch, ConfirmError, Image, Journal, Room, ShardId, ShardStore, StoreError,
+    Table,
 };
 use std::{
     error::Error,
@@ -152,8 +153,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 // while this one decides the next batch.
                 let append = tokio::spawn(async move {
                     let begin = Instant::now();
-                    let records = writes.into_iter().map(|(key, value)| Record { key, value }).collect();
-                    let result = store.append(store.seq().next(), records).await;
+                    let result = store.append(store.seq().next(), batch(&writes)).await;
                     metrics.append_seconds.observe(begin.elapsed().as_secs_f64());
                     result.map_err(|error| loss_of(&error))
                 });
@@ -274,6 +274,14 @@ pub(crate) async fn load<J: Journal, T: Table>(
         .map_err(|source| OpenError::Record { shard: shard.0, source })
 }
 
+fn batch(writes: &Writes) -> Batch {
+    Batch::new(writes.iter().map(|write| Image {
+        key: write.key,
+        value: write.value,
+        is_first: write.is_first,
+    }))
+}
+
 async fn fetch<J: Journal, T: Table>(store: &ShardStore<J, T>, reads: Vec<Read>) -> Vec<(Read, Answer)> {
     let asked = reads.iter().map(|read| match read.clone() {
         Read::Get(key) => store::Read::Get(key),
@@ -289,7 +297,7 @@ async fn fetch<J: Journal, T: Table>(store: &ShardStore<J, T>, reads: Vec<Read>)
             Answer::Unreadable
         }
     });
-    reads.iter().cloned().zip(answers).collect()
+    reads.into_iter().zip(answers).collect()
 }
 
 fn loss_of(error: &AppendError) -> Loss {

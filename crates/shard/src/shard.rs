@@ -1,10 +1,12 @@
 //! The loop itself.
 
-use bytes::Bytes;
 use limina_engine::{
-    Answer, Applied, Due, Effect, Engine, Fetched, Job, Missing, Outcome, Read, Request, Time, WaitId,
+    Answer, Applied, Due, Effect, Engine, Fetched, Job, Missing, Outcome, Read, Request, Time, WaitId, Writes,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 /// Bounds of the loop.
 #[derive(Debug, Clone)]
@@ -119,7 +121,7 @@ pub enum Output<T> {
     /// Make these writes durable as one append, then call [`Shard::handle_persisted`], or [`Shard::handle_lost`].
     Append {
         /// After-images, each key once.
-        writes: Vec<(Bytes, Option<Bytes>)>,
+        writes: Arc<Writes>,
         /// For how many requests.
         requests: usize,
     },

@@ -15,7 +15,7 @@ use limina_shard::{
     Failure, Loss, Options as ShardOptions, Output, Reply, Shard, ShardClock, clock::Reading,
 };
 use limina_store::{
-    self as store, AppendError, Record, Room, Seq, ShardId, ShardStore, ShardStoreOptions, StoreError,
+    self as store, AppendError, Batch, Image, Room, Seq, ShardId, ShardStore, ShardStoreOptions, StoreError,
     memory::{AppendFault, Memory, MemoryOptions},
 };
 use std::{
@@ -90,7 +90,7 @@ enum Event {
     },
     Append {
         generation: u64,
-        writes: Vec<Record>,
+        writes: Batch,
     },
     Persisted {
         generation: u64,
@@ -384,7 +384,7 @@ impl World {
         self.memory.fail_append(fault);
     }
 
-    fn append(&mut self, writes: Vec<Record>) -> Result<(), String> {
+    fn append(&mut self, writes: Batch) -> Result<(), String> {
         let store = self.store.as_ref().ok_or("an append without a store")?;
         let seq = store.seq().next();
         self.in_doubt = Some(seq);
@@ -574,7 +574,11 @@ impl World {
                     self.after(delay, Event::Fetch { generation, reads });
                 }
                 Output::Append { writes, .. } => {
-                    let writes = writes.into_iter().map(|(key, value)| Record { key, value }).collect();
+                    let writes = Batch::new(writes.iter().map(|write| Image {
+                        key: write.key,
+                        value: write.value,
+                        is_first: write.is_first,
+                    }));
                     let delay = self.random.below(10);
                     self.after(delay, Event::Append { generation, writes });
                 }

@@ -362,9 +362,10 @@ impl Bench {
     }
 
     fn seal(&mut self) {
-        for (key, value) in self.engine.seal().writes {
-            match value {
-                Some(value) => self.stored.insert(key, value),
+        for write in self.engine.seal().writes.iter() {
+            let key = Bytes::copy_from_slice(write.key);
+            match write.value {
+                Some(value) => self.stored.insert(key, Bytes::copy_from_slice(value)),
                 None => self.stored.remove(&key),
             };
         }

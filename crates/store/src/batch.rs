@@ -1,47 +1,149 @@
-//! A batch of records as one run of bytes, which is what the journal carries.
+//! A batch of records as one run of bytes, which is what the journal carries and what memory keeps.
 //!
-//! Layout, little endian: a format byte (1), the number of records (u32), then for each record the length of its key
-//! (u32), the length of its value (u32, all ones where the record was removed), the key and the value. Each key stands
-//! once. There is no checksum: the journal has one over everything that it carries.
+//! Layout, little endian: a format byte (2), the number of records (u32), then for each record the length of its key
+//! (u32, with the highest bit set where the record is the first one ever under its key), the length of its value (u32,
+//! all ones where the record was removed), the key and the value. Each key stands once. There is no checksum: the
+//! journal has one over everything that it carries.
 
 use crate::Record;
 use bytes::{BufMut, Bytes, BytesMut};
 
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 const HEAD: usize = 5;
 const RECORD_HEAD: usize = 8;
 const REMOVED: u32 = u32::MAX;
+const FIRST: u32 = 1 << 31;
 
-/// One payload from records, each key once.
-///
-/// # Panics
-///
-/// When one key or value is four gigabytes long: that is a mistake of the caller, and what was written could not be
-/// read again.
-pub fn encode(records: &[Record]) -> Bytes {
-    let size = records.iter().map(|record| RECORD_HEAD + length(record)).sum::<usize>() + HEAD;
-    let mut out = BytesMut::with_capacity(size);
-    out.put_u8(FORMAT);
-    out.put_u32_le(u32::try_from(records.len()).expect("a batch holds fewer than 2^32 records"));
-    for record in records {
-        out.put_u32_le(u32::try_from(record.key.len()).expect("a key is shorter than 4 GiB"));
-        match &record.value {
-            Some(value) => {
-                let length = u32::try_from(value.len()).ok().filter(|length| *length != REMOVED);
-                out.put_u32_le(length.expect("a value is shorter than 4 GiB"));
-            }
-            None => out.put_u32_le(REMOVED),
-        }
-        out.put_slice(&record.key);
-        if let Some(value) = &record.value {
-            out.put_slice(value);
-        }
-    }
-    out.freeze()
+/// Records in their encoded form. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    payload: Bytes,
 }
 
-fn length(record: &Record) -> usize {
-    record.key.len() + record.value.as_ref().map_or(0, Bytes::len)
+/// An after-image that lies somewhere else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Image<'a> {
+    /// Orders the records of a shard, bytewise.
+    pub key: &'a [u8],
+    /// The new value, or none where the record was removed.
+    pub value: Option<&'a [u8]>,
+    /// Whether nothing has ever stood under the key before this batch. One that is removed again before a checkpoint
+    /// then need not be mentioned to the table at all.
+    pub is_first: bool,
+}
+
+/// Where a record lies within its batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slot {
+    /// Where the key begins. The value follows it.
+    pub(crate) at: u32,
+    pub(crate) key: u32,
+    pub(crate) value: Option<u32>,
+    pub(crate) is_first: bool,
+}
+
+impl Batch {
+    /// One batch from records, each key once.
+    ///
+    /// # Panics
+    ///
+    /// When a key is two gigabytes long, or everything together is four: that is a mistake of the caller, and what was
+    /// written could not be read again.
+    pub fn new<'a>(records: impl Iterator<Item = Image<'a>> + Clone) -> Batch {
+        // What came and went within the batch was never there.
+        let records = records.filter(|record| record.value.is_some() || !record.is_first);
+        let (count, size) = (records.clone())
+            .fold((0, HEAD), |(count, size), record| (count + 1, size + RECORD_HEAD + length(record)));
+        u32::try_from(size).expect("a batch is shorter than 4 GiB");
+        let mut out = BytesMut::with_capacity(size);
+        out.put_u8(FORMAT);
+        out.put_u32_le(count);
+        for record in records {
+            let key = u32::try_from(record.key.len()).ok().filter(|length| length & FIRST == 0);
+            let key = key.expect("a key is shorter than 2 GiB");
+            out.put_u32_le(if record.is_first { key | FIRST } else { key });
+            out.put_u32_le(record.value.map_or(REMOVED, |value| value.len() as u32));
+            out.put_slice(record.key);
+            out.put_slice(record.value.unwrap_or_default());
+        }
+        Batch { payload: out.freeze() }
+    }
+
+    /// Takes bytes that are a batch.
+    pub fn decode(payload: Bytes) -> Result<Batch, Malformed> {
+        let malformed = |offset, problem| Err(Malformed { offset, problem });
+        if payload.first() != Some(&FORMAT) {
+            return malformed(0, "unknown format");
+        }
+        let Some(count) = number(&payload, 1) else { return malformed(1, "it ends too early") };
+        let mut end = HEAD;
+        for _ in 0..count {
+            match slot(&payload, end) {
+                Some((_, next)) => end = next,
+                None => return malformed(end, "it ends too early"),
+            }
+        }
+        match end == payload.len() {
+            true => Ok(Batch { payload }),
+            false => malformed(end, "more bytes than records"),
+        }
+    }
+
+    /// What the journal carries.
+    pub fn payload(&self) -> &Bytes {
+        &self.payload
+    }
+
+    /// The records, in their order.
+    pub fn images(&self) -> impl Iterator<Item = Image<'_>> {
+        self.slots().map(|slot| slot.image(&self.payload))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        number(&self.payload, 1).expect("it was checked") as usize
+    }
+
+    pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> {
+        let mut end = HEAD;
+        std::iter::from_fn(move || {
+            let (slot, next) = slot(&self.payload, end)?;
+            end = next;
+            Some(slot)
+        })
+    }
+}
+
+impl Slot {
+    pub(crate) fn image(self, payload: &[u8]) -> Image<'_> {
+        let (key, after) = payload[self.at as usize..].split_at(self.key as usize);
+        let value = self.value.map(|length| &after[..length as usize]);
+        Image { key, value, is_first: self.is_first }
+    }
+}
+
+impl From<Vec<Record>> for Batch {
+    fn from(records: Vec<Record>) -> Batch {
+        Batch::new(records.iter().map(Record::image))
+    }
+}
+
+fn length(record: Image<'_>) -> usize {
+    record.key.len() + record.value.map_or(0, <[u8]>::len)
+}
+
+fn number(payload: &[u8], at: usize) -> Option<u32> {
+    let bytes = payload.get(at..at.checked_add(4)?)?;
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// The record whose head begins there, and where the next one begins.
+fn slot(payload: &[u8], head: usize) -> Option<(Slot, usize)> {
+    let (key, value) = (number(payload, head)?, number(payload, head + 4)?);
+    let value = (value != REMOVED).then_some(value);
+    let at = head + RECORD_HEAD;
+    let end = at.checked_add((key & !FIRST) as usize)?.checked_add(value.unwrap_or(0) as usize)?;
+    let slot = Slot { at: u32::try_from(at).ok()?, key: key & !FIRST, value, is_first: key & FIRST != 0 };
+    (end <= payload.len()).then_some((slot, end))
 }
 
 /// Why a payload is not a batch.
@@ -54,80 +156,34 @@ pub struct Malformed {
     pub problem: &'static str,
 }
 
-/// The records of a payload, as slices of it: nothing is copied.
-pub fn decode(payload: Bytes) -> Result<Vec<Record>, Malformed> {
-    let mut cursor = Cursor { payload, offset: 0 };
-    if cursor.take(1)?[0] != FORMAT {
-        return Err(Malformed { offset: 0, problem: "unknown format" });
-    }
-    let count = cursor.number()?;
-    // A damaged count must not make us reserve memory for records that cannot be there.
-    let possible = (cursor.payload.len() - cursor.offset) / RECORD_HEAD;
-    let mut records: Vec<Record> = Vec::with_capacity((count as usize).min(possible));
-    for _ in 0..count {
-        let key_length = cursor.number()?;
-        let value_length = cursor.number()?;
-        let key = cursor.take(key_length as usize)?;
-        let value = match value_length {
-            REMOVED => None,
-            length => Some(cursor.take(length as usize)?),
-        };
-        records.push(Record { key, value });
-    }
-    match cursor.offset == cursor.payload.len() {
-        true => Ok(records),
-        false => Err(Malformed { offset: cursor.offset, problem: "more bytes than records" }),
-    }
-}
-
-struct Cursor {
-    payload: Bytes,
-    offset: usize,
-}
-
-impl Cursor {
-    fn take(&mut self, length: usize) -> Result<Bytes, Malformed> {
-        match self.offset.checked_add(length).filter(|end| *end <= self.payload.len()) {
-            Some(end) => {
-                let taken = self.payload.slice(self.offset..end);
-                self.offset = end;
-                Ok(taken)
-            }
-            None => Err(Malformed { offset: self.offset, problem: "it ends too early" }),
-        }
-    }
-
-    fn number(&mut self) -> Result<u32, Malformed> {
-        let bytes = self.take(4)?;
-        Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn check(records: &[(&[u8], Option<&[u8]>)]) {
-        let records: Vec<Record> = records
-            .iter()
-            .map(|(key, value)| Record {
-                key: Bytes::copy_from_slice(key),
-                value: value.map(Bytes::copy_from_slice),
-            })
-            .collect();
-        let payload = encode(&records);
-        assert_eq!(decode(payload.clone()).as_deref(), Ok(&records[..]));
+    fn check(records: &[(&[u8], Option<&[u8]>, bool)]) {
+        let image = |&(key, value, is_first)| Image { key, value, is_first };
+        let images: Vec<Image<'_>> = records.iter().map(image).collect();
+        let batch = Batch::new(images.iter().copied());
+        let payload = batch.payload().clone();
+        assert_eq!(batch.len(), records.len());
+        assert_eq!(Batch::decode(payload.clone()).expect("a batch").images().collect::<Vec<_>>(), images);
         for end in 0..payload.len() {
-            assert!(decode(payload.slice(..end)).is_err(), "cut at {end}");
+            assert!(Batch::decode(payload.slice(..end)).is_err(), "cut at {end}");
         }
     }
 
     #[test]
     fn what_is_encoded_is_decoded_and_nothing_shorter_is() {
         check(&[]);
-        check(&[(b"", Some(b""))]);
-        check(&[(b"a", None), (b"ab", Some(b"value")), (b"b", Some(b""))]);
+        check(&[(b"", Some(b""), false)]);
+        check(&[(b"a", None, false), (b"ab", Some(b"value"), true), (b"b", Some(b""), false)]);
+    }
+
+    #[test]
+    fn what_came_and_went_is_left_out() {
+        let gone = Image { key: b"a", value: None, is_first: true };
+        assert_eq!(Batch::new([gone].into_iter()).len(), 0);
     }
 
     proptest! {
@@ -135,7 +191,7 @@ mod tests {
         fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), valid_start in any::<bool>()) {
             let mut bytes = bytes;
             if valid_start && !bytes.is_empty() { bytes[0] = FORMAT; }
-            let _ = decode(bytes.into());
+            let _ = Batch::decode(bytes.into());
         }
     }
 }

@@ -13,14 +13,17 @@ pub mod disk;
 pub mod embedded;
 pub mod journal;
 pub mod memory;
+pub mod records;
 pub mod segmented;
 pub mod shard_store;
 pub mod table;
 
+pub use batch::{Batch, Image};
 pub use journal::{AppendError, ConfirmError, Journal, Room};
+pub use records::Records;
 pub use segmented::JournalStats;
 pub use shard_store::{Answer, Backlog, Read, ShardStore, ShardStoreOptions};
-pub use table::{Records, Table};
+pub use table::Table;
 
 use bytes::Bytes;
 
@@ -53,6 +56,13 @@ pub struct Record {
     pub key: Bytes,
     /// The new value, or none where the record was removed.
     pub value: Option<Bytes>,
+}
+
+impl Record {
+    /// The same, as a part of a batch; other records may have stood under its key.
+    pub fn image(&self) -> Image<'_> {
+        Image { key: &self.key, value: self.value.as_deref(), is_first: false }
+    }
 }
 
 /// Something in the store that could not be done. It is about the machine or the files, never about a request.

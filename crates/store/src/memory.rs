@@ -301,10 +301,11 @@ impl Table for Memory {
         self.with(|live| {
             let fails_after = live.faults.checkpoint.take();
             let table = live.remains.tables.entry(shard.0).or_default();
-            for (key, value) in records.iter().take(fails_after.unwrap_or(usize::MAX)) {
-                match value {
-                    Some(value) => table.records.insert(key.clone(), value.clone()),
-                    None => table.records.remove(key),
+            for record in records.sorted().take(fails_after.unwrap_or(usize::MAX)) {
+                let key = Bytes::copy_from_slice(record.key);
+                match record.value {
+                    Some(value) => table.records.insert(key, Bytes::copy_from_slice(value)),
+                    None => table.records.remove(&key),
                 };
             }
             if fails_after.is_some() {

@@ -52,7 +52,8 @@ pub(super) fn last_at_or_before(
     limit: u32,
     position: Position,
 ) -> Result<Option<Entry>, Absent> {
-    let found = reader.last_at_or_before(keys.entry(limit, Position(0)), keys.entry(limit, position))?;
+    let (from, at) = (keys.entry(limit, Position(0)), keys.entry(limit, position));
+    let found = reader.last_at_or_before(from.done(), at.done())?;
     Ok(found.map(|(_, entry)| entry))
 }
 

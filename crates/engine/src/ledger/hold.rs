@@ -141,6 +141,7 @@ fn execute(
 
     let position = turn.advance();
     let expires_at = hold.expires_after.map(|span| turn.now.after(span));
+    let is_new = operation.is_none();
     let was_open = operation.as_ref().is_some_and(Operation::is_open);
     let mut operation = operation.unwrap_or(Operation { view: position, holds: Vec::new() });
     operation.view = position;
@@ -158,12 +159,14 @@ fn execute(
         entries::put(turn, &hold.operation_id, EntryKind::Hold, number, position, value, balance);
     }
     turn.put(turn.keys.operation(&hold.operation_id), &operation);
-    if !was_open {
-        turn.put(turn.keys.open(&hold.operation_id), &());
+    match (is_new, was_open) {
+        (true, _) => turn.put_first(turn.keys.open(&hold.operation_id), &()),
+        (false, false) => turn.put(turn.keys.open(&hold.operation_id), &()),
+        (false, true) => {}
     }
     if let Some(due) = expires_at {
         let timer = Timer::LedgerExpiry { operation_id: hold.operation_id.clone(), due };
-        turn.put(turn.keys.expiry(due, position), &hold.operation_id);
+        turn.put_first(turn.keys.expiry(due, position), &hold.operation_id);
         turn.timers.set(TimerKey { due, namespace: turn.keys.id(), position }, timer);
     }
     let values = numbers.iter().map(|number| ledger.value_now(*number)).collect();

@@ -7,7 +7,7 @@
 use crate::{Name, Position, Time};
 use alloc::vec::Vec;
 use bytes::Bytes;
-use core::ops::Range;
+use core::ops::{Deref, Range};
 
 const RESIDENT: u8 = 0x01;
 const PAGED: u8 = 0x02;
@@ -78,33 +78,33 @@ pub fn sweep(id: u64) -> Bytes {
 }
 
 /// A namespace's own record.
-pub fn namespace(id: NamespaceId) -> Bytes {
-    resident(id, HEAD).done()
+pub fn namespace(id: NamespaceId) -> Key {
+    resident(id, HEAD)
 }
 
 /// A ledger limit: its name, context and ceiling.
-pub fn ledger_limit(id: NamespaceId, limit: u32) -> Bytes {
-    resident(id, LEDGER_LIMIT).u32(limit).done()
+pub fn ledger_limit(id: NamespaceId, limit: u32) -> Key {
+    resident(id, LEDGER_LIMIT).u32(limit)
 }
 
 /// A ledger limit's sums.
-pub fn ledger_balance(id: NamespaceId, limit: u32) -> Bytes {
-    resident(id, LEDGER_BALANCE).u32(limit).done()
+pub fn ledger_balance(id: NamespaceId, limit: u32) -> Key {
+    resident(id, LEDGER_BALANCE).u32(limit)
 }
 
 /// A hold request that expires, by its due time.
-pub fn ledger_expiry(id: NamespaceId, due: Time, held_at: Position) -> Bytes {
-    resident(id, LEDGER_EXPIRY).u64(due.0).u64(held_at.0).done()
+pub fn ledger_expiry(id: NamespaceId, due: Time, held_at: Position) -> Key {
+    resident(id, LEDGER_EXPIRY).u64(due.0).u64(held_at.0)
 }
 
 /// A limiter rule, by the change that made it.
-pub fn limiter_rule(id: NamespaceId, rule: Position) -> Bytes {
-    resident(id, LIMITER_RULE).u64(rule.0).done()
+pub fn limiter_rule(id: NamespaceId, rule: Position) -> Key {
+    resident(id, LIMITER_RULE).u64(rule.0)
 }
 
 /// An override of a limiter rule, by the change that made it.
-pub fn limiter_override(id: NamespaceId, rule: Position, item: Position) -> Bytes {
-    resident(id, LIMITER_OVERRIDE).u64(rule.0).u64(item.0).done()
+pub fn limiter_override(id: NamespaceId, rule: Position, item: Position) -> Key {
+    resident(id, LIMITER_OVERRIDE).u64(rule.0).u64(item.0)
 }
 
 /// All overrides of a limiter rule.
@@ -114,23 +114,23 @@ pub fn limiter_overrides(id: NamespaceId, rule: Position) -> Range<Bytes> {
 }
 
 /// A window's state, by its place among all groups.
-pub fn limiter_window(id: NamespaceId, place: u32) -> Bytes {
-    resident(id, LIMITER_WINDOW).u32(place).done()
+pub fn limiter_window(id: NamespaceId, place: u32) -> Key {
+    resident(id, LIMITER_WINDOW).u32(place)
 }
 
 /// A counter, by its place among all counters.
-pub fn limiter_counter(id: NamespaceId, place: u32) -> Bytes {
-    resident(id, LIMITER_COUNTER).u32(place).done()
+pub fn limiter_counter(id: NamespaceId, place: u32) -> Key {
+    resident(id, LIMITER_COUNTER).u32(place)
 }
 
 /// A lease, by its fencing token.
-pub fn limiter_lease(id: NamespaceId, token: Position) -> Bytes {
-    resident(id, LIMITER_LEASE).u64(token.0).done()
+pub fn limiter_lease(id: NamespaceId, token: Position) -> Key {
+    resident(id, LIMITER_LEASE).u64(token.0)
 }
 
 /// A kept reply, by the period in which it was given.
-pub fn reply(id: NamespaceId, period: u32, key: &Name) -> Bytes {
-    paged(id, REPLY).u32(period).bytes(key.as_bytes()).done()
+pub fn reply(id: NamespaceId, period: u32, key: &Name) -> Key {
+    paged(id, REPLY).u32(period).bytes(key.as_bytes())
 }
 
 /// All replies of a period.
@@ -139,8 +139,8 @@ pub fn replies(id: NamespaceId, period: u32) -> Range<Bytes> {
 }
 
 /// A ledger operation.
-pub fn ledger_operation(id: NamespaceId, operation: &Name) -> Bytes {
-    paged(id, LEDGER_OPERATION).bytes(operation.as_bytes()).done()
+pub fn ledger_operation(id: NamespaceId, operation: &Name) -> Key {
+    paged(id, LEDGER_OPERATION).bytes(operation.as_bytes())
 }
 
 /// All ledger operations that follow the given one, by id.
@@ -149,8 +149,8 @@ pub fn ledger_operations_after(id: NamespaceId, after: Option<&Name>) -> Range<B
 }
 
 /// The mark of a ledger operation with at least one open hold.
-pub fn ledger_open(id: NamespaceId, operation: &Name) -> Bytes {
-    paged(id, LEDGER_OPEN).bytes(operation.as_bytes()).done()
+pub fn ledger_open(id: NamespaceId, operation: &Name) -> Key {
+    paged(id, LEDGER_OPEN).bytes(operation.as_bytes())
 }
 
 /// All open marks that follow the given operation's, by id.
@@ -164,13 +164,13 @@ pub fn ledger_operation_id(key: &[u8]) -> Option<Name> {
 }
 
 /// An entry of a ledger limit's history.
-pub fn ledger_entry(id: NamespaceId, limit: u32, position: Position) -> Bytes {
-    paged(id, LEDGER_ENTRY).u32(limit).u64(position.0).done()
+pub fn ledger_entry(id: NamespaceId, limit: u32, position: Position) -> Key {
+    paged(id, LEDGER_ENTRY).u32(limit).u64(position.0)
 }
 
 /// A ledger limit's entries at or after the given position.
 pub fn ledger_entries_from(id: NamespaceId, limit: u32, from: Position) -> Range<Bytes> {
-    ledger_entry(id, limit, from)..paged(id, LEDGER_ENTRY).u32(limit + 1).done()
+    ledger_entry(id, limit, from).done()..paged(id, LEDGER_ENTRY).u32(limit + 1).done()
 }
 
 /// The position in an entry's key.
@@ -245,18 +245,33 @@ fn after_name(id: NamespaceId, kind: u8, after: Option<&Name>) -> Range<Bytes> {
     from.done()..paged(id, kind + 1).done()
 }
 
-/// A key in the making.
-struct Key(Vec<u8>);
+/// A key. Most are short and need no allocation: there are several for each decision.
+#[derive(Debug, Clone)]
+pub struct Key {
+    short: [u8; Key::SHORT],
+    length: usize,
+    /// All of it, where it is longer.
+    long: Vec<u8>,
+}
 
 impl Key {
+    const SHORT: usize = 64;
+
     fn new(first: &[u8]) -> Key {
-        let mut key = Vec::with_capacity(48);
-        key.extend_from_slice(first);
-        Key(key)
+        Key { short: [0; Key::SHORT], length: 0, long: Vec::new() }.bytes(first)
     }
 
     fn bytes(mut self, bytes: &[u8]) -> Key {
-        self.0.extend_from_slice(bytes);
+        let end = self.length + bytes.len();
+        if end <= Key::SHORT {
+            self.short[self.length..end].copy_from_slice(bytes);
+        } else {
+            if self.long.is_empty() {
+                self.long.extend_from_slice(&self.short[..self.length]);
+            }
+            self.long.extend_from_slice(bytes);
+        }
+        self.length = end;
         self
     }
 
@@ -268,8 +283,23 @@ impl Key {
         self.bytes(&number.to_be_bytes())
     }
 
-    fn done(self) -> Bytes {
-        self.0.into()
+    /// The key as bytes of its own.
+    pub fn done(self) -> Bytes {
+        Bytes::copy_from_slice(&self)
+    }
+}
+
+impl Deref for Key {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        if self.length <= Key::SHORT { &self.short[..self.length] } else { &self.long }
+    }
+}
+
+impl AsRef<[u8]> for Key {
+    fn as_ref(&self) -> &[u8] {
+        self
     }
 }
 
@@ -289,37 +319,53 @@ mod tests {
         assert_eq!(parse_resident(&shard_meta()), Some(Resident::ShardMeta));
         assert!(residents().contains(&shard_meta()));
         check(sweep(9), Resident::Sweep(9));
-        check(namespace(id), Resident::Namespace(id));
-        check(ledger_limit(id, 3), Resident::LedgerLimit(id, 3));
-        check(ledger_balance(id, 3), Resident::LedgerBalance(id, 3));
-        check(ledger_expiry(id, Time(5), Position(6)), Resident::LedgerExpiry(id, Time(5), Position(6)));
-        check(limiter_rule(id, Position(5)), Resident::LimiterRule(id, Position(5)));
+        check(namespace(id).done(), Resident::Namespace(id));
+        check(ledger_limit(id, 3).done(), Resident::LedgerLimit(id, 3));
+        check(ledger_balance(id, 3).done(), Resident::LedgerBalance(id, 3));
+        check(
+            ledger_expiry(id, Time(5), Position(6)).done(),
+            Resident::LedgerExpiry(id, Time(5), Position(6)),
+        );
+        check(limiter_rule(id, Position(5)).done(), Resident::LimiterRule(id, Position(5)));
         let item = Resident::LimiterOverride(id, Position(5), Position(6));
-        check(limiter_override(id, Position(5), Position(6)), item);
-        assert!(limiter_overrides(id, Position(5)).contains(&limiter_override(id, Position(5), Position(6))));
-        assert!(!limiter_overrides(id, Position(5)).contains(&limiter_override(
-            id,
-            Position(6),
-            Position(6)
-        )));
-        check(limiter_window(id, 5), Resident::LimiterWindow(id, 5));
-        check(limiter_counter(id, 5), Resident::LimiterCounter(id, 5));
-        check(limiter_lease(id, Position(5)), Resident::LimiterLease(id, Position(5)));
+        check(limiter_override(id, Position(5), Position(6)).done(), item);
+        assert!(
+            limiter_overrides(id, Position(5))
+                .contains(&limiter_override(id, Position(5), Position(6)).done())
+        );
+        assert!(
+            !limiter_overrides(id, Position(5))
+                .contains(&limiter_override(id, Position(6), Position(6)).done())
+        );
+        check(limiter_window(id, 5).done(), Resident::LimiterWindow(id, 5));
+        check(limiter_counter(id, 5).done(), Resident::LimiterCounter(id, 5));
+        check(limiter_lease(id, Position(5)).done(), Resident::LimiterLease(id, Position(5)));
     }
 
     #[test]
     fn a_namespace_comes_before_what_it_holds_and_its_neighbours_stay_apart() {
         let (id, next) = (NamespaceId(7), NamespaceId(8));
-        assert!(namespace(id) < ledger_limit(id, 0));
-        assert!(ledger_limit(id, u32::MAX) < ledger_balance(id, 0));
+        assert!(*namespace(id) < *ledger_limit(id, 0));
+        assert!(*ledger_limit(id, u32::MAX) < *ledger_balance(id, 0));
         let [resident, paged] = all_of_namespace(id);
         let name = Name::new("x").unwrap();
-        assert!(resident.contains(&namespace(id)) && !resident.contains(&namespace(next)));
+        assert!(resident.contains(&namespace(id).done()) && !resident.contains(&namespace(next).done()));
         assert!(
-            paged.contains(&ledger_operation(id, &name)) && !paged.contains(&ledger_operation(next, &name))
+            paged.contains(&ledger_operation(id, &name).done())
+                && !paged.contains(&ledger_operation(next, &name).done())
         );
-        assert!(paged.contains(&ledger_entry(id, u32::MAX - 1, Position(u64::MAX))));
+        assert!(paged.contains(&ledger_entry(id, u32::MAX - 1, Position(u64::MAX)).done()));
         assert_eq!(ledger_operation_id(&ledger_open(id, &name)), Some(name));
         assert_eq!(ledger_entry_position(&ledger_entry(id, 1, Position(77))), Some(Position(77)));
+    }
+
+    #[test]
+    fn long_keys_are_as_whole_as_short_ones() {
+        for length in [1, Key::SHORT - 7, Key::SHORT - 6, Key::SHORT - 5, Name::MAX_BYTES] {
+            let name = Name::new(&"x".repeat(length)).unwrap();
+            let key = ledger_operation(NamespaceId(7), &name);
+            assert_eq!(*key, *[&[PAGED, 0, 0, 0, 7, LEDGER_OPERATION][..], name.as_bytes()].concat());
+            assert_eq!(ledger_operation_id(&key), Some(name));
+        }
     }
 }

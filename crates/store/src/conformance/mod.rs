@@ -51,7 +51,7 @@ fn records(text: &str) -> Vec<Record> {
 }
 
 fn overlay(text: &str) -> Arc<Records> {
-    Arc::new(records(text).into_iter().map(|record| (record.key, record.value)).collect())
+    Arc::new(records(text).into_iter().collect())
 }
 
 fn page(found: &[(Bytes, Bytes)]) -> String {

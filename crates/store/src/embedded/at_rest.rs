@@ -10,7 +10,7 @@ use super::{
     table::FjallTable,
 };
 use crate::{
-    AppendError, ConfirmError, Epoch, Journal, Records, Room, Seq, ShardId, StoreError, Table, batch,
+    AppendError, Batch, ConfirmError, Epoch, Journal, Records, Room, Seq, ShardId, StoreError, Table,
     disk::{Disk, OsDisk},
     segmented::{JournalStats, Segmented, SegmentedOptions, survey},
 };
@@ -131,7 +131,7 @@ fn check_journal(
     for shard in (0..shards).map(ShardId) {
         journal.each_append(shard, |seq, file, offset, payload| {
             appends += 1;
-            let damage = match payload.map(batch::decode) {
+            let damage = match payload.map(Batch::decode) {
                 Ok(Ok(_)) => return,
                 Ok(Err(error)) => StoreError::Corrupt {
                     path: file.to_string(),

@@ -252,13 +252,13 @@ impl Inner {
 
     fn checkpoint(&self, shard: ShardId, upto: Seq, records: &Records) -> Result<(), StoreError> {
         let _alone = self.ingesting.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut remaining = records.iter().peekable();
-        while remaining.peek().is_some() {
+        let mut remaining = records.sorted();
+        while remaining.len() > 0 {
             self.wait_for_compaction();
             let mut ingestion = self.said(self.records.start_ingestion())?;
-            for (key, value) in remaining.by_ref().take(CHUNK) {
-                let full = full_key(shard, key);
-                let written = match value {
+            for record in remaining.by_ref().take(CHUNK) {
+                let full = full_key(shard, record.key);
+                let written = match record.value {
                     Some(value) => {
                         let sealed = sealed(&full, value);
                         ingestion.write(full, sealed)

@@ -56,7 +56,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
     pub fn read_now(&self, reads: &[Read]) -> Vec<Option<Answer>> {
         let state = self.lock();
         let now = |read: &Read| match read {
-            Read::Get(key) => state.get(key).map(|value| Answer::Value(value.clone())),
+            Read::Get(key) => state.get(key).map(Answer::Value),
             Read::LastAtOrBefore { .. } | Read::Scan { .. } => None,
         };
         reads.iter().map(now).collect()
@@ -160,9 +160,9 @@ fn fail(indexes: &[usize], error: StoreError, answers: &mut [Option<Found>]) {
 
 impl State {
     /// What the overlays say about a key: nothing, or its value, or that it is gone.
-    fn get(&self, key: &Bytes) -> Option<&Option<Bytes>> {
+    fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
         let frozen = || self.frozen.as_ref().and_then(|frozen| frozen.records.get(key));
-        self.active.records().get(key).or_else(frozen)
+        self.active.get(key).or_else(frozen)
     }
 
     /// The first `limit` records of the overlays in the range, and the key before which they are complete, if that is
@@ -178,10 +178,10 @@ impl State {
         // Frozen first, so that what is active replaces it.
         let frozen = self.frozen.as_ref().map(|frozen| &*frozen.records);
         let mut ends: Option<Bytes> = None;
-        for records in frozen.into_iter().chain([self.active.records()]) {
+        for records in frozen.into_iter().chain([&self.active]) {
             let mut records = records.range(range.clone());
             for (key, value) in records.by_ref().take(limit) {
-                part.insert(key.clone(), value.clone());
+                part.insert(key, value);
             }
             if let Some((next, _)) = records.next() {
                 ends = Some(ends.map_or_else(|| next.clone(), |end| end.min(next.clone())));
@@ -199,7 +199,7 @@ impl State {
             return search;
         }
         let range = (Bound::Included(search.from.clone()), Bound::Included(search.at.clone()));
-        let mut active = self.active.records().range(range.clone()).rev().peekable();
+        let mut active = self.active.range(range.clone()).rev().peekable();
         let frozen = self.frozen.as_ref().map(|frozen| &*frozen.records);
         let mut frozen = frozen.into_iter().flat_map(|records| records.range(range.clone()).rev()).peekable();
         // Downwards through both until something is alive; what is gone on the way outranks the table.
@@ -218,11 +218,11 @@ impl State {
             };
             match value {
                 Some(value) => {
-                    search.candidate = Some((key.clone(), value.clone()));
+                    search.candidate = Some((key, value));
                     return search;
                 }
                 None => {
-                    search.gone.insert(key.clone());
+                    search.gone.insert(key);
                 }
             }
         }

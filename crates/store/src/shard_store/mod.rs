@@ -6,14 +6,12 @@
 //! order, because that is the order in which a record moves.
 
 mod look_up;
-mod overlay;
 
 pub use look_up::{Answer, Read};
 
 use crate::{
-    AppendError, ConfirmError, Epoch, Journal, Record, Records, Room, Seq, ShardId, StoreError, Table, batch,
+    AppendError, Batch, ConfirmError, Epoch, Journal, Records, Room, Seq, ShardId, StoreError, Table,
 };
-use overlay::Overlay;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The longest key that is taken: what the embedded table takes, with some room.
@@ -66,7 +64,7 @@ struct State {
     seq: Seq,
     /// The table contains the shard up to here.
     applied: Seq,
-    active: Overlay,
+    active: Records,
     frozen: Option<Frozen>,
     /// An append was begun and its success was not seen: no other may follow before the shard is taken again.
     adrift: bool,
@@ -75,7 +73,6 @@ struct State {
 #[derive(Clone)]
 struct Frozen {
     records: Arc<Records>,
-    bytes: usize,
     upto: Seq,
 }
 
@@ -98,7 +95,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
                 epoch,
                 seq: applied,
                 applied,
-                active: Overlay::default(),
+                active: Records::default(),
                 frozen: None,
                 adrift: true,
             }),
@@ -129,14 +126,12 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
                 return Ok(());
             }
             for (seq, payload) in part {
-                let records = batch::decode(payload.clone()).map_err(|malformed| StoreError::Corrupt {
+                let batch = Batch::decode(payload).map_err(|malformed| StoreError::Corrupt {
                     path: format!("the journal of shard {}, append {}", self.shard.0, seq.0),
                     offset: malformed.offset as u64,
                     detail: malformed.problem.to_string(),
                 })?;
-                for record in records {
-                    state.active.insert(overlay::detached(record, payload.len()));
-                }
+                state.active.insert(&batch);
                 state.seq = seq;
             }
         }
@@ -157,22 +152,20 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         self.journal.room()
     }
 
-    /// Appends the records, each key once, as number `seq`. On success they are durable, and look-ups see
+    /// Appends the batch, each key once, as number `seq`. On success they are durable, and look-ups see
     /// them. After [`AppendError::Unknown`], or when this future was dropped, only [`ShardStore::retake`] helps.
-    pub async fn append(&self, seq: Seq, records: Vec<Record>) -> Result<(), AppendError> {
+    pub async fn append(&self, seq: Seq, batch: impl Into<Batch>) -> Result<(), AppendError> {
+        let batch = batch.into();
         self.wait_for_checkpoint().await;
-        if let Some(long) = records.iter().find(|record| record.key.len() > MAX_KEY_BYTES) {
+        if let Some(long) = batch.images().find(|record| record.key.len() > MAX_KEY_BYTES) {
             let detail = format!("a key of {} bytes is longer than {MAX_KEY_BYTES}", long.key.len());
             return Err(AppendError::NotDone(StoreError::Unusable(detail)));
         }
-        let payload = batch::encode(&records);
         let epoch = self.begin_append(seq)?;
-        match self.journal.append(self.shard, epoch, seq, payload).await {
+        match self.journal.append(self.shard, epoch, seq, batch.payload().clone()).await {
             Ok(()) => {
                 let mut state = self.lock();
-                for record in records {
-                    state.active.insert(record);
-                }
+                state.active.insert(&batch);
                 state.seq = seq;
                 state.adrift = false;
                 Ok(())
@@ -240,7 +233,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
             state.applied = frozen.upto;
             state.frozen.take()
         };
-        // Freeing hundreds of thousands of records takes its time: nobody should wait for the lock meanwhile.
+        // Freeing takes its time: nobody should wait for the lock meanwhile.
         drop(contained);
         self.journal.release(self.shard, frozen.upto);
         self.checkpointed.notify_waiters();
@@ -254,8 +247,9 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
             if state.seq == state.applied {
                 return None;
             }
-            let (records, bytes) = state.active.take();
-            state.frozen = Some(Frozen { records: Arc::new(records), bytes, upto: state.seq });
+            let next = state.active.next();
+            let records = Arc::new(std::mem::replace(&mut state.active, next));
+            state.frozen = Some(Frozen { records, upto: state.seq });
         }
         state.frozen.clone().map(|frozen| (state.epoch, frozen))
     }
@@ -267,6 +261,6 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
 
 impl State {
     fn bytes(&self) -> usize {
-        self.active.bytes() + self.frozen.as_ref().map_or(0, |frozen| frozen.bytes)
+        self.active.bytes() + self.frozen.as_ref().map_or(0, |frozen| frozen.records.bytes())
     }
 }
