@@ -116,7 +116,7 @@ impl ServeArgs {
             shards: self.shards.or(file.shards),
             journal_segment_mib: self.journal_segment_mib.or(file.journal_segment_mib).unwrap_or(64),
             journal_mib: self.journal_mib.or(file.journal_mib).unwrap_or(1024),
-            checkpoint_mib: self.checkpoint_mib.or(file.checkpoint_mib).unwrap_or(32),
+            checkpoint_mib: self.checkpoint_mib.or(file.checkpoint_mib).unwrap_or(64),
             storage_reserve_mib: self.storage_reserve_mib.or(file.storage_reserve_mib),
             rules: self.rules.or(file.rules),
         })

@@ -30,6 +30,10 @@ const ROOM_PAUSE: Duration = Duration::from_millis(200);
 /// How many resident records are loaded at a time.
 const LOAD_PAGE: usize = 16_384;
 
+/// An append of more records has a task of its own: writing it down and taking it into the overlay are work for another
+/// core while this one decides the next batch. For fewer, the way to another core and back takes longer.
+const LARGE_APPEND: usize = 512;
+
 type Doing<R> = Option<Pin<Box<dyn Future<Output = R> + Send>>>;
 
 pub(crate) struct Driver<J, T> {
@@ -148,16 +152,21 @@ impl<J: Journal, T: Table> Driver<J, T> {
             Output::Append { writes, requests } => {
                 self.metrics.append_requests.observe(requests as f64);
                 self.metrics.append_records.observe(writes.len() as f64);
+                let is_large = writes.len() > LARGE_APPEND;
                 let (store, metrics) = (self.store.clone(), self.metrics.clone());
-                // In a task of its own: writing the batch down and taking it into the overlay are work for another core
-                // while this one decides the next batch.
-                let append = tokio::spawn(async move {
+                let append = async move {
                     let begin = Instant::now();
                     let result = store.append(store.seq().next(), batch(&writes)).await;
                     metrics.append_seconds.observe(begin.elapsed().as_secs_f64());
                     result.map_err(|error| loss_of(&error))
+                };
+                self.persisting = Some(match is_large {
+                    true => {
+                        let append = tokio::spawn(append);
+                        Box::pin(async move { append.await.unwrap_or(Err(Loss::Unknown)) })
+                    }
+                    false => Box::pin(append),
                 });
-                self.persisting = Some(Box::pin(async move { append.await.unwrap_or(Err(Loss::Unknown)) }));
             }
             Output::Confirm => {
                 let store = self.store.clone();

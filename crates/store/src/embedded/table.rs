@@ -10,6 +10,7 @@ use crate::{Epoch, Records, Seq, ShardId, StoreError, Table};
 use bytes::Bytes;
 use fjall::{
     Database, Keyspace, KeyspaceCreateOptions, PersistMode,
+    compaction::Leveled,
     config::{BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry, PinningPolicy},
 };
 use std::{
@@ -22,10 +23,19 @@ use std::{
 
 /// How many records one ingestion takes: more would only hold more memory.
 const CHUNK: usize = 500_000;
+/// Threads that flush and compact. One, since of several the first hands every compaction back to the queue and takes it
+/// again, without a pause, for as long as the others are busy: a sixth of all processor time under load.
+const WORKERS: usize = 1;
+/// So many tables of level 0 are merged into level 1 at a time. Each merge writes all of level 1 anew, so with fjall's own
+/// threshold, 4, it is written twice as often; with many more, look-ups have many more filters to ask.
+const LEVEL_0_THRESHOLD: u8 = 8;
 /// With so many tables in level 0 a negative look-up becomes slow, so checkpoints wait for compaction, but not for
 /// ever.
 const LEVEL_0_TABLES: usize = 16;
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// So many look-ups are made at once, on the thread that asks. Filters and indexes are in memory, and a block is read in
+/// tens of microseconds even if it is not: about what another thread's waking up takes, for which every request waited.
+const FEW: usize = 128;
 const CHECKSUM: usize = 4;
 /// Under this shard, which cannot exist, stands a record that proves that the keyspace is the one we created.
 const NOBODY: ShardId = ShardId(u16::MAX);
@@ -52,7 +62,8 @@ impl FjallTable {
     /// Opens the table, or creates it if it need not exist.
     pub(super) fn open(directory: &Path, cache_bytes: u64, must_exist: bool) -> Result<Self, StoreError> {
         let torn = damage::check_before_opening(directory)?;
-        let opening = Opening { files: directory, directory, cache_bytes, must_exist, workers: 2, torn };
+        let opening =
+            Opening { files: directory, directory, cache_bytes, must_exist, workers: WORKERS, torn };
         let table = FjallTable { inner: Arc::new(opening.run()?) };
         match must_exist {
             true => table.inner.check_created()?,
@@ -115,6 +126,18 @@ impl FjallTable {
         self.blocking(|inner| inner.said(inner.database.persist(PersistMode::SyncAll))).await
     }
 
+    /// Answers so many questions: a few at once, more on another thread.
+    async fn looked_up<T: Send + 'static>(
+        &self,
+        count: usize,
+        look_up: impl FnOnce(&Inner) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        match count <= FEW {
+            true => self.inner.guarded(look_up),
+            false => self.blocking(look_up).await,
+        }
+    }
+
     async fn blocking<T: Send + 'static>(
         &self,
         act: impl FnOnce(&Inner) -> Result<T, StoreError> + Send + 'static,
@@ -136,10 +159,9 @@ impl Table for FjallTable {
     }
 
     async fn get_many(&self, shard: ShardId, keys: Vec<Bytes>) -> Result<Vec<Option<Bytes>>, StoreError> {
-        if keys.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.blocking(move |inner| keys.iter().map(|key| inner.get(shard, key)).collect()).await
+        let count = keys.len();
+        let get_all = move |inner: &Inner| keys.iter().map(|key| inner.get(shard, key)).collect();
+        self.looked_up(count, get_all).await
     }
 
     async fn scan(
@@ -164,10 +186,8 @@ impl Table for FjallTable {
         shard: ShardId,
         ranges: Vec<(Bytes, Bytes)>,
     ) -> Result<Vec<Option<(Bytes, Bytes)>>, StoreError> {
-        if ranges.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.blocking(move |inner| {
+        let count = ranges.len();
+        self.looked_up(count, move |inner| {
             let last = |(from, at): &(Bytes, Bytes)| {
                 if from > at {
                     return Ok(None);
@@ -230,6 +250,7 @@ impl Opening<'_> {
                 .filter_block_pinning_policy(PinningPolicy::all(true))
                 .index_block_pinning_policy(PinningPolicy::all(true))
                 .expect_point_read_hits(false)
+                .compaction_strategy(Arc::new(Leveled::default().with_l0_threshold(LEVEL_0_THRESHOLD)))
         }))?;
         let applied = said(
             database.keyspace("applied", || KeyspaceCreateOptions::default().max_memtable_size(1 << 20)),

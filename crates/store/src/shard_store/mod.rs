@@ -29,7 +29,7 @@ pub struct ShardStoreOptions {
 
 impl Default for ShardStoreOptions {
     fn default() -> Self {
-        ShardStoreOptions { soft_bytes: 32 << 20, hard_bytes: 128 << 20 }
+        ShardStoreOptions { soft_bytes: 64 << 20, hard_bytes: 256 << 20 }
     }
 }
 
