@@ -2,19 +2,21 @@
 
 use super::App;
 use axum::Router;
-use hyper::{Request, body::Incoming, service::Service};
+use hyper::{Request, Version, body::Incoming, service::Service};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::{conn::auto, graceful::GracefulShutdown},
     service::TowerToHyperService,
 };
+use pin_project_lite::pin_project;
 use std::{
     io,
-    pin::pin,
+    pin::{Pin, pin},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    task::{Context, Poll},
     time::Duration,
 };
 use tokio::{
@@ -23,8 +25,8 @@ use tokio::{
     time::sleep,
 };
 
-/// The head of a request must arrive within this time; the first one of a connection as well.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// A connection that is silent for so long, or does not get a request's head across, is looked at twice and then closed.
+const SILENCE: Duration = Duration::from_secs(15);
 /// An HTTP/2 connection on which nothing moves is asked for a sign of life.
 const PING_EVERY: Duration = Duration::from_secs(30);
 /// Requests in flight have so long to end.
@@ -37,7 +39,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
     let router = app.router();
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    // The library's own limit sets a timer for every request, which took a fifteenth of all time; see `run`.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING_EVERY);
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
@@ -52,12 +55,13 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
             }
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    let seen = Arc::new(AtomicBool::new(false));
-                    let service = Watched { inner: TowerToHyperService::new(router.clone()), seen: seen.clone() };
+                    let requests = Arc::new(Requests::default());
+                    let inner = TowerToHyperService::new(router.clone());
+                    let service = Watched { inner, requests: requests.clone() };
                     // Without it small answers wait for the client's acknowledgement; a failure costs only time.
                     let _ = TcpStream::set_nodelay(&stream, true);
                     let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-                    connections.spawn(run(graceful.watch(connection), seen));
+                    connections.spawn(run(graceful.watch(connection), requests));
                 }
                 Err(error) if is_of_the_connection(&error) => {}
                 Err(error) => {
@@ -74,16 +78,20 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
     connections.shutdown().await;
 }
 
-async fn run<E: std::fmt::Display>(connection: impl Future<Output = Result<(), E>>, seen: Arc<AtomicBool>) {
+/// Runs a connection until it ends, or until the client has said nothing for a while. One timer for each connection, not
+/// for each request.
+async fn run<E: std::fmt::Display>(connection: impl Future<Output = Result<(), E>>, requests: Arc<Requests>) {
     let mut connection = pin!(connection);
-    // The library's own time limit begins when it knows the protocol, which a silent client never tells it.
-    let ended = tokio::select! {
-        ended = &mut connection => ended,
-        () = sleep(HEAD_TIMEOUT) => {
-            if !seen.load(Ordering::Relaxed) {
-                return;
+    let (mut begun, mut silent) = (0, 0);
+    let ended = loop {
+        tokio::select! {
+            ended = &mut connection => break ended,
+            () = sleep(SILENCE) => {
+                silent = if requests.is_silent_since(&mut begun) { silent + 1 } else { 0 };
+                if silent >= 2 {
+                    return;
+                }
             }
-            connection.await
         }
     };
     if let Err(error) = ended {
@@ -91,20 +99,69 @@ async fn run<E: std::fmt::Display>(connection: impl Future<Output = Result<(), E
     }
 }
 
-/// Notes that a connection has made a request.
-struct Watched {
-    inner: TowerToHyperService<Router>,
-    seen: Arc<AtomicBool>,
+/// The requests of one connection.
+#[derive(Default)]
+struct Requests {
+    begun: AtomicU64,
+    open: AtomicU64,
+    /// HTTP/2 has a sign of life of its own.
+    is_http2: AtomicBool,
 }
 
+impl Requests {
+    /// Whether none is open and none has begun since this was last asked.
+    fn is_silent_since(&self, begun: &mut u64) -> bool {
+        let before = std::mem::replace(begun, self.begun.load(Ordering::Relaxed));
+        *begun == before && self.open.load(Ordering::Relaxed) == 0 && !self.is_http2.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts a connection's requests.
+struct Watched {
+    inner: TowerToHyperService<Router>,
+    requests: Arc<Requests>,
+}
+
+type Inner = TowerToHyperService<Router>;
+
 impl Service<Request<Incoming>> for Watched {
-    type Response = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Response;
-    type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
-    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+    type Response = <Inner as Service<Request<Incoming>>>::Response;
+    type Error = <Inner as Service<Request<Incoming>>>::Error;
+    type Future = Answering<<Inner as Service<Request<Incoming>>>::Future>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        self.seen.store(true, Ordering::Relaxed);
-        self.inner.call(request)
+        self.requests.begun.fetch_add(1, Ordering::Relaxed);
+        self.requests.open.fetch_add(1, Ordering::Relaxed);
+        if request.version() == Version::HTTP_2 {
+            self.requests.is_http2.store(true, Ordering::Relaxed);
+        }
+        Answering { open: Open(self.requests.clone()), answer: self.inner.call(request) }
+    }
+}
+
+pin_project! {
+    /// An answer on its way, during which its request counts as open.
+    struct Answering<F> {
+        open: Open,
+        #[pin]
+        answer: F,
+    }
+}
+
+impl<F: Future> Future for Answering<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        self.project().answer.poll(context)
+    }
+}
+
+/// Counts a request out, also one whose client hangs up.
+struct Open(Arc<Requests>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
