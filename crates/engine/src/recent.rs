@@ -15,7 +15,7 @@ use serde::Serialize;
 /// The newest after-image of each key, in the order in which the keys first came.
 ///
 /// Keys and values lie one behind the other in one piece of memory, and places in it are found by hash: a record costs
-/// no allocation and no reference count, which together took longer than deciding it.
+/// no allocation and no reference count.
 #[derive(Debug, Default)]
 pub struct Writes {
     bytes: Vec<u8>,

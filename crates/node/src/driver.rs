@@ -31,7 +31,7 @@ const ROOM_PAUSE: Duration = Duration::from_millis(200);
 const LOAD_PAGE: usize = 16_384;
 
 /// An append of more records has a task of its own: writing it down and taking it into the overlay are work for another
-/// core while this one decides the next batch. For fewer, the way to another core and back takes longer.
+/// core while this one decides the next batch. Fewer are saved the way there and back; where it pays was not measured.
 const LARGE_APPEND: usize = 512;
 
 type Doing<R> = Option<Pin<Box<dyn Future<Output = R> + Send>>>;

@@ -26,15 +26,16 @@ const CHUNK: usize = 500_000;
 /// Threads that flush and compact. One, since of several the first hands every compaction back to the queue and takes it
 /// again, without a pause, for as long as the others are busy: a sixth of all processor time under load.
 const WORKERS: usize = 1;
-/// So many tables of level 0 are merged into level 1 at a time. Each merge writes all of level 1 anew, so with fjall's own
-/// threshold, 4, it is written twice as often; with many more, look-ups have many more filters to ask.
+/// So many tables of level 0 are merged into level 1 at a time. Each merge writes what it overlaps in level 1 anew, so
+/// more than fjall's own 4 should write less; many more would give look-ups many more filters to ask. Not measured yet.
 const LEVEL_0_THRESHOLD: u8 = 8;
 /// With so many tables in level 0 a negative look-up becomes slow, so checkpoints wait for compaction, but not for
 /// ever.
 const LEVEL_0_TABLES: usize = 16;
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// So many look-ups are made at once, on the thread that asks. Filters and indexes are in memory, and a block is read in
-/// tens of microseconds even if it is not: about what another thread's waking up takes, for which every request waited.
+/// So many look-ups are made at once, on the thread that asks, which saves every single request the way to another thread
+/// and back. Filters and indexes are in memory; a block that is not may make the thread wait for the disk. The number is a
+/// guess: where the two cost the same was not measured.
 const FEW: usize = 128;
 const CHECKSUM: usize = 4;
 /// Under this shard, which cannot exist, stands a record that proves that the keyspace is the one we created.
