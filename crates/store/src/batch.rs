@@ -161,7 +161,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn check(records: &[(&[u8], Option<&[u8]>, bool)]) {
+    /// Key, value, and whether it is the first under the key.
+    type Given<'a> = (&'a [u8], Option<&'a [u8]>, bool);
+
+    fn check(records: &[Given<'_>]) {
         let image = |&(key, value, is_first)| Image { key, value, is_first };
         let images: Vec<Image<'_>> = records.iter().map(image).collect();
         let batch = Batch::new(images.iter().copied());
