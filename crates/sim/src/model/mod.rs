@@ -1,7 +1,7 @@
 //! The naive model: what the answers must be, found by adding up everything every time.
 //!
 //! Some things the model cannot know: how an unknown outcome ended, what a crash has taken of what relaxed answers had
-//! counted, by how much a position grew. So it keeps every state that is possible ([`Possible`]), and each answer
+//! counted, by how much a position grew. So it keeps every state that is possible, and each answer
 //! leaves those that fit. An answer that fits none is wrong.
 //!
 //! Read in this order: `judge.rs` (answers and losses, in order), this file (namespaces and repeats), then a family.
