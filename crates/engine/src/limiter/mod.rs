@@ -3,7 +3,7 @@
 //! A check collects every limit that applies, decides, and then moves all of them or none. What is in use is kept in
 //! memory for every group as counters change; windows are counted by themselves. All of it is resident.
 //!
-//! Read in this order: [`command`], [`reply`], `rule`, `check`, `window`, then `changes` and `build`.
+//! Read in this order: `command`, `reply`, `rule`, `check`, `window`, then `changes` and `build`.
 
 mod build;
 mod changes;
