@@ -148,7 +148,7 @@ impl Report {
 
     fn write_rows(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = Table::new(&format!(
-            "contender | clients × checks a request | checks/s | spread | ÷ Limina HTTP | {LATENCIES} | CPUs server | CPUs client"
+            "contender | clients × checks a request | checks/s | spread | ÷ Limina HTTP | {LATENCIES} | CPUs server | CPUs client | CPU µs a check"
         ));
         for rounds in &self.rows {
             let row = rounds.median();
@@ -164,7 +164,8 @@ impl Report {
                 optional(self.rate(limina).map(|limina| row.measured.rate() / limina), 2),
             ];
             cells.extend(latencies(&row.measured));
-            cells.extend([optional(server, 1), optional(own, 1)]);
+            let micros = (server.unwrap_or(0.0) + own.unwrap_or(0.0)) * 1e6 / row.measured.rate();
+            cells.extend([optional(server, 1), optional(own, 1), format!("{micros:.2}")]);
             table.rows.push(cells);
         }
         write_table(f, &table)
