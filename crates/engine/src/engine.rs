@@ -495,10 +495,14 @@ impl Engine {
         self.sweeps.keys().next().map(|id| Due::Sweep(*id))
     }
 
-    /// A slice of work that needs nothing fetched, and that somebody may wait for.
-    pub fn background(&self) -> Option<Due> {
-        let build = self.building.first().map(|namespace| Due::Build(*namespace));
-        build.or_else(|| (!self.garbage.is_empty()).then_some(Due::Free))
+    /// A slice of a change of rules, for which somebody waits.
+    pub fn build(&self) -> Option<Due> {
+        self.building.first().map(|namespace| Due::Build(*namespace))
+    }
+
+    /// A slice of memory to be freed.
+    pub fn free(&self) -> Option<Due> {
+        (!self.garbage.is_empty()).then_some(Due::Free)
     }
 
     /// What must be fetched before what is due can be done, as far as that can be told now.

@@ -131,6 +131,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 () = sleep(wakeup) => {}
                 _ = stopping.changed(), if !is_stopping => {
                     is_stopping = true;
+                    self.shard.handle_closing();
                     // What was sent is still received; what comes later is refused at the door.
                     self.submissions.close();
                 }

@@ -116,7 +116,11 @@ impl Node {
                 options,
                 receiver,
             );
-            tokio::spawn(driver.run(engine, stopping.clone()))
+            let stopping = stopping.clone();
+            tokio::spawn(async move {
+                let _ends = EndWithShard(shard);
+                driver.run(engine, stopping).await;
+            })
         });
         let shards = shards.collect();
         let checkpointer = Checkpointer { journal, stores, metrics, journal_bytes: options.journal_bytes };
@@ -136,5 +140,41 @@ impl Node {
         if let Err(error) = self.checkpointer.await {
             tracing::error!(%error, "the checkpointer's task failed");
         }
+    }
+}
+
+/// A shard whose task has panicked answers nobody any more, and what it had in memory is not to be trusted. The process
+/// ends: whatever is acknowledged is on disk, and the next start reads it from there.
+struct EndWithShard(ShardId);
+
+impl Drop for EndWithShard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!(shard = self.0.0, "a shard's task has panicked; the process ends");
+            std::process::abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// The process that ends is this test itself, started again.
+    #[tokio::test]
+    async fn a_shard_that_panics_ends_the_process() {
+        if std::env::var_os("LIMINA_PANIC").is_some() {
+            let shard = tokio::spawn(async {
+                let _ends = EndWithShard(ShardId(3));
+                panic!("on purpose");
+            });
+            let _joined = shard.await;
+            return;
+        }
+        let test = "node::tests::a_shard_that_panics_ends_the_process";
+        let program = std::env::current_exe().expect("this test is a program");
+        let status = Command::new(program).args(["--exact", test]).env("LIMINA_PANIC", "1").output();
+        assert!(status.is_ok_and(|output| output.status.code().is_none()), "a signal ends it");
     }
 }

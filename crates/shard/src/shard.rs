@@ -39,6 +39,8 @@ pub struct Shard<T> {
     has_room: bool,
     /// An append found no room at all, not even for what is due.
     is_starved: bool,
+    /// Only what somebody waits for is still done.
+    is_closing: bool,
     outputs: VecDeque<Output<T>>,
 }
 
@@ -178,6 +180,7 @@ impl<T> Shard<T> {
             open: None,
             has_room: true,
             is_starved: false,
+            is_closing: false,
             outputs: VecDeque::new(),
         }
     }
@@ -275,6 +278,11 @@ impl<T> Shard<T> {
         self.outputs.extend(self.queue.drain(..).map(|(ticket, _)| undecided(ticket, failure)));
     }
 
+    /// A planned stop: what was taken is answered, and what nobody waits for is left to the next opening.
+    pub fn handle_closing(&mut self) {
+        self.is_closing = true;
+    }
+
     /// Sees to it that what no answer waited for is appended too, before a planned stop. Says whether there is any.
     pub fn hasten(&mut self) -> bool {
         let Some(open) = &mut self.open else { return false };
@@ -333,8 +341,12 @@ impl<T> Shard<T> {
                 (false, false) => Room::Due,
                 (true, false) => Room::Clients,
             };
-            if !is_full && open.take_round(now, &mut self.queue, &self.options, room, &mut self.outputs) {
-                continue;
+            if !is_full {
+                let has_leisure = !self.is_closing;
+                if open.take_round(now, &mut self.queue, &self.options, room, has_leisure, &mut self.outputs)
+                {
+                    continue;
+                }
             }
             if open.in_flight.is_some() || open.building.is_empty {
                 return None;
@@ -353,6 +365,7 @@ impl<T> Open<T> {
         queue: &mut VecDeque<(T, Job)>,
         options: &Options,
         room: Room,
+        has_leisure: bool,
         outputs: &mut VecDeque<Output<T>>,
     ) -> bool {
         // Without room for what is due, time stands still just before it: reads never see a state in which it
@@ -387,8 +400,9 @@ impl<T> Open<T> {
             if !self.building.has_background && room != Room::Nothing {
                 let is_quiet = self.in_flight.is_none() && self.building.is_empty && work.is_empty();
                 let is_sweep_due = is_quiet || self.batches_since_sweep >= BATCHES_A_SWEEP;
-                let sweep = || if is_sweep_due { self.engine.sweep() } else { None };
-                let background = self.engine.background().or_else(sweep);
+                let sweep = || if is_sweep_due && has_leisure { self.engine.sweep() } else { None };
+                let free = || if has_leisure { self.engine.free() } else { None };
+                let background = self.engine.build().or_else(free).or_else(sweep);
                 self.building.has_background = background.is_some();
                 if let Some(Due::Sweep(_)) = background {
                     self.batches_since_sweep = 0;
@@ -536,5 +550,33 @@ fn weight_of(request: &Request) -> usize {
         Command::Limiter(limiter::Command::CheckBatch(checks)) => checks.len(),
         Command::Limiter(limiter::Command::Change(_)) => CHANGE_WEIGHT,
         _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use limina_engine::{Options as EngineOptions, engine::Stats, record};
+
+    fn open_with_a_sweep() -> Shard<()> {
+        let mut bytes = Vec::new();
+        record::encode_into(&record::Sweep { from: vec![2], to: vec![3] }, &mut bytes);
+        let residents = [(record::key::sweep(0), bytes.into())];
+        let engine = Engine::open(EngineOptions::default(), residents).expect("a sound record");
+        assert_eq!(engine.stats(), Stats { sweeps: 1, ..Stats::default() });
+        let mut shard = Shard::new(Options::default());
+        shard.handle_opened(engine, Time(1));
+        shard
+    }
+
+    #[test]
+    fn what_is_left_to_sweep_does_not_hold_up_a_stop() {
+        let mut shard = open_with_a_sweep();
+        assert!(matches!(shard.poll(Time(1)), Some(Output::Fetch(_))), "it sweeps while there is time");
+
+        let mut shard = open_with_a_sweep();
+        shard.handle_closing();
+        assert!(shard.poll(Time(1)).is_none());
+        assert!(shard.is_idle());
     }
 }

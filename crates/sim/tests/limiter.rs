@@ -208,11 +208,11 @@ impl Bench {
                 What::Reopen => self.reopen()?,
             }
             // Now and then a slice of what takes its time.
-            if let Some(due) = self.engine.background() {
+            if let Some(due) = self.engine.build() {
                 self.due(due)?;
             }
         }
-        while let Some(due) = self.engine.background() {
+        while let Some(due) = self.engine.build() {
             self.due(due)?;
         }
         if self.waiting.is_empty() { Ok(()) } else { Err(format!("never answered: {:?}", self.waiting)) }
