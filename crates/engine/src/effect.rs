@@ -14,6 +14,22 @@ pub enum Effect {
         /// The position of the rollback.
         position: Position,
     },
+    /// What a limiter's lease held was given back because its time had run out.
+    LeaseExpired {
+        /// Where.
+        namespace: Name,
+        /// Which.
+        lease_id: Name,
+    },
+    /// A lock was taken back because its holder gave no sign of life.
+    LockExpired {
+        /// Where.
+        namespace: Name,
+        /// Which.
+        lock_id: Name,
+        /// Whose it was.
+        owner: Option<Name>,
+    },
     /// Something was due, but a stored record that it needs could not be read; it is tried again a little later.
     DuePostponed {
         /// Where.

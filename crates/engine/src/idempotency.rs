@@ -7,8 +7,8 @@ use crate::{
     Idempotency, Millis, Outcome, Time,
     namespace::{Turn, View},
     reads::{Absent, Reader},
-    record::{self, key},
-    timers::{Timer, TimerKey},
+    record::key,
+    timers::{SetBy, Timer, TimerKey},
 };
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -51,19 +51,14 @@ pub(crate) fn find(
     Ok(None)
 }
 
-/// Keeps the outcome. `replies` is the namespace's first and last period with kept replies.
-pub(crate) fn keep(
-    turn: &mut Turn<'_>,
-    replies: &mut Option<(u32, u32)>,
-    idempotency: &Idempotency,
-    outcome: &Outcome,
-) {
+/// Keeps the outcome.
+pub(crate) fn keep(turn: &mut Turn<'_>, idempotency: &Idempotency, outcome: &Outcome) {
     let period = period_of(turn.now);
     let kept = Kept { given_at: turn.now, fingerprint: idempotency.fingerprint, outcome: outcome.clone() };
     turn.put(key::reply(turn.keys.id(), period, &idempotency.key), &kept);
-    match replies {
+    match &mut turn.head.replies {
         Some((_, last)) => *last = period,
-        None => {
+        replies @ None => {
             *replies = Some((period, period));
             let (key, timer) = drop_timer(turn.keys.id(), period);
             turn.timers.set(key, timer);
@@ -74,17 +69,16 @@ pub(crate) fn keep(
 /// The timer that drops a period's replies when none of them can be asked for any more.
 pub(crate) fn drop_timer(namespace: key::NamespaceId, period: u32) -> (TimerKey, Timer) {
     let due = Time((u64::from(period) + u64::from(PERIODS)) * PERIOD.0);
-    (TimerKey { due, namespace, position: TimerKey::DROP_REPLIES }, Timer::DropReplies)
+    (TimerKey { due, namespace, set_by: SetBy::Replies }, Timer::DropReplies)
 }
 
-/// The period to drop now, and the periods that remain.
-pub(crate) fn drop_oldest(replies: (u32, u32)) -> (u32, Option<(u32, u32)>) {
-    let (first, last) = replies;
-    (first, (first < last).then_some((first + 1, last)))
-}
-
-/// What a sweep removes for a dropped period.
-pub(crate) fn dropped_range(namespace: key::NamespaceId, period: u32) -> record::Sweep {
-    let range = key::replies(namespace, period);
-    record::Sweep { from: range.start.to_vec(), to: range.end.to_vec() }
+/// Drops the oldest period's replies, and sees to it that the next one's are dropped in time.
+pub(crate) fn drop_oldest(turn: &mut Turn<'_>) {
+    let Some((first, last)) = turn.head.replies else { return };
+    turn.head.replies = (first < last).then_some((first + 1, last));
+    if turn.head.replies.is_some() {
+        let (key, timer) = drop_timer(turn.keys.id(), first + 1);
+        turn.timers.set(key, timer);
+    }
+    turn.sweep(key::replies(turn.keys.id(), first));
 }

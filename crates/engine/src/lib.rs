@@ -7,7 +7,7 @@
 //! The crate is `no_std`: the compiler proves that it has no clock, no files, no threads and no randomness. It must
 //! never know how records are stored, who asks over which protocol, or how an answer looks on the wire.
 //!
-//! Read in this order: [`request`], [`outcome`], [`engine`], then a family's folder ([`ledger`], [`limiter`]).
+//! Read in this order: [`request`], [`outcome`], [`engine`], then a family's folder ([`ledger`], [`limiter`], [`locks`]).
 
 #![no_std]
 
@@ -18,6 +18,8 @@ pub mod engine;
 pub mod key_values;
 pub mod ledger;
 pub mod limiter;
+pub mod lists;
+pub mod locks;
 pub mod name;
 pub mod namespace;
 pub mod outcome;
@@ -34,11 +36,12 @@ mod keyed;
 mod recent;
 
 pub use effect::Effect;
-pub use engine::{Applied, Due, Engine, Options, Sealed, Stats, WaitId};
+pub use engine::{Applied, Due, Engine, Loading, Options, Sealed, Sizes, Stats, WaitId};
 pub use key_values::KeyValues;
+pub use lists::{Listed, Page};
 pub use name::{InvalidName, Name};
 pub use outcome::Outcome;
 pub use reads::{Answer, Fetched, Missing, Read};
 pub use recent::{Write, Writes};
-pub use request::{Command, Idempotency, Job, Page, Request};
+pub use request::{Command, Idempotency, Job, Request};
 pub use time::{Millis, Position, Time};

@@ -1,16 +1,17 @@
 //! A namespace: the unit of atomicity and of order. One position counter orders the changes of all families.
 
 use crate::{
-    Effect, Name, Position, Time,
+    Effect, Idempotency, Name, Outcome, Position, Sizes, Time, WaitId,
     ledger::Ledger,
     limiter::Limiter,
+    locks::Locks,
     reads::{Absent, Fetched, Missing, Reader},
     recent::{Recent, Writes},
     record::{
         self,
         key::{self, Key, NamespaceId},
     },
-    timers::Timers,
+    timers::{SetBy, TimerKey, Timers},
 };
 use alloc::{collections::BTreeSet, sync::Arc, vec::Vec};
 use bytes::Bytes;
@@ -22,8 +23,7 @@ use serde::Serialize;
 pub(crate) struct Namespace {
     pub(crate) id: NamespaceId,
     pub(crate) head: record::NamespaceHead,
-    pub(crate) ledger: Ledger,
-    pub(crate) limiter: Limiter,
+    pub(crate) families: Families,
     /// Idempotency keys of requests that are answered later.
     pub(crate) keys_in_use: BTreeSet<Name>,
     /// Whether it is on the list of what the next seal writes.
@@ -33,15 +33,36 @@ pub(crate) struct Namespace {
 impl Namespace {
     pub(crate) fn new(id: NamespaceId, name: Name, position: Position) -> Namespace {
         let head = record::NamespaceHead { name, position, replies: None };
-        Namespace {
-            id,
-            head,
-            ledger: Ledger::default(),
-            limiter: Limiter::default(),
-            keys_in_use: BTreeSet::new(),
-            changed: false,
-        }
+        Namespace { id, head, families: Families::default(), keys_in_use: BTreeSet::new(), changed: false }
     }
+}
+
+/// What each family keeps in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Families {
+    pub(crate) ledger: Ledger,
+    pub(crate) limiter: Limiter,
+    pub(crate) locks: Locks,
+}
+
+impl Families {
+    pub(crate) fn sizes(&self) -> Sizes {
+        Sizes { ledger_limits: self.ledger.len(), limiter: self.limiter.sizes(), locks: self.locks.sizes() }
+    }
+
+    /// Gives up whatever waits for its answer.
+    pub(crate) fn end_waits(&mut self) -> impl Iterator<Item = WaitId> {
+        let locks = self.locks.end_waits().into_iter().map(|waiter| waiter.waiting.id);
+        self.limiter.stop_building().chain(locks)
+    }
+}
+
+/// Somebody who waits for an answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Waiting {
+    pub(crate) id: WaitId,
+    /// Under which the answer is kept.
+    pub(crate) idempotency: Option<Idempotency>,
 }
 
 /// What was changed since the last seal.
@@ -51,6 +72,8 @@ pub(crate) struct Changes {
     pub(crate) effects: Vec<Effect>,
     /// Ranges of keys that are to be removed bit by bit.
     pub(crate) sweeps: Vec<Range<Bytes>>,
+    /// Answers to those who had to wait.
+    pub(crate) completed: Vec<(Waiting, Outcome)>,
 }
 
 impl Changes {
@@ -113,9 +136,8 @@ impl View<'_> {
 /// One command's turn at a namespace: what it may look at, and where its changes go.
 pub(crate) struct Turn<'a> {
     pub(crate) now: Time,
-    pub(crate) name: &'a Name,
     pub(crate) keys: Keys,
-    pub(crate) position: &'a mut Position,
+    pub(crate) head: &'a mut record::NamespaceHead,
     pub(crate) timers: &'a mut Timers,
     pub(crate) changes: &'a mut Changes,
     pub(crate) sealed: &'a Recent<Arc<Writes>>,
@@ -127,7 +149,7 @@ impl Turn<'_> {
         View {
             now: self.now,
             keys: self.keys,
-            position: *self.position,
+            position: self.head.position,
             building: &self.changes.writes,
             sealed: self.sealed,
             fetched: self.fetched,
@@ -136,8 +158,8 @@ impl Turn<'_> {
 
     /// The position of a change that is made now.
     pub(crate) fn advance(&mut self) -> Position {
-        *self.position = self.position.next();
-        *self.position
+        self.head.position = self.head.position.next();
+        self.head.position
     }
 
     pub(crate) fn put<T: Serialize>(&mut self, key: impl AsRef<[u8]>, record: &T) {
@@ -161,6 +183,16 @@ impl Turn<'_> {
 
     pub(crate) fn effect(&mut self, effect: Effect) {
         self.changes.effects.push(effect);
+    }
+
+    /// Answers somebody who had to wait.
+    pub(crate) fn complete(&mut self, waiting: Waiting, outcome: Outcome) {
+        self.changes.completed.push((waiting, outcome));
+    }
+
+    /// The key of a timer of this namespace.
+    pub(crate) fn timer_key(&self, due: Time, set_by: SetBy) -> TimerKey {
+        TimerKey { due, namespace: self.keys.id(), set_by }
     }
 }
 
@@ -223,5 +255,9 @@ impl Keys {
 
     pub(crate) fn limiter_lease(self, token: Position) -> Key {
         key::limiter_lease(self.0, token)
+    }
+
+    pub(crate) fn lock(self, token: Position) -> Key {
+        key::lock(self.0, token)
     }
 }

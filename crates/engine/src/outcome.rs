@@ -1,6 +1,6 @@
 //! What comes out.
 
-use crate::{Name, Position, ledger, limiter};
+use crate::{Name, Position, ledger, limiter, locks};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +11,8 @@ pub enum Outcome {
     Ledger(Result<ledger::Reply, ledger::Refusal>),
     /// The limiter's answer.
     Limiter(Result<limiter::Reply, limiter::Refusal>),
+    /// The answer about locks.
+    Locks(Result<locks::Reply, locks::Refusal>),
     /// The namespace is gone; what it held is swept away behind the scenes.
     NamespaceDeleted,
     /// There is no such namespace to delete.
@@ -33,6 +35,7 @@ impl Outcome {
         match self {
             Outcome::Ledger(_) => "ledger",
             Outcome::Limiter(_) => "limiter",
+            Outcome::Locks(_) => "locks",
             Outcome::NamespaceDeleted
             | Outcome::NamespaceNotFound
             | Outcome::Namespaces(_)
@@ -43,15 +46,22 @@ impl Outcome {
         }
     }
 
+    /// Whether it was done.
+    pub fn is_done(&self) -> bool {
+        self.code() == "Ok"
+    }
+
     /// `"Ok"`, or the word by which the refusal is known in problem documents, metrics and logs.
     pub fn code(&self) -> &'static str {
         match self {
             Outcome::Ledger(Ok(_))
             | Outcome::Limiter(Ok(_))
+            | Outcome::Locks(Ok(_))
             | Outcome::NamespaceDeleted
             | Outcome::Namespaces(_) => "Ok",
             Outcome::Ledger(Err(refusal)) => refusal.code(),
             Outcome::Limiter(Err(refusal)) => refusal.code(),
+            Outcome::Locks(Err(refusal)) => refusal.code(),
             Outcome::NamespaceNotFound => "NamespaceNotFound",
             Outcome::IdempotencyKeyReused => "IdempotencyKeyReused",
             Outcome::IdempotencyKeyInUse => "IdempotencyKeyInUse",

@@ -1,6 +1,6 @@
 //! What comes in.
 
-use crate::{Name, ledger, limiter};
+use crate::{Name, Page, ledger, limiter, locks};
 use alloc::vec::Vec;
 
 /// One command for one namespace.
@@ -30,6 +30,8 @@ pub enum Command {
     Ledger(ledger::Command),
     /// Something of the limiter.
     Limiter(limiter::Command),
+    /// Something about locks.
+    Locks(locks::Command),
     /// Remove the namespace with all that it holds.
     DeleteNamespace,
     /// The namespaces of this shard, by name. The request's own namespace plays no part.
@@ -42,19 +44,11 @@ impl Command {
         match self {
             Command::Ledger(command) => command.is_write(),
             Command::Limiter(command) => command.is_write(),
+            Command::Locks(command) => command.is_write(),
             Command::DeleteNamespace => true,
             Command::ListNamespaces(_) => false,
         }
     }
-}
-
-/// A part of a list: at most `limit` items that follow `after`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page<C> {
-    /// The last item of the page before.
-    pub after: Option<C>,
-    /// How many at most; at least 1.
-    pub limit: usize,
 }
 
 /// A request on its way through the engine. A batch may need several rounds of reads, and keeps here what is done.
@@ -70,5 +64,10 @@ impl Job {
     /// A job of which nothing is done yet.
     pub fn new(request: Request) -> Job {
         Job { request, batch_results: Vec::new(), changed: false }
+    }
+
+    /// Whether a part of it is done.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.changed || !self.batch_results.is_empty()
     }
 }

@@ -1,25 +1,40 @@
 //! What is due when.
 
-use crate::{Name, Position, Time, record::key::NamespaceId};
+use crate::{Name, Position, Time, WaitId, record::key::NamespaceId};
 use alloc::{collections::BTreeMap, vec::Vec};
 
-/// When something is due, in the order in which it is done: by time, and ties by position.
+/// When something is due, in the order in which it is done: by time, and ties by what set the timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimerKey {
     /// The instant.
     pub due: Time,
     /// Where.
     pub namespace: NamespaceId,
-    /// The change that set the timer.
-    pub position: Position,
+    /// What set the timer.
+    pub set_by: SetBy,
+}
+
+/// What set a timer. No two timers of a namespace that are due at the same instant have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SetBy {
+    /// That replies are kept.
+    Replies,
+    /// A change.
+    Change(Position),
+    /// A request that waits for its answer.
+    Wait(WaitId),
+    /// That there are window states which no answer waited for.
+    UnwrittenWindows,
+    /// That there are windows.
+    Windows,
 }
 
 /// What is to be done then.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Timer {
-    /// Roll back what is still open of the hold request at the key's position. `due` is the stored expiry; the key's
-    /// own is later where the work was postponed.
-    LedgerExpiry { operation_id: Name, due: Time },
+    /// Roll back what is still open of the hold request at this position. `due` is the stored expiry; the key's own is
+    /// later where the work was postponed.
+    LedgerExpiry { operation_id: Name, held_at: Position, due: Time },
     /// Drop the oldest period of kept replies.
     DropReplies,
     /// Give back what a limiter's lease holds.
@@ -28,13 +43,10 @@ pub(crate) enum Timer {
     WriteWindows,
     /// Look for windows that are back in their initial state.
     DropIdleWindows,
-}
-
-impl TimerKey {
-    /// Timers that no change set have positions that no change has.
-    pub(crate) const DROP_REPLIES: Position = Position(0);
-    pub(crate) const WRITE_WINDOWS: Position = Position(u64::MAX - 1);
-    pub(crate) const DROP_IDLE_WINDOWS: Position = Position(u64::MAX);
+    /// Take back a lock whose holder gave no sign of life.
+    LockExpiry { token: Position },
+    /// End a wait for a lock.
+    LockWait { wait: WaitId },
 }
 
 /// All timers of a shard.

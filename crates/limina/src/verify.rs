@@ -1,9 +1,9 @@
 //! `limina verify`: reads a data directory at rest, all of it, and says what is wrong.
 
-use bytes::Bytes;
-use limina_engine::{Engine, Options, Stats, limiter, record::key};
+use limina_engine::{Engine, Stats};
+use limina_node::load_engine;
 use limina_store::{
-    Answer, Read, ShardId, ShardStore, ShardStoreOptions,
+    ShardId, ShardStore, ShardStoreOptions,
     embedded::{AtRest, Finding},
 };
 use std::{
@@ -14,8 +14,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Resident records that are read at a time.
-const PAGE: usize = 4096;
 /// Word of progress comes no more often than this.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -66,30 +64,22 @@ async fn load_shards(at_rest: AtRest, directory: &Path, told: &mut Told) {
         told.progress(&format!("{} shards are loaded", loaded.len()));
     }
     let shards = loaded.len();
-    let Stats { namespaces, ledger_limits, limiter, .. } = Stats::sum(loaded);
-    let limiter::Sizes { rules, counters, leases, .. } = limiter;
+    let Stats { namespaces, sizes, .. } = Stats::sum(loaded);
     say(&format!(
-        "checked: {shards} shards load: {namespaces} namespaces, {ledger_limits} ledger limits, {rules} rules, \
-         {counters} counters, {leases} leases"
+        "checked: {shards} shards load: {namespaces} namespaces, {} ledger limits, {} rules, {} counters, \
+         {} leases, {} locks",
+        sizes.ledger_limits,
+        sizes.limiter.rules,
+        sizes.limiter.counters,
+        sizes.limiter.leases,
+        sizes.locks.held,
     ));
 }
 
 async fn load(at_rest: &Arc<AtRest>, shard: ShardId) -> Result<Engine, Box<dyn Error>> {
     let store =
         ShardStore::open(at_rest.clone(), at_rest.clone(), shard, ShardStoreOptions::default()).await?;
-    let range = key::residents();
-    let mut from = range.start;
-    let mut residents: Vec<(Bytes, Bytes)> = Vec::new();
-    loop {
-        let read = Read::Scan { from, to: range.end.clone(), limit: PAGE };
-        let Some(Answer::Page(page)) = store.read(vec![read]).await.pop().transpose()? else {
-            unreachable!("one scan has one page as its answer")
-        };
-        let Some((last, _)) = page.last() else { break };
-        from = [last, &[0][..]].concat().into();
-        residents.extend(page);
-    }
-    Ok(Engine::open(Options::default(), residents)?)
+    Ok(load_engine(&store, shard).await?)
 }
 
 /// What was said so far.

@@ -3,10 +3,11 @@
 use crate::{
     Metrics, OpenError, Service,
     clock::Clocks,
-    service::{Submission, Ticket},
+    service::{Arrivals, Ticket},
 };
-use bytes::Bytes;
-use limina_engine::{Answer, Effect, Engine, Read, Time, Writes, engine, engine::Stats, record};
+use limina_engine::{
+    Answer, Effect, Engine, Loading, Name, Read, Request, Stats, Time, Writes, engine, record,
+};
 use limina_shard::{Failure, Loss, Options, Output, Shard, ShardClock};
 use limina_store::{
     self as store, AppendError, Batch, ConfirmError, Image, Journal, Room, ShardId, ShardStore, StoreError,
@@ -19,7 +20,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{oneshot, watch};
 
 /// How long to wait before a shard that could not be opened is tried again.
 const REOPEN_PAUSE: Duration = Duration::from_millis(500);
@@ -43,7 +44,7 @@ pub(crate) struct Driver<J, T> {
     metrics: Metrics,
     clocks: Clocks,
     options: Options,
-    submissions: mpsc::Receiver<Submission>,
+    arrivals: Arrivals,
     shard: Shard<Ticket>,
     fetching: Doing<Vec<(Read, Answer)>>,
     persisting: Doing<Result<(), Loss>>,
@@ -60,7 +61,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
         metrics: Metrics,
         clocks: Clocks,
         options: Options,
-        submissions: mpsc::Receiver<Submission>,
+        arrivals: Arrivals,
     ) -> Driver<J, T> {
         let shard = Shard::new(options.clone());
         Driver {
@@ -70,7 +71,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             metrics,
             clocks,
             options,
-            submissions,
+            arrivals,
             shard,
             fetching: None,
             persisting: None,
@@ -85,6 +86,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
         let mut is_stopping = false;
         let mut is_closed = false;
         let mut arrived = Vec::new();
+        let mut taken_back = Vec::new();
         loop {
             let now = self.tell_time(&mut clock);
             self.shard.handle_room(self.store.room() == Room::Plenty);
@@ -104,13 +106,13 @@ impl<J: Journal, T: Table> Driver<J, T> {
             };
             let wants_more = !is_closed && self.shard.queue_len() < self.options.max_batch;
             tokio::select! {
-                count = self.submissions.recv_many(&mut arrived, self.options.max_batch), if wants_more => {
+                count = self.arrivals.submissions.recv_many(&mut arrived, self.options.max_batch), if wants_more => {
                     is_closed = count == 0;
-                    for (ticket, request) in arrived.drain(..) {
-                        if let Err(ticket) = self.shard.handle_request(ticket, request) {
-                            let _client_gone = ticket.send(Err(Failure::Unavailable));
-                        }
-                    }
+                    arrived.drain(..).for_each(|(ticket, request)| self.arrived(ticket, request));
+                }
+                Some(_) = some(self.arrivals.taken_back.recv_many(&mut taken_back, self.options.max_batch)) => {
+                    let nobody = || oneshot::channel().0;
+                    taken_back.drain(..).for_each(|request| self.arrived(nobody(), request));
                 }
                 answers = doing(&mut self.fetching) => self.shard.handle_fetched(answers),
                 result = doing(&mut self.persisting) => match result {
@@ -133,7 +135,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                     is_stopping = true;
                     self.shard.handle_closing();
                     // What was sent is still received; what comes later is refused at the door.
-                    self.submissions.close();
+                    self.arrivals.submissions.close();
                 }
             }
         }
@@ -185,10 +187,29 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 self.metrics.holds_expired.inc();
                 tracing::debug!(%namespace, %operation_id, position = position.0, "a hold expired");
             }
+            Output::Effect(Effect::LeaseExpired { namespace, lease_id }) => {
+                self.metrics.leases_expired.inc();
+                tracing::debug!(%namespace, %lease_id, "a lease expired");
+            }
+            Output::Effect(Effect::LockExpired { namespace, lock_id, owner }) => {
+                self.metrics.locks_expired.inc();
+                let owner = owner.as_ref().map(Name::as_str);
+                tracing::debug!(%namespace, %lock_id, owner, "a lock expired");
+            }
             Output::Effect(Effect::DuePostponed { namespace }) => {
                 self.metrics.due_postponed.inc();
                 tracing::error!(%namespace, "due work is put off: a stored record could not be read");
             }
+        }
+    }
+
+    fn arrived(&mut self, ticket: Ticket, request: Request) {
+        // What would be taken back at once is not begun.
+        if ticket.is_closed() && request.taken_back_by().is_some() {
+            return;
+        }
+        if let Err(ticket) = self.shard.handle_request(ticket, request) {
+            let _client_gone = ticket.send(Err(Failure::Unavailable));
         }
     }
 
@@ -218,7 +239,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
         self.opening = Some(Box::pin(async move {
             tokio::time::sleep(pause).await;
             store.retake().await.map_err(|source| OpenError::Store { shard: shard.0, source })?;
-            load(&store, shard).await
+            load_engine(&store, shard).await
         }));
     }
 
@@ -242,8 +263,11 @@ impl<J: Journal, T: Table> Driver<J, T> {
             gauge.inc_by(new as i64 - old as i64);
         };
         add(&self.metrics.namespaces, stats.namespaces, self.counted.namespaces);
-        add(&self.metrics.ledger_limits, stats.ledger_limits, self.counted.ledger_limits);
-        let (new, old) = (stats.limiter, self.counted.limiter);
+        let (new, old) = (stats.sizes, self.counted.sizes);
+        add(&self.metrics.ledger_limits, new.ledger_limits, old.ledger_limits);
+        add(&self.metrics.locks_held, new.locks.held, old.locks.held);
+        add(&self.metrics.locks_waiting, new.locks.waiting, old.locks.waiting);
+        let (new, old) = (new.limiter, old.limiter);
         add(&self.metrics.limiter_rules, new.rules, old.rules);
         add(&self.metrics.limiter_groups, new.groups, old.groups);
         add(&self.metrics.limiter_counters, new.counters, old.counters);
@@ -253,14 +277,14 @@ impl<J: Journal, T: Table> Driver<J, T> {
     }
 }
 
-/// Loads the engine from everything durable.
-pub(crate) async fn load<J: Journal, T: Table>(
+/// Loads a shard's engine from everything durable.
+pub async fn load_engine<J: Journal, T: Table>(
     store: &ShardStore<J, T>,
     shard: ShardId,
 ) -> Result<Engine, OpenError> {
     let range = record::key::residents();
     let mut from = range.start;
-    let mut residents: Vec<(Bytes, Bytes)> = Vec::new();
+    let mut loading = Loading::new(engine::Options::default());
     loop {
         let read = store::Read::Scan { from: from.clone(), to: range.end.clone(), limit: LOAD_PAGE };
         let page = match store.read(vec![read]).await.pop() {
@@ -275,13 +299,13 @@ pub(crate) async fn load<J: Journal, T: Table>(
         if let Some((last, _)) = page.last() {
             from = [last, &[0][..]].concat().into();
         }
-        residents.extend(page);
+        for (key, value) in page {
+            loading.take(key, &value).map_err(|source| OpenError::Record { shard: shard.0, source })?;
+        }
         if is_last {
-            break;
+            return Ok(loading.finish());
         }
     }
-    Engine::open(engine::Options::default(), residents)
-        .map_err(|source| OpenError::Record { shard: shard.0, source })
 }
 
 fn batch(writes: &Writes) -> Batch {
@@ -329,6 +353,11 @@ async fn doing<R>(slot: &mut Doing<R>) -> R {
         }
         None => std::future::pending().await,
     }
+}
+
+/// How many came, unless nothing more can come.
+async fn some(count: impl Future<Output = usize>) -> Option<usize> {
+    Some(count.await).filter(|count| *count > 0)
 }
 
 async fn sleep(span: Option<Duration>) {

@@ -13,6 +13,7 @@ mod routing;
 mod rule_checks;
 pub mod service;
 
+pub use driver::load_engine;
 pub use metrics::Metrics;
 pub use node::{Node, NodeOptions, OpenError};
 pub use routing::shard_of;

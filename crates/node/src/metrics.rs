@@ -23,6 +23,8 @@ pub struct Metrics {
     pub(crate) shards_open: Gauge,
     pub(crate) clock_steps: Counter,
     pub(crate) holds_expired: Counter,
+    pub(crate) leases_expired: Counter,
+    pub(crate) locks_expired: Counter,
     pub(crate) due_postponed: Counter,
     pub(crate) journal_bytes: Gauge,
     pub(crate) journal_segments: Gauge,
@@ -39,6 +41,8 @@ pub struct Metrics {
     pub(crate) limiter_groups: Gauge,
     pub(crate) limiter_counters: Gauge,
     pub(crate) limiter_leases: Gauge,
+    pub(crate) locks_held: Gauge,
+    pub(crate) locks_waiting: Gauge,
     pub(crate) rule_checks: RuleChecks,
 }
 
@@ -72,6 +76,8 @@ impl Metrics {
             shards_open: Gauge::default(),
             clock_steps: Counter::default(),
             holds_expired: Counter::default(),
+            leases_expired: Counter::default(),
+            locks_expired: Counter::default(),
             due_postponed: Counter::default(),
             journal_bytes: Gauge::default(),
             journal_segments: Gauge::default(),
@@ -88,6 +94,8 @@ impl Metrics {
             limiter_groups: Gauge::default(),
             limiter_counters: Gauge::default(),
             limiter_leases: Gauge::default(),
+            locks_held: Gauge::default(),
+            locks_waiting: Gauge::default(),
             rule_checks: RuleChecks::default(),
         };
         let r = registry.sub_registry_with_prefix("limina");
@@ -115,6 +123,16 @@ impl Metrics {
             "ledger_holds_expired",
             "Holds rolled back because their time had run out",
             m.holds_expired.clone(),
+        );
+        r.register(
+            "limiter_leases_expired",
+            "Leases given back because their time had run out",
+            m.leases_expired.clone(),
+        );
+        r.register(
+            "locks_expired",
+            "Locks taken back because their holders gave no sign of life",
+            m.locks_expired.clone(),
         );
         r.register(
             "due_postponed",
@@ -159,6 +177,8 @@ impl Metrics {
         );
         r.register("limiter_counters", "Counters above zero", m.limiter_counters.clone());
         r.register("limiter_leases", "Leases that live", m.limiter_leases.clone());
+        r.register("locks_held", "Grants of locks that live", m.locks_held.clone());
+        r.register("locks_waiting", "Requests that wait for locks", m.locks_waiting.clone());
         r.register(
             "limiter_rule_checks",
             "Checks by rule and result; rules beyond the first thousand share an empty name",

@@ -5,12 +5,13 @@ use crate::{
     checkpointer::Checkpointer,
     clock::Clocks,
     driver::{self, Driver},
+    service,
 };
 use limina_engine::Stats;
 use limina_shard::Options as ShardOptions;
 use limina_store::{Journal, ShardId, ShardStore, ShardStoreOptions, StoreError, Table};
 use std::{sync::Arc, time::Instant};
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::task::JoinHandle;
 
 /// Bounds of a node.
 #[derive(Debug, Clone)]
@@ -78,34 +79,35 @@ impl Node {
         let begin = Instant::now();
         let clocks = Clocks::new();
         let (stop, stopping) = tokio::sync::watch::channel(false);
-        let mut senders = Vec::new();
+        let mut ways = Vec::new();
         let mut drivers = Vec::new();
         let mut stores = Vec::new();
         for shard in (0..shards).map(ShardId) {
             let store = ShardStore::open(journal.clone(), table.clone(), shard, options.store.clone()).await;
             let store = Arc::new(store.map_err(|source| OpenError::Store { shard: shard.0, source })?);
-            let engine = driver::load(&store, shard).await?;
-            let (sender, receiver) = mpsc::channel(options.shard.max_queue);
-            senders.push(sender);
+            let engine = driver::load_engine(&store, shard).await?;
+            let (way, arrivals) = service::way(options.shard.max_queue);
+            ways.push(way);
             stores.push(store.clone());
-            drivers.push((shard, store, engine, receiver));
+            drivers.push((shard, store, engine, arrivals));
         }
         let loaded = Stats::sum(drivers.iter().map(|(_, _, engine, _)| engine.stats()));
         tracing::info!(
             shards,
             namespaces = loaded.namespaces,
-            ledger_limits = loaded.ledger_limits,
-            rules = loaded.limiter.rules,
-            counters = loaded.limiter.counters,
-            leases = loaded.limiter.leases,
+            ledger_limits = loaded.sizes.ledger_limits,
+            rules = loaded.sizes.limiter.rules,
+            counters = loaded.sizes.limiter.counters,
+            leases = loaded.sizes.limiter.leases,
+            locks = loaded.sizes.locks.held,
             elapsed_ms = begin.elapsed().as_millis() as u64,
             "shards opened"
         );
 
-        service.start(senders);
+        service.start(ways);
         // All are loaded and their queues take requests: from now on the node is ready, whichever task runs first.
         (0..shards).for_each(|shard| service.set_open(ShardId(shard), true));
-        let shards = drivers.into_iter().map(|(shard, store, engine, receiver)| {
+        let shards = drivers.into_iter().map(|(shard, store, engine, arrivals)| {
             let options = options.shard.clone();
             let driver = Driver::new(
                 shard,
@@ -114,7 +116,7 @@ impl Node {
                 metrics.clone(),
                 clocks.clone(),
                 options,
-                receiver,
+                arrivals,
             );
             let stopping = stopping.clone();
             tokio::spawn(async move {

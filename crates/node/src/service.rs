@@ -20,6 +20,26 @@ pub(crate) type Ticket = oneshot::Sender<Result<Outcome, Failure>>;
 /// A request on its way to its shard.
 pub(crate) type Submission = (Ticket, Request);
 
+/// The two ends of the way to a shard.
+pub(crate) fn way(max_queue: usize) -> (Way, Arrivals) {
+    let (submit, submissions) = mpsc::channel(max_queue);
+    let (take_back, taken_back) = mpsc::unbounded_channel();
+    (Way { submit, take_back }, Arrivals { submissions, taken_back })
+}
+
+/// Where requests go in.
+pub(crate) struct Way {
+    submit: mpsc::Sender<Submission>,
+    take_back: mpsc::UnboundedSender<Request>,
+}
+
+/// Where they come out.
+pub(crate) struct Arrivals {
+    pub(crate) submissions: mpsc::Receiver<Submission>,
+    /// What takes back an earlier submission whose client has gone. There is no bound but the number of those.
+    pub(crate) taken_back: mpsc::UnboundedReceiver<Request>,
+}
+
 /// Hands requests to the shard of their namespace. Cheap to clone.
 #[derive(Clone)]
 pub struct Service {
@@ -35,7 +55,7 @@ struct Inner {
 
 /// The way to one shard.
 struct Door {
-    sender: mpsc::Sender<Submission>,
+    way: Way,
     is_open: AtomicBool,
 }
 
@@ -88,6 +108,7 @@ impl From<Failure> for Unavailable {
         match failure {
             Failure::StorageFull => Unavailable::StorageFull,
             Failure::Unavailable => Unavailable::ShardUnavailable,
+            Failure::Closing => Unavailable::ShuttingDown,
             Failure::OutcomeUnknown => Unavailable::OutcomeUnknown,
         }
     }
@@ -101,13 +122,14 @@ impl Service {
         }
     }
 
-    /// Does what is asked, and returns when it is durable.
+    /// Does what is asked, and returns when it is durable. Where the caller does not wait for that, a lock that it asked
+    /// for is not waited for either, and not held.
     pub async fn submit(&self, request: Request) -> Result<Outcome, Unavailable> {
         let checks = Asked::of(&request);
         let result = match self.shards() {
             Ok(shards) => {
                 let shard = shard_of(request.namespace.as_str(), shards.len() as u16);
-                self.send(&shards[usize::from(shard.0)].sender, request).await
+                self.send(&shards[usize::from(shard.0)].way, request).await
             }
             Err(unavailable) => Err(unavailable),
         };
@@ -133,7 +155,7 @@ impl Service {
         for shard in self.shards()? {
             let command = Command::ListNamespaces(page.clone());
             let request = Request { namespace: name.clone(), idempotency: None, command };
-            if let Outcome::Namespaces(mut part) = self.send(&shard.sender, request).await? {
+            if let Outcome::Namespaces(mut part) = self.send(&shard.way, request).await? {
                 all.append(&mut part);
             }
         }
@@ -162,9 +184,8 @@ impl Service {
         self.inner.is_stopping.store(true, Ordering::Release);
     }
 
-    pub(crate) fn start(&self, shards: Vec<mpsc::Sender<Submission>>) {
-        let doors =
-            shards.into_iter().map(|sender| Door { sender, is_open: AtomicBool::new(false) }).collect();
+    pub(crate) fn start(&self, shards: Vec<Way>) {
+        let doors = shards.into_iter().map(|way| Door { way, is_open: AtomicBool::new(false) }).collect();
         assert!(self.inner.shards.set(doors).is_ok(), "a service is started once");
     }
 
@@ -182,20 +203,40 @@ impl Service {
         self.inner.shards.get().map(Vec::as_slice).ok_or(Unavailable::ShardUnavailable)
     }
 
-    async fn send(&self, shard: &mpsc::Sender<Submission>, request: Request) -> Result<Outcome, Unavailable> {
+    async fn send(&self, way: &Way, request: Request) -> Result<Outcome, Unavailable> {
         let is_write = request.is_write();
+        let take_back = request.taken_back_by();
         let (ticket, reply) = oneshot::channel();
-        shard.try_send((ticket, request)).map_err(|error| match error {
+        way.submit.try_send((ticket, request)).map_err(|error| match error {
             TrySendError::Full(_) => Unavailable::Overloaded,
             TrySendError::Closed(_) => Unavailable::ShuttingDown,
         })?;
         self.inner.metrics.queue_depth.inc();
         let _depth = Decrement(&self.inner.metrics);
-        match reply.await {
+        let mut asking = Asking { reply, take_back: take_back.map(|request| (&way.take_back, request)) };
+        let answer = (&mut asking.reply).await;
+        asking.take_back = None;
+        match answer {
             Ok(result) => result.map_err(Unavailable::from),
             // The shard's task ended without an answer. A write may have been done.
             Err(_) if is_write => Err(Unavailable::OutcomeUnknown),
             Err(_) => Err(Unavailable::ShardUnavailable),
+        }
+    }
+}
+
+/// A client that waits for its answer. If it goes away before, what it asked for is taken back.
+struct Asking<'a> {
+    reply: oneshot::Receiver<Result<Outcome, Failure>>,
+    take_back: Option<(&'a mpsc::UnboundedSender<Request>, Request)>,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if let Some((sender, request)) = self.take_back.take() {
+            // First the ticket shows that nobody waits: a submission that arrives after what takes it back is not made.
+            self.reply.close();
+            let _shard_is_gone = sender.send(request);
         }
     }
 }

@@ -156,6 +156,8 @@ pub enum Failure {
     StorageFull,
     /// The shard's memory was lost before this became durable. Nothing was done.
     Unavailable,
+    /// The shard is being closed, and this would have had to wait. Nothing was done.
+    Closing,
     /// It may or may not have been done.
     OutcomeUnknown,
 }
@@ -201,9 +203,10 @@ impl<T> Shard<T> {
         });
     }
 
-    /// Takes a request, or gives the ticket back if too many wait.
+    /// Takes a request, or gives the ticket back if too many wait. What only takes back an earlier request is always
+    /// taken: there cannot be more of these than there were of those.
     pub fn handle_request(&mut self, ticket: T, request: Request) -> Result<(), T> {
-        if self.queue.len() >= self.options.max_queue {
+        if self.queue.len() >= self.options.max_queue && !request.takes_back() {
             return Err(ticket);
         }
         self.queue.push_back((ticket, Job::new(request)));
@@ -278,7 +281,8 @@ impl<T> Shard<T> {
         self.outputs.extend(self.queue.drain(..).map(|(ticket, _)| undecided(ticket, failure)));
     }
 
-    /// A planned stop: what was taken is answered, and what nobody waits for is left to the next opening.
+    /// A planned stop: what was taken is answered, what would wait for others to let go of something is given up, and
+    /// what nobody waits for is left to the next opening.
     pub fn handle_closing(&mut self) {
         self.is_closing = true;
     }
@@ -327,6 +331,9 @@ impl<T> Shard<T> {
                 return Some(output);
             }
             let open = self.open.as_mut()?;
+            if self.is_closing && open.end_lock_waits(&mut self.outputs) {
+                continue;
+            }
             if let Some(round) = &open.round {
                 if round.is_fetching {
                     return None;
@@ -517,6 +524,18 @@ impl<T> Open<T> {
             }
         }
         reads
+    }
+
+    /// Nobody waits any more for others to let go of something. Says whether anybody did.
+    fn end_lock_waits(&mut self, outputs: &mut VecDeque<Output<T>>) -> bool {
+        if self.waiting.is_empty() {
+            return false;
+        }
+        let ended = self.engine.end_lock_waits();
+        let any = !ended.is_empty();
+        let tickets = ended.into_iter().filter_map(|wait| self.waiting.remove(&wait));
+        outputs.extend(tickets.map(|ticket| undecided(ticket, Failure::Closing)));
+        any
     }
 
     fn seal(&mut self) -> Output<T> {

@@ -633,7 +633,7 @@ impl World {
                 self.report.unknown += 1;
                 Fate::InDoubt(unheard)
             }
-            Err(Failure::StorageFull | Failure::Unavailable) => Fate::NotDone(unheard),
+            Err(Failure::StorageFull | Failure::Unavailable | Failure::Closing) => Fate::NotDone(unheard),
         };
         self.say(|| format!("{order}: {request:?} -> {fate:?}"));
         match (decided_at, &fate) {
@@ -714,7 +714,7 @@ impl World {
         &mut self,
         namespace: &Name,
         page: Page<limiter::CounterId>,
-    ) -> Result<limiter::Listed<limiter::CounterInfo, limiter::CounterId>, String> {
+    ) -> Result<limina_engine::Listed<limiter::CounterInfo, limiter::CounterId>, String> {
         let command = limiter::Command::ListCounters { query: Query::default(), page };
         match self.ask(namespace, Command::Limiter(command))? {
             Outcome::Limiter(Ok(limiter::Reply::Counters(listed))) => Ok(listed),

@@ -9,6 +9,7 @@ pub mod duration;
 pub mod key_values;
 pub mod ledger;
 pub mod limiter;
+pub mod locks;
 pub mod namespace;
 pub mod object;
 pub mod page;

@@ -97,7 +97,7 @@ pub(crate) fn measure(case: Case, time: Duration) -> Result<Figure, Failed> {
     Ok(Figure {
         case,
         rate: decided as f64 / took.as_secs_f64(),
-        groups: driver.engine.stats().limiter.groups,
+        groups: driver.engine.stats().sizes.limiter.groups,
         resident: machine::resident_bytes(std::process::id()),
     })
 }

@@ -13,7 +13,7 @@ use crate::{
     Effect, Name, Position, Time,
     namespace::{Stop, Turn, View},
     reads::{Absent, Reader},
-    timers::TimerKey,
+    timers::SetBy,
 };
 use alloc::vec::Vec;
 
@@ -199,7 +199,7 @@ fn execute(
     // An expiry belongs to a hold request; it is off when nothing of that request is open any more.
     let open = |held_at| operation.holds.iter().any(|h| h.held_at == held_at && h.state == HoldState::Held);
     for (due, held_at) in expiries.into_iter().filter(|(_, held_at)| !open(*held_at)) {
-        turn.timers.cancel(TimerKey { due, namespace: turn.keys.id(), position: held_at });
+        turn.timers.cancel(turn.timer_key(due, SetBy::Change(held_at)));
         turn.remove(turn.keys.expiry(due, held_at));
     }
     position
@@ -224,7 +224,7 @@ pub(crate) fn expire(
     match operation.map(|operation| (open(&operation), operation)) {
         Some((ends, operation)) if !ends.is_empty() => {
             let position = execute(ledger, turn, id, operation, &ends, EntryKind::Expiry);
-            let namespace = turn.name.clone();
+            let namespace = turn.head.name.clone();
             turn.effect(Effect::HoldExpired { namespace, operation_id: id.clone(), position });
         }
         _ => turn.remove(turn.keys.expiry(due, held_at)),

@@ -12,7 +12,7 @@ use crate::{
     Name,
     namespace::{Stop, Turn, View},
     reads::{Absent, Reader},
-    timers::{Timer, TimerKey},
+    timers::{SetBy, Timer},
 };
 use alloc::vec::Vec;
 
@@ -165,9 +165,9 @@ fn execute(
         (false, true) => {}
     }
     if let Some(due) = expires_at {
-        let timer = Timer::LedgerExpiry { operation_id: hold.operation_id.clone(), due };
+        let timer = Timer::LedgerExpiry { operation_id: hold.operation_id.clone(), held_at: position, due };
         turn.put_first(turn.keys.expiry(due, position), &hold.operation_id);
-        turn.timers.set(TimerKey { due, namespace: turn.keys.id(), position }, timer);
+        turn.timers.set(turn.timer_key(due, SetBy::Change(position)), timer);
     }
     let values = numbers.iter().map(|number| ledger.value_now(*number)).collect();
     HoldReply { operation_id: hold.operation_id.clone(), position, values, skipped }

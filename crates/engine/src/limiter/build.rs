@@ -11,7 +11,11 @@ use super::{
     matching::RuleNumber,
     reply::{Refusal, Reply},
 };
-use crate::{Idempotency, WaitId, keyed::Place, namespace::Turn};
+use crate::{
+    Outcome, WaitId,
+    keyed::Place,
+    namespace::{Turn, Waiting},
+};
 use alloc::{collections::VecDeque, vec::Vec};
 
 /// How many changes of a namespace may wait.
@@ -21,14 +25,13 @@ const MAX_WAITING: usize = 1_024;
 #[derive(Debug, Default)]
 pub(crate) struct Building {
     current: Option<Build>,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<Waits>,
 }
 
-/// A change that waits for its answer.
+/// A change that waits for those before it.
 #[derive(Debug)]
-pub(crate) struct Waiting {
-    pub(crate) id: WaitId,
-    pub(crate) idempotency: Option<Idempotency>,
+struct Waits {
+    waiting: Waiting,
     change: Change,
 }
 
@@ -40,16 +43,10 @@ struct Build {
     counted: Place,
 }
 
-/// A change that was answered later.
-pub(crate) struct Completed {
-    pub(crate) waiting: Waiting,
-    pub(crate) result: Result<Reply, Refusal>,
-}
-
 /// What became of a change that was asked for now.
 pub(crate) enum Begun {
     Done(Result<Reply, Refusal>),
-    /// It will be among the [`Completed`] ones.
+    /// It will be completed.
     Waits,
     /// Too many wait already.
     Refused,
@@ -64,7 +61,7 @@ impl Building {
     /// Whose answers would be waited for.
     pub(super) fn into_waiting(self) -> impl Iterator<Item = WaitId> {
         let current = self.current.into_iter().map(|build| build.waiting);
-        current.chain(self.waiting).map(|waiting| waiting.id)
+        current.chain(self.waiting.into_iter().map(|waits| waits.waiting)).map(|waiting| waiting.id)
     }
 
     /// Whether the counter at this place is part of what is being counted already.
@@ -73,22 +70,20 @@ impl Building {
     }
 }
 
-/// Does the change, or begins it. `wait` is the id under which it is answered later. `slice` is how many counters may
-/// be counted at once.
+/// Does the change, or begins it. `waiting` is who is answered later. `slice` is how many counters may be counted at
+/// once.
 pub(crate) fn begin(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
     change: &Change,
-    idempotency: Option<&Idempotency>,
-    wait: WaitId,
+    waiting: &Waiting,
     slice: usize,
 ) -> Begun {
-    let waiting = || Waiting { id: wait, idempotency: idempotency.cloned(), change: change.clone() };
     if limiter.building.waiting.len() >= MAX_WAITING {
         return Begun::Refused;
     }
     if limiter.building.is_busy() {
-        limiter.building.waiting.push_back(waiting());
+        limiter.building.waiting.push_back(Waits { waiting: waiting.clone(), change: change.clone() });
         return Begun::Waits;
     }
     let plan = match changes::prepare(limiter, turn, change) {
@@ -98,7 +93,7 @@ pub(crate) fn begin(
     if !plan.needs_counting(limiter) {
         return Begun::Done(Ok(changes::finish(limiter, turn, plan)));
     }
-    limiter.building.current = Some(Build { waiting: waiting(), plan, counted: 0 });
+    limiter.building.current = Some(Build { waiting: waiting.clone(), plan, counted: 0 });
     match count_slice(limiter, slice) {
         true => {
             let build = limiter.building.current.take().expect("was just begun");
@@ -110,22 +105,19 @@ pub(crate) fn begin(
 
 /// Counts a slice for the change under way, and finishes it if that was the last; then those that waited behind it
 /// have their turn, up to one that must count as well.
-pub(crate) fn work(limiter: &mut Limiter, turn: &mut Turn<'_>, slice: usize) -> Vec<Completed> {
-    let mut completed = Vec::new();
+pub(crate) fn work(limiter: &mut Limiter, turn: &mut Turn<'_>, slice: usize) {
     if !limiter.building.is_busy() || !count_slice(limiter, slice) {
-        return completed;
+        return;
     }
     let build = limiter.building.current.take().expect("something is under way");
     let result = Ok(changes::finish(limiter, turn, build.plan));
-    completed.push(Completed { waiting: build.waiting, result });
-    while let Some(waiting) = limiter.building.waiting.pop_front() {
-        let idempotency = waiting.idempotency.clone();
-        match begin(limiter, turn, &waiting.change, idempotency.as_ref(), waiting.id, slice) {
-            Begun::Done(result) => completed.push(Completed { waiting, result }),
+    turn.complete(build.waiting, Outcome::Limiter(result));
+    while let Some(Waits { waiting, change }) = limiter.building.waiting.pop_front() {
+        match begin(limiter, turn, &change, &waiting, slice) {
+            Begun::Done(result) => turn.complete(waiting, Outcome::Limiter(result)),
             Begun::Waits | Begun::Refused => break,
         }
     }
-    completed
 }
 
 /// Counts some counters. Says whether all are counted.

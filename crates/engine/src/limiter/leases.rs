@@ -3,14 +3,14 @@
 use super::{
     Limiter, check,
     command::{NewLease, Take},
-    reply::{LeaseInfo, Listed, Refusal, Reply},
+    reply::{LeaseInfo, Refusal, Reply},
 };
 use crate::{
-    Millis, Name, Page, Position, Time,
+    Effect, Listed, Millis, Name, Page, Position, Time,
     key_values::KeyValues,
     namespace::Turn,
     record::{self, Malformed, key::NamespaceId},
-    timers::{Timer, TimerKey, Timers},
+    timers::{SetBy, Timer, TimerKey, Timers},
 };
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ pub(crate) struct Lease {
 
 impl Lease {
     fn timer_key(&self, namespace: NamespaceId) -> TimerKey {
-        TimerKey { due: self.expires_at, namespace, position: self.token }
+        TimerKey { due: self.expires_at, namespace, set_by: SetBy::Change(self.token) }
     }
 
     fn timer(&self) -> Timer {
@@ -106,7 +106,9 @@ pub(super) fn release(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name) -> 
 
 /// The lease's time has run out.
 pub(super) fn expire(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name) {
-    let _gone_already = release(limiter, turn, id);
+    if release(limiter, turn, id).is_ok() {
+        turn.effect(Effect::LeaseExpired { namespace: turn.head.name.clone(), lease_id: id.clone() });
+    }
 }
 
 pub(super) fn get(limiter: &Limiter, now: Time, id: &Name) -> Result<Reply, Refusal> {

@@ -1,16 +1,13 @@
-//! Lists and queries. A command looks at a bounded number of objects, so that checks are not held up by millions.
+//! Lists and queries.
 
 use super::{
     Limiter,
     command::CounterId,
     counters,
-    reply::{Listed, OverrideInfo, Refusal, Reply, RuleMatch},
+    reply::{OverrideInfo, Refusal, Reply, RuleMatch},
 };
-use crate::{Name, Page, key_values::KeyValues, selection::Query};
+use crate::{Name, Page, key_values::KeyValues, lists::pick, selection::Query};
 use alloc::vec::Vec;
-
-/// How many objects one command looks at.
-const LOOKED_AT: usize = 4_096;
 
 pub(super) fn rules(limiter: &Limiter, query: &Query, page: &Page<Name>) -> Reply {
     let rules = limiter.rules.after(page.after.as_ref());
@@ -60,23 +57,4 @@ pub(super) fn matches(limiter: &Limiter, key_values: &KeyValues) -> Reply {
     });
     matches.sort_unstable_by(|a, b| a.rule.rule.name.cmp(&b.rule.rule.name));
     Reply::Matches(matches)
-}
-
-/// Up to `limit` of what is found, and where to go on.
-fn pick<O, T, C>(
-    objects: impl Iterator<Item = O>,
-    limit: usize,
-    find: impl Fn(&O) -> Option<T>,
-    cursor: impl Fn(&O) -> C,
-) -> Listed<T, C> {
-    let mut items = Vec::new();
-    let mut last = None;
-    for (number, object) in objects.enumerate() {
-        if items.len() == limit || number == LOOKED_AT {
-            return Listed { items, next: last };
-        }
-        items.extend(find(&object));
-        last = Some(cursor(&object));
-    }
-    Listed { items, next: None }
 }

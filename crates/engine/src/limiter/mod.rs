@@ -26,18 +26,18 @@ pub use command::{
     NewRule, OverridePatch, RequestLimit, RulePatch, Take, Window,
 };
 pub use reply::{
-    CounterInfo, Decision, FileChanges, LeaseInfo, LimitStatus, Listed, OverrideInfo, Refusal, Reply,
-    RuleInfo, RuleMatch,
+    CounterInfo, Decision, FileChanges, LeaseInfo, LimitStatus, OverrideInfo, Refusal, Reply, RuleInfo,
+    RuleMatch,
 };
 pub use state::Sizes;
 pub(crate) use state::{Garbage, Limiter};
 
 use crate::{
-    Idempotency, Millis, Name, Time, WaitId,
-    namespace::Turn,
+    Millis, Name, Time,
+    namespace::{Turn, Waiting},
     record::key::NamespaceId,
     selection::Query,
-    timers::{Timer, TimerKey, Timers},
+    timers::{SetBy, Timer, TimerKey, Timers},
 };
 use build::Begun;
 
@@ -66,31 +66,22 @@ pub(crate) enum Applied {
     Refused,
 }
 
-/// What a command needs to know besides its turn.
-pub(crate) struct Asked<'a> {
-    pub(crate) idempotency: Option<&'a Idempotency>,
-    /// Under which it is answered if not at once.
-    pub(crate) wait: WaitId,
-    /// How many counters a change of rules counts at once.
-    pub(crate) slice: usize,
-}
-
-/// Runs a command of the limiter. Nothing of it need be fetched.
+/// Runs a command of the limiter. Nothing of it need be fetched. `waiting` is who is answered later, if not at once;
+/// `slice` is how many counters a change of rules counts at once.
 pub(crate) fn apply(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
     command: &Command,
-    asked: &Asked<'_>,
+    waiting: &Waiting,
+    slice: usize,
 ) -> Applied {
-    let may_relax = asked.idempotency.is_none();
+    let may_relax = waiting.idempotency.is_none();
     let (result, is_relaxed) = match command {
-        Command::Change(change) => {
-            match build::begin(limiter, turn, change, asked.idempotency, asked.wait, asked.slice) {
-                Begun::Done(result) => (result, false),
-                Begun::Waits => return Applied::Waits,
-                Begun::Refused => return Applied::Refused,
-            }
-        }
+        Command::Change(change) => match build::begin(limiter, turn, change, waiting, slice) {
+            Begun::Done(result) => (result, false),
+            Begun::Waits => return Applied::Waits,
+            Begun::Refused => return Applied::Refused,
+        },
         Command::Check(check) => check::check(limiter, turn, check, may_relax),
         Command::CheckBatch(checks) => {
             let (reply, is_relaxed) = check::batch(limiter, turn, checks, may_relax);
@@ -204,16 +195,16 @@ impl Limiter {
         self.set_lease_timers(namespace, timers);
         self.is_dropping_set = self.groups.may_be_idle();
         if self.is_dropping_set {
-            let position = TimerKey::DROP_IDLE_WINDOWS;
-            timers.set(TimerKey { due: now.after(IDLE_AFTER), namespace, position }, Timer::DropIdleWindows);
+            let due = now.after(IDLE_AFTER);
+            timers.set(TimerKey { due, namespace, set_by: SetBy::Windows }, Timer::DropIdleWindows);
         }
     }
 }
 
 fn writing(turn: &Turn<'_>, after: Millis) -> TimerKey {
-    TimerKey { due: turn.now.after(after), namespace: turn.keys.id(), position: TimerKey::WRITE_WINDOWS }
+    turn.timer_key(turn.now.after(after), SetBy::UnwrittenWindows)
 }
 
 fn dropping(turn: &Turn<'_>, after: Millis) -> TimerKey {
-    TimerKey { due: turn.now.after(after), namespace: turn.keys.id(), position: TimerKey::DROP_IDLE_WINDOWS }
+    turn.timer_key(turn.now.after(after), SetBy::Windows)
 }

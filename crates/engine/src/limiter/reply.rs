@@ -1,7 +1,7 @@
 //! What the limiter answers.
 
 use super::command::{CounterId, Limit, NewOverride, NewRule};
-use crate::{Millis, Name, Position, Time, key_values::KeyValues};
+use crate::{Listed, Millis, Name, Position, Time, key_values::KeyValues};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -56,16 +56,6 @@ pub enum Reply {
     LeaseReleased,
     /// A part of the leases.
     Leases(Listed<LeaseInfo, Name>),
-}
-
-/// A part of a list. A command looks only at so many objects, so that it holds nobody up; so a part may be short, or
-/// even empty, and yet there is more.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Listed<T, C> {
-    /// What was found.
-    pub items: Vec<T>,
-    /// Where the next part begins, if there may be more.
-    pub next: Option<C>,
 }
 
 /// Why the limiter did not do it. In the order in which they are looked for.

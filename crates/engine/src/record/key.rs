@@ -25,6 +25,7 @@ const LIMITER_OVERRIDE: u8 = 0x21;
 const LIMITER_WINDOW: u8 = 0x22;
 const LIMITER_COUNTER: u8 = 0x23;
 const LIMITER_LEASE: u8 = 0x24;
+const LOCK: u8 = 0x30;
 
 const REPLY: u8 = 0x01;
 const LEDGER_OPERATION: u8 = 0x10;
@@ -60,6 +61,8 @@ pub enum Resident {
     LimiterCounter(NamespaceId, u32),
     /// [`limiter_lease`]
     LimiterLease(NamespaceId, Position),
+    /// [`lock`]
+    Lock(NamespaceId, Position),
 }
 
 /// All resident records.
@@ -126,6 +129,11 @@ pub fn limiter_counter(id: NamespaceId, place: u32) -> Key {
 /// A lease, by its fencing token.
 pub fn limiter_lease(id: NamespaceId, token: Position) -> Key {
     resident(id, LIMITER_LEASE).u64(token.0)
+}
+
+/// A lock that is held, by its fencing token.
+pub fn lock(id: NamespaceId, token: Position) -> Key {
+    resident(id, LOCK).u64(token.0)
 }
 
 /// A kept reply, by the period in which it was given.
@@ -209,6 +217,7 @@ pub fn parse_resident(key: &[u8]) -> Option<Resident> {
                 LIMITER_WINDOW => Resident::LimiterWindow(id, take_u32(&mut rest)?),
                 LIMITER_COUNTER => Resident::LimiterCounter(id, take_u32(&mut rest)?),
                 LIMITER_LEASE => Resident::LimiterLease(id, Position(take_u64(&mut rest)?)),
+                LOCK => Resident::Lock(id, Position(take_u64(&mut rest)?)),
                 _ => return None,
             }
         }
@@ -340,6 +349,7 @@ mod tests {
         check(limiter_window(id, 5).done(), Resident::LimiterWindow(id, 5));
         check(limiter_counter(id, 5).done(), Resident::LimiterCounter(id, 5));
         check(limiter_lease(id, Position(5)).done(), Resident::LimiterLease(id, Position(5)));
+        check(lock(id, Position(5)).done(), Resident::Lock(id, Position(5)));
     }
 
     #[test]

@@ -3,7 +3,9 @@
 mod path;
 mod unparsed;
 
-pub(crate) use path::{LeaseId, LimitName, Namespace, OperationId, OverrideName, RuleName, empty_name};
+pub(crate) use path::{
+    LeaseId, LimitName, LockId, Namespace, OperationId, OverrideName, RuleName, empty_name,
+};
 pub(crate) use unparsed::{Batched, Changing, Reading, Searching, Unparsed};
 
 use super::{
@@ -335,6 +337,33 @@ impl FromRequestParts<App> for OperationsQuery {
             Some(_) => return Err(Failure::invalid("state", "must be \"held\", or absent for all")),
         };
         Ok(OperationsQuery { only_held, page: query.page()? })
+    }
+}
+
+/// With whose session a lock is released; with none by an operator's force.
+pub(crate) struct ReleaseQuery(pub(crate) Option<Name>);
+
+impl FromRequestParts<App> for ReleaseQuery {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<ReleaseQuery, Failure> {
+        let query = Query::parse(parts, &["session_id", "force"])?;
+        let is_forced = match query.get("force") {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(_) => return Err(Failure::invalid("force", "must be true or false")),
+        };
+        let session = match query.get("session_id") {
+            None => None,
+            Some(text) => {
+                Some(Name::new(text).map_err(|error| Failure::invalid("session_id", error.to_string()))?)
+            }
+        };
+        match (session, is_forced) {
+            (_, true) => Ok(ReleaseQuery(None)),
+            (Some(session), false) => Ok(ReleaseQuery(Some(session))),
+            (None, false) => Err(Failure::invalid("session_id", "must be given, unless force=true")),
+        }
     }
 }
 

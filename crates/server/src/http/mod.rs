@@ -3,8 +3,11 @@
 mod around;
 pub(crate) mod extract;
 pub(crate) mod from_wire;
+mod ids;
 mod ledger;
 mod limiter;
+mod lists;
+mod locks;
 mod metrics;
 mod namespaces;
 mod openapi;
@@ -125,6 +128,7 @@ impl App {
             for (family, routes, empty_names) in [
                 ("ledger", ledger::routes(), ledger::EMPTY_NAMES),
                 ("limiter", limiter::routes(), limiter::EMPTY_NAMES),
+                ("locks", locks::routes(), locks::EMPTY_NAMES),
             ] {
                 for (path, word, method) in routes {
                     let path = format!("{prefix}/{family}{path}");

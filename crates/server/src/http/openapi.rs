@@ -1,6 +1,6 @@
 //! The reference, generated from the handlers and the wire types.
 
-use super::{around, ledger, limiter, namespaces};
+use super::{around, ledger, limiter, locks, namespaces};
 use limina_wire::{Problem, problem::MEDIA_TYPE};
 use utoipa::{
     OpenApi,
@@ -12,7 +12,7 @@ use utoipa::{
 };
 
 /// Their paths also exist below a namespace.
-const FAMILIES: [&str; 2] = ["ledger", "limiter"];
+const FAMILIES: [&str; 3] = ["ledger", "limiter", "locks"];
 
 #[derive(OpenApi)]
 #[openapi(
@@ -62,6 +62,12 @@ const FAMILIES: [&str; 2] = ["ledger", "limiter"];
         limiter::leases::get_lease,
         limiter::leases::release_lease,
         limiter::leases::extend_lease,
+        locks::acquire,
+        locks::heartbeat,
+        locks::release,
+        locks::get_lock,
+        locks::list_locks,
+        locks::query_locks,
         namespaces::list_namespaces,
         namespaces::delete_namespace,
         around::healthz,
@@ -75,6 +81,7 @@ const FAMILIES: [&str; 2] = ["ledger", "limiter"];
     tags(
         (name = "ledger", description = "Limits as accounts; hold, commit and rollback; values now and as of any operation."),
         (name = "limiter", description = "Rules over any combination of key-values; overrides; checks, counters and leases."),
+        (name = "locks", description = "Locks on sets of key-values: exclusive or shared, several at once, fair and fenced."),
         (name = "namespaces", description = "The units of atomicity and order."),
         (name = "around", description = "Health, metrics, this reference."),
     ),

@@ -94,6 +94,14 @@ codes! {
         "The members violated-policies and limits say which limits refuse, retry_after_ms when the same check would pass if nothing else happened. Nothing was taken. The status is 409 for a counter."
     LeaseNotFound NOT_FOUND "There is no such lease"
         "It was released, or its time has run out, or there never was one. The member lease_id says which."
+    LockHeld CONFLICT "A lock is held, or was asked for earlier"
+        "The member key_values says which lock; lock_id, owner and expires_in_ms who holds it, if anybody does, and waiting how many wait for it. Nothing is held. With a wait the request would have waited."
+    LockWaitTimeout CONFLICT "A lock was not free in time"
+        "The request has waited for as long as its wait says. The members are those of LockHeld. Nothing is held."
+    LockNotFound NOT_FOUND "There is no such lock"
+        "It was released, or its time has run out, or there never was one. The member lock_id says which. A holder that sees this does not hold the lock any more."
+    SessionMismatch CONFLICT "The lock is held by another session"
+        "The session_id is not the one that was granted with this lock_id."
     LimitsValuesReadingException SERVICE_UNAVAILABLE "Stored history could not be read"
         "The values could not be read from storage. Try again; if it stays, the operator has to look at the storage."
     Overloaded SERVICE_UNAVAILABLE "More is asked than can be done"
@@ -136,6 +144,14 @@ impl Failure {
     /// Adds a member for programs.
     pub(crate) fn with(mut self, member: &str, value: impl Into<Value>) -> Failure {
         self.problem.extensions.insert(member.to_owned(), value.into());
+        self
+    }
+
+    /// The same, of a field of an object that stands there.
+    pub(crate) fn within(mut self, object: &str) -> Failure {
+        if let Some(Value::String(field)) = self.problem.extensions.get_mut("field") {
+            field.insert_str(0, &format!("{object}."));
+        }
         self
     }
 

@@ -32,6 +32,7 @@ use tokio::{
 mod around;
 mod bodies;
 mod limiter;
+mod locks;
 mod replies;
 mod requests;
 
@@ -93,6 +94,7 @@ fn plausible(command: &Command) -> Outcome {
     let reply = match command {
         Command::DeleteNamespace => return Outcome::NamespaceDeleted,
         Command::ListNamespaces(_) => return Outcome::Namespaces(Vec::new()),
+        Command::Locks(command) => return Outcome::Locks(Ok(locks::plausible(command))),
         Command::Limiter(command) => return Outcome::Limiter(Ok(limiter::plausible(command))),
         Command::Ledger(command) => match command {
             CreateLimit(_) | PatchLimit { .. } | GetLimit(_) => Reply::Limit(limit("a")),

@@ -205,7 +205,9 @@ impl Possible {
 fn may_be_relaxed(request: &Request) -> bool {
     let command = match &request.command {
         Command::Limiter(command) => command,
-        Command::Ledger(_) | Command::DeleteNamespace | Command::ListNamespaces(_) => return false,
+        Command::Ledger(_) | Command::Locks(_) | Command::DeleteNamespace | Command::ListNamespaces(_) => {
+            return false;
+        }
     };
     matches!(command, limiter::Command::Check(_) | limiter::Command::CheckBatch(_))
         && request.idempotency.is_none()

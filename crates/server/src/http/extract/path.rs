@@ -81,6 +81,17 @@ impl FromRequestParts<App> for LeaseId {
     }
 }
 
+/// The id of a lock: the `{lock_id}` of the path, or the word in its place.
+pub(crate) struct LockId(pub(crate) Name);
+
+impl FromRequestParts<App> for LockId {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<LockId, Failure> {
+        name_or_word(parts, app, "lock_id").await.map(LockId)
+    }
+}
+
 /// The decoded parameter of the path, or the path's last part where a word of the API stands in its place.
 async fn name_or_word(parts: &mut Parts, app: &App, parameter: &str) -> Result<Name, Failure> {
     if let Some(name) = path_name(parts, app, parameter).await? {

@@ -2,7 +2,7 @@
 
 use super::{
     super::problem::Failure, check_distinct, key_values, key_values::key_values as checked_key_values, name,
-    optional_name, selection,
+    optional_name, selection, ttl, within_span,
 };
 use limina_engine::{
     KeyValues, Millis, Name,
@@ -10,17 +10,13 @@ use limina_engine::{
         Change, Check, Command, Durability, Limit, MAX_COUNT, NewLease, NewOverride, NewRule, OverridePatch,
         RulePatch, Take, Window,
     },
-    selection::{Query, Selection},
+    selection::Selection,
 };
-use limina_wire::{Duration, limiter as wire, selection as wire_selection};
-
-pub(crate) use super::selection::Known;
+use limina_wire::{limiter as wire, selection as wire_selection};
 
 const MAX_GROUP_BY: usize = 16;
 const MAX_DESCRIPTION: usize = 1024;
 const MAX_WINDOW: Millis = Millis(366 * Millis::DAY.0);
-const MIN_TTL: Millis = Millis(100);
-const MAX_TTL: Millis = Millis::DAY;
 
 pub(crate) fn check(check: wire::Check<'_>) -> Result<Check, Failure> {
     let hits = signed("hits", check.hits)?;
@@ -59,7 +55,7 @@ pub(crate) fn new_lease(id: Name, lease: wire::NewLease<'_>) -> Result<NewLease,
         id,
         key_values: checked_key_values(lease.key_values)?,
         hits: lease.hits,
-        ttl: span("ttl", lease.ttl, MIN_TTL, MAX_TTL, "must be from 100 ms to 24 hours")?,
+        ttl: ttl(lease.ttl)?,
         owner: optional_name("owner", lease.owner.as_deref())?,
     })
 }
@@ -146,10 +142,6 @@ pub(crate) fn patch_override(
     Ok(Change::PatchOverride { rule, name, patch })
 }
 
-pub(crate) fn query(known: Known, query: wire_selection::Query<'_>) -> Result<Query, Failure> {
-    selection::query(known, query)
-}
-
 fn required_name(text: Option<&str>) -> Result<Name, Failure> {
     match text {
         Some(text) => name("name", text),
@@ -196,7 +188,7 @@ fn limit(limit: i64) -> Result<Limit, Failure> {
 }
 
 fn window(window: wire::NewWindow) -> Result<Window, Failure> {
-    let per = span("window.per", window.per, Millis(1), MAX_WINDOW, "must be from 1 ms to 366 days")?;
+    let per = within_span("window.per", window.per, Millis(1), MAX_WINDOW, "must be from 1 ms to 366 days")?;
     let without_burst = |made: Window| match window.burst {
         None => Ok(made),
         Some(_) => Err(Failure::invalid("window.burst", "only a bucket has a burst")),
@@ -232,17 +224,6 @@ fn description(text: String) -> Result<Box<str>, Failure> {
     } else {
         Err(Failure::invalid("description", format!("must not have more than {MAX_DESCRIPTION} bytes")))
     }
-}
-
-fn span(
-    field: &'static str,
-    given: Duration,
-    least: Millis,
-    most: Millis,
-    detail: &str,
-) -> Result<Millis, Failure> {
-    let span = Millis(given.millis);
-    if span < least || span > most { Err(Failure::invalid(field, detail)) } else { Ok(span) }
 }
 
 fn signed(field: &'static str, count: u64) -> Result<i64, Failure> {

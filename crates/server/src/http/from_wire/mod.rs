@@ -3,14 +3,19 @@
 mod key_values;
 pub(crate) mod ledger;
 pub(crate) mod limiter;
+pub(crate) mod locks;
 mod selection;
 
+pub(crate) use selection::{Known, query};
+
 use super::problem::Failure;
-use limina_engine::Name;
-use limina_wire::Problem;
+use limina_engine::{Millis, Name};
+use limina_wire::{Duration, Problem};
 use std::collections::HashSet;
 
 const MAX_BATCH: usize = 8192;
+const MIN_TTL: Millis = Millis(100);
+const MAX_TTL: Millis = Millis::DAY;
 
 /// A batch of which some items may not parse or validate.
 pub(crate) struct CheckedBatch<T> {
@@ -60,6 +65,21 @@ fn name(field: impl Field, text: &str) -> Result<Name, Failure> {
 
 fn optional_name(field: impl Field, text: Option<&str>) -> Result<Option<Name>, Failure> {
     text.map(|text| name(field, text)).transpose()
+}
+
+fn ttl(given: Duration) -> Result<Millis, Failure> {
+    within_span("ttl", given, MIN_TTL, MAX_TTL, "must be from 100 ms to 24 hours")
+}
+
+fn within_span(
+    field: &'static str,
+    given: Duration,
+    least: Millis,
+    most: Millis,
+    detail: &str,
+) -> Result<Millis, Failure> {
+    let span = Millis(given.millis);
+    if span < least || span > most { Err(Failure::invalid(field, detail)) } else { Ok(span) }
 }
 
 fn check_count(field: &str, count: usize, most: usize) -> Result<(), Failure> {

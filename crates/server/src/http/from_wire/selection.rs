@@ -94,7 +94,7 @@ fn tests(condition: wire::Condition<'_>) -> Result<Vec<Test>, Wrong> {
 }
 
 /// The body of a query.
-pub(super) fn query(known: Known, query: wire::Query<'_>) -> Result<Query, Failure> {
+pub(crate) fn query(known: Known, query: wire::Query<'_>) -> Result<Query, Failure> {
     let mut nodes = 0;
     part_of_query(known, "", 1, &mut nodes, query)
 }

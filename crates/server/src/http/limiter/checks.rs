@@ -4,16 +4,11 @@ use super::{
     super::{
         App,
         extract::{Batched, Call, Changing, Paging, Searching, Unparsed},
-        from_wire::{
-            CheckedBatch, batch as checked_batch,
-            limiter::{self as from_wire, Known},
-        },
+        from_wire::{CheckedBatch, Known, batch as checked_batch, limiter as from_wire, query},
         json, status,
         to_wire::limiter as to_wire,
     },
-    Answer,
-    lists::list,
-    submit,
+    Answer, list, submit,
 };
 use axum::{extract::State, http::StatusCode};
 use limina_engine::{
@@ -125,7 +120,7 @@ pub(in crate::http) async fn query_counters(
     Paging(page): Paging<CounterId>,
     call: Call<Unparsed<Searching>>,
 ) -> Answer {
-    let query = from_wire::query(Known::KeyValues, call.body.json()?)?;
+    let query = query(Known::KeyValues, call.body.json()?)?;
     let command = |page| Command::ListCounters { query: query.clone(), page };
     list::<CounterInfo>(app, call.namespace, page, command).await
 }

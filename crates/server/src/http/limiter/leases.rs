@@ -5,11 +5,9 @@ use super::{
         App,
         extract::{Call, Changing, LeaseId, Namespace, NoQuery, Paging, Unparsed},
         from_wire::limiter as from_wire,
-        problem::{Code, Failure},
+        ids::draw_id,
     },
-    Answer,
-    lists::list,
-    submit,
+    Answer, list, submit,
 };
 use axum::extract::State;
 use limina_engine::{
@@ -104,13 +102,4 @@ pub(in crate::http) async fn extend_lease(
     let Call { namespace, idempotency, body } = call;
     let wire::Heartbeat {} = body.json()?;
     submit(app, namespace, idempotency, Command::ExtendLease(id)).await
-}
-
-/// An id that nobody guesses and that is never drawn twice.
-fn draw_id() -> Result<Name, Failure> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes)
-        .map_err(|_| Failure::new(Code::ShardUnavailable, "the system gives no random numbers"))?;
-    let text = format!("{:032x}", u128::from_be_bytes(bytes));
-    Ok(Name::new(&text).expect("hexadecimal digits are a name"))
 }

@@ -2,13 +2,13 @@
 
 pub(in crate::http) mod checks;
 pub(in crate::http) mod leases;
-mod lists;
 pub(in crate::http) mod overrides;
 pub(in crate::http) mod rules;
 
 use super::{
     App, Route,
     extract::{Call, Unparsed},
+    lists::{self, Item},
     problem::Failure,
 };
 use axum::{
@@ -17,7 +17,7 @@ use axum::{
     routing::{delete, get, patch, post, put},
 };
 use limina_engine::{
-    self as engine, Idempotency, Name,
+    self as engine, Idempotency, Name, Page,
     limiter::{Change, Command},
 };
 
@@ -76,6 +76,15 @@ type Answer = Result<Response, Failure>;
 
 async fn submit(app: App, namespace: Name, idempotency: Option<Idempotency>, command: Command) -> Answer {
     app.submit(namespace, idempotency, engine::Command::Limiter(command), StatusCode::OK).await
+}
+
+async fn list<T: Item>(
+    app: App,
+    namespace: Name,
+    page: Page<T::Cursor>,
+    command: impl Fn(Page<T::Cursor>) -> Command,
+) -> Answer {
+    lists::list::<T>(app, namespace, page, |page| engine::Command::Limiter(command(page))).await
 }
 
 async fn change<K>(

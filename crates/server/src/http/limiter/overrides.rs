@@ -6,11 +6,9 @@ use super::{
         extract::{
             Call, Changing, Namespace, NoQuery, OverrideName, Paging, Reading, RuleName, Searching, Unparsed,
         },
-        from_wire::limiter::{self as from_wire, Known},
+        from_wire::{Known, limiter as from_wire, query},
     },
-    Answer, change,
-    lists::list,
-    submit,
+    Answer, change, list, submit,
 };
 use axum::extract::State;
 use limina_engine::{
@@ -154,7 +152,7 @@ pub(in crate::http) async fn query_overrides(
     Paging(page): Paging<Name>,
     call: Call<Unparsed<Searching>>,
 ) -> Answer {
-    let query = from_wire::query(Known::KeyValues, call.body.json()?)?;
+    let query = query(Known::KeyValues, call.body.json()?)?;
     let command = |page| Command::ListOverrides { rule: rule.clone(), query: query.clone(), page };
     list::<OverrideInfo>(app, call.namespace, page, command).await
 }

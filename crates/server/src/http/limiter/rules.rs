@@ -4,11 +4,9 @@ use super::{
     super::{
         App,
         extract::{Call, Changing, Namespace, NoQuery, Paging, Reading, RuleName, Searching, Unparsed},
-        from_wire::limiter::{self as from_wire, Known},
+        from_wire::{Known, limiter as from_wire, query},
     },
-    Answer, change,
-    lists::list,
-    submit,
+    Answer, change, list, submit,
 };
 use axum::extract::State;
 use limina_engine::{
@@ -149,7 +147,7 @@ pub(in crate::http) async fn query_rules(
     Paging(page): Paging<Name>,
     call: Call<Unparsed<Searching>>,
 ) -> Answer {
-    let query = from_wire::query(Known::Keys, call.body.json()?)?;
+    let query = query(Known::Keys, call.body.json()?)?;
     let command = |page| Command::QueryRules { query: query.clone(), page };
     list::<RuleInfo>(app, call.namespace, page, command).await
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod ledger;
 pub(crate) mod limiter;
+mod locks;
 
 use super::{
     json,
@@ -23,6 +24,7 @@ pub(crate) fn answer(result: Result<Outcome, Unavailable>, success: StatusCode) 
         Outcome::Ledger(Ok(reply)) => Ok(json(success, &to_wire::ledger::body(reply))),
         Outcome::Ledger(Err(refusal)) => Err(ledger::refusal(refusal)),
         Outcome::Limiter(result) => limiter::answer(result),
+        Outcome::Locks(result) => locks::answer(result),
         Outcome::NamespaceDeleted => Ok(StatusCode::NO_CONTENT.into_response()),
         Outcome::NamespaceNotFound => {
             Err(Failure::new(Code::NamespaceNotFound, "there is no such namespace"))
@@ -41,7 +43,7 @@ pub(crate) fn answer(result: Result<Outcome, Unavailable>, success: StatusCode) 
         )),
         Outcome::TooManyWait => Err(Failure::new(
             Code::Overloaded,
-            "too many changes of rules wait in this namespace; nothing was done",
+            "too many requests of this kind wait in this namespace; nothing was done",
         )),
         Outcome::Unreadable => Err(unreadable()),
     }

@@ -10,7 +10,7 @@ use limina_wire::{
 };
 use std::borrow::Cow;
 
-pub(super) fn key_values(key_values: &KeyValues) -> wire::KeyValues<'_> {
+pub(in crate::http) fn key_values(key_values: &KeyValues) -> wire::KeyValues<'_> {
     let mut pairs = Vec::with_capacity(4);
     pairs.extend(key_values.iter().map(|pair| (Cow::Borrowed(pair.key), value(pair.value))));
     wire::KeyValues(pairs)

@@ -6,12 +6,13 @@ use super::{
         rate_limit::{self, policy_name},
         status,
     },
-    in_places,
+    borrowed, in_places,
     key_values::{key_values, selection},
+    span,
 };
 use limina_engine::{
-    Millis, Name, Time, limiter,
-    limiter::{CounterId, Decision, Limit, Listed, Refusal, Window as EngineWindow},
+    Listed, Millis, Name, limiter,
+    limiter::{CounterId, Decision, Limit, Refusal, Window as EngineWindow},
 };
 use limina_wire::{
     Page, Problem,
@@ -198,14 +199,6 @@ fn window(window: EngineWindow) -> Window {
     Window { kind, per_ms: window.per().0, burst }
 }
 
-fn span(from: Time, to: Time) -> u64 {
-    to.0.saturating_sub(from.0)
-}
-
 fn millis(span: Option<Millis>) -> Option<u64> {
     span.map(|span| span.0)
-}
-
-fn borrowed(name: &Name) -> Cow<'_, str> {
-    Cow::Borrowed(name.as_str())
 }

@@ -1,11 +1,13 @@
 //! From the engine's types to the wire's.
 
-mod key_values;
+pub(crate) mod key_values;
 pub(crate) mod ledger;
 pub(crate) mod limiter;
+pub(crate) mod locks;
 
-use limina_engine::{Name, outcome::NamespaceInfo};
+use limina_engine::{Name, Time, outcome::NamespaceInfo};
 use limina_wire::{Problem, namespace::Namespace};
+use std::borrow::Cow;
 
 pub(crate) fn namespace(info: NamespaceInfo) -> Namespace {
     Namespace { namespace: text(&info.name), position: info.position.0 }
@@ -25,6 +27,15 @@ fn in_places<R>(
     }
     merged.extend(results);
     merged
+}
+
+/// From one instant to another, in milliseconds.
+fn span(from: Time, to: Time) -> u64 {
+    to.0.saturating_sub(from.0)
+}
+
+fn borrowed(name: &Name) -> Cow<'_, str> {
+    Cow::Borrowed(name.as_str())
 }
 
 fn text(name: &Name) -> String {

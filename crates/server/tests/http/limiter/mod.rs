@@ -2,11 +2,11 @@
 
 use super::*;
 use limina_engine::{
-    KeyValues,
+    KeyValues, Listed,
     key_values::Value as KeyValue,
     limiter::{
         Change, Check, Command as LimiterCommand, CounterId, CounterInfo, Decision, Durability, LeaseInfo,
-        Limit, LimitStatus, Listed, NewOverride, NewRule, OverrideInfo, OverridePatch, Refusal as Refused,
+        Limit, LimitStatus, NewOverride, NewRule, OverrideInfo, OverridePatch, Refusal as Refused,
         Reply as LimiterReply, RuleInfo, RuleMatch, RulePatch, Take, Window,
     },
     selection::{Query, Selection, Test},

@@ -7,8 +7,8 @@ use super::{
 };
 use crate::model::{Order, Way};
 use limina_engine::{
-    Name, Page, Position,
-    limiter::{Command, CounterInfo, Listed, OverrideInfo, Refusal, Reply, RuleInfo, RuleMatch},
+    Listed, Name, Page, Position,
+    limiter::{Command, CounterInfo, OverrideInfo, Refusal, Reply, RuleInfo, RuleMatch},
 };
 
 impl Limiter {

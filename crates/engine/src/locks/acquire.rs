@@ -1,0 +1,68 @@
+//! Asking for locks, waiting for them, and waiting no longer.
+
+use super::{
+    Applied,
+    command::Acquire,
+    reply::{GrantInfo, Refusal, Reply},
+    state::{Locks, Waiter},
+};
+use crate::{
+    Millis, Name, Outcome, WaitId,
+    namespace::{Turn, Waiting},
+};
+
+/// How many requests of a namespace may wait.
+const MAX_WAITING: usize = 131_072;
+
+pub(super) fn acquire(
+    locks: &mut Locks,
+    turn: &mut Turn<'_>,
+    wanted: &Acquire,
+    waiting: &Waiting,
+) -> Applied {
+    // The same request again, from a submitter that does not know what became of it: it must not wait behind itself.
+    if let Some(grant) = locks.by_id(&wanted.id) {
+        let (grant, session) = (locks.info(turn.now, grant), grant.session.clone());
+        return Applied::Done(Ok(Reply::Granted { grant, session }));
+    }
+    if let Some(wait) = locks.waits.get(&wanted.id).copied() {
+        time_out(locks, turn, wait);
+    }
+    let Some(blocked) = locks.blocked(turn.now, &wanted.locks, waiting.id) else {
+        let grant = locks.grant(turn, wanted);
+        return Applied::Done(Ok(Reply::Granted { grant, session: wanted.session.clone() }));
+    };
+    if wanted.wait == Millis(0) {
+        return Applied::Done(Err(Refusal::LockHeld(blocked)));
+    }
+    if locks.waiters.len() >= MAX_WAITING {
+        return Applied::Refused;
+    }
+    let until = turn.now.after(wanted.wait);
+    locks.join(turn, Waiter { wanted: wanted.clone(), waiting: waiting.clone(), until });
+    Applied::Waits
+}
+
+/// One has waited for as long as it would.
+pub(super) fn time_out(locks: &mut Locks, turn: &mut Turn<'_>, wait: WaitId) {
+    let Some(waiter) = locks.waiters.get(&wait) else { return };
+    let blocked = locks.blocked(turn.now, &waiter.wanted.locks, wait).expect("what is free is granted");
+    if let Some(Waiter { waiting, .. }) = locks.leave(turn, wait) {
+        turn.complete(waiting, Outcome::Locks(Err(Refusal::LockWaitTimeout(blocked))));
+    }
+}
+
+/// Whoever asked is gone.
+pub(super) fn abandon(locks: &mut Locks, turn: &mut Turn<'_>, id: &Name) -> Reply {
+    if let Some(wait) = locks.waits.get(id).copied() {
+        time_out(locks, turn, wait);
+    }
+    if let Some(token) = locks.tokens.get(id).copied() {
+        locks.take_back(turn, token);
+    }
+    Reply::Abandoned
+}
+
+pub(super) fn granted(grant: GrantInfo, session: Name) -> Outcome {
+    Outcome::Locks(Ok(Reply::Granted { grant, session }))
+}

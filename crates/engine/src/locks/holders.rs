@@ -1,0 +1,56 @@
+//! Who holds locks: signs of life, and letting go.
+
+use super::{
+    reply::{Refusal, Reply},
+    state::{Grant, Locks},
+};
+use crate::{Effect, Name, Position, Time, namespace::Turn};
+
+pub(super) fn heartbeat(
+    locks: &mut Locks,
+    turn: &mut Turn<'_>,
+    id: &Name,
+    session: &Name,
+) -> Result<Reply, Refusal> {
+    let token = held(locks, id, Some(session))?.token;
+    let grant = locks.grants.get_mut(&token).expect("it was just found");
+    turn.timers.cancel(grant.timer_key(turn.keys.id()));
+    grant.expires_at = turn.now.after(grant.ttl);
+    turn.advance();
+    grant.keep(turn);
+    Ok(Reply::Extended(locks.info(turn.now, &locks.grants[&token])))
+}
+
+/// Lets go; without a session it is an operator who has it so.
+pub(super) fn release(
+    locks: &mut Locks,
+    turn: &mut Turn<'_>,
+    id: &Name,
+    session: Option<&Name>,
+) -> Result<Reply, Refusal> {
+    let token = held(locks, id, session)?.token;
+    locks.take_back(turn, token);
+    Ok(Reply::Released)
+}
+
+/// The holder's time has run out.
+pub(super) fn expire(locks: &mut Locks, turn: &mut Turn<'_>, token: Position) {
+    if let Some(Grant { id: lock_id, owner, .. }) = locks.take_back(turn, token) {
+        turn.effect(Effect::LockExpired { namespace: turn.head.name.clone(), lock_id, owner });
+    }
+}
+
+/// A grant that is told again: as it is now, if it still lives.
+pub(super) fn again(locks: &Locks, now: Time, reply: &Reply) -> Option<Reply> {
+    let Reply::Granted { grant, session } = reply else { return Some(reply.clone()) };
+    let grant = locks.info(now, locks.by_id(&grant.id)?);
+    Some(Reply::Granted { grant, session: session.clone() })
+}
+
+fn held<'a>(locks: &'a Locks, id: &Name, session: Option<&Name>) -> Result<&'a Grant, Refusal> {
+    let grant = locks.by_id(id).ok_or_else(|| Refusal::LockNotFound { lock_id: id.clone() })?;
+    match session.is_none_or(|session| *session == grant.session) {
+        true => Ok(grant),
+        false => Err(Refusal::SessionMismatch { lock_id: id.clone() }),
+    }
+}

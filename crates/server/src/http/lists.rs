@@ -1,0 +1,78 @@
+//! Lists that are put together from parts.
+
+use super::{App, problem::Failure, status};
+use axum::{http::StatusCode, response::Response};
+use limina_engine::{
+    Command, Listed, Name, Outcome, Page, Position,
+    limiter::{self, CounterId, CounterInfo, LeaseInfo, OverrideInfo, RuleInfo},
+    locks::{self, GrantInfo},
+};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A list is looked through for so long, and then answered as far as it goes.
+const LIST_TIME: Duration = Duration::from_secs(1);
+
+/// Something that is listed.
+pub(super) trait Item: Sized {
+    type Cursor: Clone;
+
+    /// A part of the list, or another outcome as it is.
+    fn part_of(outcome: Outcome) -> Result<Listed<Self, Self::Cursor>, Box<Outcome>>;
+
+    fn outcome(listed: Listed<Self, Self::Cursor>) -> Outcome;
+}
+
+macro_rules! items {
+    ($($item:ty, $cursor:ty, $family:ident, $reply:path;)*) => {$(
+        impl Item for $item {
+            type Cursor = $cursor;
+
+            fn part_of(outcome: Outcome) -> Result<Listed<$item, $cursor>, Box<Outcome>> {
+                match outcome {
+                    Outcome::$family(Ok($reply(listed))) => Ok(listed),
+                    other => Err(Box::new(other)),
+                }
+            }
+
+            fn outcome(listed: Listed<$item, $cursor>) -> Outcome {
+                Outcome::$family(Ok($reply(listed)))
+            }
+        }
+    )*};
+}
+
+items! {
+    RuleInfo, Name, Limiter, limiter::Reply::Rules;
+    OverrideInfo, Name, Limiter, limiter::Reply::Overrides;
+    CounterInfo, CounterId, Limiter, limiter::Reply::Counters;
+    LeaseInfo, Name, Limiter, limiter::Reply::Leases;
+    GrantInfo, Position, Locks, locks::Reply::Grants;
+}
+
+/// Asks for part after part, each of which holds nobody up, until the page is full, the list ends, or the client has
+/// waited long enough.
+pub(super) async fn list<T: Item>(
+    app: App,
+    namespace: Name,
+    mut page: Page<T::Cursor>,
+    command: impl Fn(Page<T::Cursor>) -> Command,
+) -> Result<Response, Failure> {
+    let end = Instant::now() + LIST_TIME;
+    let mut items = Vec::new();
+    loop {
+        let outcome = app.ask(namespace.clone(), None, command(page.clone())).await;
+        let mut part = match outcome.map(T::part_of) {
+            Ok(Ok(part)) => part,
+            Ok(Err(other)) => return status::answer(Ok(*other), StatusCode::OK),
+            Err(unavailable) => return status::answer(Err(unavailable), StatusCode::OK),
+        };
+        page.limit = page.limit.saturating_sub(part.items.len());
+        items.append(&mut part.items);
+        if page.limit == 0 || part.next.is_none() || Instant::now() >= end {
+            let listed = Listed { items, next: part.next };
+            return status::answer(Ok(T::outcome(listed)), StatusCode::OK);
+        }
+        page.after = part.next;
+    }
+}

@@ -1,0 +1,55 @@
+//! The answers about locks.
+
+use super::super::{
+    json,
+    problem::{Code, Failure},
+    to_wire::{key_values::key_values, locks as to_wire},
+};
+use axum::{
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use limina_engine::locks::{Blocked, Refusal, Reply};
+use serde_json::Value;
+
+pub(super) fn answer(result: Result<Reply, Refusal>) -> Result<Response, Failure> {
+    let done = StatusCode::OK;
+    Ok(match &result.map_err(refusal)? {
+        Reply::Granted { grant, session } => json(done, &to_wire::granted(grant, session)),
+        Reply::Extended(grant) | Reply::Grant(grant) => json(done, &to_wire::lock(grant)),
+        Reply::Grants(listed) => json(done, &to_wire::page(listed)),
+        Reply::Released | Reply::Abandoned => StatusCode::NO_CONTENT.into_response(),
+    })
+}
+
+fn refusal(refusal: Refusal) -> Failure {
+    match refusal {
+        Refusal::LockHeld(blocked) => {
+            blocked_by(Code::LockHeld, "a lock is held, or was asked for earlier", &blocked)
+        }
+        Refusal::LockWaitTimeout(blocked) => {
+            blocked_by(Code::LockWaitTimeout, "a lock was not free in time", &blocked)
+        }
+        Refusal::LockNotFound { lock_id } => {
+            Failure::new(Code::LockNotFound, format!("nothing is held as {lock_id:?}, or no longer"))
+                .with("lock_id", lock_id.as_str())
+        }
+        Refusal::SessionMismatch { lock_id } => {
+            Failure::new(Code::SessionMismatch, format!("{lock_id:?} is held by another session"))
+                .with("lock_id", lock_id.as_str())
+        }
+    }
+}
+
+/// What is in the way: which lock, who holds it and for how long, and how many wait for it.
+fn blocked_by(code: Code, detail: &str, blocked: &Blocked) -> Failure {
+    let lock = serde_json::to_value(key_values(&blocked.key_values)).unwrap_or(Value::Null);
+    let failure = Failure::new(code, detail).with("key_values", lock).with("waiting", blocked.waiting);
+    match &blocked.holder {
+        None => failure,
+        Some(holder) => failure
+            .with("lock_id", holder.lock_id.as_str())
+            .with("owner", holder.owner.as_ref().map(|owner| owner.as_str()))
+            .with("expires_in_ms", holder.expires_in.0),
+    }
+}

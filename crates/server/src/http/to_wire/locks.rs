@@ -1,0 +1,47 @@
+//! The replies about locks.
+
+use super::{borrowed, key_values::key_values, span};
+use limina_engine::{
+    Listed, Name, Position,
+    locks::{self, GrantInfo},
+};
+use limina_wire::{
+    Page,
+    locks::{Granted, HeldLock, Lock, Mode},
+};
+
+pub(crate) fn granted<'a>(grant: &'a GrantInfo, session: &'a Name) -> Granted<'a> {
+    Granted {
+        lock_id: borrowed(&grant.id),
+        session_id: borrowed(session),
+        fencing_token: grant.fencing_token.0,
+        expires_in_ms: span(grant.now, grant.expires_at),
+        locks: grant.locks.iter().map(held).collect(),
+    }
+}
+
+pub(crate) fn lock(grant: &GrantInfo) -> Lock<'_> {
+    Lock {
+        lock_id: borrowed(&grant.id),
+        owner: grant.owner.as_ref().map(borrowed),
+        locks: grant.locks.iter().map(held).collect(),
+        held_ms: span(grant.granted_at, grant.now),
+        expires_in_ms: span(grant.now, grant.expires_at),
+        ttl_ms: grant.ttl.0,
+        fencing_token: grant.fencing_token.0,
+        waiting: grant.waiting,
+    }
+}
+
+pub(crate) fn page(listed: &Listed<GrantInfo, Position>) -> Page<Lock<'_>> {
+    let next = listed.next.map(|Position(token)| token.to_string());
+    Page { items: listed.items.iter().map(lock).collect(), next }
+}
+
+fn held(lock: &locks::Lock) -> HeldLock<'_> {
+    let mode = match lock.mode {
+        locks::Mode::Exclusive => Mode::Exclusive,
+        locks::Mode::Shared => Mode::Shared,
+    };
+    HeldLock { key_values: key_values(&lock.key_values), mode }
+}
