@@ -1,6 +1,6 @@
 //! Tables: what bytes mean, and how frames are written.
 
-use limina_stomp::{Command, Decoded, Decoder, Frame, FrameError, Headers, Limits, Version};
+use limina_stomp::{Command, Decoded, Decoder, Frame, FrameError, Headers, Limits, Payload, Version};
 use std::fmt::Write;
 
 const LIMITS: Limits = Limits { body: 16, headers: 4, header_line: 40 };
@@ -205,6 +205,16 @@ fn how_frames_are_written() {
     check(V1_0, nasty, "", "ERROR\na:\\     :   🌮\ncontent-length:0\n\n\0");
     let connected = Frame::new(Command::Connected, [("session", "a:\\\nb")]);
     assert_eq!(connected.encode(V1_2), "CONNECTED\nsession:a:\\ b\n\n\0");
+}
+
+#[test]
+fn a_payload_is_encoded_once() {
+    let payload = Payload::new("application/json", "{\"event\":\"🌮\"}".as_bytes());
+    assert_eq!(*payload.bytes(), "content-type:application/json\ncontent-length:16\n\n{\"event\":\"🌮\"}\0");
+    assert_eq!(payload.body(), "{\"event\":\"🌮\"}");
+    let copy = payload.clone();
+    assert_eq!(copy.bytes().as_ptr(), payload.bytes().as_ptr(), "a clone shares the bytes");
+    assert!(payload.bytes().as_ptr_range().contains(&payload.body().as_ptr()), "and so does the body");
 }
 
 #[test]

@@ -17,7 +17,7 @@ impl Frame {
     }
 }
 
-fn write_frame<'a>(
+pub(crate) fn write_frame<'a>(
     out: &mut BytesMut,
     version: Version,
     command: Command,
@@ -38,7 +38,7 @@ fn write_frame<'a>(
     out.put_u8(0);
 }
 
-fn write_header(out: &mut BytesMut, version: Version, command: Command, name: &str, value: &str) {
+pub(crate) fn write_header(out: &mut BytesMut, version: Version, command: Command, name: &str, value: &str) {
     let escapes = Some(version).filter(|_| command.is_escaped(version));
     escape(name, escapes, out);
     out.put_u8(b':');
@@ -46,6 +46,6 @@ fn write_header(out: &mut BytesMut, version: Version, command: Command, name: &s
     out.put_u8(b'\n');
 }
 
-fn write_content_length(out: &mut BytesMut, length: usize) {
+pub(super) fn write_content_length(out: &mut BytesMut, length: usize) {
     writeln!(out, "{CONTENT_LENGTH}:{length}").expect("a buffer that grows takes everything");
 }
