@@ -3,6 +3,7 @@
 use super::CONTENT_LENGTH;
 use super::escape::unescape;
 use super::frame::{Command, Frame, Headers, Version};
+use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::mem;
@@ -174,7 +175,7 @@ impl Decoder {
                         return Ok(None);
                     };
                     if !line.is_empty() {
-                        self.take_header(command, line)?;
+                        self.take_header(command, &line)?;
                     } else if self.content_length.is_some_and(|length| length > self.limits.body) {
                         return Err(FrameError::BodyTooLong(self.limits.body));
                     } else {
@@ -194,20 +195,22 @@ impl Decoder {
     }
 
     /// Takes one line, and returns it without its end. `None`: its end is not there yet.
-    fn take_line(
+    fn take_line<'a>(
         &mut self,
-        input: &mut &[u8],
+        input: &mut &'a [u8],
         limit: usize,
         too_long: FrameError,
-    ) -> Result<Option<Vec<u8>>, FrameError> {
+    ) -> Result<Option<Cow<'a, [u8]>>, FrameError> {
         let end = input.iter().position(|byte| matches!(byte, b'\n' | 0));
         let (piece, rest) = input.split_at(end.unwrap_or(input.len()));
         if self.line.len() + piece.len() > limit {
             return Err(too_long);
         }
-        self.line.extend_from_slice(piece);
-        *input = rest;
-        let Some((end, rest)) = rest.split_first() else { return Ok(None) };
+        let Some((end, rest)) = rest.split_first() else {
+            self.line.extend_from_slice(piece);
+            *input = rest;
+            return Ok(None);
+        };
         *input = rest;
         if *end == 0 {
             return Err(match self.state {
@@ -215,20 +218,24 @@ impl Decoder {
                 _ => FrameError::UnknownCommand,
             });
         }
-        let mut line = mem::take(&mut self.line);
         // Only 1.2 has CR LF, but no version has a use for a CR before LF.
-        if line.last() == Some(&b'\r') {
-            line.pop();
-        }
+        let line = match mem::take(&mut self.line) {
+            begun if begun.is_empty() => Cow::Borrowed(piece.strip_suffix(b"\r").unwrap_or(piece)),
+            mut begun => {
+                begun.extend_from_slice(piece);
+                begun.pop_if(|last| *last == b'\r');
+                Cow::Owned(begun)
+            }
+        };
         if line.contains(&b'\r') { Err(FrameError::CarriageReturn) } else { Ok(Some(line)) }
     }
 
-    fn take_header(&mut self, command: Command, line: Vec<u8>) -> Result<(), FrameError> {
+    fn take_header(&mut self, command: Command, line: &[u8]) -> Result<(), FrameError> {
         self.header_lines += 1;
         if self.header_lines > self.limits.headers {
             return Err(FrameError::TooManyHeaders(self.limits.headers));
         }
-        let line = String::from_utf8(line).map_err(|_| FrameError::HeaderNotUtf8)?;
+        let line = str::from_utf8(line).map_err(|_| FrameError::HeaderNotUtf8)?;
         // Values should not have a bare colon after 1.0, but clients send it, and it can mean one thing only.
         let (name, value) = line.split_once(':').ok_or(FrameError::HeaderWithoutName)?;
         let plain = |text: &str| -> Result<String, FrameError> {
