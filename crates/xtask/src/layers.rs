@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 /// Who may depend on whom, among our own crates.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("limina-engine", &[]),
+    ("limina-stomp", &[]),
     ("limina-store", &[]),
     ("limina-wire", &[]),
     ("limina-shard", &["limina-engine"]),
@@ -51,10 +52,12 @@ pub(crate) fn check() -> Result<(), String> {
     for (name, _) in ALLOWED.iter().filter(|(name, _)| !ours.contains(name)) {
         problems.push(format!("{name} stands in the layers but is gone"));
     }
-    let engine = crate::root().join("crates/engine/src/lib.rs");
-    let engine = std::fs::read_to_string(engine).map_err(|error| error.to_string())?;
-    if !engine.contains("#![no_std]") {
-        problems.push("the engine must be #![no_std]".into());
+    for pure in ["engine", "stomp"] {
+        let lib = crate::root().join(format!("crates/{pure}/src/lib.rs"));
+        let lib = std::fs::read_to_string(lib).map_err(|error| error.to_string())?;
+        if !lib.contains("#![no_std]") {
+            problems.push(format!("crates/{pure} must be #![no_std]"));
+        }
     }
     if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
 }

@@ -1,0 +1,283 @@
+//! From bytes to frames, a piece at a time.
+
+use super::CONTENT_LENGTH;
+use super::escape::unescape;
+use super::frame::{Command, Frame, Headers, Version};
+use alloc::borrow::Cow;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::mem;
+
+/// How large a frame may be. What is larger is refused when its first excess byte is read.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of a body.
+    pub body: usize,
+    /// Lines of headers, repeated ones included.
+    pub headers: usize,
+    /// Bytes of a line of headers, as it is sent, without the LF that ends it.
+    pub header_line: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { body: 64 * 1024, headers: 32, header_line: 2 * 1024 }
+    }
+}
+
+/// What was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decoded {
+    /// A frame.
+    Frame(Frame),
+    /// An end of line between frames. Those that follow a frame look the same, and say the same: the peer is alive.
+    HeartBeat,
+}
+
+/// Why bytes are not a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the text of each says it")]
+pub enum FrameError {
+    #[error("the frame does not begin with a command of STOMP")]
+    UnknownCommand,
+    #[error("the headers are not UTF-8")]
+    HeaderNotUtf8,
+    #[error("a line of the headers has no colon, or no name before it")]
+    HeaderWithoutName,
+    #[error("there is a carriage return in the middle of a line")]
+    CarriageReturn,
+    #[error("the frame ends before an empty line has ended its headers")]
+    HeadersNotEnded,
+    #[error("a header has an escape that STOMP {0} does not define")]
+    UndefinedEscape(Version),
+    #[error("content-length is not a number")]
+    ContentLengthNotANumber,
+    #[error("no NUL stands where content-length says that the body ends")]
+    ContentLengthWrong,
+    #[error("{} frames have no body", .0.as_str())]
+    BodyNotAllowed(Command),
+    #[error("a line of the headers is longer than {0} bytes")]
+    HeaderLineTooLong(usize),
+    #[error("there are more than {0} headers")]
+    TooManyHeaders(usize),
+    #[error("the body is longer than {0} bytes")]
+    BodyTooLong(usize),
+}
+
+/// Reads frames out of bytes that come in any pieces.
+///
+/// It keeps what it has of the frame that is not complete yet, and never more of it than the [`Limits`] allow. How the
+/// bytes are cut makes no difference to what comes out.
+///
+/// ```
+/// use limina_stomp::{Command, Decoder, Decoded, Limits};
+///
+/// let mut decoder = Decoder::new(Limits::default());
+/// let mut input: &[u8] = b"\nRECEIPT\nreceipt-id:7\n\n\0RECE";
+/// assert_eq!(decoder.decode(&mut input), Ok(Some(Decoded::HeartBeat)));
+/// let Ok(Some(Decoded::Frame(frame))) = decoder.decode(&mut input) else { panic!("a frame is there") };
+/// assert_eq!((frame.command, frame.headers.get("receipt-id")), (Command::Receipt, Some("7")));
+/// assert_eq!(decoder.decode(&mut input), Ok(None), "the rest is not a frame yet");
+/// assert!(input.is_empty(), "but the decoder has it");
+/// ```
+#[derive(Debug)]
+pub struct Decoder {
+    limits: Limits,
+    version: Version,
+    state: State,
+    /// The line that is being read, as far as it is there.
+    line: Vec<u8>,
+    headers: Headers,
+    /// Lines of headers so far: more than there are headers, where some are repeated.
+    header_lines: usize,
+    content_length: Option<usize>,
+    body: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Between frames, or in the first line of one.
+    Command,
+    Headers(Command),
+    Body(Command),
+    Failed(FrameError),
+}
+
+/// The longest command and a CR.
+const COMMAND_LINE: usize = "UNSUBSCRIBE\r".len();
+
+impl Decoder {
+    /// A decoder for the first bytes of a connection. Until it is [told](Decoder::set_version) what was agreed upon, it
+    /// reads as in 1.0, which is how a session is opened in every version.
+    pub fn new(limits: Limits) -> Decoder {
+        Decoder {
+            limits,
+            version: Version::V1_0,
+            state: State::Command,
+            line: Vec::new(),
+            headers: Headers::default(),
+            header_lines: 0,
+            content_length: None,
+            body: Vec::new(),
+        }
+    }
+
+    /// Sets the version in which the frames from here on are written.
+    pub fn set_version(&mut self, version: Version) {
+        self.version = version;
+    }
+
+    /// Takes bytes off the front of `input` up to the end of one frame or heart-beat, and returns it. `None`: `input` is
+    /// used up, and more is needed.
+    ///
+    /// An error is final: there is no telling where the next frame would begin, so the same error comes back for ever.
+    pub fn decode(&mut self, input: &mut &[u8]) -> Result<Option<Decoded>, FrameError> {
+        let result = self.step(input);
+        if let Err(error) = &result {
+            self.state = State::Failed(*error);
+            (self.line, self.body) = Default::default();
+        }
+        result
+    }
+
+    /// The value of a header of the frame that is not complete, or failed: so that its sender can be told which it was.
+    pub fn partial_header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)
+    }
+
+    /// How much memory it holds for lines and body of the frame that is not complete, in bytes.
+    pub fn buffered(&self) -> usize {
+        let headers = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+        self.line.capacity() + headers + self.body.capacity()
+    }
+
+    fn step(&mut self, input: &mut &[u8]) -> Result<Option<Decoded>, FrameError> {
+        loop {
+            match self.state {
+                State::Failed(error) => return Err(error),
+                State::Command => {
+                    let Some(line) = self.take_line(input, COMMAND_LINE, FrameError::UnknownCommand)? else {
+                        return Ok(None);
+                    };
+                    if line.is_empty() {
+                        return Ok(Some(Decoded::HeartBeat));
+                    }
+                    let command = Command::from_bytes(&line).ok_or(FrameError::UnknownCommand)?;
+                    self.headers = Headers::default();
+                    self.header_lines = 0;
+                    self.content_length = None;
+                    self.state = State::Headers(command);
+                }
+                State::Headers(command) => {
+                    let limit = self.limits.header_line;
+                    let Some(line) = self.take_line(input, limit, FrameError::HeaderLineTooLong(limit))?
+                    else {
+                        return Ok(None);
+                    };
+                    if !line.is_empty() {
+                        self.take_header(command, &line)?;
+                    } else if self.content_length.is_some_and(|length| length > self.limits.body) {
+                        return Err(FrameError::BodyTooLong(self.limits.body));
+                    } else {
+                        self.state = State::Body(command);
+                    }
+                }
+                State::Body(command) => {
+                    if !self.take_body(input, command)? {
+                        return Ok(None);
+                    }
+                    self.state = State::Command;
+                    let (headers, body) = (mem::take(&mut self.headers), mem::take(&mut self.body));
+                    return Ok(Some(Decoded::Frame(Frame { command, headers, body: body.into() })));
+                }
+            }
+        }
+    }
+
+    /// Takes one line, and returns it without its end. `None`: its end is not there yet.
+    fn take_line<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+        limit: usize,
+        too_long: FrameError,
+    ) -> Result<Option<Cow<'a, [u8]>>, FrameError> {
+        let end = input.iter().position(|byte| matches!(byte, b'\n' | 0));
+        let (piece, rest) = input.split_at(end.unwrap_or(input.len()));
+        if self.line.len() + piece.len() > limit {
+            return Err(too_long);
+        }
+        let Some((end, rest)) = rest.split_first() else {
+            self.line.extend_from_slice(piece);
+            *input = rest;
+            return Ok(None);
+        };
+        *input = rest;
+        if *end == 0 {
+            return Err(match self.state {
+                State::Headers(_) => FrameError::HeadersNotEnded,
+                _ => FrameError::UnknownCommand,
+            });
+        }
+        // Only 1.2 has CR LF, but no version has a use for a CR before LF.
+        let line = match mem::take(&mut self.line) {
+            begun if begun.is_empty() => Cow::Borrowed(piece.strip_suffix(b"\r").unwrap_or(piece)),
+            mut begun => {
+                begun.extend_from_slice(piece);
+                begun.pop_if(|last| *last == b'\r');
+                Cow::Owned(begun)
+            }
+        };
+        if line.contains(&b'\r') { Err(FrameError::CarriageReturn) } else { Ok(Some(line)) }
+    }
+
+    fn take_header(&mut self, command: Command, line: &[u8]) -> Result<(), FrameError> {
+        self.header_lines += 1;
+        if self.header_lines > self.limits.headers {
+            return Err(FrameError::TooManyHeaders(self.limits.headers));
+        }
+        let line = str::from_utf8(line).map_err(|_| FrameError::HeaderNotUtf8)?;
+        // Values should not have a bare colon after 1.0, but clients send it, and it can mean one thing only.
+        let (name, value) = line.split_once(':').ok_or(FrameError::HeaderWithoutName)?;
+        let plain = |text: &str| -> Result<String, FrameError> {
+            if command.is_escaped(self.version) {
+                unescape(text, self.version).ok_or(FrameError::UndefinedEscape(self.version))
+            } else if self.version == Version::V1_0 {
+                Ok(text.trim_matches(' ').into()) // The examples of 1.0 have a space after the colon.
+            } else {
+                Ok(text.into())
+            }
+        };
+        let (name, value) = (plain(name)?, plain(value)?);
+        if name.is_empty() {
+            return Err(FrameError::HeaderWithoutName);
+        }
+        if name != CONTENT_LENGTH {
+            self.headers.add(name, value);
+        } else if self.content_length.is_none() {
+            let digits = value.bytes().all(|byte| byte.is_ascii_digit());
+            let length = value.parse().ok().filter(|_| digits);
+            self.content_length = Some(length.ok_or(FrameError::ContentLengthNotANumber)?);
+        }
+        Ok(())
+    }
+
+    /// Takes what there is of the body. Returns whether that was all of it, with the NUL after it.
+    fn take_body(&mut self, input: &mut &[u8], command: Command) -> Result<bool, FrameError> {
+        let length = match self.content_length {
+            Some(length) => input.len().min(length - self.body.len()),
+            None => input.iter().position(|byte| *byte == 0).unwrap_or(input.len()),
+        };
+        let (piece, rest) = input.split_at(length);
+        if !piece.is_empty() && !command.has_body() {
+            return Err(FrameError::BodyNotAllowed(command));
+        }
+        if self.body.len() + piece.len() > self.limits.body {
+            return Err(FrameError::BodyTooLong(self.limits.body));
+        }
+        self.body.extend_from_slice(piece);
+        *input = rest;
+        let Some((end, rest)) = rest.split_first() else { return Ok(false) };
+        *input = rest;
+        if *end == 0 { Ok(true) } else { Err(FrameError::ContentLengthWrong) }
+    }
+}

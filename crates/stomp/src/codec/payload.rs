@@ -1,0 +1,50 @@
+//! What all subscribers get alike.
+
+use super::encode::write_content_length;
+use bytes::{BufMut, Bytes, BytesMut};
+use core::ops::Range;
+
+/// The part of a MESSAGE that is the same for every subscriber: from `content-type` to the NUL, encoded once.
+///
+/// What differs (whose subscription, which message) stands before it and is some dozens of bytes, which
+/// [`Session::begin_message`](crate::Session::begin_message) writes. The payload needs no escapes, so it is the same in
+/// every version. A clone shares the bytes.
+#[derive(Clone, Debug)]
+pub struct Payload {
+    bytes: Bytes,
+    body: Range<usize>,
+}
+
+impl Payload {
+    /// Encodes a body.
+    ///
+    /// # Panics
+    ///
+    /// If `content_type` is empty, or has a character that a version of STOMP would escape. It is the program's, not a
+    /// client's.
+    pub fn new(content_type: &'static str, body: &[u8]) -> Payload {
+        let plain = |byte: u8| (b' '..=b'~').contains(&byte) && !matches!(byte, b':' | b'\\');
+        assert!(!content_type.is_empty() && content_type.bytes().all(plain), "{content_type:?} is no type");
+        let mut out = BytesMut::with_capacity(content_type.len() + body.len() + 64);
+        out.put_slice(b"content-type:");
+        out.put_slice(content_type.as_bytes());
+        out.put_u8(b'\n');
+        write_content_length(&mut out, body.len());
+        out.put_u8(b'\n');
+        let start = out.len();
+        out.put_slice(body);
+        let body = start..out.len();
+        out.put_u8(0);
+        Payload { bytes: out.freeze(), body }
+    }
+
+    /// What follows the bytes of [`Session::begin_message`](crate::Session::begin_message).
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// The body alone, for who does not speak STOMP. It shares the payload's bytes.
+    pub fn body(&self) -> Bytes {
+        self.bytes.slice(self.body.clone())
+    }
+}
