@@ -7,7 +7,8 @@
 //! The crate is `no_std`: the compiler proves that it has no clock, no files, no threads and no randomness. It must
 //! never know how records are stored, who asks over which protocol, or how an answer looks on the wire.
 //!
-//! Read in this order: [`request`], [`outcome`], [`engine`], then a family's folder ([`ledger`], [`limiter`], [`locks`]).
+//! Read in this order: [`request`], [`outcome`], [`engine`], then a family's folder ([`ledger`], [`limiter`], [`locks`],
+//! [`events`]).
 
 #![no_std]
 
@@ -15,6 +16,7 @@ extern crate alloc;
 
 pub mod effect;
 pub mod engine;
+pub mod events;
 pub mod key_values;
 pub mod ledger;
 pub mod limiter;

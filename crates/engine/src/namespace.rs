@@ -2,6 +2,7 @@
 
 use crate::{
     Effect, Idempotency, Name, Outcome, Position, Sizes, Time, WaitId,
+    events::Events,
     ledger::Ledger,
     limiter::Limiter,
     locks::Locks,
@@ -43,11 +44,17 @@ pub(crate) struct Families {
     pub(crate) ledger: Ledger,
     pub(crate) limiter: Limiter,
     pub(crate) locks: Locks,
+    pub(crate) events: Events,
 }
 
 impl Families {
     pub(crate) fn sizes(&self) -> Sizes {
-        Sizes { ledger_limits: self.ledger.len(), limiter: self.limiter.sizes(), locks: self.locks.sizes() }
+        Sizes {
+            ledger_limits: self.ledger.len(),
+            limiter: self.limiter.sizes(),
+            locks: self.locks.sizes(),
+            events: self.events.sizes(),
+        }
     }
 
     /// Gives up whatever waits for its answer.
@@ -259,5 +266,25 @@ impl Keys {
 
     pub(crate) fn lock(self, token: Position) -> Key {
         key::lock(self.0, token)
+    }
+
+    pub(crate) fn event_stream(self, stream: Position) -> Key {
+        key::event_stream(self.0, stream)
+    }
+
+    pub(crate) fn event_key(self, stream: Position, number: Position) -> Key {
+        key::event_key(self.0, stream, number)
+    }
+
+    pub(crate) fn event_keys(self, stream: Position) -> Range<Bytes> {
+        key::event_keys(self.0, stream)
+    }
+
+    pub(crate) fn event_change(self, stream: Position, clock: u64) -> Key {
+        key::event_change(self.0, stream, clock)
+    }
+
+    pub(crate) fn event_changes(self, stream: Position) -> Range<Bytes> {
+        key::event_changes(self.0, stream)
     }
 }

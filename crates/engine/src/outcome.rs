@@ -1,6 +1,6 @@
 //! What comes out.
 
-use crate::{Name, Position, ledger, limiter, locks};
+use crate::{Name, Position, events, ledger, limiter, locks};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,8 @@ pub enum Outcome {
     Limiter(Result<limiter::Reply, limiter::Refusal>),
     /// The answer about locks.
     Locks(Result<locks::Reply, locks::Refusal>),
+    /// The answer about events.
+    Events(Result<events::Reply, events::Refusal>),
     /// The namespace is gone; what it held is swept away behind the scenes.
     NamespaceDeleted,
     /// There is no such namespace to delete.
@@ -36,6 +38,7 @@ impl Outcome {
             Outcome::Ledger(_) => "ledger",
             Outcome::Limiter(_) => "limiter",
             Outcome::Locks(_) => "locks",
+            Outcome::Events(_) => "events",
             Outcome::NamespaceDeleted
             | Outcome::NamespaceNotFound
             | Outcome::Namespaces(_)
@@ -57,11 +60,13 @@ impl Outcome {
             Outcome::Ledger(Ok(_))
             | Outcome::Limiter(Ok(_))
             | Outcome::Locks(Ok(_))
+            | Outcome::Events(Ok(_))
             | Outcome::NamespaceDeleted
             | Outcome::Namespaces(_) => "Ok",
             Outcome::Ledger(Err(refusal)) => refusal.code(),
             Outcome::Limiter(Err(refusal)) => refusal.code(),
             Outcome::Locks(Err(refusal)) => refusal.code(),
+            Outcome::Events(Err(refusal)) => refusal.code(),
             Outcome::NamespaceNotFound => "NamespaceNotFound",
             Outcome::IdempotencyKeyReused => "IdempotencyKeyReused",
             Outcome::IdempotencyKeyInUse => "IdempotencyKeyInUse",

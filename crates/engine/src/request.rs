@@ -1,6 +1,6 @@
 //! What comes in.
 
-use crate::{Name, Page, ledger, limiter, locks};
+use crate::{Name, Page, events, ledger, limiter, locks};
 use alloc::vec::Vec;
 
 /// One command for one namespace.
@@ -32,6 +32,8 @@ pub enum Command {
     Limiter(limiter::Command),
     /// Something about locks.
     Locks(locks::Command),
+    /// Something about events.
+    Events(events::Command),
     /// Remove the namespace with all that it holds.
     DeleteNamespace,
     /// The namespaces of this shard, by name. The request's own namespace plays no part.
@@ -45,6 +47,7 @@ impl Command {
             Command::Ledger(command) => command.is_write(),
             Command::Limiter(command) => command.is_write(),
             Command::Locks(command) => command.is_write(),
+            Command::Events(command) => command.is_write(),
             Command::DeleteNamespace => true,
             Command::ListNamespaces(_) => false,
         }

@@ -45,6 +45,8 @@ pub(crate) enum Timer {
     DropIdleWindows,
     /// Take back a lock whose holder gave no sign of life.
     LockExpiry { token: Position },
+    /// Publish an event, or forget its key.
+    EventKey { stream: Position, key: Position },
     /// End a wait for a lock.
     LockWait { wait: WaitId },
 }

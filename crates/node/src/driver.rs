@@ -196,6 +196,15 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 let owner = owner.as_ref().map(Name::as_str);
                 tracing::debug!(%namespace, %lock_id, owner, "a lock expired");
             }
+            Output::Effect(Effect::StreamChanged { namespace, stream, change }) => {
+                self.service.streams().changed(&namespace, &stream, change);
+            }
+            Output::Effect(Effect::KeyFrame { namespace, stream, frame }) => {
+                self.service.streams().key_frame(&namespace, &stream, frame);
+            }
+            Output::Effect(Effect::StreamDeleted { namespace, stream }) => {
+                self.service.streams().deleted(&namespace, &stream);
+            }
             Output::Effect(Effect::DuePostponed { namespace }) => {
                 self.metrics.due_postponed.inc();
                 tracing::error!(%namespace, "due work is put off: a stored record could not be read");
@@ -267,6 +276,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
         add(&self.metrics.ledger_limits, new.ledger_limits, old.ledger_limits);
         add(&self.metrics.locks_held, new.locks.held, old.locks.held);
         add(&self.metrics.locks_waiting, new.locks.waiting, old.locks.waiting);
+        add(&self.metrics.event_streams, new.events.streams, old.events.streams);
         let (new, old) = (new.limiter, old.limiter);
         add(&self.metrics.limiter_rules, new.rules, old.rules);
         add(&self.metrics.limiter_groups, new.groups, old.groups);

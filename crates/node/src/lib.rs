@@ -12,9 +12,11 @@ mod node;
 mod routing;
 mod rule_checks;
 pub mod service;
+pub mod streams;
 
 pub use driver::load_engine;
 pub use metrics::Metrics;
 pub use node::{Node, NodeOptions, OpenError};
 pub use routing::shard_of;
 pub use service::{Service, ShardStatus, Unavailable};
+pub use streams::{Ended, Follower, Message, NotFollowed, Told};

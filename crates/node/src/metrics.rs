@@ -43,6 +43,7 @@ pub struct Metrics {
     pub(crate) limiter_leases: Gauge,
     pub(crate) locks_held: Gauge,
     pub(crate) locks_waiting: Gauge,
+    pub(crate) event_streams: Gauge,
     pub(crate) rule_checks: RuleChecks,
 }
 
@@ -96,6 +97,7 @@ impl Metrics {
             limiter_leases: Gauge::default(),
             locks_held: Gauge::default(),
             locks_waiting: Gauge::default(),
+            event_streams: Gauge::default(),
             rule_checks: RuleChecks::default(),
         };
         let r = registry.sub_registry_with_prefix("limina");
@@ -179,6 +181,7 @@ impl Metrics {
         r.register("limiter_leases", "Leases that live", m.limiter_leases.clone());
         r.register("locks_held", "Grants of locks that live", m.locks_held.clone());
         r.register("locks_waiting", "Requests that wait for locks", m.locks_waiting.clone());
+        r.register("event_streams", "Streams of events", m.event_streams.clone());
         r.register(
             "limiter_rule_checks",
             "Checks by rule and result; rules beyond the first thousand share an empty name",

@@ -4,6 +4,7 @@ use crate::{
     metrics::{Decision, Metrics, Reason},
     rule_checks::Asked,
     shard_of,
+    streams::Streams,
 };
 use limina_engine::{Command, Name, Outcome, Page, Request, outcome::NamespaceInfo};
 use limina_shard::Failure;
@@ -51,6 +52,7 @@ struct Inner {
     shards: OnceLock<Vec<Door>>,
     is_stopping: AtomicBool,
     metrics: Metrics,
+    streams: Streams,
 }
 
 /// The way to one shard.
@@ -118,7 +120,12 @@ impl Service {
     /// A service without shards yet: everything is unavailable until a [`crate::Node`] is started on it.
     pub fn new(metrics: Metrics) -> Service {
         Service {
-            inner: Arc::new(Inner { shards: OnceLock::new(), is_stopping: AtomicBool::new(false), metrics }),
+            inner: Arc::new(Inner {
+                shards: OnceLock::new(),
+                is_stopping: AtomicBool::new(false),
+                metrics,
+                streams: Streams::default(),
+            }),
         }
     }
 
@@ -182,6 +189,11 @@ impl Service {
     /// From now on everything is refused with [`Unavailable::ShuttingDown`]; what was taken before is answered.
     pub fn begin_stop(&self) {
         self.inner.is_stopping.store(true, Ordering::Release);
+        self.inner.streams.stop();
+    }
+
+    pub(crate) fn streams(&self) -> &Streams {
+        &self.inner.streams
     }
 
     pub(crate) fn start(&self, shards: Vec<Way>) {

@@ -1,11 +1,14 @@
 //! What a front end speaks to.
 
-use limina_engine::{Name, Outcome, Page, Request, outcome::NamespaceInfo};
-use limina_node::{Service, ShardStatus, Unavailable};
+use limina_engine::{Name, Outcome, Page, Request, events::StreamTerms, outcome::NamespaceInfo};
+use limina_node::{Follower, NotFollowed, Service, ShardStatus, Unavailable};
 use std::pin::Pin;
 
 /// A reply on its way.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, Unavailable>> + Send + 'a>>;
+
+/// Somebody who begins to follow a stream.
+pub type Following<'a> = Pin<Box<dyn Future<Output = Result<Follower, NotFollowed>> + Send + 'a>>;
 
 /// The service as the front ends see it, so that their tests need no shard and no store.
 pub trait Backend: Send + Sync + 'static {
@@ -14,6 +17,15 @@ pub trait Backend: Send + Sync + 'static {
 
     /// A part of all namespaces, by name.
     fn namespaces(&self, page: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>>;
+
+    /// Follows a stream of events, see [`Service::follow`].
+    fn follow(
+        &self,
+        namespace: Name,
+        stream: Name,
+        resume_after: Option<u64>,
+        make: Option<StreamTerms>,
+    ) -> Following<'_>;
 
     /// Whether requests are served.
     fn is_ready(&self) -> bool;
@@ -29,6 +41,16 @@ impl Backend for Service {
 
     fn namespaces(&self, page: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>> {
         Box::pin(Service::namespaces(self, page))
+    }
+
+    fn follow(
+        &self,
+        namespace: Name,
+        stream: Name,
+        resume_after: Option<u64>,
+        make: Option<StreamTerms>,
+    ) -> Following<'_> {
+        Box::pin(Service::follow(self, namespace, stream, resume_after, make))
     }
 
     fn is_ready(&self) -> bool {

@@ -12,6 +12,7 @@
 pub mod backend;
 mod http;
 pub mod rules_file;
+mod stomp;
 
 pub use backend::Backend;
 pub use http::{App, Metrics, openapi_json, serve};

@@ -6,6 +6,7 @@
 
 pub mod cluster;
 pub mod duration;
+pub mod events;
 pub mod key_values;
 pub mod ledger;
 pub mod limiter;

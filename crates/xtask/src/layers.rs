@@ -12,7 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("limina-shard", &["limina-engine"]),
     ("limina-sim", &["limina-engine", "limina-shard", "limina-store"]),
     ("limina-node", &["limina-engine", "limina-shard", "limina-store"]),
-    ("limina-server", &["limina-engine", "limina-node", "limina-wire"]),
+    ("limina-server", &["limina-engine", "limina-node", "limina-stomp", "limina-wire"]),
     (
         "limina",
         &["limina-engine", "limina-node", "limina-server", "limina-shard", "limina-store", "limina-wire"],

@@ -2,7 +2,7 @@
 
 use super::{Sizes, WaitId};
 use crate::{
-    Fetched, Name, Outcome, Time, idempotency, limiter,
+    Fetched, Name, Outcome, Time, events, idempotency, limiter,
     namespace::{Changes, Families, Keys, Namespace, Turn},
     recent::{Recent, Writes},
     record::key::NamespaceId,
@@ -23,7 +23,14 @@ pub(super) struct Desk {
     pub(super) building: BTreeSet<NamespaceId>,
     pub(super) completions: Vec<(WaitId, Outcome)>,
     /// Memory to be freed bit by bit.
-    pub(super) garbage: Vec<limiter::Garbage>,
+    pub(super) garbage: Vec<Garbage>,
+}
+
+/// What is out of use and large.
+#[derive(Debug)]
+pub(super) enum Garbage {
+    Limiter(limiter::Garbage),
+    Events(events::Garbage),
 }
 
 impl Desk {
@@ -81,7 +88,8 @@ impl Desk {
             true => self.building.insert(*id),
             false => self.building.remove(id),
         };
-        self.garbage.extend(families.limiter.take_garbage());
+        self.garbage.extend(families.limiter.take_garbage().map(Garbage::Limiter));
+        self.garbage.extend(families.events.take_garbage(*id).map(Garbage::Events));
         // A window that no answer waits for is reason enough for a namespace to be.
         let is_born = sizes_before == Sizes::default() && sizes != sizes_before;
         if is_changed || is_born || families.limiter.has_to_write() {
@@ -103,7 +111,12 @@ impl Desk {
     }
 
     pub(super) fn free_some(&mut self) {
-        if self.garbage.last_mut().is_some_and(limiter::Garbage::free_some) {
+        let is_freed = match self.garbage.last_mut() {
+            None => false,
+            Some(Garbage::Limiter(garbage)) => garbage.free_some(),
+            Some(Garbage::Events(garbage)) => garbage.free_some(&mut self.timers),
+        };
+        if is_freed {
             self.garbage.pop();
         }
     }

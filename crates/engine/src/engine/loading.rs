@@ -80,6 +80,7 @@ impl Loading {
         for Namespace { id, families, .. } in namespaces.values_mut() {
             families.limiter.finish_load(meta.time, *id, &mut desk.timers);
             families.locks.finish_load(*id, &mut desk.timers);
+            families.events.finish_load(*id, &mut desk.timers);
             desk.sizes.change(Sizes::default(), families.sizes());
         }
         self.0
@@ -123,6 +124,13 @@ impl Engine {
             }
             Resident::LimiterLease(id, _) => {
                 return self.load_into(id, |namespace| namespace.families.limiter.load_lease(bytes));
+            }
+            Resident::EventStream(id, stream) => {
+                return self.load_into(id, |namespace| namespace.families.events.load_stream(stream, bytes));
+            }
+            Resident::EventKey(id, stream, key) => {
+                return self
+                    .load_into(id, |namespace| namespace.families.events.load_key(stream, key, bytes));
             }
             Resident::Lock(id, token) => {
                 return self.load_into(id, |namespace| namespace.families.locks.load(token, bytes));

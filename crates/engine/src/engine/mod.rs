@@ -6,8 +6,8 @@ mod loading;
 pub use loading::{BadRecord, Loading};
 
 use crate::{
-    Command, Effect, Fetched, Job, Millis, Missing, Name, Outcome, Page, Read, Request, Time, idempotency,
-    ledger, limiter, locks,
+    Command, Effect, Fetched, Job, Millis, Missing, Name, Outcome, Page, Read, Request, Time, events,
+    idempotency, ledger, limiter, locks,
     namespace::{Families, Keys, Namespace, Stop, Turn, View, Waiting},
     outcome::NamespaceInfo,
     reads::{self, Reader},
@@ -22,7 +22,7 @@ use crate::{
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use core::ops::Range;
-use desk::Desk;
+use desk::{Desk, Garbage};
 use hashbrown::HashMap;
 
 /// How long something that was due waits if a record that it needs could not be read.
@@ -116,6 +116,8 @@ pub struct Sizes {
     pub limiter: limiter::Sizes,
     /// What is locked and waited for.
     pub locks: locks::Sizes,
+    /// Streams of events.
+    pub events: events::Sizes,
 }
 
 impl Sizes {
@@ -124,6 +126,7 @@ impl Sizes {
         self.ledger_limits = self.ledger_limits + after.ledger_limits - before.ledger_limits;
         self.limiter.change(before.limiter, after.limiter);
         self.locks.change(before.locks, after.locks);
+        self.events.streams = self.events.streams + after.events.streams - before.events.streams;
     }
 }
 
@@ -174,7 +177,7 @@ impl Engine {
     pub fn apply(&mut self, now: Time, job: &mut Job, fetched: &Fetched) -> Result<Applied, Missing> {
         self.advance_time(now);
         match &job.request.command {
-            Command::Ledger(_) | Command::Limiter(_) | Command::Locks(_) => {
+            Command::Ledger(_) | Command::Limiter(_) | Command::Locks(_) | Command::Events(_) => {
                 self.apply_in_namespace(now, job, fetched)
             }
             Command::DeleteNamespace => Ok(Applied::durable(self.delete_namespace(&job.request.namespace))),
@@ -206,6 +209,7 @@ impl Engine {
         }
         match &job.request.command {
             Command::Ledger(command) => note(ledger::missing(&namespace.families.ledger, view, command)),
+            Command::Events(command) => note(events::missing(&namespace.families.events, view, command)),
             // All of it is resident.
             Command::Limiter(_)
             | Command::Locks(_)
@@ -273,7 +277,11 @@ impl Engine {
         desk.timers.drop_namespace(id);
         let gone = families.end_waits().map(|wait| (wait, Outcome::NamespaceNotFound));
         desk.completions.extend(gone);
-        desk.garbage.extend(families.limiter.into_garbage());
+        desk.garbage.extend(families.limiter.into_garbage().map(Garbage::Limiter));
+        for (stream, garbage) in families.events.into_garbage(id) {
+            desk.garbage.push(Garbage::Events(garbage));
+            desk.changes.effects.push(Effect::StreamDeleted { namespace: head.name.clone(), stream });
+        }
         Outcome::NamespaceDeleted
     }
 
@@ -455,6 +463,7 @@ impl Engine {
                 let keys = Keys(namespace.id);
                 namespace.families.ledger.flush(keys, &mut desk.changes);
                 namespace.families.limiter.flush(keys, &mut desk.changes);
+                namespace.families.events.flush(keys, &mut desk.changes);
                 desk.changes.put(&keys.head(), &namespace.head);
             }
         }
@@ -515,6 +524,11 @@ fn decide(
             locks::Applied::Refused => Applied::durable(Outcome::TooManyWait),
             locks::Applied::Waits => Applied::Waiting(waiting.id),
         },
+        Command::Events(command) => match events::apply(&mut families.events, turn, command) {
+            Ok(result) => Applied::durable(Outcome::Events(result)),
+            Err(Stop::Missing(missing)) => return Err(missing),
+            Err(Stop::Unreadable) => Applied::durable(Outcome::Unreadable),
+        },
         Command::Ledger(_) | Command::DeleteNamespace | Command::ListNamespaces(_) => {
             let result = ledger::apply(&mut families.ledger, turn, job);
             // Of a batch, a part may be done.
@@ -574,6 +588,7 @@ fn run_out(families: &mut Families, turn: &mut Turn<'_>, key: TimerKey, timer: T
         Timer::DropReplies => idempotency::drop_oldest(turn),
         // What is granted in its place is granted now, however late that is.
         Timer::LockExpiry { token } => locks::expire(&mut families.locks, turn, token),
+        Timer::EventKey { stream, key } => events::run_out(&mut families.events, turn, stream, key),
         Timer::LockWait { wait } => locks::end_wait(&mut families.locks, turn, wait),
     }
     turn.timers.cancel(key);
@@ -626,6 +641,7 @@ impl Request {
                 Locks::Heartbeat { .. } | Locks::Release { .. } | Locks::Abandon(_) => true,
                 Locks::Acquire(_) | Locks::Get(_) | Locks::List { .. } => false,
             },
+            Command::Events(command) => matches!(command, events::Command::Delete(_)),
             Command::Ledger(_) | Command::ListNamespaces(_) => false,
         }
     }

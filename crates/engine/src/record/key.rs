@@ -26,11 +26,14 @@ const LIMITER_WINDOW: u8 = 0x22;
 const LIMITER_COUNTER: u8 = 0x23;
 const LIMITER_LEASE: u8 = 0x24;
 const LOCK: u8 = 0x30;
+const EVENT_STREAM: u8 = 0x40;
+const EVENT_KEY: u8 = 0x41;
 
 const REPLY: u8 = 0x01;
 const LEDGER_OPERATION: u8 = 0x10;
 const LEDGER_OPEN: u8 = 0x11;
 const LEDGER_ENTRY: u8 = 0x12;
+const EVENT_CHANGE: u8 = 0x40;
 
 /// A namespace's number within its shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,6 +66,10 @@ pub enum Resident {
     LimiterLease(NamespaceId, Position),
     /// [`lock`]
     Lock(NamespaceId, Position),
+    /// [`event_stream`]
+    EventStream(NamespaceId, Position),
+    /// [`event_key`]
+    EventKey(NamespaceId, Position, Position),
 }
 
 /// All resident records.
@@ -134,6 +141,33 @@ pub fn limiter_lease(id: NamespaceId, token: Position) -> Key {
 /// A lock that is held, by its fencing token.
 pub fn lock(id: NamespaceId, token: Position) -> Key {
     resident(id, LOCK).u64(token.0)
+}
+
+/// A stream of events, by the change that made it.
+pub fn event_stream(id: NamespaceId, stream: Position) -> Key {
+    resident(id, EVENT_STREAM).u64(stream.0)
+}
+
+/// A key that a stream remembers, by the change since which it does.
+pub fn event_key(id: NamespaceId, stream: Position, key: Position) -> Key {
+    resident(id, EVENT_KEY).u64(stream.0).u64(key.0)
+}
+
+/// All keys that a stream remembers.
+pub fn event_keys(id: NamespaceId, stream: Position) -> Range<Bytes> {
+    let all = |stream: u64| resident(id, EVENT_KEY).u64(stream).done();
+    all(stream.0)..all(stream.0 + 1)
+}
+
+/// A kept change of a stream of events, by its clock.
+pub fn event_change(id: NamespaceId, stream: Position, clock: u64) -> Key {
+    paged(id, EVENT_CHANGE).u64(stream.0).u64(clock)
+}
+
+/// All kept changes of a stream of events.
+pub fn event_changes(id: NamespaceId, stream: Position) -> Range<Bytes> {
+    let all = |stream: u64| paged(id, EVENT_CHANGE).u64(stream).done();
+    all(stream.0)..all(stream.0 + 1)
 }
 
 /// A kept reply, by the period in which it was given.
@@ -218,6 +252,11 @@ pub fn parse_resident(key: &[u8]) -> Option<Resident> {
                 LIMITER_COUNTER => Resident::LimiterCounter(id, take_u32(&mut rest)?),
                 LIMITER_LEASE => Resident::LimiterLease(id, Position(take_u64(&mut rest)?)),
                 LOCK => Resident::Lock(id, Position(take_u64(&mut rest)?)),
+                EVENT_STREAM => Resident::EventStream(id, Position(take_u64(&mut rest)?)),
+                EVENT_KEY => {
+                    let stream = Position(take_u64(&mut rest)?);
+                    Resident::EventKey(id, stream, Position(take_u64(&mut rest)?))
+                }
                 _ => return None,
             }
         }
@@ -350,6 +389,9 @@ mod tests {
         check(limiter_counter(id, 5).done(), Resident::LimiterCounter(id, 5));
         check(limiter_lease(id, Position(5)).done(), Resident::LimiterLease(id, Position(5)));
         check(lock(id, Position(5)).done(), Resident::Lock(id, Position(5)));
+        check(event_stream(id, Position(5)).done(), Resident::EventStream(id, Position(5)));
+        let key = Resident::EventKey(id, Position(5), Position(6));
+        check(event_key(id, Position(5), Position(6)).done(), key);
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! Nobody is served before the rules stand.
 
-use limina_engine::{Name, Outcome, Page, Request, outcome::NamespaceInfo};
-use limina_node::{Service, ShardStatus, Unavailable};
-use limina_server::{Backend, backend::Pending};
+use limina_engine::{Name, Outcome, Page, Request, events::StreamTerms, outcome::NamespaceInfo};
+use limina_node::{NotFollowed, Service, ShardStatus, Unavailable};
+use limina_server::{
+    Backend,
+    backend::{Following, Pending},
+};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The service as front ends see it: closed until it is opened, and then itself.
@@ -37,6 +40,21 @@ impl Backend for Gate {
         match self.is_open() {
             true => Box::pin(self.service.namespaces(page)),
             false => Box::pin(std::future::ready(Err(Unavailable::ShardUnavailable))),
+        }
+    }
+
+    fn follow(
+        &self,
+        namespace: Name,
+        stream: Name,
+        resume_after: Option<u64>,
+        make: Option<StreamTerms>,
+    ) -> Following<'_> {
+        match self.is_open() {
+            true => Box::pin(self.service.follow(namespace, stream, resume_after, make)),
+            false => {
+                Box::pin(std::future::ready(Err(NotFollowed::Unavailable(Unavailable::ShardUnavailable))))
+            }
         }
     }
 

@@ -4,7 +4,8 @@ mod path;
 mod unparsed;
 
 pub(crate) use path::{
-    LeaseId, LimitName, LockId, Namespace, OperationId, OverrideName, RuleName, empty_name,
+    LeaseId, LimitName, LockId, Namespace, OperationId, OverrideName, RuleName, StreamName,
+    default_namespace, empty_name,
 };
 pub(crate) use unparsed::{Batched, Changing, Reading, Searching, Unparsed};
 
@@ -51,6 +52,8 @@ pub(crate) trait RequestBody: Sized {
     const TAKES_KEY: bool;
     /// Query parameters that somebody else looks at.
     const PARAMETERS: &'static [&'static str] = &[];
+    /// Whether it must be declared as JSON, or not at all.
+    const IS_JSON: bool = true;
 
     fn parse(bytes: &Bytes) -> Result<Self, Failure>;
 }
@@ -78,6 +81,19 @@ impl<T: JsonBody> RequestBody for T {
 
     fn parse(bytes: &Bytes) -> Result<T, Failure> {
         parse(bytes)
+    }
+}
+
+/// A body of any content type, as it came.
+pub(crate) struct Raw(pub(crate) Bytes);
+
+impl RequestBody for Raw {
+    const MAX_BYTES: usize = MAX_BODY;
+    const TAKES_KEY: bool = true;
+    const IS_JSON: bool = false;
+
+    fn parse(bytes: &Bytes) -> Result<Raw, Failure> {
+        Ok(Raw(bytes.clone()))
     }
 }
 
@@ -121,7 +137,9 @@ impl<T: RequestBody> FromRequest<App> for Call<T> {
         let bytes = read_body(&parts, body, T::MAX_BYTES, app.body_timeout()).await?;
         let Namespace(namespace) = Namespace::from_request_parts(&mut parts, app).await?;
         Query::parse(&parts, T::PARAMETERS)?;
-        check_media_type(&parts.headers)?;
+        if T::IS_JSON {
+            check_media_type(&parts.headers)?;
+        }
         let key = if T::TAKES_KEY { idempotency_key(&parts.headers)? } else { None };
         let body = T::parse(&bytes)?;
         let idempotency = key.map(|key| {
@@ -364,6 +382,23 @@ impl FromRequestParts<App> for ReleaseQuery {
             (Some(session), false) => Ok(ReleaseQuery(Some(session))),
             (None, false) => Err(Failure::invalid("session_id", "must be given, unless force=true")),
         }
+    }
+}
+
+/// After which message somebody comes back who follows a stream.
+pub(crate) struct LastEventId(pub(crate) Option<u64>);
+
+impl FromRequestParts<App> for LastEventId {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<LastEventId, Failure> {
+        const NAME: &str = "Last-Event-ID";
+        let Some(value) = parts.headers.get(NAME).filter(|value| !value.is_empty()) else {
+            return Ok(LastEventId(None));
+        };
+        let clock = value.to_str().ok().and_then(|text| text.parse().ok());
+        let clock: u64 = clock.ok_or_else(|| Failure::invalid(NAME, "must be the id of a message"))?;
+        Ok(LastEventId(Some(clock)))
     }
 }
 

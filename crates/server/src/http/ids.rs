@@ -4,7 +4,7 @@ use super::problem::{Code, Failure};
 use limina_engine::Name;
 
 /// An id that nobody guesses and that is never drawn twice.
-pub(super) fn draw_id() -> Result<Name, Failure> {
+pub(crate) fn draw_id() -> Result<Name, Failure> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)
         .map_err(|_| Failure::new(Code::ShardUnavailable, "the system gives no random numbers"))?;

@@ -4,6 +4,7 @@ use super::{App, problem::Failure, status};
 use axum::{http::StatusCode, response::Response};
 use limina_engine::{
     Command, Listed, Name, Outcome, Page, Position,
+    events::{self, StreamInfo},
     limiter::{self, CounterId, CounterInfo, LeaseInfo, OverrideInfo, RuleInfo},
     locks::{self, GrantInfo},
 };
@@ -48,6 +49,7 @@ items! {
     CounterInfo, CounterId, Limiter, limiter::Reply::Counters;
     LeaseInfo, Name, Limiter, limiter::Reply::Leases;
     GrantInfo, Position, Locks, locks::Reply::Grants;
+    StreamInfo, Name, Events, events::Reply::Streams;
 }
 
 /// Asks for part after part, each of which holds nobody up, until the page is full, the list ends, or the client has

@@ -1,9 +1,10 @@
 //! HTTP/1.1 and HTTP/2 with JSON: the routes, and what the handlers share.
 
 mod around;
+pub(crate) mod events;
 pub(crate) mod extract;
 pub(crate) mod from_wire;
-mod ids;
+pub(crate) mod ids;
 mod ledger;
 mod limiter;
 mod lists;
@@ -21,7 +22,10 @@ pub use metrics::Metrics;
 pub use openapi::openapi_json;
 pub use serve::serve;
 
-use crate::Backend;
+use crate::{
+    Backend,
+    stomp::{self, TimeSync},
+};
 use axum::{
     Router,
     extract::{Request, State},
@@ -29,7 +33,7 @@ use axum::{
     http::{StatusCode, header::CONTENT_TYPE},
     middleware::from_fn_with_state,
     response::{IntoResponse, Response},
-    routing::{MethodRouter, any, delete, get},
+    routing::{MethodRouter, any, delete, get, post},
 };
 use limina_engine::{Command, Idempotency, Name, Outcome, Request as EngineRequest};
 use limina_node::Unavailable;
@@ -50,20 +54,23 @@ struct Shared {
     metrics: Metrics,
     registry: Arc<Registry>,
     body_timeout: Duration,
+    time_sync: TimeSync,
 }
 
 impl App {
     /// A front end to `backend`. `metrics` were registered in `registry`, which `/metrics` shows with all that others
     /// have registered in it.
     pub fn new(backend: Arc<dyn Backend>, metrics: Metrics, registry: Arc<Registry>) -> App {
-        App(Arc::new(Shared { backend, metrics, registry, body_timeout: Duration::from_secs(30) }))
+        let (body_timeout, time_sync) = (Duration::from_secs(30), TimeSync::new());
+        App(Arc::new(Shared { backend, metrics, registry, body_timeout, time_sync }))
     }
 
     /// The same with another time within which a whole body must arrive; 30 s if not set.
     pub fn with_body_timeout(self, body_timeout: Duration) -> App {
-        let Shared { backend, metrics, registry, .. } = &*self.0;
+        let Shared { backend, metrics, registry, time_sync, .. } = &*self.0;
         let (backend, metrics, registry) = (backend.clone(), metrics.clone(), registry.clone());
-        App(Arc::new(Shared { backend, metrics, registry, body_timeout }))
+        let time_sync = time_sync.clone();
+        App(Arc::new(Shared { backend, metrics, registry, body_timeout, time_sync }))
     }
 
     fn backend(&self) -> &dyn Backend {
@@ -72,6 +79,10 @@ impl App {
 
     fn registry(&self) -> &Registry {
         &self.0.registry
+    }
+
+    pub(crate) fn time_sync(&self) -> &TimeSync {
+        &self.0.time_sync
     }
 
     fn body_timeout(&self) -> Duration {
@@ -122,13 +133,19 @@ impl App {
             .route("/metrics", self.counted("around", "metrics", get(around::metrics)))
             .route("/openapi.json", self.counted("around", "openapi", get(around::openapi)))
             .route("/docs", self.counted("around", "docs", get(around::docs)))
+            .route("/ws", self.counted("events", "stomp", get(stomp::upgrade)))
+            .route("/time-sync", self.counted("events", "time_sync", post(stomp::time_sync)))
             .route("/v1/ns/", self.empty_name("namespace"))
             .route("/v1/ns//{*rest}", self.empty_name("namespace"));
+        for (path, word, method) in events::plain_routes() {
+            router = router.route(path, self.counted("events", word, method));
+        }
         for prefix in ["/v1", "/v1/ns/{namespace}"] {
             for (family, routes, empty_names) in [
                 ("ledger", ledger::routes(), ledger::EMPTY_NAMES),
                 ("limiter", limiter::routes(), limiter::EMPTY_NAMES),
                 ("locks", locks::routes(), locks::EMPTY_NAMES),
+                ("events", events::routes(), events::EMPTY_NAMES),
             ] {
                 for (path, word, method) in routes {
                     let path = format!("{prefix}/{family}{path}");

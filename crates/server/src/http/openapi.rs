@@ -1,6 +1,7 @@
 //! The reference, generated from the handlers and the wire types.
 
-use super::{around, ledger, limiter, locks, namespaces};
+use super::{around, events, ledger, limiter, locks, namespaces};
+use crate::stomp;
 use limina_wire::{Problem, problem::MEDIA_TYPE};
 use utoipa::{
     OpenApi,
@@ -12,7 +13,7 @@ use utoipa::{
 };
 
 /// Their paths also exist below a namespace.
-const FAMILIES: [&str; 3] = ["ledger", "limiter", "locks"];
+const FAMILIES: [&str; 4] = ["ledger", "limiter", "locks", "events"];
 
 #[derive(OpenApi)]
 #[openapi(
@@ -68,6 +69,17 @@ const FAMILIES: [&str; 3] = ["ledger", "limiter", "locks"];
         locks::get_lock,
         locks::list_locks,
         locks::query_locks,
+        events::put_stream,
+        events::list_streams,
+        events::get_stream,
+        events::delete_stream,
+        events::submit_event,
+        events::incubating,
+        events::follow,
+        events::only_once_event,
+        events::strictly_once_event,
+        stomp::upgrade,
+        stomp::time_sync,
         namespaces::list_namespaces,
         namespaces::delete_namespace,
         around::healthz,
@@ -82,6 +94,7 @@ const FAMILIES: [&str; 3] = ["ledger", "limiter", "locks"];
         (name = "ledger", description = "Limits as accounts; hold, commit and rollback; values now and as of any operation."),
         (name = "limiter", description = "Rules over any combination of key-values; overrides; checks, counters and leases."),
         (name = "locks", description = "Locks on sets of key-values: exclusive or shared, several at once, fair and fenced."),
+        (name = "events", description = "Events once per duration, and the stream of what becomes of them: server-sent events, or STOMP over WebSocket."),
         (name = "namespaces", description = "The units of atomicity and order."),
         (name = "around", description = "Health, metrics, this reference."),
     ),

@@ -2,7 +2,7 @@
 
 use super::App;
 use axum::Router;
-use hyper::{Request, Version, body::Incoming, service::Service};
+use hyper::{Request, Response, Version, body::Incoming, header::CONTENT_TYPE, service::Service};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::{conn::auto, graceful::GracefulShutdown},
@@ -61,7 +61,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
                     let service = Watched { inner, requests: requests.clone() };
                     // Without it small answers wait for the client's acknowledgement; a failure costs only time.
                     let _ = TcpStream::set_nodelay(&stream, true);
-                    let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+                    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
                     connections.spawn(run(graceful.watch(connection), requests));
                 }
                 Err(error) if is_of_the_connection(&error) => {}
@@ -105,15 +105,17 @@ async fn run<E: std::fmt::Display>(connection: impl Future<Output = Result<(), E
 struct Requests {
     begun: AtomicU64,
     open: AtomicU64,
-    /// HTTP/2 has a sign of life of its own.
-    is_http2: AtomicBool,
+    /// It is not closed for being silent: HTTP/2 has a sign of life of its own, and an answer that never ends is one.
+    may_be_silent: AtomicBool,
 }
 
 impl Requests {
     /// Whether none is open and none has begun since this was last asked.
     fn is_silent_since(&self, begun: &mut u64) -> bool {
         let before = std::mem::replace(begun, self.begun.load(Ordering::Relaxed));
-        *begun == before && self.open.load(Ordering::Relaxed) == 0 && !self.is_http2.load(Ordering::Relaxed)
+        *begun == before
+            && self.open.load(Ordering::Relaxed) == 0
+            && !self.may_be_silent.load(Ordering::Relaxed)
     }
 }
 
@@ -134,7 +136,7 @@ impl Service<Request<Incoming>> for Watched {
         self.requests.begun.fetch_add(1, Ordering::Relaxed);
         self.requests.open.fetch_add(1, Ordering::Relaxed);
         if request.version() == Version::HTTP_2 {
-            self.requests.is_http2.store(true, Ordering::Relaxed);
+            self.requests.may_be_silent.store(true, Ordering::Relaxed);
         }
         Answering { open: Open(self.requests.clone()), answer: self.inner.call(request) }
     }
@@ -149,11 +151,21 @@ pin_project! {
     }
 }
 
-impl<F: Future> Future for Answering<F> {
+impl<F, B, E> Future for Answering<F>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+{
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        self.project().answer.poll(context)
+        let this = self.project();
+        let answer = this.answer.poll(context);
+        if let Poll::Ready(Ok(response)) = &answer
+            && response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream")
+        {
+            this.open.0.may_be_silent.store(true, Ordering::Relaxed);
+        }
+        answer
     }
 }
 

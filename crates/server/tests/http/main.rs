@@ -31,6 +31,7 @@ use tokio::{
 
 mod around;
 mod bodies;
+mod events;
 mod limiter;
 mod locks;
 mod replies;
@@ -79,6 +80,16 @@ impl Backend for Fake {
         })
     }
 
+    fn follow(
+        &self,
+        _: Name,
+        _: Name,
+        _: Option<u64>,
+        _: Option<limina_engine::events::StreamTerms>,
+    ) -> limina_server::backend::Following<'_> {
+        Box::pin(async { Err(limina_node::NotFollowed::StreamNotFound) })
+    }
+
     fn shard_statuses(&self) -> Vec<ShardStatus> {
         vec![ShardStatus { shard: 0, is_open: true }]
     }
@@ -94,6 +105,7 @@ fn plausible(command: &Command) -> Outcome {
     let reply = match command {
         Command::DeleteNamespace => return Outcome::NamespaceDeleted,
         Command::ListNamespaces(_) => return Outcome::Namespaces(Vec::new()),
+        Command::Events(command) => return Outcome::Events(Ok(events::plausible(command))),
         Command::Locks(command) => return Outcome::Locks(Ok(locks::plausible(command))),
         Command::Limiter(command) => return Outcome::Limiter(Ok(limiter::plausible(command))),
         Command::Ledger(command) => match command {

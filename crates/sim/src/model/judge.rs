@@ -205,7 +205,11 @@ impl Possible {
 fn may_be_relaxed(request: &Request) -> bool {
     let command = match &request.command {
         Command::Limiter(command) => command,
-        Command::Ledger(_) | Command::Locks(_) | Command::DeleteNamespace | Command::ListNamespaces(_) => {
+        Command::Ledger(_)
+        | Command::Locks(_)
+        | Command::Events(_)
+        | Command::DeleteNamespace
+        | Command::ListNamespaces(_) => {
             return false;
         }
     };

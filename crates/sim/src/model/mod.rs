@@ -163,7 +163,7 @@ impl Model {
             Command::DeleteNamespace => {
                 self.delete(&request.namespace, answer).map(|model| vec![(model, false)])
             }
-            Command::Locks(_) => Ok(vec![(self, false)]),
+            Command::Locks(_) | Command::Events(_) => Ok(vec![(self, false)]),
             Command::Ledger(_) | Command::Limiter(_) => {
                 let undone = (answer.is_none() && is_change && self.may_lack(&request.namespace))
                     .then(|| self.clone());

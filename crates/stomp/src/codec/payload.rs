@@ -43,6 +43,12 @@ impl Payload {
         &self.bytes
     }
 
+    /// The body in a payload's bytes.
+    pub fn body_of(bytes: &[u8]) -> &[u8] {
+        let start = bytes.windows(2).position(|pair| pair == b"\n\n").map_or(0, |end| end + 2);
+        bytes[start..].strip_suffix(&[0]).unwrap_or_default()
+    }
+
     /// The body alone, for who does not speak STOMP. It shares the payload's bytes.
     pub fn body(&self) -> Bytes {
         self.bytes.slice(self.body.clone())

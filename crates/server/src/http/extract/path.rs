@@ -19,8 +19,13 @@ impl FromRequestParts<App> for Namespace {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Namespace, Failure> {
         let name = path_name(parts, app, "namespace").await?;
-        Ok(Namespace(name.unwrap_or_else(|| DEFAULT_NAMESPACE.clone())))
+        Ok(Namespace(name.unwrap_or_else(default_namespace)))
     }
+}
+
+/// The namespace of paths that name none.
+pub(crate) fn default_namespace() -> Name {
+    DEFAULT_NAMESPACE.clone()
 }
 
 /// The `{name}` of the path.
@@ -78,6 +83,17 @@ impl FromRequestParts<App> for LeaseId {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<LeaseId, Failure> {
         path_name(parts, app, "lease_id").await?.map(LeaseId).ok_or_else(|| empty_name("lease_id"))
+    }
+}
+
+/// The `{stream}` of the path.
+pub(crate) struct StreamName(pub(crate) Name);
+
+impl FromRequestParts<App> for StreamName {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<StreamName, Failure> {
+        path_name(parts, app, "stream").await?.map(StreamName).ok_or_else(|| empty_name("stream"))
     }
 }
 

@@ -1,5 +1,6 @@
 //! From the wire's types to the engine's: what the JSON form alone does not say about a valid request is checked here.
 
+pub(crate) mod events;
 mod key_values;
 pub(crate) mod ledger;
 pub(crate) mod limiter;

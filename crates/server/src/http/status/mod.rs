@@ -1,6 +1,7 @@
 //! Which status and which problem an outcome has. The one place that says so, without a catch-all: an outcome that
 //! is added to the engine does not compile before it has its line here.
 
+pub(crate) mod events;
 pub(crate) mod ledger;
 pub(crate) mod limiter;
 mod locks;
@@ -25,6 +26,7 @@ pub(crate) fn answer(result: Result<Outcome, Unavailable>, success: StatusCode) 
         Outcome::Ledger(Err(refusal)) => Err(ledger::refusal(refusal)),
         Outcome::Limiter(result) => limiter::answer(result),
         Outcome::Locks(result) => locks::answer(result),
+        Outcome::Events(result) => events::answer(result),
         Outcome::NamespaceDeleted => Ok(StatusCode::NO_CONTENT.into_response()),
         Outcome::NamespaceNotFound => {
             Err(Failure::new(Code::NamespaceNotFound, "there is no such namespace"))

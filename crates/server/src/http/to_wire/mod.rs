@@ -1,5 +1,6 @@
 //! From the engine's types to the wire's.
 
+pub(crate) mod events;
 pub(crate) mod key_values;
 pub(crate) mod ledger;
 pub(crate) mod limiter;

@@ -1,0 +1,62 @@
+//! Events: at most once in a duration, pushed as a gapless stream of changes.
+//!
+//! A stream remembers the keys (an event's text is its key) that are closed: for `duration` after an event was accepted
+//! or, where events must be strictly alone, after any occurrence. An accepted event incubates until then, and ends as
+//! published or as invalidated. Each step of an event's life is a change of the stream, under the next clock.
+//!
+//! Streams and what they remember are resident; kept changes are paged.
+//!
+//! Read in this order: `command`, `reply`, `stream`, `submit`, `due`, `reads`.
+
+mod command;
+mod due;
+mod lists;
+mod reads;
+mod reply;
+mod stream;
+mod submit;
+
+pub use command::{Command, Event, KEPT_CHANGES, Mode, StreamTerms};
+pub use reply::{Change, ChangeKind, Changes, EventInfo, KeyFrame, Refusal, Reply, StreamInfo, Submitted};
+pub use stream::Sizes;
+pub(crate) use stream::{Events, Garbage};
+
+use crate::{
+    Position,
+    namespace::{Stop, Turn, View},
+};
+
+/// Runs a command, or says what must be fetched first.
+pub(crate) fn apply(
+    events: &mut Events,
+    turn: &mut Turn<'_>,
+    command: &Command,
+) -> Result<Result<Reply, Refusal>, Stop> {
+    Ok(match command {
+        Command::Put { name, terms } => stream::put(events, turn, name, terms),
+        Command::Delete(name) => stream::delete(events, turn, name),
+        Command::Submit { stream, event, make } => submit::submit(events, turn, stream, event, make.as_ref()),
+        Command::KeyFrame { stream, make } => reads::key_frame(events, turn, stream, make.as_ref()),
+        Command::Get(name) => lists::get(events, name),
+        Command::List(page) => Ok(lists::list(events, page)),
+        Command::Incubating(name) => lists::incubating(events, name),
+        Command::Changes { stream, after, limit } => {
+            return reads::changes(events, turn.view(), stream, *after, *limit);
+        }
+    })
+}
+
+/// Stops if something must be fetched before the command can run.
+pub(crate) fn missing(events: &Events, view: View<'_>, command: &Command) -> Result<(), Stop> {
+    match command {
+        Command::Changes { stream, after, limit } => {
+            reads::changes(events, view, stream, *after, *limit).map(|_| ())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A key's time has run out: its event is published, or it is open again.
+pub(crate) fn run_out(events: &mut Events, turn: &mut Turn<'_>, stream: Position, key: Position) {
+    due::run_out(events, turn, stream, key);
+}

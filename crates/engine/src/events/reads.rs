@@ -1,0 +1,54 @@
+//! For those who follow a stream: key frames, and changes that they have missed.
+
+use super::{
+    command::{KEPT_CHANGES, StreamTerms},
+    reply::{Change, Changes, Refusal, Reply},
+    stream::Events,
+};
+use crate::{
+    Effect, Name,
+    namespace::{Stop, Turn, View},
+    record,
+};
+use alloc::vec::Vec;
+
+pub(super) fn key_frame(
+    events: &mut Events,
+    turn: &mut Turn<'_>,
+    name: &Name,
+    make: Option<&StreamTerms>,
+) -> Result<Reply, Refusal> {
+    if let (Err(_), Some(terms)) = (events.find(name), make) {
+        events.make(turn, name, terms);
+    }
+    let stream = events.find(name)?;
+    let (namespace, frame) = (turn.head.name.clone(), stream.key_frame());
+    turn.effect(Effect::KeyFrame { namespace, stream: name.clone(), frame });
+    Ok(Reply::Stream(stream.info()))
+}
+
+/// Kept changes after a clock, if none of them is missing.
+pub(super) fn changes(
+    events: &Events,
+    view: View<'_>,
+    name: &Name,
+    after: u64,
+    limit: usize,
+) -> Result<Result<Reply, Refusal>, Stop> {
+    let stream = match events.find(name) {
+        Ok(stream) => stream,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let (made_at, last) = (stream.head.made_at, stream.head.clock);
+    let oldest = last.saturating_sub(KEPT_CHANGES).max(made_at.0);
+    if after < oldest || after > last {
+        return Ok(Ok(Reply::Changes(Changes::NotKept)));
+    }
+    let from = view.keys.event_change(made_at, after + 1).done();
+    let to = view.keys.event_changes(made_at).end;
+    let scanned = view.read(|reader| reader.scan(from, to, limit))?;
+    let decoded: Result<Vec<Change>, _> =
+        scanned.records.iter().map(|(_, bytes)| record::decode(bytes)).collect();
+    let Ok(changes) = decoded else { return Err(Stop::Unreadable) };
+    Ok(Ok(Reply::Changes(Changes::Kept(changes))))
+}

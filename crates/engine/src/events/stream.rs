@@ -1,0 +1,290 @@
+//! Streams: what they are, what they remember, and how their clocks go on.
+
+use super::{
+    command::{Event, KEPT_CHANGES, StreamTerms},
+    reply::{Change, ChangeKind, EventInfo, KeyFrame, Refusal, Reply, StreamInfo},
+};
+use crate::{
+    Effect, Name, Position, Time,
+    namespace::{Changes, Keys, Turn},
+    record::{self, Malformed, key::NamespaceId},
+    timers::{SetBy, Timer, TimerKey, Timers},
+};
+use alloc::{collections::BTreeMap, vec::Vec};
+use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
+
+/// How many keys of a stream that is gone are freed at a time.
+const GARBAGE_SLICE: usize = 1_024;
+
+/// Everything about events in a namespace.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    streams: BTreeMap<Name, Stream>,
+    names: HashMap<Position, Name>,
+    /// Streams whose heads are to be written.
+    changed: Vec<Position>,
+    gone: Vec<Stream>,
+}
+
+/// How much there is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Streams.
+    pub streams: usize,
+}
+
+/// A stream.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) head: Head,
+    /// What is remembered, by when it began to be: so that a list is in the order of acceptance.
+    pub(super) keys: BTreeMap<Position, Key>,
+    pub(super) numbers: HashMap<Event, Position>,
+    pub(super) incubating: usize,
+    is_changed: bool,
+}
+
+/// A stream's own record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Head {
+    pub(super) name: Name,
+    pub(super) terms: StreamTerms,
+    /// The change of the namespace that made it; its clock began there.
+    pub(super) made_at: Position,
+    pub(super) clock: u64,
+}
+
+/// An event that closes its key, or the latest of several that do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Key {
+    pub(super) event: Event,
+    pub(super) time: Time,
+    /// When the event is published, or the key is open again.
+    pub(super) until: Time,
+    /// The change since which it is so; a timer is set by it.
+    pub(super) since: Position,
+    pub(super) is_incubating: bool,
+}
+
+impl Key {
+    pub(super) fn timer_key(&self, namespace: NamespaceId) -> TimerKey {
+        TimerKey { due: self.until, namespace, set_by: SetBy::Change(self.since) }
+    }
+
+    pub(super) fn info(&self) -> EventInfo {
+        EventInfo { event: self.event.clone(), time: self.time, publishes_at: self.until }
+    }
+}
+
+pub(super) fn put(
+    events: &mut Events,
+    turn: &mut Turn<'_>,
+    name: &Name,
+    terms: &StreamTerms,
+) -> Result<Reply, Refusal> {
+    let Some(stream) = events.streams.get_mut(name) else {
+        return Ok(Reply::StreamCreated(events.make(turn, name, terms).info()));
+    };
+    if stream.head.terms.mode != terms.mode {
+        return Err(Refusal::StreamModeConflict { stream: name.clone() });
+    }
+    if stream.head.terms != *terms {
+        stream.head.terms = *terms;
+        turn.advance();
+        stream.mark_changed(&mut events.changed);
+    }
+    Ok(Reply::Stream(stream.info()))
+}
+
+pub(super) fn delete(events: &mut Events, turn: &mut Turn<'_>, name: &Name) -> Result<Reply, Refusal> {
+    let Some(stream) = events.streams.remove(name) else {
+        return Err(Refusal::StreamNotFound { stream: name.clone() });
+    };
+    let made_at = stream.head.made_at;
+    events.names.remove(&made_at);
+    turn.advance();
+    turn.remove(turn.keys.event_stream(made_at));
+    turn.sweep(turn.keys.event_keys(made_at));
+    turn.sweep(turn.keys.event_changes(made_at));
+    turn.effect(Effect::StreamDeleted { namespace: turn.head.name.clone(), stream: name.clone() });
+    events.gone.push(stream);
+    Ok(Reply::StreamDeleted)
+}
+
+impl Events {
+    pub(crate) fn sizes(&self) -> Sizes {
+        Sizes { streams: self.streams.len() }
+    }
+
+    pub(super) fn find(&self, name: &Name) -> Result<&Stream, Refusal> {
+        self.streams.get(name).ok_or_else(|| Refusal::StreamNotFound { stream: name.clone() })
+    }
+
+    pub(super) fn after(&self, after: Option<&Name>) -> impl Iterator<Item = &Stream> {
+        use core::ops::Bound::{Excluded, Unbounded};
+        let range = (after.map_or(Unbounded, Excluded), Unbounded);
+        self.streams.range::<Name, _>(range).map(|(_, stream)| stream)
+    }
+
+    pub(super) fn named(&self, made_at: Position) -> Option<Name> {
+        self.names.get(&made_at).cloned()
+    }
+
+    /// The stream, and the list of those that are to be written.
+    pub(super) fn find_mut(&mut self, name: &Name) -> Option<(&mut Stream, &mut Vec<Position>)> {
+        self.streams.get_mut(name).map(|stream| (stream, &mut self.changed))
+    }
+
+    pub(super) fn make(&mut self, turn: &mut Turn<'_>, name: &Name, terms: &StreamTerms) -> &mut Stream {
+        let made_at = turn.advance();
+        let head = Head { name: name.clone(), terms: *terms, made_at, clock: made_at.0 };
+        let mut stream = Stream::new(head);
+        stream.mark_changed(&mut self.changed);
+        self.names.insert(made_at, name.clone());
+        self.streams.entry(name.clone()).or_insert(stream)
+    }
+
+    /// Writes the heads that have changed.
+    pub(crate) fn flush(&mut self, keys: Keys, changes: &mut Changes) {
+        for made_at in self.changed.drain(..) {
+            let stream = self.names.get(&made_at).and_then(|name| self.streams.get_mut(name));
+            if let Some(stream) = stream {
+                stream.is_changed = false;
+                changes.put(&keys.event_stream(made_at), &stream.head);
+            }
+        }
+    }
+
+    pub(crate) fn load_stream(&mut self, made_at: Position, bytes: &[u8]) -> Result<(), Malformed> {
+        let head: Head = record::decode(bytes)?;
+        let name = head.name.clone();
+        let is_sound = head.made_at == made_at
+            && self.names.insert(made_at, name.clone()).is_none()
+            && self.streams.insert(name, Stream::new(head)).is_none();
+        if is_sound { Ok(()) } else { Err(Malformed) }
+    }
+
+    /// Takes in a key that is remembered. One whose stream is gone is being swept.
+    pub(crate) fn load_key(
+        &mut self,
+        made_at: Position,
+        number: Position,
+        bytes: &[u8],
+    ) -> Result<(), Malformed> {
+        let key: Key = record::decode(bytes)?;
+        let stream = self.names.get(&made_at).and_then(|name| self.streams.get_mut(name));
+        let stands_twice = stream.is_some_and(|stream| stream.remember(number, key).is_some());
+        if stands_twice { Err(Malformed) } else { Ok(()) }
+    }
+
+    /// Sets the timers of what was taken in.
+    pub(crate) fn finish_load(&self, namespace: NamespaceId, timers: &mut Timers) {
+        for stream in self.streams.values() {
+            for (number, key) in &stream.keys {
+                timers.set(key.timer_key(namespace), stream.timer(*number));
+            }
+        }
+    }
+
+    /// Streams that are out of use.
+    pub(crate) fn take_garbage(&mut self, namespace: NamespaceId) -> impl Iterator<Item = Garbage> {
+        core::mem::take(&mut self.gone).into_iter().map(move |stream| Garbage { namespace, stream })
+    }
+
+    /// All of it, with the names of its streams.
+    pub(crate) fn into_garbage(self, namespace: NamespaceId) -> impl Iterator<Item = (Name, Garbage)> {
+        let streams = self.streams.into_iter();
+        streams.map(move |(name, stream)| (name, Garbage { namespace, stream }))
+    }
+}
+
+impl Stream {
+    fn new(head: Head) -> Stream {
+        let (keys, numbers) = (BTreeMap::new(), HashMap::new());
+        Stream { head, keys, numbers, incubating: 0, is_changed: false }
+    }
+
+    pub(super) fn info(&self) -> StreamInfo {
+        StreamInfo {
+            name: self.head.name.clone(),
+            terms: self.head.terms,
+            clock: self.head.clock,
+            incubating: self.incubating,
+        }
+    }
+
+    pub(super) fn key_frame(&self) -> KeyFrame {
+        let incubating = self.keys.values().filter(|key| key.is_incubating);
+        KeyFrame { clock: self.head.clock, events: incubating.map(Key::info).collect() }
+    }
+
+    pub(super) fn timer(&self, number: Position) -> Timer {
+        Timer::EventKey { stream: self.head.made_at, key: number }
+    }
+
+    /// The head is written with the next seal.
+    pub(super) fn mark_changed(&mut self, changed: &mut Vec<Position>) {
+        if !self.is_changed {
+            self.is_changed = true;
+            changed.push(self.head.made_at);
+        }
+    }
+
+    /// The next change: it is kept, and told to all who follow. The oldest that is kept makes room for it.
+    pub(super) fn change(
+        &mut self,
+        turn: &mut Turn<'_>,
+        changed: &mut Vec<Position>,
+        kind: ChangeKind,
+        event: Event,
+        time: Time,
+    ) -> u64 {
+        self.head.clock += 1;
+        self.mark_changed(changed);
+        let change = Change { clock: self.head.clock, kind, event, time };
+        let (made_at, clock) = (self.head.made_at, self.head.clock);
+        turn.put_first(turn.keys.event_change(made_at, clock), &change);
+        if let Some(old) = clock.checked_sub(KEPT_CHANGES).filter(|old| *old > made_at.0) {
+            turn.remove(turn.keys.event_change(made_at, old));
+        }
+        let (namespace, stream) = (turn.head.name.clone(), self.head.name.clone());
+        turn.effect(Effect::StreamChanged { namespace, stream, change });
+        clock
+    }
+
+    /// Remembers a key, or says what was remembered under that number.
+    pub(super) fn remember(&mut self, number: Position, key: Key) -> Option<Key> {
+        self.incubating += usize::from(key.is_incubating);
+        self.numbers.insert(key.event.clone(), number);
+        self.keys.insert(number, key)
+    }
+
+    pub(super) fn forget(&mut self, turn: &mut Turn<'_>, number: Position) -> Option<Key> {
+        let key = self.keys.remove(&number)?;
+        self.numbers.remove(&key.event);
+        self.incubating -= usize::from(key.is_incubating);
+        turn.timers.cancel(key.timer_key(turn.keys.id()));
+        turn.remove(turn.keys.event_key(self.head.made_at, number));
+        Some(key)
+    }
+}
+
+/// A stream that is gone. Its keys are freed bit by bit, and with them their timers.
+#[derive(Debug)]
+pub(crate) struct Garbage {
+    namespace: NamespaceId,
+    stream: Stream,
+}
+
+impl Garbage {
+    /// Frees some. Says whether that was all.
+    pub(crate) fn free_some(&mut self, timers: &mut Timers) -> bool {
+        for _ in 0..GARBAGE_SLICE {
+            let Some((_, key)) = self.stream.keys.pop_first() else { return true };
+            self.stream.numbers.remove(&key.event);
+            timers.cancel(key.timer_key(self.namespace));
+        }
+        false
+    }
+}

@@ -1,0 +1,64 @@
+//! An event happens.
+
+use super::{
+    command::{Event, Mode, StreamTerms},
+    reply::{ChangeKind, Refusal, Reply, Submitted},
+    stream::{Events, Key},
+};
+use crate::{Name, namespace::Turn};
+
+pub(super) fn submit(
+    events: &mut Events,
+    turn: &mut Turn<'_>,
+    name: &Name,
+    event: &Event,
+    make: Option<&StreamTerms>,
+) -> Result<Reply, Refusal> {
+    if let (Err(_), Some(terms)) = (events.find(name), make) {
+        events.make(turn, name, terms);
+    }
+    let Some((stream, changed)) = events.find_mut(name) else {
+        return Err(Refusal::StreamNotFound { stream: name.clone() });
+    };
+    let StreamTerms { mode, duration, max_events, .. } = stream.head.terms;
+    let until = turn.now.after(duration);
+    let Some(number) = stream.numbers.get(event).copied() else {
+        if stream.keys.len() >= max_events as usize {
+            return Err(Refusal::StreamFull { max_events });
+        }
+        let number = turn.advance();
+        let key = Key { event: event.clone(), time: turn.now, until, since: number, is_incubating: true };
+        turn.put(turn.keys.event_key(stream.head.made_at, number), &key);
+        turn.timers.set(key.timer_key(turn.keys.id()), stream.timer(number));
+        let info = key.info();
+        stream.remember(number, key);
+        let clock = stream.change(turn, changed, ChangeKind::Submitted, event.clone(), turn.now);
+        return Ok(Reply::Submitted(Submitted { event: info, clock }));
+    };
+
+    // What is remembered is closed: everything that was due by now is done.
+    let key = stream.keys.get_mut(&number).expect("a key has what its number says");
+    let (conflicting_time, invalidated) = match mode {
+        Mode::OnlyOnce => (key.time, false),
+        Mode::StrictlyOnce => {
+            let (time, was_incubating) = (key.time, key.is_incubating);
+            turn.timers.cancel(key.timer_key(turn.keys.id()));
+            *key = Key {
+                event: key.event.clone(),
+                time: turn.now,
+                until,
+                since: turn.advance(),
+                is_incubating: false,
+            };
+            turn.put(turn.keys.event_key(stream.head.made_at, number), &*key);
+            let timer_key = key.timer_key(turn.keys.id());
+            turn.timers.set(timer_key, stream.timer(number));
+            if was_incubating {
+                stream.incubating -= 1;
+                stream.change(turn, changed, ChangeKind::Invalidated, event.clone(), time);
+            }
+            (time, was_incubating)
+        }
+    };
+    Err(Refusal::EventConflict { conflicting_time, invalidated })
+}

@@ -1,0 +1,531 @@
+//! Those who follow streams of events.
+//!
+//! What a shard tells of a stream goes into one ring, which all who follow it share: each of them is a place in it. Who
+//! reads slowly holds up nobody and costs nothing; one that has fallen behind the ring goes on from a key frame.
+
+use crate::{Service, Unavailable};
+use bytes::Bytes;
+use limina_engine::{
+    Command, Name, Outcome, Request,
+    events::{self, Change, Changes, KEPT_CHANGES, KeyFrame, Reply, StreamInfo, StreamTerms},
+};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use tokio::sync::watch;
+
+/// How many messages a follower is given at a time.
+const AT_ONCE: usize = 256;
+/// How many missed changes are read at a time.
+const READ_AT_ONCE: usize = 1_000;
+
+/// Something that is told to those who follow a stream.
+#[derive(Debug)]
+pub struct Message {
+    /// What.
+    pub told: Told,
+    encoded: OnceLock<Bytes>,
+}
+
+/// What is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told {
+    /// A change.
+    Change(Change),
+    /// All that incubates.
+    KeyFrame(KeyFrame),
+}
+
+impl Message {
+    fn new(told: Told) -> Arc<Message> {
+        Arc::new(Message { told, encoded: OnceLock::new() })
+    }
+
+    /// Its clock.
+    pub fn clock(&self) -> u64 {
+        match &self.told {
+            Told::Change(change) => change.clock,
+            Told::KeyFrame(frame) => frame.clock,
+        }
+    }
+
+    /// As it is sent. Made once, by whoever sends it first, and shared by all.
+    pub fn encoded(&self, encode: impl FnOnce(&Told) -> Bytes) -> &Bytes {
+        self.encoded.get_or_init(|| encode(&self.told))
+    }
+}
+
+/// A stream, by its namespace and name.
+type Address = (Name, Name);
+
+/// All streams that are followed.
+#[derive(Clone, Default)]
+pub(crate) struct Streams(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    topics: Mutex<HashMap<Address, Arc<Topic>>>,
+    /// How many there are, so that where nobody follows anything nothing is looked up.
+    count: AtomicUsize,
+}
+
+/// One stream that is followed.
+struct Topic {
+    address: Address,
+    ring: Mutex<Ring>,
+    /// Moves when there is something new.
+    news: watch::Sender<()>,
+    followers: AtomicUsize,
+}
+
+/// The last changes, without a gap, and the last key frame.
+#[derive(Default)]
+struct Ring {
+    changes: VecDeque<Arc<Message>>,
+    /// The clock of the last change that is known of; none until anything is told.
+    last: Option<u64>,
+    key_frame: Option<Arc<Message>>,
+    /// How many key frames were for all. Others are only for those who begin, or have fallen behind.
+    for_all: u64,
+    /// The next one is.
+    is_for_all: bool,
+    /// Somebody sees to it that there is one now and then.
+    has_beat: bool,
+    ended: Option<Ended>,
+}
+
+/// Why nothing more is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The stream was deleted.
+    Deleted,
+    /// The server is stopping, or the shard does not answer.
+    Unavailable(Unavailable),
+}
+
+/// Why a stream cannot be followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotFollowed {
+    /// It does not exist.
+    StreamNotFound,
+    /// There is no answer.
+    Unavailable(Unavailable),
+}
+
+impl Streams {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Address, Arc<Topic>>> {
+        self.0.topics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, namespace: &Name, stream: &Name) -> Option<Arc<Topic>> {
+        if self.0.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.lock().get(&(namespace.clone(), stream.clone())).cloned()
+    }
+
+    /// A durable change, in order.
+    pub(crate) fn changed(&self, namespace: &Name, stream: &Name, change: Change) {
+        if let Some(topic) = self.find(namespace, stream) {
+            topic.tell(|ring| {
+                ring.join(change.clock - 1);
+                ring.last = Some(change.clock);
+                ring.changes.push_back(Message::new(Told::Change(change)));
+                if ring.changes.len() as u64 > KEPT_CHANGES {
+                    ring.changes.pop_front();
+                }
+            });
+        }
+    }
+
+    /// All that incubates, in its place among the changes.
+    pub(crate) fn key_frame(&self, namespace: &Name, stream: &Name, frame: KeyFrame) {
+        if let Some(topic) = self.find(namespace, stream) {
+            topic.tell(|ring| {
+                ring.join(frame.clock);
+                ring.for_all += u64::from(std::mem::take(&mut ring.is_for_all));
+                ring.key_frame = Some(Message::new(Told::KeyFrame(frame)));
+            });
+        }
+    }
+
+    /// The stream is gone. Whoever follows another one of that name begins anew.
+    pub(crate) fn deleted(&self, namespace: &Name, stream: &Name) {
+        let removed = self.remove(&(namespace.clone(), stream.clone()), |_| true);
+        if let Some(topic) = removed {
+            topic.tell(|ring| ring.ended = Some(Ended::Deleted));
+        }
+    }
+
+    /// The process stops: nobody is told anything more.
+    pub(crate) fn stop(&self) {
+        for topic in self.lock().values() {
+            topic.tell(|ring| {
+                ring.ended.get_or_insert(Ended::Unavailable(Unavailable::ShuttingDown));
+            });
+        }
+    }
+
+    fn remove(&self, address: &Address, may_go: impl FnOnce(&Topic) -> bool) -> Option<Arc<Topic>> {
+        let mut topics = self.lock();
+        if !topics.get(address).is_some_and(|topic| may_go(topic)) {
+            return None;
+        }
+        self.0.count.fetch_sub(1, Ordering::AcqRel);
+        topics.remove(address)
+    }
+
+    /// One more follows the stream.
+    fn join(&self, address: Address) -> Arc<Topic> {
+        let mut topics = self.lock();
+        let topic = topics.entry(address.clone()).or_insert_with(|| {
+            self.0.count.fetch_add(1, Ordering::AcqRel);
+            let (ring, news) = (Mutex::default(), watch::Sender::new(()));
+            Arc::new(Topic { address, ring, news, followers: AtomicUsize::new(0) })
+        });
+        topic.followers.fetch_add(1, Ordering::AcqRel);
+        topic.clone()
+    }
+
+    /// One less does. Nobody keeps what nobody follows.
+    fn leave(&self, topic: &Arc<Topic>) {
+        let is_last = |held: &Topic| {
+            topic.followers.fetch_sub(1, Ordering::AcqRel) == 1 && std::ptr::eq(held, &**topic)
+        };
+        self.remove(&topic.address, is_last);
+    }
+}
+
+impl Topic {
+    fn lock(&self) -> MutexGuard<'_, Ring> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, change: impl FnOnce(&mut Ring)) {
+        change(&mut self.lock());
+        self.news.send_replace(());
+    }
+}
+
+impl Ring {
+    /// What comes next follows this clock. If something between was never told (its outcome was not known at first), the
+    /// ring begins anew.
+    fn join(&mut self, clock: u64) {
+        if self.last != Some(clock) {
+            self.changes.clear();
+            self.last = Some(clock);
+        }
+    }
+
+    /// The clock before the first change in the ring.
+    fn before_first(&self) -> u64 {
+        self.last.unwrap_or(0) - self.changes.len() as u64
+    }
+
+    /// The next message for somebody who has come so far.
+    fn next(&self, place: &mut Place) -> Option<Arc<Message>> {
+        if self.is_behind(place) {
+            let frame = self.usable_key_frame()?;
+            *place = Place { clock: frame.clock(), for_all: self.for_all };
+            return Some(frame.clone());
+        }
+        if let Some(frame) = &self.key_frame
+            && place.for_all < self.for_all
+            && frame.clock() <= place.clock
+        {
+            place.for_all = self.for_all;
+            // One that comes too late would take back what was told since.
+            if frame.clock() == place.clock {
+                return Some(frame.clone());
+            }
+        }
+        let number = place.clock - self.before_first();
+        let change = self.changes.get(usize::try_from(number).ok()?)?;
+        place.clock += 1;
+        Some(change.clone())
+    }
+
+    /// Whether what comes next for somebody is not in the ring.
+    fn is_behind(&self, place: &Place) -> bool {
+        self.last.is_none_or(|last| place.clock < self.before_first() || place.clock > last)
+    }
+
+    /// The last key frame, if everything since is in the ring.
+    fn usable_key_frame(&self) -> Option<&Arc<Message>> {
+        self.key_frame.as_ref().filter(|frame| frame.clock() >= self.before_first())
+    }
+}
+
+/// How far somebody has come.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    clock: u64,
+    /// How many of the key frames for all it has seen.
+    for_all: u64,
+}
+
+/// Somebody who follows a stream.
+pub struct Follower {
+    service: Service,
+    topic: Arc<Topic>,
+    news: watch::Receiver<()>,
+    place: Place,
+    /// What it missed before it came, read from the store.
+    missed: VecDeque<Arc<Message>>,
+}
+
+impl Service {
+    /// Follows a stream: from a key frame on, or after a clock, if all changes since are still kept. `make` is what the
+    /// stream is to be if there is none.
+    pub async fn follow(
+        &self,
+        namespace: Name,
+        stream: Name,
+        resume_after: Option<u64>,
+        make: Option<StreamTerms>,
+    ) -> Result<Follower, NotFollowed> {
+        let topic = self.streams().join((namespace, stream));
+        let news = topic.news.subscribe();
+        let place = Place { clock: 0, for_all: 0 };
+        let mut follower = Follower { service: self.clone(), topic, news, place, missed: VecDeque::new() };
+        let can_begin = follower.topic.lock().usable_key_frame().is_some();
+        if !can_begin {
+            let info = self.key_frame(&follower.topic.address, make).await?;
+            if !std::mem::replace(&mut follower.topic.lock().has_beat, true) {
+                tokio::spawn(beat(self.clone(), Arc::downgrade(&follower.topic), info.terms));
+            }
+        }
+        follower.begin(resume_after).await?;
+        Ok(follower)
+    }
+
+    /// Has a key frame put into the ring, in its place among the changes.
+    async fn key_frame(
+        &self,
+        address: &Address,
+        make: Option<StreamTerms>,
+    ) -> Result<StreamInfo, NotFollowed> {
+        let command = events::Command::KeyFrame { stream: address.1.clone(), make };
+        match self.ask(address, command).await? {
+            Reply::Stream(info) => Ok(info),
+            _ => Err(NotFollowed::StreamNotFound),
+        }
+    }
+
+    async fn ask(&self, address: &Address, command: events::Command) -> Result<Reply, NotFollowed> {
+        let command = Command::Events(command);
+        let request = Request { namespace: address.0.clone(), idempotency: None, command };
+        match self.submit(request).await {
+            Ok(Outcome::Events(Ok(reply))) => Ok(reply),
+            Ok(Outcome::Unreadable) => Err(NotFollowed::Unavailable(Unavailable::ShardUnavailable)),
+            Ok(_) => Err(NotFollowed::StreamNotFound),
+            Err(unavailable) => Err(NotFollowed::Unavailable(unavailable)),
+        }
+    }
+}
+
+impl Follower {
+    /// Finds the place to begin at: after that clock if everything since is kept, or else with a key frame.
+    async fn begin(&mut self, resume_after: Option<u64>) -> Result<(), NotFollowed> {
+        if let Some(after) = resume_after {
+            self.place.clock = after;
+            self.read_missed().await?;
+            let ring = self.topic.lock();
+            if !ring.is_behind(&self.place) {
+                self.place.for_all = ring.for_all;
+                return Ok(());
+            }
+        }
+        self.missed.clear();
+        let ring = self.topic.lock();
+        // Where there is none, it is as behind as can be, and asks for one.
+        if let Some(frame) = ring.usable_key_frame() {
+            self.missed.push_back(frame.clone());
+            self.place = Place { clock: frame.clock(), for_all: ring.for_all };
+        }
+        Ok(())
+    }
+
+    /// Reads what was told before the ring began, as far as it is kept.
+    async fn read_missed(&mut self) -> Result<(), NotFollowed> {
+        while self.place.clock < self.topic.lock().before_first() {
+            let (stream, after) = (self.topic.address.1.clone(), self.place.clock);
+            let command = events::Command::Changes { stream, after, limit: READ_AT_ONCE };
+            match self.service.ask(&self.topic.address, command).await? {
+                Reply::Changes(Changes::Kept(changes)) if !changes.is_empty() => {
+                    self.place.clock += changes.len() as u64;
+                    let messages = changes.into_iter().map(|change| Message::new(Told::Change(change)));
+                    self.missed.extend(messages);
+                }
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// The next messages, in order; waits until there are any.
+    pub async fn next(&mut self) -> Result<Vec<Arc<Message>>, Ended> {
+        loop {
+            self.news.mark_unchanged();
+            let mut messages: Vec<_> = self.missed.drain(..self.missed.len().min(AT_ONCE)).collect();
+            let has_lost = {
+                let ring = self.topic.lock();
+                if let (Some(ended), true) = (ring.ended, messages.is_empty()) {
+                    return Err(ended);
+                }
+                while messages.len() < AT_ONCE
+                    && self.missed.is_empty()
+                    && let Some(message) = ring.next(&mut self.place)
+                {
+                    messages.push(message);
+                }
+                ring.is_behind(&self.place) && ring.usable_key_frame().is_none()
+            };
+            if !messages.is_empty() {
+                return Ok(messages);
+            }
+            if has_lost {
+                match self.service.key_frame(&self.topic.address, None).await {
+                    Ok(_) => continue,
+                    Err(NotFollowed::StreamNotFound) => return Err(Ended::Deleted),
+                    Err(NotFollowed::Unavailable(reason)) => return Err(Ended::Unavailable(reason)),
+                }
+            }
+            // It lives as long as the topic, which is held here.
+            let _still_there = self.news.changed().await;
+        }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.service.streams().leave(&self.topic);
+    }
+}
+
+/// Tells those who follow, every now and then, all that incubates, for as long as anybody does.
+async fn beat(service: Service, topic: Weak<Topic>, terms: StreamTerms) {
+    let mut every = terms.key_frame_every;
+    loop {
+        tokio::time::sleep(std::time::Duration::from_millis(every.0)).await;
+        let Some(topic) = topic.upgrade() else { return };
+        topic.lock().is_for_all = true;
+        match service.key_frame(&topic.address, None).await {
+            Ok(info) => every = info.terms.key_frame_every,
+            Err(NotFollowed::StreamNotFound) => return,
+            // Those who follow have what they have; there will be another time.
+            Err(NotFollowed::Unavailable(Unavailable::ShuttingDown)) => return,
+            Err(NotFollowed::Unavailable(_)) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use limina_engine::{Time, events::ChangeKind};
+
+    fn change(clock: u64) -> Change {
+        Change { clock, kind: ChangeKind::Submitted, event: "e".into(), time: Time(1) }
+    }
+
+    fn frame(clock: u64) -> KeyFrame {
+        KeyFrame { clock, events: Vec::new() }
+    }
+
+    /// A topic that somebody follows.
+    fn followed() -> (Streams, Arc<Topic>, [Name; 2]) {
+        let names = ["n", "s"].map(|name| Name::new(name).unwrap());
+        let streams = Streams::default();
+        let topic = streams.join((names[0].clone(), names[1].clone()));
+        (streams, topic, names)
+    }
+
+    /// All that somebody is told from there on: clocks, those of key frames negative.
+    fn told(topic: &Topic, place: &mut Place) -> Vec<i64> {
+        let ring = topic.lock();
+        let next = || ring.next(place);
+        std::iter::from_fn(next)
+            .map(|message| match &message.told {
+                Told::Change(change) => change.clock as i64,
+                Told::KeyFrame(frame) => -(frame.clock as i64),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn changes_come_in_order_and_key_frames_in_their_place() {
+        let (streams, topic, [n, s]) = followed();
+        let beat = || topic.lock().is_for_all = true;
+        streams.key_frame(&n, &s, frame(7));
+        let mut place = Place { clock: 7, for_all: 0 };
+        let mut slow = place;
+        (8..=10).for_each(|clock| streams.changed(&n, &s, change(clock)));
+        assert_eq!(told(&topic, &mut place), [8, 9, 10]);
+        beat();
+        streams.key_frame(&n, &s, frame(10));
+        streams.changed(&n, &s, change(11));
+        assert_eq!(told(&topic, &mut place), [-10, 11]);
+        assert_eq!(told(&topic, &mut slow), [8, 9, 10, -10, 11], "whoever is slow gets it in the same place");
+
+        // One that was asked for by somebody who begins is nothing to the others.
+        streams.key_frame(&n, &s, frame(11));
+        assert_eq!(told(&topic, &mut place), []);
+        // One that has been passed would take back what was told since.
+        streams.changed(&n, &s, change(12));
+        assert_eq!(told(&topic, &mut place), [12]);
+        topic.lock().for_all += 1;
+        assert_eq!(told(&topic, &mut place), []);
+    }
+
+    #[test]
+    fn whoever_falls_behind_goes_on_from_a_key_frame() {
+        let (streams, topic, [n, s]) = followed();
+        streams.key_frame(&n, &s, frame(7));
+        let mut place = Place { clock: 7, for_all: 0 };
+        (8..=8 + KEPT_CHANGES).for_each(|clock| streams.changed(&n, &s, change(clock)));
+        assert_eq!(topic.lock().changes.len() as u64, KEPT_CHANGES);
+        assert!(topic.lock().usable_key_frame().is_none(), "the old one is of no use any more");
+        assert_eq!(told(&topic, &mut place), []);
+        let last = 8 + KEPT_CHANGES;
+        streams.key_frame(&n, &s, frame(last));
+        streams.changed(&n, &s, change(last + 1));
+        assert_eq!(told(&topic, &mut place), [-(last as i64), last as i64 + 1]);
+    }
+
+    #[test]
+    fn what_was_never_told_leaves_no_gap_that_looks_like_none() {
+        let (streams, topic, [n, s]) = followed();
+        streams.key_frame(&n, &s, frame(7));
+        let mut place = Place { clock: 7, for_all: 0 };
+        streams.changed(&n, &s, change(8));
+        // 9 and 10 became durable, but their answers were lost with the shard's memory.
+        streams.changed(&n, &s, change(11));
+        assert_eq!(told(&topic, &mut place), [], "not 8 and then 11");
+        assert!(topic.lock().is_behind(&place));
+        streams.key_frame(&n, &s, frame(11));
+        assert_eq!(told(&topic, &mut place), [-11]);
+    }
+
+    #[test]
+    fn nothing_is_kept_for_nobody() {
+        let (streams, topic, [n, s]) = followed();
+        let second = streams.join(topic.address.clone());
+        streams.leave(&topic);
+        assert!(streams.find(&n, &s).is_some());
+        streams.leave(&second);
+        assert!(streams.find(&n, &s).is_none());
+        assert_eq!(streams.0.count.load(Ordering::Relaxed), 0);
+
+        let third = streams.join(topic.address.clone());
+        streams.deleted(&n, &s);
+        assert_eq!(third.lock().ended, Some(Ended::Deleted));
+        let fourth = streams.join(topic.address.clone());
+        streams.leave(&third);
+        assert!(streams.find(&n, &s).is_some_and(|found| Arc::ptr_eq(&found, &fourth)), "another stream");
+    }
+}
