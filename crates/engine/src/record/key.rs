@@ -266,28 +266,37 @@ pub struct Key {
 impl Key {
     const SHORT: usize = 64;
 
+    #[inline]
     fn new(first: &[u8]) -> Key {
         Key { short: [0; Key::SHORT], length: 0, long: Vec::new() }.bytes(first)
     }
 
+    /// Inlined, as the others here: where all lengths are known, a key is then a few stores.
+    #[inline]
     fn bytes(mut self, bytes: &[u8]) -> Key {
         let end = self.length + bytes.len();
-        if end <= Key::SHORT {
-            self.short[self.length..end].copy_from_slice(bytes);
-        } else {
-            if self.long.is_empty() {
-                self.long.extend_from_slice(&self.short[..self.length]);
-            }
-            self.long.extend_from_slice(bytes);
+        match self.short.get_mut(self.length..end) {
+            Some(place) => place.copy_from_slice(bytes),
+            None => self.lengthen(bytes),
         }
         self.length = end;
         self
     }
 
+    #[cold]
+    fn lengthen(&mut self, bytes: &[u8]) {
+        if self.long.is_empty() {
+            self.long.extend_from_slice(&self.short[..self.length]);
+        }
+        self.long.extend_from_slice(bytes);
+    }
+
+    #[inline]
     fn u32(self, number: u32) -> Key {
         self.bytes(&number.to_be_bytes())
     }
 
+    #[inline]
     fn u64(self, number: u64) -> Key {
         self.bytes(&number.to_be_bytes())
     }
