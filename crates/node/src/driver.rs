@@ -35,6 +35,9 @@ const LOAD_PAGE: usize = 16_384;
 /// core while this one decides the next batch. Fewer are saved the way there and back; where it pays was not measured.
 const LARGE_APPEND: usize = 512;
 
+// What the engine promises of these keys, the store makes use of.
+const _: () = assert!(record::key::HISTORY == store::HISTORY);
+
 type Doing<R> = Option<Pin<Box<dyn Future<Output = R> + Send>>>;
 
 pub(crate) struct Driver<J, T> {

@@ -9,14 +9,14 @@
 //! - [`Memory::crash`] loses power, [`Memory::kill`] only the process; [`Memory::open`] opens what remains.
 
 use crate::{
-    AppendError, ConfirmError, Epoch, Journal, Records, Room, Seq, ShardId, StoreError, Table,
+    AppendError, ConfirmError, Epoch, HISTORY, Journal, Records, Room, Seq, ShardId, StoreError, Table,
     disk::{Disk, SimulatedDisk},
+    runs::{self, is_history},
     segmented::{Append, JournalStats, Salts, Segmented, SegmentedOptions},
 };
 use bytes::Bytes;
 use std::{
     collections::{BTreeMap, VecDeque},
-    ops::Bound,
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -61,7 +61,8 @@ pub struct Remains {
 
 #[derive(Debug, Clone, Default)]
 struct ShardTable {
-    records: BTreeMap<Bytes, Bytes>,
+    /// With histories in runs, as the embedded table has them, so that the simulator meets them.
+    stored: BTreeMap<Bytes, Bytes>,
     applied: u64,
 }
 
@@ -255,7 +256,7 @@ impl Table for Memory {
     }
 
     async fn get_many(&self, shard: ShardId, keys: Vec<Bytes>) -> Result<Vec<Option<Bytes>>, StoreError> {
-        self.read_table(shard, |table| keys.iter().map(|key| table.records.get(key).cloned()).collect())
+        self.read_table(shard, |table| keys.iter().map(|key| table.get(key)).collect())
     }
 
     async fn scan(
@@ -268,10 +269,7 @@ impl Table for Memory {
         if from >= to {
             return Ok(Vec::new());
         }
-        self.read_table(shard, |table| {
-            let records = table.records.range(from..to).take(limit);
-            records.map(|(key, value)| (key.clone(), value.clone())).collect()
-        })
+        self.read_table(shard, |table| table.scan(&from, &to).take(limit).collect())
     }
 
     async fn last_at_or_before(
@@ -280,14 +278,7 @@ impl Table for Memory {
         ranges: Vec<(Bytes, Bytes)>,
     ) -> Result<Vec<Option<(Bytes, Bytes)>>, StoreError> {
         self.read_table(shard, |table| {
-            let last = |(from, at): (Bytes, Bytes)| {
-                if from > at {
-                    return None;
-                }
-                let mut range = table.records.range((Bound::Included(from), Bound::Included(at)));
-                range.next_back().map(|(key, value)| (key.clone(), value.clone()))
-            };
-            ranges.into_iter().map(last).collect()
+            ranges.iter().map(|(from, at)| table.last_at_or_before(from, at)).collect()
         })
     }
 
@@ -301,11 +292,12 @@ impl Table for Memory {
         self.with(|live| {
             let fails_after = live.faults.checkpoint.take();
             let table = live.remains.tables.entry(shard.0).or_default();
-            for record in records.sorted().take(fails_after.unwrap_or(usize::MAX)) {
-                let key = Bytes::copy_from_slice(record.key);
-                match record.value {
-                    Some(value) => table.records.insert(key, Bytes::copy_from_slice(value)),
-                    None => table.records.remove(&key),
+            for (key, value) in runs::pack(records.sorted()).take(fails_after.unwrap_or(usize::MAX)) {
+                match value {
+                    Some(value) => {
+                        table.stored.insert(Bytes::copy_from_slice(key), value.into_owned().into())
+                    }
+                    None => table.stored.remove(key),
                 };
             }
             if fails_after.is_some() {
@@ -315,4 +307,36 @@ impl Table for Memory {
             Ok(())
         })?
     }
+}
+
+impl ShardTable {
+    fn get(&self, key: &Bytes) -> Option<Bytes> {
+        match is_history(key) {
+            true => self.last_at_or_before(key, key).map(|(_, value)| value),
+            false => self.stored.get(key).cloned(),
+        }
+    }
+
+    fn scan(&self, from: &Bytes, to: &Bytes) -> impl Iterator<Item = (Bytes, Bytes)> {
+        let stored = self.run_before(from).into_iter().chain(self.stored.range::<Bytes, _>(from..to));
+        stored.flat_map(members).filter(move |(key, _)| from <= key && key < to)
+    }
+
+    fn last_at_or_before(&self, from: &Bytes, at: &Bytes) -> Option<(Bytes, Bytes)> {
+        if from > at {
+            return None;
+        }
+        let last = self.stored.range::<Bytes, _>(from..=at).next_back().or_else(|| self.run_before(from))?;
+        members(last).into_iter().rfind(|(key, _)| from <= key && key <= at)
+    }
+
+    /// The run that begins before the key, and may reach beyond it.
+    fn run_before(&self, key: &Bytes) -> Option<(&Bytes, &Bytes)> {
+        let before = || self.stored.range(Bytes::from_static(&[HISTORY])..key.clone()).next_back();
+        is_history(key).then(before).flatten()
+    }
+}
+
+fn members((key, value): (&Bytes, &Bytes)) -> Vec<(Bytes, Bytes)> {
+    runs::unpack(key.clone(), value.clone()).expect("memory is not damaged")
 }

@@ -53,11 +53,21 @@ impl Place {
 impl Records {
     /// Takes in a batch, which replaces what stands under its keys.
     pub fn insert(&mut self, batch: &Batch) {
+        self.insert_slots(batch, batch.slots());
+    }
+
+    /// Takes in a batch that is read back from the journal. A checkpoint that was cut short may have left any of it in the
+    /// table, so nothing counts as the first under its key.
+    pub(crate) fn insert_again(&mut self, batch: &Batch) {
+        self.insert_slots(batch, batch.slots().map(|slot| Slot { is_first: false, ..slot }));
+    }
+
+    fn insert_slots(&mut self, batch: &Batch, slots: impl Iterator<Item = Slot>) {
         let payload = batch.payload().clone();
         let piece = u32::try_from(self.pieces.len()).expect("fewer than 2^32 batches");
         self.places.reserve(batch.len(), |place| place.hash);
         self.pieces.push(payload.clone());
-        for slot in batch.slots() {
+        for slot in slots {
             let key = slot.image(&payload).key;
             self.put(Place { hash: self.hasher.hash_one(key), piece, slot }, key);
         }

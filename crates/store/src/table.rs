@@ -4,7 +4,8 @@ use crate::{Epoch, Records, Seq, ShardId, StoreError};
 use bytes::Bytes;
 use std::{future::Future, sync::Arc};
 
-/// Sorted records, as of each shard's last checkpoint. Look-ups never see a shard's neighbours.
+/// Sorted records, as of each shard's last checkpoint. Look-ups never see a shard's neighbours. Records of histories may
+/// be packed, see [`HISTORY`](crate::HISTORY); look-ups do not show it.
 pub trait Table: Send + Sync + 'static {
     /// Up to where the shard's journal is contained in the table.
     fn applied(&self, shard: ShardId) -> impl Future<Output = Result<Seq, StoreError>> + Send;

@@ -94,16 +94,23 @@ conformance! {
     table::look_ups,
     table::checkpoints_replace_and_remove,
     table::checkpoints_survive,
+    table::histories_are_removed_bit_by_bit,
 }
 
 fn step() -> impl Strategy<Value = model::Step> {
-    use model::{KEYS, Step};
+    use model::{HISTORIES, KEYS, Step};
     let change = (0..KEYS, proptest::option::weighted(0.6, any::<u16>()));
+    // More than a run takes, and fewer.
+    let count = prop_oneof![3 => 1..6u16, 1 => 250..600u16];
+    let place = (0..=HISTORIES, prop_oneof![0..30u16, 0..2000u16]);
     let stop = prop_oneof![Just(Stop::Clean), Just(Stop::Kill), any::<u64>().prop_map(Stop::PowerLoss)];
     prop_oneof![
         6 => proptest::collection::vec(change, 0..8).prop_map(|changes| Step::Append(BTreeMap::from_iter(changes))),
         5 => (0..KEYS, 0..KEYS, 0..12usize).prop_map(|(from, to, limit)| Step::Look(from, to, limit)),
-        2 => Just(Step::Checkpoint),
+        5 => proptest::collection::btree_map(0..HISTORIES, count, 0..3).prop_map(Step::Extend),
+        5 => (place.clone(), place, 0..400usize).prop_map(|(from, to, limit)| Step::LookIntoHistories(from, to, limit)),
+        1 => (0..HISTORIES).prop_map(Step::Forget),
+        3 => Just(Step::Checkpoint),
         1 => Just(Step::Retake),
         1 => stop.prop_map(Step::Reopen),
     ]

@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 use limina_store::{
-    Answer, Read, Record, Seq, ShardId, ShardStore, ShardStoreOptions, StoreError,
+    Answer, HISTORY, Read, Record, Seq, ShardId, ShardStore, ShardStoreOptions, StoreError,
     embedded::{AtRest, Embedded, EmbeddedOptions, Finding},
 };
 use std::{
@@ -24,6 +24,7 @@ use tempfile::TempDir;
 const SHARDS: u16 = 4;
 const SEGMENT: u64 = 128 << 10;
 const PAGE: u64 = 4096;
+const HISTORIES: u8 = 3;
 /// How many places are damaged, unless `LIMINA_SEEDS` multiplies it.
 const PLACES: u64 = 1500;
 
@@ -115,12 +116,16 @@ fn some_records(random: &mut Random, count: usize, model: &mut Model) -> Vec<Rec
     let mut records = BTreeMap::new();
     for _ in 0..count {
         let key = Bytes::from(format!("key {:06}", random.below(4000)));
-        let value = (random.below(10) > 0).then(|| {
-            let length = 20 + random.below(200) as usize;
-            let half: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
-            Bytes::from([half, vec![b'.'; length]].concat())
-        });
+        let value = (random.below(10) > 0).then(|| some_value(random));
         records.insert(key, value);
+    }
+    for history in 0..HISTORIES {
+        let last = model.range(history_key(history, 0)..history_key(history + 1, 0)).next_back();
+        let next =
+            last.map_or(0, |(key, _)| 1 + key[2..].try_into().map(u64::from_be_bytes).expect("a number"));
+        for number in next..next + random.below(count as u64 / 4) {
+            records.insert(history_key(history, number), Some(some_value(random)));
+        }
     }
     for (key, value) in &records {
         match value {
@@ -129,6 +134,24 @@ fn some_records(random: &mut Random, count: usize, model: &mut Model) -> Vec<Rec
         };
     }
     records.into_iter().map(|(key, value)| Record { key, value }).collect()
+}
+
+fn some_value(random: &mut Random) -> Bytes {
+    let length = 20 + random.below(200) as usize;
+    let half: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
+    [half, vec![b'.'; length]].concat().into()
+}
+
+fn history_key(history: u8, number: u64) -> Bytes {
+    [&[HISTORY, history][..], &number.to_be_bytes()].concat().into()
+}
+
+/// A key that may be in the model.
+fn some_key(random: &mut Random) -> Bytes {
+    match random.below(3) {
+        0 => history_key(random.below(u64::from(HISTORIES)) as u8, random.below(200)),
+        _ => Bytes::from(format!("key {:06}", random.below(4000))),
+    }
 }
 
 type Shards<S> = Vec<ShardStore<S, S>>;
@@ -280,8 +303,7 @@ impl Original {
         let end = Bytes::from_static(b"l");
         for (number, (shard, model)) in shards.iter().zip(&self.models).enumerate() {
             let mut reads = vec![Read::Scan { from: Bytes::new(), to: end.clone(), limit: usize::MAX }];
-            let keys: Vec<Bytes> =
-                (0..100).map(|_| Bytes::from(format!("key {:06}", random.below(4000)))).collect();
+            let keys: Vec<Bytes> = (0..100).map(|_| some_key(random)).collect();
             reads.extend(keys.iter().cloned().map(Read::Get));
             reads.extend(keys.iter().map(|key| Read::LastAtOrBefore { from: Bytes::new(), at: key.clone() }));
             let mut answers = shard.read(reads).await.into_iter();

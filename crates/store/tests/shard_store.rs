@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use limina_store::{
-    Answer, AppendError, ConfirmError, Read, Record, Room, Seq, ShardId, ShardStore, ShardStoreOptions,
+    Answer, AppendError, Batch, ConfirmError, Image, Read, Record, Room, Seq, ShardId, ShardStore,
+    ShardStoreOptions,
     memory::{AppendFault, Memory, MemoryOptions},
 };
 use std::sync::Arc;
@@ -118,6 +119,23 @@ async fn a_failed_checkpoint_loses_nothing_and_is_repeated() {
         check(&shard, "b=2 c=1 d=3").await;
         assert_eq!(shard.checkpoint().await.expect("checkpoint"), None);
     }
+}
+
+/// What is removed soon after it was first written need not reach the table, but here the table knows of it.
+#[tokio::test]
+async fn what_a_cut_short_checkpoint_left_is_removed() {
+    let (memory, shard) = new().await;
+    let mark = Image { key: b"mark", value: Some(b"1"), is_first: true };
+    shard.append(Seq(1), Batch::new([mark].into_iter())).await.expect("append");
+    memory.fail_checkpoint(1);
+    shard.checkpoint().await.expect_err("is to fail");
+    let options = MemoryOptions { seed: 9, ..MemoryOptions::default() };
+    let reopened = Arc::new(Memory::open(memory.kill(), &options).expect("open"));
+    let shard = open(&reopened, ShardStoreOptions::default()).await;
+    shard.append(Seq(2), records("mark")).await.expect("append");
+    check(&shard, "").await;
+    shard.checkpoint().await.expect("checkpoint");
+    check(&shard, "").await;
 }
 
 #[tokio::test]

@@ -223,25 +223,42 @@ const FILL: &str = "fill";
 /// How long one client waits for the values of a limit: now, and as of some operation of those that were filled in.
 async fn measure_values(options: &Options, contender: &Http) -> Result<Values, Failed> {
     let load = options.load(true);
-    let each = options.fill.div_ceil(load.connections as u64);
+    let each = usize::try_from(options.fill.div_ceil(load.connections as u64))?;
+    let held = |client| Operations::new(options.work(), FILL, client).first_limits(each);
+    let held: Vec<Vec<u32>> = (0..load.connections).map(held).collect();
     let mut random = Random::new(0);
     let mut client = contender.connect().await?;
-    let mut results = Vec::new();
-    for is_as_of in [false, true] {
+    let mut measure = async |moment: Moment| {
         let mut measured = Measured::new();
         let begin = Instant::now();
         while begin.elapsed() < options.seconds {
-            let limit = random.below(options.limits);
-            let number = random.below(usize::try_from(each)?) as u64;
-            let operation = operation_id(FILL, random.below(load.connections), number);
+            let (connection, number) = (random.below(load.connections), random.below(each));
+            let operation = operation_id(FILL, connection, number as u64);
+            let any_limit = random.below(options.limits);
+            let (limit, as_of) = match moment {
+                Moment::Now => (any_limit, None),
+                Moment::Operation => (any_limit, Some(operation.as_str())),
+                Moment::OwnOperation => (held[connection][number] as usize, Some(operation.as_str())),
+            };
             let asked = Instant::now();
-            http::values(&mut client, limit, is_as_of.then_some(operation.as_str())).await?;
+            http::values(&mut client, limit, as_of).await?;
             measured.note(1, 0, asked.elapsed());
         }
         measured.elapsed = begin.elapsed();
-        results.push(measured);
-    }
-    let as_of = results.pop().expect("two were measured");
-    let latest = results.pop().expect("two were measured");
-    Ok(Values { latest, as_of })
+        Ok::<_, Failed>(measured)
+    };
+    Ok(Values {
+        latest: measure(Moment::Now).await?,
+        as_of_own: measure(Moment::OwnOperation).await?,
+        as_of_any: measure(Moment::Operation).await?,
+    })
+}
+
+/// For when a limit's values are asked.
+enum Moment {
+    Now,
+    /// As of some operation, whatever it held.
+    Operation,
+    /// As of an operation that held something in the limit.
+    OwnOperation,
 }

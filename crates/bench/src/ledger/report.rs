@@ -35,7 +35,10 @@ pub(super) struct Filled {
 /// Reading values over HTTP.
 pub(super) struct Values {
     pub(super) latest: Measured,
-    pub(super) as_of: Measured,
+    /// As of an operation that held something in the limit.
+    pub(super) as_of_own: Measured,
+    /// As of any operation.
+    pub(super) as_of_any: Measured,
 }
 
 impl Report {
@@ -114,8 +117,12 @@ impl Report {
             };
             cells.extend([mib(row.empty_resident), mib(*resident)]);
             table.rows.push(cells);
-            if let Some(Values { latest, as_of }) = values {
-                for (name, measured) in [("latest", latest), ("as of a random operation", as_of)] {
+            if let Some(Values { latest, as_of_own, as_of_any }) = values {
+                for (name, measured) in [
+                    ("latest", latest),
+                    ("as of an operation that held in it", as_of_own),
+                    ("as of any operation", as_of_any),
+                ] {
                     let mut cells = vec![name.to_owned(), format!("{:.0}", measured.rate())];
                     cells.extend(latencies(measured));
                     values_table.rows.push(cells);

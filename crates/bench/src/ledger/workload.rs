@@ -77,6 +77,11 @@ impl Operations {
         Operations { work, phase, client, made: 0, random: Random::new(client) }
     }
 
+    /// The first limit of each of the next operations.
+    pub(crate) fn first_limits(&mut self, count: usize) -> Vec<u32> {
+        (0..count).map(|_| self.random.below(self.work.limits) as u32).collect()
+    }
+
     fn next(&mut self, count: u64) -> Vec<Operation> {
         let Work { limits, changes } = self.work;
         let from = self.made;

@@ -81,7 +81,7 @@ fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> 
         && fresh.is_empty()
     {
         let numbers: Vec<u32> = hold.changes.iter().filter_map(|c| ledger.find(&c.limit_name)).collect();
-        let values = values::as_of(ledger, reader, view.keys, &numbers, operation.view)?;
+        let values = values::as_of_operation(ledger, reader, view.keys, &numbers, operation)?;
         let position = operation.view;
         return Ok(Decision::Repeat(HoldReply {
             operation_id: operation_id(),
@@ -155,6 +155,7 @@ fn execute(
             held_at: position,
             expires_at,
             state: HoldState::Held,
+            balance,
         });
         entries::put(turn, &hold.operation_id, EntryKind::Hold, number, position, value, balance);
     }

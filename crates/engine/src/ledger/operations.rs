@@ -1,6 +1,6 @@
 //! `operations`: what became of each hold of an operation.
 
-use super::{HeldLimitInfo, OperationInfo, Refusal, Reply, state::Ledger};
+use super::{HeldLimitInfo, OperationInfo, Refusal, Reply, state::Balance, state::Ledger};
 use crate::{
     Name, Page, Position, Time,
     namespace::{Keys, Stop, View},
@@ -30,6 +30,8 @@ pub(crate) struct HeldLimit {
     pub(crate) held_at: Position,
     pub(crate) expires_at: Option<Time>,
     pub(crate) state: HoldState,
+    /// The limit's sums right after it, so that a read as of the operation needs no other record.
+    pub(crate) balance: Balance,
 }
 
 /// What became of a hold.
@@ -56,6 +58,11 @@ pub enum HoldState {
 impl Operation {
     pub(crate) fn hold_in(&self, limit: u32) -> Option<&HeldLimit> {
         self.holds.iter().find(|hold| hold.limit == limit)
+    }
+
+    /// A limit's sums as of the operation, if that is where it was held.
+    pub(super) fn balance_of(&self, limit: u32) -> Option<Balance> {
+        self.hold_in(limit).filter(|hold| hold.held_at == self.view).map(|hold| hold.balance)
     }
 
     pub(crate) fn is_open(&self) -> bool {

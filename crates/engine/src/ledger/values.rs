@@ -1,7 +1,9 @@
 //! `values`: the sums of limits, now or as of any position.
 
 use super::{
-    AsOf, Refusal, Reply, Value, ValuesReply, entries, limits, operations, state::Balance, state::Ledger,
+    AsOf, Refusal, Reply, Value, ValuesReply, entries, limits,
+    operations::{self, Operation},
+    state::{Balance, Ledger},
 };
 use crate::{
     Name, Position,
@@ -22,17 +24,16 @@ pub(super) fn read(
     };
     let current = view.position;
     view.read(|reader| {
-        let position = match as_of_moment {
-            AsOf::Now => {
-                let values = numbers.iter().map(|number| ledger.value_now(*number)).collect();
-                return Ok(Ok(Reply::Values(ValuesReply { position: current, values })));
-            }
+        let (position, values) = match as_of_moment {
+            AsOf::Now => (current, numbers.iter().map(|number| ledger.value_now(*number)).collect()),
             AsOf::Position(position) if *position > current => {
                 return Ok(Err(Refusal::PositionNotReached { current }));
             }
-            AsOf::Position(position) => *position,
+            AsOf::Position(position) => (*position, as_of(ledger, reader, view.keys, &numbers, *position)?),
             AsOf::Operation(id) => match operations::find(ledger, reader, view.keys, id)? {
-                Some(operation) => operation.view,
+                Some(operation) => {
+                    (operation.view, as_of_operation(ledger, reader, view.keys, &numbers, &operation)?)
+                }
                 None => {
                     let operation_id = id.clone();
                     return Ok(Err(Refusal::OperationNotFound {
@@ -43,13 +44,11 @@ pub(super) fn read(
                 }
             },
         };
-        let values = as_of(ledger, reader, view.keys, &numbers, position)?;
         Ok(Ok(Reply::Values(ValuesReply { position, values })))
     })
 }
 
-/// The limits' values after the change at `position` and before the next: one look-up each. A limit without an entry
-/// up to there reads zero.
+/// The limits' values after the change at `position` and before the next: one look-up each.
 pub(super) fn as_of(
     ledger: &Ledger,
     reader: &Reader<'_>,
@@ -57,14 +56,41 @@ pub(super) fn as_of(
     numbers: &[u32],
     position: Position,
 ) -> Result<Vec<Value>, Absent> {
-    // All look-ups are made before the first failure counts, so that one round fetches all of them.
-    let found: Vec<_> =
-        numbers.iter().map(|number| entries::last_at_or_before(reader, keys, *number, position)).collect();
-    numbers
-        .iter()
-        .zip(found)
-        .map(|(number, entry)| {
-            Ok(ledger.value(*number, entry?.map_or(Balance::default(), |entry| entry.balance)))
-        })
-        .collect()
+    values(ledger, numbers, |number| balance_as_of(reader, keys, number, position))
+}
+
+/// The limits' values after the operation's last hold request: what it held then, it remembers itself.
+pub(super) fn as_of_operation(
+    ledger: &Ledger,
+    reader: &Reader<'_>,
+    keys: Keys,
+    numbers: &[u32],
+    operation: &Operation,
+) -> Result<Vec<Value>, Absent> {
+    values(ledger, numbers, |number| match operation.balance_of(number) {
+        Some(balance) => Ok(balance),
+        None => balance_as_of(reader, keys, number, operation.view),
+    })
+}
+
+/// All look-ups are made before the first failure counts, so that one round fetches all of them.
+fn values(
+    ledger: &Ledger,
+    numbers: &[u32],
+    balance_of: impl Fn(u32) -> Result<Balance, Absent>,
+) -> Result<Vec<Value>, Absent> {
+    let found: Vec<_> = numbers.iter().map(|number| balance_of(*number)).collect();
+    let value = |(number, balance): (&u32, _)| Ok(ledger.value(*number, balance?));
+    numbers.iter().zip(found).map(value).collect()
+}
+
+/// A limit without an entry up to there reads zero.
+fn balance_as_of(
+    reader: &Reader<'_>,
+    keys: Keys,
+    number: u32,
+    position: Position,
+) -> Result<Balance, Absent> {
+    let entry = entries::last_at_or_before(reader, keys, number, position)?;
+    Ok(entry.map_or(Balance::default(), |entry| entry.balance))
 }

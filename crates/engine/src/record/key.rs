@@ -1,7 +1,8 @@
 //! The keys of what is stored. They are ordered so that one scan loads everything resident, and so that one short
 //! scan answers a page of a list.
 //!
-//! The first byte tells resident records from paged ones; then comes the namespace's id, then the kind of record.
+//! The first byte tells resident records from paged ones, and from those of histories, which are paged too and only ever
+//! added to; then comes the namespace's id, then the kind of record.
 //! Numbers are big-endian, so that their order is the bytes' order.
 
 use crate::{Name, Position, Time};
@@ -11,6 +12,9 @@ use core::ops::{Deref, Range};
 
 const RESIDENT: u8 = 0x01;
 const PAGED: u8 = 0x02;
+/// Paged records that are written once, in the order of the number with which their keys end, and removed with their
+/// whole namespace. The store makes use of that.
+pub const HISTORY: u8 = 0x03;
 
 const SHARD_META: u8 = 0x00;
 const SWEEP: u8 = 0x01;
@@ -32,8 +36,9 @@ const EVENT_KEY: u8 = 0x41;
 const REPLY: u8 = 0x01;
 const LEDGER_OPERATION: u8 = 0x10;
 const LEDGER_OPEN: u8 = 0x11;
-const LEDGER_ENTRY: u8 = 0x12;
 const EVENT_CHANGE: u8 = 0x40;
+
+const LEDGER_ENTRY: u8 = 0x10;
 
 /// A namespace's number within its shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -207,12 +212,16 @@ pub fn ledger_operation_id(key: &[u8]) -> Option<Name> {
 
 /// An entry of a ledger limit's history.
 pub fn ledger_entry(id: NamespaceId, limit: u32, position: Position) -> Key {
-    paged(id, LEDGER_ENTRY).u32(limit).u64(position.0)
+    ledger_entries(id, limit).u64(position.0)
 }
 
 /// A ledger limit's entries at or after the given position.
 pub fn ledger_entries_from(id: NamespaceId, limit: u32, from: Position) -> Range<Bytes> {
-    ledger_entry(id, limit, from).done()..paged(id, LEDGER_ENTRY).u32(limit + 1).done()
+    ledger_entry(id, limit, from).done()..ledger_entries(id, limit + 1).done()
+}
+
+fn ledger_entries(id: NamespaceId, limit: u32) -> Key {
+    Key::new(&[HISTORY]).u32(id.0).bytes(&[LEDGER_ENTRY]).u32(limit)
 }
 
 /// The position in an entry's key.
@@ -220,10 +229,10 @@ pub fn ledger_entry_position(key: &[u8]) -> Option<Position> {
     Some(Position(u64::from_be_bytes(key.get(10..18)?.try_into().ok()?)))
 }
 
-/// Everything of a namespace: its resident records and its paged ones.
-pub fn all_of_namespace(id: NamespaceId) -> [Range<Bytes>; 2] {
+/// Everything of a namespace: its resident records, its paged ones and its histories.
+pub fn all_of_namespace(id: NamespaceId) -> [Range<Bytes>; 3] {
     let prefix = |first: &[u8]| Key::new(first).u32(id.0).done()..Key::new(first).u32(id.0 + 1).done();
-    [prefix(&[RESIDENT, NAMESPACE]), prefix(&[PAGED])]
+    [prefix(&[RESIDENT, NAMESPACE]), prefix(&[PAGED]), prefix(&[HISTORY])]
 }
 
 /// Takes a resident record's key apart.
@@ -305,28 +314,37 @@ pub struct Key {
 impl Key {
     const SHORT: usize = 64;
 
+    #[inline]
     fn new(first: &[u8]) -> Key {
         Key { short: [0; Key::SHORT], length: 0, long: Vec::new() }.bytes(first)
     }
 
+    /// Inlined, as the others here: where all lengths are known, a key is then a few stores.
+    #[inline]
     fn bytes(mut self, bytes: &[u8]) -> Key {
         let end = self.length + bytes.len();
-        if end <= Key::SHORT {
-            self.short[self.length..end].copy_from_slice(bytes);
-        } else {
-            if self.long.is_empty() {
-                self.long.extend_from_slice(&self.short[..self.length]);
-            }
-            self.long.extend_from_slice(bytes);
+        match self.short.get_mut(self.length..end) {
+            Some(place) => place.copy_from_slice(bytes),
+            None => self.lengthen(bytes),
         }
         self.length = end;
         self
     }
 
+    #[cold]
+    fn lengthen(&mut self, bytes: &[u8]) {
+        if self.long.is_empty() {
+            self.long.extend_from_slice(&self.short[..self.length]);
+        }
+        self.long.extend_from_slice(bytes);
+    }
+
+    #[inline]
     fn u32(self, number: u32) -> Key {
         self.bytes(&number.to_be_bytes())
     }
 
+    #[inline]
     fn u64(self, number: u64) -> Key {
         self.bytes(&number.to_be_bytes())
     }
@@ -399,14 +417,14 @@ mod tests {
         let (id, next) = (NamespaceId(7), NamespaceId(8));
         assert!(*namespace(id) < *ledger_limit(id, 0));
         assert!(*ledger_limit(id, u32::MAX) < *ledger_balance(id, 0));
-        let [resident, paged] = all_of_namespace(id);
+        let [resident, paged, histories] = all_of_namespace(id);
         let name = Name::new("x").unwrap();
         assert!(resident.contains(&namespace(id).done()) && !resident.contains(&namespace(next).done()));
         assert!(
             paged.contains(&ledger_operation(id, &name).done())
                 && !paged.contains(&ledger_operation(next, &name).done())
         );
-        assert!(paged.contains(&ledger_entry(id, u32::MAX - 1, Position(u64::MAX)).done()));
+        assert!(histories.contains(&ledger_entry(id, u32::MAX - 1, Position(u64::MAX)).done()));
         assert_eq!(ledger_operation_id(&ledger_open(id, &name)), Some(name));
         assert_eq!(ledger_entry_position(&ledger_entry(id, 1, Position(77))), Some(Position(77)));
     }

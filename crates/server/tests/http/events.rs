@@ -133,7 +133,7 @@ async fn replies_and_refusals_look_as_they_should() {
     let incubating = json!({"clock": 7, "events": [{"event": "🌮", "time": 1000, "publishes_at": 4000}]});
     assert_eq!(get("GET", "/v1/events/s/incubating", "").await, incubating);
     assert_eq!(server.send("DELETE", "/v1/events/s", "").await.status(), 204);
-    problem_of(server.send("GET", "/v1/events/s/stream", "").await, 404, "StreamNotFound").await;
+    problem_of(server.send("GET", "/v1/events/s/stream", "").await, 503, "ShuttingDown").await;
 
     let check = async |refusal: Refusal, status: u16, code: &str, members: Json| {
         server.answers(Ok(Outcome::Events(Err(refusal))));

@@ -87,7 +87,7 @@ impl Backend for Fake {
         _: Option<u64>,
         _: Option<limina_engine::events::StreamTerms>,
     ) -> limina_server::backend::Following<'_> {
-        Box::pin(async { Err(limina_node::NotFollowed::StreamNotFound) })
+        Box::pin(async { Err(limina_node::NotFollowed::Unavailable(Unavailable::ShuttingDown)) })
     }
 
     fn shard_statuses(&self) -> Vec<ShardStatus> {

@@ -1,17 +1,23 @@
-//! Any history of a shard, against a model that is nothing but a map.
+//! Whatever happens to a shard, against a model that is nothing but a map.
 
 use super::{Factory, Stop};
-use crate::{Answer, Read, Record, Seq, ShardId, ShardStore, ShardStoreOptions};
+use crate::{Answer, HISTORY, Read, Record, Seq, ShardId, ShardStore, ShardStoreOptions};
 use bytes::Bytes;
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
-/// One step of a history. Keys are numbers below [`KEYS`].
+/// One step. Keys are numbers below [`KEYS`].
 #[derive(Debug, Clone)]
 pub enum Step {
     /// Appends these changes; no value means removed.
     Append(BTreeMap<u8, Option<u16>>),
+    /// Adds so many records to each of these histories.
+    Extend(BTreeMap<u8, u16>),
+    /// Removes a whole history.
+    Forget(u8),
     /// Compares every kind of look-up in this range, `from..=to`, with this limit.
     Look(u8, u8, usize),
+    /// The same from the one place to the other: each is a history and a number in it.
+    LookIntoHistories((u8, u16), (u8, u16), usize),
     /// Brings the table up to date.
     Checkpoint,
     /// Takes the shard over again, in the same process.
@@ -23,6 +29,9 @@ pub enum Step {
 /// How many keys there are: few, so that they meet each other.
 pub const KEYS: u8 = 40;
 
+/// How many histories there are.
+pub const HISTORIES: u8 = 3;
+
 const SHARD: ShardId = ShardId(1);
 
 /// Runs the steps and compares each answer with the model's.
@@ -33,9 +42,9 @@ pub async fn check<F: Factory>(mut factory: F, steps: Vec<Step>) {
     let mut seq = Seq::ZERO;
     for step in steps {
         match step {
-            Step::Append(changes) => {
+            Step::Append(_) | Step::Extend(_) | Step::Forget(_) => {
                 seq = seq.next();
-                let records: Vec<Record> = changes.iter().map(|(key, value)| record(*key, *value)).collect();
+                let records = changes(&step, &model, seq);
                 for record in &records {
                     match &record.value {
                         Some(value) => model.insert(record.key.clone(), value.clone()),
@@ -46,6 +55,10 @@ pub async fn check<F: Factory>(mut factory: F, steps: Vec<Step>) {
             }
             Step::Look(from, to, limit) => {
                 look(&shard, &model, key(from.min(to)), key(to.max(from)), limit).await
+            }
+            Step::LookIntoHistories(from, to, limit) => {
+                let place = |(history, number): (u8, u16)| history_key(history, number.into());
+                look(&shard, &model, place(from.min(to)), place(to.max(from)), limit).await
             }
             Step::Checkpoint => {
                 let before = shard.backlog();
@@ -72,6 +85,40 @@ pub async fn check<F: Factory>(mut factory: F, steps: Vec<Step>) {
 async fn open<S: crate::Journal + crate::Table>(store: &Arc<S>) -> ShardStore<S, S> {
     let opened = ShardStore::open(store.clone(), store.clone(), SHARD, ShardStoreOptions::default()).await;
     opened.expect("opening the shard")
+}
+
+/// What a step that changes something appends.
+fn changes(step: &Step, model: &BTreeMap<Bytes, Bytes>, seq: Seq) -> Vec<Record> {
+    let history = |history: u8| model.range(history_key(history, 0)..history_key(history + 1, 0));
+    match step {
+        Step::Append(changes) => changes.iter().map(|(key, value)| record(*key, *value)).collect(),
+        Step::Extend(counts) => {
+            let extend = |(number, count): (&u8, &u16)| {
+                let last = history(*number).next_back().map(|(key, _)| number_in(key));
+                let numbers: Vec<u64> =
+                    (1..=u64::from(*count)).map(|n| last.unwrap_or(seq.0) + 2 * n).collect();
+                let value = |number: u64| Bytes::from(vec![number as u8; number as usize % 100]);
+                let of_history = *number;
+                numbers.into_iter().map(move |number| Record {
+                    key: history_key(of_history, number),
+                    value: Some(value(number)),
+                })
+            };
+            counts.iter().flat_map(extend).collect()
+        }
+        Step::Forget(number) => {
+            history(*number).map(|(key, _)| Record { key: key.clone(), value: None }).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn history_key(history: u8, number: u64) -> Bytes {
+    [&[HISTORY, history][..], &number.to_be_bytes()].concat().into()
+}
+
+fn number_in(key: &Bytes) -> u64 {
+    key[2..].try_into().map(u64::from_be_bytes).expect("eight bytes")
 }
 
 /// Keys of several lengths, among them ones that are others' prefixes and ones that end with a zero byte.
@@ -111,9 +158,9 @@ async fn look<S: crate::Journal + crate::Table>(
             None
         }),
     ];
-    for number in 0..KEYS {
-        reads.push(Read::Get(key(number)));
-        expected.push(Answer::Value(model.get(&key(number)).cloned()));
+    for key in (0..KEYS).map(key).chain([from, to]) {
+        expected.push(Answer::Value(model.get(&key).cloned()));
+        reads.push(Read::Get(key));
     }
     for ((read, now), expected) in reads.iter().zip(shard.read_now(&reads)).zip(&expected) {
         assert!(now.is_none() || now.as_ref() == Some(expected), "{read:?} at once: {now:?}");

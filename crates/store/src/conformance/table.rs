@@ -1,7 +1,9 @@
 //! What every table must do.
 
 use super::{Factory, Stop, append, bytes, overlay, page, take};
-use crate::{Journal, Seq, ShardId, Table};
+use crate::{HISTORY, Journal, Record, Records, Seq, ShardId, Table};
+use bytes::Bytes;
+use std::sync::Arc;
 
 const A: ShardId = ShardId(2);
 const B: ShardId = ShardId(3);
@@ -102,4 +104,38 @@ pub async fn checkpoints_survive(mut factory: impl Factory) {
     assert_eq!(store.applied(A).await.expect("applied"), Seq(seq));
     assert_eq!(store.applied(B).await.expect("applied"), Seq(0));
     check_scan(&*store, A, ("", "z"), 10, "a=4 b0=0 b2=2 b4=4").await;
+}
+
+/// A history is removed from its beginning on, some records at a time. What is found meanwhile is of what is left, and
+/// in the end nothing is.
+pub async fn histories_are_removed_bit_by_bit(mut factory: impl Factory) {
+    const COUNT: u64 = 1000;
+    const SLICE: usize = 100;
+    let store = factory.open().expect("open");
+    let key =
+        |history: u8, number: u64| Bytes::from([&[HISTORY, history][..], &number.to_be_bytes()].concat());
+    let value = Some(Bytes::from_static(b"value"));
+    let added = |numbers: std::ops::RangeInclusive<u64>| {
+        let records = [1, 2].into_iter().flat_map(|history| numbers.clone().map(move |n| key(history, n)));
+        Arc::new(records.map(|key| Record { key, value: value.clone() }).collect::<Records>())
+    };
+    let epoch = take(&*store, A).await;
+    append(&*store, A, epoch, 1, 10).await;
+    append(&*store, A, epoch, 2, 10).await;
+    store.checkpoint(A, epoch, Seq(1), added(1..=COUNT / 2)).await.expect("checkpoint");
+    store.checkpoint(A, epoch, Seq(2), added(COUNT / 2 + 1..=COUNT)).await.expect("checkpoint");
+    let (mut next, mut seq) = (1, 2);
+    loop {
+        let found = store.scan(A, key(1, 0), key(2, 0), SLICE).await.expect("scan");
+        let Some((last, _)) = found.last() else { break };
+        let last_number = u64::from_be_bytes(last[2..].try_into().expect("a number"));
+        assert!((key(1, next)..=key(1, COUNT)).contains(&found[0].0), "{next}: {:?}", found[0]);
+        let removed = found.iter().map(|(key, _)| Record { key: key.clone(), value: None });
+        seq += 1;
+        append(&*store, A, epoch, seq, 10).await;
+        store.checkpoint(A, epoch, Seq(seq), Arc::new(removed.collect())).await.expect("checkpoint");
+        next = last_number + 1;
+    }
+    let rest = store.scan(A, key(0, 0), key(3, 0), usize::MAX).await.expect("scan");
+    assert!(rest.iter().map(|(key, _)| key.clone()).eq((1..=COUNT).map(|number| key(2, number))));
 }

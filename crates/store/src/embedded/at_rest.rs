@@ -233,21 +233,21 @@ fn check_records(
         }
     };
     let (mut records, mut bytes) = (0_u64, 0_u64);
-    let mut last: Vec<u8> = Vec::new();
-    let read = table.each_record(|key, value| {
-        let shard = u16::from_be_bytes([key[0], key[1]]);
+    let mut last: Option<(ShardId, Vec<u8>)> = None;
+    let read = table.each_record(|shard, key, value| {
         // The mark of creation stands under a shard that cannot exist.
-        let strange = shard != u16::MAX && shards.is_some_and(|shards| shard >= shards);
-        if strange || (records > 0 && last[..] >= *key) {
+        let strange = shard.0 != u16::MAX && shards.is_some_and(|shards| shard.0 >= shards);
+        let is_behind = last.as_ref().is_some_and(|(before, last)| (*before, &last[..]) >= (shard, key));
+        if strange || is_behind {
             let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+            let words = "is out of order, or the shard does not exist";
             return Err(StoreError::Corrupt {
                 path: original.display().to_string(),
                 offset: 0,
-                detail: format!("the record under {key} is out of order, or of a shard that does not exist"),
+                detail: format!("the record of shard {} under {key} {words}", shard.0),
             });
         }
-        last.clear();
-        last.extend_from_slice(key);
+        last = Some((shard, key.to_vec()));
         (records, bytes) = (records + 1, bytes + (key.len() + value.len()) as u64);
         if records.is_multiple_of(PROGRESS_RECORDS) {
             tell(Finding::Progress(format!("{records} records of the table are read")));

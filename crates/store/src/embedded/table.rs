@@ -6,7 +6,10 @@
 //! each read.
 
 use super::{damage, fjall_files};
-use crate::{Epoch, Records, Seq, ShardId, StoreError, Table};
+use crate::{
+    Epoch, HISTORY, Records, Seq, ShardId, StoreError, Table,
+    runs::{self, is_history},
+};
 use bytes::Bytes;
 use fjall::{
     Database, Keyspace, KeyspaceCreateOptions, PersistMode,
@@ -82,15 +85,15 @@ impl FjallTable {
         Ok(table)
     }
 
-    /// Every record of every shard, with its full key, in order. Ends at the first one that cannot be read.
+    /// Every record of every shard, in order. Ends at the first one that cannot be read.
     pub(super) fn each_record(
         &self,
-        mut each: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+        mut each: impl FnMut(ShardId, &[u8], &[u8]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         self.inner.guarded(|inner| {
             inner.records.iter().try_for_each(|guard| {
-                let (full, stored) = inner.said(guard.into_inner())?;
-                each(&full, inner.unsealed(&full, &stored)?)
+                let (shard, members) = inner.checked(guard)?;
+                members.iter().try_for_each(|(key, value)| each(shard, key, value))
             })
         })
     }
@@ -175,11 +178,7 @@ impl Table for FjallTable {
         if limit == 0 || from >= to {
             return Ok(Vec::new());
         }
-        self.blocking(move |inner| {
-            let range = inner.records.range(full_key(shard, &from)..full_key(shard, &to));
-            range.take(limit).map(|guard| inner.checked(guard)).collect()
-        })
-        .await
+        self.blocking(move |inner| inner.scan(shard, &from, &to, limit)).await
     }
 
     async fn last_at_or_before(
@@ -188,17 +187,10 @@ impl Table for FjallTable {
         ranges: Vec<(Bytes, Bytes)>,
     ) -> Result<Vec<Option<(Bytes, Bytes)>>, StoreError> {
         let count = ranges.len();
-        self.looked_up(count, move |inner| {
-            let last = |(from, at): &(Bytes, Bytes)| {
-                if from > at {
-                    return Ok(None);
-                }
-                let mut range = inner.records.range(full_key(shard, from)..=full_key(shard, at));
-                range.next_back().map(|guard| inner.checked(guard)).transpose()
-            };
-            ranges.iter().map(last).collect()
-        })
-        .await
+        let find_all = move |inner: &Inner| {
+            ranges.iter().map(|(from, at)| inner.last_at_or_before(shard, from, at)).collect()
+        };
+        self.looked_up(count, find_all).await
     }
 
     async fn checkpoint(
@@ -274,15 +266,15 @@ impl Inner {
 
     fn checkpoint(&self, shard: ShardId, upto: Seq, records: &Records) -> Result<(), StoreError> {
         let _alone = self.ingesting.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut remaining = records.sorted();
-        while remaining.len() > 0 {
+        let mut remaining = runs::pack(records.sorted()).peekable();
+        while remaining.peek().is_some() {
             self.wait_for_compaction();
             let mut ingestion = self.said(self.records.start_ingestion())?;
-            for record in remaining.by_ref().take(CHUNK) {
-                let full = full_key(shard, record.key);
-                let written = match record.value {
+            for (key, value) in remaining.by_ref().take(CHUNK) {
+                let full = full_key(shard, key);
+                let written = match value {
                     Some(value) => {
-                        let sealed = sealed(&full, value);
+                        let sealed = sealed(&full, &value);
                         ingestion.write(full, sealed)
                     }
                     None => ingestion.write_tombstone(full),
@@ -312,6 +304,10 @@ impl Inner {
     }
 
     fn get(&self, shard: ShardId, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        if is_history(key) {
+            let found = self.last_at_or_before(shard, key, key)?;
+            return Ok(found.map(|(_, value)| value));
+        }
         let full = full_key(shard, key);
         match self.said(self.records.get(&full))? {
             Some(stored) => Ok(Some(Bytes::copy_from_slice(self.unsealed(&full, &stored)?))),
@@ -319,10 +315,54 @@ impl Inner {
         }
     }
 
-    fn checked(&self, guard: fjall::Guard) -> Result<(Bytes, Bytes), StoreError> {
+    fn scan(
+        &self,
+        shard: ShardId,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        let range = self.records.range(full_key(shard, from)..full_key(shard, to));
+        let mut page = Vec::new();
+        for guard in self.run_before(shard, from).into_iter().chain(range) {
+            let (_, members) = self.checked(guard)?;
+            page.extend(members.into_iter().filter(|(key, _)| *from <= **key && **key < *to));
+            if page.len() >= limit {
+                page.truncate(limit);
+                break;
+            }
+        }
+        Ok(page)
+    }
+
+    fn last_at_or_before(
+        &self,
+        shard: ShardId,
+        from: &[u8],
+        at: &[u8],
+    ) -> Result<Option<(Bytes, Bytes)>, StoreError> {
+        if from > at {
+            return Ok(None);
+        }
+        let mut range = self.records.range(full_key(shard, from)..=full_key(shard, at));
+        let Some(guard) = range.next_back().or_else(|| self.run_before(shard, from)) else { return Ok(None) };
+        let (_, members) = self.checked(guard)?;
+        Ok(members.into_iter().rfind(|(key, _)| *from <= **key && **key <= *at))
+    }
+
+    /// The run that begins before the key, and may reach beyond it.
+    fn run_before(&self, shard: ShardId, key: &[u8]) -> Option<fjall::Guard> {
+        let mut before = || self.records.range(full_key(shard, &[HISTORY])..full_key(shard, key)).next_back();
+        is_history(key).then(&mut before).flatten()
+    }
+
+    /// The records of which a stored one consists.
+    fn checked(&self, guard: fjall::Guard) -> Result<(ShardId, Vec<(Bytes, Bytes)>), StoreError> {
         let (full, stored) = self.said(guard.into_inner())?;
         let value = self.unsealed(&full, &stored)?;
-        Ok((Bytes::copy_from_slice(&full[2..]), Bytes::copy_from_slice(value)))
+        let (shard, key) = full.split_first_chunk().ok_or_else(|| self.mismatch(&full))?;
+        let members = runs::unpack(Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+        Ok((ShardId(u16::from_be_bytes(*shard)), members.ok_or_else(|| self.mismatch(&full))?))
     }
 
     fn unsealed<'a>(&self, full_key: &[u8], stored: &'a [u8]) -> Result<&'a [u8], StoreError> {

@@ -131,7 +131,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
                     offset: malformed.offset as u64,
                     detail: malformed.problem.to_string(),
                 })?;
-                state.active.insert(&batch);
+                state.active.insert_again(&batch);
                 state.seq = seq;
             }
         }

@@ -1,0 +1,158 @@
+//! Histories, and how a table keeps them: in runs.
+//!
+//! A *history* is a sequence of records that only grows: their keys are the same but for the last eight bytes, which
+//! are a number, big-endian. Between two checkpoints many records are added to the same history, and they are
+//! neighbours. A table stores such neighbours as one record, a *run*, so that it has far fewer to sort, to index and to
+//! compact. Above the table nobody sees runs.
+//!
+//! A run stands under the key of its first record. Its value is, for each of its records, the number of the key (8
+//! bytes, big-endian), the length of the value (4, little-endian) and the value. Where a run ends follows from its first
+//! records alone, so a checkpoint that is repeated, with more behind what it had, replaces the runs that it left.
+
+use crate::Image;
+use bytes::{Buf, Bytes, BytesMut};
+use std::borrow::Cow;
+
+/// The first byte of the keys of histories. Whoever writes such keys promises that
+///
+/// - each is written once, above all others of its history, and nothing else lies between two of the same history;
+/// - they are removed from the first one on, and whoever removes one removes all: in between, look-ups may find more of
+///   the rest or less.
+pub const HISTORY: u8 = 0x03;
+
+/// A look-up reads a whole run, so runs are kept short.
+const MAX_RECORDS: usize = 256;
+const MAX_BYTES: usize = 16 << 10;
+const NUMBER: usize = 8;
+const LENGTH: usize = 4;
+
+/// What a table stores under a key; no value means removed.
+pub(crate) type Stored<'a> = (&'a [u8], Option<Cow<'a, [u8]>>);
+
+/// Whether the key is one of a history.
+pub(crate) fn is_history(key: &[u8]) -> bool {
+    key.first() == Some(&HISTORY)
+}
+
+/// Sorted records as a table stores them.
+pub(crate) fn pack<'a>(sorted: impl Iterator<Item = Image<'a>>) -> impl Iterator<Item = Stored<'a>> {
+    let mut sorted = sorted.peekable();
+    std::iter::from_fn(move || {
+        let first = sorted.next()?;
+        let (Some(value), Some(prefix)) = (first.value, prefix(first.key)) else {
+            return Some((first.key, first.value.map(Cow::Borrowed)));
+        };
+        let mut run = Vec::new();
+        add(&mut run, first.key, value);
+        for _ in 1..MAX_RECORDS {
+            let fits = |next: &Image<'_>| {
+                let value = next.value.filter(|value| run.len() + NUMBER + LENGTH + value.len() <= MAX_BYTES);
+                value.is_some() && self::prefix(next.key) == Some(prefix)
+            };
+            let Some(Image { key, value: Some(value), .. }) = sorted.next_if(fits) else { break };
+            add(&mut run, key, value);
+        }
+        Some((first.key, Some(run.into())))
+    })
+}
+
+/// What the keys of a history have in common.
+fn prefix(key: &[u8]) -> Option<&[u8]> {
+    is_history(key).then(|| key.split_last_chunk::<NUMBER>()).flatten().map(|(prefix, _)| prefix)
+}
+
+fn add(run: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+    run.extend_from_slice(&key[key.len() - NUMBER..]);
+    run.extend_from_slice(&u32::try_from(value.len()).expect("it was in a batch").to_le_bytes());
+    run.extend_from_slice(value);
+}
+
+/// The records of which a table's record consists: the members of a run, or itself. None where it is not a run and
+/// should be.
+pub(crate) fn unpack(key: Bytes, value: Bytes) -> Option<Vec<(Bytes, Bytes)>> {
+    let Some(prefix) = prefix(&key) else { return Some(vec![(key, value)]) };
+    let mut members = Vec::new();
+    let mut rest = value;
+    while !rest.is_empty() {
+        let number = (rest.len() >= NUMBER + LENGTH).then(|| rest.split_to(NUMBER))?;
+        let length = rest.get_u32_le() as usize;
+        let value = (rest.len() >= length).then(|| rest.split_to(length))?;
+        let mut key = BytesMut::with_capacity(key.len());
+        key.extend_from_slice(prefix);
+        key.extend_from_slice(&number);
+        members.push((key.freeze(), value));
+    }
+    let is_sorted = members.is_sorted_by(|(key, _), (next, _)| key < next);
+    (is_sorted && members.first()?.0 == key).then_some(members)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(history: u8, number: u64) -> Vec<u8> {
+        [&[HISTORY, history][..], &number.to_be_bytes()].concat()
+    }
+
+    /// Packs the records and says what each stored one consists of; and what is unpacked must be what was packed.
+    #[track_caller]
+    fn check(records: &[(Vec<u8>, Option<Vec<u8>>)], expect: &[usize]) {
+        let image = |(key, value): &'_ (Vec<u8>, Option<Vec<u8>>)| (key.clone(), value.clone());
+        let images =
+            records.iter().map(|(key, value)| Image { key, value: value.as_deref(), is_first: false });
+        let mut counts = Vec::new();
+        let mut unpacked = Vec::new();
+        for (key, value) in pack(images) {
+            let Some(value) = value else {
+                counts.push(0);
+                unpacked.push((key.to_vec(), None));
+                continue;
+            };
+            assert!(value.len() <= MAX_BYTES || counts.len() == records.len() - 1);
+            let members = unpack(Bytes::copy_from_slice(key), Bytes::copy_from_slice(&value)).expect("a run");
+            counts.push(members.len());
+            unpacked.extend(members.into_iter().map(|(key, value)| (key.to_vec(), Some(value.to_vec()))));
+        }
+        assert_eq!(unpacked, records.iter().map(image).collect::<Vec<_>>());
+        assert_eq!(counts, expect);
+    }
+
+    #[test]
+    fn neighbours_of_a_history_are_packed_and_others_are_not() {
+        let value = |length: usize| Some(vec![7; length]);
+        check(&[], &[]);
+        check(&[(vec![2, 1], value(1)), (vec![2, 2], None), (vec![4], value(0))], &[1, 0, 1]);
+        check(&[(key(1, 1), value(3)), (key(1, 2), value(0)), (key(2, 1), value(1))], &[2, 1]);
+        check(
+            &[(key(1, 1), None), (key(1, 2), None), (key(1, 3), value(1)), (key(1, 9), value(1))],
+            &[0, 0, 2],
+        );
+        // Too short for a number: a record like any other.
+        check(&[(vec![HISTORY], value(1)), (vec![HISTORY, 0], value(1)), (key(0, 0), value(1))], &[1, 1, 1]);
+    }
+
+    #[test]
+    fn runs_are_short() {
+        let many: Vec<_> = (0..600).map(|number| (key(1, number), Some(vec![1]))).collect();
+        check(&many, &[256, 256, 88]);
+        let long: Vec<_> = (0..5).map(|number| (key(1, number), Some(vec![1; MAX_BYTES / 2 - 12]))).collect();
+        check(&long, &[2, 2, 1]);
+        check(&[(key(1, 1), Some(vec![1; MAX_BYTES]))], &[1]);
+    }
+
+    #[test]
+    fn what_is_not_a_run_is_not_taken_for_one() {
+        let images = [Image { key: &key(1, 1), value: Some(b"one"), is_first: false }];
+        let (_, run) = pack(images.into_iter()).next().expect("one run");
+        let run = Bytes::from(run.expect("a value").into_owned());
+        let check = |number: u64, bytes: Bytes, expect: bool| {
+            assert_eq!(unpack(key(1, number).into(), bytes).is_some(), expect);
+        };
+        check(1, run.clone(), true);
+        check(2, run.clone(), false);
+        check(1, [run.clone(), run.clone()].concat().into(), false);
+        for end in 0..run.len() {
+            check(1, run.slice(..end), false);
+        }
+    }
+}
