@@ -29,6 +29,7 @@ pub mod sweep;
 pub mod time;
 pub mod timers;
 
+mod compact;
 mod idempotency;
 mod keyed;
 mod recent;
