@@ -35,7 +35,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { build_slice: 4_096 }
+        Options { build_slice: 512 }
     }
 }
 
