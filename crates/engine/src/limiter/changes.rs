@@ -207,11 +207,10 @@ fn change_rule(
 ) -> Result<Plan, Refusal> {
     let rule = limiter.rules.at(number);
     let name = terms.name.clone();
-    let lacks_key =
-        |item: &Override| terms.group_by.iter().any(|key| item.stored.terms.key_values.get(key).is_none());
-    if !rule.has_same_keys(&terms)
-        && let Some((other, _)) = rule.overrides.iter().find(|(_, item)| lacks_key(item))
-    {
+    if *rule.terms() == terms {
+        return Ok(Plan::new(Answer::Rule { name, is_new: false }));
+    }
+    if let Some(other) = rule.overrides.lacking(&terms.group_by) {
         return Err(Refusal::OverridesConflict { rule: name, name: other.clone() });
     }
     let answer = Answer::Rule { name, is_new: false };
@@ -258,6 +257,7 @@ fn put_override(
     let answer = Answer::Override { rule: rule_name, name: new.name.clone(), is_new: old.is_none() };
     let is_counted = rule.terms().window.is_none() && !rule.is_exact(&new.key_values);
     match old {
+        Some(old) if old.stored.terms == *new => Ok(Plan::new(answer)),
         Some(old) if is_counted && old.stored.terms.key_values != new.key_values => {
             let created_at = old.stored.created_at;
             let mut overrides = rule.overrides.clone();
