@@ -213,7 +213,7 @@ pub struct LimitStatus {
     pub override_name: Option<Name>,
     /// The values of the keys by which the rule groups, or an override's key-values.
     pub group: KeyValues,
-    /// The limit; for a bucket its burst.
+    /// The limit; for a bucket its burst, or 0 where nothing passes.
     pub limit: Limit,
     /// After this check where it was allowed and took something.
     pub used: u64,
