@@ -82,11 +82,9 @@ impl RuleChecks {
                 Reply::Allowed(decision) | Reply::Moved { decision, .. } | Reply::LeaseTaken { decision, .. },
             )
             | Err(Refusal::LimitReached(decision)) => self.count_decision(&asked.namespace, decision),
-            Ok(Reply::Batch(results)) => {
-                for (place, result) in results.iter().enumerate() {
-                    if let Ok(decision) | Err(Refusal::LimitReached(decision)) = result
-                        && asked.dry.binary_search(&place).is_err()
-                    {
+            Ok(Reply::Batch(decisions)) => {
+                for (place, decision) in decisions.iter().enumerate() {
+                    if asked.dry.binary_search(&place).is_err() {
                         self.count_decision(&asked.namespace, decision);
                     }
                 }

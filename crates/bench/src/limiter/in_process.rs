@@ -56,8 +56,8 @@ pub(super) async fn checks_refused(caller: &Caller, mut checks: Vec<Check>) -> R
         _ => limiter::Command::CheckBatch(checks),
     };
     match caller.submit(Command::Limiter(command)).await? {
-        Outcome::Limiter(Ok(Reply::Batch(results))) => {
-            Ok(results.iter().filter(|result| result.is_err()).count() as u64)
+        Outcome::Limiter(Ok(Reply::Batch(decisions))) => {
+            Ok(decisions.iter().filter(|decision| !decision.allowed).count() as u64)
         }
         Outcome::Limiter(Ok(_)) => Ok(0),
         Outcome::Limiter(Err(refusal)) if refusal.code() == "LimitReached" => Ok(1),

@@ -30,8 +30,8 @@ pub enum Reply {
     Matches(Vec<RuleMatch>),
     /// Allowed.
     Allowed(Decision),
-    /// For each check, in order.
-    Batch(Vec<Result<Decision, Refusal>>),
+    /// For each check, in order; allowed or not.
+    Batch(Vec<Decision>),
     /// The counter after taking or giving back.
     Moved {
         /// The counter.
