@@ -33,9 +33,7 @@ pub(crate) fn plausible(command: &LimiterCommand) -> LimiterReply {
             self::Change::ApplyFile(_) => LimiterReply::FileApplied(Default::default()),
         },
         GetRule(_) => LimiterReply::Rule(rule("r")),
-        ListRules(_) | QueryRules { .. } => {
-            LimiterReply::Rules(Listed { items: vec![rule("r")], next: None })
-        }
+        ListRules { .. } => LimiterReply::Rules(Listed { items: vec![rule("r")], next: None }),
         GetOverride { .. } => LimiterReply::Override(an_override("o")),
         ListOverrides { .. } => LimiterReply::Overrides(Listed { items: vec![an_override("o")], next: None }),
         Match(_) => LimiterReply::Matches(Vec::new()),

@@ -183,8 +183,7 @@ impl Limiter {
                 None => fitting([fit(self.clone().unchanged(order), &lease_not_found(id), answer)]),
             },
             Command::GetRule(_)
-            | Command::ListRules(_)
-            | Command::QueryRules { .. }
+            | Command::ListRules { .. }
             | Command::GetOverride { .. }
             | Command::ListOverrides { .. }
             | Command::Match(_)
