@@ -56,6 +56,12 @@ impl Measured {
         (self.server_cpu.map(busy), busy(self.own_cpu))
     }
 
+    /// Processor time of one operation, of both, in microseconds.
+    pub(crate) fn cpu_micros(&self) -> f64 {
+        let time = self.server_cpu.unwrap_or_default() + self.own_cpu;
+        time.as_secs_f64() * 1e6 / self.operations as f64
+    }
+
     /// The time, in milliseconds, that this part of the requests did not exceed.
     pub(crate) fn quantile_ms(&self, quantile: f64) -> f64 {
         self.latency.value_at_quantile(quantile) as f64 / 1000.0
@@ -72,8 +78,27 @@ pub(crate) trait Rated {
     fn rate(&self) -> f64;
 }
 
+impl Rated for Measured {
+    fn rate(&self) -> f64 {
+        Measured::rate(self)
+    }
+}
+
+/// A ratio of rates.
+impl Rated for f64 {
+    fn rate(&self) -> f64 {
+        *self
+    }
+}
+
 /// The same measured several times, with everything else in between.
 pub(crate) struct Rounds<T>(Vec<T>);
+
+impl<T> Default for Rounds<T> {
+    fn default() -> Self {
+        Rounds(Vec::new())
+    }
+}
 
 impl<T: Rated> Rounds<T> {
     pub(crate) fn new(first: T) -> Rounds<T> {
@@ -94,22 +119,21 @@ impl<T: Rated> Rounds<T> {
         self.0.iter()
     }
 
+    /// The slowest and the fastest.
+    pub(crate) fn ends(&self) -> (&T, &T) {
+        (&self.0[0], &self.0[self.0.len() - 1])
+    }
+
     /// How far the slowest and the fastest are apart, as a part of the median.
     pub(crate) fn spread(&self) -> f64 {
-        let (slowest, fastest) = (self.0[0].rate(), self.0[self.0.len() - 1].rate());
-        (fastest - slowest) / self.median().rate()
+        let (slowest, fastest) = self.ends();
+        (fastest.rate() - slowest.rate()) / self.median().rate()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    impl Rated for f64 {
-        fn rate(&self) -> f64 {
-            *self
-        }
-    }
 
     #[test]
     fn rounds_know_their_median_and_spread() {

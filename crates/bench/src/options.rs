@@ -1,6 +1,7 @@
 //! Options that mean the same for every family.
 
-use crate::{Failed, http};
+use crate::{Failed, http, load::Load};
+use clap::ValueEnum;
 use std::{
     path::{Path, PathBuf},
     time::Duration,
@@ -36,6 +37,46 @@ impl Place {
     pub(crate) fn directory(&self) -> Result<TempDir, Failed> {
         Ok(tempfile::Builder::new().prefix("limina-bench-").tempdir_in(&self.data)?)
     }
+}
+
+/// How many ask at the same time.
+#[derive(clap::Args)]
+pub(crate) struct Connections {
+    /// Connections (in-process: tasks) where a request is one operation
+    #[arg(long, default_value_t = 64, value_parser = positive)]
+    connections: usize,
+    /// Connections (in-process: tasks) where a request is a batch
+    #[arg(long, default_value_t = 8, value_parser = positive)]
+    batch_connections: usize,
+}
+
+impl Connections {
+    /// One operation a request, or a batch of so many.
+    pub(crate) fn load(&self, batch: Option<usize>) -> Load {
+        match batch {
+            Some(batch) => Load { connections: self.batch_connections, batch },
+            None => Load { connections: self.connections, batch: 1 },
+        }
+    }
+}
+
+/// What is measured: only these, if any are named, and of them what is allowed.
+pub(crate) fn chosen<K: ValueEnum + PartialEq + Copy>(
+    only: &[K],
+    is_allowed: impl Fn(K) -> bool,
+) -> Result<Vec<K>, Failed> {
+    let is_chosen = |kind: &K| only.is_empty() || only.contains(kind);
+    let kinds = K::value_variants().iter().copied().filter(is_chosen);
+    let kinds: Vec<K> = kinds.filter(|kind| is_allowed(*kind)).collect();
+    match kinds.is_empty() {
+        true => Err("nothing to measure: a rival must be named by --rivals, too".into()),
+        false => Ok(kinds),
+    }
+}
+
+/// As it is named in an option.
+pub(crate) fn name_of(kind: &impl ValueEnum) -> String {
+    kind.to_possible_value().expect("none is skipped").get_name().to_owned()
 }
 
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {

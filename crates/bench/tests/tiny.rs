@@ -86,6 +86,11 @@ fn every_contender_but_the_rivals_does_the_work_of_the_limiter() {
     for name in ["sliding", "bucket", "refused"] {
         check(&text, name, 1, 5);
     }
+    // Two numbers of rules of which 1 or 4 apply, and two numbers of groups.
+    for way in ["in-process", "http", "http-batch"] {
+        check(&text, &format!("rules, {way}"), 2 * 2, 4);
+        check(&text, &format!("groups, {way}"), 2, 4);
+    }
     for name in ["before", "create, a group for each", "another selection", "other groups", "delete", "after"]
     {
         // Once in each round.

@@ -1,6 +1,7 @@
 //! Key-values: what limits and locks are about.
 
-use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use crate::compact::Compact;
+use alloc::{boxed::Box, vec::Vec};
 use core::{borrow::Borrow, cmp::Ordering, fmt};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -86,7 +87,7 @@ fn order_exactly(integer: i64, float: f64) -> Ordering {
 /// The bytes are the pairs one after another: the key's length (u16, little endian), the key, a byte for the type, and
 /// the value: a text with its length before it (u16), a number as eight bytes, a boolean as one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct KeyValues(Arc<[u8]>);
+pub struct KeyValues(Compact);
 
 /// Why pairs are not [`KeyValues`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -161,17 +162,17 @@ impl KeyValues {
                 value => push_pair(&mut bytes, key, value),
             }
         }
-        Ok(KeyValues(bytes.into()))
+        Ok(KeyValues(Compact::new(&bytes)))
     }
 
     /// None at all.
     pub fn empty() -> KeyValues {
-        KeyValues(Arc::new([]))
+        KeyValues(Compact::new(&[]))
     }
 
     /// The pairs, by key.
     pub fn iter(&self) -> Pairs<'_> {
-        Pairs { bytes: &self.0 }
+        Pairs { bytes: self.as_bytes() }
     }
 
     /// The value of a key.
@@ -182,7 +183,7 @@ impl KeyValues {
 
     /// The pairs as bytes: what is only compared need not be text.
     pub(crate) fn raw(&self) -> RawPairs<'_> {
-        RawPairs { bytes: &self.0 }
+        RawPairs { bytes: self.as_bytes() }
     }
 
     /// How many there are.
@@ -192,12 +193,12 @@ impl KeyValues {
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.as_bytes().is_empty()
     }
 
     /// The bytes that make it what it is.
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.0
+        self.0.as_slice()
     }
 
     /// Appends the bytes of the pairs with these keys, which are in order. False if one is missing.
@@ -212,7 +213,7 @@ impl KeyValues {
 
     /// Takes bytes made by [`KeyValues::project`].
     pub(crate) fn from_projected(bytes: &[u8]) -> KeyValues {
-        KeyValues(bytes.into())
+        KeyValues(Compact::new(bytes))
     }
 
     /// Whether the bytes are what [`KeyValues::new`] makes; what was stored may be damaged.
@@ -350,7 +351,7 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
 
 impl Borrow<[u8]> for KeyValues {
     fn borrow(&self) -> &[u8] {
-        &self.0
+        self.as_bytes()
     }
 }
 
@@ -372,7 +373,7 @@ impl fmt::Debug for KeyValues {
 
 impl Serialize for KeyValues {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(&self.0)
+        serializer.serialize_bytes(self.as_bytes())
     }
 }
 
@@ -389,7 +390,7 @@ impl<'de> Deserialize<'de> for KeyValues {
 
             fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<KeyValues, E> {
                 match KeyValues::is_well_formed(bytes) {
-                    true => Ok(KeyValues(bytes.into())),
+                    true => Ok(KeyValues(Compact::new(bytes))),
                     false => Err(E::custom("not key-values")),
                 }
             }

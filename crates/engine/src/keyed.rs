@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hash};
-use hashbrown::{DefaultHashBuilder, Equivalent, HashTable};
+use hashbrown::{DefaultHashBuilder, Equivalent};
 
 const PIECE: usize = 1 << 10;
 /// How many things one table holds on average.
@@ -191,14 +191,13 @@ fn parts(place: Place) -> (usize, usize) {
 /// Places by hash.
 #[derive(Debug, Default)]
 struct Index {
-    tables: Vec<HashTable<(u32, Place)>>,
+    tables: Vec<Table>,
     len: usize,
 }
 
 impl Index {
     fn find(&self, hash: u32, is_it: impl Fn(Place) -> bool) -> Option<Place> {
-        let table = self.tables.get(self.table_of(hash))?;
-        table.find(wide(hash), |(other, place)| *other == hash && is_it(*place)).map(|(_, place)| *place)
+        self.tables.get(table_of(hash, self.tables.len()))?.find(hash, is_it)
     }
 
     fn insert(&mut self, hash: u32, place: Place) {
@@ -206,16 +205,18 @@ impl Index {
             self.split();
         }
         self.len += 1;
-        let table = self.table_of(hash);
-        self.tables[table].insert_unique(wide(hash), (hash, place), |(hash, _)| wide(*hash));
+        self.put(hash, place);
+    }
+
+    fn put(&mut self, hash: u32, place: Place) {
+        let table = table_of(hash, self.tables.len());
+        self.tables[table].insert(hash, place);
     }
 
     fn remove(&mut self, hash: u32, place: Place) {
-        let table = self.table_of(hash);
-        if let Ok(entry) = self.tables[table].find_entry(wide(hash), |entry| *entry == (hash, place)) {
-            entry.remove();
-            self.len -= 1;
-        }
+        let table = table_of(hash, self.tables.len());
+        self.tables[table].remove(hash, place);
+        self.len -= 1;
         if self.tables.len() > 1 && self.len < (self.tables.len() - 1) * LOAD / 4 {
             self.join();
         }
@@ -224,31 +225,17 @@ impl Index {
     /// One table less: what is in the last moves to where it came from.
     fn join(&mut self) {
         let last = self.tables.pop().expect("there are several");
-        let old = source_of(self.tables.len());
-        for entry in last {
-            self.tables[old].insert_unique(wide(entry.0), entry, |(hash, _)| wide(*hash));
-        }
+        last.entries().for_each(|(hash, place)| self.put(hash, place));
     }
 
     /// One more table, to which a part of one other moves.
     fn split(&mut self) {
-        self.tables.push(HashTable::new());
-        let new = self.tables.len() - 1;
-        if new == 0 {
-            return;
+        let new = self.tables.len();
+        self.tables.push(Table::default());
+        if new > 0 {
+            let old = core::mem::take(&mut self.tables[source_of(new)]);
+            old.entries().for_each(|(hash, place)| self.put(hash, place));
         }
-        let old = source_of(new);
-        let moved: Vec<(u32, Place)> = {
-            let tables = self.tables.len();
-            self.tables[old].extract_if(|(hash, _)| table_of(*hash, tables) == new).collect()
-        };
-        for entry in moved {
-            self.tables[new].insert_unique(wide(entry.0), entry, |(hash, _)| wide(*hash));
-        }
-    }
-
-    fn table_of(&self, hash: u32) -> usize {
-        table_of(hash, self.tables.len())
     }
 }
 
@@ -257,20 +244,94 @@ fn source_of(new: usize) -> usize {
     new - (1 << new.ilog2())
 }
 
-/// By the higher bits: a table places by the lower ones, so those must differ within it.
 fn table_of(hash: u32, tables: usize) -> usize {
     if tables <= 1 {
         return 0;
     }
     let size = tables.next_power_of_two();
-    let number = (hash >> LOAD.ilog2()) as usize & (size - 1);
+    let number = hash as usize & (size - 1);
     if number < tables { number } else { number - size / 2 }
 }
 
-/// As a table wants it: the lowest bits stay different where they were, and the highest ones, by which it tells entries
-/// apart, depend on all of them.
-fn wide(hash: u32) -> u64 {
-    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+/// Places by hash, in one run of memory in which a place stands where its hash says, or shortly behind: to look one up
+/// is to wait for memory once.
+#[derive(Debug, Default)]
+struct Table {
+    /// None, or a power of two of them, of which a quarter is free.
+    slots: Vec<(u32, Place)>,
+    len: usize,
+}
+
+/// A slot in which nothing stands.
+const FREE: (u32, Place) = (0, Place::MAX);
+
+impl Table {
+    fn find(&self, hash: u32, is_it: impl Fn(Place) -> bool) -> Option<Place> {
+        let slot = self.slot_of(hash, is_it)?;
+        Some(self.slots[slot].1)
+    }
+
+    fn insert(&mut self, hash: u32, place: Place) {
+        if self.len * 4 >= self.slots.len() * 3 {
+            let old = core::mem::take(&mut self.slots);
+            self.slots.resize((old.len() * 2).max(16), FREE);
+            old.into_iter().filter(|slot| *slot != FREE).for_each(|(hash, place)| self.put(hash, place));
+        }
+        self.len += 1;
+        self.put(hash, place);
+    }
+
+    fn put(&mut self, hash: u32, place: Place) {
+        let mut slot = self.home(hash);
+        while self.slots[slot] != FREE {
+            slot = self.after(slot);
+        }
+        self.slots[slot] = (hash, place);
+    }
+
+    fn remove(&mut self, hash: u32, place: Place) {
+        let mut hole = self.slot_of(hash, |other| other == place).expect("it was put in");
+        self.len -= 1;
+        // What stands behind, and would not be found across a hole, moves into it.
+        let mut slot = self.after(hole);
+        while self.slots[slot] != FREE {
+            let distance = |from: usize| slot.wrapping_sub(from) & (self.slots.len() - 1);
+            if distance(self.home(self.slots[slot].0)) >= distance(hole) {
+                self.slots[hole] = self.slots[slot];
+                hole = slot;
+            }
+            slot = self.after(slot);
+        }
+        self.slots[hole] = FREE;
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (u32, Place)> {
+        self.slots.iter().copied().filter(|slot| *slot != FREE)
+    }
+
+    fn slot_of(&self, hash: u32, is_it: impl Fn(Place) -> bool) -> Option<usize> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let mut slot = self.home(hash);
+        while self.slots[slot] != FREE {
+            let (other, place) = self.slots[slot];
+            if other == hash && is_it(place) {
+                return Some(slot);
+            }
+            slot = self.after(slot);
+        }
+        None
+    }
+
+    /// By the higher bits: all in one table have the same lower ones.
+    fn home(&self, hash: u32) -> usize {
+        ((u64::from(hash) * self.slots.len() as u64) >> u32::BITS) as usize
+    }
+
+    fn after(&self, slot: usize) -> usize {
+        (slot + 1) & (self.slots.len() - 1)
+    }
 }
 
 #[cfg(test)]
@@ -294,7 +355,7 @@ mod tests {
         assert_eq!(keyed.len(), 33_333);
         assert_eq!(keyed.iter_from(0).count(), 33_333);
         assert!((0..50_000u64).all(|key| keyed.find(&key).is_some() == (key % 3 != 0)));
-        let largest = keyed.index.tables.iter().map(HashTable::len).max();
+        let largest = keyed.index.tables.iter().map(|table| table.len).max();
         assert!(largest.is_some_and(|largest| largest < 3 * LOAD), "{largest:?}");
         for key in (0..50_000u64).filter(|key| key % 3 != 0) {
             assert!(

@@ -33,6 +33,7 @@ pub mod sweep;
 pub mod time;
 pub mod timers;
 
+mod compact;
 mod idempotency;
 mod keyed;
 mod recent;

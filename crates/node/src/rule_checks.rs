@@ -28,6 +28,15 @@ pub(crate) struct RuleChecks {
 struct Known {
     rules: HashMap<Name, HashMap<Name, Results>>,
     count: usize,
+    /// Those of all other rules, once there are any.
+    others: Option<Results>,
+}
+
+impl Known {
+    /// None if they must be made.
+    fn results_of(&self, namespace: &Name, rule: &Name) -> Option<&Results> {
+        self.rules.get(namespace).and_then(|rules| rules.get(rule)).or(self.others.as_ref())
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -38,7 +47,6 @@ pub(crate) struct Labels {
 }
 
 /// One rule's counters.
-#[derive(Clone)]
 struct Results {
     allowed: Counter,
     refused: Counter,
@@ -82,11 +90,9 @@ impl RuleChecks {
                 Reply::Allowed(decision) | Reply::Moved { decision, .. } | Reply::LeaseTaken { decision, .. },
             )
             | Err(Refusal::LimitReached(decision)) => self.count_decision(&asked.namespace, decision),
-            Ok(Reply::Batch(results)) => {
-                for (place, result) in results.iter().enumerate() {
-                    if let Ok(decision) | Err(Refusal::LimitReached(decision)) = result
-                        && asked.dry.binary_search(&place).is_err()
-                    {
+            Ok(Reply::Batch(decisions)) => {
+                for (place, decision) in decisions.iter().enumerate() {
+                    if asked.dry.binary_search(&place).is_err() {
                         self.count_decision(&asked.namespace, decision);
                     }
                 }
@@ -98,32 +104,33 @@ impl RuleChecks {
     fn count_decision(&self, namespace: &Name, decision: &Decision) {
         for limit in &decision.limits {
             let Some(rule) = &limit.rule else { continue };
-            let results = self.results_of(namespace, rule);
-            match (limit.exceeded, limit.shadow) {
+            self.with_results_of(namespace, rule, |results| match (limit.exceeded, limit.shadow) {
                 (true, true) => drop(results.shadow_refused.inc()),
                 (true, false) => drop(results.refused.inc()),
                 (false, _) if decision.allowed => drop(results.allowed.inc()),
                 // Another limit refused it.
                 (false, _) => {}
-            }
+            });
         }
     }
 
-    fn results_of(&self, namespace: &Name, rule: &Name) -> Results {
+    fn with_results_of(&self, namespace: &Name, rule: &Name, count: impl Fn(&Results)) {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(results) = known.rules.get(namespace).and_then(|rules| rules.get(rule)) {
-            return results.clone();
+        if let Some(results) = known.results_of(namespace, rule) {
+            return count(results);
         }
-        let is_full = known.count >= MAX_NAMED;
         drop(known);
-        if is_full {
-            return self.make("", "");
-        }
-        let results = self.make(namespace.as_str(), rule.as_str());
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        let rules = known.rules.entry(namespace.clone()).or_default();
-        known.count += usize::from(rules.insert(rule.clone(), results.clone()).is_none());
-        results
+        if known.results_of(namespace, rule).is_none() {
+            if known.count >= MAX_NAMED {
+                known.others = Some(self.make("", ""));
+            } else {
+                known.count += 1;
+                let results = self.make(namespace.as_str(), rule.as_str());
+                known.rules.entry(namespace.clone()).or_default().insert(rule.clone(), results);
+            }
+        }
+        count(known.results_of(namespace, rule).expect("it was just made"));
     }
 
     fn make(&self, namespace: &str, rule: &str) -> Results {

@@ -53,13 +53,13 @@ fn governor(clients: usize, time: Duration) -> Figures {
     measure(clients, time, client_name, |client| limiter.check_key(client).is_ok())
 }
 
-/// A fixed window of a minute for each client.
+/// A fixed window of a day for each client.
 fn limitador(clients: usize, time: Duration) -> Figures {
     // All clients fit: what does not is forgotten.
     let limiter = RateLimiter::new(2 * clients as u64);
     let namespace = Namespace::from("default");
     let client = "client".try_into().expect("an expression");
-    limiter.add_limit(Limit::new("default", 1_000_000_000_000, 60, vec![], vec![client]));
+    limiter.add_limit(Limit::new("default", 1_000_000_000_000, 86_400, vec![], vec![client]));
     let context = |number| Context::from(HashMap::from([("client".to_owned(), client_name(number))]));
     measure(clients, time, context, |context| {
         let result = limiter.check_rate_limited_and_update(&namespace, context, 1);

@@ -8,6 +8,23 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use utoipa::ToSchema;
 
+/// Reads a closed set of words. (What serde derives does not say which field it is that is no word.)
+macro_rules! from_word {
+    ($type:ident: $first:literal => $first_variant:ident $(, $word:literal => $variant:ident)*) => {
+        impl TryFrom<Cow<'_, str>> for $type {
+            type Error = &'static str;
+
+            fn try_from(word: Cow<'_, str>) -> Result<$type, &'static str> {
+                match &*word {
+                    $first => Ok($type::$first_variant),
+                    $($word => Ok($type::$variant),)*
+                    _ => Err(concat!("expected one of \"", $first, "\"", $(", \"", $word, "\""),*)),
+                }
+            }
+        }
+    };
+}
+
 /// `POST /rules` and `PUT /rules/{name}`: make a rule, or replace all of it but its name and its overrides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -74,19 +91,7 @@ pub enum WindowType {
     Bucket,
 }
 
-/// From its word. (What serde derives does not say which field it is that is no word.)
-impl TryFrom<Cow<'_, str>> for WindowType {
-    type Error = &'static str;
-
-    fn try_from(word: Cow<'_, str>) -> Result<WindowType, &'static str> {
-        match &*word {
-            "fixed" => Ok(WindowType::Fixed),
-            "sliding" => Ok(WindowType::Sliding),
-            "bucket" => Ok(WindowType::Bucket),
-            _ => Err("expected one of \"fixed\", \"sliding\", \"bucket\""),
-        }
-    }
-}
+from_word!(WindowType: "fixed" => Fixed, "sliding" => Sliding, "bucket" => Bucket);
 
 /// Whether a reply waits for the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -98,18 +103,7 @@ pub enum Durability {
     Relaxed,
 }
 
-/// From its word. (What serde derives does not say which field it is that is no word.)
-impl TryFrom<Cow<'_, str>> for Durability {
-    type Error = &'static str;
-
-    fn try_from(word: Cow<'_, str>) -> Result<Durability, &'static str> {
-        match &*word {
-            "durable" => Ok(Durability::Durable),
-            "relaxed" => Ok(Durability::Relaxed),
-            _ => Err("expected one of \"durable\", \"relaxed\""),
-        }
-    }
-}
+from_word!(Durability: "durable" => Durable, "relaxed" => Relaxed);
 
 /// `PATCH /rules/{name}`: change what is mentioned; `null` removes what may be absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -14,7 +14,7 @@ use crate::{
     load::{Contender, Load, Random, Until, drive},
     machine,
     measure::Measured,
-    options::{Place, positive, seconds},
+    options::{Connections, Place, chosen, name_of, positive, seconds},
     redis::{Redis, Sync},
     report::conditions,
 };
@@ -34,15 +34,11 @@ pub(crate) struct Options {
     /// How long each contender is measured, in seconds, after a fifth of that to warm up
     #[arg(long, default_value = "10", value_parser = seconds)]
     seconds: Duration,
-    /// Connections (in-process: tasks) where a request is one hold or commit
-    #[arg(long, default_value_t = 64, value_parser = positive)]
-    connections: usize,
     /// Holds or commits in one request of a batch
     #[arg(long, default_value_t = 1000, value_parser = positive)]
     batch: usize,
-    /// Connections (in-process: tasks) where a request is a batch
-    #[arg(long, default_value_t = 8, value_parser = positive)]
-    batch_connections: usize,
+    #[command(flatten)]
+    connections: Connections,
     /// Limits to choose from
     #[arg(long, default_value_t = 10_000, value_parser = positive)]
     limits: usize,
@@ -108,7 +104,7 @@ impl Kind {
     }
 
     fn name(self) -> String {
-        self.to_possible_value().expect("none is skipped").get_name().to_owned()
+        name_of(&self)
     }
 }
 
@@ -117,14 +113,7 @@ impl Options {
         if self.changes > self.limits {
             return Err("an operation cannot touch more limits than there are".into());
         }
-        let is_chosen = |kind: &Kind| self.only.is_empty() || self.only.contains(kind);
-        let is_allowed = |kind: &Kind| kind.rival().is_none_or(|rival| self.rivals.contains(&rival));
-        let kinds = Kind::value_variants().iter().copied();
-        let kinds: Vec<Kind> = kinds.filter(is_chosen).filter(is_allowed).collect();
-        match kinds.is_empty() {
-            true => Err("nothing to measure: a rival must be named by --rivals, too".into()),
-            false => Ok(kinds),
-        }
+        chosen(&self.only, |kind: Kind| kind.rival().is_none_or(|rival| self.rivals.contains(&rival)))
     }
 
     fn work(&self) -> Work {
@@ -132,10 +121,7 @@ impl Options {
     }
 
     fn load(&self, is_batched: bool) -> Load {
-        match is_batched {
-            true => Load { connections: self.batch_connections, batch: self.batch },
-            false => Load { connections: self.connections, batch: 1 },
-        }
+        self.connections.load(is_batched.then_some(self.batch))
     }
 }
 

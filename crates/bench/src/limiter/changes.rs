@@ -3,7 +3,11 @@
 //! Checks are asked for at fixed times, whether earlier ones were answered or not, and the time that one takes begins
 //! when it was to be asked for: so who is held up shows, however many are.
 
-use super::in_process::{change, check, checks_refused, key_values, windowed_rule};
+use super::{
+    in_process::{self, change, check, checks_refused, key_values},
+    scale::settle,
+    workload::Case,
+};
 use crate::{
     Failed,
     in_process::{Caller, InProcess, name},
@@ -59,7 +63,7 @@ pub(crate) async fn measure(place: &Place, counters: usize, time: Duration) -> R
     let directory = place.directory()?;
     let contender = InProcess::start(directory.path()).await?;
     let caller = contender.connect().await?;
-    change(&caller, Change::CreateRule(windowed_rule())).await?;
+    change(&caller, Change::CreateRule(per_client())).await?;
     // Counters come into being where a rule without a window applies; this one has one group.
     change(&caller, Change::CreateRule(rule("all", &[]))).await?;
     let load = Load { connections: 8.min(counters), batch: BATCH };
@@ -67,7 +71,7 @@ pub(crate) async fn measure(place: &Place, counters: usize, time: Duration) -> R
     let fill =
         drive(&contender, load, Until::Finished(counters as u64), |client| Fill { next: client * share });
     let fill = fill.await?;
-    settle().await;
+    settle(std::process::id()).await;
 
     let mut phases = vec![phase(&caller, counters, "before", time, None).await?];
     let not_one = Test::Ne(Value::String(region(1).into()));
@@ -88,18 +92,9 @@ pub(crate) async fn measure(place: &Place, counters: usize, time: Duration) -> R
     Ok(Changes { counters, fill, phases })
 }
 
-/// Waits until what follows so many writes (checkpoints, the table's housekeeping) is done, or for a minute.
-async fn settle() {
-    const LOOK_EVERY: Duration = Duration::from_millis(500);
-    let own = || machine::cpu_time(std::process::id());
-    let begin = Instant::now();
-    let (mut before, mut quiet) = (own(), 0);
-    while quiet < 4 && begin.elapsed() < Duration::from_secs(60) {
-        tokio::time::sleep(LOOK_EVERY).await;
-        let now = own();
-        quiet = if now.saturating_sub(before) < LOOK_EVERY / 10 { quiet + 1 } else { 0 };
-        before = now;
-    }
+/// A rule with a window.
+fn per_client() -> NewRule {
+    in_process::rule(Case::simple(1), 0)
 }
 
 fn rule(rule: &str, group_by: &[&str]) -> NewRule {
@@ -108,7 +103,7 @@ fn rule(rule: &str, group_by: &[&str]) -> NewRule {
         group_by: group_by.iter().map(|&key| key.into()).collect(),
         limit: Limit::AtMost(limiter::MAX_COUNT),
         window: None,
-        ..windowed_rule()
+        ..per_client()
     }
 }
 
@@ -130,10 +125,7 @@ impl Work<Caller> for Fill {
     async fn step(&mut self, caller: &mut Caller, count: u64, measured: &mut Measured) -> Result<(), Failed> {
         let numbers = self.next..self.next + usize::try_from(count)?;
         self.next = numbers.end;
-        let checks = numbers.map(|number| {
-            let [account, region] = &account(number);
-            check(&[(account.0, &account.1), (region.0, &region.1)])
-        });
+        let checks = numbers.map(|number| check(key_values(account(number))));
         let asked = Instant::now();
         let refused = checks_refused(caller, checks.collect()).await?;
         measured.note(count, refused, asked.elapsed());
@@ -225,14 +217,12 @@ impl Pace {
 
 async fn relaxed(caller: &Caller, number: usize) -> Result<u64, Failed> {
     let client = format!("client-{}", number % 10_000);
-    checks_refused(caller, vec![check(&[("client", &client)])]).await
+    checks_refused(caller, vec![check(key_values([("client", client)]))]).await
 }
 
 /// Takes 1 more of a counter.
 async fn durable(caller: &Caller, number: usize) -> Result<u64, Failed> {
-    let [account, region] = &account(number);
-    let key_values = key_values(&[(account.0, &account.1), (region.0, &region.1)]);
-    let command = limiter::Command::MoveCounter { key_values, by: 1 };
+    let command = limiter::Command::MoveCounter { key_values: key_values(account(number)), by: 1 };
     match caller.submit(Command::Limiter(command)).await? {
         Outcome::Limiter(result) => Ok(u64::from(result.is_err())),
         other => Err(format!("an unexpected outcome: {other:?}").into()),

@@ -4,14 +4,15 @@
 //! is to decide them, to drop the answers, to seal, and what falls due meanwhile: the thread's processor time, since
 //! nothing here ever waits.
 
-use super::workload::{LIMIT, PER_SECONDS, client_name};
+use super::{
+    in_process::{self, key_values},
+    workload::{Case, PER_SECONDS},
+};
 use crate::{Failed, in_process::name, load::Random, machine, measure::Rated};
 use clap::ValueEnum;
 use limina_engine::{
     Applied, Command, Engine, Fetched, Job, KeyValues, Millis, Name, Options, Outcome, Request, Time,
-    key_values::Value,
-    limiter::{self, Change, Check, Limit, NewRule, Take, Window},
-    selection::{Selection, Test},
+    limiter::{self, Change, Limit, NewRule, Window},
 };
 use std::time::Duration;
 
@@ -35,22 +36,9 @@ pub(crate) enum What {
     Counters,
 }
 
-/// What is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Case {
-    pub(crate) what: What,
-    /// All rules.
-    pub(crate) rules: usize,
-    /// How many apply to each check.
-    pub(crate) matching: usize,
-    /// Of how many rules checks are asked that they apply to.
-    pub(crate) asked: usize,
-    /// Distinct key-values for which checks are asked.
-    pub(crate) subjects: usize,
-}
-
 /// What it came to.
 pub(crate) struct Figure {
+    pub(crate) what: What,
     pub(crate) case: Case,
     pub(crate) rate: f64,
     /// Groups that count something.
@@ -64,20 +52,9 @@ impl Rated for Figure {
     }
 }
 
-impl Case {
-    /// One rule, which groups by client.
-    pub(crate) fn simple(what: What, clients: usize) -> Case {
-        Case { what, rules: 1, matching: 1, asked: 1, subjects: clients }
-    }
-
-    fn is_simple(&self) -> bool {
-        self.rules == 1
-    }
-}
-
-pub(crate) fn measure(case: Case, time: Duration) -> Result<Figure, Failed> {
+pub(crate) fn measure(what: What, case: Case, time: Duration) -> Result<Figure, Failed> {
     let mut driver = Driver::new()?;
-    let rules: Vec<NewRule> = (0..case.rules).map(|number| rule(case, number)).collect();
+    let rules: Vec<NewRule> = (0..case.rules).map(|number| rule(what, case, number)).collect();
     for rules in rules.chunks(BATCH) {
         let commands = rules.iter().map(|rule| limiter::Command::Change(Change::CreateRule(rule.clone())));
         driver.run(commands.collect())?;
@@ -85,16 +62,17 @@ pub(crate) fn measure(case: Case, time: Duration) -> Result<Figure, Failed> {
     // Every group is there before anything is measured.
     for from in (0..case.subjects).step_by(BATCH) {
         let subjects = from..(from + BATCH).min(case.subjects);
-        driver.run(subjects.map(|subject| take(key_values(case, subject))).collect())?;
+        driver.run(subjects.map(|subject| take(key_values(case.key_values(subject)))).collect())?;
     }
     let mut random = Random::new(case.subjects);
-    driver.repeat(case, &mut random, time / 5)?;
-    let (decided, refused, took) = driver.repeat(case, &mut random, time)?;
-    let expected = if case.what == What::Refused { decided } else { 0 };
+    driver.repeat(what, case, &mut random, time / 5)?;
+    let (decided, refused, took) = driver.repeat(what, case, &mut random, time)?;
+    let expected = if what == What::Refused { decided } else { 0 };
     if refused != expected {
         return Err(format!("{refused} of {decided} were refused").into());
     }
     Ok(Figure {
+        what,
         case,
         rate: decided as f64 / took.as_secs_f64(),
         groups: driver.engine.stats().sizes.limiter.groups,
@@ -102,60 +80,21 @@ pub(crate) fn measure(case: Case, time: Duration) -> Result<Figure, Failed> {
     })
 }
 
-/// Rules that apply together have one API in common. Every other one selects it by its name, and the rest group by a key
-/// that only its checks have. So all but `matching` of the rules do not apply to a check.
-fn rule(case: Case, number: usize) -> NewRule {
-    let api = number / case.matching;
-    let (group_by, selection) = match number % 2 {
-        _ if case.is_simple() => (vec!["client".into()], Selection::default()),
-        0 => {
-            let test = Test::Eq(Value::String(api_name(api).into()));
-            (vec!["client".into()], Selection::new(vec![("api".into(), vec![test])]))
-        }
-        _ => (vec!["client".into(), feature_name(api).into()], Selection::default()),
-    };
-    let minute = Millis(PER_SECONDS * 1000);
-    NewRule {
-        name: name(&format!("rule-{number}")),
-        group_by,
-        selection,
-        limit: Limit::AtMost(if case.what == What::Refused { 0 } else { LIMIT }),
-        window: match case.what {
-            What::Fixed | What::Refused => Some(Window::Fixed { per: minute }),
-            // A second, so that within the measurement old entries leave.
-            What::Sliding => Some(Window::Sliding { per: Millis(1000) }),
-            What::Bucket => Some(Window::Bucket { per: minute, burst: None }),
-            What::Counters => None,
-        },
-        shadow: false,
-        durability: None,
-        description: None,
+fn rule(what: What, case: Case, number: usize) -> NewRule {
+    let fixed = in_process::rule(case, number);
+    let per = Millis(PER_SECONDS * 1000);
+    match what {
+        What::Fixed => fixed,
+        // A second, so that within the measurement old entries leave.
+        What::Sliding => NewRule { window: Some(Window::Sliding { per: Millis(1000) }), ..fixed },
+        What::Bucket => NewRule { window: Some(Window::Bucket { per, burst: None }), ..fixed },
+        What::Refused => NewRule { limit: Limit::AtMost(0), ..fixed },
+        What::Counters => NewRule { window: None, ..fixed },
     }
-}
-
-fn api_name(api: usize) -> String {
-    format!("api-{api}")
-}
-
-fn feature_name(api: usize) -> String {
-    format!("feature-{api}")
-}
-
-fn key_values(case: Case, subject: usize) -> KeyValues {
-    let client = client_name(subject);
-    let mut pairs = vec![("client".to_owned(), Value::String(client.as_str()))];
-    let api = subject % (case.asked / case.matching);
-    let api_name = api_name(api);
-    if !case.is_simple() {
-        pairs.push(("api".to_owned(), Value::String(&api_name)));
-        pairs.push((feature_name(api), Value::Boolean(true)));
-    }
-    KeyValues::new(pairs).expect("valid key-values")
 }
 
 fn take(key_values: KeyValues) -> limiter::Command {
-    let entries = vec![Take { key_values, hits: 1, limit: None }];
-    limiter::Command::Check(Check { entries, dry_run: false })
+    limiter::Command::Check(in_process::check(key_values))
 }
 
 /// Does what a shard does around its engine, but for the store.
@@ -180,6 +119,7 @@ impl Driver {
     /// Decides as many as there is time for; says how many, how many of them were refused, and how long it took.
     fn repeat(
         &mut self,
+        what: What,
         case: Case,
         random: &mut Random,
         time: Duration,
@@ -189,10 +129,10 @@ impl Driver {
         while self.counted - begin < time {
             let mut commands = Vec::with_capacity(BATCH);
             while commands.len() < BATCH {
-                let key_values = key_values(case, random.below(case.subjects));
+                let key_values = key_values(case.key_values(random.below(case.subjects)));
                 let give_back = limiter::Command::MoveCounter { key_values: key_values.clone(), by: -1 };
                 commands.push(take(key_values));
-                commands.extend((case.what == What::Counters).then_some(give_back));
+                commands.extend((what == What::Counters).then_some(give_back));
             }
             decided += commands.len() as u64;
             refused += self.run(commands)?;

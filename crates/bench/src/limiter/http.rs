@@ -1,22 +1,29 @@
 //! The limiter over HTTP.
 
-use super::workload::{Client, LIMIT, PER_SECONDS, RULE};
+use super::workload::{Case, Client, LIMIT, PER_SECONDS, Rule};
 use crate::{Failed, http::Connection};
 use std::fmt::Write;
 
 impl Client for Connection {
-    async fn create(&mut self) -> Result<(), Failed> {
+    async fn create(&mut self, case: Case, number: usize) -> Result<(), Failed> {
+        let Rule { name, group_by, api } = case.rule(number);
+        let selection = api.map_or(String::new(), |api| format!(r#""api":"{api}""#));
         self.json = format!(
-            r#"{{"name":"{RULE}","group_by":["client"],"limit":{LIMIT},"window":{{"type":"fixed","per":"{PER_SECONDS}s"}}}}"#
+            r#"{{"name":"{name}","group_by":{group_by:?},"selection":{{{selection}}},"limit":{LIMIT},"window":{{"type":"fixed","per":"{PER_SECONDS}s"}}}}"#
         );
         self.post_expecting("/v1/limiter/rules", 201).await?;
         Ok(())
     }
 
-    async fn check(&mut self, clients: &[usize]) -> Result<u64, Failed> {
-        self.write_operations("checks", clients, |json, client| {
-            write!(json, r#"{{"key_values":{{"client":"client-{client}"}}}}"#).expect("memory takes it");
+    async fn check(&mut self, case: Case, subjects: &[usize]) -> Result<u64, Failed> {
+        self.write_operations("checks", subjects, |json, &subject| {
+            json.push_str(r#"{"key_values":{"#);
+            for (number, (key, value)) in case.key_values(subject).iter().enumerate() {
+                let comma = if number > 0 { "," } else { "" };
+                write!(json, r#"{comma}"{key}":"{value}""#).expect("memory takes it");
+            }
+            json.push_str("}}");
         });
-        self.post_operations("/v1/limiter/check", clients.len()).await
+        self.post_operations("/v1/limiter/check", subjects.len()).await
     }
 }

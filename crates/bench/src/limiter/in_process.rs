@@ -1,6 +1,6 @@
 //! The limiter without a front end.
 
-use super::workload::{Client, LIMIT, PER_SECONDS, RULE, client_name};
+use super::workload::{Case, Client, LIMIT, PER_SECONDS, Rule};
 use crate::{
     Failed,
     in_process::{Caller, name},
@@ -9,42 +9,43 @@ use limina_engine::{
     Command, KeyValues, Millis, Outcome,
     key_values::Value,
     limiter::{self, Change, Check, Limit, NewRule, Reply, Take, Window},
-    selection::Selection,
+    selection::{Selection, Test},
 };
 
 impl Client for Caller {
-    async fn create(&mut self) -> Result<(), Failed> {
-        change(self, Change::CreateRule(windowed_rule())).await
+    async fn create(&mut self, case: Case, number: usize) -> Result<(), Failed> {
+        change(self, Change::CreateRule(rule(case, number))).await
     }
 
     /// One is asked for as itself, several as a batch.
-    async fn check(&mut self, clients: &[usize]) -> Result<u64, Failed> {
-        let checks = clients.iter().map(|&client| check(&[("client", &client_name(client))]));
+    async fn check(&mut self, case: Case, subjects: &[usize]) -> Result<u64, Failed> {
+        let checks = subjects.iter().map(|&subject| check(key_values(case.key_values(subject))));
         checks_refused(self, checks.collect()).await
     }
 }
 
-pub(super) fn windowed_rule() -> NewRule {
-    let per = Millis(PER_SECONDS * 1000);
+/// The rule of this number.
+pub(super) fn rule(case: Case, number: usize) -> NewRule {
+    let Rule { name: rule_name, group_by, api } = case.rule(number);
+    let select = |api: String| ("api".into(), vec![Test::Eq(Value::String(api.into()))]);
     NewRule {
-        name: name(RULE),
-        group_by: vec!["client".into()],
-        selection: Selection::default(),
+        name: name(&rule_name),
+        group_by: group_by.into_iter().map(Into::into).collect(),
+        selection: Selection::new(api.map(select).into_iter().collect()),
         limit: Limit::AtMost(LIMIT),
-        window: Some(Window::Fixed { per }),
+        window: Some(Window::Fixed { per: Millis(PER_SECONDS * 1000) }),
         shadow: false,
         durability: None,
         description: None,
     }
 }
 
-pub(super) fn check(pairs: &[(&str, &str)]) -> Check {
-    let entries = vec![Take { key_values: key_values(pairs), hits: 1, limit: None }];
-    Check { entries, dry_run: false }
+pub(super) fn check(key_values: KeyValues) -> Check {
+    Check { entries: vec![Take { key_values, hits: 1, limit: None }], dry_run: false }
 }
 
-pub(super) fn key_values(pairs: &[(&str, &str)]) -> KeyValues {
-    let pairs = pairs.iter().map(|&(key, value)| (key, Value::String(value)));
+pub(super) fn key_values<K: AsRef<str>, V: AsRef<str>>(pairs: impl IntoIterator<Item = (K, V)>) -> KeyValues {
+    let pairs = pairs.into_iter().map(|(key, value)| (key, Value::String(value)));
     KeyValues::new(pairs.collect()).expect("valid key-values")
 }
 
@@ -55,8 +56,8 @@ pub(super) async fn checks_refused(caller: &Caller, mut checks: Vec<Check>) -> R
         _ => limiter::Command::CheckBatch(checks),
     };
     match caller.submit(Command::Limiter(command)).await? {
-        Outcome::Limiter(Ok(Reply::Batch(results))) => {
-            Ok(results.iter().filter(|result| result.is_err()).count() as u64)
+        Outcome::Limiter(Ok(Reply::Batch(decisions))) => {
+            Ok(decisions.iter().filter(|decision| !decision.allowed).count() as u64)
         }
         Outcome::Limiter(Ok(_)) => Ok(0),
         Outcome::Limiter(Err(refusal)) if refusal.code() == "LimitReached" => Ok(1),

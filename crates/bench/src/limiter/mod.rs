@@ -8,6 +8,7 @@ mod http;
 mod in_process;
 mod redis;
 mod report;
+mod scale;
 mod workload;
 
 use crate::{
@@ -17,18 +18,18 @@ use crate::{
     load::{Contender, Load, Until, drive},
     machine,
     measure::Measured,
-    options::{Place, positive, seconds},
+    options::{Connections, Place, chosen, name_of, positive, seconds},
     redis::{Redis, Sync},
     report::conditions,
 };
 use clap::ValueEnum;
-use engine::{Case, What};
+use engine::What;
 use report::{Report, Row};
 use std::{
     path::Path,
     time::{Duration, Instant},
 };
-use workload::{Checks, Client};
+use workload::{Case, Checks, Client};
 
 /// What is measured.
 #[derive(clap::Args)]
@@ -39,25 +40,21 @@ pub(crate) struct Options {
     /// How often everything is measured, one after the other; the median counts
     #[arg(long, default_value_t = 1, value_parser = positive)]
     rounds: usize,
-    /// Connections (in-process: tasks) where a request is one check
-    #[arg(long, default_value_t = 64, value_parser = positive)]
-    connections: usize,
     /// Checks in one request of a batch
     #[arg(long, default_value_t = 256, value_parser = positive)]
     batch: usize,
-    /// Connections (in-process: tasks) where a request is a batch
-    #[arg(long, default_value_t = 8, value_parser = positive)]
-    batch_connections: usize,
-    /// Clients to choose from, where the engine is not alone
+    #[command(flatten)]
+    connections: Connections,
+    /// Clients to choose from, where no other number of groups is said
     #[arg(long, default_value_t = 10_000, value_parser = positive)]
     clients: usize,
-    /// The engine alone: so many rules
+    /// So many rules
     #[arg(long, default_value = "10,1000,100000", value_delimiter = ',', value_parser = positive)]
     rules: Vec<usize>,
-    /// The engine alone: so many of them apply to each check
+    /// So many of them apply to each check
     #[arg(long, default_value = "1,4,16", value_delimiter = ',', value_parser = positive)]
     matching: Vec<usize>,
-    /// The engine alone, and rivals that are crates: so many groups of one rule
+    /// So many groups of one rule
     #[arg(long, default_value = "1000,5000000", value_delimiter = ',', value_parser = positive)]
     groups: Vec<usize>,
     /// Counters that there are while rules are changed
@@ -111,6 +108,10 @@ enum Kind {
     Redis,
     /// The same in pipelined batches
     RedisBatch,
+    /// Limina, in process and over HTTP, with many rules
+    Rules,
+    /// Limina, in process and over HTTP, with many groups of one rule
+    Groups,
     /// Checks while rules are changed
     Changes,
 }
@@ -135,52 +136,54 @@ impl Kind {
             | Kind::HttpBatch
             | Kind::Echo
             | Kind::EchoBatch
+            | Kind::Rules
+            | Kind::Groups
             | Kind::Changes => None,
         }
     }
 
     fn name(self) -> String {
-        self.to_possible_value().expect("none is skipped").get_name().to_owned()
+        name_of(&self)
     }
 }
 
 impl Options {
     fn kinds(&self) -> Result<Vec<Kind>, Failed> {
-        let is_chosen = |kind: &Kind| self.only.is_empty() || self.only.contains(kind);
-        let is_allowed = |kind: &Kind| kind.rival().is_none_or(|rival| self.rivals.contains(&rival));
-        let kinds = Kind::value_variants().iter().copied();
-        let kinds: Vec<Kind> = kinds.filter(is_chosen).filter(is_allowed).collect();
-        match kinds.is_empty() {
-            true => Err("nothing to measure: a rival must be named by --rivals, too".into()),
-            false => Ok(kinds),
-        }
+        chosen(&self.only, |kind: Kind| kind.rival().is_none_or(|rival| self.rivals.contains(&rival)))
     }
 
     fn load(&self, is_batched: bool) -> Load {
-        match is_batched {
-            true => Load { connections: self.batch_connections, batch: self.batch },
-            false => Load { connections: self.connections, batch: 1 },
-        }
+        self.connections.load(is_batched.then_some(self.batch))
     }
 
     /// What of the engine is measured for a kind; empty for others.
-    fn cases(&self, kind: Kind) -> Vec<Case> {
+    fn engine_cases(&self, kind: Kind) -> Vec<(What, Case)> {
         let groups = self.groups.first().copied().unwrap_or(1);
+        let with_groups = |what| self.groups.iter().map(move |&groups| (what, Case::simple(groups)));
         match kind {
             Kind::EngineWindows => {
                 let kinds = [What::Fixed, What::Sliding, What::Bucket, What::Refused];
-                kinds.map(|what| Case::simple(what, groups)).to_vec()
+                kinds.map(|what| (what, Case::simple(groups))).to_vec()
             }
             Kind::EngineRules => {
                 let cases = self.matching.iter().flat_map(|&matching| self.cases_of_rules(matching));
-                cases.collect()
+                cases.map(|case| (What::Fixed, case)).collect()
             }
-            Kind::EngineGroups => {
-                self.groups.iter().map(|&groups| Case::simple(What::Fixed, groups)).collect()
+            Kind::EngineGroups => with_groups(What::Fixed).collect(),
+            Kind::EngineCounters => with_groups(What::Counters).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What is compared with each other for a kind; empty for others.
+    fn compared_cases(&self, kind: Kind) -> Vec<Vec<Case>> {
+        match kind {
+            Kind::Rules => {
+                let is_all_asked = |case: &Case| case.asked == case.rules;
+                let cases = |&matching| self.cases_of_rules(matching).into_iter().filter(is_all_asked);
+                self.matching.iter().map(|matching| cases(matching).collect()).collect()
             }
-            Kind::EngineCounters => {
-                self.groups.iter().map(|&groups| Case::simple(What::Counters, groups)).collect()
-            }
+            Kind::Groups => vec![self.groups.iter().map(|&groups| Case::simple(groups)).collect()],
             _ => Vec::new(),
         }
     }
@@ -192,7 +195,7 @@ impl Options {
         let fewest = whole(self.rules.iter().copied().min().unwrap_or(1));
         let mut cases = Vec::new();
         for rules in self.rules.iter().map(|&rules| whole(rules)) {
-            let case = |asked| Case { what: What::Fixed, rules, matching, asked, subjects };
+            let case = |asked| Case { rules, matching, asked, subjects };
             // First only checks to which the same few rules apply; then such that all rules are needed.
             cases.push(case(fewest));
             cases.extend((rules > fewest).then(|| case(rules)));
@@ -207,12 +210,20 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
     print!("{}", conditions(&program, options.place.data())?);
     let mut report = Report::default();
     let (begin, others_before) = (Instant::now(), machine::others_cpu_time());
+    let failed = |kind: Kind| move |error: Failed| format!("{}: {error}", kind.name());
+    let (compared, others): (Vec<Kind>, Vec<Kind>) =
+        kinds.into_iter().partition(|kind| matches!(kind, Kind::Rules | Kind::Groups));
     for round in 1..=options.rounds {
-        for &kind in &kinds {
+        for &kind in &others {
             eprintln!("measuring {}, round {round} …", kind.name());
-            measure_kind(&options, kind, &program, &mut report)
-                .await
-                .map_err(|error| format!("{}: {error}", kind.name()))?;
+            measure_kind(&options, kind, &program, &mut report).await.map_err(failed(kind))?;
+        }
+    }
+    // These take long to set up, and have their rounds afterwards.
+    for kind in compared {
+        for cases in options.compared_cases(kind) {
+            eprintln!("measuring {} …", kind.name());
+            scale::measure(&options, kind, &cases, &program, &mut report).await.map_err(failed(kind))?;
         }
     }
     if let (Some(before), Some(after)) = (others_before, machine::others_cpu_time()) {
@@ -237,8 +248,9 @@ async fn measure_kind(
     let measured = match kind {
         Kind::EngineWindows | Kind::EngineRules | Kind::EngineGroups | Kind::EngineCounters => {
             let time = options.seconds;
-            for case in options.cases(kind) {
-                let figure = tokio::task::spawn_blocking(move || engine::measure(case, time)).await??;
+            for (what, case) in options.engine_cases(kind) {
+                let measure = move || engine::measure(what, case, time);
+                let figure = tokio::task::spawn_blocking(measure).await??;
                 report.add_engine(kind, figure);
             }
             return Ok(());
@@ -251,6 +263,7 @@ async fn measure_kind(
             }
             return Ok(());
         }
+        Kind::Rules | Kind::Groups => return Ok(()),
         Kind::Changes => {
             report.changes.push(changes::measure(&options.place, options.counters, options.seconds).await?);
             return Ok(());
@@ -274,9 +287,9 @@ async fn measure<C: Contender<Client: Client>>(
     kind: Kind,
     contender: C,
 ) -> Result<Measured, Failed> {
-    let load = options.load(kind.is_batched());
-    contender.connect().await?.create().await?;
-    let checks = |connection| Checks::new(options.clients, connection);
+    let (load, case) = (options.load(kind.is_batched()), Case::simple(options.clients));
+    contender.connect().await?.create(case, 0).await?;
+    let checks = |connection| Checks::new(case, connection);
     drive(&contender, load, Until::Time(options.seconds / 5), checks).await?;
     let measured = drive(&contender, load, Until::Time(options.seconds), checks).await?;
     contender.stop().await?;

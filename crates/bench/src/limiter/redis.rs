@@ -1,6 +1,6 @@
 //! A fixed window in Redis: a counter for each client, which ends with its window.
 
-use super::workload::{Client, LIMIT, PER_SECONDS, client_name};
+use super::workload::{Case, Client, LIMIT, PER_SECONDS, client_name};
 use crate::{Failed, redis::Connection};
 
 /// The client's counter; how much to take, the limit, the window in milliseconds.
@@ -18,12 +18,12 @@ end
 return {1, used + hits, reset}";
 
 impl Client for Connection {
-    async fn create(&mut self) -> Result<(), Failed> {
-        // The limit comes with each check.
+    async fn create(&mut self, _: Case, _: usize) -> Result<(), Failed> {
+        // The limit comes with each check. There are no rules to choose from.
         Ok(())
     }
 
-    async fn check(&mut self, clients: &[usize]) -> Result<u64, Failed> {
+    async fn check(&mut self, _: Case, clients: &[usize]) -> Result<u64, Failed> {
         let (limit, per) = (LIMIT.to_string(), (PER_SECONDS * 1000).to_string());
         for &client in clients {
             self.write_script(0, &[format!("limit:{}", client_name(client))], &["1", &limit, &per]);

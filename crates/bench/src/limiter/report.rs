@@ -4,14 +4,16 @@ use super::{
     Kind,
     changes::Changes,
     crates,
-    engine::{Case, Figure, What},
+    engine::{Figure, What},
+    scale,
+    workload::Case,
 };
 use crate::{
     load::Load,
     measure::{Measured, Rated, Rounds},
+    options::name_of,
     report::{LATENCIES, Table, latencies, optional},
 };
-use clap::ValueEnum;
 use std::fmt;
 
 /// All that was measured.
@@ -20,6 +22,7 @@ pub(super) struct Report {
     engine: Vec<(Kind, Rounds<Figure>)>,
     crates: Vec<Rounds<crates::Figure>>,
     rows: Vec<Rounds<Row>>,
+    pub(super) scale: Vec<scale::Figure>,
     /// One a round.
     pub(super) changes: Vec<Changes>,
 }
@@ -40,7 +43,8 @@ impl Rated for Row {
 impl Report {
     pub(super) fn add_engine(&mut self, kind: Kind, figure: Figure) {
         let mut known = self.engine.iter_mut();
-        match known.find(|(other, rounds)| *other == kind && rounds.median().case == figure.case) {
+        let is_same = |other: &Figure| (other.what, other.case) == (figure.what, figure.case);
+        match known.find(|(other, rounds)| *other == kind && is_same(rounds.median())) {
             Some((_, rounds)) => rounds.push(figure),
             None => self.engine.push((kind, Rounds::new(figure))),
         }
@@ -66,24 +70,22 @@ impl Report {
         let rows = self.rows.iter().flat_map(Rounds::all).map(|row| row.measured.refused);
         let phases = self.changes.iter().flat_map(|changes| &changes.phases);
         let phases = phases.map(|phase| phase.relaxed.refused + phase.durable.refused);
-        rows.chain(phases).chain(self.changes.iter().map(|changes| changes.fill.refused)).sum()
+        let scale = self.scale.iter().flat_map(|figure| figure.rounds.all()).map(|measured| measured.refused);
+        rows.chain(scale).chain(phases).chain(self.changes.iter().map(|changes| changes.fill.refused)).sum()
     }
 
     fn rate(&self, kind: Kind) -> Option<f64> {
         self.rows.iter().map(Rounds::median).find(|row| row.kind == kind).map(Row::rate)
     }
 
-    fn engine_rate(&self, is_it: impl Fn(&Case) -> bool) -> Option<f64> {
-        self.engine
-            .iter()
-            .map(|(_, rounds)| rounds.median())
-            .find(|figure| is_it(&figure.case))
-            .map(Figure::rate)
+    fn engine_rate(&self, is_it: impl Fn(&Figure) -> bool) -> Option<f64> {
+        let mut figures = self.engine.iter().map(|(_, rounds)| rounds.median());
+        figures.find(|figure| is_it(figure)).map(Figure::rate)
     }
 
     /// What the engine does for so many clients of one rule with a fixed window.
     fn engine_rate_for(&self, clients: usize) -> Option<f64> {
-        self.engine_rate(|case| *case == Case::simple(What::Fixed, clients))
+        self.engine_rate(|figure| figure.what == What::Fixed && figure.case == Case::simple(clients))
     }
 
     /// As a part of the first of its kind: with the same number of rules that apply, or the same number of groups.
@@ -99,6 +101,7 @@ impl fmt::Display for Report {
         self.write_engine(f)?;
         self.write_crates(f)?;
         self.write_rows(f)?;
+        self.write_scale(f)?;
         self.write_changes(f)?;
         self.write_goals(f)
     }
@@ -113,7 +116,7 @@ impl Report {
             let figure = rounds.median();
             let case = &figure.case;
             table.rows.push(vec![
-                what_name(case.what),
+                name_of(&figure.what),
                 case.rules.to_string(),
                 case.matching.to_string(),
                 case.asked.to_string(),
@@ -164,8 +167,32 @@ impl Report {
                 optional(self.rate(limina).map(|limina| row.measured.rate() / limina), 2),
             ];
             cells.extend(latencies(&row.measured));
-            let micros = (server.unwrap_or(0.0) + own.unwrap_or(0.0)) * 1e6 / row.measured.rate();
-            cells.extend([optional(server, 1), optional(own, 1), format!("{micros:.2}")]);
+            let micros = format!("{:.2}", row.measured.cpu_micros());
+            cells.extend([optional(server, 1), optional(own, 1), micros]);
+            table.rows.push(cells);
+        }
+        write_table(f, &table)
+    }
+
+    fn write_scale(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = Table::new(&format!(
+            "many | rules | apply | groups | checks/s | ÷ first | least | most | {LATENCIES} | CPU µs a check | first ÷ it | MiB"
+        ));
+        for figure in &self.scale {
+            let (case, measured) = (&figure.case, figure.rounds.median());
+            let mut cells = vec![
+                format!("{}, {}", figure.kind.name(), figure.asked.name()),
+                case.rules.to_string(),
+                case.matching.to_string(),
+                (case.subjects * case.matching).to_string(),
+                format!("{:.0}", measured.rate()),
+            ];
+            let (least, most) = figure.ratios.ends();
+            cells.extend([figure.ratios.median(), least, most].map(|ratio| format!("{ratio:.2}")));
+            cells.extend(latencies(measured));
+            let micros = figure.micros.median();
+            let of_micros = format!("{:.2}", first_of(&self.scale, figure).micros.median() / micros);
+            cells.extend([format!("{micros:.2}"), of_micros, mib(figure.resident)]);
             table.rows.push(cells);
         }
         write_table(f, &table)
@@ -184,8 +211,8 @@ impl Report {
             }
         };
         for what in [What::Fixed, What::Sliding, What::Bucket] {
-            let rate = self.engine_rate(|case| case.what == what && case.rules == 1);
-            add(format!("engine, one rule, {}: checks/s", what_name(what)), 1e6, 0, rate);
+            let rate = self.engine_rate(|figure| figure.what == what && figure.case.rules == 1);
+            add(format!("engine, one rule, {}: checks/s", name_of(&what)), 1e6, 0, rate);
         }
         for (kind, rounds) in &self.engine {
             let figure = rounds.median();
@@ -204,6 +231,20 @@ impl Report {
                 _ => {}
             }
         }
+        for figure in &self.scale {
+            let Case { rules, matching, subjects, .. } = figure.case;
+            let way = figure.asked.name();
+            let ratio = Some(*figure.ratios.median());
+            match figure.kind {
+                Kind::Rules if rules >= 100_000 => {
+                    add(format!("{way}, {rules} rules, {matching} apply: ÷ fewest rules"), 0.8, 2, ratio);
+                }
+                Kind::Groups if subjects >= 5_000_000 => {
+                    add(format!("{way}, {subjects} groups: ÷ fewest groups"), 0.6, 2, ratio);
+                }
+                _ => {}
+            }
+        }
         let of_echo = self.rate(Kind::Http).zip(self.rate(Kind::Echo)).map(|(http, echo)| http / echo);
         add("http: ÷ echo".into(), 0.6, 2, of_echo);
         add("http-batch: checks/s".into(), 4e5, 0, self.rate(Kind::HttpBatch));
@@ -211,8 +252,10 @@ impl Report {
     }
 }
 
-fn what_name(what: What) -> String {
-    what.to_possible_value().expect("none is skipped").get_name().to_owned()
+/// What a figure is compared with.
+fn first_of<'a>(all: &'a [scale::Figure], figure: &scale::Figure) -> &'a scale::Figure {
+    let key = |figure: &scale::Figure| (figure.kind, figure.asked, figure.case.matching);
+    all.iter().find(|other| key(other) == key(figure)).expect("it is among them")
 }
 
 /// How far rounds are apart; nothing where there was one.

@@ -37,7 +37,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { build_slice: 4_096 }
+        Options { build_slice: 1_024 }
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
     window::Clock,
 };
 use crate::{Name, key_values::KeyValues, namespace::Turn};
-use alloc::{collections::BTreeSet, vec::Vec};
+use alloc::{collections::BTreeSet, sync::Arc, vec::Vec};
 
 /// What is to be done once everything is counted.
 #[derive(Debug)]
@@ -195,7 +195,7 @@ fn put_in(
         kept.insert(Override { stored, is_active: true });
     }
     let stored = StoredRule { terms, is_file_managed, id, generation: id, clock };
-    limiter.rules.insert_unnamed(Rule::new(stored, kept, false))
+    limiter.rules.insert_unnamed(Rule::new(stored, kept.into(), false))
 }
 
 /// Other terms for a rule: at once where nothing need be counted.
@@ -207,11 +207,10 @@ fn change_rule(
 ) -> Result<Plan, Refusal> {
     let rule = limiter.rules.at(number);
     let name = terms.name.clone();
-    let lacks_key =
-        |item: &Override| terms.group_by.iter().any(|key| item.stored.terms.key_values.get(key).is_none());
-    if !rule.has_same_keys(&terms)
-        && let Some((other, _)) = rule.overrides.iter().find(|(_, item)| lacks_key(item))
-    {
+    if *rule.terms() == terms {
+        return Ok(Plan::new(Answer::Rule { name, is_new: false }));
+    }
+    if let Some(other) = rule.overrides.lacking(&terms.group_by) {
         return Err(Refusal::OverridesConflict { rule: name, name: other.clone() });
     }
     let answer = Answer::Rule { name, is_new: false };
@@ -229,7 +228,7 @@ fn replace(
     turn: &mut Turn<'_>,
     number: RuleNumber,
     terms: NewRule,
-    overrides: Overrides,
+    overrides: Arc<Overrides>,
 ) -> RuleNumber {
     let generation = turn.advance();
     let mut stored = limiter.rules.at(number).stored.clone();
@@ -258,19 +257,20 @@ fn put_override(
     let answer = Answer::Override { rule: rule_name, name: new.name.clone(), is_new: old.is_none() };
     let is_counted = rule.terms().window.is_none() && !rule.is_exact(&new.key_values);
     match old {
+        Some(old) if old.stored.terms == *new => Ok(Plan::new(answer)),
         Some(old) if is_counted && old.stored.terms.key_values != new.key_values => {
             let created_at = old.stored.created_at;
-            let mut overrides = rule.overrides.clone();
+            let mut overrides = Overrides::clone(&rule.overrides);
             overrides.remove(&new.name);
             let stored = StoredOverride::new(new.clone(), turn.advance(), turn.now);
             overrides.insert(Override { stored: StoredOverride { created_at, ..stored }, is_active: true });
             let terms = rule.terms().clone();
-            let replacement = replace(limiter, turn, number, terms, overrides);
+            let replacement = replace(limiter, turn, number, terms, overrides.into());
             Ok(Plan { rules: Vec::from([(replacement, Some(number))]), ..Plan::new(answer) })
         }
         None if is_counted => {
             let stored = StoredOverride::new(new.clone(), turn.advance(), turn.now);
-            limiter.rules.at_mut(number).overrides.insert(Override { stored, is_active: false });
+            limiter.rules.at_mut(number).overrides_mut().insert(Override { stored, is_active: false });
             Ok(Plan { new_override: Some((number, new.name.clone())), ..Plan::new(answer) })
         }
         _ => Ok(Plan::step(answer, Step::PutOverride(number, new.clone()))),
@@ -365,7 +365,7 @@ fn change_file_rule(
     }
     // Where anything must be counted anew, all of the rule is.
     if rule.counts_differently(terms) || (terms.window.is_none() && !put.is_empty()) {
-        let mut kept = rule.overrides.clone();
+        let mut kept = Overrides::clone(&rule.overrides);
         gone.iter().for_each(|name| drop(kept.remove(name)));
         let put: Vec<NewOverride> = put.into_iter().cloned().collect();
         // First all leave their places: two of them may have changed their key-values.
@@ -375,7 +375,7 @@ fn change_file_rule(
             stored.created_at = old.map_or(stored.created_at, |old| old.stored.created_at);
             kept.insert(Override { stored, is_active: true });
         }
-        let replacement = replace(limiter, turn, number, terms.clone(), kept);
+        let replacement = replace(limiter, turn, number, terms.clone(), kept.into());
         plan.rules.push((replacement, Some(number)));
         return true;
     }
@@ -400,7 +400,7 @@ pub(super) fn finish(limiter: &mut Limiter, turn: &mut Turn<'_>, plan: Plan) -> 
     if let Some((number, name)) = plan.new_override {
         let rule = limiter.rules.at_mut(number);
         let id = rule.stored.id;
-        if let Some(item) = rule.overrides.activate(&name) {
+        if let Some(item) = rule.overrides_mut().activate(&name) {
             turn.put(turn.keys.limiter_override(id, item.stored.id), &item.stored);
         }
     }
@@ -436,12 +436,14 @@ fn activate(limiter: &mut Limiter, turn: &mut Turn<'_>, number: RuleNumber, repl
     if let Some(old) = replaced {
         let id = limiter.rules.at(old).stored.id;
         let (old_ones, new_ones) = (&limiter.rules.at(old).overrides, &limiter.rules.at(number).overrides);
-        for (_, item) in old_ones.iter().filter(|(_, item)| new_ones.by_id(item.stored.id).is_none()) {
-            turn.remove(turn.keys.limiter_override(id, item.stored.id));
-        }
         // Those that were there before are stored as they are.
-        for (_, item) in new_ones.iter().filter(|(_, item)| old_ones.by_id(item.stored.id).is_none()) {
-            turn.put(turn.keys.limiter_override(id, item.stored.id), &item.stored);
+        if !Arc::ptr_eq(old_ones, new_ones) {
+            for (_, item) in old_ones.iter().filter(|(_, item)| new_ones.by_id(item.stored.id).is_none()) {
+                turn.remove(turn.keys.limiter_override(id, item.stored.id));
+            }
+            for (_, item) in new_ones.iter().filter(|(_, item)| old_ones.by_id(item.stored.id).is_none()) {
+                turn.put(turn.keys.limiter_override(id, item.stored.id), &item.stored);
+            }
         }
         limiter.rules.remove(old);
         limiter.groups.note_gone();
@@ -492,7 +494,7 @@ fn put_override_in_place(limiter: &mut Limiter, turn: &mut Turn<'_>, number: Rul
     let position = turn.advance();
     let rule = limiter.rules.at_mut(number);
     let id = rule.stored.id;
-    if let Some(item) = rule.overrides.get_mut(&new.name)
+    if let Some(item) = rule.overrides_mut().get_mut(&new.name)
         && item.stored.terms.key_values == new.key_values
     {
         item.stored.clock.change(turn.now, new.limit);
@@ -508,7 +510,7 @@ fn put_override_in_place(limiter: &mut Limiter, turn: &mut Turn<'_>, number: Rul
     let rule = limiter.rules.at_mut(number);
     let (from, to) = (rule.stored.clock, stored.clock);
     let key_values = stored.terms.key_values.clone();
-    rule.overrides.insert(Override { stored, is_active: true });
+    rule.overrides_mut().insert(Override { stored, is_active: true });
     move_clock(limiter, turn, number, &key_values, from, to);
 }
 
@@ -519,7 +521,7 @@ fn delete_override(
     name: &Name,
 ) -> Option<Override> {
     let rule = limiter.rules.at_mut(number);
-    let item = rule.overrides.remove(name)?;
+    let item = rule.overrides_mut().remove(name)?;
     turn.advance();
     turn.remove(turn.keys.limiter_override(rule.stored.id, item.stored.id));
     let (from, to) = (item.stored.clock, rule.stored.clock);

@@ -71,13 +71,13 @@ pub(super) fn batch(
     may_relax: bool,
 ) -> (Reply, bool) {
     let mut all_relaxed = true;
-    let results = checks.iter().map(|check| {
+    let decisions = checks.iter().map(|check| {
         let manner = Manner::Check { dry_run: check.dry_run, may_relax };
         let Decided { decision, is_relaxed } = decide(limiter, turn, &check.entries, manner);
         all_relaxed &= is_relaxed;
-        verdict(decision)
+        decision
     });
-    (Reply::Batch(results.collect()), all_relaxed)
+    (Reply::Batch(decisions.collect()), all_relaxed)
 }
 
 fn verdict(decision: Decision) -> Result<Decision, Refusal> {

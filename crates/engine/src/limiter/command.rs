@@ -19,9 +19,7 @@ pub enum Command {
     /// Read a rule.
     GetRule(Name),
     /// A part of the rules, by name.
-    ListRules(Page<Name>),
-    /// A part of the rules that group by certain keys, by name.
-    QueryRules {
+    ListRules {
         /// What to look for among the keys.
         query: Query,
         /// Which part.
@@ -95,8 +93,7 @@ impl Command {
             | Command::ExtendLease(_)
             | Command::ReleaseLease(_) => true,
             Command::GetRule(_)
-            | Command::ListRules(_)
-            | Command::QueryRules { .. }
+            | Command::ListRules { .. }
             | Command::GetOverride { .. }
             | Command::ListOverrides { .. }
             | Command::Match(_)

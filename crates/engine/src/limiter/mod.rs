@@ -36,7 +36,6 @@ use crate::{
     Millis, Name, Time,
     namespace::{Turn, Waiting},
     record::key::NamespaceId,
-    selection::Query,
     timers::{SetBy, Timer, TimerKey, Timers},
 };
 use build::Begun;
@@ -97,8 +96,7 @@ pub(crate) fn apply(
         Command::ExtendLease(id) => (leases::extend(limiter, turn, id), false),
         Command::ReleaseLease(id) => (leases::release(limiter, turn, id), false),
         Command::GetRule(_)
-        | Command::ListRules(_)
-        | Command::QueryRules { .. }
+        | Command::ListRules { .. }
         | Command::GetOverride { .. }
         | Command::ListOverrides { .. }
         | Command::Match(_)
@@ -114,8 +112,7 @@ fn read(limiter: &Limiter, turn: &Turn<'_>, command: &Command) -> Result<Reply, 
         |rule: &Name| limiter.rule(rule).ok_or_else(|| Refusal::RuleNotFound { rule: rule.clone() });
     match command {
         Command::GetRule(name) => Ok(Reply::Rule(rule_of(name)?.info())),
-        Command::ListRules(page) => Ok(lists::rules(limiter, &Query::default(), page)),
-        Command::QueryRules { query, page } => Ok(lists::rules(limiter, query, page)),
+        Command::ListRules { query, page } => Ok(lists::rules(limiter, query, page)),
         Command::GetOverride { rule, name } => {
             let found = rule_of(rule)?;
             match found.overrides.get(name).filter(|item| item.is_active) {

@@ -30,8 +30,8 @@ pub enum Reply {
     Matches(Vec<RuleMatch>),
     /// Allowed.
     Allowed(Decision),
-    /// For each check, in order.
-    Batch(Vec<Result<Decision, Refusal>>),
+    /// For each check, in order; allowed or not.
+    Batch(Vec<Decision>),
     /// The counter after taking or giving back.
     Moved {
         /// The counter.
@@ -203,7 +203,7 @@ pub struct LimitStatus {
     pub override_name: Option<Name>,
     /// The values of the keys by which the rule groups, or an override's key-values.
     pub group: KeyValues,
-    /// The limit; for a bucket its burst.
+    /// The limit; for a bucket its burst, or 0 where nothing passes.
     pub limit: Limit,
     /// After this check where it was allowed and took something.
     pub used: u64,

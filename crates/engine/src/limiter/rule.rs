@@ -9,6 +9,7 @@ use crate::{Name, Position, Time, key_values::KeyValues};
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, btree_map},
+    sync::Arc,
     vec::Vec,
 };
 use hashbrown::HashMap;
@@ -20,7 +21,8 @@ pub(crate) struct Rule {
     pub(crate) stored: StoredRule,
     /// The keys by which it groups, in order.
     pub(crate) keys: Vec<Box<str>>,
-    pub(crate) overrides: Overrides,
+    /// Shared with the rule that is to take its place, while that is being counted.
+    pub(crate) overrides: Arc<Overrides>,
     /// It takes part in checks. Until then its groups are being counted.
     pub(crate) is_active: bool,
 }
@@ -39,8 +41,13 @@ pub(crate) struct StoredRule {
 }
 
 impl Rule {
-    pub(crate) fn new(stored: StoredRule, overrides: Overrides, is_active: bool) -> Rule {
+    pub(crate) fn new(stored: StoredRule, overrides: Arc<Overrides>, is_active: bool) -> Rule {
         Rule { keys: sorted(&stored.terms.group_by), stored, overrides, is_active }
+    }
+
+    /// Its overrides, to be changed. They are not while they are shared: other changes wait.
+    pub(crate) fn overrides_mut(&mut self) -> &mut Overrides {
+        Arc::make_mut(&mut self.overrides)
     }
 
     /// Changes what it is.
@@ -228,6 +235,16 @@ impl Overrides {
     pub(crate) fn exact(&self, keys: &[Box<str>], group: &KeyValues) -> Option<&Override> {
         let shape = self.shapes.iter().find(|shape| shape.keys == keys)?;
         self.by_name.get(shape.names.get(group)?).filter(|item| item.is_active)
+    }
+
+    /// The first by name that lacks one of these keys. Where there is none, they are not looked at one by one.
+    pub(crate) fn lacking(&self, keys: &[Box<str>]) -> Option<&Name> {
+        let has_all = |shape: &Shape| keys.iter().all(|key| shape.keys.contains(key));
+        if self.shapes.iter().all(has_all) {
+            return None;
+        }
+        let lacks = |item: &Override| keys.iter().any(|key| item.stored.terms.key_values.get(key).is_none());
+        self.by_name.iter().find(|(_, item)| lacks(item)).map(|(name, _)| name)
     }
 
     pub(crate) fn iter(&self) -> btree_map::Iter<'_, Name, Override> {

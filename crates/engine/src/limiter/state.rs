@@ -8,7 +8,7 @@ use super::{
     leases::Lease,
     matching::{Matching, RuleNumber},
     reply::CounterInfo,
-    rule::{Override, Overrides, Rule, StoredOverride, StoredRule},
+    rule::{Override, Rule, StoredOverride, StoredRule},
     window::{Clock, Meter},
 };
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     record::{self, Malformed, key::NamespaceId},
     timers::Timers,
 };
-use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
 use hashbrown::HashMap;
 
 /// How many overrides of a rule that is gone are freed at a time.
@@ -143,7 +143,7 @@ impl Limiter {
         if stored.id != id || self.rules.by_name.contains_key(&stored.terms.name) {
             return Err(Malformed);
         }
-        self.rules.insert(Rule::new(stored, Overrides::default(), true));
+        self.rules.insert(Rule::new(stored, Arc::default(), true));
         Ok(())
     }
 
@@ -151,7 +151,7 @@ impl Limiter {
     pub(crate) fn load_override(&mut self, rule: Position, bytes: &[u8]) -> Result<(), Malformed> {
         let stored: StoredOverride = record::decode(bytes)?;
         if let Some(number) = self.rules.by_id.get(&rule) {
-            self.rules.at_mut(*number).overrides.insert(Override { stored, is_active: true });
+            self.rules.at_mut(*number).overrides_mut().insert(Override { stored, is_active: true });
         }
         Ok(())
     }
@@ -218,7 +218,9 @@ impl Garbage {
     pub(crate) fn free_some(&mut self) -> bool {
         match self {
             Garbage::Rules(rules) => {
-                if rules.last_mut().is_none_or(|rule| rule.overrides.drop_some(GARBAGE_SLICE)) {
+                // What is still shared is freed with the last that has it.
+                let own = rules.last_mut().and_then(|rule| Arc::get_mut(&mut rule.overrides));
+                if own.is_none_or(|overrides| overrides.drop_some(GARBAGE_SLICE)) {
                     rules.pop();
                 }
                 rules.is_empty()
@@ -350,7 +352,7 @@ impl Rules {
 
     /// Takes a rule out.
     pub(super) fn remove(&mut self, number: RuleNumber) {
-        let Some(rule) = self.rules[number as usize].take() else { return };
+        let Some(mut rule) = self.rules[number as usize].take() else { return };
         self.matching.remove(number, &rule);
         self.by_generation.remove(&rule.stored.generation);
         if self.by_name.get(&rule.terms().name) == Some(&number) {
@@ -360,7 +362,7 @@ impl Rules {
             self.by_id.remove(&rule.stored.id);
         }
         self.free.push(number);
-        if !rule.overrides.is_empty() {
+        if Arc::get_mut(&mut rule.overrides).is_some_and(|overrides| !overrides.is_empty()) {
             self.gone.push(rule);
         }
     }

@@ -103,10 +103,10 @@ impl Meter {
         Meter { limit, kind }
     }
 
-    /// The limit as it is shown: a bucket's is its burst.
+    /// The limit as it is shown: a bucket's is its burst, unless nothing passes anyway.
     pub(crate) fn shown_limit(&self) -> Limit {
         match (self.limit, self.kind) {
-            (Limit::AtMost(_), Kind::Bucket { burst, .. }) => Limit::AtMost(burst),
+            (Limit::AtMost(1..), Kind::Bucket { burst, .. }) => Limit::AtMost(burst),
             (limit, _) => limit,
         }
     }

@@ -74,7 +74,10 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
         }),
         "delete-rule" => limiter::Command::Change(Change::DeleteRule(name(names[0]))),
         "get-rule" => limiter::Command::GetRule(name(names[0])),
-        "rules" => limiter::Command::ListRules(Page { after: option("after").map(name), limit: size }),
+        "rules" => limiter::Command::ListRules {
+            query: Query::default(),
+            page: Page { after: option("after").map(name), limit: size },
+        },
         "override" => limiter::Command::Change(Change::CreateOverride { rule: name(names[0]), new: item() }),
         "put-override" => limiter::Command::Change(Change::PutOverride { rule: name(names[0]), new: item() }),
         "patch-override" => limiter::Command::Change(Change::PatchOverride {

@@ -120,7 +120,7 @@ impl Limits {
     pub fn looks(&self) -> Vec<Command> {
         let page = || Page { after: None, limit: 100_000 };
         let mut looks = vec![
-            Command::ListRules(page()),
+            Command::ListRules { query: Query::default(), page: page() },
             Command::ListLeases(page()),
             Command::ListCounters { query: Query::default(), page: Page { after: None, limit: 100_000 } },
         ];
@@ -318,8 +318,11 @@ impl Limits {
     fn read(&self, random: &mut Random) -> Command {
         match random.below(12) {
             0 => Command::GetRule(self.rule_name(random)),
-            1 => Command::ListRules(page(random, |random| self.rule_name(random))),
-            2 => Command::QueryRules {
+            1 => Command::ListRules {
+                query: Query::default(),
+                page: page(random, |random| self.rule_name(random)),
+            },
+            2 => Command::ListRules {
                 query: self.query(random),
                 page: page(random, |random| self.rule_name(random)),
             },

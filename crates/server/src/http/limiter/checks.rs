@@ -50,8 +50,8 @@ pub(in crate::http) async fn check_batch(State(app): State<App>, call: Call<Unpa
     }
     let command = engine::Command::Limiter(Command::CheckBatch(items));
     match app.ask(namespace, idempotency, command).await {
-        Ok(Outcome::Limiter(Ok(Reply::Batch(results)))) => {
-            Ok(json(StatusCode::OK, &to_wire::check_batch(&results, problems)))
+        Ok(Outcome::Limiter(Ok(Reply::Batch(decisions)))) => {
+            Ok(json(StatusCode::OK, &to_wire::check_batch(&decisions, problems)))
         }
         other => status::answer(other, StatusCode::OK),
     }

@@ -12,6 +12,7 @@ use axum::extract::State;
 use limina_engine::{
     Name,
     limiter::{Change, Command, RuleInfo},
+    selection::Query,
 };
 use limina_wire::{Page, Problem, limiter as wire, selection::Query as Search};
 
@@ -42,7 +43,8 @@ pub(in crate::http) async fn list_rules(
     Namespace(namespace): Namespace,
     Paging(page): Paging<Name>,
 ) -> Answer {
-    list::<RuleInfo>(app, namespace, page, Command::ListRules).await
+    let command = |page| Command::ListRules { query: Query::default(), page };
+    list::<RuleInfo>(app, namespace, page, command).await
 }
 
 /// Read a rule, with the number of its overrides.
@@ -148,6 +150,6 @@ pub(in crate::http) async fn query_rules(
     call: Call<Unparsed<Searching>>,
 ) -> Answer {
     let query = query(Known::Keys, call.body.json()?)?;
-    let command = |page| Command::QueryRules { query: query.clone(), page };
+    let command = |page| Command::ListRules { query: query.clone(), page };
     list::<RuleInfo>(app, call.namespace, page, command).await
 }

@@ -35,9 +35,8 @@ pub(super) fn answer(result: Result<Reply, Refusal>) -> Result<Response, Failure
             StatusCode::NO_CONTENT.into_response()
         }
         Reply::Matches(matches) => json(done, &to_wire::matches(matches)),
-        Reply::Allowed(decision) if !decision.allowed => check_refused(decision),
         Reply::Allowed(decision) => with_rate_limits(json(done, &to_wire::check(decision)), decision),
-        Reply::Batch(results) => json(done, &to_wire::check_batch(results, Vec::new())),
+        Reply::Batch(decisions) => json(done, &to_wire::check_batch(decisions, Vec::new())),
         Reply::Moved { counter, decision } => json(done, &to_wire::moved(counter, decision)),
         Reply::Counter(info) => json(done, &to_wire::counter(info)),
         Reply::Counters(listed) => json(done, &to_wire::counters(listed)),

@@ -4,7 +4,6 @@ use super::{
     super::{
         problem::Code,
         rate_limit::{self, policy_name},
-        status,
     },
     borrowed, in_places,
     key_values::{key_values, selection},
@@ -12,7 +11,7 @@ use super::{
 };
 use limina_engine::{
     Listed, Millis, Name, limiter,
-    limiter::{CounterId, Decision, Limit, Refusal, Window as EngineWindow},
+    limiter::{CounterId, Decision, Limit, Window as EngineWindow},
 };
 use limina_wire::{
     Page, Problem,
@@ -50,22 +49,15 @@ pub(crate) fn limit_reached(decision: &Decision, status: u16) -> LimitReached<'_
 }
 
 /// The results of a batch of which some checks were never submitted.
-pub(crate) fn check_batch(
-    results: &[Result<Decision, Refusal>],
-    problems: Vec<(usize, Problem)>,
-) -> CheckBatchReply<'_> {
-    CheckBatchReply { results: in_places(results.iter().map(check_result), problems, CheckResult::Refused) }
+pub(crate) fn check_batch(decisions: &[Decision], problems: Vec<(usize, Problem)>) -> CheckBatchReply<'_> {
+    let results = decisions.iter().map(check_result);
+    CheckBatchReply { results: in_places(results, problems, CheckResult::Refused) }
 }
 
-fn check_result(result: &Result<Decision, Refusal>) -> CheckResult<'_> {
-    match result {
-        Ok(decision) if decision.allowed => {
-            CheckResult::Allowed(CheckReply { status: Some(200), ..check(decision) })
-        }
-        Ok(decision) | Err(Refusal::LimitReached(decision)) => {
-            CheckResult::LimitReached(limit_reached(decision, Code::LimitReached.status().as_u16()))
-        }
-        Err(refusal) => CheckResult::Refused(status::limiter::refusal(refusal).into_problem()),
+fn check_result(decision: &Decision) -> CheckResult<'_> {
+    match decision.allowed {
+        true => CheckResult::Allowed(CheckReply { status: Some(200), ..check(decision) }),
+        false => CheckResult::LimitReached(limit_reached(decision, Code::LimitReached.status().as_u16())),
     }
 }
 

@@ -19,7 +19,7 @@ async fn parts_are_put_together_to_a_page() {
         assert!(server.fake.script.lock().unwrap().is_empty(), "not all parts were asked for");
         let asked = server.fake.asked.lock().unwrap();
         let pages = asked.iter().map(|request| match &request.command {
-            Command::Limiter(LimiterCommand::ListRules(page)) => {
+            Command::Limiter(LimiterCommand::ListRules { page, .. }) => {
                 (page.after.as_ref().map(|after| after.as_str().to_owned()), page.limit)
             }
             other => panic!("{other:?}"),

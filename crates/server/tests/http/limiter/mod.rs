@@ -33,14 +33,12 @@ pub(crate) fn plausible(command: &LimiterCommand) -> LimiterReply {
             self::Change::ApplyFile(_) => LimiterReply::FileApplied(Default::default()),
         },
         GetRule(_) => LimiterReply::Rule(rule("r")),
-        ListRules(_) | QueryRules { .. } => {
-            LimiterReply::Rules(Listed { items: vec![rule("r")], next: None })
-        }
+        ListRules { .. } => LimiterReply::Rules(Listed { items: vec![rule("r")], next: None }),
         GetOverride { .. } => LimiterReply::Override(an_override("o")),
         ListOverrides { .. } => LimiterReply::Overrides(Listed { items: vec![an_override("o")], next: None }),
         Match(_) => LimiterReply::Matches(Vec::new()),
         Check(_) => LimiterReply::Allowed(decision(Vec::new())),
-        CheckBatch(checks) => LimiterReply::Batch(checks.iter().map(|_| Ok(decision(Vec::new()))).collect()),
+        CheckBatch(checks) => LimiterReply::Batch(checks.iter().map(|_| decision(Vec::new())).collect()),
         MoveCounter { .. } => LimiterReply::Moved { counter: counter(3, 1), decision: decision(Vec::new()) },
         SetCounter { .. } => LimiterReply::Counter(counter(3, 1)),
         ListCounters { .. } => LimiterReply::Counters(Listed { items: vec![counter(3, 1)], next: None }),

@@ -174,15 +174,11 @@ async fn a_reached_limit_is_429_and_says_all() {
         r#""a/o%22";r=0;t=2, "b";r=6;t=2"#,
     ];
     let lease = r#"{"key_values": {"k": 1}, "ttl": "1s"}"#;
-    for answer in
-        [Ok(Outcome::Limiter(Err(Refused::LimitReached(refusal())))), done(LimiterReply::Allowed(refusal()))]
-    {
-        server.answers(answer);
-        for (path, body) in [("/v1/limiter/check", CHECK), ("/v1/ns/n/limiter/leases", lease)] {
-            let response = server.send("POST", path, body).await;
-            assert_eq!((response.status().as_u16(), headers_of(&response)), (429, expect.map(str::to_owned)));
-            is_refusal(&response.json().await.unwrap(), 429);
-        }
+    server.answers(Ok(Outcome::Limiter(Err(Refused::LimitReached(refusal())))));
+    for (path, body) in [("/v1/limiter/check", CHECK), ("/v1/ns/n/limiter/leases", lease)] {
+        let response = server.send("POST", path, body).await;
+        assert_eq!((response.status().as_u16(), headers_of(&response)), (429, expect.map(str::to_owned)));
+        is_refusal(&response.json().await.unwrap(), 429);
     }
     // A counter is in conflict, and has no such headers.
     server.answers(Ok(Outcome::Limiter(Err(Refused::LimitReached(refusal())))));
@@ -236,8 +232,8 @@ async fn batches_answer_each_check_in_its_place() {
     let LimiterCommand::CheckBatch(asked) = server.last_limiter_command() else { panic!() };
     assert_eq!(asked.len(), 2);
 
-    let results = vec![Ok(decision(vec![limit_status("a")])), Err(Refused::LimitReached(refusal()))];
-    server.answers(done(LimiterReply::Batch(results)));
+    let decisions = vec![decision(vec![limit_status("a")]), refusal()];
+    server.answers(done(LimiterReply::Batch(decisions)));
     let results = send(vec![bad(), good(), good()]).await;
     assert_eq!(results[0]["status"], 400);
     assert_eq!(results[1]["limits"], json!([status_json("a")]));

@@ -338,7 +338,7 @@ impl Rule {
         let terms = &self.terms;
         let limit = item.map_or(terms.limit, |item| item.item.limit);
         let shown = match (terms.window, limit, item) {
-            (_, Limit::Unlimited, _) => Limit::Unlimited,
+            (_, Limit::Unlimited | Limit::AtMost(0), _) => limit,
             (Some(Window::Bucket { .. }), Limit::AtMost(limit), Some(item)) => {
                 Limit::AtMost(item.item.burst.unwrap_or(limit))
             }

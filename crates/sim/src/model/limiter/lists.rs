@@ -42,21 +42,18 @@ impl Limiter {
     /// What should be answered, but for positions. Of a list, as much as `shown` says that it covers.
     fn answer(&self, now: u64, command: &Command, shown: &Answer) -> Answer {
         let none = Position(0);
-        let of_rules = |page: &Page<Name>, rules: &mut dyn Iterator<Item = &Rule>| {
-            let next = match shown {
-                Ok(Reply::Rules(listed)) => listed.next.clone(),
-                _ => None,
-            };
-            let all = rules.map(|rule| (rule.terms.name.clone(), rule.info(none))).collect();
-            Ok(Reply::Rules(part(all, page, next)))
-        };
         let rule = |name: &Name| self.rule(name).ok_or_else(|| Refusal::RuleNotFound { rule: name.clone() });
         match command {
             Command::GetRule(name) => Ok(Reply::Rule(rule(name)?.info(none))),
-            Command::ListRules(page) => of_rules(page, &mut self.rules.iter()),
-            Command::QueryRules { query, page } => {
+            Command::ListRules { query, page } => {
+                let next = match shown {
+                    Ok(Reply::Rules(listed)) => listed.next.clone(),
+                    _ => None,
+                };
                 let found = |rule: &&Rule| select::finds_keys(query, &rule.terms.group_by);
-                of_rules(page, &mut self.rules.iter().filter(found))
+                let all = self.rules.iter().filter(found);
+                let all = all.map(|rule| (rule.terms.name.clone(), rule.info(none))).collect();
+                Ok(Reply::Rules(part(all, page, next)))
             }
             Command::GetOverride { rule: of, name } => {
                 let missing = Refusal::OverrideNotFound { rule: of.clone(), name: name.clone() };

@@ -95,7 +95,10 @@ impl Limiter {
                 let mut ways =
                     vec![Way { state: self.clone(), order, changed: Changed::No, is_relaxed: !is_keyed }];
                 for (place, check) in checks.iter().enumerate() {
-                    let result = results.map(|results| results[place].clone().map(Reply::Allowed));
+                    let result = results.map(|results| match results[place].clone() {
+                        decision if decision.allowed => Ok(Reply::Allowed(decision)),
+                        decision => Err(Refusal::LimitReached(decision)),
+                    });
                     let command = Command::Check(check.clone());
                     let mut next = Vec::new();
                     for before in ways {
@@ -180,8 +183,7 @@ impl Limiter {
                 None => fitting([fit(self.clone().unchanged(order), &lease_not_found(id), answer)]),
             },
             Command::GetRule(_)
-            | Command::ListRules(_)
-            | Command::QueryRules { .. }
+            | Command::ListRules { .. }
             | Command::GetOverride { .. }
             | Command::ListOverrides { .. }
             | Command::Match(_)
