@@ -15,6 +15,8 @@ mod lifecycle;
 mod limiter;
 mod limiter_flows;
 mod load;
+mod lock_flows;
+mod locks;
 mod raw;
 mod reply;
 mod shape;

@@ -1,0 +1,14 @@
+//! Locks as the contract tells them: who may have what and when, and what a crash, a stop or a client that is gone
+//! changes about it.
+
+mod calls;
+mod errors;
+mod leases;
+mod lists;
+mod modes;
+mod namespaces;
+mod queries;
+mod queues;
+mod sets;
+mod tokens;
+mod waits;
