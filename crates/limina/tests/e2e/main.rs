@@ -8,6 +8,7 @@ mod concurrency;
 mod conventions;
 mod durability;
 mod full_disk;
+mod h2;
 mod harness;
 mod ledger;
 mod ledger_flows;

@@ -2,7 +2,10 @@
 //! changes about it.
 
 mod calls;
+mod crashes;
 mod errors;
+mod hang_ups;
+mod idempotency;
 mod leases;
 mod lists;
 mod modes;
@@ -10,5 +13,6 @@ mod namespaces;
 mod queries;
 mod queues;
 mod sets;
+mod stops;
 mod tokens;
 mod waits;

@@ -1,0 +1,83 @@
+//! A clean stop: waiters are told at once, holders keep what they hold.
+
+use std::time::Instant;
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::h2;
+use crate::harness::Server;
+use crate::locks::{PATIENT, PROMPT, Waiter, exclusive, several, shared, waiting};
+
+#[test]
+fn a_stop_answers_all_who_wait() {
+    let mut server = Server::fresh();
+    let locks = server.locks();
+    let held = locks.grant(exclusive(json!({"a": 1})));
+    let other = locks.grant(shared(json!({"b": 1})));
+    let both = several(&[(json!({"a": 1}), "exclusive"), (json!({"b": 1}), "exclusive")]);
+    let mut waiters: Vec<Waiter> =
+        (0..20).map(|_| locks.wait(waiting(exclusive(json!({"a": 1})), PATIENT))).collect();
+    waiters.extend((0..5).map(|_| locks.wait(waiting(both.clone(), PATIENT))));
+    let runtime = h2::runtime();
+    let connection = h2::Connection::open(&runtime, &server.url("/healthz"));
+    let streams: Vec<_> =
+        (0..30).map(|_| connection.post(locks.url(), &waiting(shared(json!({"a": 1})), PATIENT))).collect();
+    locks.await_queue(&held, 55);
+
+    let stopped = Instant::now();
+    server.process().signal(Signal::TERM);
+    for waiter in waiters {
+        let answer = waiter.answer();
+        let after = answer.answered - stopped;
+        assert!(after < PROMPT, "answered {after:?} after the signal");
+        answer.reply.refused(503, "ShuttingDown");
+    }
+    for stream in streams {
+        stream.answer().refused(503, "ShuttingDown");
+        assert!(stopped.elapsed() < PROMPT, "answered {:?} after the signal", stopped.elapsed());
+    }
+    let status = server.process().exit();
+    assert!(status.success(), "{status}");
+    assert!(stopped.elapsed() < PROMPT, "the end took {:?}", stopped.elapsed());
+
+    server.start_again();
+    let locks = server.locks();
+    for grant in [&held, &other] {
+        locks.await_queue(grant, 0);
+        locks.heartbeat(grant).ok();
+    }
+    assert_eq!(locks.ids().len(), 2, "none of those who were refused holds anything");
+    locks.taken(exclusive(json!({"a": 1})));
+    locks.let_go(&held);
+    locks.free(exclusive(json!({"a": 1})));
+}
+
+/// They ask again, and are served in the order in which they do.
+#[test]
+fn waiters_ask_again_after_a_restart() {
+    let mut server = Server::fresh();
+    let held = server.locks().grant(exclusive(json!({"a": 1})));
+    for _ in 0..2 {
+        let locks = server.locks();
+        let waiter = locks.wait(waiting(exclusive(json!({"a": 1})), PATIENT));
+        locks.await_queue(&held, 1);
+        server.restart();
+        waiter.answer().reply.refused(503, "ShuttingDown");
+    }
+    let locks = server.locks();
+    let waiters: Vec<Waiter> = (1..=5)
+        .map(|n| {
+            let waiter = locks.wait(waiting(exclusive(json!({"a": 1})), PATIENT));
+            locks.await_queue(&held, n);
+            waiter
+        })
+        .collect();
+    let mut last = held;
+    for waiter in waiters {
+        locks.let_go(&last);
+        let next = waiter.granted();
+        assert!(next.token > last.token);
+        last = next;
+    }
+}
