@@ -3,6 +3,7 @@
 
 mod calls;
 mod crashes;
+mod crowds;
 mod errors;
 mod hang_ups;
 mod idempotency;
@@ -10,6 +11,7 @@ mod leases;
 mod lists;
 mod modes;
 mod namespaces;
+mod philosophers;
 mod queries;
 mod queues;
 mod sets;
