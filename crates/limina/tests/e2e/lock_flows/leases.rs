@@ -2,10 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::harness::{Server, eventually};
-use crate::locks::{Locks, PATIENT, PROMPT, SLACK, Waiter, exclusive, lasting, shared, waiting};
+use crate::ledger::encode;
+use crate::locks::{Grant, Locks, PATIENT, PROMPT, SLACK, Waiter, exclusive, lasting, shared, waiting};
+use crate::raw;
 use crate::reply::Reply;
 
 /// Polls until the lock is gone.
@@ -190,5 +193,43 @@ fn a_late_heartbeat_never_takes_a_lock_back() {
         locks.heartbeat(&holder).refused(404, "LockNotFound");
         assert!(next.token > holder.token);
         holder = next;
+    }
+}
+
+/// The server sleeps past the ends of leases, and wakes to heartbeats and waiters at once: each lock is kept by its
+/// holder, who is told so, or goes to the next.
+#[test]
+fn a_server_that_overslept_gives_a_lock_to_one() {
+    const LOCKS: usize = 30;
+    let mut server = Server::fresh();
+    let locks = server.locks();
+    let ttl = Duration::from_secs(2);
+    let holders: Vec<Grant> =
+        (0..LOCKS).map(|n| locks.grant(lasting(exclusive(json!({"n": n})), "2s"))).collect();
+    let waiters: Vec<Waiter> =
+        (0..LOCKS).map(|n| locks.wait(waiting(exclusive(json!({"n": n})), PATIENT))).collect();
+    let mut beats: Vec<raw::Connection> =
+        (0..LOCKS).map(|_| raw::Connection::open(server.address())).collect();
+    server.process().signal(Signal::STOP);
+    std::thread::sleep(ttl);
+    for (connection, holder) in beats.iter_mut().zip(&holders) {
+        let path = format!("/v1/locks/{}/heartbeat", encode(&holder.lock_id));
+        let body = json!({"session_id": holder.session_id}).to_string();
+        connection.send(raw::request("POST", &path, "", body.as_bytes()));
+    }
+    let awake = Instant::now();
+    server.process().signal(Signal::CONT);
+    for ((mut connection, waiter), holder) in beats.into_iter().zip(waiters).zip(&holders) {
+        let beat = connection.receive();
+        let kept = beat.status == 200;
+        if !kept {
+            beat.refused(404, "LockNotFound");
+        }
+        let answer = waiter.answer();
+        let next = answer.reply.granted();
+        let after = answer.answered - awake;
+        assert!(!kept || after + SLACK >= ttl, "{next:?} beside {holder:?}, {after:?} after its heartbeat");
+        assert!(next.token > holder.token);
+        locks.heartbeat(holder).refused(404, "LockNotFound");
     }
 }

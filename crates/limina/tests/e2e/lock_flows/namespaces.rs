@@ -83,6 +83,20 @@ fn nothing_of_a_removed_namespace_comes_back() {
     server.locks().heartbeat(&kept).ok();
 }
 
+/// The grant is gone with its namespace, and so is what a key could bring back.
+#[test]
+fn a_key_of_a_removed_namespace_is_decided_afresh() {
+    let server = Server::fresh();
+    let locks = server.locks_of("brief");
+    let request = exclusive(json!({"a": 1}));
+    let first = locks.ask_keyed("key", &request).granted();
+    remove(&server, "brief");
+    let second = locks.ask_keyed("key", &request).granted();
+    assert_ne!(second.session_id, first.session_id);
+    assert!(second.token > first.token);
+    locks.let_go(&second);
+}
+
 /// Somebody holds, many wait, and the namespace goes: nobody hangs, and no two hold the lock afterwards.
 #[test]
 fn a_namespace_goes_while_somebody_holds_and_waits() {
