@@ -4,13 +4,14 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::concurrency::race;
 use crate::h2;
-use crate::harness::{Server, eventually};
+use crate::harness::{Server, eventually, within};
 use crate::load::Random;
-use crate::locks::{Grant, PATIENT, exclusive, lasting, several, shared, waiting};
+use crate::locks::{Grant, PATIENT, PROMPT, exclusive, lasting, release_path, several, shared, waiting};
 use crate::raw;
 
 fn lock() -> Value {
@@ -110,6 +111,91 @@ fn a_grant_to_a_reset_stream_is_released() {
         assert_eq!(next.status, 200, "held by one who is gone, round {round}: {:?}", locks.all(10));
         locks.let_go(&next.granted());
     }
+    assert_eq!(locks.ids().len(), 0);
+}
+
+/// The same where the server learns of both at once: it slept while the clients left and, after that, the locks were
+/// released.
+#[test]
+fn closed_connections_are_granted_nothing_by_releases_seen_with_them() {
+    let mut server = Server::fresh();
+    for round in 0..20 {
+        let address = server.address();
+        release_behind_hang_ups(&mut server, round, |_, requests| {
+            let connections: Vec<raw::Connection> =
+                requests.iter().map(|request| asking(address, request)).collect();
+            move || drop(connections)
+        });
+    }
+}
+
+#[test]
+fn a_closed_connections_streams_are_granted_nothing_by_releases_seen_with_them() {
+    let mut server = Server::fresh();
+    for round in 0..20 {
+        let health = server.url("/healthz");
+        release_behind_hang_ups(&mut server, round, |url, requests| {
+            let runtime = h2::runtime();
+            let connection = h2::Connection::open(&runtime, &health);
+            let streams: Vec<h2::Stream> =
+                requests.iter().map(|request| connection.post(url, request)).collect();
+            move || {
+                drop((streams, connection));
+                // Returns when the runtime is gone, and its sockets with it.
+                runtime.shutdown_timeout(PROMPT);
+            }
+        });
+    }
+}
+
+/// `wait` sends requests and returns what hangs up on all of them.
+#[track_caller]
+fn release_behind_hang_ups<H: FnOnce()>(
+    server: &mut Server,
+    round: usize,
+    wait: impl FnOnce(&str, &[Value]) -> H,
+) {
+    const LOCKS: usize = 60;
+    let locks = server.locks();
+    let request = |n: usize| exclusive(json!({"n": n}));
+    let held: Vec<Grant> = (0..LOCKS).map(|n| locks.grant(request(n))).collect();
+    let requests: Vec<Value> = (0..LOCKS).map(|n| waiting(request(n), PATIENT)).collect();
+    let hang_up = wait(locks.url(), &requests);
+    for grant in &held {
+        locks.await_queue(grant, 1);
+    }
+    let mut releases: Vec<raw::Connection> =
+        (0..LOCKS).map(|_| raw::Connection::open(server.address())).collect();
+    server.process().signal(Signal::STOP);
+    hang_up();
+    for (connection, grant) in releases.iter_mut().zip(&held) {
+        let path = format!("/v1/locks{}", release_path(&grant.lock_id, &grant.session_id));
+        connection.send(raw::request("DELETE", &path, "", b""));
+    }
+    server.process().signal(Signal::CONT);
+    for connection in &mut releases {
+        connection.receive().is(204);
+    }
+    let empty = within(PROMPT, || locks.ids().is_empty().then_some(()));
+    let left = locks.all(1000);
+    assert!(empty.is_some(), "round {round}: {} are held by those who are gone: {left:?}", left.len());
+}
+
+/// The same when it is the end of a lease that makes the grant due.
+#[test]
+fn the_end_of_a_lease_grants_nothing_to_a_closed_connection() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    let asked = Instant::now();
+    locks.grant(lasting(exclusive(lock()), "2s"));
+    drop(asking(server.address(), &waiting(exclusive(lock()), PATIENT)));
+    if asked.elapsed() >= Duration::from_secs(2) {
+        // On a machine that stood still the grant may have been due before the client was gone.
+        return;
+    }
+    let next = locks.ask(&waiting(exclusive(lock()), "20s"));
+    assert_eq!(next.status, 200, "held by one who is gone: {:?}", locks.all(10));
+    locks.let_go(&next.granted());
     assert_eq!(locks.ids().len(), 0);
 }
 
