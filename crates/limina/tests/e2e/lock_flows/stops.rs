@@ -1,13 +1,17 @@
 //! A clean stop: waiters are told at once, holders keep what they hold.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::h2;
-use crate::harness::Server;
-use crate::locks::{PATIENT, PROMPT, Waiter, exclusive, several, shared, waiting};
+use crate::harness::{Server, eventually};
+use crate::locks::{
+    Grant, Locks, PATIENT, PROMPT, Waiter, exclusive, release_path, several, shared, waiting,
+};
+use crate::reply::Reply;
 
 #[test]
 fn a_stop_answers_all_who_wait() {
@@ -79,5 +83,81 @@ fn waiters_ask_again_after_a_restart() {
         let next = waiter.granted();
         assert!(next.token > last.token);
         last = next;
+    }
+}
+
+/// A stop in the midst of grants and releases: what anybody was told is so afterwards.
+#[test]
+fn a_stop_under_load_tells_the_truth() {
+    let mut server = Server::fresh();
+    for round in 0..4 {
+        let (locks, done) = (server.locks(), AtomicUsize::new(0));
+        let ends: Vec<End> = std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..10)
+                .map(|n| {
+                    let (locks, done) = (&locks, &done);
+                    let lock = json!({"lock": n % 3, "round": round});
+                    scope.spawn(move || visit_until_the_end(locks, &lock, done))
+                })
+                .collect();
+            let reached = eventually(|| (done.load(Ordering::Relaxed) >= 60).then_some(()));
+            server.stop();
+            assert!(reached.is_some(), "the load is stuck");
+            clients.into_iter().map(|client| client.join().expect("a client")).collect()
+        });
+        server.start_again();
+        let locks = server.locks();
+        let mut left = locks.ids();
+        let mut unknown = 0;
+        for end in &ends {
+            match end {
+                End::NotGranted => {}
+                End::NotReleased(grant) => {
+                    assert!(left.remove(&grant.lock_id), "not released, but gone: {grant:?}");
+                    locks.heartbeat(grant).ok();
+                    locks.let_go(grant);
+                }
+                End::ReleaseUnknown(grant) => {
+                    if left.remove(&grant.lock_id) {
+                        locks.let_go(grant);
+                    }
+                }
+                End::GrantUnknown => unknown += 1,
+            }
+        }
+        assert!(left.len() <= unknown, "held by nobody: {left:?}, {unknown} do not know");
+        for lock_id in left {
+            locks.force(&lock_id).is(204);
+        }
+    }
+}
+
+/// The last thing that a client knows.
+enum End {
+    NotGranted,
+    GrantUnknown,
+    NotReleased(Grant),
+    ReleaseUnknown(Grant),
+}
+
+fn visit_until_the_end(locks: &Locks, lock: &Value, done: &AtomicUsize) -> End {
+    loop {
+        let request = waiting(exclusive(lock.clone()), PATIENT);
+        let grant = match Reply::try_to(locks.request("POST", "").json(&request)) {
+            Ok(reply) if reply.status == 200 => reply.granted(),
+            Ok(reply) => {
+                reply.refused(503, "ShuttingDown");
+                return End::NotGranted;
+            }
+            Err(_) => return End::GrantUnknown,
+        };
+        match Reply::try_to(locks.request("DELETE", &release_path(&grant.lock_id, &grant.session_id))) {
+            Ok(reply) if reply.status == 204 => drop(done.fetch_add(1, Ordering::Relaxed)),
+            Ok(reply) => {
+                reply.refused(503, "ShuttingDown");
+                return End::NotReleased(grant);
+            }
+            Err(_) => return End::ReleaseUnknown(grant),
+        }
     }
 }
