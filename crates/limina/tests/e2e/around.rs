@@ -201,6 +201,10 @@ fn the_reference_has_every_path() {
         ("/ledger/hold/batch", &["post"]),
         ("/ledger/commit/batch", &["post"]),
         ("/ledger/rollback/batch", &["post"]),
+        ("/locks", &["get", "post"]),
+        ("/locks/{}", &["get", "delete"]),
+        ("/locks/{}/heartbeat", &["post"]),
+        ("/locks/query", &["post"]),
         ("/v1/ns", &["get"]),
         ("/v1/ns/{}", &["delete"]),
     ] {

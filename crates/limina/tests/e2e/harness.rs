@@ -204,6 +204,10 @@ impl Process {
         self.log.lock().unwrap().join("\n")
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         assert!(!self.exited, "the process has exited already");
         kill_process(Pid::from_child(&self.child), signal).expect("signal to our own child");
@@ -255,13 +259,18 @@ fn listening_on(line: &str) -> Option<SocketAddr> {
 }
 
 /// What `ask` finds, asked again and again until the deadline.
-pub(crate) fn eventually<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+pub(crate) fn eventually<T>(ask: impl FnMut() -> Option<T>) -> Option<T> {
+    within(DEADLINE, ask)
+}
+
+/// As `eventually`, for what may take longer.
+pub(crate) fn within<T>(deadline: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {
         if let Some(found) = ask() {
             return Some(found);
         }
-        if start.elapsed() > DEADLINE {
+        if start.elapsed() > deadline {
             return None;
         }
         std::thread::sleep(Duration::from_millis(5));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::harness::Server;
 use crate::ledger::encode;
-use crate::reply::Reply;
+use crate::reply::{Reply, all_pages};
 
 /// A window that does not end while a test runs: its boundaries, counted from the epoch, are a year apart.
 pub(crate) const LONG: &str = "360d";
@@ -177,33 +177,13 @@ impl Limiter {
         self.get(&format!("/leases/{}", encode(lease)))
     }
 
-    /// All items of a list (GET without a body) or a query (POST with one), page by page; none may come twice.
+    /// All items of a list (GET without a body) or a query (POST with one), page by page.
     #[track_caller]
     pub(crate) fn all(&self, path: &str, query: Option<&Value>, page: usize) -> Vec<Value> {
-        let mut items: Vec<Value> = Vec::new();
-        let mut after: Option<String> = None;
-        loop {
-            let mut path = format!("{path}?limit={page}");
-            if let Some(after) = &after {
-                path += &format!("&after={}", encode(after));
-            }
-            let reply = match query {
-                None => self.get(&path),
-                Some(query) => self.send("POST", &path, query),
-            }
-            .ok();
-            let found = reply.items();
-            assert!(found.len() <= page, "{} items on a page of {page}", found.len());
-            items.extend(found.iter().cloned());
-            match reply.next() {
-                Some(next) => {
-                    assert_ne!(Some(next), after.as_deref(), "a page leads to itself");
-                    after = Some(next.to_owned());
-                }
-                None => break,
-            }
-        }
-        items
+        all_pages(path, page, |path| match query {
+            None => self.get(path),
+            Some(query) => self.send("POST", path, query),
+        })
     }
 
     /// The name of each item found, sorted; none may come twice.

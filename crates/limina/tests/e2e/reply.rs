@@ -4,6 +4,8 @@ use reqwest::blocking::{RequestBuilder, Response};
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
+use crate::ledger::encode;
+
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -180,6 +182,30 @@ impl Reply {
             Some(Value::Null) => None,
             Some(Value::String(next)) => Some(next),
             _ => panic!("`next` is neither a string nor null: {}", self.text),
+        }
+    }
+}
+
+/// All items of a list, asked for page by page.
+#[track_caller]
+pub(crate) fn all_pages(path: &str, page: usize, ask: impl Fn(&str) -> Reply) -> Vec<Value> {
+    let mut items: Vec<Value> = Vec::new();
+    let mut after: Option<String> = None;
+    loop {
+        let mut path = format!("{path}?limit={page}");
+        if let Some(after) = &after {
+            path += &format!("&after={}", encode(after));
+        }
+        let reply = ask(&path).ok();
+        let found = reply.items();
+        assert!(found.len() <= page, "{} items on a page of {page}", found.len());
+        items.extend(found.iter().cloned());
+        match reply.next() {
+            Some(next) => {
+                assert_ne!(Some(next), after.as_deref(), "a page leads to itself");
+                after = Some(next.to_owned());
+            }
+            None => return items,
         }
     }
 }

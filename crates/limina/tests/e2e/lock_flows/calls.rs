@@ -1,0 +1,274 @@
+//! Every call of the table: its path in both forms, its fields, its answers.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::harness::Server;
+use crate::ledger::{encode, with};
+use crate::locks::{Locks, PATIENT, exclusive, lasting, locks_in, several, shared, waiting, waiting_in};
+use crate::raw;
+
+#[test]
+fn a_lock_is_taken_seen_kept_and_released() {
+    let server = Server::fresh();
+    for locks in [server.locks(), server.locks_of("default"), server.locks_of("a/b 🌮")] {
+        let asked = Instant::now();
+        let request = json!({"key_values": {"door": "front", "floor": 3}, "mode": "exclusive", "ttl": "10m",
+            "wait": "30s", "owner": "ann 🌮"});
+        let grant = locks.grant(request);
+        let expected = (json!({"door": "front", "floor": 3}).to_string(), "exclusive".to_owned());
+        assert_eq!(grant.locks, std::slice::from_ref(&expected));
+        let passed = asked.elapsed().as_millis() as u64 + 10;
+        assert!((600_000 - passed..=600_000).contains(&grant.expires_in_ms), "{grant:?}");
+
+        let all = locks.all(10);
+        let queried = locks.query(&json!({"where": {"door": "front"}}), 10);
+        assert_eq!((all.len(), queried.len()), (1, 1), "{all:?} {queried:?}");
+        for item in [&all[0], &queried[0], &locks.get(&grant.lock_id).ok().body] {
+            assert_eq!(item["lock_id"], grant.lock_id.as_str(), "{item}");
+            assert_eq!(item["owner"], "ann 🌮", "{item}");
+            assert_eq!(locks_in(item), std::slice::from_ref(&expected), "{item}");
+            assert_eq!(item["fencing_token"], grant.token, "{item}");
+            assert_eq!(waiting_in(item), 0, "{item}");
+            let left = item["expires_in_ms"].as_u64().unwrap_or_else(|| panic!("until when? {item}"));
+            let held = item["held_ms"].as_u64().unwrap_or_else(|| panic!("since when? {item}"));
+            let passed = asked.elapsed().as_millis() as u64 + 10;
+            assert!(left <= 600_000 && held <= passed && left + held >= 599_990, "{item} after {passed} ms");
+        }
+        locks.heartbeat(&grant).ok();
+        locks.taken(exclusive(json!({"floor": 3, "door": "front"})));
+        let released = locks.release(&grant).is(204);
+        assert_eq!(released.text, "");
+        assert_eq!(locks.all(10), [Value::Null; 0]);
+        locks.free(exclusive(json!({"door": "front", "floor": 3})));
+    }
+}
+
+#[test]
+fn without_a_namespace_it_is_default() {
+    let server = Server::fresh();
+    let (plain, default) = (server.locks(), server.locks_of("default"));
+    let grant = plain.grant(exclusive(json!({"a": 1})));
+    default.taken(exclusive(json!({"a": 1})));
+    default.get(&grant.lock_id).ok();
+    default.heartbeat(&grant).ok();
+    default.let_go(&grant);
+    plain.get(&grant.lock_id).refused(404, "LockNotFound");
+}
+
+#[test]
+fn several_locks_are_one_grant() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    let request = several(&[(json!({"a": 1}), "exclusive"), (json!({"b": "x", "c": true}), "shared")]);
+    let grant = locks.grant(with(request, json!({"owner": "both"})));
+    let expected = [
+        (json!({"a": 1}).to_string(), "exclusive".to_owned()),
+        (json!({"b": "x", "c": true}).to_string(), "shared".to_owned()),
+    ];
+    assert_eq!(grant.locks, expected);
+    let all = locks.all(10);
+    assert_eq!(all.len(), 1, "one item a grant: {all:?}");
+    assert_eq!((locks_in(&all[0]), &all[0]["owner"]), (expected.to_vec(), &json!("both")));
+    locks.taken(shared(json!({"a": 1})));
+    locks.taken(exclusive(json!({"b": "x", "c": true})));
+    locks.free(shared(json!({"b": "x", "c": true})));
+    locks.heartbeat(&grant).ok();
+    locks.let_go(&grant);
+    locks.free(exclusive(json!({"a": 1})));
+    locks.free(exclusive(json!({"b": "x", "c": true})));
+}
+
+#[test]
+fn held_and_not_waited_for_is_lock_held() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    let grant = locks.grant(exclusive(json!({"a": 1})));
+    // Not to wait is the default.
+    for wait in [json!({}), json!({"wait": 0}), json!({"wait": "0s"}), json!({"wait": "0ms"})] {
+        let asked = Instant::now();
+        locks.ask(&with(exclusive(json!({"a": 1})), wait)).refused(409, "LockHeld");
+        assert!(asked.elapsed() < crate::locks::PROMPT, "that was a wait");
+    }
+    locks.get(&grant.lock_id).ok();
+}
+
+#[test]
+fn an_unknown_lock_is_not_found() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    let gone = locks.grant(exclusive(json!({"a": 1})));
+    let kept = locks.grant(exclusive(json!({"b": 1})));
+    locks.let_go(&gone);
+    for id in [gone.lock_id.as_str(), "unknown", "0", "🌮", "a/b", &"x".repeat(256)] {
+        for session in [gone.session_id.as_str(), kept.session_id.as_str(), "unknown"] {
+            locks.heartbeat_as(id, session).refused(404, "LockNotFound");
+            locks.release_as(id, session).refused(404, "LockNotFound");
+        }
+        locks.force(id).refused(404, "LockNotFound");
+        locks.get(id).refused(404, "LockNotFound");
+    }
+    locks.let_go(&kept);
+}
+
+#[test]
+fn another_session_changes_nothing() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    let (mine, other) = (locks.grant(exclusive(json!({"a": 1}))), locks.grant(exclusive(json!({"b": 1}))));
+    assert_ne!(mine.session_id, other.session_id);
+    let longer = format!("{}0", mine.session_id);
+    let shorter = &mine.session_id[..mine.session_id.len() - 1];
+    let upside = mine.session_id.chars().rev().collect::<String>();
+    for session in [other.session_id.as_str(), mine.lock_id.as_str(), "nobody", &longer, shorter, &upside] {
+        if session == mine.session_id {
+            continue;
+        }
+        for reply in [locks.heartbeat_as(&mine.lock_id, session), locks.release_as(&mine.lock_id, session)] {
+            reply.refused(409, "SessionMismatch").not_naming(&[&mine.session_id]);
+        }
+    }
+    locks.taken(exclusive(json!({"a": 1})));
+    locks.heartbeat(&mine).ok();
+    locks.let_go(&mine);
+    locks.let_go(&other);
+}
+
+#[test]
+fn an_operator_releases_any_lock() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    let grant = locks.grant(exclusive(json!({"a": 1})));
+    let next = locks.wait(waiting(exclusive(json!({"a": 1})), PATIENT));
+    locks.await_queue(&grant, 1);
+    locks.force(&grant.lock_id).is(204);
+    // The next in line has it, and the old holder learns that it has not.
+    let next = next.granted();
+    locks.heartbeat(&grant).refused(404, "LockNotFound");
+    locks.release(&grant).refused(404, "LockNotFound");
+    locks.force(&grant.lock_id).refused(404, "LockNotFound");
+    locks.taken(exclusive(json!({"a": 1})));
+    locks.let_go(&next);
+}
+
+/// Without a session and without force nothing is released, whatever it is called.
+#[test]
+fn force_must_be_meant() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    let grant = locks.grant(exclusive(json!({"a": 1})));
+    for query in
+        ["", "?", "?force=false", "?force=", "?force=maybe", "?session_id=", "?session_id=x&force=false"]
+    {
+        let path = format!("/{}{query}", encode(&grant.lock_id));
+        let reply = crate::reply::Reply::to(locks.request("DELETE", &path));
+        assert!([400, 409].contains(&reply.status), "{query:?} → {} {}", reply.status, reply.text);
+    }
+    locks.taken(exclusive(json!({"a": 1})));
+    locks.let_go(&grant);
+}
+
+#[test]
+fn durations_reach_from_end_to_end() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    for (ttl, ms) in [
+        (json!("100ms"), 100),
+        (json!(100), 100),
+        (json!("24h"), 86_400_000),
+        (json!(86_400_000), 86_400_000),
+        (json!("1m30s"), 90_000),
+    ] {
+        for wait in [json!("0ms"), json!(1), json!("5m"), json!(300_000)] {
+            let key_values = json!({"ttl": ttl.to_string(), "wait": wait.to_string()});
+            let request = with(exclusive(key_values), json!({"ttl": ttl, "wait": wait}));
+            let grant = locks.grant(request);
+            assert!(grant.expires_in_ms <= ms, "{ttl}: {grant:?}");
+        }
+    }
+    let grant = locks.grant(lasting(exclusive(json!({"a": 1})), "24h"));
+    assert!(grant.expires_in_ms > 86_000_000, "{grant:?}");
+}
+
+/// Nobody else ever sees the session: it is what a holder proves itself with.
+#[test]
+fn only_the_grant_shows_the_session() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    let grant = locks.grant(with(exclusive(json!({"a": 1})), json!({"owner": "me"})));
+    let waiter = locks.wait(waiting(exclusive(json!({"a": 1})), PATIENT));
+    locks.await_queue(&grant, 1);
+    let get = |path: &str| crate::reply::Reply::to(locks.request("GET", path));
+    let replies = [
+        get(""),
+        get(&format!("/{}", encode(&grant.lock_id))),
+        locks.ask_text("/query", "{}"),
+        locks.heartbeat(&grant),
+        locks.heartbeat_as(&grant.lock_id, "wrong"),
+        locks.release_as(&grant.lock_id, "wrong"),
+        locks.ask(&exclusive(json!({"a": 1}))),
+        locks.ask(&waiting(exclusive(json!({"a": 1})), "1ms")),
+        get("?limit=0"),
+        server.get("/metrics"),
+    ];
+    for reply in replies {
+        assert!(!reply.text.contains(&grant.session_id), "{}", reply.text);
+    }
+    for item in [&get("").body["items"][0], &get(&format!("/{}", encode(&grant.lock_id))).body] {
+        assert_eq!(item.get("session_id"), None, "{item}");
+    }
+    locks.let_go(&grant);
+    let next = waiter.granted();
+    assert_ne!(next.session_id, grant.session_id);
+    assert!(!get("").text.contains(&next.session_id));
+    assert!(!server.log().contains(&grant.session_id), "the log is read by many");
+}
+
+#[test]
+fn unknown_paths_and_methods() {
+    let server = Server::fresh();
+    let grant = server.locks().grant(exclusive(json!({"a": 1})));
+    let id = encode(&grant.lock_id);
+    for prefix in ["/v1/locks", "/v1/ns/default/locks"] {
+        for path in [format!("/{id}/nope"), format!("/{id}/heartbeat/x"), "/query/x".into(), "s".into()] {
+            for method in ["GET", "POST", "DELETE"] {
+                let request = raw::request(method, &format!("{prefix}{path}"), "", b"{}");
+                raw::ask(server.address(), request).refused(404, "NotFound");
+            }
+        }
+        let one = format!("/{id}");
+        let heartbeat = format!("/{id}/heartbeat");
+        for (path, allowed, refused) in [
+            ("", &["GET", "POST"][..], &["PUT", "PATCH", "DELETE"][..]),
+            (&one, &["GET", "DELETE"], &["POST", "PUT", "PATCH"]),
+            (&heartbeat, &["POST"], &["GET", "PUT", "PATCH", "DELETE"]),
+            ("/query", &["POST"], &["PUT", "PATCH"]),
+        ] {
+            for method in refused {
+                let request = raw::request(method, &format!("{prefix}{path}"), "", b"{}");
+                let reply = raw::ask(server.address(), request).refused(405, "MethodNotAllowed");
+                let allow = reply.header("allow").to_owned();
+                for method in allowed {
+                    assert!(allow.contains(method), "Allow of {path:?}: {allow:?}");
+                }
+            }
+        }
+    }
+    server.locks().let_go(&grant);
+}
+
+/// The documents' own spelling of key-values works here too, and names the same lock.
+#[test]
+fn the_typed_form_names_the_same_lock() {
+    let server = Server::fresh();
+    let locks: Locks = server.locks();
+    let typed = json!({"user": {"DataType": 12, "Value": "ann"}, "n": {"DataType": 8, "Value": "7"}});
+    let grant = locks.grant(json!({"KeyValues": typed, "mode": "exclusive", "ttl": "1h"}));
+    assert_eq!(grant.locks[0].0, json!({"n": 7, "user": "ann"}).to_string());
+    locks.taken(exclusive(json!({"user": "ann", "n": 7})));
+    locks.let_go(&grant);
+    let grant = locks.grant(exclusive(json!({"user": "ann", "n": 7})));
+    locks.taken(exclusive(typed));
+    locks.let_go(&grant);
+}

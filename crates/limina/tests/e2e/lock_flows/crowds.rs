@@ -1,0 +1,198 @@
+//! Crowds: a hundred clients at one lock, and thousands who wait and cost nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::concurrency::race;
+use crate::h2;
+use crate::harness::{DEADLINE, Server, eventually, within};
+use crate::load::Random;
+use crate::locks::{Grant, PATIENT, exclusive, release_path, shared, waiting, waiting_in};
+
+/// From when to when one client surely held the lock, and as which grant.
+type Interval = (Instant, Instant, u64);
+
+/// No two overlap, and they follow each other in the order of their tokens.
+#[track_caller]
+fn check_intervals(mut intervals: Vec<Interval>) {
+    intervals.sort();
+    for pair in intervals.windows(2) {
+        let [(_, end, token), (start, _, next)] = pair else { unreachable!("windows of two") };
+        assert!(end <= start, "two held it at once: {token} and {next}");
+        assert!(token < next, "{next} came after {token}");
+    }
+}
+
+#[test]
+fn a_hundred_clients_at_one_lock() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    let inside = AtomicUsize::new(0);
+    let intervals: Vec<Interval> = race(100, |_| {
+        let mut intervals = Vec::new();
+        for _ in 0..3 {
+            let grant = locks.grant(waiting(exclusive(json!({"a": 1})), PATIENT));
+            let start = Instant::now();
+            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
+            std::thread::yield_now();
+            inside.fetch_sub(1, Ordering::SeqCst);
+            intervals.push((start, Instant::now(), grant.token));
+            locks.let_go(&grant);
+        }
+        intervals
+    })
+    .concat();
+    assert_eq!(intervals.len(), 300, "everybody came in every time");
+    check_intervals(intervals);
+    assert_eq!(locks.ids().len(), 0);
+    locks.free(exclusive(json!({"a": 1})));
+}
+
+#[test]
+fn readers_and_writers() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    // 1000 for a writer, 1 for each reader.
+    let (inside, together) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    race(40, |client| {
+        let mut random = Random::new(client as u64 + 1);
+        for _ in 0..5 {
+            let writes = random.below(4) == 0;
+            let request = if writes { exclusive(json!({"a": 1})) } else { shared(json!({"a": 1})) };
+            let weight = if writes { 1000 } else { 1 };
+            let grant = locks.grant(waiting(request, PATIENT));
+            let before = inside.fetch_add(weight, Ordering::SeqCst);
+            assert!(before == 0 || (!writes && before < 1000), "{before} inside, {weight} more");
+            together.fetch_max(before + weight, Ordering::SeqCst);
+            std::thread::yield_now();
+            inside.fetch_sub(weight, Ordering::SeqCst);
+            locks.let_go(&grant);
+        }
+    });
+    assert_eq!(locks.ids().len(), 0);
+    locks.free(exclusive(json!({"a": 1})));
+}
+
+/// Those who do not wait are told so, and exactly one of them has it.
+#[test]
+fn one_of_many_who_do_not_wait() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    for round in 0..10 {
+        let replies = race(24, |_| locks.ask(&exclusive(json!({"round": round}))));
+        let granted: Vec<Grant> =
+            replies.iter().filter(|reply| reply.status == 200).map(|reply| reply.granted()).collect();
+        assert_eq!(granted.len(), 1, "round {round}");
+        for reply in replies.into_iter().filter(|reply| reply.status != 200) {
+            reply.refused(409, "LockHeld");
+        }
+    }
+}
+
+/// Small enough for every run; the size that is promised runs when asked for.
+const WAITERS: usize = 2_000;
+const STREAMS: usize = 100;
+
+#[test]
+fn thousands_wait_and_all_are_answered() {
+    crowd_of(WAITERS);
+}
+
+#[test]
+#[ignore = "the promised size; minutes without optimization"]
+fn fifty_thousand_wait_and_all_are_answered() {
+    crowd_of(50_000);
+}
+
+/// `size` waiters on connections of a hundred streams each, a hundred for each lock.
+fn crowd_of(size: usize) {
+    let mut server = Server::fresh();
+    let process = server.process().id();
+    let locks = server.locks();
+    let held: Vec<Grant> =
+        (0..size / STREAMS).map(|lock| locks.grant(exclusive(json!({"lock": lock})))).collect();
+    let runtime = h2::runtime();
+    let connections: Vec<h2::Connection> =
+        (0..size / STREAMS).map(|_| h2::Connection::open(&runtime, &server.url("/healthz"))).collect();
+    let inside: Arc<Vec<AtomicUsize>> = Arc::new(held.iter().map(|_| AtomicUsize::new(0)).collect());
+    let waiters: Vec<_> = (0..size)
+        .map(|n| {
+            let (connection, lock) = (connections[n / STREAMS].clone(), n % held.len());
+            runtime.spawn(visit(connection, locks.url().to_owned(), lock, Arc::clone(&inside)))
+        })
+        .collect();
+    // A second for every fifty, besides: a machine without optimization may be slow.
+    let deadline = DEADLINE + Duration::from_millis(20 * size as u64);
+    let all_wait = within(deadline, || {
+        let waiting: u64 = locks.all(1000).iter().map(waiting_in).sum();
+        (waiting == size as u64).then_some(())
+    });
+    assert!(all_wait.is_some(), "not all of {size} joined");
+    assert!(waiters.iter().all(|waiter| !waiter.is_finished()), "somebody was answered");
+    await_quiet(process);
+
+    for grant in &held {
+        locks.let_go(grant);
+    }
+    let mut tokens: Vec<u64> =
+        waiters.into_iter().map(|waiter| runtime.block_on(waiter).expect("a waiter's task")).collect();
+    tokens.sort();
+    tokens.dedup();
+    assert_eq!(tokens.len(), size, "each was granted once");
+    assert_eq!(locks.ids().len(), 0);
+
+    // Again, for a lock that nobody gives back.
+    let held = locks.grant(exclusive(json!({"lock": "kept"})));
+    let request = waiting(exclusive(json!({"lock": "kept"})), "3s");
+    let asked = Instant::now();
+    let streams: Vec<h2::Stream> =
+        (0..size).map(|n| connections[n / STREAMS].post(locks.url(), &request)).collect();
+    for stream in streams {
+        stream.answer().refused(409, "LockWaitTimeout");
+    }
+    assert!(asked.elapsed() + crate::locks::SLACK >= Duration::from_secs(3));
+    locks.await_queue(&held, 0);
+}
+
+/// Comes in, looks that nobody else is there, and goes.
+async fn visit(connection: h2::Connection, url: String, lock: usize, inside: Arc<Vec<AtomicUsize>>) -> u64 {
+    let request: Value = waiting(exclusive(json!({"lock": lock})), PATIENT);
+    let grant = connection.send("POST", &url, Some(&request)).await.granted();
+    assert_eq!(inside[lock].swap(1, Ordering::SeqCst), 0, "two inside of {lock}");
+    tokio::task::yield_now().await;
+    inside[lock].store(0, Ordering::SeqCst);
+    let path = release_path(&grant.lock_id, &grant.session_id);
+    connection.send("DELETE", &format!("{url}{path}"), None).await.is(204);
+    grant.token
+}
+
+/// Returns when the process has hardly used a processor for a while: those who wait cost it nothing.
+#[track_caller]
+fn await_quiet(process: u32) {
+    const SPAN: Duration = Duration::from_secs(2);
+    const QUIET: Duration = Duration::from_millis(100);
+    let mut spans = Vec::new();
+    // The first spans may still see what the crowd's arrival left to do.
+    let quiet = eventually(|| {
+        let before = processor_time(process);
+        std::thread::sleep(SPAN);
+        let used = processor_time(process) - before;
+        spans.push(used);
+        (used <= QUIET).then_some(())
+    });
+    assert!(quiet.is_some(), "never quiet: of every {SPAN:?} it used {spans:?}");
+}
+
+/// As Linux counts it, in hundredths of a second.
+#[track_caller]
+fn processor_time(process: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("/proc/…/stat");
+    // The name in parentheses may contain anything; what follows are the fields from the third on.
+    let (_, fields) = stat.rsplit_once(')').expect("a name");
+    let field = |n: usize| fields.split_whitespace().nth(n - 3).and_then(|text| text.parse::<u64>().ok());
+    let (user, system) = (field(14).expect("utime"), field(15).expect("stime"));
+    Duration::from_millis((user + system) * 10)
+}

@@ -1,0 +1,235 @@
+//! A lock is held for its ttl, and as long as its holder says that it lives.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::harness::{Server, eventually};
+use crate::ledger::encode;
+use crate::locks::{Grant, Locks, PATIENT, PROMPT, SLACK, Waiter, exclusive, lasting, shared, waiting};
+use crate::raw;
+use crate::reply::Reply;
+
+/// Polls until the lock is gone.
+#[track_caller]
+fn await_end(locks: &Locks, lock_id: &str) -> Instant {
+    let gone = eventually(|| {
+        let reply = locks.get(lock_id);
+        (reply.status != 200).then(|| {
+            reply.refused(404, "LockNotFound");
+            Instant::now()
+        })
+    });
+    gone.expect("the lease ends")
+}
+
+#[test]
+fn a_dead_holders_lock_goes_to_the_next() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    let asked = Instant::now();
+    let dead = locks.grant(lasting(exclusive(json!({"a": 1})), "1s"));
+    assert!(dead.expires_in_ms <= 1000, "{dead:?}");
+    let answer = locks.wait(waiting(exclusive(json!({"a": 1})), PATIENT)).answer();
+    let next = answer.reply.granted();
+    let after = answer.answered - asked;
+    assert!(after + SLACK >= Duration::from_secs(1), "granted after {after:?} of 1s");
+    assert!(after < Duration::from_secs(1) + PROMPT, "granted only after {after:?}");
+    assert!(next.token > dead.token);
+    // Too late: nothing that the dead one says touches the new holder.
+    locks.heartbeat(&dead).refused(404, "LockNotFound");
+    locks.release(&dead).refused(404, "LockNotFound");
+    locks.get(&dead.lock_id).refused(404, "LockNotFound");
+    locks.taken(shared(json!({"a": 1})));
+    locks.let_go(&next);
+}
+
+/// Nobody has to want a lock for its lease to end.
+#[test]
+fn a_lease_ends_by_itself() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    let asked = Instant::now();
+    let grant = locks.grant(lasting(exclusive(json!({"a": 1})), "700ms"));
+    let gone = await_end(&locks, &grant.lock_id);
+    assert!(gone - asked + SLACK >= Duration::from_millis(700), "after {:?}", gone - asked);
+    assert!(gone - asked < Duration::from_millis(700) + PROMPT, "after {:?}", gone - asked);
+    assert_eq!(locks.ids().len(), 0);
+    locks.heartbeat(&grant).refused(404, "LockNotFound");
+    locks.free(exclusive(json!({"a": 1})));
+}
+
+#[test]
+fn all_who_share_come_in_when_a_lease_ends() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    locks.grant(lasting(exclusive(json!({"a": 1})), "800ms"));
+    let readers: Vec<Waiter> =
+        (0..8).map(|_| locks.wait(waiting(shared(json!({"a": 1})), PATIENT))).collect();
+    let grants: Vec<_> = readers.into_iter().map(Waiter::granted).collect();
+    assert_eq!(locks.ids().len(), grants.len(), "they share it");
+}
+
+#[test]
+fn a_heartbeat_extends_by_the_ttl() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    let grant = locks.grant(lasting(exclusive(json!({"a": 1})), "10m"));
+    let left = || locks.get(&grant.lock_id).ok().body["expires_in_ms"].as_u64().expect("`expires_in_ms`");
+    for _ in 0..2 {
+        let before = eventually(|| Some(left()).filter(|&ms| ms < 599_950)).expect("time passes");
+        let asked = Instant::now();
+        locks.heartbeat(&grant).ok();
+        let now = left();
+        let passed = asked.elapsed().as_millis() as u64 + 10;
+        assert!(
+            (600_000 - passed..=600_000).contains(&now),
+            "{now} ms left, {passed} ms after the heartbeat"
+        );
+        // A heartbeat that did nothing could only have less left than before.
+        assert!(now > before, "{before} ms before, {now} after");
+    }
+    let item = locks.get(&grant.lock_id).ok().body;
+    assert!(item["held_ms"].as_u64().is_some_and(|held| held >= 90), "its age counts from the grant: {item}");
+    assert_eq!(item["fencing_token"], grant.token, "the token is the grant's");
+}
+
+/// Heartbeats keep a lock far beyond its ttl, and from those who wait.
+#[test]
+fn a_lock_is_kept_while_its_holder_lives() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    let ttl = Duration::from_secs(2);
+    let mut last = Instant::now();
+    let grant = locks.grant(lasting(exclusive(json!({"a": 1})), "2s"));
+    let waiter = locks.wait(waiting(exclusive(json!({"a": 1})), PATIENT));
+    let start = Instant::now();
+    while start.elapsed() < ttl * 2 {
+        let asked = Instant::now();
+        let reply: Reply = locks.heartbeat(&grant);
+        if reply.status != 200 {
+            // Only a machine that stood still for a whole ttl excuses it.
+            assert!(
+                last.elapsed() + SLACK >= ttl,
+                "lost {:?} after a heartbeat: {}",
+                last.elapsed(),
+                reply.text
+            );
+            break;
+        }
+        last = asked;
+        // The holder's rhythm; nothing waits for it.
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let answer = waiter.answer();
+    let next = answer.reply.granted();
+    let after = answer.answered - last;
+    assert!(after + SLACK >= ttl, "granted {after:?} after the last heartbeat");
+    assert!(after < ttl + PROMPT, "granted only {after:?} after the last heartbeat");
+    locks.heartbeat(&grant).refused(404, "LockNotFound");
+    locks.let_go(&next);
+}
+
+/// A heartbeat with a wrong session does not keep a lock alive.
+#[test]
+fn only_the_holders_heartbeat_counts() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    let asked = Instant::now();
+    let grant = locks.grant(lasting(exclusive(json!({"a": 1})), "1s"));
+    let gone = eventually(|| {
+        let reply = locks.heartbeat_as(&grant.lock_id, "somebody else");
+        (reply.status != 409).then(|| {
+            reply.refused(404, "LockNotFound");
+            Instant::now()
+        })
+    });
+    let after = gone.expect("the lease ends") - asked;
+    assert!(after < Duration::from_secs(1) + PROMPT, "lived for {after:?}");
+    locks.free(exclusive(json!({"a": 1})));
+}
+
+/// Many leases end at about the same time, each with somebody waiting.
+#[test]
+fn many_leases_end_together() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    let asked = Instant::now();
+    for n in 0..60 {
+        locks.grant(lasting(exclusive(json!({"n": n})), "2s"));
+    }
+    let waiters: Vec<Waiter> =
+        (0..60).map(|n| locks.wait(waiting(exclusive(json!({"n": n})), PATIENT))).collect();
+    for waiter in waiters {
+        let answer = waiter.answer();
+        assert!(answer.answered - asked + SLACK >= Duration::from_secs(2));
+        answer.reply.granted();
+    }
+    assert_eq!(locks.ids().len(), 60);
+}
+
+/// Heartbeats race with the end of the lease: it is held by the one or by the other, never by both.
+#[test]
+fn a_late_heartbeat_never_takes_a_lock_back() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    let mut holder = locks.grant(lasting(exclusive(json!({"a": 1})), "200ms"));
+    for round in 0..6_u64 {
+        let request = lasting(waiting(exclusive(json!({"a": 1})), PATIENT), "200ms");
+        let waiter = locks.wait(request);
+        // Each round comes closer to the end of the lease, until it comes too late.
+        for step in 0.. {
+            std::thread::sleep(Duration::from_millis(100 + 10 * round + 10 * step));
+            let answered_before = waiter.is_answered();
+            let reply = locks.heartbeat(&holder);
+            if reply.status != 200 {
+                reply.refused(404, "LockNotFound");
+                break;
+            }
+            assert!(!answered_before, "the next one had it already, round {round}");
+        }
+        let next = waiter.granted();
+        locks.heartbeat(&holder).refused(404, "LockNotFound");
+        assert!(next.token > holder.token);
+        holder = next;
+    }
+}
+
+/// The server sleeps past the ends of leases, and wakes to heartbeats and waiters at once: each lock is kept by its
+/// holder, who is told so, or goes to the next.
+#[test]
+fn a_server_that_overslept_gives_a_lock_to_one() {
+    const LOCKS: usize = 30;
+    let mut server = Server::fresh();
+    let locks = server.locks();
+    let ttl = Duration::from_secs(2);
+    let holders: Vec<Grant> =
+        (0..LOCKS).map(|n| locks.grant(lasting(exclusive(json!({"n": n})), "2s"))).collect();
+    let waiters: Vec<Waiter> =
+        (0..LOCKS).map(|n| locks.wait(waiting(exclusive(json!({"n": n})), PATIENT))).collect();
+    let mut beats: Vec<raw::Connection> =
+        (0..LOCKS).map(|_| raw::Connection::open(server.address())).collect();
+    server.process().signal(Signal::STOP);
+    std::thread::sleep(ttl);
+    for (connection, holder) in beats.iter_mut().zip(&holders) {
+        let path = format!("/v1/locks/{}/heartbeat", encode(&holder.lock_id));
+        let body = json!({"session_id": holder.session_id}).to_string();
+        connection.send(raw::request("POST", &path, "", body.as_bytes()));
+    }
+    let awake = Instant::now();
+    server.process().signal(Signal::CONT);
+    for ((mut connection, waiter), holder) in beats.into_iter().zip(waiters).zip(&holders) {
+        let beat = connection.receive();
+        let kept = beat.status == 200;
+        if !kept {
+            beat.refused(404, "LockNotFound");
+        }
+        let answer = waiter.answer();
+        let next = answer.reply.granted();
+        let after = answer.answered - awake;
+        assert!(!kept || after + SLACK >= ttl, "{next:?} beside {holder:?}, {after:?} after its heartbeat");
+        assert!(next.token > holder.token);
+        locks.heartbeat(holder).refused(404, "LockNotFound");
+    }
+}

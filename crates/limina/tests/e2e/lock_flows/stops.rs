@@ -1,0 +1,163 @@
+//! A clean stop: waiters are told at once, holders keep what they hold.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::h2;
+use crate::harness::{Server, eventually};
+use crate::locks::{
+    Grant, Locks, PATIENT, PROMPT, Waiter, exclusive, release_path, several, shared, waiting,
+};
+use crate::reply::Reply;
+
+#[test]
+fn a_stop_answers_all_who_wait() {
+    let mut server = Server::fresh();
+    let locks = server.locks();
+    let held = locks.grant(exclusive(json!({"a": 1})));
+    let other = locks.grant(shared(json!({"b": 1})));
+    let both = several(&[(json!({"a": 1}), "exclusive"), (json!({"b": 1}), "exclusive")]);
+    let mut waiters: Vec<Waiter> =
+        (0..20).map(|_| locks.wait(waiting(exclusive(json!({"a": 1})), PATIENT))).collect();
+    waiters.extend((0..5).map(|_| locks.wait(waiting(both.clone(), PATIENT))));
+    let runtime = h2::runtime();
+    let connection = h2::Connection::open(&runtime, &server.url("/healthz"));
+    let streams: Vec<_> =
+        (0..30).map(|_| connection.post(locks.url(), &waiting(shared(json!({"a": 1})), PATIENT))).collect();
+    locks.await_queue(&held, 55);
+
+    let stopped = Instant::now();
+    server.process().signal(Signal::TERM);
+    for waiter in waiters {
+        let answer = waiter.answer();
+        let after = answer.answered - stopped;
+        assert!(after < PROMPT, "answered {after:?} after the signal");
+        answer.reply.refused(503, "ShuttingDown");
+    }
+    for stream in streams {
+        stream.answer().refused(503, "ShuttingDown");
+        assert!(stopped.elapsed() < PROMPT, "answered {:?} after the signal", stopped.elapsed());
+    }
+    let status = server.process().exit();
+    assert!(status.success(), "{status}");
+    assert!(stopped.elapsed() < PROMPT, "the end took {:?}", stopped.elapsed());
+
+    server.start_again();
+    let locks = server.locks();
+    for grant in [&held, &other] {
+        locks.await_queue(grant, 0);
+        locks.heartbeat(grant).ok();
+    }
+    assert_eq!(locks.ids().len(), 2, "none of those who were refused holds anything");
+    locks.taken(exclusive(json!({"a": 1})));
+    locks.let_go(&held);
+    locks.free(exclusive(json!({"a": 1})));
+}
+
+/// They ask again, and are served in the order in which they do.
+#[test]
+fn waiters_ask_again_after_a_restart() {
+    let mut server = Server::fresh();
+    let held = server.locks().grant(exclusive(json!({"a": 1})));
+    for _ in 0..2 {
+        let locks = server.locks();
+        let waiter = locks.wait(waiting(exclusive(json!({"a": 1})), PATIENT));
+        locks.await_queue(&held, 1);
+        server.restart();
+        waiter.answer().reply.refused(503, "ShuttingDown");
+    }
+    let locks = server.locks();
+    let waiters: Vec<Waiter> = (1..=5)
+        .map(|n| {
+            let waiter = locks.wait(waiting(exclusive(json!({"a": 1})), PATIENT));
+            locks.await_queue(&held, n);
+            waiter
+        })
+        .collect();
+    let mut last = held;
+    for waiter in waiters {
+        locks.let_go(&last);
+        let next = waiter.granted();
+        assert!(next.token > last.token);
+        last = next;
+    }
+}
+
+/// A stop in the midst of grants and releases: what anybody was told is so afterwards.
+#[test]
+fn a_stop_under_load_tells_the_truth() {
+    let mut server = Server::fresh();
+    for round in 0..4 {
+        let (locks, done) = (server.locks(), AtomicUsize::new(0));
+        let ends: Vec<End> = std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..10)
+                .map(|n| {
+                    let (locks, done) = (&locks, &done);
+                    let lock = json!({"lock": n % 3, "round": round});
+                    scope.spawn(move || visit_until_the_end(locks, &lock, done))
+                })
+                .collect();
+            let reached = eventually(|| (done.load(Ordering::Relaxed) >= 60).then_some(()));
+            server.stop();
+            assert!(reached.is_some(), "the load is stuck");
+            clients.into_iter().map(|client| client.join().expect("a client")).collect()
+        });
+        server.start_again();
+        let locks = server.locks();
+        let mut left = locks.ids();
+        let mut unknown = 0;
+        for end in &ends {
+            match end {
+                End::NotGranted => {}
+                End::NotReleased(grant) => {
+                    assert!(left.remove(&grant.lock_id), "not released, but gone: {grant:?}");
+                    locks.heartbeat(grant).ok();
+                    locks.let_go(grant);
+                }
+                End::ReleaseUnknown(grant) => {
+                    if left.remove(&grant.lock_id) {
+                        locks.let_go(grant);
+                    }
+                }
+                End::GrantUnknown => unknown += 1,
+            }
+        }
+        assert!(left.len() <= unknown, "held by nobody: {left:?}, {unknown} do not know");
+        for lock_id in left {
+            locks.force(&lock_id).is(204);
+        }
+    }
+}
+
+/// The last thing that a client knows.
+enum End {
+    NotGranted,
+    GrantUnknown,
+    NotReleased(Grant),
+    ReleaseUnknown(Grant),
+}
+
+fn visit_until_the_end(locks: &Locks, lock: &Value, done: &AtomicUsize) -> End {
+    loop {
+        let request = waiting(exclusive(lock.clone()), PATIENT);
+        let grant = match Reply::try_to(locks.request("POST", "").json(&request)) {
+            Ok(reply) if reply.status == 200 => reply.granted(),
+            Ok(reply) => {
+                reply.refused(503, "ShuttingDown");
+                return End::NotGranted;
+            }
+            Err(_) => return End::GrantUnknown,
+        };
+        match Reply::try_to(locks.request("DELETE", &release_path(&grant.lock_id, &grant.session_id))) {
+            Ok(reply) if reply.status == 204 => drop(done.fetch_add(1, Ordering::Relaxed)),
+            Ok(reply) => {
+                reply.refused(503, "ShuttingDown");
+                return End::NotReleased(grant);
+            }
+            Err(_) => return End::ReleaseUnknown(grant),
+        }
+    }
+}

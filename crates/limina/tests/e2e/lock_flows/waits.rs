@@ -1,0 +1,134 @@
+//! Waiting: as long as was asked for, no less and not much more.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::concurrency::race;
+use crate::harness::Server;
+use crate::load::Random;
+use crate::locks::{PATIENT, PROMPT, SLACK, exclusive, lasting, shared, waiting};
+
+#[test]
+fn a_wait_ends_when_it_should() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    let held = locks.grant(exclusive(json!({"a": 1})));
+    let waits = [("1ms", 1), ("100ms", 100), ("700ms", 700), ("1500ms", 1500), ("1s1ms", 1001)];
+    let waiters: Vec<_> = waits
+        .iter()
+        .flat_map(|(text, ms)| {
+            [exclusive, shared].map(|mode| (*ms, locks.wait(waiting(mode(json!({"a": 1})), text))))
+        })
+        .collect();
+    for (ms, waiter) in waiters {
+        let answer = waiter.answer();
+        let wait = Duration::from_millis(ms);
+        assert!(answer.took() + SLACK >= wait, "{wait:?} ended after {:?}", answer.took());
+        assert!(answer.took() < wait + PROMPT, "{wait:?} ended only after {:?}", answer.took());
+        answer.reply.refused(409, "LockWaitTimeout");
+    }
+    locks.await_queue(&held, 0);
+    locks.let_go(&held);
+    assert_eq!(locks.ids().len(), 0, "none of them holds anything");
+}
+
+#[test]
+fn what_is_free_is_not_waited_for() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    let asked = Instant::now();
+    locks.free(waiting(exclusive(json!({"a": 1})), PATIENT));
+    assert!(asked.elapsed() < PROMPT, "took {:?}", asked.elapsed());
+}
+
+/// The waiter is told as soon as it holds, not when its wait is over.
+#[test]
+fn a_release_ends_the_wait() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    let held = locks.grant(exclusive(json!({"a": 1})));
+    let waiter = locks.wait(waiting(exclusive(json!({"a": 1})), PATIENT));
+    locks.await_queue(&held, 1);
+    let released = Instant::now();
+    locks.let_go(&held);
+    let answer = waiter.answer();
+    assert!(answer.answered - released < PROMPT, "{:?} after the release", answer.answered - released);
+    answer.reply.granted();
+}
+
+/// A lease that had begun with the request would be over when it is granted.
+#[test]
+fn the_lease_starts_with_the_grant() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    let asked = Instant::now();
+    locks.grant(lasting(exclusive(json!({"a": 1})), "1500ms"));
+    let second = locks.grant(lasting(waiting(exclusive(json!({"a": 1})), PATIENT), "1200ms"));
+    assert!((1..=1200).contains(&second.expires_in_ms), "{second:?}");
+    let third = locks.wait(waiting(exclusive(json!({"a": 1})), PATIENT)).answer();
+    third.reply.granted();
+    let took = third.answered - asked;
+    assert!(took + SLACK >= Duration::from_millis(2700), "two leases took {took:?}");
+}
+
+/// The time spent in the queue is not taken from the lease.
+#[test]
+fn a_long_wait_does_not_shorten_the_lease() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    let held = locks.grant(exclusive(json!({"a": 1})));
+    let waiter = locks.wait(lasting(waiting(exclusive(json!({"a": 1})), PATIENT), "10m"));
+    locks.await_queue(&held, 1);
+    // Long enough to tell the two apart, and measured, not assumed.
+    std::thread::sleep(Duration::from_millis(1500));
+    let released = Instant::now();
+    locks.let_go(&held);
+    let answer = waiter.answer();
+    let passed = (answer.answered - released).as_millis() as u64 + 10;
+    let left = answer.reply.granted().expires_in_ms;
+    assert!((600_000 - passed..=600_000).contains(&left), "{left} ms left, {passed} ms after the release");
+}
+
+/// A release just when the wait ends: the waiter has it and knows, or has it not and knows.
+#[test]
+fn a_wait_that_ends_with_a_release_ends_one_way() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    race(8, |client| {
+        let mut random = Random::new(client as u64 + 1);
+        let key_values = json!({"client": client});
+        for _ in 0..10 {
+            let held = locks.grant(exclusive(key_values.clone()));
+            let waiter = locks.wait(waiting(exclusive(key_values.clone()), "150ms"));
+            std::thread::sleep(Duration::from_millis(135 + random.below(30)));
+            locks.let_go(&held);
+            let reply = waiter.answer().reply;
+            match reply.status {
+                200 => locks.let_go(&reply.granted()),
+                _ => drop(reply.refused(409, "LockWaitTimeout")),
+            }
+            locks.free(exclusive(key_values.clone()));
+        }
+    });
+    assert_eq!(locks.ids().len(), 0);
+}
+
+/// Many waits that end together.
+#[test]
+fn a_crowd_times_out_together() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    let held = locks.grant(exclusive(json!({"a": 1})));
+    race(60, |n| {
+        let ms = 400 + 20 * n as u64;
+        let asked = Instant::now();
+        locks.ask(&waiting(exclusive(json!({"a": 1})), &format!("{ms}ms"))).refused(409, "LockWaitTimeout");
+        let took = asked.elapsed();
+        let wait = Duration::from_millis(ms);
+        assert!(took + SLACK >= wait && took < wait + PROMPT, "{wait:?} took {took:?}");
+    });
+    locks.await_queue(&held, 0);
+    locks.let_go(&held);
+    locks.free(exclusive(json!({"a": 1})));
+}
