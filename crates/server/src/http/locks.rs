@@ -7,16 +7,19 @@ use super::{
     ids::draw_id,
     lists::list,
     problem::Failure,
+    socket::Peer,
+    status,
 };
 use axum::{
+    Extension,
     extract::State,
     http::StatusCode,
     response::Response,
     routing::{delete, get, post},
 };
 use limina_engine::{
-    self as engine, Idempotency, Name, Position,
-    locks::{Command, GrantInfo},
+    self as engine, Idempotency, Name, Outcome, Position,
+    locks::{Command, GrantInfo, Reply},
     selection::Query,
 };
 use limina_wire::{Page, Problem, locks as wire, selection::Query as Search};
@@ -53,10 +56,23 @@ async fn submit(app: App, namespace: Name, idempotency: Option<Idempotency>, com
         (status = 409, description = "`LockHeld`: without a `wait`; `LockWaitTimeout`: not even after it", body = Problem, content_type = "application/problem+json"),
     ),
 )]
-pub(in crate::http) async fn acquire(State(app): State<App>, call: Call<Unparsed<Changing>>) -> Answer {
+pub(in crate::http) async fn acquire(
+    State(app): State<App>,
+    Extension(peer): Extension<Peer>,
+    call: Call<Unparsed<Changing>>,
+) -> Answer {
     let Call { namespace, idempotency, body } = call;
-    let command = from_wire::locks::acquire(draw_id()?, draw_id()?, body.json()?)?;
-    submit(app, namespace, idempotency, command).await
+    let id = draw_id()?;
+    let command = from_wire::locks::acquire(id.clone(), draw_id()?, body.json()?)?;
+    let outcome = app.ask(namespace.clone(), idempotency, engine::Command::Locks(command)).await;
+    if let Ok(Outcome::Locks(Ok(Reply::Granted { grant, .. }))) = &outcome
+        && grant.id == id
+        && peer.is_gone()
+    {
+        // Nobody will hear of this grant. (Of an earlier one that is told again, somebody has.)
+        let _none_to_tell = submit(app, namespace, None, Command::Abandon(id)).await;
+    }
+    status::answer(outcome, StatusCode::OK)
 }
 
 /// Hold a lock for its ttl from now on.

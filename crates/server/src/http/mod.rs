@@ -15,6 +15,7 @@ mod openapi;
 pub(crate) mod problem;
 mod rate_limit;
 mod serve;
+mod socket;
 pub(crate) mod status;
 mod to_wire;
 

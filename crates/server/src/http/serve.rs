@@ -1,6 +1,9 @@
 //! Accepting connections, and letting them end.
 
-use super::App;
+use super::{
+    App,
+    socket::{Peer, Socket},
+};
 use axum::Router;
 use hyper::{Request, Response, Version, body::Incoming, header::CONTENT_TYPE, service::Service};
 use hyper_util::{
@@ -19,11 +22,7 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
-use tokio::{
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
-    time::sleep,
-};
+use tokio::{net::TcpListener, task::JoinSet, time::sleep};
 
 /// A connection that is silent for so long, or does not get a request's head across, is looked at twice and then closed.
 const SILENCE: Duration = Duration::from_secs(15);
@@ -58,10 +57,10 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
                 Ok((stream, _)) => {
                     let requests = Arc::new(Requests::default());
                     let inner = TowerToHyperService::new(router.clone());
-                    let service = Watched { inner, requests: requests.clone() };
-                    // Without it small answers wait for the client's acknowledgement; a failure costs only time.
-                    let _ = TcpStream::set_nodelay(&stream, true);
-                    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
+                    let (socket, peer) = Socket::new(stream);
+                    let service = Watched { inner, requests: requests.clone(), peer };
+                    let socket = TokioIo::new(socket);
+                    let connection = builder.serve_connection_with_upgrades(socket, service).into_owned();
                     connections.spawn(run(graceful.watch(connection), requests));
                 }
                 Err(error) if is_of_the_connection(&error) => {}
@@ -119,10 +118,11 @@ impl Requests {
     }
 }
 
-/// Counts a connection's requests.
+/// Counts a connection's requests, and tells each of them whose it is.
 struct Watched {
     inner: TowerToHyperService<Router>,
     requests: Arc<Requests>,
+    peer: Peer,
 }
 
 type Inner = TowerToHyperService<Router>;
@@ -132,7 +132,8 @@ impl Service<Request<Incoming>> for Watched {
     type Error = <Inner as Service<Request<Incoming>>>::Error;
     type Future = Answering<<Inner as Service<Request<Incoming>>>::Future>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.peer.clone());
         self.requests.begun.fetch_add(1, Ordering::Relaxed);
         self.requests.open.fetch_add(1, Ordering::Relaxed);
         if request.version() == Version::HTTP_2 {
