@@ -42,6 +42,7 @@ use problem::{Code, Failure};
 use prometheus_client::registry::Registry;
 use serde::Serialize;
 use std::{sync::Arc, time::Duration};
+use tokio::sync::watch;
 
 /// One call: its path below its family's, the word under which it is counted, and its handler.
 type Route = (&'static str, &'static str, MethodRouter<App>);
@@ -56,22 +57,30 @@ struct Shared {
     registry: Arc<Registry>,
     body_timeout: Duration,
     time_sync: TimeSync,
+    /// Connections that speak STOMP listen to it: whether they are to end. It knows when the last one has.
+    conversations: watch::Sender<bool>,
 }
 
 impl App {
     /// A front end to `backend`. `metrics` were registered in `registry`, which `/metrics` shows with all that others
     /// have registered in it.
     pub fn new(backend: Arc<dyn Backend>, metrics: Metrics, registry: Arc<Registry>) -> App {
-        let (body_timeout, time_sync) = (Duration::from_secs(30), TimeSync::new());
-        App(Arc::new(Shared { backend, metrics, registry, body_timeout, time_sync }))
+        App(Arc::new(Shared {
+            backend,
+            metrics,
+            registry,
+            body_timeout: Duration::from_secs(30),
+            time_sync: TimeSync::new(),
+            conversations: watch::Sender::new(false),
+        }))
     }
 
     /// The same with another time within which a whole body must arrive; 30 s if not set.
     pub fn with_body_timeout(self, body_timeout: Duration) -> App {
-        let Shared { backend, metrics, registry, time_sync, .. } = &*self.0;
-        let (backend, metrics, registry) = (backend.clone(), metrics.clone(), registry.clone());
-        let time_sync = time_sync.clone();
-        App(Arc::new(Shared { backend, metrics, registry, body_timeout, time_sync }))
+        let Shared { backend, metrics, registry, .. } = &*self.0;
+        let mut shared = App::new(backend.clone(), metrics.clone(), registry.clone()).0;
+        Arc::get_mut(&mut shared).expect("nobody else has it yet").body_timeout = body_timeout;
+        App(shared)
     }
 
     fn backend(&self) -> &dyn Backend {
@@ -84,6 +93,10 @@ impl App {
 
     pub(crate) fn time_sync(&self) -> &TimeSync {
         &self.0.time_sync
+    }
+
+    pub(crate) fn conversations(&self) -> &watch::Sender<bool> {
+        &self.0.conversations
     }
 
     fn body_timeout(&self) -> Duration {

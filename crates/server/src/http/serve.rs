@@ -72,7 +72,10 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
         }
     }
     drop(listener);
-    if tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown()).await.is_err() {
+    let conversations = app.conversations();
+    conversations.send_replace(true);
+    let drained = async { tokio::join!(graceful.shutdown(), conversations.closed()) };
+    if tokio::time::timeout(DRAIN_TIMEOUT, drained).await.is_err() {
         tracing::warn!("requests were still in flight when the time for draining was over");
     }
     connections.shutdown().await;

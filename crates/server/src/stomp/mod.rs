@@ -27,10 +27,13 @@ use axum::{
 use bytes::{Bytes, BytesMut};
 use destination::Destination;
 use following::{Following, Source};
-use limina_node::Ended;
+use limina_node::{Ended, Unavailable};
 use limina_stomp::{Action, Ending, Headers, Options, Session, Ticket};
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until, timeout},
+};
 
 /// The sub-protocols, the newest first.
 const PROTOCOLS: [&str; 3] = ["v12.stomp", "v11.stomp", "v10.stomp"];
@@ -59,7 +62,9 @@ pub(crate) async fn upgrade(
     Ok(upgrade.on_upgrade(move |socket| async move {
         let begun = Instant::now();
         let session = Session::new(Options::default(), id.as_str(), 0);
-        let connection = Connection { app, socket, session, begun, following: Following::default() };
+        let stopping = app.conversations().subscribe();
+        let following = Following::default();
+        let connection = Connection { app, socket, session, begun, following, stopping };
         connection.run().await;
     }))
 }
@@ -71,6 +76,7 @@ struct Connection {
     session: Session,
     begun: Instant,
     following: Following,
+    stopping: watch::Receiver<bool>,
 }
 
 /// The client is gone, or has stalled.
@@ -131,6 +137,10 @@ impl Connection {
                             self.session.fail(reason.code(), &reason.to_string());
                         }
                     }
+                }
+                () = stopped(&mut self.stopping), if !self.session.is_closed() => {
+                    let reason = Unavailable::ShuttingDown;
+                    self.session.fail(reason.code(), &reason.to_string());
                 }
                 () = sleep_until(wakeup.unwrap_or_else(Instant::now)), if wakeup.is_some() => {
                     let now = self.now();
@@ -205,6 +215,10 @@ impl Connection {
     fn now(&self) -> u64 {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
+}
+
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    let _sender_is_gone = stopping.wait_for(|is_stopping| *is_stopping).await;
 }
 
 /// What a subscription is to, or the code and the words with which it is refused.
