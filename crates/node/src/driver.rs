@@ -186,6 +186,8 @@ impl<J: Journal, T: Table> Driver<J, T> {
             Output::Reply(reply) => {
                 let _client_gone = reply.ticket.send(reply.result);
             }
+            // It is told with its answer.
+            Output::Waits { .. } => {}
             Output::Effect(Effect::HoldExpired { namespace, operation_id, position }) => {
                 self.metrics.holds_expired.inc();
                 tracing::debug!(%namespace, %operation_id, position = position.0, "a hold expired");

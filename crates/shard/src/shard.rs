@@ -131,6 +131,16 @@ pub enum Output<T> {
     Confirm,
     /// Send a reply.
     Reply(Reply<T>),
+    /// A request waits for others, and is answered later. Only who follows every decision need know: nobody is to be told
+    /// before it is durable.
+    Waits {
+        /// Which.
+        request: Request,
+        /// Since when.
+        since: Time,
+        /// Where in the order of decisions it began to wait.
+        order: u64,
+    },
     /// Tell what happened.
     Effect(Effect),
 }
@@ -143,7 +153,8 @@ pub struct Reply<T> {
     /// The time at which it was decided, if it was.
     pub decided_at: Option<Time>,
     /// Its place among everything decided since the shard was opened, from 1 on: a relaxed answer is told before others
-    /// that were decided earlier. 0 if it was not decided.
+    /// that were decided earlier. To let somebody wait, and to give up who waits, are decisions too. 0 if it was not
+    /// decided.
     pub order: u64,
     /// What.
     pub result: Result<Outcome, Failure>,
@@ -240,7 +251,8 @@ impl<T> Shard<T> {
     pub fn handle_lost(&mut self, loss: Loss) {
         let Some(open) = self.open.take() else { return };
         self.is_starved = loss == Loss::Full;
-        self.outputs.retain(|output| matches!(output, Output::Reply(..) | Output::Effect(_)));
+        self.outputs
+            .retain(|output| matches!(output, Output::Reply(..) | Output::Waits { .. } | Output::Effect(_)));
         let in_flight = open.in_flight.into_iter().flat_map(|batch| batch.replies).map(|waiting| {
             let failure = match (loss, waiting.is_write) {
                 (Loss::NotDone, _) | (_, false) => Failure::Unavailable,
@@ -479,9 +491,12 @@ impl<T> Open<T> {
                     result: Ok(outcome),
                 }));
             }
-            (Work::Request(ticket, _), Some(Applied::Waiting(id))) => {
+            (Work::Request(ticket, job), Some(Applied::Waiting(id))) => {
                 self.building.is_empty = false;
                 self.waiting.insert(id, ticket);
+                self.decisions += 1;
+                let order = self.decisions;
+                outputs.push_back(Output::Waits { request: job.request, since: now, order });
             }
             _ => {
                 self.building.is_empty = false;
@@ -533,8 +548,16 @@ impl<T> Open<T> {
         }
         let ended = self.engine.end_lock_waits();
         let any = !ended.is_empty();
-        let tickets = ended.into_iter().filter_map(|wait| self.waiting.remove(&wait));
-        outputs.extend(tickets.map(|ticket| undecided(ticket, Failure::Closing)));
+        for ticket in ended.into_iter().filter_map(|wait| self.waiting.remove(&wait)) {
+            self.decisions += 1;
+            let (decided_at, order) = (Some(self.engine.time()), self.decisions);
+            outputs.push_back(Output::Reply(Reply {
+                ticket,
+                decided_at,
+                order,
+                result: Err(Failure::Closing),
+            }));
+        }
         any
     }
 

@@ -70,6 +70,8 @@ fn add(total: &mut Report, report: &Report) {
     total.losses += report.losses;
     total.checkpoints += report.checkpoints;
     total.clock_steps += report.clock_steps;
+    total.waits += report.waits;
+    total.stops += report.stops;
     total.unreadable += report.unreadable;
     total.states = total.states.max(report.states);
     total.lost_track += report.lost_track;

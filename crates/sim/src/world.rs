@@ -6,7 +6,7 @@ use crate::{
     workload::Workload,
 };
 use limina_engine::{
-    Answer, Command, Engine, Name, Options as EngineOptions, Outcome, Page, Read, Request, Time,
+    Answer, Command, Engine, Name, Options as EngineOptions, Outcome, Page, Read, Request, Time, events,
     ledger::{self, Reply as LedgerReply},
     limiter, record,
     selection::Query,
@@ -16,7 +16,7 @@ use limina_shard::{
 };
 use limina_store::{
     self as store, AppendError, Batch, Image, Room, Seq, ShardId, ShardStore, ShardStoreOptions, StoreError,
-    memory::{AppendFault, Memory, MemoryOptions},
+    memory::{AppendFault, Memory, MemoryOptions, Remains},
 };
 use std::{
     collections::BTreeMap,
@@ -66,6 +66,10 @@ pub struct Report {
     pub checkpoints: u64,
     /// Steps of the wall clock.
     pub clock_steps: u64,
+    /// Requests that had to wait for locks.
+    pub waits: u64,
+    /// Planned stops.
+    pub stops: u64,
     /// Answers that said that a stored record could not be read.
     pub unreadable: u64,
     /// The most states that were possible at a time, as far as the answers told.
@@ -141,6 +145,8 @@ struct World {
     /// More was possible than the model could follow; the run ends here.
     is_lost_track: bool,
     faults: bool,
+    /// A planned stop is under way.
+    is_stopping: bool,
     /// Table reads fail, and no outcome is ever unknown: the model could not tell what an unknown batch had read.
     read_faults: bool,
     /// Another owner took the shard and we have not taken it back.
@@ -189,6 +195,7 @@ impl World {
             last_answer: None,
             is_lost_track: false,
             faults: !random.one_in(8),
+            is_stopping: false,
             read_faults,
             is_fenced: false,
             is_restarted: true,
@@ -252,6 +259,8 @@ impl World {
 
     fn happen(&mut self, event: Event) -> Result<(), String> {
         match event {
+            // Whoever comes now is turned away, and comes again.
+            Event::Arrive if self.is_stopping => self.after(10, Event::Arrive),
             Event::Arrive => {
                 for _ in 0..1 + self.random.below(8) {
                     let request = self.workload.request(&mut self.random);
@@ -328,7 +337,7 @@ impl World {
 
     fn misfortune(&mut self) -> Result<(), String> {
         let choice =
-            if self.read_faults { *self.random.pick(&[2, 5, 6, 8, 9]) } else { self.random.below(10) };
+            if self.read_faults { *self.random.pick(&[2, 5, 6, 8, 9, 10]) } else { self.random.below(11) };
         match choice {
             0 | 1 => self.crash()?,
             2 => self.fault(AppendFault::NotDone),
@@ -357,7 +366,7 @@ impl World {
                 self.say(|| format!("the wall clock steps by {step} ms"));
                 self.wall_ahead += step;
             }
-            _ => {
+            9 => {
                 let used = self.memory.disk().map_or(0, |disk| disk.used());
                 let limit = self
                     .random
@@ -366,6 +375,7 @@ impl World {
                 self.say(|| format!("space is limited to {limit:?} bytes, {used} are used"));
                 self.memory.limit_space(limit);
             }
+            _ => self.begin_stop(),
         }
         Ok(())
     }
@@ -415,16 +425,39 @@ impl World {
         self.abandon(Loss::Unknown)?;
         self.shard.reject_waiting(Failure::Unavailable);
         self.drain()?;
-        let options = shard_options(&mut self.random);
-        self.shard = Shard::new(options);
-        self.is_restarted = true;
-        self.store = None;
         let remains = if self.random.one_in(2) {
             let seed = self.random.number();
             self.memory.crash(seed)
         } else {
             self.memory.kill()
         };
+        self.restart(remains)
+    }
+
+    /// A planned stop begins: nothing more comes in, and what was taken is answered.
+    fn begin_stop(&mut self) {
+        if self.shard.engine().is_some() {
+            self.say(|| "the shard is to be closed".into());
+            self.shard.handle_closing();
+            self.is_stopping = true;
+        }
+    }
+
+    /// Everything is answered and stored: the process ends, and begins again later. Only a change of rules that could not
+    /// be done for lack of room is dropped.
+    fn stop(&mut self) -> Result<(), String> {
+        self.report.stops += 1;
+        self.abandon(Loss::NotDone)?;
+        let remains = self.memory.kill();
+        self.restart(remains)
+    }
+
+    fn restart(&mut self, remains: Remains) -> Result<(), String> {
+        self.is_stopping = false;
+        let options = shard_options(&mut self.random);
+        self.shard = Shard::new(options);
+        self.is_restarted = true;
+        self.store = None;
         self.memory_options.seed = self.random.number();
         remains.disk.limit_space(None);
         remains.disk.fail_syncs(0, 0);
@@ -432,7 +465,7 @@ impl World {
         self.memory =
             Arc::new(opened.map_err(|error| format!("the store does not open after a crash: {error}"))?);
         let down = if self.random.one_in(10) { DAY } else { self.random.below(10_000) };
-        self.say(|| format!("the power goes for {down} ms"));
+        self.say(|| format!("nobody is there for {down} ms"));
         self.after(down, Event::Open { generation: self.generation });
         Ok(())
     }
@@ -506,7 +539,7 @@ impl World {
     /// Asks for what a lost memory may have taken along, so that not too much stays possible.
     fn look_around(&mut self) {
         for namespace in self.judge.namespaces() {
-            for command in self.workload.looks().into_iter().take(3) {
+            for command in self.workload.looks().into_iter().take(4) {
                 self.submit(Request { namespace: namespace.clone(), idempotency: None, command });
             }
         }
@@ -590,6 +623,10 @@ impl World {
                     self.after(delay, Event::Persisted { generation, result });
                 }
                 Output::Reply(reply) => self.check_reply(reply)?,
+                Output::Waits { request, since, order } => {
+                    self.report.waits += u64::from(is_about_locks(&request));
+                    self.note(order, since, request, Fate::Waits)?;
+                }
                 Output::Effect(effect) => self.say(|| format!("{effect:?}")),
             }
         }
@@ -603,6 +640,9 @@ impl World {
                 self.wake_at = Some(wake_at);
                 self.after(wake_at - self.now, Event::Wake { generation: self.generation });
             }
+        }
+        if self.is_stopping && self.shard.engine().is_some() && self.shard.is_idle() {
+            return if self.shard.hasten() { self.drain() } else { self.stop() };
         }
         Ok(())
     }
@@ -618,10 +658,11 @@ impl World {
         let may_be_key_in_use = request.idempotency.as_ref().is_some_and(|idempotency| {
             self.keys_in_use.contains(&(request.namespace.clone(), idempotency.key.clone()))
         });
-        if result == Ok(Outcome::IdempotencyKeyInUse) && !may_be_key_in_use {
+        if result == Ok(Outcome::IdempotencyKeyInUse) && !may_be_key_in_use && !is_about_locks(&request) {
             return Err(format!("nothing is under way under the key of {request:?}"));
         }
-        let unheard = Unheard { may_be_nothing: may_be_key_in_use || self.read_faults };
+        let unheard =
+            Unheard { may_be_nothing: may_be_key_in_use || (self.read_faults && may_read(&request)) };
         let fate = match result {
             Ok(outcome) => {
                 self.report.answered += 1;
@@ -633,17 +674,23 @@ impl World {
                 self.report.unknown += 1;
                 Fate::InDoubt(unheard)
             }
-            Err(Failure::StorageFull | Failure::Unavailable | Failure::Closing) => Fate::NotDone(unheard),
+            Err(Failure::Closing) => Fate::GivenUp,
+            Err(Failure::StorageFull | Failure::Unavailable) => Fate::NotDone(unheard),
         };
-        self.say(|| format!("{order}: {request:?} -> {fate:?}"));
         match (decided_at, &fate) {
-            (Some(at), _) => {
-                if self.early.insert(order, (at, request, fate)).is_some() || order <= self.judged {
-                    return Err(format!("two decisions have the place {order}"));
-                }
+            (Some(at), _) => self.note(order, at, request, fate),
+            (None, Fate::NotDone(_)) => {
+                self.say(|| format!("not decided: {request:?}"));
+                Ok(())
             }
-            (None, Fate::NotDone(_)) => {}
-            (None, _) => return Err("an outcome that was not decided".into()),
+            (None, _) => Err("an outcome that was not decided".into()),
+        }
+    }
+
+    fn note(&mut self, order: u64, at: Time, request: Request, fate: Fate) -> Result<(), String> {
+        self.say(|| format!("{order}: {request:?} -> {fate:?}"));
+        if self.early.insert(order, (at, request, fate)).is_some() || order <= self.judged {
+            return Err(format!("two decisions have the place {order}"));
         }
         self.judge_in_order()
     }
@@ -761,11 +808,29 @@ fn ready<F: Future>(future: F) -> Result<F::Output, String> {
     }
 }
 
-/// The key of a request that may be answered later than others that came after it.
+/// The key of a request that may be answered later than others that came after it. (Who waits for locks, and under which
+/// keys, the model knows.)
 fn key_of_change(request: &Request) -> Option<(Name, Name)> {
     let is_change = matches!(request.command, Command::Limiter(limiter::Command::Change(_)));
     let key = request.idempotency.as_ref().filter(|_| is_change)?;
     Some((request.namespace.clone(), key.key.clone()))
+}
+
+/// Whether it may need a stored record, which may be unreadable.
+fn may_read(request: &Request) -> bool {
+    request.idempotency.is_some()
+        || match &request.command {
+            Command::Ledger(_) => true,
+            Command::Events(command) => matches!(command, events::Command::Changes { .. }),
+            Command::Limiter(_)
+            | Command::Locks(_)
+            | Command::DeleteNamespace
+            | Command::ListNamespaces(_) => false,
+        }
+}
+
+fn is_about_locks(request: &Request) -> bool {
+    matches!(request.command, Command::Locks(_))
 }
 
 /// Whether something could not be read, and was not done.

@@ -4,7 +4,7 @@ use limina_sim::world::{self, Options};
 
 /// Each seed runs twice and must give the same bytes.
 fn check(seeds: std::ops::Range<u64>, options: &Options) {
-    let (mut crashes, mut losses, mut happened) = (0, 0, 0);
+    let (mut crashes, mut losses, mut happened, mut waits, mut stops) = (0, 0, 0, 0, 0);
     for seed in seeds {
         let replay =
             format!("replay: cargo xtask sim --seed {seed} --requests {} --verbose", options.requests);
@@ -14,10 +14,12 @@ fn check(seeds: std::ops::Range<u64>, options: &Options) {
         crashes += report.crashes;
         losses += report.losses;
         happened += report.unknown_happened;
+        waits += report.waits;
+        stops += report.stops;
     }
     assert!(
-        crashes > 50 && losses > 50 && happened > 10,
-        "the faults did not happen: {crashes} {losses} {happened}"
+        crashes > 50 && losses > 50 && happened > 10 && waits > 1_000 && stops > 20,
+        "the faults did not happen: {crashes} {losses} {happened} {waits} {stops}"
     );
 }
 

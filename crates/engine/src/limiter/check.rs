@@ -203,19 +203,19 @@ pub(super) fn decide(
 fn retry_after(limiter: &Limiter, now: Time, entries: &[Take], touches: &[Touch]) -> Option<Millis> {
     let mut longest = Millis(0);
     for touch in touches.iter().filter(|touch| touch.is_limit && !touch.is_shadow) {
-        // A limit that gives back lets everything pass.
-        let Ok(own) = u64::try_from(entries[touch.entry as usize].hits) else { continue };
-        let mut hits = own;
+        // Where nothing is taken, or without bound, everything passes, whatever earlier entries do.
+        let Ok(mut hits @ 1..) = u64::try_from(entries[touch.entry as usize].hits) else { continue };
+        if touch.meter.limit == Limit::Unlimited {
+            continue;
+        }
         // What earlier entries take from the same group is taken then as well.
         for other in touches.iter().take_while(|other| other.entry < touch.entry) {
             if other.owner == touch.owner && other.values == touch.values {
                 hits += u64::try_from(entries[other.entry as usize].hits).ok()?;
             }
         }
-        if own > 0 {
-            let place = limiter.groups.find(touch.owner, touch.values.as_bytes());
-            longest = longest.max(touch.meter.passes_after(state_at(limiter, place), now, hits)?);
-        }
+        let place = limiter.groups.find(touch.owner, touch.values.as_bytes());
+        longest = longest.max(touch.meter.passes_after(state_at(limiter, place), now, hits)?);
     }
     Some(longest)
 }

@@ -47,9 +47,7 @@ pub(super) fn acquire(
 pub(super) fn time_out(locks: &mut Locks, turn: &mut Turn<'_>, wait: WaitId) {
     let Some(waiter) = locks.waiters.get(&wait) else { return };
     let blocked = locks.blocked(turn.now, &waiter.wanted.locks, wait).expect("what is free is granted");
-    if let Some(Waiter { waiting, .. }) = locks.leave(turn, wait) {
-        turn.complete(waiting, Outcome::Locks(Err(Refusal::LockWaitTimeout(blocked))));
-    }
+    locks.leave(turn, wait, Outcome::Locks(Err(Refusal::LockWaitTimeout(blocked))));
 }
 
 /// Whoever asked is gone.

@@ -63,8 +63,8 @@ impl Refusal {
 pub struct Blocked {
     /// The first of its locks that it cannot have.
     pub key_values: KeyValues,
-    /// Who holds that; of several who share it, the one who has held it longest. None if only earlier requests are in
-    /// the way.
+    /// Who holds that; of several who share it, the one who has held it longest. None if nobody does, and earlier
+    /// requests alone are in the way.
     pub holder: Option<Holder>,
     /// How many wait for that lock, without this request.
     pub waiting: usize,

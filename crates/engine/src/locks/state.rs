@@ -6,7 +6,7 @@ use super::{
     reply::{Blocked, GrantInfo, Holder},
 };
 use crate::{
-    Millis, Name, Position, Time, WaitId,
+    Millis, Name, Outcome, Position, Time, WaitId,
     key_values::KeyValues,
     namespace::{Turn, Waiting},
     record::{self, Malformed, key::NamespaceId},
@@ -165,11 +165,12 @@ impl Locks {
         self.waiters.insert(wait, waiter);
     }
 
-    /// One waits no more, and what waited only behind it is granted.
-    pub(super) fn leave(&mut self, turn: &mut Turn<'_>, wait: WaitId) -> Option<Waiter> {
-        let waiter = self.remove_waiter(turn, wait)?;
-        self.grant_next(turn, &waiter.wanted.locks);
-        Some(waiter)
+    /// One waits no more, and is told so before what waited only behind it is granted.
+    pub(super) fn leave(&mut self, turn: &mut Turn<'_>, wait: WaitId, outcome: Outcome) {
+        if let Some(Waiter { wanted, waiting, .. }) = self.remove_waiter(turn, wait) {
+            turn.complete(waiting, outcome);
+            self.grant_next(turn, &wanted.locks);
+        }
     }
 
     fn remove_waiter(&mut self, turn: &mut Turn<'_>, wait: WaitId) -> Option<Waiter> {

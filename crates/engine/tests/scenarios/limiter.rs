@@ -17,10 +17,7 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
     let number = |key: &str| option(key).map(|text| text.parse::<i64>().unwrap());
     let millis = |key: &str| number(key).map(|millis| Millis(millis as u64));
     let names: Vec<_> = words.iter().filter(|word| !word.contains(['=', ':'])).collect();
-    let key_values = || {
-        let pairs = words.iter().filter(|word| !word.contains(':')).filter_map(|word| word.split_once('='));
-        KeyValues::new(pairs.map(|(key, value)| (key, value_of(value))).collect()).unwrap()
-    };
+    let key_values = || key_values_of(words.iter().filter(|word| !word.contains(':')).copied());
     let limit = || number("limit").map(limit_of);
     let size = number("page").map_or(100, |limit| limit as usize);
     let window = || {
@@ -94,8 +91,13 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
             page: Page { after: option("after").map(name), limit: size },
         },
         "match" => limiter::Command::Match(key_values()),
+        // `back:key=value` is an entry before it that gives one back.
         "check" => limiter::Command::Check(Check {
-            entries: vec![Take { key_values: key_values(), hits: hits(), limit: None }],
+            entries: option("back")
+                .map(|pair| Take { key_values: key_values_of([pair]), hits: -1, limit: None })
+                .into_iter()
+                .chain([Take { key_values: key_values(), hits: hits(), limit: None }])
+                .collect(),
             dry_run: option("dry").is_some(),
         }),
         "counter" => limiter::Command::MoveCounter { key_values: key_values(), by: number("by").unwrap() },
@@ -117,6 +119,11 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
         _ => return None,
     };
     Some(Command::Limiter(command))
+}
+
+fn key_values_of<'a>(words: impl IntoIterator<Item = &'a str>) -> KeyValues {
+    let pairs = words.into_iter().filter_map(|word| word.split_once('='));
+    KeyValues::new(pairs.map(|(key, value)| (key, value_of(value))).collect()).unwrap()
 }
 
 fn value_of(text: &str) -> ValueRef<'_> {

@@ -6,20 +6,24 @@ use limina_engine::{Command, Name, Outcome, Request, Time, limiter};
 /// Holds every answer against the model, and knows what a lost memory may have taken along.
 ///
 /// What a client was told is durable, and so is all that was decided before it; but a relaxed answer may be told
-/// before. So the judge keeps what was decided since the last durable answer, and begins again from there, with as much
-/// of it as may have been persisted.
+/// before, and so is that somebody waits. So the judge keeps what was decided since the last durable answer, and begins
+/// again from there, with as much of it as may have been persisted.
 #[derive(Debug, Clone, Default)]
 pub struct Judge {
     live: Possible,
     /// The state before `loose`, if there is any.
     durable: Option<Possible>,
     loose: Vec<Decided>,
+    /// Requests for locks that were told to wait and have no answer yet.
+    waiting: Vec<Request>,
 }
 
 #[derive(Debug, Clone)]
 struct Decided {
     at: Time,
     request: Request,
+    /// Whether the request had to wait for this.
+    has_waited: bool,
     fate: Fate,
 }
 
@@ -28,6 +32,10 @@ struct Decided {
 pub enum Fate {
     /// It was answered, so far as it was durable.
     Answered(Outcome),
+    /// It waits for others, and is decided later.
+    Waits,
+    /// It waited, and was given up for a planned stop.
+    GivenUp,
     /// It was in an append of which it is not known whether it happened.
     InDoubt(Unheard),
     /// It was lost with the memory.
@@ -55,33 +63,74 @@ impl Default for Possible {
     }
 }
 
+impl Decided {
+    /// How this can have gone, and whether it did not wait for the disk.
+    fn ways(&self, model: Model) -> Result<Vec<(Model, bool)>, String> {
+        let Decided { at, request, has_waited, fate } = self;
+        let one = |model: Model| vec![(model, false)];
+        match fate {
+            Fate::Waits => model.wait(*at, request).map(one),
+            Fate::GivenUp => model.give_up(request).map(one),
+            Fate::Answered(outcome) if *has_waited => model.complete(*at, request, Some(outcome)).map(one),
+            Fate::Answered(outcome) => model.step(*at, request, Some(outcome)),
+            // It was done, and nobody knows what was answered.
+            Fate::InDoubt(_) | Fate::NotDone(_) if *has_waited => model.complete(*at, request, None).map(one),
+            Fate::InDoubt(Unheard { may_be_nothing }) | Fate::NotDone(Unheard { may_be_nothing }) => {
+                let nothing = may_be_nothing.then(|| (model.clone(), false));
+                let something = model.step(*at, request, None);
+                match nothing {
+                    Some(nothing) => Ok(something.into_iter().flatten().chain([nothing]).collect()),
+                    None => something,
+                }
+            }
+        }
+    }
+}
+
 impl Judge {
     /// Takes note of a decision; these must come in the order in which they were made. The error says what should have
     /// been answered.
     pub fn decided(&mut self, at: Time, request: &Request, fate: Fate) -> Result<(), String> {
-        let is_durable = match &fate {
-            Fate::Answered(outcome) => {
-                let before = (self.durable.is_none() && may_be_relaxed(request)).then(|| self.live.clone());
-                let is_relaxed = self.live.answer(at, request, outcome)? && may_be_relaxed(request);
-                if is_relaxed && self.durable.is_none() {
-                    self.durable = before;
-                }
-                !is_relaxed
-            }
+        let is_about_locks = matches!(request.command, Command::Locks(_));
+        match &fate {
+            // What else waits has no place in any queue, and is as if it had come when it is answered.
+            Fate::Waits if !is_about_locks => return Ok(()),
             // A read that was lost leaves nothing behind.
             Fate::InDoubt(_) | Fate::NotDone(_) if !request.command.is_write() => return Ok(()),
-            Fate::InDoubt(unheard) | Fate::NotDone(unheard) => {
-                self.durable.get_or_insert_with(|| self.live.clone());
-                self.live.suppose(at, request, *unheard);
-                false
-            }
-        };
-        if is_durable {
-            self.persisted();
+            _ => {}
+        }
+        let place = self.waiting.iter().position(|waiting| waiting == request);
+        if let Some(place) = place {
+            self.waiting.remove(place);
+        }
+        let decided = Decided { at, request: request.clone(), has_waited: place.is_some(), fate };
+        let is_answered = matches!(decided.fate, Fate::Answered(_));
+        let may_be_loose = !is_answered || may_be_relaxed(request);
+        let before = (self.durable.is_none() && may_be_loose).then(|| self.live.clone());
+        let is_relaxed = self.live.follow(&decided)?;
+        if let Fate::Waits = decided.fate {
+            self.waiting.push(request.clone());
+        }
+        if may_be_loose && (is_relaxed || !is_answered) {
+            self.durable = self.durable.take().or(before);
+            self.loose.push(decided);
         } else {
-            self.loose.push(Decided { at, request: request.clone(), fate });
+            self.persisted();
         }
         Ok(())
+    }
+
+    /// Everything that was due by then is done. The error says who should have been told of it.
+    pub fn nothing_is_due(&mut self, at: Time) -> Result<(), String> {
+        let mut untold = String::new();
+        self.live.0.retain_mut(|model| match model.expire(at) {
+            Ok(()) => true,
+            Err(text) => {
+                untold = text;
+                false
+            }
+        });
+        if self.live.0.is_empty() { Err(untold) } else { Ok(()) }
     }
 
     /// Everything decided so far is durable, but for what windows keep of relaxed answers.
@@ -94,36 +143,35 @@ impl Judge {
     /// persisted, and the time at which it was ready.
     pub fn reopened(&mut self, doubt_happened: bool, persisted: Time, ready: Time) -> Result<(), CannotTell> {
         let mut state = self.durable.take().unwrap_or_else(|| self.live.clone());
+        self.waiting.clear();
         // What may be stored in place of `state`, if less was persisted.
         let mut earlier: Vec<Model> = Vec::new();
-        for Decided { at, request, fate } in std::mem::take(&mut self.loose) {
+        for decided in std::mem::take(&mut self.loose) {
             // Time is persisted with everything else.
-            if at > persisted {
+            if decided.at > persisted {
                 break;
             }
-            let before = state.0.clone();
-            match fate {
-                Fate::Answered(outcome) => {
-                    state.answer(at, &request, &outcome).map_err(|_| CannotTell)?;
-                    let has_moved =
-                        state.0.iter().any(|model| before.iter().any(|before| model.differs_solidly(before)));
-                    if has_moved {
-                        earlier.extend(before);
+            let before = state.clone();
+            match &decided.fate {
+                Fate::Answered(_) | Fate::Waits | Fate::GivenUp => {
+                    state.follow(&decided).map_err(|_| CannotTell)?;
+                    let differs = |model: &Model| before.0.iter().any(|before| model.differs_solidly(before));
+                    if state.0.iter().any(differs) {
+                        earlier.extend(before.on_the_way(decided.at));
                     }
                 }
-                Fate::InDoubt(unheard) if doubt_happened => {
-                    state.suppose(at, &request, unheard);
+                Fate::InDoubt(_) if doubt_happened => {
+                    state.follow(&decided).map_err(|_| CannotTell)?;
                     earlier.clear();
                 }
                 // Nothing that was decided after it can have been persisted.
                 Fate::InDoubt(_) | Fate::NotDone(_) => break,
             }
         }
+        // What a step told others was stored with it, or it was not done.
+        state.0.retain(|model| model.owed.is_empty());
         // What was due may have been done or not, as long as it was done in order.
-        while let Some(due) = state.next_expiry().filter(|due| *due <= persisted) {
-            earlier.extend(state.0.iter().cloned());
-            state.0.iter_mut().for_each(|model| model.expire(due));
-        }
+        state.0 = state.on_the_way(persisted);
         state.0.extend(earlier);
         for model in &mut state.0 {
             model.forget(persisted);
@@ -150,13 +198,13 @@ impl Judge {
 }
 
 impl Possible {
-    /// Leaves the states that agree with the answer. Says whether the answer may be one that did not wait for the disk.
-    fn answer(&mut self, at: Time, request: &Request, outcome: &Outcome) -> Result<bool, String> {
+    /// Leaves the states that agree with what was decided. Says whether it may be an answer that did not wait for the disk.
+    fn follow(&mut self, decided: &Decided) -> Result<bool, String> {
         let mut next = Vec::new();
         let mut expected: Vec<String> = Vec::new();
         let mut may_be_relaxed = false;
         for model in std::mem::take(&mut self.0) {
-            match model.step(at, request, Some(outcome)) {
+            match decided.ways(model) {
                 Ok(ways) => {
                     may_be_relaxed |= ways.iter().any(|(_, is_relaxed)| *is_relaxed);
                     next.extend(ways.into_iter().map(|(model, _)| model));
@@ -173,21 +221,15 @@ impl Possible {
         Ok(may_be_relaxed)
     }
 
-    /// It was done, and nobody knows what was answered.
-    fn suppose(&mut self, at: Time, request: &Request, unheard: Unheard) {
-        for model in std::mem::take(&mut self.0) {
-            if unheard.may_be_nothing {
-                self.0.push(model.clone());
-            }
-            let ways = model.step(at, request, None).expect("without an answer none is wrong");
-            self.0.extend(ways.into_iter().map(|(model, _)| model));
+    /// These states, and all that follow while what is due by then, and tells nobody, is done.
+    fn on_the_way(&self, by: Time) -> Vec<Model> {
+        let mut all = Vec::new();
+        let mut next = self.0.clone();
+        while let Some(model) = next.pop() {
+            next.extend(model.after_next_due(by));
+            all.push(model);
         }
-        self.unify();
-    }
-
-    fn next_expiry(&self) -> Option<Time> {
-        let all = self.0.iter().flat_map(|model| model.namespaces.values());
-        all.filter_map(|namespace| namespace.limiter.next_expiry()).min().map(Time)
+        all
     }
 
     fn unify(&mut self) {

@@ -1,24 +1,29 @@
 //! The naive model: what the answers must be, found by adding up everything every time.
 //!
 //! Some things the model cannot know: how an unknown outcome ended, what a crash has taken of what relaxed answers had
-//! counted, by how much a position grew. So it keeps every state that is possible, and each answer
-//! leaves those that fit. An answer that fits none is wrong.
+//! counted, by how much a position grew, what of all that was due had been done before a crash. So it keeps every state
+//! that is possible, and each answer leaves those that fit. An answer that fits none is wrong.
 //!
 //! Read in this order: `judge.rs` (answers and losses, in order), this file (namespaces and repeats), then a family.
 
+mod events;
 mod judge;
 mod ledger;
 mod limiter;
+mod locks;
+mod select;
 
 pub use judge::{CannotTell, Fate, Judge, Unheard};
 
+use events::Events;
 use ledger::Ledger;
 use limina_engine::{
-    Command, Idempotency, Name, Outcome, Page, Position, Request, Time, ledger as engine_ledger,
-    limiter as engine_limiter, outcome::NamespaceInfo,
+    Command, Idempotency, Name, Outcome, Page, Position, Request, Time, events as engine_events,
+    ledger as engine_ledger, limiter as engine_limiter, locks as engine_locks, outcome::NamespaceInfo,
 };
 use limiter::Limiter;
-use std::collections::BTreeMap;
+use locks::Locks;
+use std::collections::{BTreeMap, VecDeque};
 
 const DAY: u64 = 24 * 60 * 60 * 1000;
 /// With more possible states than this, the model gives up.
@@ -29,6 +34,9 @@ const MOST_STATES: usize = 256;
 struct Model {
     namespaces: BTreeMap<Name, Namespace>,
     floor: Order,
+    /// Who had to wait and must be answered before anything else is decided, in this order. Without an outcome they are
+    /// given up.
+    owed: VecDeque<(Request, Option<Outcome>)>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +45,8 @@ struct Namespace {
     existence: Existence,
     ledger: Ledger,
     limiter: Limiter,
+    locks: Locks,
+    events: Events,
     replies: BTreeMap<Name, Kept>,
 }
 
@@ -65,10 +75,16 @@ struct Kept {
     fingerprint: [u8; 16],
     /// Nothing where nobody has seen it yet.
     outcome: Option<Outcome>,
-    /// The lease that it granted.
-    lease: Option<Name>,
+    grant: Option<Granted>,
     /// Not, where it is open whether the command had changed anything.
     is_certain: bool,
+}
+
+/// What a kept reply had granted. It is given again while that lives.
+#[derive(Debug, Clone, PartialEq)]
+enum Granted {
+    Lease(Name),
+    Lock(Name),
 }
 
 /// The position at which something was made: known once it was seen.
@@ -98,12 +114,13 @@ struct Way<S> {
 
 impl Default for Model {
     fn default() -> Model {
-        Model { namespaces: BTreeMap::new(), floor: Order { position: 0, is_exact: true } }
+        let floor = Order { position: 0, is_exact: true };
+        Model { namespaces: BTreeMap::new(), floor, owed: VecDeque::new() }
     }
 }
 
 impl Order {
-    /// The next position, for the ledger, which takes them one by one.
+    /// The next position, for the ledger and the locks, which take them one by one.
     fn advance(&mut self) -> u64 {
         self.position += 1;
         self.position
@@ -144,12 +161,13 @@ impl Model {
         request: &Request,
         answer: Option<&Outcome>,
     ) -> Result<Vec<(Model, bool)>, String> {
-        self.expire(now);
+        self.expire(now)?;
         let is_change = matches!(request.command, Command::Limiter(engine_limiter::Command::Change(_)));
+        let is_about_locks = matches!(request.command, Command::Locks(_));
         match answer {
             Some(answer) if is_unreadable(answer) => return Ok(vec![(self, true)]),
-            // Whether something is under way, whoever sends requests knows.
-            Some(Outcome::IdempotencyKeyInUse) if request.idempotency.is_some() => {
+            // Whether a change of rules is under way, whoever sends requests knows.
+            Some(Outcome::IdempotencyKeyInUse) if request.idempotency.is_some() && !is_about_locks => {
                 return Ok(vec![(self, false)]);
             }
             // The namespace was deleted while a change waited.
@@ -163,8 +181,13 @@ impl Model {
             Command::DeleteNamespace => {
                 self.delete(&request.namespace, answer).map(|model| vec![(model, false)])
             }
-            Command::Locks(_) | Command::Events(_) => Ok(vec![(self, false)]),
-            Command::Ledger(_) | Command::Limiter(_) => {
+            Command::Locks(_) if self.is_key_waiting(request) => match answer {
+                Some(answer) if *answer != Outcome::IdempotencyKeyInUse => {
+                    Err(format!("{:?}", Outcome::IdempotencyKeyInUse))
+                }
+                _ => Ok(vec![(self, false)]),
+            },
+            Command::Ledger(_) | Command::Limiter(_) | Command::Locks(_) | Command::Events(_) => {
                 let undone = (answer.is_none() && is_change && self.may_lack(&request.namespace))
                     .then(|| self.clone());
                 let mut ways = self.in_namespace(now, request, answer)?;
@@ -197,10 +220,12 @@ impl Model {
             }
         }
         if repeat.is_none_or(|repeat| !repeat.is_certain) {
-            match namespace.run(now, request, answer) {
+            let mut told = Vec::new();
+            match namespace.run(now, request, answer, &mut told) {
                 Ok(ran) => {
                     for way in ran {
                         let mut model = self.clone();
+                        model.owe(told.clone());
                         if was_there || way.changed != Changed::No {
                             model.namespaces.insert(name.clone(), way.state);
                         }
@@ -257,7 +282,9 @@ impl Model {
             _ if may_be_gone => return Err(format!("{:?}", Outcome::NamespaceNotFound)),
             _ => return Err(format!("{:?}", Outcome::NamespaceDeleted)),
         }
-        if let Some(namespace) = there {
+        if let Some(mut namespace) = there {
+            let waiting = namespace.locks.give_up().into_iter();
+            self.owe(waiting.map(|request| (request, Outcome::NamespaceNotFound)).collect());
             self.floor = Order {
                 position: self.floor.position.max(namespace.order.position),
                 is_exact: self.floor.is_exact && namespace.order.is_exact,
@@ -271,20 +298,128 @@ impl Model {
         self.namespaces.get(name).is_none_or(|there| there.existence == Existence::Maybe)
     }
 
-    /// Ends everything due by `now`, in due order.
-    fn expire(&mut self, now: Time) {
-        for namespace in self.namespaces.values_mut() {
-            namespace.ledger.expire(&mut namespace.order, now.0);
-            if namespace.limiter.expire(now.0) {
-                namespace.order.grow(0);
+    /// A request for locks begins to wait.
+    fn wait(mut self, now: Time, request: &Request) -> Result<Model, String> {
+        let Command::Locks(command) = &request.command else {
+            return Err("only locks are waited for".into());
+        };
+        self.expire(now)?;
+        if self.is_key_waiting(request) {
+            return Err(format!("{:?}", Outcome::IdempotencyKeyInUse));
+        }
+        let namespace = self.namespaces.get_mut(&request.namespace).ok_or("nobody is there to wait for")?;
+        if namespace.repeat(now, request.idempotency.as_ref(), None).is_some() {
+            return Err("a kept reply".into());
+        }
+        let (answer, told) = namespace.at_locks(now, |locks, turn| locks.run(turn, request, command, None));
+        match answer {
+            Some(answer) => Err(format!("{answer:?}")),
+            None => {
+                self.owe(told);
+                Ok(self)
             }
         }
     }
 
-    /// The memory was lost: windows may be back at what they were before relaxed answers.
+    /// A request that had to wait is answered: because of the step before, or because somebody's time has run out.
+    fn complete(mut self, now: Time, request: &Request, answer: Option<&Outcome>) -> Result<Model, String> {
+        if self.owed.is_empty()
+            && let Some(namespace) = self.namespaces.get_mut(&request.namespace)
+        {
+            let mut told = Vec::new();
+            while told.is_empty() && namespace.locks.next_due().is_some_and(|due| due <= now.0) {
+                ((), told) = namespace.at_locks(now, Locks::expire_next);
+            }
+            self.owe(told);
+        }
+        match self.owed.pop_front() {
+            Some((to, Some(expected)))
+                if to == *request && answer.is_none_or(|answer| *answer == expected) =>
+            {
+                Ok(self)
+            }
+            Some((to, expected)) => Err(format!("{to:?} -> {expected:?}")),
+            None => Err("it still has to wait".into()),
+        }
+    }
+
+    /// A request that had to wait is given up, like all that wait.
+    fn give_up(mut self, request: &Request) -> Result<Model, String> {
+        if self.owed.is_empty() {
+            let all = self.namespaces.values_mut().flat_map(|namespace| namespace.locks.give_up());
+            self.owed = all.map(|request| (request, None)).collect();
+        }
+        match self.owed.pop_front() {
+            Some((to, None)) if to == *request => Ok(self),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    fn owe(&mut self, told: Vec<(Request, Outcome)>) {
+        self.owed.extend(told.into_iter().map(|(request, outcome)| (request, Some(outcome))));
+    }
+
+    /// Whether the request's idempotency key is that of one who waits for locks.
+    fn is_key_waiting(&self, request: &Request) -> bool {
+        let namespace = self.namespaces.get(&request.namespace);
+        let key = request.idempotency.as_ref();
+        namespace.zip(key).is_some_and(|(namespace, key)| namespace.locks.uses_key(&key.key))
+    }
+
+    /// Ends everything due by `now`, in due order. Whoever is to be told of it must have been told before.
+    fn expire(&mut self, now: Time) -> Result<(), String> {
+        if let Some(owed) = self.owed.front() {
+            return Err(format!("first {owed:?}"));
+        }
+        for namespace in self.namespaces.values_mut() {
+            namespace.ledger.expire(&mut namespace.order, now.0);
+            namespace.events.expire(&mut namespace.order, now.0);
+            if namespace.limiter.expire(now.0) {
+                namespace.order.grow(0);
+            }
+            while namespace.locks.next_due().is_some_and(|due| due <= now.0) {
+                let ((), told) = namespace.at_locks(now, Locks::expire_next);
+                if !told.is_empty() {
+                    return Err(format!("first {told:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The states after the next thing that is due by `now` and tells nobody; several where it is open what comes first.
+    fn after_next_due(&self, now: Time) -> Vec<Model> {
+        let due = |namespace: &Namespace| {
+            let families =
+                [namespace.limiter.next_expiry(), namespace.locks.next_due(), namespace.events.next_due()];
+            families.into_iter().flatten().min()
+        };
+        let Some(first) = self.namespaces.values().filter_map(due).min().filter(|first| *first <= now.0)
+        else {
+            return Vec::new();
+        };
+        let ready = self.namespaces.iter().filter(|(_, namespace)| due(namespace) == Some(first));
+        let next = ready.filter_map(|(name, namespace)| {
+            let mut namespace = namespace.clone();
+            if namespace.events.next_due() == Some(first) {
+                namespace.events.expire(&mut namespace.order, first);
+            } else if namespace.limiter.expire(first) {
+                namespace.order.grow(0);
+            } else if !namespace.at_locks(now, Locks::expire_next).1.is_empty() {
+                return None;
+            }
+            let mut model = self.clone();
+            model.namespaces.insert(name.clone(), namespace);
+            Some(model)
+        });
+        next.collect()
+    }
+
+    /// The memory was lost: windows may be back at what they were before relaxed answers, and nobody waits any more.
     fn forget(&mut self, persisted: Time) {
         for namespace in self.namespaces.values_mut() {
             namespace.limiter.forget(persisted.0);
+            namespace.locks.give_up();
             if namespace.existence == Existence::Relaxed {
                 namespace.existence = Existence::Maybe;
             }
@@ -293,7 +428,10 @@ impl Model {
 
     /// Whoever holds something has a full span from now on.
     fn reopen(&mut self, ready: Time) {
-        self.namespaces.values_mut().for_each(|namespace| namespace.limiter.reopen(ready.0));
+        for namespace in self.namespaces.values_mut() {
+            namespace.limiter.reopen(ready.0);
+            namespace.locks.reopen(ready.0);
+        }
     }
 
     /// Whether the two differ in more than windows, and the replies and positions that go with them.
@@ -301,7 +439,11 @@ impl Model {
         self.namespaces.len() != other.namespaces.len()
             || self.namespaces.iter().any(|(name, namespace)| {
                 let other = other.namespaces.get(name);
-                other.is_none_or(|other| namespace.limiter.differs_solidly(&other.limiter))
+                other.is_none_or(|other| {
+                    namespace.limiter.differs_solidly(&other.limiter)
+                        || namespace.locks != other.locks
+                        || namespace.events != other.events
+                })
             })
     }
 }
@@ -324,6 +466,8 @@ impl Namespace {
             existence: Existence::Maybe,
             ledger: Ledger::default(),
             limiter: Limiter::default(),
+            locks: Locks::default(),
+            events: Events::default(),
             replies: BTreeMap::new(),
         }
     }
@@ -331,9 +475,11 @@ impl Namespace {
     fn repeat(&self, now: Time, key: Option<&Idempotency>, answer: Option<&Outcome>) -> Option<Repeat> {
         let key = key?;
         let kept = self.replies.get(&key.key).filter(|kept| now.0 < kept.given + DAY)?;
-        let is_lease_gone = kept.lease.as_ref().is_some_and(|id| !self.limiter.has_lease(id));
+        let is_lease_gone = matches!(&kept.grant, Some(Granted::Lease(id)) if !self.limiter.has_lease(id));
+        let is_lock_gone =
+            matches!(&kept.grant, Some(Granted::Lock(id)) if self.locks.grant_info(now.0, id).is_none());
         let is_same = kept.fingerprint == key.fingerprint;
-        if is_same && is_lease_gone {
+        if is_same && (is_lease_gone || is_lock_gone) {
             return None;
         }
         // A lease that is gone leaves it open whether its key is still known.
@@ -358,15 +504,22 @@ impl Namespace {
         kept.is_certain = true;
         let known = kept.outcome.is_some();
         let mut outcome = kept.outcome.get_or_insert_with(|| answer.clone()).clone();
-        if let Some(id) = &kept.lease
-            && let Outcome::Limiter(Ok(engine_limiter::Reply::LeaseTaken { lease, .. })) = &mut outcome
-        {
-            let shown = lease.fencing_token;
-            *lease = self.limiter.lease_info(now.0, id, shown)?;
-            if !known && outcome == *answer {
-                self.limiter.learn_token(id, shown);
+        match (&kept.grant, &mut outcome) {
+            (
+                Some(Granted::Lease(id)),
+                Outcome::Limiter(Ok(engine_limiter::Reply::LeaseTaken { lease, .. })),
+            ) => {
+                let shown = lease.fencing_token;
+                *lease = self.limiter.lease_info(now.0, id, shown)?;
+                if !known && outcome == *answer {
+                    self.limiter.learn_token(id, shown);
+                }
+                return Some(outcome);
             }
-            return Some(outcome);
+            (Some(Granted::Lock(id)), Outcome::Locks(Ok(engine_locks::Reply::Granted { grant, .. }))) => {
+                *grant = self.locks.grant_info(now.0, id)?;
+            }
+            _ => {}
         }
         known.then_some(outcome)
     }
@@ -376,8 +529,17 @@ impl Namespace {
         now: Time,
         request: &Request,
         answer: Option<&Outcome>,
+        told: &mut Vec<(Request, Outcome)>,
     ) -> Result<Vec<Way<Namespace>>, String> {
         let ways = match (&request.command, answer) {
+            (Command::Locks(command), None) => vec![self.run_locks(now, request, command, None, told)?],
+            (Command::Locks(command), Some(Outcome::Locks(answer))) => {
+                vec![self.run_locks(now, request, command, Some(answer), told)?]
+            }
+            (Command::Events(command), None) => vec![self.run_events(now, command, None)?],
+            (Command::Events(command), Some(Outcome::Events(answer))) => {
+                vec![self.run_events(now, command, Some(answer))?]
+            }
             (Command::Ledger(command), None) => vec![self.run_ledger(now, command, None)?],
             (Command::Ledger(command), Some(Outcome::Ledger(answer))) => {
                 vec![self.run_ledger(now, command, Some(answer))?]
@@ -389,6 +551,73 @@ impl Namespace {
             _ => return Err("an answer of the family that was asked".into()),
         };
         Ok(ways.into_iter().map(|(way, outcome)| way.keep(now, request, outcome)).collect())
+    }
+
+    fn run_locks(
+        &self,
+        now: Time,
+        request: &Request,
+        command: &engine_locks::Command,
+        answer: Option<&Result<engine_locks::Reply, engine_locks::Refusal>>,
+        told: &mut Vec<(Request, Outcome)>,
+    ) -> Result<Ended, String> {
+        let mut next = self.clone();
+        let ran = next.at_locks(now, |locks, turn| locks.run(turn, request, command, answer));
+        let expected = ran.0.ok_or("it has to wait")?;
+        if answer.is_some_and(|answer| *answer != expected) {
+            return Err(format!("{expected:?}"));
+        }
+        *told = ran.1;
+        let changed = if next.order == self.order { Changed::No } else { Changed::Yes };
+        let order = next.order;
+        Ok((Way { state: next, order, changed, is_relaxed: false }, Some(Outcome::Locks(expected))))
+    }
+
+    fn run_events(
+        &self,
+        now: Time,
+        command: &engine_events::Command,
+        answer: Option<&Result<engine_events::Reply, engine_events::Refusal>>,
+    ) -> Result<Ended, String> {
+        let mut next = self.clone();
+        let expected = next.events.run(now.0, &mut next.order, command, answer);
+        if answer.is_some_and(|answer| *answer != expected) {
+            return Err(format!("{expected:?}"));
+        }
+        let changed = if next.order == self.order { Changed::No } else { Changed::Yes };
+        let order = next.order;
+        Ok((Way { state: next, order, changed, is_relaxed: false }, Some(Outcome::Events(expected))))
+    }
+
+    /// One step of the locks. Says who had to wait and must be told of it, and keeps the replies for those with a key.
+    fn at_locks<R>(
+        &mut self,
+        now: Time,
+        act: impl FnOnce(&mut Locks, &mut locks::Turn) -> R,
+    ) -> (R, Vec<(Request, Outcome)>) {
+        let mut turn = locks::Turn { now: now.0, order: self.order, told: Vec::new() };
+        let result = act(&mut self.locks, &mut turn);
+        self.order = turn.order;
+        for (request, outcome) in &turn.told {
+            if outcome.is_done() {
+                self.keep_reply(now, request, Some(outcome.clone()), true);
+            }
+        }
+        (result, turn.told)
+    }
+
+    fn keep_reply(&mut self, now: Time, request: &Request, outcome: Option<Outcome>, is_certain: bool) {
+        let Some(Idempotency { key, fingerprint }) = request.idempotency.clone() else { return };
+        let grant = match (&request.command, &outcome) {
+            (Command::Limiter(engine_limiter::Command::TakeLease(new)), _) => {
+                Some(Granted::Lease(new.id.clone()))
+            }
+            (_, Some(Outcome::Locks(Ok(engine_locks::Reply::Granted { grant, .. })))) => {
+                Some(Granted::Lock(grant.id.clone()))
+            }
+            _ => None,
+        };
+        self.replies.insert(key, Kept { given: now.0, fingerprint, outcome, grant, is_certain });
     }
 
     fn run_limiter(
@@ -459,17 +688,8 @@ impl Way<Namespace> {
             (Changed::Yes, true, Existence::Maybe) => Existence::Relaxed,
             (_, _, existence) => existence,
         };
-        if self.changed != Changed::No
-            && let Some(key) = &request.idempotency
-        {
-            let lease = match &request.command {
-                Command::Limiter(engine_limiter::Command::TakeLease(new)) => Some(new.id.clone()),
-                _ => None,
-            };
-            let (given, fingerprint) = (now.0, key.fingerprint);
-            let is_certain = self.changed == Changed::Yes;
-            let kept = Kept { given, fingerprint, outcome, lease, is_certain };
-            self.state.replies.insert(key.key.clone(), kept);
+        if self.changed != Changed::No {
+            self.state.keep_reply(now, request, outcome, self.changed == Changed::Yes);
         }
         self
     }

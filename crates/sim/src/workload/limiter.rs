@@ -1,6 +1,6 @@
 //! Random commands of the limiter: few keys, few values and few rules, so that rules overlap a lot.
 
-use super::{name, page};
+use super::{name, page, words::Words};
 use crate::random::Random;
 use limina_engine::{
     KeyValues, Millis, Name, Page,
@@ -9,7 +9,7 @@ use limina_engine::{
         Change, Check, Command, CounterId, Durability, FileRule, Limit, MAX_COUNT, NewLease, NewOverride,
         NewRule, OverridePatch, RequestLimit, RulePatch, Take, Window,
     },
-    selection::{Query, Selection, Test},
+    selection::Query,
 };
 
 /// More than any limit, and yet little enough that no sum of them leaves 64 bits, in whatever unit.
@@ -18,8 +18,7 @@ const VERY_MANY: i64 = 1 << 36;
 /// Which keys, values, rules and spans there are to choose from.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    keys: Vec<&'static str>,
-    values: Vec<OwnedValue>,
+    words: Words,
     rules: u64,
     overrides: u64,
     spans: Vec<u64>,
@@ -53,17 +52,8 @@ impl Limits {
             0 => vec![*random.pick(&kinds)],
             _ => kinds.to_vec(),
         };
-        let all = [
-            Value::String("x".into()),
-            Value::Integer(1),
-            Value::String("xy".into()),
-            Value::Float(1.0),
-            Value::Boolean(true),
-            Value::Float(-0.5),
-        ];
         Limits {
-            keys: ["b", "a", "c"][..1 + random.below(3) as usize].to_vec(),
-            values: all[..1 + random.below(all.len() as u64) as usize].to_vec(),
+            words: Words::new(random),
             rules: 1 + random.below(4),
             overrides: 1 + random.below(3),
             spans: spans.to_vec(),
@@ -77,8 +67,7 @@ impl Limits {
     /// One key, one value, and much room: what is asked for meets in one window, which gets many entries.
     pub fn crowded(random: &mut Random, spans: &[u64]) -> Limits {
         Limits {
-            keys: vec!["a"],
-            values: vec![Value::Integer(1)],
+            words: Words { keys: vec!["a"], values: vec![Value::Integer(1)] },
             rules: 1,
             overrides: 1,
             windows: vec![Kind::Sliding],
@@ -102,8 +91,12 @@ impl Limits {
             0..=13 => Command::Change(self.change(random)),
             14..=54 => Command::Check(self.check(random)),
             55..=57 => Command::CheckBatch((0..1 + random.below(6)).map(|_| self.check(random)).collect()),
-            58..=68 => Command::MoveCounter { key_values: self.key_values(random), by: self.hits(random) },
-            69..=71 => Command::SetCounter { key_values: self.key_values(random), to: self.hits(random) },
+            58..=68 => {
+                Command::MoveCounter { key_values: self.words.key_values(random), by: self.hits(random) }
+            }
+            69..=71 => {
+                Command::SetCounter { key_values: self.words.key_values(random), to: self.hits(random) }
+            }
             72..=78 => Command::TakeLease(self.lease(random)),
             79..=81 => Command::ExtendLease(self.lease_id(random)),
             82..=84 => Command::ReleaseLease(self.lease_id(random)),
@@ -129,10 +122,11 @@ impl Limits {
             looks.push(Command::ListOverrides { rule, query: Query::default(), page: page() });
         }
         let of_two = |a: Option<&OwnedValue>, b: Option<&OwnedValue>| {
-            let pairs = self.keys.iter().zip([a, b]).filter_map(|(key, value)| Some((*key, value?.clone())));
+            let pairs =
+                self.words.keys.iter().zip([a, b]).filter_map(|(key, value)| Some((*key, value?.clone())));
             KeyValues::new(pairs.collect()).expect("few short pairs")
         };
-        let maybe = || std::iter::once(None).chain(self.values.iter().map(Some));
+        let maybe = || std::iter::once(None).chain(self.words.values.iter().map(Some));
         let all = maybe().flat_map(|a| maybe().map(move |b| (a, b)));
         let takes: Vec<KeyValues> = all.map(|(a, b)| of_two(a, b)).collect();
         looks.extend(takes.into_iter().map(|key_values| {
@@ -155,7 +149,7 @@ impl Limits {
                 rule: self.rule_name(random),
                 name: self.override_name(random),
                 patch: OverridePatch {
-                    key_values: random.one_in(2).then(|| self.key_values(random)),
+                    key_values: random.one_in(2).then(|| self.words.key_values(random)),
                     limit: random.one_in(2).then(|| self.limit(random)),
                     burst: random.one_in(4).then(|| random.one_in(2).then(|| 1 + random.below(self.most))),
                 },
@@ -168,8 +162,8 @@ impl Limits {
     fn new_rule(&self, random: &mut Random) -> NewRule {
         NewRule {
             name: self.rule_name(random),
-            group_by: self.keys.iter().filter(|_| random.one_in(2)).map(|key| (*key).into()).collect(),
-            selection: self.selection(random),
+            group_by: self.words.keys.iter().filter(|_| random.one_in(2)).map(|key| (*key).into()).collect(),
+            selection: self.words.selection(random),
             limit: self.limit(random),
             window: self.window(random),
             shadow: random.one_in(6),
@@ -183,7 +177,7 @@ impl Limits {
         RulePatch {
             limit: random.one_in(2).then(|| self.limit(random)),
             window: random.one_in(4).then(|| self.window(random)),
-            selection: random.one_in(4).then(|| self.selection(random)),
+            selection: random.one_in(4).then(|| self.words.selection(random)),
             shadow: random.one_in(4).then(|| random.one_in(3)),
             durability: random.one_in(6).then_some(durability),
             description: random.one_in(8).then(|| random.one_in(2).then(|| "other words".into())),
@@ -193,7 +187,7 @@ impl Limits {
     fn new_override(&self, random: &mut Random) -> NewOverride {
         NewOverride {
             name: self.override_name(random),
-            key_values: self.key_values(random),
+            key_values: self.words.key_values(random),
             limit: self.limit(random),
             burst: random.one_in(6).then(|| 1 + random.below(self.most)),
         }
@@ -252,49 +246,10 @@ impl Limits {
         }
     }
 
-    fn selection(&self, random: &mut Random) -> Selection {
-        let keys = self.keys.iter().filter(|_| random.one_in(6)).copied().collect::<Vec<_>>();
-        Selection::new(keys.into_iter().map(|key| (key.into(), self.tests(random))).collect())
-    }
-
-    fn tests(&self, random: &mut Random) -> Vec<Test> {
-        let value = |random: &mut Random| random.pick(&self.values).clone();
-        (0..1 + random.below(5) / 4)
-            .map(|_| match random.below(9) {
-                0 => Test::Eq(value(random)),
-                1 => Test::Ne(value(random)),
-                2 => Test::Lt(value(random)),
-                3 => Test::Lte(value(random)),
-                4 => Test::Gt(value(random)),
-                5 => Test::Gte(value(random)),
-                6 => Test::In((0..random.below(3)).map(|_| value(random)).collect()),
-                7 => Test::Prefix((*random.pick(&["", "x", "xy", "z"])).into()),
-                _ => Test::Exists(!random.one_in(3)),
-            })
-            .collect()
-    }
-
-    fn query(&self, random: &mut Random) -> Query {
-        let part = |random: &mut Random| Query {
-            selection: self.selection(random),
-            min_keys: random.one_in(4).then(|| random.below(3) as usize),
-            max_keys: random.one_in(4).then(|| random.below(4) as usize),
-            ..Query::default()
-        };
-        let mut query = part(random);
-        if random.one_in(4) {
-            query.any = (0..random.below(3)).map(|_| part(random)).collect();
-        }
-        if random.one_in(4) {
-            query.all = (0..random.below(3)).map(|_| part(random)).collect();
-        }
-        query
-    }
-
     fn check(&self, random: &mut Random) -> Check {
         let entries = if random.one_in(8) { 2 + random.below(2) } else { 1 };
         let take = |random: &mut Random| Take {
-            key_values: self.key_values(random),
+            key_values: self.words.key_values(random),
             hits: if random.one_in(2) { 1 } else { self.hits(random) },
             limit: random.one_in(12).then(|| RequestLimit {
                 limit: random.below(self.most + 1),
@@ -308,7 +263,7 @@ impl Limits {
         self.leases += 1;
         NewLease {
             id: name(&format!("lease{}", self.leases)),
-            key_values: self.key_values(random),
+            key_values: self.words.key_values(random),
             hits: self.hits(random).unsigned_abs().max(1),
             ttl: Millis(*random.pick(&[1, 20, 100, 1_000, 5_000])),
             owner: random.one_in(3).then(|| name("owner")),
@@ -323,19 +278,19 @@ impl Limits {
                 page: page(random, |random| self.rule_name(random)),
             },
             2 => Command::ListRules {
-                query: self.query(random),
+                query: self.words.query(random),
                 page: page(random, |random| self.rule_name(random)),
             },
             3 => Command::GetOverride { rule: self.rule_name(random), name: self.override_name(random) },
             4 => Command::ListOverrides {
                 rule: self.rule_name(random),
-                query: self.query(random),
+                query: self.words.query(random),
                 page: page(random, |random| self.override_name(random)),
             },
-            5 | 6 => Command::Match(self.key_values(random)),
+            5 | 6 => Command::Match(self.words.key_values(random)),
             7 => Command::ListCounters { query: Query::default(), page: Page { after: None, limit: 1_000 } },
             8 => Command::ListCounters {
-                query: self.query(random),
+                query: self.words.query(random),
                 page: page(random, |random| CounterId(random.below(8) as u32)),
             },
             9 => Command::GetLease(self.lease_id(random)),
@@ -357,13 +312,6 @@ impl Limits {
     /// One of the last few.
     fn lease_id(&self, random: &mut Random) -> Name {
         name(&format!("lease{}", self.leases.saturating_sub(random.below(6)).max(1)))
-    }
-
-    /// Most of the keys, with any of the values.
-    fn key_values(&self, random: &mut Random) -> KeyValues {
-        let keys: Vec<&str> = self.keys.iter().filter(|_| !random.one_in(4)).copied().collect();
-        let pairs = keys.into_iter().map(|key| (key, random.pick(&self.values).clone()));
-        KeyValues::new(pairs.collect()).expect("few short pairs")
     }
 
     fn hits(&self, random: &mut Random) -> i64 {

@@ -1,9 +1,14 @@
 //! Random requests, chosen so that they meet: few names, many repetitions, extreme values now and then.
 
+mod events;
 mod ledger;
 mod limiter;
+mod locks;
+mod words;
 
+pub use events::Happenings;
 pub use limiter::Limits;
+pub use locks::Doors;
 
 use crate::random::Random;
 use limina_engine::{Command, Idempotency, Name, Page, Request};
@@ -14,6 +19,8 @@ pub struct Workload {
     namespaces: Vec<(Name, Families)>,
     ledger: ledger::Accounts,
     limiter: Limits,
+    locks: Doors,
+    events: Happenings,
     keys: u64,
 }
 
@@ -22,7 +29,9 @@ pub struct Workload {
 enum Families {
     Ledger,
     Limiter,
-    Both,
+    Locks,
+    Events,
+    LedgerAndLimiter,
 }
 
 fn name(text: &str) -> Name {
@@ -30,21 +39,26 @@ fn name(text: &str) -> Name {
 }
 
 impl Workload {
-    /// Chooses how crowded this run is. Families meet in one namespace only if `may_mix`: where outcomes can be unknown,
-    /// the model could not tell at which positions the ledger is.
+    /// Chooses how crowded this run is. Ledger and limiter meet in one namespace only if `may_mix`: where outcomes can be
+    /// unknown, the model could not tell at which positions the ledger is. Locks and events, whose
+    /// positions are tokens and clocks, are alone.
     pub fn new(random: &mut Random, may_mix: bool) -> Workload {
         let is_mixed = may_mix && random.one_in(2);
-        let families = |i: u64| match i % 2 {
-            _ if is_mixed => Families::Both,
-            0 => Families::Ledger,
+        let families = |i: u64| match i % 4 {
+            0 => Families::Locks,
+            1 => Families::Events,
+            _ if is_mixed => Families::LedgerAndLimiter,
+            2 => Families::Ledger,
             _ => Families::Limiter,
         };
-        let first = random.below(2);
+        let first = random.below(4);
         let namespaces = (0..1 + random.below(3)).map(|i| (name(&format!("n{i}")), families(first + i)));
         Workload {
             namespaces: namespaces.collect(),
             ledger: ledger::Accounts::new(random, !is_mixed),
             limiter: Limits::new(random),
+            locks: Doors::new(random),
+            events: Happenings::new(random),
             keys: 1 + random.below(30),
         }
     }
@@ -52,19 +66,31 @@ impl Workload {
     /// The next request.
     pub fn request(&mut self, random: &mut Random) -> Request {
         let (namespace, families) = random.pick(&self.namespaces).clone();
-        let is_ledger = match families {
-            Families::Ledger => true,
-            Families::Limiter => false,
-            Families::Both => random.one_in(2),
+        let family = match families {
+            Families::LedgerAndLimiter if random.one_in(2) => Families::Ledger,
+            Families::LedgerAndLimiter => Families::Limiter,
+            one => one,
         };
-        let command = match random.below(1000) {
-            0 => Command::DeleteNamespace,
-            1..=9 => Command::ListNamespaces(Page { after: None, limit: 1 + random.below(3) as usize }),
-            _ if is_ledger => Command::Ledger(self.ledger.command(random)),
-            _ => Command::Limiter(self.limiter.command(random)),
+        let command = match (random.below(1000), family) {
+            (0..=1, _) if self.may_delete(families) => Command::DeleteNamespace,
+            (0..=9, _) => Command::ListNamespaces(Page { after: None, limit: 1 + random.below(3) as usize }),
+            (_, Families::Ledger) => Command::Ledger(self.ledger.command(random)),
+            (_, Families::Locks) => Command::Locks(self.locks.command(random)),
+            (_, Families::Events) => Command::Events(self.events.command(random)),
+            (_, Families::Limiter | Families::LedgerAndLimiter) => {
+                Command::Limiter(self.limiter.command(random))
+            }
         };
         let idempotency = (command.is_write() && random.one_in(4)).then(|| self.idempotency(random));
         Request { namespace, idempotency, command }
+    }
+
+    /// A deleted namespace hands on its position, and where the limiter was that is not known; but tokens and clocks
+    /// must be.
+    fn may_delete(&self, families: Families) -> bool {
+        let is_exact = |families: &Families| matches!(families, Families::Locks | Families::Events);
+        let has_exact = self.namespaces.iter().any(|(_, families)| is_exact(families));
+        !has_exact || families == Families::Ledger || is_exact(&families)
     }
 
     fn idempotency(&self, random: &mut Random) -> Idempotency {
@@ -74,9 +100,10 @@ impl Workload {
         }
     }
 
-    /// What to look at to learn what a namespace's limiter holds.
+    /// What to look at to learn what a namespace's locks and limiter hold; what shows the most comes first.
     pub fn looks(&self) -> Vec<Command> {
-        self.limiter.looks().into_iter().map(Command::Limiter).collect()
+        let limiter = self.limiter.looks().into_iter().map(Command::Limiter);
+        std::iter::once(Command::Locks(self.locks.look())).chain(limiter).collect()
     }
 }
 

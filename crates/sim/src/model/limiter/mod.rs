@@ -3,10 +3,9 @@
 mod decide;
 mod lists;
 mod rules;
-mod select;
 mod window;
 
-use super::{Changed, Mark, Order, Way};
+use super::{Changed, Mark, Order, Way, select};
 use decide::{Case, Mode};
 use limina_engine::{
     KeyValues, Millis, Name, Position, Time,

@@ -1,0 +1,71 @@
+//! Commands about events.
+
+use super::{name, page};
+use crate::random::Random;
+use limina_engine::{
+    Millis,
+    events::{Command, Event, Mode, StreamTerms},
+};
+
+/// Which streams and events there are to choose from.
+#[derive(Debug, Clone)]
+pub struct Happenings {
+    streams: u64,
+    events: u64,
+    spans: Vec<u64>,
+    max_events: u32,
+}
+
+impl Happenings {
+    /// Chooses how crowded this run is.
+    pub fn new(random: &mut Random) -> Happenings {
+        let spans = random.pick(&[&[10, 100][..], &[50, 1_000], &[1_000, 60_000]]).to_vec();
+        Happenings::with_spans(random, &spans)
+    }
+
+    /// The same with these durations.
+    pub fn with_spans(random: &mut Random, spans: &[u64]) -> Happenings {
+        Happenings {
+            streams: 1 + random.below(3),
+            events: 1 + random.below(8),
+            spans: spans.to_vec(),
+            max_events: 1 + random.below(8) as u32,
+        }
+    }
+
+    /// The durations that there are.
+    pub fn spans(&self) -> &[u64] {
+        &self.spans
+    }
+
+    /// The next command.
+    pub fn command(&mut self, random: &mut Random) -> Command {
+        let stream = name(&format!("s{}", random.below(self.streams)));
+        match random.below(100) {
+            0..=9 => Command::Put { name: stream, terms: self.terms(random) },
+            10..=11 => Command::Delete(stream),
+            12..=69 => {
+                let event: Event = format!("e{}", random.below(self.events)).into();
+                let make = random.one_in(4).then(|| self.terms(random));
+                Command::Submit { stream, event, make }
+            }
+            70..=74 => {
+                let make = random.one_in(4).then(|| self.terms(random));
+                Command::KeyFrame { stream, make }
+            }
+            75..=79 => Command::Get(stream),
+            80..=84 => Command::List(page(random, |random| name(&format!("s{}", random.below(3))))),
+            85..=92 => Command::Incubating(stream),
+            _ => Command::Changes { stream, after: random.below(60), limit: 1 + random.below(20) as usize },
+        }
+    }
+
+    fn terms(&self, random: &mut Random) -> StreamTerms {
+        StreamTerms {
+            mode: *random.pick(&[Mode::OnlyOnce, Mode::StrictlyOnce]),
+            duration: Millis(*random.pick(&self.spans)),
+            max_events: self.max_events,
+            key_frame_every: Millis(10_000),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Random commands about locks: so few locks that most requests have to wait, and spans of a few milliseconds among
+//! longer ones, so that holders and waiters often run out at the same instant.
+
+use super::{name, page, words::Words};
+use crate::random::Random;
+use limina_engine::{
+    KeyValues, Millis, Name, Page, Position,
+    locks::{Acquire, Command, Lock, Mode},
+    selection::Query,
+};
+
+/// How many of the last requests later commands are about.
+const REMEMBERED: usize = 12;
+
+/// Which locks there are, and who asked for them.
+#[derive(Debug, Clone)]
+pub struct Doors {
+    words: Words,
+    locks: Vec<KeyValues>,
+    spans: Vec<u64>,
+    /// The last requests.
+    asked: Vec<Acquire>,
+    count: u64,
+}
+
+impl Doors {
+    /// Chooses how crowded this run is.
+    pub fn new(random: &mut Random) -> Doors {
+        let spans = *random.pick(&[&[1, 2, 5][..], &[20, 100, 1_000], &[100, 5_000], &[50, 60_000]]);
+        Doors::with_spans(random, spans)
+    }
+
+    /// With these spans to hold and to wait.
+    pub fn with_spans(random: &mut Random, spans: &[u64]) -> Doors {
+        let words = Words::new(random);
+        let mut locks: Vec<KeyValues> = Vec::new();
+        let most = 1 + random.below(4) as usize;
+        for _ in 0..4 * most {
+            let key_values = words.key_values(random);
+            if locks.len() < most && !key_values.is_empty() && !locks.contains(&key_values) {
+                locks.push(key_values);
+            }
+        }
+        if locks.is_empty() {
+            let pair = (words.keys[0], words.values[0].clone());
+            locks.push(KeyValues::new(vec![pair]).expect("one short pair"));
+        }
+        Doors { words, locks, spans: spans.to_vec(), asked: Vec::new(), count: 0 }
+    }
+
+    /// The spans in use.
+    pub fn spans(&self) -> &[u64] {
+        &self.spans
+    }
+
+    /// The next command.
+    pub fn command(&mut self, random: &mut Random) -> Command {
+        match random.below(100) {
+            0..=44 => Command::Acquire(self.acquire(random)),
+            45..=48 => Command::Acquire(self.acquire_again(random)),
+            49..=61 => {
+                let Acquire { id, session, .. } = self.remembered(random);
+                Command::Heartbeat { id, session: self.or_wrong(random, session) }
+            }
+            62..=79 => {
+                let Acquire { id, session, .. } = self.remembered(random);
+                let session = (!random.one_in(4)).then(|| self.or_wrong(random, session));
+                Command::Release { id, session }
+            }
+            80..=87 => Command::Abandon(self.remembered(random).id),
+            88..=91 => Command::Get(self.remembered(random).id),
+            92..=94 => self.look(),
+            _ => Command::List {
+                query: self.words.query(random),
+                page: page(random, |random| Position(random.below(self.count + 2))),
+            },
+        }
+    }
+
+    /// A read that shows everything that is held.
+    pub fn look(&self) -> Command {
+        Command::List { query: Query::default(), page: Page { after: None, limit: 100_000 } }
+    }
+
+    fn acquire(&mut self, random: &mut Random) -> Acquire {
+        let acquire = self.draw(random);
+        self.remember(acquire)
+    }
+
+    /// The id of an earlier request: from a submitter that does not know what became of that.
+    fn acquire_again(&mut self, random: &mut Random) -> Acquire {
+        let id = self.remembered(random).id;
+        let again = Acquire { id, ..self.draw(random) };
+        self.remember(again)
+    }
+
+    fn draw(&mut self, random: &mut Random) -> Acquire {
+        self.count += 1;
+        let first = random.below(self.locks.len() as u64) as usize;
+        // Mostly one; several in any order, each once.
+        let many = if random.one_in(2) { 1 } else { 1 + random.below(self.locks.len() as u64) as usize };
+        let lock = |i: usize| Lock {
+            key_values: self.locks[(first + i) % self.locks.len()].clone(),
+            mode: if random.one_in(2) { Mode::Exclusive } else { Mode::Shared },
+        };
+        Acquire {
+            id: name(&format!("lock{}", self.count)),
+            session: name(&format!("session{}", self.count)),
+            locks: (0..many).map(lock).collect(),
+            ttl: Millis(*random.pick(&self.spans)),
+            wait: Millis(if random.one_in(4) { 0 } else { *random.pick(&self.spans) }),
+            owner: random.one_in(3).then(|| name("owner")),
+        }
+    }
+
+    fn remember(&mut self, acquire: Acquire) -> Acquire {
+        self.asked.push(acquire.clone());
+        if self.asked.len() > REMEMBERED {
+            self.asked.remove(0);
+        }
+        acquire
+    }
+
+    /// One of the last few.
+    fn remembered(&mut self, random: &mut Random) -> Acquire {
+        if self.asked.is_empty() {
+            return self.acquire(random);
+        }
+        random.pick(&self.asked).clone()
+    }
+
+    fn or_wrong(&self, random: &mut Random, session: Name) -> Name {
+        if random.one_in(6) { name("wrong") } else { session }
+    }
+}

@@ -1,0 +1,270 @@
+//! An engine without shard and store, and the model beside it. A script that fails is cut down to the shortest one that
+//! still fails.
+
+use bytes::Bytes;
+use limina_engine::{
+    Answer, Applied, Due, Engine, Fetched, Job, Missing, Options, Outcome, Read, Request, Time, WaitId,
+    record,
+};
+use limina_sim::{
+    model::{Fate, Judge},
+    random::Random,
+};
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    panic::{self, AssertUnwindSafe},
+};
+
+/// Longer than anybody waits.
+const ALL_WAITS: u64 = 600_000;
+
+/// One line of a script.
+#[derive(Debug, Clone)]
+pub(crate) struct Step<W> {
+    /// How long before.
+    pub(crate) wait: u64,
+    /// What is done then.
+    pub(crate) what: W,
+}
+
+/// What is done at one step of a script.
+pub(crate) type Act<W> = fn(&mut Bench, &W) -> Result<(), String>;
+
+/// Plays the script of each seed, with slices of so many counters.
+///
+/// `LIMINA_CASES=100` plays a hundred times as many.
+pub(crate) fn check<W: Clone>(
+    seeds: u64,
+    act: Act<W>,
+    script: impl Fn(&mut Random) -> (usize, Vec<Step<W>>),
+) {
+    let times = std::env::var("LIMINA_CASES").ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or(1);
+    for seed in 0..seeds * times {
+        let (slice, steps) = script(&mut Random::new(seed));
+        let Err(problem) = play(slice, act, &steps, None) else { continue };
+        let (steps, problem) = shorten(slice, act, steps, problem);
+        let mut told = String::new();
+        let _again = play(slice, act, &steps, Some(&mut told));
+        panic!("seed {seed}, with slices of {slice}:\n{told}\n{problem}");
+    }
+}
+
+/// Leaves out whatever can be left out without mending it.
+fn shorten<W: Clone>(
+    slice: usize,
+    act: Act<W>,
+    mut steps: Vec<Step<W>>,
+    mut problem: String,
+) -> (Vec<Step<W>>, String) {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let mut part = steps.len().div_ceil(2);
+    loop {
+        let mut from = 0;
+        while from < steps.len() {
+            let to = (from + part).min(steps.len());
+            let mut fewer = steps.clone();
+            let waited: u64 = fewer.drain(from..to).map(|step| step.wait).sum();
+            // What follows should come at the same time; if that is not what matters, then without the wait.
+            let mut later = fewer.clone();
+            if let Some(step) = later.get_mut(from) {
+                step.wait += waited;
+            }
+            let tried = [fewer, later].into_iter().find_map(|steps| {
+                let problem = play(slice, act, &steps, None).err()?;
+                Some((steps, problem))
+            });
+            match tried {
+                Some(shorter) => (steps, problem) = shorter,
+                None => from = to,
+            }
+        }
+        if part == 1 {
+            break;
+        }
+        part = part.div_ceil(2);
+    }
+    panic::set_hook(hook);
+    (steps, problem)
+}
+
+fn play<W>(slice: usize, act: Act<W>, steps: &[Step<W>], told: Option<&mut String>) -> Result<(), String> {
+    let mut bench = Bench::new(slice, told.is_some());
+    let played = panic::catch_unwind(AssertUnwindSafe(|| bench.play(act, steps)));
+    if let Some(told) = told {
+        *told = std::mem::take(&mut bench.told);
+    }
+    played.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        Err(format!("a panic: {}", text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("?")))
+    })
+}
+
+/// An engine, what it has stored, and the model.
+pub(crate) struct Bench {
+    pub(crate) engine: Engine,
+    options: Options,
+    stored: BTreeMap<Bytes, Bytes>,
+    judge: Judge,
+    now: Time,
+    /// Who waits for an answer.
+    pub(crate) waiting: BTreeMap<WaitId, Request>,
+    tells: bool,
+    told: String,
+}
+
+impl Bench {
+    fn new(build_slice: usize, tells: bool) -> Bench {
+        let options = Options { build_slice };
+        Bench {
+            engine: Engine::open(options.clone(), []).unwrap(),
+            options,
+            stored: BTreeMap::new(),
+            judge: Judge::default(),
+            now: Time(1_000_000),
+            waiting: BTreeMap::new(),
+            tells,
+            told: String::new(),
+        }
+    }
+
+    fn play<W>(&mut self, act: Act<W>, steps: &[Step<W>]) -> Result<(), String> {
+        for Step { wait, what } in steps {
+            self.wait(*wait)?;
+            act(self, what)?;
+            // Now and then a slice of what takes its time.
+            if let Some(due) = self.engine.build() {
+                self.due(due)?;
+            }
+        }
+        while let Some(due) = self.engine.build() {
+            self.due(due)?;
+        }
+        self.wait(ALL_WAITS)?;
+        if self.waiting.is_empty() { Ok(()) } else { Err(format!("never answered: {:?}", self.waiting)) }
+    }
+
+    fn tell(&mut self, text: impl FnOnce() -> String) {
+        if self.tells {
+            let _infallible = writeln!(self.told, "{} {}", self.now.0, text());
+        }
+    }
+
+    /// Lets time pass, and does what is due at each moment.
+    pub(crate) fn wait(&mut self, span: u64) -> Result<(), String> {
+        self.now.0 += span;
+        while let Some(due) = self.engine.due(self.now, 1).pop() {
+            self.due(due)?;
+        }
+        self.judge.nothing_is_due(self.now)
+    }
+
+    fn due(&mut self, due: Due) -> Result<(), String> {
+        let mut fetched = Fetched::default();
+        while let Err(Missing(reads)) = self.engine.apply_due(self.now, due, &fetched) {
+            self.fetch(reads, &mut fetched);
+        }
+        self.complete()
+    }
+
+    fn complete(&mut self) -> Result<(), String> {
+        for (id, outcome) in self.engine.take_completions() {
+            let request = self.waiting.remove(&id).ok_or("an answer for nobody")?;
+            self.judge(&request, outcome)?;
+        }
+        Ok(())
+    }
+
+    /// The answer, unless it comes later.
+    pub(crate) fn ask(&mut self, request: &Request) -> Result<Option<Outcome>, String> {
+        let mut job = Job::new(request.clone());
+        let mut fetched = Fetched::default();
+        let applied = loop {
+            match self.engine.apply(self.now, &mut job, &fetched) {
+                Ok(applied) => break applied,
+                Err(Missing(reads)) => self.fetch(reads, &mut fetched),
+            }
+        };
+        let answer = match applied {
+            Applied::Waiting(id) => {
+                self.decided(request, Fate::Waits)?;
+                self.waiting.insert(id, request.clone());
+                None
+            }
+            Applied::Done { outcome, .. } => {
+                self.judge(request, outcome.clone())?;
+                Some(outcome)
+            }
+        };
+        self.complete()?;
+        Ok(answer)
+    }
+
+    fn judge(&mut self, request: &Request, outcome: Outcome) -> Result<(), String> {
+        let key = request.idempotency.as_ref().map(|idempotency| &idempotency.key);
+        let is_in_use = self
+            .waiting
+            .values()
+            .any(|other| other.idempotency.as_ref().is_some_and(|idempotency| Some(&idempotency.key) == key));
+        if outcome == Outcome::Unreadable || (outcome == Outcome::IdempotencyKeyInUse && !is_in_use) {
+            return Err(format!("not expected: {outcome:?}"));
+        }
+        self.decided(request, Fate::Answered(outcome))
+    }
+
+    /// The model is told.
+    pub(crate) fn decided(&mut self, request: &Request, fate: Fate) -> Result<(), String> {
+        self.tell(|| format!("{} -> {fate:?}", describe(request)));
+        let decided = self.judge.decided(self.now, request, fate.clone());
+        decided.map_err(|expected| format!("{}\nanswer:   {fate:?}\nexpected: {expected}", describe(request)))
+    }
+
+    pub(crate) fn seal(&mut self) {
+        for write in self.engine.seal().writes.iter() {
+            let key = Bytes::copy_from_slice(write.key);
+            match write.value {
+                Some(value) => self.stored.insert(key, Bytes::copy_from_slice(value)),
+                None => self.stored.remove(&key),
+            };
+        }
+        self.judge.persisted();
+    }
+
+    /// Everything decided is stored before, but windows may fall back to what they were at a durable answer.
+    pub(crate) fn reopen(&mut self) -> Result<(), String> {
+        self.seal();
+        self.tell(|| "reopen".into());
+        let residents = self.stored.range(record::key::residents());
+        let residents: Vec<(Bytes, Bytes)> =
+            residents.map(|(key, value)| (key.clone(), value.clone())).collect();
+        self.engine = Engine::open(self.options.clone(), residents).map_err(|error| error.to_string())?;
+        self.engine.grace(self.now);
+        // Who waits is lost with the memory, and changes nothing.
+        self.waiting.clear();
+        let reopened = self.judge.reopened(false, self.engine.time(), self.now);
+        reopened.map_err(|_| "too much is possible for the model".to_string())
+    }
+
+    fn fetch(&self, reads: Vec<Read>, fetched: &mut Fetched) {
+        for read in reads {
+            let found = |from: &Bytes, to: &Bytes| self.stored.range(from.clone()..to.clone());
+            let pair = |(key, value): (&Bytes, &Bytes)| (key.clone(), value.clone());
+            let answer = match &read {
+                Read::Get(key) => Answer::Value(self.stored.get(key).cloned()),
+                Read::LastAtOrBefore { from, at } => {
+                    Answer::Last(self.stored.range(from.clone()..=at.clone()).next_back().map(pair))
+                }
+                Read::Scan { from, to, limit } => {
+                    Answer::Page(found(from, to).take(*limit).map(pair).collect())
+                }
+            };
+            fetched.insert(read, answer);
+        }
+    }
+}
+
+fn describe(request: &Request) -> String {
+    let key = request.idempotency.as_ref().map(|key| format!(" under {} ({})", key.key, key.fingerprint[0]));
+    format!("{:?}{}", request.command, key.unwrap_or_default())
+}

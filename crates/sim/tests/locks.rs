@@ -1,0 +1,118 @@
+//! The locks of the engine against the model, without shard and store: random commands at random times, with spans of a
+//! few milliseconds, so that most of what happens is at an edge. After every step everything that is held is looked at. A
+//! case that fails is cut down to the shortest script that still fails.
+
+mod bench;
+
+use bench::{Bench, Step};
+use limina_engine::{
+    Command, Idempotency, Name, Outcome, Page, Request,
+    locks::{self, GrantInfo, Mode, Reply},
+    selection::Query,
+};
+use limina_sim::{model::Fate, random::Random, workload::Doors};
+
+#[derive(Debug, Clone)]
+enum What {
+    Ask(Request),
+    /// The batch ends, and is stored.
+    Seal,
+    /// The engine is opened again from what was stored.
+    Reopen,
+    /// Who waits is given up, as before a planned stop.
+    EndWaits,
+}
+
+#[test]
+fn any_commands() {
+    bench::check(4_000, act, |random| {
+        let spans = *random.pick(&[&[1, 2, 3][..], &[1, 7, 64], &[10, 100], &[50, 1_000, 60_000]]);
+        script(random, spans, 60)
+    });
+}
+
+#[test]
+fn long_scripts() {
+    bench::check(60, act, |random| script(random, &[5, 100, 1_000], 600));
+}
+
+fn script(random: &mut Random, spans: &[u64], length: usize) -> (usize, Vec<Step<What>>) {
+    let mut doors = Doors::with_spans(random, spans);
+    let mut steps = Vec::new();
+    while steps.len() < length {
+        let span = *random.pick(doors.spans());
+        let wait = match random.below(12) {
+            0..=6 => 0,
+            7..=8 => 1,
+            9 => span - 1 + random.below(3),
+            10 => random.below(span + 1),
+            _ => random.below(2 * span),
+        };
+        let what = match random.below(80) {
+            0..=3 => What::Seal,
+            4 => What::Reopen,
+            5 => What::EndWaits,
+            6 if random.one_in(2) => ask(Command::DeleteNamespace, None),
+            7 => ask(Command::ListNamespaces(Page { after: None, limit: 10 }), None),
+            _ => {
+                let command = doors.command(random);
+                let key = (command.is_write() && random.one_in(6)).then(|| Idempotency {
+                    key: Name::new(&format!("key{}", random.below(4))).unwrap(),
+                    fingerprint: [random.below(6) as u8 / 5; 16],
+                });
+                ask(Command::Locks(command), key)
+            }
+        };
+        steps.push(Step { wait, what });
+    }
+    (1, steps)
+}
+
+fn ask(command: Command, idempotency: Option<Idempotency>) -> What {
+    What::Ask(Request { namespace: Name::new("n").unwrap(), idempotency, command })
+}
+
+fn act(bench: &mut Bench, what: &What) -> Result<(), String> {
+    match what {
+        What::Ask(request) => {
+            bench.ask(request)?;
+        }
+        What::Seal => bench.seal(),
+        What::Reopen => bench.reopen()?,
+        What::EndWaits => end_waits(bench)?,
+    }
+    look(bench)
+}
+
+fn end_waits(bench: &mut Bench) -> Result<(), String> {
+    for id in bench.engine.end_lock_waits() {
+        let request = bench.waiting.remove(&id).ok_or("nobody is given up")?;
+        bench.decided(&request, Fate::GivenUp)?;
+    }
+    Ok(())
+}
+
+/// Whatever the model thinks: no two hold what only one may, and what is counted is what is there.
+fn look(bench: &mut Bench) -> Result<(), String> {
+    let page = Page { after: None, limit: 100_000 };
+    let list = Command::Locks(locks::Command::List { query: Query::default(), page });
+    let request = Request { namespace: Name::new("n").unwrap(), idempotency: None, command: list };
+    let Some(Outcome::Locks(Ok(Reply::Grants(listed)))) = bench.ask(&request)? else {
+        return Err("a list is a list".into());
+    };
+    for (place, grant) in listed.items.iter().enumerate() {
+        if let Some(other) = listed.items[..place].iter().find(|other| conflict(grant, other)) {
+            return Err(format!("both are held: {grant:?} and {other:?}"));
+        }
+    }
+    let expected = locks::Sizes { held: listed.items.len(), waiting: bench.waiting.len() };
+    let sizes = bench.engine.stats().sizes.locks;
+    if sizes == expected { Ok(()) } else { Err(format!("{expected:?} are there, but {sizes:?} are counted")) }
+}
+
+fn conflict(a: &GrantInfo, b: &GrantInfo) -> bool {
+    a.locks.iter().any(|lock| {
+        let same = b.locks.iter().filter(|other| other.key_values == lock.key_values);
+        same.into_iter().any(|other| lock.mode == Mode::Exclusive || other.mode == Mode::Exclusive)
+    })
+}
