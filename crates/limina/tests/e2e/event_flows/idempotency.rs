@@ -13,11 +13,12 @@ fn a_retry_with_its_key_does_not_invalidate() {
     let mut server = Server::fresh();
     for mode in ["only_once", "strictly_once"] {
         server.events().put(mode, &crate::events::setting(mode, LONG)).created();
-        let first = server.events().submit_keyed("once", mode, "🌮");
+        let key = format!("once {mode}");
+        let first = server.events().submit_keyed(&key, mode, "🌮");
         let told = first.submitted();
         for round in 0..4 {
             let events = server.events();
-            let again = events.submit_keyed("once", mode, "🌮");
+            let again = events.submit_keyed(&key, mode, "🌮");
             assert_eq!((again.status, &again.body), (201, &first.body), "round {round}");
             let incubating = events.incubating(mode);
             assert_eq!((incubating.clock, incubating.events["🌮"]), (told.clock, told.time));
@@ -29,11 +30,11 @@ fn a_retry_with_its_key_does_not_invalidate() {
         let events = server.events();
         // Without it, and with another one, it is a duplicate.
         let strictly = mode == "strictly_once";
-        assert_eq!(events.submit_keyed("twice", mode, "🌮").conflict(strictly), told.time);
+        assert_eq!(events.submit_keyed(&format!("twice {mode}"), mode, "🌮").conflict(strictly), told.time);
         events.submit(mode, "🌮").conflict(false);
         // The first reply, still.
-        assert_eq!(events.submit_keyed("once", mode, "🌮").body, first.body);
-        events.submit_keyed("once", mode, "🍎").refused(422, "IdempotencyKeyReused");
+        assert_eq!(events.submit_keyed(&key, mode, "🌮").body, first.body);
+        events.submit_keyed(&key, mode, "🍎").refused(422, "IdempotencyKeyReused");
     }
 }
 

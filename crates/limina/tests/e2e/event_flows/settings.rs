@@ -75,7 +75,12 @@ fn a_changed_duration_holds_for_refused_events_too() {
     events.put("s", &setting("strictly_once", "500ms")).ok();
     // Incubating for a day, and invalidated today.
     assert_eq!(events.submit("s", "x").conflict(true), first.time);
+    let refused = now();
     assert_eq!(events.incubating("s").events.len(), 0);
+    // The key is closed for the duration of the latest occurrence, which came after the change.
+    wait_until(refused + 500 + SLACK);
+    let next = events.accept("s", "x");
+    assert_eq!(next.publishes_at, next.time + 500);
 }
 
 #[test]

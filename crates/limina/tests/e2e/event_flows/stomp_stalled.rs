@@ -83,21 +83,61 @@ fn who_stalls_is_whole_again_and_delays_nobody() {
         assert_eq!(follower.changes.last().map(|change| change.clock), Some(next.clock));
     }
 
-    // At least the last 10,000 changes are kept, for everybody who comes back.
-    let mut back = Stomp::connect(&server);
-    let mut follower = Follower { clock: next.clock - 10_000, ..Follower::default() };
-    back.resume("0", "/topic/s", follower.clock);
-    while follower.clock < next.clock {
-        let change = back.push().change();
-        assert_eq!(change.clock, follower.clock + 1);
-        follower.clock = change.clock;
-    }
+    // At least the last 10,000 changes are kept, for everybody who comes back; also over a crash.
+    let check_kept = |server: &Server| {
+        let mut back = Stomp::connect(server);
+        let mut clock = next.clock - 10_000;
+        back.resume("0", "/topic/s", clock);
+        while clock < next.clock {
+            let change = back.push().change();
+            assert_eq!(change.clock, clock + 1);
+            clock = change.clock;
+        }
+    };
+    check_kept(&server);
     // Further back it is as it may be: the changes, or a key frame; the state is the same.
     let mut far = Stomp::connect(&server);
     far.resume("0", "/topic/s", start);
     let mut follower = Follower { clock: start, ..Follower::default() };
     far.follow_to(&mut follower, next.clock);
     assert_eq!(follower.incubating, events.incubating("s").events);
+    drop((stalled, stalled_sse, reader, far));
+    server.crash_and_restart();
+    check_kept(&server);
+}
+
+/// A key frame of megabytes is one message like any other.
+#[test]
+fn a_large_key_frame_is_delivered_whole() {
+    let mut server = Server::fresh();
+    let events = server.events();
+    events.only_once("s", LONG);
+    std::thread::scope(|scope| {
+        for writer in 0..8 {
+            let events = events.clone();
+            scope.spawn(move || {
+                for n in 0..500 {
+                    events.accept("s", &format!("{writer}/{n}/{}", "x".repeat(1000)));
+                }
+            });
+        }
+    });
+    for _ in 0..2 {
+        let incubating = server.events().incubating("s");
+        assert_eq!(incubating.events.len(), 4000);
+        let mut stomp = Stomp::connect(&server);
+        // One that does not take it must not be in the way of another.
+        let mut stalled = Stomp::connect(&server);
+        stalled.subscribe("0", "/topic/s");
+        let follower = stomp.follow("0", "/topic/s");
+        assert_eq!((follower.clock, &follower.incubating), (incubating.clock, &incubating.events));
+        let mut sse = Sse::open(&server, "/v1/events/s/stream", None);
+        let mut other = Follower::default();
+        other.fold(sse.push());
+        assert_eq!((other.clock, other.incubating), (incubating.clock, incubating.events));
+        drop((stomp, stalled, sse));
+        server.crash_and_restart();
+    }
 }
 
 /// The server's resident memory, in octets.
