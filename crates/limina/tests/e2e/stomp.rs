@@ -1,6 +1,7 @@
 //! A STOMP client over WebSocket, and a follower: what a client makes of key frames and changes.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -70,7 +71,12 @@ impl Stomp {
     /// STOMP 1.2 without heart-beats.
     #[track_caller]
     pub(crate) fn connect(server: &Server) -> Stomp {
-        let mut stomp = Stomp::open(server, &[V12]);
+        Stomp::connect_to(server.address())
+    }
+
+    #[track_caller]
+    pub(crate) fn connect_to(address: SocketAddr) -> Stomp {
+        let mut stomp = Stomp::over(WebSocket::open(address, &[V12]));
         stomp.send("CONNECT", &[("accept-version", "1.2"), ("heart-beat", "0,0")], "");
         stomp.receive().is("CONNECTED").has("version", "1.2");
         stomp
@@ -79,7 +85,10 @@ impl Stomp {
     /// The WebSocket alone.
     #[track_caller]
     pub(crate) fn open(server: &Server, protocols: &[&str]) -> Stomp {
-        let socket = WebSocket::open(server.address(), protocols);
+        Stomp::over(WebSocket::open(server.address(), protocols))
+    }
+
+    fn over(socket: WebSocket) -> Stomp {
         Stomp {
             socket,
             octets: Vec::new(),
@@ -166,6 +175,16 @@ impl Stomp {
     #[track_caller]
     pub(crate) fn push(&mut self) -> Push {
         self.receive().push()
+    }
+
+    /// The next change; key frames of what is known already are passed over.
+    #[track_caller]
+    pub(crate) fn push_change(&mut self) -> Change {
+        loop {
+            if let Push::Change(change) = self.push() {
+                return change;
+            }
+        }
     }
 
     /// Folds what comes until that clock is reached.

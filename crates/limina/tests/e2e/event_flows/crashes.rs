@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::event_flows::lifecycle::check_ends;
-use crate::events::{Events, LONG, Submitted, now, wait_until};
+use crate::events::{Events, LONG, SLACK, Submitted, now, wait_until};
 use crate::harness::{Server, eventually};
+use crate::ledger::encode;
 use crate::reply::Reply;
 use crate::stomp::{Follower, Kind, Stomp};
 
@@ -207,6 +208,107 @@ fn submit_until_the_end(events: &Events, stream: &str, client: &str, done: &Atom
         done.fetch_add(1, Ordering::Relaxed);
     }
     told
+}
+
+/// Who does not know what became of its event asks again with the same key, and never invalidates its own.
+#[test]
+fn retries_with_a_key_after_a_kill_are_one_event() {
+    let mut server = Server::fresh();
+    server.events().strictly_once("s", LONG);
+    for round in 0..4 {
+        let done = AtomicUsize::new(0);
+        let events = server.events();
+        let keyed =
+            |events: &Events, event: &str| events.submission("s", event).header("idempotency-key", event);
+        let last: Vec<(String, Vec<Submitted>)> = std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..8)
+                .map(|client| {
+                    let (events, done) = (&events, &done);
+                    scope.spawn(move || {
+                        let mut told = Vec::new();
+                        for n in 0.. {
+                            let event = format!("{round}/{client}/{n}");
+                            match Reply::try_to(keyed(events, &event)) {
+                                Ok(reply) => told.push(reply.submitted()),
+                                Err(_) => return (event, told),
+                            }
+                            done.fetch_add(1, Ordering::Relaxed);
+                        }
+                        unreachable!("the server ends before")
+                    })
+                })
+                .collect();
+            let reached = eventually(|| (done.load(Ordering::Relaxed) >= 150).then_some(()));
+            server.kill();
+            assert!(reached.is_some(), "the load is stuck");
+            clients.into_iter().map(|client| client.join().expect("a client")).collect()
+        });
+        server.start_again();
+        let events = server.events();
+        for (unknown, told) in &last {
+            let first = Reply::to(keyed(&events, unknown)).submitted();
+            assert_eq!(Reply::to(keyed(&events, unknown)).submitted(), first);
+            let again = told.last().map(|event| (event, Reply::to(keyed(&events, &event.event)).submitted()));
+            assert!(again.is_none_or(|(event, again)| *event == again), "the first reply again");
+            let incubating = events.incubating("s");
+            for event in told.iter().chain([&first]) {
+                assert_eq!(
+                    incubating.events.get(&event.event),
+                    Some(&event.time),
+                    "{event:?} was invalidated"
+                );
+            }
+        }
+    }
+}
+
+/// A key that was closed opens though nobody was there to see it.
+#[test]
+fn a_closed_key_opens_while_the_server_is_down() {
+    let mut server = Server::fresh();
+    let events = server.events();
+    events.strictly_once("s", "1s");
+    let first = events.accept("s", "x");
+    let reply = events.submit("s", "x");
+    let refused = now();
+    if reply.status == 409 {
+        assert_eq!(reply.conflict(true), first.time);
+    }
+    server.kill();
+    wait_until(refused + 1000 + SLACK);
+    server.start_again();
+    let events = server.events();
+    let again = if events.incubating("s").events.is_empty() { events.accept("s", "x") } else { return };
+    assert!(again.time > first.publishes_at);
+}
+
+/// Several streams in several namespaces, all due while the server was down.
+#[test]
+fn every_stream_catches_up() {
+    let mut server = Server::fresh();
+    let places = [("default", "a"), ("default", "b"), ("red", "a"), ("🌮", "c/d")];
+    let mut last = 0;
+    let mut clocks = Vec::new();
+    for (namespace, stream) in places {
+        let events = server.events_of(namespace);
+        events.only_once(stream, "1s");
+        for n in 0..5 {
+            let event = events.accept(stream, &n.to_string());
+            last = event.publishes_at;
+        }
+        clocks.push(events.clock(stream));
+    }
+    server.kill();
+    wait_until(last + SLACK);
+    server.start_again();
+    for ((namespace, stream), clock) in places.into_iter().zip(clocks) {
+        let end = server.events_of(namespace).await_none(stream);
+        // Those that were published before the kill are in the clock of then.
+        assert!((clock..=clock + 5).contains(&end.clock), "{namespace} {stream}: {clock} → {}", end.clock);
+        let follower =
+            Stomp::connect(&server).follow("0", &format!("/topic/{}/{}", encode(namespace), encode(stream)));
+        assert_eq!(follower.clock, end.clock);
+    }
 }
 
 /// Nothing is pushed before it is durable: whatever any subscriber saw is there after the kill.

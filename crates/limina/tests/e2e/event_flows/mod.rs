@@ -17,6 +17,7 @@ mod server_sent;
 mod settings;
 mod stomp_connections;
 mod stomp_octets;
+mod stomp_races;
 mod stomp_stalled;
 mod stomp_subscriptions;
 mod time_sync;
