@@ -6,17 +6,19 @@ use std::{
     process::Command,
 };
 
-use crate::packages;
+use crate::packages::{self, Package};
 
 /// The scripts, and which versions of which clients they need.
 const SOURCES: &str = "crates/limina/tests/clients";
 
-/// Each with a way to see whether it is there.
-const PACKAGES: &[(&str, fn() -> bool)] = &[
-    ("nodejs", || packages::runs("node", &["--version"])),
-    ("npm", || packages::runs("npm", &["--version"])),
+const PACKAGES: &[Package] = &[
+    Package { name: "nodejs", is_there: || packages::runs("node", &["--version"]) },
+    Package { name: "npm", is_there: || packages::runs("npm", &["--version"]) },
     // Debian has the module `venv` without this package, but not what fills a new environment.
-    ("python3-venv", || packages::runs("python3", &["-c", "import ensurepip, venv"])),
+    Package {
+        name: "python3-venv",
+        is_there: || packages::runs("python3", &["-c", "import ensurepip, venv"]),
+    },
 ];
 
 /// Installs the clients from npm and PyPI, unless the very same ones were installed before.

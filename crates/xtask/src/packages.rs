@@ -2,10 +2,16 @@
 
 use std::process::{Command, Stdio};
 
-/// Installs those of the packages that are not there, each told with a way to see whether it is.
-pub(crate) fn install(packages: &[(&str, fn() -> bool)]) -> Result<(), String> {
+/// A package, and a way to see whether it is installed.
+pub(crate) struct Package {
+    pub(crate) name: &'static str,
+    pub(crate) is_there: fn() -> bool,
+}
+
+/// Installs those of the packages that are not there.
+pub(crate) fn install(packages: &[Package]) -> Result<(), String> {
     let missing: Vec<&str> =
-        packages.iter().filter(|(_, is_there)| !is_there()).map(|&(name, _)| name).collect();
+        packages.iter().filter(|package| !(package.is_there)()).map(|package| package.name).collect();
     if missing.is_empty() {
         return Ok(());
     }

@@ -3,7 +3,7 @@
 use cargo_metadata::MetadataCommand;
 use std::path::Path;
 
-use crate::packages;
+use crate::packages::{self, Package};
 
 /// The crate of the rivals that are crates: no part of the workspace.
 pub(crate) const MANIFEST: &str = "crates/rivals/Cargo.toml";
@@ -19,8 +19,8 @@ pub(crate) fn build() -> Result<(), String> {
 pub(crate) fn install() -> Result<(), String> {
     // The packages come with services of their own, on the usual ports, which the benchmark does not use.
     packages::install(&[
-        ("postgresql", has_postgres),
-        ("redis-server", || packages::runs("redis-server", &["--version"])),
+        Package { name: "postgresql", is_there: has_postgres },
+        Package { name: "redis-server", is_there: || packages::runs("redis-server", &["--version"]) },
     ])?;
     println!("xtask: PostgreSQL and Redis are installed");
     Ok(())

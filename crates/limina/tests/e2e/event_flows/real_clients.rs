@@ -112,7 +112,22 @@ fn stompjs_is_told_of_errors_and_closed() {
     command(&mut client, json!({"command": "subscribe", "id": "x", "destination": "/topic/unknown"}));
     let error = client.called("error").to_string();
     assert!(error.contains("StreamNotFound"), "{error}");
-    client.called("closed");
+    // The library does not close on an ERROR by itself.
+    assert_eq!(client.called("closed")["code"], 1002);
+}
+
+/// A close that is not answered looks to a browser like a broken connection (1006).
+#[test]
+fn stompjs_leaves_cleanly() {
+    let server = Server::fresh();
+    let mut client = stompjs(&server, json!({}));
+    client.called("connected");
+    command(&mut client, json!({"command": "subscribe", "id": "x", "destination": "/topic/only-once"}));
+    client.called("message");
+    command(&mut client, json!({"command": "deactivate"}));
+    let closed = [client.said(), client.said()].into_iter().find(|said| said["called"] == "closed");
+    let closed = closed.expect("closed");
+    assert_ne!(closed["code"], 1006, "{closed}");
 }
 
 #[test]

@@ -125,13 +125,9 @@ fn of_repeated_headers_the_first_counts() {
 fn headers_are_escaped() {
     let server = Server::fresh();
     server.events().only_once("s", LONG);
-    for id in ["a:b", "back\\slash", "line\nfeed", "carriage\rreturn", "🌮", " spaces ", "\\n", ""] {
+    for id in ["a:b", "back\\slash", "line\nfeed", "carriage\rreturn", "🌮", " spaces ", "\\n"] {
         let mut stomp = Stomp::connect(&server);
         stomp.subscribe(id, "/topic/s");
-        if id.is_empty() {
-            // An id of nothing: an id, or none.
-            continue;
-        }
         stomp.receive().is("MESSAGE").has("subscription", id);
     }
 }
@@ -201,7 +197,7 @@ fn frames_that_are_too_large_are_refused() {
         (b"SEND\n".to_vec(), b"a:b\n".repeat(25_000)),
         (Vec::new(), vec![b'X'; 100_000]),
     ];
-    for (n, (start, part)) in large.into_iter().enumerate() {
+    for (start, part) in large {
         let mut stomp = Stomp::connect(&server);
         let mut sent = stomp.socket().try_send(BINARY, &start).is_ok();
         // 64 KiB a frame is plenty; nobody may send a hundred times as much.
@@ -209,7 +205,6 @@ fn frames_that_are_too_large_are_refused() {
             sent = sent && stomp.socket().try_send(BINARY, &part).is_ok();
         }
         stomp.expect_close();
-        assert!(n < 4);
     }
     let mut stomp = Stomp::connect(&server);
     let mut whole = head;
