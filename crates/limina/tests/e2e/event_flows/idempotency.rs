@@ -4,7 +4,7 @@ use std::thread::scope;
 
 use serde_json::json;
 
-use crate::events::LONG;
+use crate::events::{LONG, SLACK, now, wait_until};
 use crate::harness::Server;
 use crate::reply::Reply;
 
@@ -115,4 +115,79 @@ fn the_plain_paths_take_keys() {
     post(&server, "🍎").refused(422, "IdempotencyKeyReused");
     server.crash_and_restart();
     assert_eq!(post(&server, "🌮").submitted(), first);
+}
+
+/// A refused event that invalidates nothing keeps the key closed, and so has changed something: its retry is no new
+/// occurrence.
+#[test]
+fn a_retry_of_a_refused_event_keeps_nothing_closed() {
+    let server = Server::fresh();
+    let events = server.events();
+    let duration = 1500;
+    let done = (0..10).any(|attempt| {
+        let stream = format!("s{attempt}");
+        events.strictly_once(&stream, &format!("{duration}ms"));
+        let first = events.accept(&stream, "x");
+        let invalidates = events.submit_keyed(&format!("a{attempt}"), &stream, "x");
+        let key = format!("b{attempt}");
+        let before = now();
+        let refused = events.submit_keyed(&key, &stream, "x");
+        let latest = now();
+        if latest + SLACK >= first.publishes_at {
+            return false;
+        }
+        assert_eq!(invalidates.conflict(true), first.time);
+        refused.conflict(false);
+        wait_until(latest + duration / 2);
+        let again = events.submit_keyed(&key, &stream, "x");
+        if now() + SLACK >= before + duration {
+            return false;
+        }
+        assert_eq!((again.status, &again.body), (409, &refused.body), "the first reply again");
+        wait_until(latest + duration + SLACK);
+        if now() + SLACK >= latest + duration + duration / 2 {
+            // So late that it shows nothing.
+            return false;
+        }
+        events.accept(&stream, "x");
+        true
+    });
+    assert!(done, "the machine is too slow for this");
+}
+
+/// A refusal that changed nothing is evaluated afresh.
+#[test]
+fn refusals_that_change_nothing_are_evaluated_afresh() {
+    let server = Server::fresh();
+    let events = server.events();
+    let body = json!({"mode": "only_once", "duration": "600ms", "max_events": 1, "key_frame_every": "1h"});
+    events.put("s", &body).created();
+    let first = events.accept("s", "x");
+    let duplicate = events.submit_keyed("duplicate", "s", "x");
+    let full = events.submit_keyed("full", "s", "y");
+    if now() + SLACK < first.publishes_at {
+        assert_eq!(duplicate.conflict(false), first.time);
+        full.refused(507, "StreamFull");
+    }
+    events.await_none("s");
+    wait_until(first.publishes_at + SLACK);
+    if duplicate.status == 409 {
+        events.submit_keyed("duplicate", "s", "x").submitted();
+    }
+    let found = crate::harness::eventually(|| {
+        let reply = events.submit_keyed("full", "s", "y");
+        (reply.status == 201).then_some(())
+    });
+    assert!(found.is_some(), "full for ever");
+}
+
+/// Nor is a stream that was not there kept as missing.
+#[test]
+fn an_unknown_stream_is_looked_for_again() {
+    let server = Server::fresh();
+    let events = server.events();
+    events.submit_keyed("k", "s", "x").refused(404, "StreamNotFound");
+    events.only_once("s", LONG);
+    let first = events.submit_keyed("k", "s", "x").submitted();
+    assert_eq!(events.submit_keyed("k", "s", "x").submitted(), first);
 }

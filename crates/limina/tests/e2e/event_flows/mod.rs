@@ -18,6 +18,6 @@ mod settings;
 mod stomp_connections;
 mod stomp_octets;
 mod stomp_races;
-mod stomp_stalled;
+pub(crate) mod stomp_stalled;
 mod stomp_subscriptions;
 mod time_sync;

@@ -148,3 +148,35 @@ fn a_last_event_id_that_is_no_clock_is_no_crash() {
     }
     Reply::to(server.events().request("GET", "/s")).ok();
 }
+
+/// Over HTTP/2 as well, several streams on one connection.
+#[test]
+fn over_http_2() {
+    let server = Server::fresh();
+    let events = server.events();
+    let runtime = crate::h2::runtime();
+    let client = reqwest::Client::builder().http2_prior_knowledge().build().expect("an HTTP client");
+    let mut streams: Vec<(reqwest::Response, String)> = Vec::new();
+    for stream in ["a", "b"] {
+        events.only_once(stream, LONG);
+        let url = events.url(&format!("/{stream}/stream"));
+        let response = runtime.block_on(async { client.get(url).send().await }).expect("an answer");
+        assert_eq!((response.status().as_u16(), response.version()), (200, reqwest::Version::HTTP_2));
+        streams.push((response, String::new()));
+    }
+    let (a, b) = (events.accept("a", "🌮"), events.accept("b", "🍎"));
+    for ((response, text), (event, clock)) in streams.iter_mut().zip([("🌮", a.clock), ("🍎", b.clock)]) {
+        let mut octets = Vec::new();
+        while !text.contains("SUBMITTED_EVENT") || !text.ends_with("\n\n") {
+            let chunk = runtime
+                .block_on(async { tokio::time::timeout(crate::harness::DEADLINE, response.chunk()).await })
+                .expect("in time")
+                .expect("a chunk");
+            octets.extend(chunk.expect("the stream goes on"));
+            *text = String::from_utf8_lossy(&octets).into_owned();
+        }
+        let named = text.contains(event)
+            && text.lines().any(|line| line.trim_start_matches("id:").trim() == clock.to_string());
+        assert!(named, "{text}");
+    }
+}

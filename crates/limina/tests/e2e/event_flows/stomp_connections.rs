@@ -310,3 +310,40 @@ fn without_an_upgrade_it_is_refused() {
         assert!((400..500).contains(&reply.status), "{} {}", reply.status, reply.text);
     }
 }
+
+/// As browsers ask for it, each in its own words.
+#[test]
+fn the_upgrade_of_any_browser_is_accepted() {
+    let server = Server::fresh();
+    for headers in [
+        "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n",
+        "connection: upgrade\r\nupgrade: WebSocket\r\norigin: https://example.org\r\n",
+        "Connection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n",
+    ] {
+        let mut connection = raw::Connection::open(server.address());
+        connection.send(format!(
+            "GET /ws HTTP/1.1\r\nHost: limina\r\n{headers}Sec-WebSocket-Version: 13\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        ));
+        let reply = connection.receive().is(101);
+        assert_eq!(reply.header("sec-websocket-accept"), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", "{headers}");
+    }
+}
+
+/// A beat that no clock can count to is a beat that never comes, or an error; not a crash.
+#[test]
+fn enormous_heart_beats_are_no_crash() {
+    let server = Server::fresh();
+    for beats in
+        ["4294967295,4294967295", "18446744073709551615,18446744073709551615", "99999999999999999999999,1"]
+    {
+        let mut stomp = Stomp::open(&server, &[V12]);
+        stomp.send("CONNECT", &[("accept-version", "1.2"), ("heart-beat", beats)], "");
+        match stomp.receive().command.as_str() {
+            "ERROR" => stomp.expect_close(),
+            "CONNECTED" => stomp.sync("alive"),
+            other => panic!("{other}"),
+        }
+    }
+}

@@ -261,3 +261,29 @@ fn a_connection_that_says_nothing_costs_nobody_anything() {
     assert_eq!(stomp.receive_within(Duration::from_millis(10)), None);
     drop(silent);
 }
+
+/// What is escaped depends on the version: nothing in 1.0, all but the carriage return in 1.1.
+#[test]
+fn each_version_has_its_own_escapes() {
+    let server = Server::fresh();
+    server.events().only_once("s", LONG);
+    for (version, sent, meant) in [
+        ("1.0", "a\\cb", "a\\cb"),
+        ("1.0", "a:b", "a:b"),
+        ("1.1", "a\\cb", "a:b"),
+        ("1.1", "a\\\\cb", "a\\cb"),
+        ("1.1", "a\\nb", "a\nb"),
+        ("1.2", "a\\cb", "a:b"),
+        ("1.2", "a\\\\nb", "a\\nb"),
+        ("1.2", "a\\rb", "a\rb"),
+    ] {
+        let (mut stomp, _) = Stomp::connect_with(&server, &[], &[("accept-version", version)]);
+        let frame = format!("SUBSCRIBE\nid:{sent}\ndestination:/topic/s\n\n\0");
+        stomp.socket().send(TEXT, frame.as_bytes());
+        stomp.receive().is("MESSAGE").has("subscription", meant);
+    }
+    let (mut stomp, _) = Stomp::connect_with(&server, &[], &[("accept-version", "1.1")]);
+    stomp.socket().send(TEXT, b"SUBSCRIBE\nid:a\\rb\ndestination:/topic/s\n\n\0");
+    stomp.receive().is("ERROR");
+    stomp.expect_close();
+}

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use serde_json::json;
 
+use crate::event_flows::stomp_stalled::resident;
 use crate::events::{Events, LONG, setting};
 use crate::harness::{DEADLINE, Server, eventually};
 use crate::ledger::with;
@@ -213,10 +214,14 @@ fn a_stop_does_not_wait_for_who_does_not_read() {
             });
         }
     });
+    let before = resident(&mut server);
     let filled = Instant::now();
     while filled.elapsed() < std::time::Duration::from_secs(3) {
         events.incubating("s");
     }
+    // A key frame is encoded once, whoever waits for it.
+    let grown = resident(&mut server).saturating_sub(before);
+    assert!(grown < 128 << 20, "grown by {} MiB", grown >> 20);
     events.delete("gone").is(204);
     // What was not read before is read now, or replaced; at its end stands the ERROR.
     loop {

@@ -141,7 +141,7 @@ fn a_large_key_frame_is_delivered_whole() {
 }
 
 /// The server's resident memory, in octets.
-fn resident(server: &mut Server) -> u64 {
+pub(crate) fn resident(server: &mut Server) -> u64 {
     let path = format!("/proc/{}/status", server.process().id());
     let status = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");

@@ -316,3 +316,41 @@ fn subscribers_that_vanish_leave_nothing_behind() {
     stays.follow_to(&mut follower, last.clock);
     assert_eq!((follower.changes.len(), follower.incubating), (30, last.events));
 }
+
+/// What is told about a stream comes from the server alone.
+#[test]
+fn nobody_can_speak_on_a_topic() {
+    let server = Server::fresh();
+    let events = server.events();
+    events.only_once("s", LONG);
+    let mut listener = Stomp::connect(&server);
+    let mut follower = listener.follow("0", "/topic/s");
+    for destination in ["/topic/s", "/topic/default/s", "/topic/time", "/app/s"] {
+        let mut stomp = Stomp::connect(&server);
+        let body = json!({"messageType": "SUBMITTED_EVENT", "clock": follower.clock + 1,
+            "eventTime": {"event": "forged", "time": 1}});
+        stomp.send("SEND", &[("destination", destination), ("receipt", "r")], &body.to_string());
+        // Refused or ignored; in either case it has been handled.
+        stomp.receive();
+    }
+    let clock = events.accept("s", "true").clock;
+    listener.follow_to(&mut follower, clock);
+    assert_eq!(follower.changes.iter().map(|change| change.event.as_str()).collect::<Vec<_>>(), ["true"]);
+}
+
+/// The same id twice at once is a client's error or its choice; the connection is not left half subscribed.
+#[test]
+fn an_id_twice_is_no_crash() {
+    let server = Server::fresh();
+    let events = server.events();
+    events.only_once("a", LONG);
+    events.only_once("b", LONG);
+    let mut stomp = Stomp::connect(&server);
+    stomp.follow("0", "/topic/a");
+    stomp.subscribe("0", "/topic/b");
+    match stomp.receive() {
+        frame if frame.command == "ERROR" => stomp.expect_close(),
+        frame => assert!(frame.has("destination", "/topic/b").push().is_key_frame()),
+    }
+    Stomp::connect(&server).follow("0", "/topic/a");
+}
