@@ -96,7 +96,7 @@ fn subscribing_makes_them_too() {
         assert_eq!(follower.incubating.len(), 0);
         server.events().read(stream).ok().has("mode", mode).has("duration_ms", 10_000);
         let told = server.post_plain(path, "🌮").submitted();
-        let change = stomp.push().change();
+        let change = stomp.push_change();
         assert_eq!((change.clock, change.event.as_str(), change.time), (follower.clock + 1, "🌮", told.time));
     }
 }

@@ -169,7 +169,8 @@ fn sockets_of_vanished_subscribers_are_closed() {
 fn a_close_is_answered_with_a_close() {
     let server = Server::fresh();
     let mut subscribed = Stomp::connect(&server);
-    subscribed.follow("0", "/topic/only-once");
+    server.events().only_once("s", LONG);
+    subscribed.follow("0", "/topic/s");
     check_close("subscribed", subscribed.socket());
     check_close("connected", Stomp::connect(&server).socket());
 }

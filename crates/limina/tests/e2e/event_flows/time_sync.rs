@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::events::now;
+use crate::events::{LONG, now};
 use crate::harness::Server;
 use crate::stomp::Stomp;
 
@@ -74,7 +74,8 @@ fn nobody_else_is_told() {
     let server = Server::fresh();
     let mut stomp = Stomp::connect(&server);
     let mut bystander = Stomp::connect(&server);
-    bystander.follow("0", "/topic/only-once");
+    server.events().only_once("s", LONG);
+    bystander.follow("0", "/topic/s");
     stomp.subscribe("t", "/topic/time");
     stomp.send("SEND", &[("destination", "/app/time"), ("receipt", "r")], "");
     stomp.receive().is("RECEIPT");
