@@ -135,12 +135,12 @@ fn stompjs_leaves_cleanly() {
 fn stompjs_beats_and_is_beaten_for() {
     let server = Server::fresh();
     server.events().put("s", &with(setting("only_once", LONG), json!({"key_frame_every": "1h"}))).created();
-    let mut client = stompjs(&server, json!({"heartbeatIncoming": 400, "heartbeatOutgoing": 400}));
+    let mut client = stompjs(&server, json!({"heartbeatIncoming": 2000, "heartbeatOutgoing": 2000}));
     client.called("connected");
     command(&mut client, json!({"command": "subscribe", "id": "x", "destination": "/topic/s"}));
     client.called("message");
     // Several periods of silence: each side would have given up the other by now.
-    std::thread::sleep(std::time::Duration::from_secs(4));
+    std::thread::sleep(std::time::Duration::from_secs(9));
     server.events().accept("s", "x");
     let message = client.called("message");
     assert!(!push(&message).is_key_frame(), "the same connection still: {message}");
@@ -228,11 +228,11 @@ fn stomp_py_resumes() {
 fn stomp_py_beats_and_is_beaten_for() {
     let server = Server::fresh();
     server.events().only_once("s", LONG);
-    let mut client = stomp_py(&server, [1000, 1000]);
+    let mut client = stomp_py(&server, [3000, 3000]);
     client.called("connected");
     command(&mut client, json!({"command": "subscribe", "id": "7", "destination": "/topic/s"}));
     client.called("message");
-    std::thread::sleep(std::time::Duration::from_secs(6));
+    std::thread::sleep(std::time::Duration::from_secs(12));
     server.events().accept("s", "x");
     assert!(!push(&client.called("message")).is_key_frame());
 }

@@ -45,8 +45,8 @@ fn key_frames_come_regularly_and_are_the_state() {
     let events = server.events();
     events.put("s", &with(setting("only_once", "400ms"), json!({"key_frame_every": "100ms"}))).created();
     let mut stomp = Stomp::connect(&server);
-    let mut follower = stomp.follow("0", "/topic/s");
     let begun = Instant::now();
+    let mut follower = stomp.follow("0", "/topic/s");
     let mut n = 0;
     // Each key frame of a clock that has been reached is compared with the folded state.
     while follower.key_frames < 12 {

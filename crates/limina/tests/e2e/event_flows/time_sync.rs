@@ -31,10 +31,9 @@ fn check_twenty(stomp: &mut Stomp, begun: u64, asked: Instant) {
     let ticks = ticks(stomp, 20);
     assert!(ticks[0].told + 10 >= begun + 50, "the first was told at {}, begun at {begun}", ticks[0].told);
     assert!(ticks.is_sorted_by_key(|tick| tick.told));
-    let (first, last) = (&ticks[0], &ticks[19]);
-    // No machine is late by less than nothing: nineteen spaces of 50 ms, or more where it was slow.
-    let span = last.told - first.told;
-    assert!(span >= 19 * 50 - 60, "twenty within {span} ms");
+    // Late they may be on a slow machine, but not early.
+    let last = &ticks[19];
+    assert!(last.told + 50 >= begun + 20 * 50, "the last was told at {}, begun at {begun}", last.told);
     assert!(last.came - asked >= Duration::from_millis(19 * 50), "{:?}", last.came - asked);
     assert_eq!(stomp.receive_within(Duration::from_millis(400)), None, "a twenty-first");
 }
