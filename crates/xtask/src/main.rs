@@ -1,7 +1,9 @@
-//! What developers and CI run: `cargo xtask test`, `layers`, `sim`, `openapi`, `rivals`.
+//! What developers and CI run: `cargo xtask test`, `layers`, `clients`, `sim`, `openapi`, `rivals`.
 
 mod architecture;
+mod clients;
 mod layers;
+mod packages;
 mod rivals;
 
 use std::{
@@ -20,6 +22,7 @@ fn main() -> ExitCode {
         Some("sim") => cargo(
             &[&["run", "--release", "--quiet", "--package", "limina-sim", "--"], &words(rest)[..]].concat(),
         ),
+        Some("clients") if rest.is_empty() => clients::install(),
         Some("openapi") if rest.is_empty() => openapi(),
         Some("rivals") if rest.is_empty() => rivals::install().and_then(|()| rivals::build()),
         _ => Err(USAGE.into()),
@@ -36,6 +39,8 @@ fn main() -> ExitCode {
 const USAGE: &str = "usage: cargo xtask COMMAND
   test      everything that CI checks: format, layers, lints, docs, all tests
   layers    the dependency directions, and ARCHITECTURE.md against the tree
+  clients   install the STOMP clients that the tests run, where they are missing (needs npm and Python, or apt-get and
+            root to install these); `test` includes it
   sim ARGS  the simulator, e.g. --seeds 10000, or --seed 42 --verbose
   openapi   write docs/openapi.json anew
   rivals    install PostgreSQL and Redis for the benchmark, where they are missing (needs apt-get and root), and build
@@ -51,6 +56,7 @@ fn test() -> Outcome {
     let mut doc = Command::new(env!("CARGO"));
     doc.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
     run(doc)?;
+    clients::install()?;
     let mut tests = Command::new(env!("CARGO"));
     tests.args(["test", "--workspace"]);
     if !may_mount() {

@@ -4,9 +4,12 @@
 //! contract alone; where the contract leaves a shape open, `shape.rs` is the one place that knows it.
 
 mod around;
+mod clients;
 mod concurrency;
 mod conventions;
 mod durability;
+mod event_flows;
+mod events;
 mod full_disk;
 mod h2;
 mod harness;
@@ -21,4 +24,7 @@ mod locks;
 mod raw;
 mod reply;
 mod shape;
+mod sse;
+mod stomp;
 mod verify;
+mod websocket;

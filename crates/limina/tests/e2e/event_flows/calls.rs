@@ -1,0 +1,236 @@
+//! Every call of the table: its path in both forms, its fields, its answers.
+
+use serde_json::{Value, json};
+
+use crate::events::{LONG, name, number, setting};
+use crate::harness::Server;
+use crate::raw;
+use crate::reply::Reply;
+
+#[test]
+fn a_stream_is_made_read_used_and_deleted() {
+    let server = Server::fresh();
+    for events in [server.events(), server.events_of("default"), server.events_of("a/b 🌮")] {
+        let stream = "lunch/🌮 %2F";
+        events.read(stream).refused(404, "StreamNotFound");
+        let body = json!({"mode": "only_once", "duration": "1h", "max_events": 500, "key_frame_every": "2s"});
+        events.put(stream, &body).created();
+        events.put(stream, &body).ok();
+        let read = events.read(stream).ok().body;
+        assert_eq!(name(&read), stream, "{read}");
+        assert_eq!(read["mode"], "only_once", "{read}");
+        assert_eq!(number(&read, "duration_ms"), 3_600_000, "{read}");
+        assert_eq!(number(&read, "max_events"), 500, "{read}");
+        assert_eq!(number(&read, "key_frame_every_ms"), 2_000, "{read}");
+        assert_eq!(number(&read, "incubating"), 0, "{read}");
+        let clock = number(&read, "clock");
+
+        let taco = events.accept(stream, "🌮");
+        assert_eq!((taco.event.as_str(), taco.clock), ("🌮", clock + 1));
+        assert_eq!(taco.publishes_at, taco.time + 3_600_000);
+        assert_eq!(events.submit(stream, "🌮").conflict(false), taco.time);
+        let apple = events.accept(stream, "🍎");
+        assert!(apple.time >= taco.time);
+        let read = events.read(stream).ok().body;
+        assert_eq!((number(&read, "clock"), number(&read, "incubating")), (clock + 2, 2), "{read}");
+
+        let incubating = events.incubating(stream);
+        assert_eq!(incubating.clock, clock + 2);
+        for event in [&taco, &apple] {
+            assert_eq!(incubating.events.get(&event.event), Some(&event.time), "{incubating:?}");
+            assert_eq!(incubating.publishes_at.get(&event.event), Some(&event.publishes_at));
+        }
+        assert_eq!(incubating.events.len(), 2);
+
+        assert_eq!(events.names(10), [stream]);
+        let deleted = events.delete(stream).is(204);
+        assert_eq!(deleted.text, "");
+        assert_eq!(events.names(10), [""; 0]);
+    }
+}
+
+#[test]
+fn an_unknown_stream_is_not_found_and_not_made() {
+    let server = Server::fresh();
+    let events = server.events();
+    events.only_once("gone", LONG);
+    events.delete("gone").is(204);
+    for stream in ["gone", "unknown", "🌮", "a/b", &"x".repeat(256)] {
+        let path = format!("/{}", crate::ledger::encode(stream));
+        events.read(stream).refused(404, "StreamNotFound");
+        events.delete(stream).refused(404, "StreamNotFound");
+        events.submit(stream, "x").refused(404, "StreamNotFound");
+        for more in ["/incubating", "/stream"] {
+            Reply::to(events.request("GET", &format!("{path}{more}"))).refused(404, "StreamNotFound");
+        }
+    }
+    assert_eq!(events.names(10), [""; 0]);
+}
+
+#[test]
+fn without_a_namespace_it_is_default() {
+    let server = Server::fresh();
+    let (plain, default) = (server.events(), server.events_of("default"));
+    plain.only_once("s", LONG);
+    default.put("s", &setting("only_once", LONG)).ok();
+    let first = plain.accept("s", "x");
+    assert_eq!(default.submit("s", "x").conflict(false), first.time);
+    assert_eq!(default.incubating("s"), plain.incubating("s"));
+    default.delete("s").is(204);
+    plain.read("s").refused(404, "StreamNotFound");
+}
+
+#[test]
+fn streams_are_listed_page_by_page() {
+    let server = Server::fresh();
+    let events = server.events();
+    let mut expected: Vec<String> = (0..23).map(|n| format!("stream {n:02}/🌮")).collect();
+    for stream in &expected {
+        events.strictly_once(stream, LONG);
+    }
+    server.events_of("other").only_once("not here", LONG);
+    expected.sort();
+    for page in [1, 2, 7, 23, 24, 1000] {
+        assert_eq!(events.names(page), expected, "pages of {page}");
+    }
+    for limit in ["0", "1001", "-1", "x"] {
+        Reply::to(events.request("GET", &format!("?limit={limit}"))).invalid("limit");
+    }
+    let all: Vec<Value> = events.all(1000);
+    assert!(all.iter().all(|item| item["mode"] == "strictly_once"), "{all:?}");
+}
+
+/// Any name that can be shown, one stream each.
+#[test]
+fn names_are_percent_encoded() {
+    let server = Server::fresh();
+    let events = server.events();
+    let longest = "ж".repeat(128);
+    let names = [
+        "a",
+        "A",
+        "...",
+        "a/b",
+        "/",
+        "//",
+        "incubating",
+        "stream",
+        "a/stream",
+        " ",
+        "+",
+        "100%",
+        "%2F",
+        "?",
+        "#",
+        "&=",
+        ":",
+        "\\",
+        "\"",
+        "ünïcode",
+        "🌮",
+        "e\u{301}",
+        "é",
+        &longest,
+    ];
+    for name in names {
+        events.only_once(name, LONG);
+        events.accept(name, name);
+    }
+    for name in names {
+        assert_eq!(events.incubating(name).events.keys().collect::<Vec<_>>(), [name], "{name:?}");
+    }
+    let mut expected = names.map(str::to_owned).to_vec();
+    expected.sort();
+    assert_eq!(events.names(1000), expected);
+}
+
+#[test]
+fn what_is_no_name_is_refused() {
+    let server = Server::fresh();
+    let events = server.events();
+    for name in [&"x".repeat(257), &"ж".repeat(129), "a\u{7}", "\u{0}", "line\nfeed"] {
+        events.put(name, &setting("only_once", LONG)).refused(400, "InvalidRequest");
+        events.submit(name, "x").refused(400, "InvalidRequest");
+    }
+    // A reserved name: what is told on `/topic/time` is the time.
+    let reserved = events.put("time", &setting("only_once", LONG));
+    assert!((400..500).contains(&reserved.status), "{} {}", reserved.status, reserved.text);
+    assert_eq!(events.names(10), [""; 0]);
+}
+
+#[test]
+fn an_event_is_any_text_up_to_1024_bytes() {
+    let server = Server::fresh();
+    let events = server.events();
+    events.only_once("s", LONG);
+    let longest = "x".repeat(1024);
+    let widest = "🌮".repeat(256);
+    let all = [
+        "a",
+        "A",
+        " ",
+        "  ",
+        "a ",
+        "\"",
+        "\\",
+        "\\n",
+        "\n",
+        "\r\n",
+        "\u{1}",
+        "\t",
+        "{\"event\": 1}",
+        "null",
+        "0",
+        "é",
+        "e\u{301}",
+        "🌮",
+        "MESSAGE\n\nx",
+        &longest,
+        &widest,
+    ];
+    for event in all {
+        let submitted = events.accept("s", event);
+        assert_eq!(submitted.event, event);
+        assert_eq!(events.submit("s", event).conflict(false), submitted.time, "{event:?}");
+    }
+    let incubating = events.incubating("s");
+    assert_eq!(incubating.events.len(), all.len());
+    assert!(all.iter().all(|&event| incubating.events.contains_key(event)), "{incubating:?}");
+}
+
+#[test]
+fn unknown_paths_and_methods() {
+    let server = Server::fresh();
+    server.events().only_once("s", LONG);
+    for prefix in ["/v1/events", "/v1/ns/default/events"] {
+        for path in ["/s/nope", "/s/incubating/x", "/s/stream/x", "/s/x/y"] {
+            for method in ["GET", "POST", "PUT", "DELETE"] {
+                let request = raw::request(method, &format!("{prefix}{path}"), "", b"{}");
+                raw::ask(server.address(), request).refused(404, "NotFound");
+            }
+        }
+        for (path, allowed, refused) in [
+            ("", &["GET"][..], &["PUT", "POST", "PATCH", "DELETE"][..]),
+            ("/s", &["GET", "PUT", "POST", "DELETE"], &["PATCH"]),
+            ("/s/incubating", &["GET"], &["POST", "PUT", "PATCH", "DELETE"]),
+            ("/s/stream", &["GET"], &["POST", "PUT", "PATCH", "DELETE"]),
+        ] {
+            check_methods(&server, &format!("{prefix}{path}"), allowed, refused);
+        }
+    }
+    for path in ["/only-once-event", "/strictly-once-event", "/time-sync"] {
+        check_methods(&server, path, &["POST"], &["GET", "PUT", "PATCH", "DELETE"]);
+    }
+}
+
+#[track_caller]
+fn check_methods(server: &Server, path: &str, allowed: &[&str], refused: &[&str]) {
+    for method in refused {
+        let request = raw::request(method, path, "", b"{}");
+        let reply = raw::ask(server.address(), request).refused(405, "MethodNotAllowed");
+        let allow = reply.header("allow").to_owned();
+        for method in allowed {
+            assert!(allow.contains(method), "Allow of {path:?}: {allow:?}");
+        }
+    }
+}

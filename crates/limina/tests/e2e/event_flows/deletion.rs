@@ -1,0 +1,124 @@
+//! A stream that is deleted: its subscribers are told, and nothing of it comes back.
+
+use crate::events::LONG;
+use crate::harness::Server;
+use crate::sse::Sse;
+use crate::stomp::Stomp;
+
+#[test]
+fn deleting_ends_the_subscriptions() {
+    let server = Server::fresh();
+    let events = server.events();
+    events.only_once("s", LONG);
+    events.only_once("other", LONG);
+    let mut subscribers: Vec<Stomp> = (0..3).map(|_| Stomp::connect(&server)).collect();
+    for stomp in &mut subscribers {
+        stomp.follow("0", "/topic/s");
+    }
+    let mut other = Stomp::connect(&server);
+    let follower = other.follow("0", "/topic/other");
+    let mut sse = Sse::open(&server, "/v1/events/s/stream", None);
+    sse.push();
+    events.accept("s", "🌮");
+    events.delete("s").is(204);
+    for stomp in &mut subscribers {
+        let submitted = stomp.push().change();
+        assert_eq!(submitted.event, "🌮", "what was before is told before");
+        stomp.receive().error_naming("StreamNotFound");
+        stomp.expect_close();
+    }
+    while sse.next().is_some() {}
+    // Those of other streams are not concerned.
+    events.accept("other", "🌮");
+    assert_eq!(other.push().clock(), follower.clock + 1);
+}
+
+#[test]
+fn nothing_of_a_deleted_stream_is_left() {
+    let mut server = Server::fresh();
+    let events = server.events();
+    events.strictly_once("s", LONG);
+    events.accept("s", "x");
+    events.submit("s", "x").conflict(true);
+    events.accept("s", "y");
+    events.delete("s").is(204);
+    for _ in 0..2 {
+        let events = server.events();
+        events.read("s").refused(404, "StreamNotFound");
+        events.submit("s", "x").refused(404, "StreamNotFound");
+        events.strictly_once("s", LONG);
+        assert_eq!(events.incubating("s").events.len(), 0);
+        events.accept("s", "x");
+        events.accept("s", "y");
+        events.delete("s").is(204);
+        server.crash_and_restart();
+    }
+}
+
+/// An event of a deleted stream never falls due in the stream that has its name now.
+#[test]
+fn what_was_incubating_is_not_published_in_the_next_stream() {
+    let server = Server::fresh();
+    let events = server.events();
+    for _ in 0..3 {
+        events.only_once("s", "300ms");
+        for n in 0..20 {
+            events.accept("s", &format!("old {n}"));
+        }
+        events.delete("s").is(204);
+        events.only_once("s", "1500ms");
+        let mut stomp = Stomp::connect(&server);
+        let mut follower = stomp.follow("0", "/topic/s");
+        let new = events.accept("s", "new");
+        let last = events.await_none("s");
+        assert_eq!(last.clock, new.clock + 1, "submitted and published, nothing else");
+        stomp.follow_to(&mut follower, last.clock);
+        assert!(follower.changes.iter().all(|change| change.event == "new"), "{follower:?}");
+        events.delete("s").is(204);
+    }
+}
+
+/// A resumed subscription does not mistake the new stream for the old one.
+#[test]
+fn a_clock_of_before_is_answered_with_a_key_frame() {
+    let server = Server::fresh();
+    let events = server.events();
+    events.only_once("s", LONG);
+    let old = (0..10).map(|n| events.accept("s", &n.to_string()).clock).max().expect("ten");
+    events.delete("s").is(204);
+    events.only_once("s", LONG);
+    let mut stomp = Stomp::connect(&server);
+    let new = events.accept("s", "new");
+    for (n, after) in [old - 5, old].into_iter().enumerate() {
+        stomp.resume(&n.to_string(), "/topic/s", after);
+        let push = stomp.push();
+        // From the old clock to the new one there is no way but a key frame, unless the one begins where the other ended.
+        if after < new.clock - 1 {
+            assert!(push.is_key_frame(), "{push:?}");
+        }
+        assert_eq!(push.clock(), new.clock);
+    }
+}
+
+#[test]
+fn a_removed_namespace_takes_its_streams_with_it() {
+    let mut server = Server::fresh();
+    let events = server.events_of("red");
+    events.only_once("s", LONG);
+    let highest = events.accept("s", "x").clock;
+    let mut stomp = Stomp::connect(&server);
+    stomp.follow("0", "/topic/red/s");
+    let reply = server.delete("/v1/ns/red");
+    assert!([200, 204].contains(&reply.status), "{}", reply.text);
+    stomp.receive().error_naming("StreamNotFound");
+    stomp.expect_close();
+    for _ in 0..2 {
+        let events = server.events_of("red");
+        events.read("s").refused(404, "StreamNotFound");
+        assert_eq!(events.names(10), [""; 0]);
+        server.crash_and_restart();
+    }
+    let events = server.events_of("red");
+    events.only_once("s", LONG);
+    assert!(events.accept("s", "x").clock > highest, "a clock never repeats");
+}

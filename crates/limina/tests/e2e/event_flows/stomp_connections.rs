@@ -1,0 +1,350 @@
+//! Opening and closing a STOMP connection: sub-protocols, versions, heart-beats, receipts, errors.
+
+use std::time::{Duration, Instant};
+
+use crate::events::LONG;
+use crate::harness::{DEADLINE, Server};
+use crate::raw;
+use crate::stomp::{Stomp, V10, V11, V12};
+use crate::websocket::TEXT;
+
+#[test]
+fn one_of_the_offered_sub_protocols_is_chosen() {
+    let server = Server::fresh();
+    for (offered, chosen) in [
+        (&[V12, V11, V10][..], Some(V12)),
+        (&[V10, V11, V12], Some(V12)),
+        (&[V11, V10], Some(V11)),
+        (&[V10, V11], Some(V11)),
+        (&[V10], Some(V10)),
+        (&["mqtt", V11], Some(V11)),
+        (&[], None),
+    ] {
+        let mut stomp = Stomp::open(&server, offered);
+        assert_eq!(stomp.socket().protocol.as_deref(), chosen, "{offered:?}");
+        stomp.send("CONNECT", &[("accept-version", "1.0,1.1,1.2")], "");
+        stomp.receive().is("CONNECTED");
+    }
+}
+
+#[test]
+fn the_highest_common_version_is_chosen() {
+    let server = Server::fresh();
+    for command in ["CONNECT", "STOMP"] {
+        for (accepted, chosen) in [
+            (Some("1.2"), "1.2"),
+            (Some("1.1"), "1.1"),
+            (Some("1.0"), "1.0"),
+            (Some("1.0,1.1,1.2"), "1.2"),
+            (Some("1.2,1.1,1.0"), "1.2"),
+            (Some("1.0,1.1"), "1.1"),
+            (Some("1.0,2.0"), "1.0"),
+            (Some("1.1,9.9"), "1.1"),
+            (None, "1.0"),
+        ] {
+            let mut stomp = Stomp::open(&server, &[]);
+            let headers: Vec<(&str, &str)> =
+                accepted.map(|versions| ("accept-version", versions)).into_iter().collect();
+            stomp.send(command, &headers, "");
+            let connected = stomp.receive().is("CONNECTED");
+            // In 1.0 there is no header for it; who asks for nothing may do without.
+            let version = connected.header("version").unwrap_or("1.0");
+            assert_eq!(version, chosen, "{accepted:?}: {connected:?}");
+            if chosen != "1.0" {
+                for header in ["heart-beat", "session", "server"] {
+                    assert!(
+                        connected.header(header).is_some_and(|value| !value.is_empty()),
+                        "{header}: {connected:?}"
+                    );
+                }
+            }
+            stomp.subscribe("0", "/topic/only-once");
+            assert!(stomp.push().is_key_frame());
+        }
+    }
+}
+
+#[test]
+fn no_common_version_is_an_error_that_tells_ours() {
+    let server = Server::fresh();
+    for accepted in ["2.0", "1.3,1.4", "0.9", "x", ""] {
+        let mut stomp = Stomp::open(&server, &[]);
+        stomp.send("CONNECT", &[("accept-version", accepted)], "");
+        let error = stomp.receive().is("ERROR");
+        let ours = error.header("version").unwrap_or_default();
+        assert!(ours.contains("1.2") && ours.contains("1.0"), "{error:?}");
+        stomp.expect_close();
+    }
+}
+
+#[test]
+fn what_clients_send_with_connect_is_accepted() {
+    let server = Server::fresh();
+    for headers in [
+        &[("accept-version", "1.2"), ("host", "example.org"), ("login", "me"), ("passcode", "secret")][..],
+        &[("accept-version", "1.2"), ("host", "")],
+        &[("accept-version", "1.2"), ("x-unknown", "fine")],
+    ] {
+        Stomp::connect_with(&server, &[V12], headers);
+    }
+}
+
+/// The server beats as often as was agreed: every max(sx, cy).
+#[test]
+fn the_server_beats() {
+    let server = Server::fresh();
+    let (mut stomp, connected) =
+        Stomp::connect_with(&server, &[V12], &[("accept-version", "1.2"), ("heart-beat", "0,300")]);
+    let (sends, _) = heart_beat(connected.header("heart-beat"));
+    assert_ne!(sends, 0, "heart-beats are negotiated: {connected:?}");
+    let period = Duration::from_millis(sends.max(300));
+    let begun = Instant::now();
+    stomp.line_feeds = 0;
+    while stomp.line_feeds < 3 {
+        assert!(
+            begun.elapsed() < DEADLINE + 3 * period,
+            "{} beats in {:?}",
+            stomp.line_feeds,
+            begun.elapsed()
+        );
+        let frame = stomp.receive_within(period / 4);
+        assert_eq!(frame, None);
+        assert_eq!(stomp.closed_with, None);
+    }
+    // It must not be silent for long, nor need it shout.
+    assert!(begun.elapsed() >= period, "three beats in {:?}", begun.elapsed());
+}
+
+#[test]
+fn who_wants_no_beats_gets_none() {
+    let server = Server::fresh();
+    for beats in ["0,0", "5000,0"] {
+        let (mut stomp, _) =
+            Stomp::connect_with(&server, &[V12], &[("accept-version", "1.2"), ("heart-beat", beats)]);
+        stomp.line_feeds = 0;
+        assert_eq!(stomp.receive_within(Duration::from_secs(1)), None);
+        // What follows a frame may be a line feed too, but nobody beats.
+        assert!(stomp.line_feeds <= 1, "{} beats", stomp.line_feeds);
+        stomp.sync("alive");
+    }
+}
+
+/// A client that promised to beat and is silent is gone; one that keeps its promise is not.
+#[test]
+fn a_silent_client_is_dropped_and_a_beating_one_is_not() {
+    let server = Server::fresh();
+    // Long, so that the beating one keeps its promise on a slow machine too.
+    let promise = [("accept-version", "1.2"), ("heart-beat", "2000,0")];
+    let begun = Instant::now();
+    let (mut silent, connected) = Stomp::connect_with(&server, &[V12], &promise);
+    let (mut beating, _) = Stomp::connect_with(&server, &[V12], &promise);
+    let (_, wants) = heart_beat(connected.header("heart-beat"));
+    if wants == 0 {
+        // The server asks for none, and so may drop nobody.
+        assert_eq!(silent.receive_within(Duration::from_secs(1)), None);
+        silent.sync("alive");
+        return;
+    }
+    let period = Duration::from_millis(wants.max(2000));
+    let dropped = std::thread::spawn(move || {
+        silent.expect_close();
+        begun.elapsed()
+    });
+    while !dropped.is_finished() || begun.elapsed() < 4 * period {
+        beating.socket().send(TEXT, b"\n");
+        std::thread::sleep(period / 20);
+    }
+    let after = dropped.join().expect("the silent one");
+    assert!(
+        after >= period * 2 - Duration::from_millis(50),
+        "dropped after {after:?}, a period is {period:?}"
+    );
+    beating.sync("alive");
+}
+
+#[track_caller]
+fn heart_beat(header: Option<&str>) -> (u64, u64) {
+    let (sends, wants) = header.and_then(|header| header.split_once(',')).expect("`heart-beat`");
+    (sends.parse().expect("a number"), wants.parse().expect("a number"))
+}
+
+#[test]
+fn a_heart_beat_that_is_none_is_an_error() {
+    let server = Server::fresh();
+    for beats in ["x", "1", "1,", ",1", "-1,0", "1,2,x"] {
+        let mut stomp = Stomp::open(&server, &[V12]);
+        stomp.send("CONNECT", &[("accept-version", "1.2"), ("heart-beat", beats)], "");
+        // Refused, or taken for none: not a crash, and never half a connection.
+        match stomp.receive().command.as_str() {
+            "ERROR" => stomp.expect_close(),
+            "CONNECTED" => stomp.sync("alive"),
+            other => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn a_receipt_for_any_frame() {
+    let server = Server::fresh();
+    server.events().only_once("s", LONG);
+    let mut stomp = Stomp::connect(&server);
+    stomp.send(
+        "SUBSCRIBE",
+        &[("id", "0"), ("destination", "/topic/s"), ("ack", "client"), ("receipt", "a")],
+        "",
+    );
+    let mut frames = [stomp.receive(), stomp.receive()];
+    frames.sort_by(|a, b| a.command.cmp(&b.command));
+    let [message, receipt] = frames;
+    receipt.is("RECEIPT").has("receipt-id", "a");
+    let ack = message.is("MESSAGE").header("ack").expect("`ack` in a mode that asks for it").to_owned();
+    for (command, headers) in [
+        ("ACK", &[("id", ack.as_str()), ("receipt", "b:c\\d")][..]),
+        ("NACK", &[("id", ack.as_str()), ("receipt", "e f")]),
+        ("SEND", &[("destination", "/app/time"), ("receipt", "🌮")]),
+        ("UNSUBSCRIBE", &[("id", "0"), ("receipt", "u")]),
+        ("DISCONNECT", &[("receipt", "bye")]),
+    ] {
+        stomp.send(command, headers, "");
+        let id = headers.last().expect("a receipt").1;
+        stomp.receive().is("RECEIPT").has("receipt-id", id);
+    }
+    stomp.expect_close();
+}
+
+#[test]
+fn a_disconnect_without_a_receipt_closes_too() {
+    let server = Server::fresh();
+    let mut stomp = Stomp::connect(&server);
+    stomp.send("DISCONNECT", &[], "");
+    stomp.expect_close();
+}
+
+/// ERROR, with the receipt's id where one was asked for, and then the end of the connection.
+#[test]
+fn errors_close_the_connection() {
+    let server = Server::fresh();
+    for (command, headers) in [
+        ("SUBSCRIBE", &[("id", "0"), ("receipt", "r")][..]),
+        ("SUBSCRIBE", &[("destination", "/topic/only-once"), ("receipt", "r")]),
+        ("SUBSCRIBE", &[("id", "0"), ("destination", "/topic/unknown"), ("receipt", "r")]),
+        (
+            "SUBSCRIBE",
+            &[("id", "0"), ("destination", "/topic/only-once"), ("ack", "perhaps"), ("receipt", "r")],
+        ),
+        ("SEND", &[("receipt", "r")]),
+        ("UNSUBSCRIBE", &[("receipt", "r")]),
+        ("ACK", &[("receipt", "r")]),
+    ] {
+        let mut stomp = Stomp::connect(&server);
+        stomp.send(command, headers, "");
+        let error = stomp.receive().is("ERROR");
+        assert!(error.header("message").is_some_and(|message| !message.is_empty()), "{error:?}");
+        assert_eq!(error.header("receipt-id"), Some("r"), "{command}: {error:?}");
+        stomp.expect_close();
+        if let Some(code) = stomp.closed_with {
+            assert_eq!(code, 1002, "{command}");
+        }
+    }
+}
+
+/// A command that is none of a client's.
+#[test]
+fn an_unknown_command_is_an_error() {
+    let server = Server::fresh();
+    for command in ["NONSENSE", "subscribe", "Send", "MESSAGE", "CONNECTED"] {
+        let mut stomp = Stomp::connect(&server);
+        stomp.send(command, &[("id", "0"), ("destination", "/topic/only-once")], "");
+        let error = stomp.receive().is("ERROR");
+        assert!(error.header("message").is_some_and(|message| !message.is_empty()), "{error:?}");
+        stomp.expect_close();
+    }
+}
+
+/// Who asked for a receipt learns which of its frames it was, also if the command was wrong.
+#[test]
+fn an_unknown_command_with_a_receipt_is_told_by_its_id() {
+    let server = Server::fresh();
+    for command in ["NONSENSE", "subscribe", "MESSAGE"] {
+        let mut stomp = Stomp::connect(&server);
+        stomp.send(command, &[("destination", "/topic/only-once"), ("receipt", "r")], "");
+        let error = stomp.receive().is("ERROR");
+        assert_eq!(error.header("receipt-id"), Some("r"), "{command}: {error:?}");
+        stomp.expect_close();
+    }
+}
+
+#[test]
+fn first_of_all_comes_connect() {
+    let server = Server::fresh();
+    for command in ["SUBSCRIBE", "SEND", "DISCONNECT", "BOGUS"] {
+        let mut stomp = Stomp::open(&server, &[V12]);
+        stomp.send(command, &[("id", "0"), ("destination", "/topic/only-once")], "");
+        stomp.receive().is("ERROR");
+        stomp.expect_close();
+    }
+    assert_eq!(server.events().names(10), [""; 0]);
+}
+
+/// Others on the same server notice nothing of one that was thrown out.
+#[test]
+fn an_error_is_one_connections_own() {
+    let server = Server::fresh();
+    server.events().only_once("s", LONG);
+    let mut good = Stomp::connect(&server);
+    let follower = good.follow("0", "/topic/s");
+    for _ in 0..20 {
+        let mut bad = Stomp::connect(&server);
+        bad.send("NONSENSE", &[], "");
+        bad.receive().is("ERROR");
+        bad.expect_close();
+    }
+    server.events().accept("s", "x");
+    assert_eq!(good.push().clock(), follower.clock + 1);
+}
+
+#[test]
+fn without_an_upgrade_it_is_refused() {
+    let server = Server::fresh();
+    for headers in ["", "Upgrade: websocket\r\n", "Upgrade: h2c\r\nConnection: Upgrade\r\n"] {
+        let reply = raw::ask(server.address(), raw::request("GET", "/ws", headers, b""));
+        assert!((400..500).contains(&reply.status), "{} {}", reply.status, reply.text);
+    }
+}
+
+/// As browsers ask for it, each in its own words.
+#[test]
+fn the_upgrade_of_any_browser_is_accepted() {
+    let server = Server::fresh();
+    for headers in [
+        "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n",
+        "connection: upgrade\r\nupgrade: WebSocket\r\norigin: https://example.org\r\n",
+        "Connection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n",
+    ] {
+        let mut connection = raw::Connection::open(server.address());
+        connection.send(format!(
+            "GET /ws HTTP/1.1\r\nHost: limina\r\n{headers}Sec-WebSocket-Version: 13\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        ));
+        let reply = connection.receive().is(101);
+        assert_eq!(reply.header("sec-websocket-accept"), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", "{headers}");
+    }
+}
+
+/// A beat that no clock can count to is a beat that never comes, or an error; not a crash.
+#[test]
+fn enormous_heart_beats_are_no_crash() {
+    let server = Server::fresh();
+    for beats in
+        ["4294967295,4294967295", "18446744073709551615,18446744073709551615", "99999999999999999999999,1"]
+    {
+        let mut stomp = Stomp::open(&server, &[V12]);
+        stomp.send("CONNECT", &[("accept-version", "1.2"), ("heart-beat", beats)], "");
+        match stomp.receive().command.as_str() {
+            "ERROR" => stomp.expect_close(),
+            "CONNECTED" => stomp.sync("alive"),
+            other => panic!("{other}"),
+        }
+    }
+}

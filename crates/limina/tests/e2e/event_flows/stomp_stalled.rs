@@ -1,0 +1,149 @@
+//! A subscriber that does not read: it costs no memory, delays nobody, and is whole again after its next key frame.
+
+use serde_json::json;
+
+use crate::events::{LONG, setting};
+use crate::harness::Server;
+use crate::ledger::with;
+use crate::sse::Sse;
+use crate::stomp::{Follower, Stomp};
+
+/// What the server's memory may grow by: far more than one stream's kept changes, far less than a copy per subscriber.
+const GROWTH: u64 = 256 << 20;
+
+/// Changes enough that they fit neither in the sockets' buffers nor in what is kept.
+const EVENTS: usize = 16_000;
+
+#[test]
+fn who_stalls_is_whole_again_and_delays_nobody() {
+    let mut server = Server::fresh();
+    let events = server.events();
+    let body = json!({"max_events": 1_000_000, "key_frame_every": "30s"});
+    events.put("s", &with(setting("only_once", "20ms"), body)).created();
+    // They subscribe, and read no further.
+    let mut stalled: Vec<(Stomp, Follower)> = (0..20)
+        .map(|_| {
+            let mut stomp = Stomp::connect(&server);
+            let follower = stomp.follow("0", "/topic/s");
+            (stomp, follower)
+        })
+        .collect();
+    let mut stalled_sse = Sse::open(&server, "/v1/events/s/stream", None);
+    let mut reader = Stomp::connect(&server);
+    let mut reading = reader.follow("0", "/topic/s");
+    let start = reading.clock;
+    let before = resident(&mut server);
+
+    let reader = std::thread::scope(|scope| {
+        let reader = scope.spawn(move || {
+            // Each is submitted and published.
+            reader.follow_to(&mut reading, start + 2 * EVENTS as u64);
+            (reader, reading)
+        });
+        let writers: Vec<_> = (0..8)
+            .map(|writer| {
+                let events = events.clone();
+                let padding = "x".repeat(1000);
+                scope.spawn(move || {
+                    for n in 0..EVENTS / 8 {
+                        events.accept("s", &format!("{writer}/{n}/{padding}"));
+                    }
+                })
+            })
+            .collect();
+        for writer in writers {
+            writer.join().expect("a writer");
+        }
+        reader.join().expect("the reader")
+    });
+    let (mut reader, mut reading) = reader;
+    assert_eq!((reading.changes.len(), reading.jumps), (2 * EVENTS, 0), "who reads misses nothing");
+    let grown = resident(&mut server).saturating_sub(before);
+    assert!(grown < GROWTH, "grown by {} MiB with 21 stalled subscribers", grown >> 20);
+
+    events.put("s", &with(setting("only_once", LONG), json!({"max_events": 1_000_000}))).ok();
+    events.accept("s", "the end");
+    let end = events.incubating("s");
+    reader.follow_to(&mut reading, end.clock);
+    assert_eq!(reading.incubating, end.events);
+    // They read on: what they missed is replaced by a key frame, and then they are whole.
+    for (stomp, follower) in &mut stalled {
+        stomp.follow_to(follower, end.clock);
+        assert_eq!((follower.clock, &follower.incubating), (end.clock, &end.events));
+    }
+    let mut follower = Follower::default();
+    while follower.clock < end.clock {
+        follower.fold(stalled_sse.push());
+    }
+    assert_eq!(follower.incubating, end.events);
+    // And they go on with the others.
+    let next = events.accept("s", "next");
+    for (stomp, follower) in &mut stalled {
+        stomp.follow_to(follower, next.clock);
+        assert_eq!(follower.changes.last().map(|change| change.clock), Some(next.clock));
+    }
+
+    // At least the last 10,000 changes are kept, for everybody who comes back; also over a crash.
+    let check_kept = |server: &Server| {
+        let mut back = Stomp::connect(server);
+        let mut clock = next.clock - 10_000;
+        back.resume("0", "/topic/s", clock);
+        while clock < next.clock {
+            let change = back.push().change();
+            assert_eq!(change.clock, clock + 1);
+            clock = change.clock;
+        }
+    };
+    check_kept(&server);
+    // Further back it is as it may be: the changes, or a key frame; the state is the same.
+    let mut far = Stomp::connect(&server);
+    far.resume("0", "/topic/s", start);
+    let mut follower = Follower { clock: start, ..Follower::default() };
+    far.follow_to(&mut follower, next.clock);
+    assert_eq!(follower.incubating, events.incubating("s").events);
+    drop((stalled, stalled_sse, reader, far));
+    server.crash_and_restart();
+    check_kept(&server);
+}
+
+/// A key frame of megabytes is one message like any other.
+#[test]
+fn a_large_key_frame_is_delivered_whole() {
+    let mut server = Server::fresh();
+    let events = server.events();
+    events.only_once("s", LONG);
+    std::thread::scope(|scope| {
+        for writer in 0..8 {
+            let events = events.clone();
+            scope.spawn(move || {
+                for n in 0..500 {
+                    events.accept("s", &format!("{writer}/{n}/{}", "x".repeat(1000)));
+                }
+            });
+        }
+    });
+    for _ in 0..2 {
+        let incubating = server.events().incubating("s");
+        assert_eq!(incubating.events.len(), 4000);
+        let mut stomp = Stomp::connect(&server);
+        // One that does not take it must not be in the way of another.
+        let mut stalled = Stomp::connect(&server);
+        stalled.subscribe("0", "/topic/s");
+        let follower = stomp.follow("0", "/topic/s");
+        assert_eq!((follower.clock, &follower.incubating), (incubating.clock, &incubating.events));
+        let mut sse = Sse::open(&server, "/v1/events/s/stream", None);
+        let mut other = Follower::default();
+        other.fold(sse.push());
+        assert_eq!((other.clock, other.incubating), (incubating.clock, incubating.events));
+        drop((stomp, stalled, sse));
+        server.crash_and_restart();
+    }
+}
+
+/// The server's resident memory, in octets.
+pub(crate) fn resident(server: &mut Server) -> u64 {
+    let path = format!("/proc/{}/status", server.process().id());
+    let status = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
+    line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).expect("a number") << 10
+}

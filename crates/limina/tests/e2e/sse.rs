@@ -1,0 +1,107 @@
+//! Server-sent events, read as they come.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::TcpStream;
+
+use crate::harness::{DEADLINE, Server};
+use crate::stomp::Push;
+
+pub(crate) struct Sse {
+    reader: BufReader<TcpStream>,
+    text: Vec<u8>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Sent {
+    pub(crate) id: Option<String>,
+    pub(crate) data: String,
+}
+
+impl Sent {
+    /// The message, whose clock must be the id.
+    #[track_caller]
+    pub(crate) fn push(&self) -> Push {
+        let push = Push::of(&self.data);
+        assert_eq!(self.id.as_deref(), Some(push.clock().to_string().as_str()), "`id` = clock: {self:?}");
+        push
+    }
+}
+
+impl Sse {
+    /// A stream that is there; `last` is the Last-Event-ID.
+    #[track_caller]
+    pub(crate) fn open(server: &Server, path: &str, last: Option<&str>) -> Sse {
+        let stream = TcpStream::connect(server.address()).expect("connect");
+        stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");
+        let last = last.map(|last| format!("Last-Event-ID: {last}\r\n")).unwrap_or_default();
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: limina\r\nAccept: text/event-stream\r\n{last}\r\n");
+        (&stream).write_all(request.as_bytes()).expect("send the request");
+        let mut reader = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            let read = reader.read_line(&mut head).expect("the head");
+            assert_ne!(read, 0, "the connection ended: {head}");
+        }
+        let lower = head.to_ascii_lowercase();
+        assert!(lower.starts_with("http/1.1 200"), "{head}");
+        assert!(lower.contains("content-type: text/event-stream"), "{head}");
+        assert!(lower.contains("transfer-encoding: chunked"), "the length cannot be known: {head}");
+        Sse { reader, text: Vec::new() }
+    }
+
+    /// The next event; none after the end of the stream.
+    #[track_caller]
+    pub(crate) fn next(&mut self) -> Option<Sent> {
+        loop {
+            if let Some(end) = self.text.windows(2).position(|pair| pair == b"\n\n") {
+                let block: Vec<u8> = self.text.drain(..end + 2).collect();
+                let block = String::from_utf8(block).expect("UTF-8");
+                match parse(&block) {
+                    Some(sent) => return Some(sent),
+                    None => continue,
+                }
+            }
+            if !self.chunk() {
+                return None;
+            }
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn push(&mut self) -> Push {
+        self.next().expect("the stream ended").push()
+    }
+
+    /// Whether there was another chunk.
+    #[track_caller]
+    fn chunk(&mut self) -> bool {
+        let mut size = String::new();
+        match self.reader.read_line(&mut size) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(e) if e.kind() == ErrorKind::ConnectionReset => return false,
+            Err(e) => panic!("nothing came: {e}"),
+        }
+        let size = usize::from_str_radix(size.trim(), 16).unwrap_or_else(|_| panic!("a size? {size:?}"));
+        let mut chunk = vec![0; size + 2];
+        if self.reader.read_exact(&mut chunk).is_err() {
+            return false;
+        }
+        self.text.extend(&chunk[..size]);
+        size != 0
+    }
+}
+
+/// Comments alone are no event.
+fn parse(block: &str) -> Option<Sent> {
+    let field = |name: &str| {
+        let mut values = block.lines().filter_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            (found == name).then(|| value.strip_prefix(' ').unwrap_or(value))
+        });
+        let first = values.next()?;
+        Some(values.fold(first.to_owned(), |all, next| all + "\n" + next))
+    };
+    Some(Sent { id: field("id"), data: field("data")? })
+}
