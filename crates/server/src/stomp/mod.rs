@@ -107,7 +107,9 @@ impl Connection {
                         Some(Ok(Message::Text(text))) => Bytes::from(text),
                         Some(Ok(Message::Binary(data))) => data,
                         Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
-                        Some(Ok(Message::Close(_))) | Some(Err(_)) | None => return Err(Gone),
+                        // It is answered in kind while the rest is read.
+                        Some(Ok(Message::Close(_))) => return Ok(Ending::Disconnected),
+                        Some(Err(_)) | None => return Err(Gone),
                     };
                     let mut input = &data[..];
                     while !input.is_empty() {
