@@ -1,6 +1,6 @@
 //! Events once per duration, and the messages of their streams.
 
-use crate::Duration;
+use crate::{Duration, words::from_word};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use utoipa::ToSchema;
@@ -32,18 +32,7 @@ pub enum Mode {
     StrictlyOnce,
 }
 
-/// From its word. (What serde derives does not say which field it is that is no word.)
-impl TryFrom<Cow<'_, str>> for Mode {
-    type Error = &'static str;
-
-    fn try_from(word: Cow<'_, str>) -> Result<Mode, &'static str> {
-        match &*word {
-            "only_once" => Ok(Mode::OnlyOnce),
-            "strictly_once" => Ok(Mode::StrictlyOnce),
-            _ => Err("expected one of \"only_once\", \"strictly_once\""),
-        }
-    }
-}
+from_word!(Mode: "only_once" => OnlyOnce, "strictly_once" => StrictlyOnce);
 
 /// A stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]

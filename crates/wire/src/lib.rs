@@ -16,6 +16,7 @@ pub mod object;
 pub mod page;
 pub mod problem;
 pub mod selection;
+mod words;
 
 pub use duration::Duration;
 pub use key_values::KeyValues;

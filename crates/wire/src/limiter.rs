@@ -3,27 +3,10 @@
 //! What a check reads and answers borrows its texts, from the body or from what is answered: it is asked more often
 //! than anything else.
 
-use crate::{Duration, KeyValues, Problem, Selection, object};
+use crate::{Duration, KeyValues, Problem, Selection, object, words::from_word};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use utoipa::ToSchema;
-
-/// Reads a closed set of words. (What serde derives does not say which field it is that is no word.)
-macro_rules! from_word {
-    ($type:ident: $first:literal => $first_variant:ident $(, $word:literal => $variant:ident)*) => {
-        impl TryFrom<Cow<'_, str>> for $type {
-            type Error = &'static str;
-
-            fn try_from(word: Cow<'_, str>) -> Result<$type, &'static str> {
-                match &*word {
-                    $first => Ok($type::$first_variant),
-                    $($word => Ok($type::$variant),)*
-                    _ => Err(concat!("expected one of \"", $first, "\"", $(", \"", $word, "\""),*)),
-                }
-            }
-        }
-    };
-}
 
 /// `POST /rules` and `PUT /rules/{name}`: make a rule, or replace all of it but its name and its overrides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]

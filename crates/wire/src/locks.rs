@@ -1,6 +1,6 @@
 //! Locks on sets of key-values.
 
-use crate::{Duration, KeyValues};
+use crate::{Duration, KeyValues, words::from_word};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use utoipa::ToSchema;
@@ -53,18 +53,7 @@ pub enum Mode {
     Shared,
 }
 
-/// From its word. (What serde derives does not say which field it is that is no word.)
-impl TryFrom<Cow<'_, str>> for Mode {
-    type Error = &'static str;
-
-    fn try_from(word: Cow<'_, str>) -> Result<Mode, &'static str> {
-        match &*word {
-            "exclusive" => Ok(Mode::Exclusive),
-            "shared" => Ok(Mode::Shared),
-            _ => Err("expected one of \"exclusive\", \"shared\""),
-        }
-    }
-}
+from_word!(Mode: "exclusive" => Exclusive, "shared" => Shared);
 
 /// `POST /locks/{lock_id}/heartbeat`: hold it for its ttl from now on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
