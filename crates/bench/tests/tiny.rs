@@ -99,6 +99,36 @@ fn every_contender_but_the_rivals_does_the_work_of_the_limiter() {
 }
 
 #[test]
+fn every_contender_but_the_rivals_does_the_work_of_locks() {
+    let text = printed(
+        "locks",
+        &[
+            "--seconds=0.1",
+            "--rounds=2",
+            "--connections=3",
+            "--contended-connections=5",
+            "--paced-connections=4",
+            "--locks=20",
+            "--pace=200",
+        ],
+    );
+    for name in [
+        "in-process",
+        "http",
+        "echo",
+        "in-process-contended",
+        "http-contended",
+        "in-process-heartbeats",
+        "http-heartbeats",
+        "http-paced",
+    ] {
+        let rows = rows(&text, name);
+        assert_eq!(rows.len(), 1, "{name} in:\n{text}");
+        assert!(rows[0][2].parse::<u64>().unwrap() > 0, "{name} did nothing:\n{text}");
+    }
+}
+
+#[test]
 fn what_cannot_be_measured_is_said() {
     #[track_caller]
     fn check(family: &str, args: &[&str], expect: &str) {
@@ -111,4 +141,6 @@ fn what_cannot_be_measured_is_said() {
     check("ledger", &["--seconds=-1"], "--seconds");
     check("limiter", &["--only=governor"], "a rival must be named by --rivals");
     check("limiter", &["--groups=0"], "must be at least 1");
+    check("locks", &["--only=redis-contended"], "a rival must be named by --rivals");
+    check("locks", &["--locks=2"], "a lock for each connection");
 }
