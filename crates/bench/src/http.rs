@@ -42,6 +42,11 @@ impl Http {
         Ok(Http { process, address })
     }
 
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// A server that only parses and answers.
     pub(crate) fn echo() -> Result<Http, Failed> {
         let (process, address) = Process::serving(Command::new(std::env::current_exe()?).arg("echo"))?;
@@ -78,8 +83,17 @@ pub(crate) struct Connection {
 impl Connection {
     /// Posts `json` to the path, and returns status and body.
     pub(crate) async fn post(&mut self, path: &str) -> Result<(u16, &[u8]), Failed> {
+        self.send("POST", path).await
+    }
+
+    /// Puts `json` to the path, and returns status and body.
+    pub(crate) async fn put(&mut self, path: &str) -> Result<(u16, &[u8]), Failed> {
+        self.send("PUT", path).await
+    }
+
+    async fn send(&mut self, method: &str, path: &str) -> Result<(u16, &[u8]), Failed> {
         let mut request = format!(
-            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
             self.json.len()
         );
         request.push_str(&self.json);

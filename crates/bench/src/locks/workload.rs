@@ -3,7 +3,7 @@
 
 use crate::{
     Failed,
-    load::{Contender, Random, Work},
+    load::{Contender, Pace, Random, Work},
     measure::Measured,
 };
 use std::{
@@ -217,12 +217,6 @@ pub(crate) struct Heartbeats {
     pace: Option<Pace>,
 }
 
-/// Something is asked for at fixed times.
-struct Pace {
-    every: Duration,
-    due: Instant,
-}
-
 impl Heartbeats {
     /// Of what a client holds, which is something; as fast as they are answered.
     pub(crate) fn new(held: Arc<[Grant]>) -> Heartbeats {
@@ -231,23 +225,7 @@ impl Heartbeats {
 
     /// The same, one in this time, beginning at some moment within it.
     pub(crate) fn paced(held: Arc<[Grant]>, every: Duration, client: usize) -> Heartbeats {
-        let share = Random::new(client).below(1000) as u32;
-        let due = Instant::now() + every * share / 1000;
-        Heartbeats { held, next: 0, pace: Some(Pace { every, due }) }
-    }
-}
-
-impl Pace {
-    /// Waits until the next is due, and returns since when it is. Who comes late has kept somebody waiting; but a timer
-    /// that goes off late has not.
-    async fn next(&mut self) -> Instant {
-        let (due, now) = (self.due, Instant::now());
-        self.due += self.every;
-        if due <= now {
-            return due;
-        }
-        tokio::time::sleep_until(due.into()).await;
-        Instant::now()
+        Heartbeats { held, next: 0, pace: Some(Pace::new(every, client)) }
     }
 }
 
