@@ -20,7 +20,7 @@ use std::{
 /// The events of one slice.
 const SLICE: usize = 2000;
 /// Connections that submit what falls due.
-const CONNECTIONS: usize = 64;
+const CONNECTIONS: usize = 256;
 /// Submissions a second meanwhile, and connections that make them.
 const PROBES: Load = Load { connections: 16, batch: 1 };
 const PROBES_A_SECOND: usize = 400;
@@ -53,7 +53,7 @@ pub(crate) async fn measure(options: &Options, program: &Path) -> Result<Figure,
     };
     let taken = submit(0, slice).await?.elapsed.max(Duration::from_millis(10));
     let slices = options.due.div_ceil(slice) as u32;
-    let due = Instant::now() + taken * slices * 2 + options.seconds + Duration::from_secs(1);
+    let due = Instant::now() + taken * slices * 3 + options.seconds + Duration::from_secs(1);
 
     let mut slowest = Duration::ZERO;
     let mut submitted = slice;

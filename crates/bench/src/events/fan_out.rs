@@ -1,7 +1,7 @@
 //! Many follow one stream, over STOMP in WebSockets, while events are submitted to it at fixed times.
 //!
 //! The followers share the processors with the server, so they do as little as possible: they look for events in the
-//! bytes that arrive, and take no notice of frames. An event is its own number; so when it was answered can be looked up.
+//! bytes that arrive, and take no notice of frames. An event is its own number; so when it was asked for and answered can be looked up.
 
 use super::{
     Options,
@@ -31,7 +31,7 @@ use tokio::{
 };
 
 /// Connections that submit.
-const SUBMITTERS: usize = 16;
+const SUBMITTERS: usize = 64;
 /// What was not delivered by then is missing.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Nothing is published in a run.
@@ -47,8 +47,10 @@ pub(crate) struct Step {
     pub(crate) asked: usize,
     /// How long each took, until it was answered.
     pub(crate) submissions: Measured,
-    /// Deliveries, and how long each took from the answer.
+    /// Deliveries, and how long each took since its event was to be submitted.
     pub(crate) deliveries: Measured,
+    /// The same since the answer: one that came before it took no time.
+    pub(crate) since_answer: Measured,
     /// What never came.
     pub(crate) missing: u64,
 }
@@ -56,20 +58,52 @@ pub(crate) struct Step {
 /// What submitters and followers know together.
 struct Board {
     begin: Instant,
-    /// When each event was answered, in nanoseconds from the beginning; 0 before.
+    /// When each event was to be submitted and when it was answered, in nanoseconds from the beginning; 0 before.
+    asked: Vec<AtomicU64>,
     answered: Vec<AtomicU64>,
-    deliveries: Mutex<Measured>,
+    /// Since it was asked, and since it was answered.
+    deliveries: Mutex<[Measured; 2]>,
     delivered: AtomicU64,
 }
 
 impl Board {
-    fn nanos(&self) -> u64 {
-        self.begin.elapsed().as_nanos() as u64
+    fn new(events: usize) -> Board {
+        let instants = || (0..=events).map(|_| AtomicU64::new(0)).collect();
+        Board {
+            begin: Instant::now(),
+            asked: instants(),
+            answered: instants(),
+            deliveries: Mutex::new([Measured::new(), Measured::new()]),
+            delivered: AtomicU64::new(0),
+        }
     }
 
-    fn take(&self) -> Measured {
+    fn nanos(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.begin).as_nanos() as u64
+    }
+
+    /// These events have come to a follower.
+    fn note(&self, events: &[usize]) -> Result<(), Failed> {
+        let now = self.nanos(Instant::now());
         let mut deliveries = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *deliveries, Measured::new())
+        for &event in events {
+            for (measured, instants) in deliveries.iter_mut().zip([&self.asked, &self.answered]) {
+                let instant = instants.get(event).ok_or("an event that nobody submitted")?;
+                // Who hears of it before the answer has arrived has not waited.
+                let took = match instant.load(Ordering::Acquire) {
+                    0 => 0,
+                    before => now.saturating_sub(before),
+                };
+                measured.note(1, 0, Duration::from_nanos(took));
+            }
+        }
+        self.delivered.fetch_add(events.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn take(&self) -> [Measured; 2] {
+        let mut deliveries = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *deliveries, [Measured::new(), Measured::new()])
     }
 }
 
@@ -79,12 +113,7 @@ pub(crate) async fn measure(options: &Options, program: &Path) -> Result<Vec<Ste
     Client::put(&mut server.connect().await?, DURATION).await?;
     let events = |rate: usize| (rate as f64 * options.seconds.as_secs_f64()).ceil() as usize;
     let all: usize = options.rates.iter().copied().map(events).sum();
-    let board = Arc::new(Board {
-        begin: Instant::now(),
-        answered: (0..all + 1).map(|_| AtomicU64::new(0)).collect(),
-        deliveries: Mutex::new(Measured::new()),
-        delivered: AtomicU64::new(0),
-    });
+    let board = Arc::new(Board::new(all));
     let mut followers = JoinSet::new();
     for _ in 0..options.subscribers {
         let mut follower = Follower::connect(server.address()).await?;
@@ -107,14 +136,14 @@ pub(crate) async fn measure(options: &Options, program: &Path) -> Result<Vec<Ste
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let mut deliveries = board.take();
+        let [mut deliveries, since_answer] = board.take();
         deliveries.elapsed = begin.elapsed();
         let after = cpu();
         deliveries.server_cpu = Some(after.0.saturating_sub(before.0));
         deliveries.own_cpu = after.1.saturating_sub(before.1);
         let missing = expected.saturating_sub(board.delivered.load(Ordering::Relaxed));
         board.delivered.store(expected, Ordering::Relaxed);
-        steps.push(Step { asked: rate, submissions, deliveries, missing });
+        steps.push(Step { asked: rate, submissions, deliveries, since_answer, missing });
     }
     followers.abort_all();
     server.stop().await?;
@@ -138,8 +167,9 @@ async fn submit(
             let (mut measured, mut pace) = (Measured::new(), Pace::new(every, number));
             for event in numbers {
                 let asked = pace.next().await;
+                board.asked[event].store(board.nanos(asked), Ordering::Release);
                 let is_accepted = client.submit(&format!("{event:0DIGITS$}")).await?;
-                board.answered[event].store(board.nanos(), Ordering::Release);
+                board.answered[event].store(board.nanos(Instant::now()), Ordering::Release);
                 measured.note(1, u64::from(!is_accepted), asked.elapsed());
             }
             Ok::<_, Failed>(measured)
@@ -209,21 +239,9 @@ impl Follower {
         let mut events = Vec::new();
         loop {
             self.read().await?;
-            let now = board.nanos();
             let rest = take_events(&finder, &self.bytes, &mut events)?;
             self.bytes.drain(..rest);
-            let mut deliveries = board.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
-            for &event in &events {
-                let answered = board.answered.get(event).ok_or("an event that nobody submitted")?;
-                // Who hears of it before the answer has arrived has not waited.
-                let took = match answered.load(Ordering::Acquire) {
-                    0 => 0,
-                    answered => now.saturating_sub(answered),
-                };
-                deliveries.note(1, 0, Duration::from_nanos(took));
-            }
-            drop(deliveries);
-            board.delivered.fetch_add(events.len() as u64, Ordering::Relaxed);
+            board.note(&events)?;
             events.clear();
         }
     }

@@ -90,9 +90,9 @@ impl Report {
             return Ok(());
         }
         let mut table = Table::new(&format!(
-            "changes/s asked for | changes/s | submission p99 ms | deliveries/s | missing | {LATENCIES} | CPUs server | CPUs client"
+            "changes/s asked for | changes/s | submission p99 ms | deliveries/s | missing | {LATENCIES} | since answer p50 ms | p99 ms | CPUs server | CPUs client"
         ));
-        for Step { asked, submissions, deliveries, missing } in &self.fan_out {
+        for Step { asked, submissions, deliveries, since_answer, missing } in &self.fan_out {
             let (server, own) = deliveries.processors();
             let mut cells = vec![
                 asked.to_string(),
@@ -102,14 +102,15 @@ impl Report {
                 missing.to_string(),
             ];
             cells.extend(latencies(deliveries));
+            cells.extend([0.5, 0.99].map(|quantile| format!("{:.2}", since_answer.quantile_ms(quantile))));
             cells.extend([optional(server, 2), format!("{own:.2}")]);
             table.rows.push(cells);
         }
         writeln!(f, "{table}")?;
         writeln!(
             f,
-            "{} follow the stream. Latencies of deliveries count from the answer to the submission; one that comes before it counts \
-             as 0.\n",
+            "{} follow the stream. Latencies of deliveries count from when the event was to be submitted; those since its answer \
+             are 0 for whoever heard of it first.\n",
             self.subscribers
         )
     }
