@@ -42,6 +42,11 @@ impl Http {
         Ok(Http { process, address })
     }
 
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// A server that only parses and answers.
     pub(crate) fn echo() -> Result<Http, Failed> {
         let (process, address) = Process::serving(Command::new(std::env::current_exe()?).arg("echo"))?;
@@ -78,13 +83,30 @@ pub(crate) struct Connection {
 impl Connection {
     /// Posts `json` to the path, and returns status and body.
     pub(crate) async fn post(&mut self, path: &str) -> Result<(u16, &[u8]), Failed> {
-        let mut head = format!(
-            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        self.send("POST", path).await
+    }
+
+    /// Puts `json` to the path, and returns status and body.
+    pub(crate) async fn put(&mut self, path: &str) -> Result<(u16, &[u8]), Failed> {
+        self.send("PUT", path).await
+    }
+
+    async fn send(&mut self, method: &str, path: &str) -> Result<(u16, &[u8]), Failed> {
+        let mut request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
             self.json.len()
         );
-        head.push_str(&self.json);
-        self.stream.write_all(head.as_bytes()).await?;
+        request.push_str(&self.json);
+        self.exchange(&request).await
+    }
 
+    /// Deletes what is at the path, and returns status and body.
+    pub(crate) async fn delete(&mut self, path: &str) -> Result<(u16, &[u8]), Failed> {
+        self.exchange(&format!("DELETE {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")).await
+    }
+
+    async fn exchange(&mut self, request: &str) -> Result<(u16, &[u8]), Failed> {
+        self.stream.write_all(request.as_bytes()).await?;
         self.bytes.clear();
         let head = loop {
             self.read().await?;
@@ -147,6 +169,9 @@ impl Connection {
     }
 }
 
+/// The status of an answer that has no body, and does not say so.
+const NO_CONTENT: u16 = 204;
+
 /// What is needed of an answer's head.
 struct Head {
     status: u16,
@@ -161,10 +186,15 @@ impl Head {
         let text = str::from_utf8(head)?;
         let mut lines = text.split("\r\n");
         let status = lines.next().and_then(|line| line.strip_prefix("HTTP/1.1 "));
-        let status = status.and_then(|rest| rest.get(..3)).ok_or("not an answer in HTTP/1.1")?.parse()?;
+        let status: u16 =
+            status.and_then(|rest| rest.get(..3)).ok_or("not an answer in HTTP/1.1")?.parse()?;
         let body = lines.filter_map(|line| line.split_once(':'));
         let mut body = body.filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-        let body = body.next().ok_or("an answer without Content-Length")?.1.trim().parse()?;
+        let body = match body.next() {
+            Some((_, length)) => length.trim().parse()?,
+            None if status == NO_CONTENT => 0,
+            None => return Err("an answer without Content-Length".into()),
+        };
         Ok(Head { status, length: head.len() + 4, body })
     }
 }
@@ -177,6 +207,8 @@ mod tests {
     fn heads_are_understood() {
         let head = Head::parse(b"HTTP/1.1 409 Conflict\r\ncontent-type: x\r\nContent-length: 17").unwrap();
         assert_eq!((head.status, head.body), (409, 17));
+        let head = Head::parse(b"HTTP/1.1 204 No Content\r\ndate: today").unwrap();
+        assert_eq!((head.status, head.body), (204, 0));
         assert!(Head::parse(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked").is_err());
         assert!(Head::parse(b"SSH-2.0").is_err());
     }

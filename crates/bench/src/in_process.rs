@@ -1,7 +1,7 @@
 //! Limina without a front end: engine, shard, journal and table.
 
 use crate::{Failed, load::Contender};
-use limina_engine::{Command, Name, Outcome, Request};
+use limina_engine::{Command, KeyValues, Name, Outcome, Request, key_values::Value};
 use limina_node::{Metrics, Node, NodeOptions, Service};
 use limina_store::embedded::{Embedded, EmbeddedOptions};
 use prometheus_client::registry::Registry;
@@ -57,4 +57,10 @@ impl Caller {
 
 pub(crate) fn name(text: &str) -> Name {
     Name::new(text).expect("a valid name")
+}
+
+/// Key-values that are all texts.
+pub(crate) fn key_values<K: AsRef<str>, V: AsRef<str>>(pairs: impl IntoIterator<Item = (K, V)>) -> KeyValues {
+    let pairs = pairs.into_iter().map(|(key, value)| (key, Value::String(value)));
+    KeyValues::new(pairs.collect()).expect("valid key-values")
 }

@@ -103,6 +103,32 @@ async fn repeat<C, W: Work<C>>(
     Ok((measured, client))
 }
 
+/// A client's times at which it asks for something, whether others were answered by then or not.
+pub(crate) struct Pace {
+    every: Duration,
+    due: Instant,
+}
+
+impl Pace {
+    /// Once in this time, beginning at some moment within it, so that clients do not ask in step.
+    pub(crate) fn new(every: Duration, client: usize) -> Pace {
+        let share = Random::new(client).below(1000) as u32;
+        Pace { every, due: Instant::now() + every * share / 1000 }
+    }
+
+    /// Waits until the next is due, and returns since when it is. An answer that came late has kept somebody waiting; a
+    /// timer that goes off late has not.
+    pub(crate) async fn next(&mut self) -> Instant {
+        let (due, now) = (self.due, Instant::now());
+        self.due += self.every;
+        if due <= now {
+            return due;
+        }
+        tokio::time::sleep_until(due.into()).await;
+        Instant::now()
+    }
+}
+
 /// Enough chance for choosing among things; the same in every run.
 pub(crate) struct Random(u64);
 

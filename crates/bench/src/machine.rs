@@ -35,6 +35,19 @@ pub(crate) fn family_cpu_time(process: u32) -> Duration {
     duration(family.map(|stat| stat.ticks).sum())
 }
 
+/// Waits until what follows so many writes (checkpoints, the table's housekeeping) is done, or for a minute.
+pub(crate) async fn settle(process: u32) {
+    const LOOK_EVERY: Duration = Duration::from_millis(500);
+    let begin = Instant::now();
+    let (mut before, mut quiet) = (cpu_time(process), 0);
+    while quiet < 4 && begin.elapsed() < Duration::from_secs(60) {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let now = cpu_time(process);
+        quiet = if now.saturating_sub(before) < LOOK_EVERY / 10 { quiet + 1 } else { 0 };
+        before = now;
+    }
+}
+
 /// Processor time that other programs have taken, as far as this one and the servers that it has ended go.
 pub(crate) fn others_cpu_time() -> Option<Duration> {
     let text = fs::read_to_string("/proc/stat").ok()?;

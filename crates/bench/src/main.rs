@@ -1,4 +1,4 @@
-//! Measures Limina: `cargo run --release -p limina-bench -- ledger …`, or `limiter …`.
+//! Measures Limina: `cargo run --release -p limina-bench -- ledger …`, `limiter …`, `locks …` or `events …`.
 //!
 //! A figure of this program is worth something only beside the others of the same run: machines differ, and the same
 //! machine differs from minute to minute. So one run has every contender do the same work, one after the other.
@@ -7,11 +7,13 @@
 //! file of that folder is one contender, but for `report.rs`, which prints. What families share stands beside them.
 
 mod echo;
+mod events;
 mod http;
 mod in_process;
 mod ledger;
 mod limiter;
 mod load;
+mod locks;
 mod machine;
 mod measure;
 mod options;
@@ -37,6 +39,10 @@ enum Cli {
     Ledger(ledger::Options),
     /// Checks
     Limiter(limiter::Options),
+    /// Locks held, waited for, and extended
+    Locks(locks::Options),
+    /// Events submitted, and told to those who follow
+    Events(events::Options),
     /// Limina as a server, for when there is no `limina` beside this program
     #[command(hide = true)]
     Serve(serve::Options),
@@ -55,6 +61,8 @@ fn main() -> ExitCode {
         match cli {
             Cli::Ledger(options) => ledger::run(options).await,
             Cli::Limiter(options) => limiter::run(options).await,
+            Cli::Locks(options) => locks::run(options).await,
+            Cli::Events(options) => events::run(options).await,
             Cli::Serve(options) => serve::run(options).await,
             Cli::Echo => echo::run().await,
         }

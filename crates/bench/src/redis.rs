@@ -132,6 +132,11 @@ impl Connection {
         Ok(errors)
     }
 
+    /// Whether the first of the last replies is this line.
+    pub(crate) fn replied(&self, line: &str) -> bool {
+        self.replies.strip_prefix(line.as_bytes()).is_some_and(|rest| rest.starts_with(b"\r\n"))
+    }
+
     /// How many of the last replies are lists that begin with this number.
     pub(crate) fn replies_beginning_with(&self, number: i64) -> u64 {
         let head = format!("\n:{number}\r\n");

@@ -1,6 +1,9 @@
 //! What is printed: tables that can be put into a document as they are.
 
-use crate::{Failed, machine, measure::Measured};
+use crate::{
+    Failed, machine,
+    measure::{Measured, Rated, Rounds},
+};
 use std::{fmt, fs, path::Path, time::SystemTime};
 
 /// What the figures depend on, besides the code.
@@ -33,6 +36,19 @@ pub(crate) fn latencies(measured: &Measured) -> [String; 4] {
 
 pub(crate) fn optional(number: Option<f64>, decimals: usize) -> String {
     number.map_or_else(|| "–".into(), |number| format!("{number:.decimals$}"))
+}
+
+/// How far rounds are apart; nothing where there was one.
+pub(crate) fn spread<T: Rated>(rounds: &Rounds<T>) -> String {
+    match rounds.all().count() {
+        1 => "–".into(),
+        _ => format!("{:.0} %", rounds.spread() * 100.0),
+    }
+}
+
+/// In mebibytes.
+pub(crate) fn mib(bytes: Option<u64>) -> String {
+    optional(bytes.map(|bytes| bytes as f64 / (1 << 20) as f64), 0)
 }
 
 /// A table in Markdown, whose columns line up.

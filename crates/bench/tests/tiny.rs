@@ -99,6 +99,62 @@ fn every_contender_but_the_rivals_does_the_work_of_the_limiter() {
 }
 
 #[test]
+fn every_contender_but_the_rivals_does_the_work_of_locks() {
+    let text = printed(
+        "locks",
+        &[
+            "--seconds=0.1",
+            "--rounds=2",
+            "--connections=3",
+            "--contended-connections=5",
+            "--paced-connections=4",
+            "--locks=20",
+            "--pace=200",
+        ],
+    );
+    for name in [
+        "in-process",
+        "http",
+        "echo",
+        "in-process-contended",
+        "http-contended",
+        "in-process-heartbeats",
+        "http-heartbeats",
+        "http-paced",
+    ] {
+        let rows = rows(&text, name);
+        assert_eq!(rows.len(), 1, "{name} in:\n{text}");
+        assert!(rows[0][2].parse::<u64>().unwrap() > 0, "{name} did nothing:\n{text}");
+    }
+}
+
+#[test]
+fn every_contender_but_the_rivals_does_the_work_of_events() {
+    let text = printed(
+        "events",
+        &[
+            "--seconds=0.2",
+            "--connections=3",
+            "--duration=0.1",
+            "--subscribers=5",
+            "--rates=50,100",
+            "--due=100",
+        ],
+    );
+    for name in ["in-process", "http", "in-process-hot", "http-hot"] {
+        let rows = rows(&text, name);
+        assert_eq!(rows.len(), 1, "{name} in:\n{text}");
+        assert!(rows[0][2].parse::<u64>().unwrap() > 0, "{name} did nothing:\n{text}");
+    }
+    for rate in ["50", "100"] {
+        let rows = rows(&text, rate);
+        assert!(rows[0][3].parse::<u64>().unwrap() > 0, "nothing was delivered:\n{text}");
+        assert_eq!(rows[0][4], "0", "something was not delivered:\n{text}");
+    }
+    assert!(rows(&text, "while they fall due")[0][1].parse::<u64>().unwrap() > 0, "in:\n{text}");
+}
+
+#[test]
 fn what_cannot_be_measured_is_said() {
     #[track_caller]
     fn check(family: &str, args: &[&str], expect: &str) {
@@ -111,4 +167,7 @@ fn what_cannot_be_measured_is_said() {
     check("ledger", &["--seconds=-1"], "--seconds");
     check("limiter", &["--only=governor"], "a rival must be named by --rivals");
     check("limiter", &["--groups=0"], "must be at least 1");
+    check("locks", &["--only=redis-contended"], "a rival must be named by --rivals");
+    check("locks", &["--locks=2"], "a lock for each connection");
+    check("events", &["--only=redis"], "a rival must be named by --rivals");
 }

@@ -4,7 +4,7 @@ use super::Kind;
 use crate::{
     load::Load,
     measure::Measured,
-    report::{Table, latencies, optional},
+    report::{Table, latencies, mib, optional},
 };
 use std::fmt;
 
@@ -112,9 +112,7 @@ impl Report {
             cells.extend(latencies(again));
             // PostgreSQL is many processes, of which one says little.
             let is_many = matches!(row.kind, Kind::Postgres | Kind::PostgresBatch);
-            let mib = |bytes: Option<u64>| {
-                optional(bytes.filter(|_| !is_many).map(|bytes| bytes as f64 / (1 << 20) as f64), 0)
-            };
+            let mib = |bytes: Option<u64>| mib(bytes.filter(|_| !is_many));
             cells.extend([mib(row.empty_resident), mib(*resident)]);
             table.rows.push(cells);
             if let Some(Values { latest, as_of_own, as_of_any }) = values {

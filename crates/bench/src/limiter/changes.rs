@@ -4,13 +4,12 @@
 //! when it was to be asked for: so who is held up shows, however many are.
 
 use super::{
-    in_process::{self, change, check, checks_refused, key_values},
-    scale::settle,
+    in_process::{self, change, check, checks_refused},
     workload::Case,
 };
 use crate::{
     Failed,
-    in_process::{Caller, InProcess, name},
+    in_process::{Caller, InProcess, key_values, name},
     load::{Contender, Load, Until, Work, drive},
     machine,
     measure::Measured,
@@ -71,7 +70,7 @@ pub(crate) async fn measure(place: &Place, counters: usize, time: Duration) -> R
     let fill =
         drive(&contender, load, Until::Finished(counters as u64), |client| Fill { next: client * share });
     let fill = fill.await?;
-    settle(std::process::id()).await;
+    machine::settle(std::process::id()).await;
 
     let mut phases = vec![phase(&caller, counters, "before", time, None).await?];
     let not_one = Test::Ne(Value::String(region(1).into()));

@@ -5,10 +5,16 @@
 //! nothing here ever waits.
 
 use super::{
-    in_process::{self, key_values},
+    in_process,
     workload::{Case, PER_SECONDS},
 };
-use crate::{Failed, in_process::name, load::Random, machine, measure::Rated};
+use crate::{
+    Failed,
+    in_process::{key_values, name},
+    load::Random,
+    machine,
+    measure::Rated,
+};
 use clap::ValueEnum;
 use limina_engine::{
     Applied, Command, Engine, Fetched, Job, KeyValues, Millis, Name, Options, Outcome, Request, Time,

@@ -3,7 +3,7 @@
 use super::workload::{Case, Client, LIMIT, PER_SECONDS, Rule};
 use crate::{
     Failed,
-    in_process::{Caller, name},
+    in_process::{Caller, key_values, name},
 };
 use limina_engine::{
     Command, KeyValues, Millis, Outcome,
@@ -42,11 +42,6 @@ pub(super) fn rule(case: Case, number: usize) -> NewRule {
 
 pub(super) fn check(key_values: KeyValues) -> Check {
     Check { entries: vec![Take { key_values, hits: 1, limit: None }], dry_run: false }
-}
-
-pub(super) fn key_values<K: AsRef<str>, V: AsRef<str>>(pairs: impl IntoIterator<Item = (K, V)>) -> KeyValues {
-    let pairs = pairs.into_iter().map(|(key, value)| (key, Value::String(value)));
-    KeyValues::new(pairs.collect()).expect("valid key-values")
 }
 
 /// How many of the checks were refused.

@@ -12,7 +12,7 @@ use crate::{
     load::Load,
     measure::{Measured, Rated, Rounds},
     options::name_of,
-    report::{LATENCIES, Table, latencies, optional},
+    report::{LATENCIES, Table, latencies, mib, optional, spread},
 };
 use std::fmt;
 
@@ -256,18 +256,6 @@ impl Report {
 fn first_of<'a>(all: &'a [scale::Figure], figure: &scale::Figure) -> &'a scale::Figure {
     let key = |figure: &scale::Figure| (figure.kind, figure.asked, figure.case.matching);
     all.iter().find(|other| key(other) == key(figure)).expect("it is among them")
-}
-
-/// How far rounds are apart; nothing where there was one.
-fn spread<T: Rated>(rounds: &Rounds<T>) -> String {
-    match rounds.all().count() {
-        1 => "–".into(),
-        _ => format!("{:.0} %", rounds.spread() * 100.0),
-    }
-}
-
-fn mib(bytes: Option<u64>) -> String {
-    optional(bytes.map(|bytes| bytes as f64 / (1 << 20) as f64), 0)
 }
 
 /// With an empty line behind it, unless it says nothing.

@@ -16,11 +16,7 @@ use crate::{
     machine,
     measure::{Measured, Rounds},
 };
-use std::{
-    ops::Range,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{ops::Range, path::Path, time::Duration};
 
 /// What one case came to.
 pub(crate) struct Figure {
@@ -68,7 +64,7 @@ async fn compare<C: Contender<Client: Client>>(
         set_up(&contender, case).await?;
         // So few leave nothing behind that would disturb.
         if case.rules + case.subjects * case.matching >= 100_000 {
-            settle(contender.process().unwrap_or_else(std::process::id)).await;
+            machine::settle(contender.process().unwrap_or_else(std::process::id)).await;
         }
         sides.push((case, contender, directory));
     }
@@ -155,18 +151,5 @@ impl<C: Client> Work<C> for Groups {
             measured.note(subjects.len() as u64, refused, Duration::ZERO);
         }
         Ok(())
-    }
-}
-
-/// Waits until what follows so many writes (checkpoints, the table's housekeeping) is done, or for a minute.
-pub(super) async fn settle(process: u32) {
-    const LOOK_EVERY: Duration = Duration::from_millis(500);
-    let begin = Instant::now();
-    let (mut before, mut quiet) = (machine::cpu_time(process), 0);
-    while quiet < 4 && begin.elapsed() < Duration::from_secs(60) {
-        tokio::time::sleep(LOOK_EVERY).await;
-        let now = machine::cpu_time(process);
-        quiet = if now.saturating_sub(before) < LOOK_EVERY / 10 { quiet + 1 } else { 0 };
-        before = now;
     }
 }
