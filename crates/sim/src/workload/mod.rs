@@ -85,12 +85,12 @@ impl Workload {
         Request { namespace, idempotency, command }
     }
 
-    /// A deleted namespace hands on its position, and where the limiter was that is not known; but tokens and clocks
-    /// must be.
+    /// A deleted namespace hands on its position, and where the limiter was that is not known; but tokens, clocks and the
+    /// positions of the ledger must be.
     fn may_delete(&self, families: Families) -> bool {
-        let is_exact = |families: &Families| matches!(families, Families::Locks | Families::Events);
-        let has_exact = self.namespaces.iter().any(|(_, families)| is_exact(families));
-        !has_exact || families == Families::Ledger || is_exact(&families)
+        let is_exact =
+            |families: Families| matches!(families, Families::Ledger | Families::Locks | Families::Events);
+        is_exact(families) || !self.namespaces.iter().any(|(_, families)| is_exact(*families))
     }
 
     fn idempotency(&self, random: &mut Random) -> Idempotency {
