@@ -4,13 +4,15 @@
 //! Commands are applied one by one; every stored record goes through the bytes, and `seal` and `reopen` decide when a
 //! batch ends and when the engine is loaded from what was stored.
 
+mod events;
 mod ledger;
 mod limiter;
+mod locks;
 
 use bytes::Bytes;
 use limina_engine::{
     Answer, Applied, Command, Engine, Fetched, Idempotency, Job, Millis, Missing, Name, Options, Outcome,
-    Page, Read, Request, Time, record,
+    Page, Read, Request, Time, WaitId, record,
 };
 use std::{collections::BTreeMap, fmt::Write, path::Path};
 
@@ -55,6 +57,8 @@ struct Bench {
     engine: Engine,
     stored: BTreeMap<Bytes, Bytes>,
     now: Time,
+    /// Who waits for an answer, as the line that asked.
+    waiting: BTreeMap<WaitId, String>,
 }
 
 impl Bench {
@@ -63,6 +67,7 @@ impl Bench {
             engine: Engine::open(Options::default(), []).unwrap(),
             stored: BTreeMap::new(),
             now: Time(1_000_000),
+            waiting: BTreeMap::new(),
         }
     }
 
@@ -101,20 +106,32 @@ impl Bench {
                 self.engine.grace(self.now);
                 String::new()
             }
-            _ => show(&self.request(parse(verb, &words))),
+            _ => self.request(line, parse(verb, &words)),
         }
     }
 
-    /// Everything due first, then the request.
-    fn request(&mut self, request: Request) -> Outcome {
+    /// Everything due first, then the request. Tells its answer, and before and after it those of others that waited.
+    fn request(&mut self, line: &str, request: Request) -> String {
         while let Some(due) = self.engine.due(self.now, 1).pop() {
             self.with_fetching(|engine, now, fetched| engine.apply_due(now, due, fetched));
         }
+        let mut told = self.completions();
         let mut job = Job::new(request);
         match self.with_fetching(|engine, now, fetched| engine.apply(now, &mut job, fetched)) {
-            Applied::Done { outcome, .. } => outcome,
-            Applied::Waiting(_) => panic!("nothing here is large enough to wait for"),
+            Applied::Done { outcome, .. } => told.push(show(&outcome)),
+            Applied::Waiting(id) => {
+                self.waiting.insert(id, line.to_owned());
+                told.push("waits".into());
+            }
         }
+        told.extend(self.completions());
+        told.retain(|text| !text.is_empty());
+        lines(told.into_iter())
+    }
+
+    fn completions(&mut self) -> Vec<String> {
+        let completions = self.engine.take_completions().into_iter();
+        completions.map(|(id, outcome)| format!("({}) {}", self.waiting[&id], show(&outcome))).collect()
     }
 
     fn with_fetching<R>(
@@ -168,7 +185,10 @@ fn parse(verb: &str, words: &[&str]) -> Request {
     let command = match verb {
         "delete-namespace" => Command::DeleteNamespace,
         "namespaces" => Command::ListNamespaces(Page { after: None, limit: 100 }),
-        _ => limiter::parse(verb, words).unwrap_or_else(|| ledger::parse(verb, words)),
+        _ => limiter::parse(verb, words)
+            .or_else(|| locks::parse(verb, words))
+            .or_else(|| events::parse(verb, words))
+            .unwrap_or_else(|| ledger::parse(verb, words)),
     };
     let idempotency = option_of(words, "key").map(|key| Idempotency {
         key: name(key),
@@ -183,6 +203,10 @@ fn show(outcome: &Outcome) -> String {
         Outcome::Ledger(Err(refusal)) => ledger::show_refusal(refusal),
         Outcome::Limiter(Ok(reply)) => limiter::show_reply(reply),
         Outcome::Limiter(Err(refusal)) => limiter::show_refusal(refusal),
+        Outcome::Locks(Ok(reply)) => locks::show_reply(reply),
+        Outcome::Locks(Err(refusal)) => locks::show_refusal(refusal),
+        Outcome::Events(Ok(reply)) => events::show_reply(reply),
+        Outcome::Events(Err(refusal)) => format!("{refusal:?}"),
         Outcome::Namespaces(list) => {
             lines(list.iter().map(|info| format!("{} @{}", info.name, info.position.0)))
         }

@@ -1,0 +1,60 @@
+//! Commands and answers about events as lines of text.
+
+use crate::{lines, name, option_of};
+use limina_engine::{
+    Command, Millis, Page,
+    events::{self, Change, Changes, EventInfo, Mode, Reply, StreamInfo, StreamTerms},
+};
+
+/// `verb [NAME…] [option[:value]…]`, if the verb is one about events.
+pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
+    let number = |key: &str| option_of(words, key).map(|text| text.parse::<u64>().unwrap());
+    let names: Vec<_> = words.iter().filter(|word| !word.contains(':')).collect();
+    let stream = || name(names[0]);
+    let terms = || StreamTerms {
+        mode: if option_of(words, "strictly").is_some() { Mode::StrictlyOnce } else { Mode::OnlyOnce },
+        duration: Millis(number("duration").unwrap()),
+        max_events: number("max").map_or(100, |max| max as u32),
+        key_frame_every: Millis(10_000),
+    };
+    let command = match verb {
+        "stream" => events::Command::Put { name: stream(), terms: terms() },
+        "delete-stream" => events::Command::Delete(stream()),
+        "event" => events::Command::Submit { stream: stream(), event: (*names[1]).into(), make: None },
+        "streams" => events::Command::List(Page { after: None, limit: 100 }),
+        "incubating" => events::Command::Incubating(stream()),
+        "changes" => {
+            events::Command::Changes { stream: stream(), after: number("after").unwrap(), limit: 100 }
+        }
+        _ => return None,
+    };
+    Some(Command::Events(command))
+}
+
+pub(crate) fn show_reply(reply: &Reply) -> String {
+    match reply {
+        Reply::Stream(stream) => show_stream(stream),
+        Reply::StreamCreated(stream) => format!("created {}", show_stream(stream)),
+        Reply::StreamDeleted => "deleted".into(),
+        Reply::Streams(listed) => lines(listed.items.iter().map(show_stream)),
+        Reply::Submitted(submitted) => format!("{}: {}", submitted.clock, show_event(&submitted.event)),
+        Reply::Incubating(frame) => {
+            let events = frame.events.iter().map(show_event);
+            lines([format!("at {}", frame.clock)].into_iter().chain(events))
+        }
+        Reply::Changes(Changes::NotKept) => "not kept".into(),
+        Reply::Changes(Changes::Kept(changes)) => lines(changes.iter().map(show_change)),
+    }
+}
+
+fn show_stream(StreamInfo { name, terms, clock, incubating }: &StreamInfo) -> String {
+    format!("{name} {:?} for {} at {clock}, {incubating} incubating", terms.mode, terms.duration.0)
+}
+
+fn show_event(EventInfo { event, time, publishes_at }: &EventInfo) -> String {
+    format!("{event} of {} until {}", time.0, publishes_at.0)
+}
+
+fn show_change(Change { clock, kind, event, time }: &Change) -> String {
+    format!("{clock}: {event} of {} {kind:?}", time.0)
+}
