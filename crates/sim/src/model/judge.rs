@@ -107,7 +107,9 @@ impl Judge {
         let is_answered = matches!(decided.fate, Fate::Answered(_));
         let may_be_loose = !is_answered || may_be_relaxed(request);
         let before = (self.durable.is_none() && may_be_loose).then(|| self.live.clone());
-        let is_relaxed = self.live.follow(&decided)?;
+        // What the ledger decided and then lost is seen by no answer: whatever it decided afterwards is lost as well.
+        let is_lost = matches!((&decided.fate, &request.command), (Fate::NotDone(_), Command::Ledger(_)));
+        let is_relaxed = !is_lost && self.live.follow(&decided)?;
         if let Fate::Waits = decided.fate {
             self.waiting.push(request.clone());
         }
