@@ -9,14 +9,17 @@ mod clock;
 mod driver;
 mod metrics;
 mod node;
+pub mod peers;
 mod routing;
 mod rule_checks;
 pub mod service;
 pub mod streams;
 
 pub use driver::load_engine;
+pub use limina_store::ShardId;
 pub use metrics::Metrics;
 pub use node::{Node, NodeOptions, OpenError};
+pub use peers::{Fed, Feed, FeedEnded, NotAnswered, Peers, Wanted};
 pub use routing::shard_of;
 pub use service::{Service, ShardStatus, Unavailable};
 pub use streams::{Ended, Follower, Message, NotFollowed, Told};

@@ -1,6 +1,7 @@
 //! The facade that every front end speaks to.
 
 use crate::{
+    NotAnswered,
     metrics::{Decision, Metrics, Reason},
     rule_checks::Asked,
     shard_of,
@@ -153,6 +154,13 @@ impl Service {
             }
         }
         result
+    }
+
+    /// Does what another node asks for, in a shard of this node.
+    pub async fn answer_peer(&self, shard: ShardId, request: Request) -> Result<Outcome, NotAnswered> {
+        let doors = self.inner.shards.get().ok_or(NotAnswered::NotThere)?;
+        let door = doors.get(usize::from(shard.0)).ok_or(NotAnswered::NotThere)?;
+        self.send(&door.way, request).await.map_err(NotAnswered::Unavailable)
     }
 
     /// A part of all namespaces, by name.

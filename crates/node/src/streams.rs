@@ -3,7 +3,7 @@
 //! What a shard tells of a stream goes into one ring, which all who follow it share: each of them is a place in it. Who
 //! reads slowly holds up nobody and costs nothing; one that has fallen behind the ring goes on from a key frame.
 
-use crate::{Service, Unavailable};
+use crate::{Fed, Feed, FeedEnded, NotAnswered, Service, Unavailable, Wanted};
 use bytes::Bytes;
 use limina_engine::{
     Command, Name, Outcome, Request,
@@ -11,6 +11,7 @@ use limina_engine::{
 };
 use std::{
     collections::{HashMap, VecDeque},
+    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering},
@@ -89,7 +90,9 @@ struct Ring {
     /// The clock of the last change that is known of; none until anything is told.
     last: Option<u64>,
     key_frame: Option<Arc<Message>>,
-    /// How many key frames were for all. Others are only for those who begin, or have fallen behind.
+    /// How many key frames there were.
+    frames: u64,
+    /// How many of them were for all. Others are only for those who begin, or have fallen behind.
     for_all: u64,
     /// The next one is.
     is_for_all: bool,
@@ -147,6 +150,7 @@ impl Streams {
         if let Some(topic) = self.find(namespace, stream) {
             topic.tell(|ring| {
                 ring.join(frame.clock);
+                ring.frames += 1;
                 ring.for_all += u64::from(std::mem::take(&mut ring.is_for_all));
                 ring.key_frame = Some(Message::new(Told::KeyFrame(frame)));
             });
@@ -227,26 +231,33 @@ impl Ring {
     }
 
     /// The next message for somebody who has come so far.
-    fn next(&self, place: &mut Place) -> Option<Arc<Message>> {
+    fn next(&self, place: &mut Place) -> Option<Next> {
+        let is_for_all = place.for_all < self.for_all;
         if self.is_behind(place) {
             let frame = self.usable_key_frame()?;
-            *place = Place { clock: frame.clock(), for_all: self.for_all };
-            return Some(frame.clone());
+            *place = self.place_after(frame, place.is_feed);
+            return Some(Next { message: frame.clone(), is_for_all });
         }
         if let Some(frame) = &self.key_frame
-            && place.for_all < self.for_all
+            && (is_for_all || (place.is_feed && place.frames < self.frames))
             && frame.clock() <= place.clock
         {
-            place.for_all = self.for_all;
+            let clock = place.clock;
+            *place = Place { clock, ..self.place_after(frame, place.is_feed) };
             // One that comes too late would take back what was told since.
-            if frame.clock() == place.clock {
-                return Some(frame.clone());
+            if frame.clock() == clock {
+                return Some(Next { message: frame.clone(), is_for_all });
             }
         }
         let number = place.clock - self.before_first();
         let change = self.changes.get(usize::try_from(number).ok()?)?;
         place.clock += 1;
-        Some(change.clone())
+        Some(Next { message: change.clone(), is_for_all: false })
+    }
+
+    /// Where somebody is who has just been told the last key frame.
+    fn place_after(&self, frame: &Message, is_feed: bool) -> Place {
+        Place { clock: frame.clock(), frames: self.frames, for_all: self.for_all, is_feed }
     }
 
     /// Whether what comes next for somebody is not in the ring.
@@ -260,12 +271,22 @@ impl Ring {
     }
 }
 
+/// A message, and whether it is a key frame for all.
+struct Next {
+    message: Arc<Message>,
+    is_for_all: bool,
+}
+
 /// How far somebody has come.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     clock: u64,
-    /// How many of the key frames for all it has seen.
+    /// How many of the key frames it has seen.
+    frames: u64,
+    /// How many of those for all.
     for_all: u64,
+    /// It tells another node, and passes every key frame on.
+    is_feed: bool,
 }
 
 /// Somebody who follows a stream.
@@ -288,9 +309,30 @@ impl Service {
         resume_after: Option<u64>,
         make: Option<StreamTerms>,
     ) -> Result<Follower, NotFollowed> {
+        self.follow_as(namespace, stream, resume_after, make, false).await
+    }
+
+    /// Follows a stream on behalf of another node, which has a ring of its own.
+    pub async fn feed_peer(&self, wanted: Wanted) -> Result<Box<dyn Feed>, NotAnswered> {
+        let Wanted { namespace, stream, resume_after, make, .. } = wanted;
+        match self.follow_as(namespace, stream, resume_after, make, true).await {
+            Ok(follower) => Ok(Box::new(follower)),
+            Err(NotFollowed::StreamNotFound) => Ok(Box::new(NoStream)),
+            Err(NotFollowed::Unavailable(_)) => Err(NotAnswered::NotThere),
+        }
+    }
+
+    async fn follow_as(
+        &self,
+        namespace: Name,
+        stream: Name,
+        resume_after: Option<u64>,
+        make: Option<StreamTerms>,
+        is_feed: bool,
+    ) -> Result<Follower, NotFollowed> {
         let topic = self.streams().join((namespace, stream));
         let news = topic.news.subscribe();
-        let place = Place { clock: 0, for_all: 0 };
+        let place = Place { clock: 0, frames: 0, for_all: 0, is_feed };
         let mut follower = Follower { service: self.clone(), topic, news, place, missed: VecDeque::new() };
         let can_begin = follower.topic.lock().usable_key_frame().is_some();
         if !can_begin {
@@ -336,7 +378,7 @@ impl Follower {
             self.read_missed().await?;
             let ring = self.topic.lock();
             if !ring.is_behind(&self.place) {
-                self.place.for_all = ring.for_all;
+                (self.place.frames, self.place.for_all) = (ring.frames, ring.for_all);
                 return Ok(());
             }
         }
@@ -345,7 +387,7 @@ impl Follower {
         // Where there is none, it is as behind as can be, and asks for one.
         if let Some(frame) = ring.usable_key_frame() {
             self.missed.push_back(frame.clone());
-            self.place = Place { clock: frame.clock(), for_all: ring.for_all };
+            self.place = ring.place_after(frame, self.place.is_feed);
         }
         Ok(())
     }
@@ -369,9 +411,14 @@ impl Follower {
 
     /// The next messages, in order; waits until there are any.
     pub async fn next(&mut self) -> Result<Vec<Arc<Message>>, Ended> {
+        Ok(self.next_marked().await?.into_iter().map(|next| next.message).collect())
+    }
+
+    async fn next_marked(&mut self) -> Result<Vec<Next>, Ended> {
         loop {
             self.news.mark_unchanged();
-            let mut messages: Vec<_> = self.missed.drain(..self.missed.len().min(AT_ONCE)).collect();
+            let missed = self.missed.drain(..self.missed.len().min(AT_ONCE));
+            let mut messages: Vec<_> = missed.map(|message| Next { message, is_for_all: false }).collect();
             let has_lost = {
                 let ring = self.topic.lock();
                 if let (Some(ended), true) = (ring.ended, messages.is_empty()) {
@@ -398,6 +445,28 @@ impl Follower {
             // It lives as long as the topic, which is held here.
             let _still_there = self.news.changed().await;
         }
+    }
+}
+
+impl Feed for Follower {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<Fed>, FeedEnded>> + Send + '_>> {
+        Box::pin(async {
+            let fed = |next: Next| Fed { told: next.message.told.clone(), is_for_all: next.is_for_all };
+            match self.next_marked().await {
+                Ok(messages) => Ok(messages.into_iter().map(fed).collect()),
+                Err(Ended::Deleted) => Err(FeedEnded::NoStream),
+                Err(Ended::Unavailable(_)) => Err(FeedEnded::Lost),
+            }
+        })
+    }
+}
+
+/// There is nothing to follow.
+struct NoStream;
+
+impl Feed for NoStream {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<Fed>, FeedEnded>> + Send + '_>> {
+        Box::pin(async { Err(FeedEnded::NoStream) })
     }
 }
 
@@ -450,7 +519,7 @@ mod tests {
         let ring = topic.lock();
         let next = || ring.next(place);
         std::iter::from_fn(next)
-            .map(|message| match &message.told {
+            .map(|next| match &next.message.told {
                 Told::Change(change) => change.clock as i64,
                 Told::KeyFrame(frame) => -(frame.clock as i64),
             })
@@ -462,7 +531,7 @@ mod tests {
         let (streams, topic, [n, s]) = followed();
         let beat = || topic.lock().is_for_all = true;
         streams.key_frame(&n, &s, frame(7));
-        let mut place = Place { clock: 7, for_all: 0 };
+        let mut place = Place { clock: 7, frames: 0, for_all: 0, is_feed: false };
         let mut slow = place;
         (8..=10).for_each(|clock| streams.changed(&n, &s, change(clock)));
         assert_eq!(told(&topic, &mut place), [8, 9, 10]);
@@ -486,7 +555,7 @@ mod tests {
     fn whoever_falls_behind_goes_on_from_a_key_frame() {
         let (streams, topic, [n, s]) = followed();
         streams.key_frame(&n, &s, frame(7));
-        let mut place = Place { clock: 7, for_all: 0 };
+        let mut place = Place { clock: 7, frames: 0, for_all: 0, is_feed: false };
         (8..=8 + KEPT_CHANGES).for_each(|clock| streams.changed(&n, &s, change(clock)));
         assert_eq!(topic.lock().changes.len() as u64, KEPT_CHANGES);
         assert!(topic.lock().usable_key_frame().is_none(), "the old one is of no use any more");
@@ -501,7 +570,7 @@ mod tests {
     fn what_was_never_told_leaves_no_gap_that_looks_like_none() {
         let (streams, topic, [n, s]) = followed();
         streams.key_frame(&n, &s, frame(7));
-        let mut place = Place { clock: 7, for_all: 0 };
+        let mut place = Place { clock: 7, frames: 0, for_all: 0, is_feed: false };
         streams.changed(&n, &s, change(8));
         // 9 and 10 became durable, but their answers were lost with the shard's memory.
         streams.changed(&n, &s, change(11));

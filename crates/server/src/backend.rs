@@ -1,7 +1,9 @@
 //! What a front end speaks to.
 
 use limina_engine::{Name, Outcome, Page, Request, events::StreamTerms, outcome::NamespaceInfo};
-use limina_node::{Follower, NotFollowed, Service, ShardStatus, Unavailable};
+use limina_node::{
+    Feed, Follower, NotFollowed, Service, ShardId, ShardStatus, Unavailable, Wanted, peers::Asked,
+};
 use std::pin::Pin;
 
 /// A reply on its way.
@@ -27,6 +29,12 @@ pub trait Backend: Send + Sync + 'static {
         make: Option<StreamTerms>,
     ) -> Following<'_>;
 
+    /// Does what another node asks for, see [`Service::answer_peer`].
+    fn answer_peer(&self, shard: ShardId, request: Request) -> Asked<'_, Outcome>;
+
+    /// Follows a stream on behalf of another node, see [`Service::feed_peer`].
+    fn feed_peer(&self, wanted: Wanted) -> Asked<'_, Box<dyn Feed>>;
+
     /// Whether requests are served.
     fn is_ready(&self) -> bool;
 
@@ -51,6 +59,14 @@ impl Backend for Service {
         make: Option<StreamTerms>,
     ) -> Following<'_> {
         Box::pin(Service::follow(self, namespace, stream, resume_after, make))
+    }
+
+    fn answer_peer(&self, shard: ShardId, request: Request) -> Asked<'_, Outcome> {
+        Box::pin(Service::answer_peer(self, shard, request))
+    }
+
+    fn feed_peer(&self, wanted: Wanted) -> Asked<'_, Box<dyn Feed>> {
+        Box::pin(Service::feed_peer(self, wanted))
     }
 
     fn is_ready(&self) -> bool {

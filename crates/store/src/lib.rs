@@ -18,6 +18,7 @@ pub mod runs;
 pub mod segmented;
 pub mod shard_store;
 pub mod table;
+pub mod tenure;
 
 pub use batch::{Batch, Image};
 pub use journal::{AppendError, ConfirmError, Journal, Room};
@@ -26,6 +27,7 @@ pub use runs::HISTORY;
 pub use segmented::JournalStats;
 pub use shard_store::{Answer, Backlog, Read, ShardStore, ShardStoreOptions};
 pub use table::Table;
+pub use tenure::{Announcement, Holding, Member, NodeId, Tenure, View};
 
 use bytes::Bytes;
 
@@ -97,6 +99,9 @@ pub enum StoreError {
     /// The directory cannot be used as it is: another version, another number of shards, in use by another process.
     #[error("{0}")]
     Unusable(String),
+    /// Another node owns the shard.
+    #[error("another node owns the shard")]
+    NotOwned,
     /// The store stopped after an earlier failure, or is being closed.
     #[error("the store is not available: {0}")]
     Unavailable(String),
@@ -128,6 +133,7 @@ impl StoreError {
             }
             StoreError::Table(detail) => StoreError::Table(detail.clone()),
             StoreError::Unusable(detail) => StoreError::Unusable(detail.clone()),
+            StoreError::NotOwned => StoreError::NotOwned,
             StoreError::Unavailable(detail) => StoreError::Unavailable(detail.clone()),
         }
     }

@@ -1,7 +1,7 @@
 //! Nobody is served before the rules stand.
 
 use limina_engine::{Name, Outcome, Page, Request, events::StreamTerms, outcome::NamespaceInfo};
-use limina_node::{NotFollowed, Service, ShardStatus, Unavailable};
+use limina_node::{Feed, NotFollowed, Service, ShardId, ShardStatus, Unavailable, Wanted, peers::Asked};
 use limina_server::{
     Backend,
     backend::{Following, Pending},
@@ -56,6 +56,15 @@ impl Backend for Gate {
                 Box::pin(std::future::ready(Err(NotFollowed::Unavailable(Unavailable::ShardUnavailable))))
             }
         }
+    }
+
+    // What reaches this node by way of another has passed a gate there.
+    fn answer_peer(&self, shard: ShardId, request: Request) -> Asked<'_, Outcome> {
+        Box::pin(self.service.answer_peer(shard, request))
+    }
+
+    fn feed_peer(&self, wanted: Wanted) -> Asked<'_, Box<dyn Feed>> {
+        Box::pin(self.service.feed_peer(wanted))
     }
 
     fn is_ready(&self) -> bool {

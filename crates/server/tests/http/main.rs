@@ -90,6 +90,19 @@ impl Backend for Fake {
         Box::pin(async { Err(limina_node::NotFollowed::Unavailable(Unavailable::ShuttingDown)) })
     }
 
+    fn answer_peer(
+        &self,
+        _: limina_node::ShardId,
+        request: Request,
+    ) -> limina_node::peers::Asked<'_, Outcome> {
+        let answer = self.submit(request);
+        Box::pin(async { answer.await.map_err(limina_node::NotAnswered::Unavailable) })
+    }
+
+    fn feed_peer(&self, _: limina_node::Wanted) -> limina_node::peers::Asked<'_, Box<dyn limina_node::Feed>> {
+        Box::pin(async { Err(limina_node::NotAnswered::NotThere) })
+    }
+
     fn shard_statuses(&self) -> Vec<ShardStatus> {
         vec![ShardStatus { shard: 0, is_open: true }]
     }
