@@ -1,6 +1,6 @@
 //! Brings the table up to date behind the journal, one shard at a time, in the background.
 
-use crate::Metrics;
+use crate::{Metrics, node::Stores};
 use limina_store::{Journal, Room, ShardStore, Table};
 use std::{
     sync::Arc,
@@ -13,7 +13,7 @@ const PERIOD: Duration = Duration::from_millis(100);
 
 pub(crate) struct Checkpointer<J, T> {
     pub(crate) journal: Arc<J>,
-    pub(crate) stores: Vec<Arc<ShardStore<J, T>>>,
+    pub(crate) stores: Stores<J, T>,
     pub(crate) metrics: Metrics,
     pub(crate) journal_bytes: u64,
 }
@@ -50,16 +50,13 @@ impl<J: Journal, T: Table> Checkpointer<J, T> {
     }
 
     /// The shards with much to take over, and those that keep a large journal from shrinking.
-    fn due(&self) -> Vec<&ShardStore<J, T>> {
-        let mut due: Vec<usize> =
-            (0..self.stores.len()).filter(|shard| self.stores[*shard].backlog().due).collect();
+    fn due(&self) -> Vec<Arc<ShardStore<J, T>>> {
         let stats = self.journal.stats();
-        if stats.live_bytes > self.journal_bytes || self.journal.room() == Room::Reserve {
-            due.extend(stats.pinning.iter().map(|(shard, _)| usize::from(shard.0)));
-        }
-        due.sort_unstable();
-        due.dedup();
-        due.into_iter().map(|shard| &*self.stores[shard]).collect()
+        let is_tight = stats.live_bytes > self.journal_bytes || self.journal.room() == Room::Reserve;
+        let is_pinning = |shard| is_tight && stats.pinning.iter().any(|(pinning, _)| *pinning == shard);
+        let stores = self.stores.all().into_iter();
+        let due = stores.filter(|(shard, store)| store.backlog().due || is_pinning(*shard));
+        due.map(|(_, store)| store).collect()
     }
 
     fn report(&self) {
@@ -68,7 +65,8 @@ impl<J: Journal, T: Table> Checkpointer<J, T> {
         self.metrics.journal_segments.set(stats.segments as i64);
         self.metrics.journal_syncs.inc_by(stats.syncs.saturating_sub(self.metrics.journal_syncs.get()));
         self.metrics.storage_full.set(i64::from(self.journal.room() == Room::Reserve));
-        let backlogs = self.stores.iter().map(|store| store.backlog());
+        let stores = self.stores.all();
+        let backlogs = stores.values().map(|store| store.backlog());
         let (bytes, records) =
             backlogs.fold((0, 0), |(b, r), backlog| (b + backlog.bytes, r + backlog.records));
         self.metrics.backlog_bytes.set(bytes as i64);

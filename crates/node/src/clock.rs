@@ -1,7 +1,7 @@
 //! The machine's clocks.
 
 use limina_shard::clock::Reading;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Reads both clocks of the machine at one moment.
 #[derive(Debug, Clone)]
@@ -15,11 +15,19 @@ impl Clocks {
     }
 
     pub(crate) fn read(&self) -> Reading {
-        let micros = |duration: std::time::Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         Reading {
-            monotonic: micros(self.start.elapsed()),
+            monotonic: self.monotonic(),
             // A clock before 1970 reads as 1970.
             wall: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, micros),
         }
     }
+
+    /// Microseconds since these clocks were made.
+    pub(crate) fn monotonic(&self) -> u64 {
+        micros(self.start.elapsed())
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -1,17 +1,18 @@
 //! One shard's task: carries out what the shard's loop asks for.
 
 use crate::{
-    Metrics, OpenError, Service,
+    Metrics, NodeOptions, OpenError, Service,
     clock::Clocks,
+    cluster::Tenancy,
     service::{Arrivals, Ticket},
 };
 use limina_engine::{
     Answer, Effect, Engine, Loading, Name, Read, Request, Stats, Time, Writes, engine, record,
 };
-use limina_shard::{Failure, Loss, Options, Output, Shard, ShardClock};
+use limina_shard::{Failure, Loss, Opening, Options, Output, Shard, ShardClock};
 use limina_store::{
-    self as store, AppendError, Batch, ConfirmError, Image, Journal, Room, ShardId, ShardStore, StoreError,
-    Table,
+    self as store, AppendError, Batch, ConfirmError, Image, Journal, NodeId, Room, ShardId, ShardStore,
+    StoreError, Table,
 };
 use std::{
     error::Error,
@@ -40,12 +41,57 @@ const _: () = assert!(record::key::HISTORY == store::HISTORY);
 
 type Doing<R> = Option<Pin<Box<dyn Future<Output = R> + Send>>>;
 
+/// What every shard's task has around it. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Surroundings {
+    pub(crate) service: Service,
+    pub(crate) metrics: Metrics,
+    pub(crate) clocks: Clocks,
+    pub(crate) tenancy: Tenancy,
+    options: Options,
+}
+
+impl Surroundings {
+    pub(crate) fn new(
+        service: &Service,
+        metrics: &Metrics,
+        clocks: Clocks,
+        tenancy: Tenancy,
+        options: &NodeOptions,
+    ) -> Surroundings {
+        let (service, metrics) = (service.clone(), metrics.clone());
+        Surroundings { service, metrics, clocks, tenancy, options: options.shard.clone() }
+    }
+}
+
+/// What a shard's task is to do. To be told [`Order::Serve`] again means to look whether the shard is still ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Serve.
+    Serve,
+    /// Answer what was taken, then end. Somebody is to have the shard next, maybe.
+    Close {
+        /// Who.
+        to: Option<NodeId>,
+    },
+}
+
+/// How a shard's task ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Finished {
+    /// As it was told to.
+    Closed,
+    /// Another node has taken the shard.
+    NotOwned,
+}
+
 pub(crate) struct Driver<J, T> {
     id: ShardId,
     store: Arc<ShardStore<J, T>>,
     service: Service,
     metrics: Metrics,
     clocks: Clocks,
+    tenancy: Tenancy,
     options: Options,
     arrivals: Arrivals,
     shard: Shard<Ticket>,
@@ -60,22 +106,20 @@ impl<J: Journal, T: Table> Driver<J, T> {
     pub(crate) fn new(
         id: ShardId,
         store: Arc<ShardStore<J, T>>,
-        service: Service,
-        metrics: Metrics,
-        clocks: Clocks,
-        options: Options,
+        around: Surroundings,
         arrivals: Arrivals,
     ) -> Driver<J, T> {
-        let shard = Shard::new(options.clone());
+        let Surroundings { service, metrics, clocks, tenancy, options } = around;
         Driver {
             id,
             store,
             service,
             metrics,
             clocks,
+            tenancy,
+            shard: Shard::new(options.clone()),
             options,
             arrivals,
-            shard,
             fetching: None,
             persisting: None,
             opening: None,
@@ -83,9 +127,15 @@ impl<J: Journal, T: Table> Driver<J, T> {
         }
     }
 
-    pub(crate) async fn run(mut self, engine: Engine, mut stopping: watch::Receiver<bool>) {
+    /// Serves until it is told to end, or another node has the shard.
+    pub(crate) async fn run(
+        mut self,
+        engine: Engine,
+        opening: Opening,
+        mut orders: watch::Receiver<Order>,
+    ) -> Finished {
         let mut clock = ShardClock::start(engine.time(), self.clocks.read());
-        self.opened(engine, clock.time());
+        self.opened(engine, clock.time(), opening);
         let mut is_stopping = false;
         let mut is_closed = false;
         let mut arrived = Vec::new();
@@ -93,6 +143,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
         loop {
             let now = self.tell_time(&mut clock);
             self.shard.handle_room(self.store.room() == Room::Plenty);
+            self.shard.handle_tenure(self.tenancy.is_sure());
             while let Some(output) = self.shard.poll(now) {
                 self.carry_out(output);
             }
@@ -100,7 +151,8 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 if self.shard.hasten() {
                     continue;
                 }
-                break;
+                self.end();
+                return Finished::Closed;
             }
             let wakeup = if self.shard.is_starved() {
                 Some(ROOM_PAUSE)
@@ -125,7 +177,11 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 result = doing(&mut self.opening) => match result {
                     Ok(engine) => {
                         clock = ShardClock::start(engine.time().max(clock.time()), self.clocks.read());
-                        self.opened(engine, clock.time());
+                        self.opened(engine, clock.time(), Opening::Interrupted);
+                    }
+                    Err(OpenError::Store { source: StoreError::NotOwned, .. }) => {
+                        self.end();
+                        return Finished::NotOwned;
                     }
                     Err(error) => {
                         tracing::error!(shard = self.id.0, error = &error as &dyn Error, "a shard cannot be opened");
@@ -134,14 +190,41 @@ impl<J: Journal, T: Table> Driver<J, T> {
                     }
                 },
                 () = sleep(wakeup) => {}
-                _ = stopping.changed(), if !is_stopping => {
-                    is_stopping = true;
-                    self.shard.handle_closing();
-                    // What was sent is still received; what comes later is refused at the door.
-                    self.arrivals.submissions.close();
-                }
+                _ = orders.changed(), if !is_stopping => match *orders.borrow_and_update() {
+                    Order::Serve => self.look(),
+                    Order::Close { .. } => {
+                        is_stopping = true;
+                        self.shard.handle_closing();
+                        // What was sent is still received; what comes later is refused at the door.
+                        self.arrivals.submissions.close();
+                    }
+                },
             }
         }
+    }
+
+    /// It is said that another node has the shard. An append under way will tell; without one, the shard is taken again,
+    /// which fails if that is so.
+    fn look(&mut self) {
+        if self.persisting.is_none() && self.opening.is_none() {
+            self.lost(Loss::NotDone);
+        }
+    }
+
+    /// Nothing is served any more. Whoever still waits is told that nothing was done.
+    fn end(&mut self) {
+        self.service.set_open(self.id, false);
+        self.arrivals.submissions.close();
+        while let Ok((ticket, _)) = self.arrivals.submissions.try_recv() {
+            let _client_gone = ticket.send(Err(Failure::Unavailable));
+        }
+        self.shard.reject_waiting(Failure::Unavailable);
+        let now = self.shard.engine().map_or(Time(0), Engine::time);
+        while let Some(Output::Reply(reply)) = self.shard.poll(now) {
+            let _client_gone = reply.ticket.send(reply.result);
+        }
+        self.service.shard_left(self.id);
+        self.count_as(Stats::default());
     }
 
     fn carry_out(&mut self, output: Output<Ticket>) {
@@ -227,8 +310,8 @@ impl<J: Journal, T: Table> Driver<J, T> {
         }
     }
 
-    fn opened(&mut self, engine: Engine, now: Time) {
-        self.shard.handle_opened(engine, now);
+    fn opened(&mut self, engine: Engine, now: Time, opening: Opening) {
+        self.shard.handle_opened(engine, now, opening);
         self.count();
         self.service.set_open(self.id, true);
     }
@@ -272,7 +355,12 @@ impl<J: Journal, T: Table> Driver<J, T> {
 
     /// Brings the gauges, which add up all shards, up to date with this one.
     fn count(&mut self) {
-        let Some(stats) = self.shard.engine().map(Engine::stats) else { return };
+        if let Some(stats) = self.shard.engine().map(Engine::stats) {
+            self.count_as(stats);
+        }
+    }
+
+    fn count_as(&mut self, stats: Stats) {
         let add = |gauge: &prometheus_client::metrics::gauge::Gauge, new: usize, old: usize| {
             gauge.inc_by(new as i64 - old as i64);
         };

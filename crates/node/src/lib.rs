@@ -6,20 +6,24 @@
 
 mod checkpointer;
 mod clock;
+pub mod cluster;
 mod driver;
+mod keeper;
 mod metrics;
 mod node;
 pub mod peers;
+pub mod placement;
 mod routing;
 mod rule_checks;
 pub mod service;
 pub mod streams;
 
+pub use cluster::{Cluster, NodeStatus, ShardStatus};
 pub use driver::load_engine;
 pub use limina_store::ShardId;
 pub use metrics::Metrics;
 pub use node::{Node, NodeOptions, OpenError};
 pub use peers::{Fed, Feed, FeedEnded, NotAnswered, Peers, Wanted};
 pub use routing::shard_of;
-pub use service::{Service, ShardStatus, Unavailable};
+pub use service::{Service, Unavailable};
 pub use streams::{Ended, Follower, Message, NotFollowed, Told};

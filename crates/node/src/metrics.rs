@@ -21,6 +21,13 @@ pub struct Metrics {
     pub(crate) fetch_seconds: Histogram,
     pub(crate) shard_losses: Counter,
     pub(crate) shards_open: Gauge,
+    pub(crate) nodes: Gauge,
+    pub(crate) forwarded: Counter,
+    pub(crate) shards_claimed: Counter,
+    pub(crate) shards_given: Counter,
+    pub(crate) shards_lost: Counter,
+    pub(crate) opening_seconds: Histogram,
+    pub(crate) renewal_failures: Counter,
     pub(crate) clock_steps: Counter,
     pub(crate) holds_expired: Counter,
     pub(crate) leases_expired: Counter,
@@ -75,6 +82,13 @@ impl Metrics {
             fetch_seconds: seconds(),
             shard_losses: Counter::default(),
             shards_open: Gauge::default(),
+            nodes: Gauge::default(),
+            forwarded: Counter::default(),
+            shards_claimed: Counter::default(),
+            shards_given: Counter::default(),
+            shards_lost: Counter::default(),
+            opening_seconds: Histogram::new(exponential_buckets(0.001, 2.0, 16)),
+            renewal_failures: Counter::default(),
             clock_steps: Counter::default(),
             holds_expired: Counter::default(),
             leases_expired: Counter::default(),
@@ -116,6 +130,27 @@ impl Metrics {
             m.shard_losses.clone(),
         );
         r.register("shards_open", "Shards that serve requests", m.shards_open.clone());
+        let cluster = r.sub_registry_with_prefix("cluster");
+        cluster.register(
+            "nodes",
+            "Nodes that are alive, this one included; 0 on a store of its own",
+            m.nodes.clone(),
+        );
+        cluster.register("forwarded", "Requests that another node was asked for", m.forwarded.clone());
+        cluster.register(
+            "shards_claimed",
+            "Shards taken over because nobody served them",
+            m.shards_claimed.clone(),
+        );
+        cluster.register("shards_given", "Shards given to other nodes", m.shards_given.clone());
+        cluster.register("shards_lost", "Shards that another node took over", m.shards_lost.clone());
+        let opening = "From taking a shard until it serves requests";
+        cluster.register_with_unit("shard_opening", opening, Unit::Seconds, m.opening_seconds.clone());
+        cluster.register(
+            "renewal_failures",
+            "Times the tenure could not be renewed",
+            m.renewal_failures.clone(),
+        );
         r.register(
             "clock_steps",
             "Steps of the wall clock that were not followed, counted by each shard that saw them",

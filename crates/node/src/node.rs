@@ -1,17 +1,25 @@
 //! Starting and stopping.
 
 use crate::{
-    Metrics, Service,
+    Metrics, Peers, Service,
     checkpointer::Checkpointer,
     clock::Clocks,
-    driver::{self, Driver},
-    service,
+    cluster::{Others, Tenancy},
+    driver::{self, Driver, Order, Surroundings},
+    keeper::Keeper,
+    service::{self, At},
 };
 use limina_engine::Stats;
-use limina_shard::Options as ShardOptions;
-use limina_store::{Journal, ShardId, ShardStore, ShardStoreOptions, StoreError, Table};
-use std::{sync::Arc, time::Instant};
-use tokio::task::JoinHandle;
+use limina_shard::{Opening, Options as ShardOptions};
+use limina_store::{
+    Announcement, Journal, ShardId, ShardStore, ShardStoreOptions, StoreError, Table, Tenure,
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+use tokio::{sync::watch, task::JoinHandle};
 
 /// Bounds of a node.
 #[derive(Debug, Clone)]
@@ -57,12 +65,20 @@ pub enum OpenError {
     },
 }
 
-/// All shards of one process.
+/// The shards that are served here.
 pub struct Node {
     service: Service,
-    shards: Vec<JoinHandle<()>>,
+    serving: Serving,
     checkpointer: JoinHandle<()>,
-    stop: tokio::sync::watch::Sender<bool>,
+    stop: watch::Sender<bool>,
+}
+
+/// Who serves them.
+enum Serving {
+    /// A task each, for all there are.
+    Alone(Vec<(watch::Sender<Order>, JoinHandle<()>)>),
+    /// The keeper, as many as are this node's share.
+    AmongOthers(JoinHandle<()>),
 }
 
 impl Node {
@@ -78,20 +94,18 @@ impl Node {
     ) -> Result<Node, OpenError> {
         let begin = Instant::now();
         let clocks = Clocks::new();
-        let (stop, stopping) = tokio::sync::watch::channel(false);
-        let mut ways = Vec::new();
-        let mut drivers = Vec::new();
-        let mut stores = Vec::new();
+        let tenancy = Tenancy::alone(clocks.clone());
+        let around = Surroundings::new(&service, &metrics, clocks, tenancy, &options);
+        let stores = Stores::default();
+        let mut opened = Vec::new();
         for shard in (0..shards).map(ShardId) {
             let store = ShardStore::open(journal.clone(), table.clone(), shard, options.store.clone()).await;
             let store = Arc::new(store.map_err(|source| OpenError::Store { shard: shard.0, source })?);
             let engine = driver::load_engine(&store, shard).await?;
-            let (way, arrivals) = service::way(options.shard.max_queue);
-            ways.push(way);
-            stores.push(store.clone());
-            drivers.push((shard, store, engine, arrivals));
+            stores.insert(shard, store.clone());
+            opened.push((shard, store, engine));
         }
-        let loaded = Stats::sum(drivers.iter().map(|(_, _, engine, _)| engine.stats()));
+        let loaded = Stats::sum(opened.iter().map(|(_, _, engine)| engine.stats()));
         tracing::info!(
             shards,
             namespaces = loaded.namespaces,
@@ -104,50 +118,119 @@ impl Node {
             "shards opened"
         );
 
-        service.start(ways);
-        // All are loaded and their queues take requests: from now on the node is ready, whichever task runs first.
-        (0..shards).for_each(|shard| service.set_open(ShardId(shard), true));
-        let shards = drivers.into_iter().map(|(shard, store, engine, arrivals)| {
-            let options = options.shard.clone();
-            let driver = Driver::new(
-                shard,
-                store,
-                service.clone(),
-                metrics.clone(),
-                clocks.clone(),
-                options,
-                arrivals,
-            );
-            let stopping = stopping.clone();
-            tokio::spawn(async move {
+        service.start(shards, None);
+        let tasks = opened.into_iter().map(|(shard, store, engine)| {
+            let (way, arrivals) = service::way(options.shard.max_queue);
+            service.set_at(shard, At::Here(Arc::new(way)));
+            // It is loaded and its queue takes requests: it is ready, whichever task runs first.
+            service.set_open(shard, true);
+            let driver = Driver::new(shard, store, around.clone(), arrivals);
+            let (order, orders) = watch::channel(Order::Serve);
+            let task = tokio::spawn(async move {
                 let _ends = EndWithShard(shard);
-                driver.run(engine, stopping).await;
-            })
+                driver.run(engine, Opening::Interrupted, orders).await;
+            });
+            (order, task)
         });
-        let shards = shards.collect();
-        let checkpointer = Checkpointer { journal, stores, metrics, journal_bytes: options.journal_bytes };
-        let checkpointer = tokio::spawn(checkpointer.run(stopping));
-        Ok(Node { service, shards, checkpointer, stop })
+        let serving = Serving::Alone(tasks.collect());
+        Ok(Node::with(service, serving, journal, stores, metrics, &options, watch::channel(false)))
     }
 
-    /// Answers what was taken, then ends. New requests are refused from now on.
+    /// Serves on `service` among other nodes that share the store: registers this one, takes its share of the shards, and
+    /// has the rest done by their owners. Returns at once; [`Service::is_ready`] tells when every shard is served.
+    pub fn join<S: Journal + Table + Tenure>(
+        service: Service,
+        metrics: Metrics,
+        store: Arc<S>,
+        shards: u16,
+        peers: Arc<dyn Peers>,
+        announcement: Announcement,
+        options: NodeOptions,
+    ) -> Node {
+        let clocks = Clocks::new();
+        let tenancy = Tenancy::shared(clocks.clone());
+        let around = Surroundings::new(&service, &metrics, clocks, tenancy.clone(), &options);
+        let patience = announcement.tenure * 2;
+        service.start(shards, Some(Others::new(store.me(), peers, tenancy, patience)));
+        let stores = Stores::default();
+        let keeper = Keeper::new(store.clone(), around, options.clone(), announcement, stores.clone());
+        let (stop, stopping) = watch::channel(false);
+        let serving = Serving::AmongOthers(tokio::spawn(keeper.run(stopping.clone())));
+        Node::with(service, serving, store, stores, metrics, &options, (stop, stopping))
+    }
+
+    fn with<J: Journal, T: Table>(
+        service: Service,
+        serving: Serving,
+        journal: Arc<J>,
+        stores: Stores<J, T>,
+        metrics: Metrics,
+        options: &NodeOptions,
+        (stop, stopping): (watch::Sender<bool>, watch::Receiver<bool>),
+    ) -> Node {
+        let checkpointer = Checkpointer { journal, stores, metrics, journal_bytes: options.journal_bytes };
+        let checkpointer = tokio::spawn(checkpointer.run(stopping));
+        Node { service, serving, checkpointer, stop }
+    }
+
+    /// Answers what was taken, gives to other nodes what it can, then ends. New requests are refused from now on.
     pub async fn stop(self) {
         self.service.begin_stop();
         let _nobody_listens = self.stop.send(true);
-        for shard in self.shards {
-            if let Err(error) = shard.await {
-                tracing::error!(%error, "a shard's task failed");
+        let tasks = match self.serving {
+            Serving::Alone(tasks) => {
+                let close = |(order, task): (watch::Sender<Order>, JoinHandle<()>)| {
+                    order.send_replace(Order::Close { to: None });
+                    task
+                };
+                tasks.into_iter().map(close).collect()
+            }
+            Serving::AmongOthers(keeper) => vec![keeper],
+        };
+        for task in tasks.into_iter().chain([self.checkpointer]) {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a task failed");
             }
         }
-        if let Err(error) = self.checkpointer.await {
-            tracing::error!(%error, "the checkpointer's task failed");
-        }
+    }
+}
+
+/// The stores of the shards that are served here. Cheap to clone.
+pub(crate) struct Stores<J, T>(Arc<Mutex<BTreeMap<ShardId, Arc<ShardStore<J, T>>>>>);
+
+impl<J, T> Stores<J, T> {
+    pub(crate) fn insert(&self, shard: ShardId, store: Arc<ShardStore<J, T>>) {
+        self.lock().insert(shard, store);
+    }
+
+    pub(crate) fn remove(&self, shard: ShardId) {
+        self.lock().remove(&shard);
+    }
+
+    pub(crate) fn all(&self) -> BTreeMap<ShardId, Arc<ShardStore<J, T>>> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ShardId, Arc<ShardStore<J, T>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<J, T> Default for Stores<J, T> {
+    fn default() -> Stores<J, T> {
+        Stores(Arc::default())
+    }
+}
+
+impl<J, T> Clone for Stores<J, T> {
+    fn clone(&self) -> Stores<J, T> {
+        Stores(self.0.clone())
     }
 }
 
 /// A shard whose task has panicked answers nobody any more, and what it had in memory is not to be trusted. The process
 /// ends: whatever is acknowledged is on disk, and the next start reads it from there.
-struct EndWithShard(ShardId);
+pub(crate) struct EndWithShard(pub(crate) ShardId);
 
 impl Drop for EndWithShard {
     fn drop(&mut self) {

@@ -2,6 +2,7 @@
 
 use crate::{
     NotAnswered,
+    cluster::{Cluster, Others},
     metrics::{Decision, Metrics, Reason},
     rule_checks::Asked,
     shard_of,
@@ -10,11 +11,19 @@ use crate::{
 use limina_engine::{Command, Name, Outcome, Page, Request, outcome::NamespaceInfo};
 use limina_shard::Failure;
 use limina_store::ShardId;
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
 };
-use tokio::sync::{mpsc, mpsc::error::TrySendError, oneshot};
+use tokio::sync::{mpsc, mpsc::error::TrySendError, oneshot, watch};
+
+/// How many requests may wait until somebody serves their shard. One more is refused at once.
+const MAX_WAITING: usize = 16_384;
+/// How long to wait before asking again, unless it is known before that the shard has moved.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Where a reply goes.
 pub(crate) type Ticket = oneshot::Sender<Result<Outcome, Failure>>;
@@ -42,7 +51,7 @@ pub(crate) struct Arrivals {
     pub(crate) taken_back: mpsc::UnboundedReceiver<Request>,
 }
 
-/// Hands requests to the shard of their namespace. Cheap to clone.
+/// Hands requests to the shard of their namespace, wherever it is. Cheap to clone.
 #[derive(Clone)]
 pub struct Service {
     inner: Arc<Inner>,
@@ -50,25 +59,31 @@ pub struct Service {
 
 struct Inner {
     /// Empty until the store is open.
-    shards: OnceLock<Vec<Door>>,
+    doors: OnceLock<Vec<Door>>,
     is_stopping: AtomicBool,
+    /// The other nodes, where there may be some.
+    others: OnceLock<Others>,
     metrics: Metrics,
     streams: Streams,
 }
 
 /// The way to one shard.
 struct Door {
-    way: Way,
+    at: watch::Sender<At>,
     is_open: AtomicBool,
+    /// How many requests wait until somebody serves the shard.
+    waiting: AtomicUsize,
 }
 
-/// A shard as operators see it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ShardStatus {
-    /// Its number.
-    pub shard: u16,
-    /// Whether it serves requests now; otherwise it is being opened.
-    pub is_open: bool,
+/// Where a shard is, as far as is known here.
+#[derive(Clone)]
+pub(crate) enum At {
+    /// Nobody serves it, or it is not known who does.
+    Nowhere,
+    /// In this process.
+    Here(Arc<Way>),
+    /// In another node, at this address.
+    There(Arc<str>),
 }
 
 /// Why there is no outcome. Except for [`Unavailable::OutcomeUnknown`], nothing was done.
@@ -106,24 +121,14 @@ impl Unavailable {
     }
 }
 
-impl From<Failure> for Unavailable {
-    fn from(failure: Failure) -> Unavailable {
-        match failure {
-            Failure::StorageFull => Unavailable::StorageFull,
-            Failure::Unavailable => Unavailable::ShardUnavailable,
-            Failure::Closing => Unavailable::ShuttingDown,
-            Failure::OutcomeUnknown => Unavailable::OutcomeUnknown,
-        }
-    }
-}
-
 impl Service {
     /// A service without shards yet: everything is unavailable until a [`crate::Node`] is started on it.
     pub fn new(metrics: Metrics) -> Service {
         Service {
             inner: Arc::new(Inner {
-                shards: OnceLock::new(),
+                doors: OnceLock::new(),
                 is_stopping: AtomicBool::new(false),
+                others: OnceLock::new(),
                 metrics,
                 streams: Streams::default(),
             }),
@@ -134,10 +139,10 @@ impl Service {
     /// for is not waited for either, and not held.
     pub async fn submit(&self, request: Request) -> Result<Outcome, Unavailable> {
         let checks = Asked::of(&request);
-        let result = match self.shards() {
-            Ok(shards) => {
-                let shard = shard_of(request.namespace.as_str(), shards.len() as u16);
-                self.send(&shards[usize::from(shard.0)].way, request).await
+        let result = match self.doors() {
+            Ok(doors) => {
+                let shard = shard_of(request.namespace.as_str(), doors.len() as u16);
+                self.route(doors, shard, request).await
             }
             Err(unavailable) => Err(unavailable),
         };
@@ -156,21 +161,28 @@ impl Service {
         result
     }
 
-    /// Does what another node asks for, in a shard of this node.
+    /// Does what another node asks for, if the shard is in this one.
     pub async fn answer_peer(&self, shard: ShardId, request: Request) -> Result<Outcome, NotAnswered> {
-        let doors = self.inner.shards.get().ok_or(NotAnswered::NotThere)?;
-        let door = doors.get(usize::from(shard.0)).ok_or(NotAnswered::NotThere)?;
-        self.send(&door.way, request).await.map_err(NotAnswered::Unavailable)
+        let door = self.inner.doors.get().and_then(|doors| doors.get(usize::from(shard.0)));
+        let Some(At::Here(way)) = door.map(Door::at) else { return Err(NotAnswered::NotThere) };
+        self.send(&way, request).await.map_err(|error| match error {
+            // It is this node that stops, not the one that asks.
+            NotAnswered::Unavailable(Unavailable::ShuttingDown) => {
+                NotAnswered::Unavailable(Unavailable::ShardUnavailable)
+            }
+            error => error,
+        })
     }
 
     /// A part of all namespaces, by name.
     pub async fn namespaces(&self, page: Page<Name>) -> Result<Vec<NamespaceInfo>, Unavailable> {
         let name = Name::new("default").expect("a valid name");
         let mut all = Vec::new();
-        for shard in self.shards()? {
+        let doors = self.doors()?;
+        for shard in (0..doors.len() as u16).map(ShardId) {
             let command = Command::ListNamespaces(page.clone());
             let request = Request { namespace: name.clone(), idempotency: None, command };
-            if let Outcome::Namespaces(mut part) = self.send(&shard.way, request).await? {
+            if let Outcome::Namespaces(mut part) = self.route(doors, shard, request).await? {
                 all.append(&mut part);
             }
         }
@@ -179,19 +191,24 @@ impl Service {
         Ok(all)
     }
 
-    /// Whether requests are served: every shard is open and the process is not stopping.
+    /// Whether requests are served. Alone: every shard is open. Among others: this node's tenure has not run out, and
+    /// since it came there was a moment at which every shard was served. And the process is not stopping.
     pub fn is_ready(&self) -> bool {
-        self.shards().is_ok_and(|shards| shards.iter().all(|shard| shard.is_open.load(Ordering::Acquire)))
+        let Ok(doors) = self.doors() else { return false };
+        match self.inner.others.get() {
+            None => doors.iter().all(Door::is_open),
+            Some(others) => others.is_ready(),
+        }
     }
 
-    /// Every shard; none before the store is open.
-    pub fn shard_statuses(&self) -> Vec<ShardStatus> {
-        let doors = self.inner.shards.get().map(Vec::as_slice).unwrap_or_default();
-        let status = |(shard, door): (usize, &Door)| ShardStatus {
-            shard: shard as u16,
-            is_open: door.is_open.load(Ordering::Acquire),
-        };
-        doors.iter().enumerate().map(status).collect()
+    /// All nodes and all shards, as far as is known here; no shards before the store is open.
+    pub fn cluster(&self) -> Cluster {
+        let doors = self.inner.doors.get().map(Vec::as_slice).unwrap_or_default();
+        match self.inner.others.get() {
+            None => Cluster::alone(self.is_ready(), doors.iter().map(Door::is_open)),
+            Some(others) => others
+                .cluster(self.is_ready(), |shard| doors.get(usize::from(shard.0)).is_some_and(Door::is_open)),
+        }
     }
 
     /// From now on everything is refused with [`Unavailable::ShuttingDown`]; what was taken before is answered.
@@ -204,32 +221,133 @@ impl Service {
         &self.inner.streams
     }
 
-    pub(crate) fn start(&self, shards: Vec<Way>) {
-        let doors = shards.into_iter().map(|way| Door { way, is_open: AtomicBool::new(false) }).collect();
-        assert!(self.inner.shards.set(doors).is_ok(), "a service is started once");
+    pub(crate) fn others(&self) -> Option<&Others> {
+        self.inner.others.get()
     }
 
-    /// A shard serves requests from now on, or no longer.
+    /// There are so many shards, and it is not known yet where they are.
+    pub(crate) fn start(&self, shards: u16, others: Option<Others>) {
+        if let Some(others) = others {
+            assert!(self.inner.others.set(others).is_ok(), "a service is started once");
+        }
+        let door = |_| Door {
+            at: watch::Sender::new(At::Nowhere),
+            is_open: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
+        };
+        let doors = (0..shards).map(door).collect();
+        assert!(self.inner.doors.set(doors).is_ok(), "a service is started once");
+    }
+
+    /// A shard is somewhere else from now on.
+    pub(crate) fn set_at(&self, shard: ShardId, at: At) {
+        let same = |old: &At| match (old, &at) {
+            (At::Nowhere, At::Nowhere) => true,
+            (At::There(old), At::There(new)) => old == new,
+            _ => false,
+        };
+        self.door(shard).at.send_if_modified(|old| {
+            let is_new = !same(old);
+            if is_new {
+                *old = at.clone();
+            }
+            is_new
+        });
+    }
+
+    /// Where the shard of a namespace is, now and whenever that changes.
+    pub(crate) fn watch(&self, namespace: &Name) -> Option<(ShardId, watch::Receiver<At>)> {
+        let doors = self.inner.doors.get()?;
+        let shard = shard_of(namespace.as_str(), doors.len() as u16);
+        Some((shard, doors[usize::from(shard.0)].at.subscribe()))
+    }
+
+    /// A shard of this process serves requests from now on, or no longer.
     pub(crate) fn set_open(&self, shard: ShardId, is_open: bool) {
-        let doors = self.inner.shards.get().expect("a shard runs on a service that is started");
-        let was_open = doors[usize::from(shard.0)].is_open.swap(is_open, Ordering::AcqRel);
+        let was_open = self.door(shard).is_open.swap(is_open, Ordering::AcqRel);
         self.inner.metrics.shards_open.inc_by(i64::from(is_open) - i64::from(was_open));
     }
 
-    fn shards(&self) -> Result<&[Door], Unavailable> {
+    /// A shard of this process is served no longer: other nodes must follow its streams elsewhere.
+    pub(crate) fn shard_left(&self, shard: ShardId) {
+        let shards = self.inner.doors.get().map_or(0, Vec::len);
+        self.streams().moved(shard, shards as u16);
+    }
+
+    /// Whether a shard is in this process.
+    pub(crate) fn is_here(&self, shard: ShardId) -> bool {
+        let door = self.inner.doors.get().and_then(|doors| doors.get(usize::from(shard.0)));
+        door.is_some_and(|door| matches!(door.at(), At::Here(_)))
+    }
+
+    /// Whether a shard is in this process and serves requests.
+    pub(crate) fn is_open(&self, shard: ShardId) -> bool {
+        self.door(shard).is_open()
+    }
+
+    fn door(&self, shard: ShardId) -> &Door {
+        let doors = self.inner.doors.get().expect("a shard runs on a service that is started");
+        &doors[usize::from(shard.0)]
+    }
+
+    fn doors(&self) -> Result<&[Door], Unavailable> {
         if self.inner.is_stopping.load(Ordering::Acquire) {
             return Err(Unavailable::ShuttingDown);
         }
-        self.inner.shards.get().map(Vec::as_slice).ok_or(Unavailable::ShardUnavailable)
+        self.inner.doors.get().map(Vec::as_slice).ok_or(Unavailable::ShardUnavailable)
     }
 
-    async fn send(&self, way: &Way, request: Request) -> Result<Outcome, Unavailable> {
+    /// Asks whoever has the shard. Among several nodes that may change under way: what surely was not done is asked
+    /// again, of whoever has it then, for a while.
+    async fn route(&self, doors: &[Door], shard: ShardId, request: Request) -> Result<Outcome, Unavailable> {
+        let door = &doors[usize::from(shard.0)];
+        let Some(others) = self.inner.others.get() else {
+            let At::Here(way) = door.at() else { return Err(Unavailable::ShardUnavailable) };
+            return self.send(&way, request).await.map_err(|error| self.reason(error, true));
+        };
+        let is_write = request.is_write();
+        let mut patience: Option<Patience<'_>> = None;
+        loop {
+            let answer = match door.at() {
+                At::Here(way) => self.send(&way, request.clone()).await,
+                At::There(address) => {
+                    self.inner.metrics.forwarded.inc();
+                    others.peers().ask(&address, shard, &request).await
+                }
+                At::Nowhere => Err(NotAnswered::NotThere),
+            };
+            let error = match answer {
+                Ok(outcome) => return Ok(outcome),
+                Err(NotAnswered::NotThere) => NotAnswered::NotThere,
+                Err(NotAnswered::Lost) if !is_write => NotAnswered::NotThere,
+                Err(error) => return Err(self.reason(error, is_write)),
+            };
+            let patience = match &mut patience {
+                Some(patience) => patience,
+                none => none.insert(Patience::new(door, others.patience())?),
+            };
+            if !patience.wait().await || self.inner.is_stopping.load(Ordering::Acquire) {
+                return Err(self.reason(error, is_write));
+            }
+        }
+    }
+
+    fn reason(&self, error: NotAnswered, is_write: bool) -> Unavailable {
+        match error {
+            NotAnswered::Unavailable(reason) => reason,
+            NotAnswered::Lost if is_write => Unavailable::OutcomeUnknown,
+            _ if self.inner.is_stopping.load(Ordering::Acquire) => Unavailable::ShuttingDown,
+            NotAnswered::Lost | NotAnswered::NotThere => Unavailable::ShardUnavailable,
+        }
+    }
+
+    async fn send(&self, way: &Way, request: Request) -> Result<Outcome, NotAnswered> {
+        let (ticket, reply) = oneshot::channel();
         let is_write = request.is_write();
         let take_back = request.taken_back_by();
-        let (ticket, reply) = oneshot::channel();
         way.submit.try_send((ticket, request)).map_err(|error| match error {
-            TrySendError::Full(_) => Unavailable::Overloaded,
-            TrySendError::Closed(_) => Unavailable::ShuttingDown,
+            TrySendError::Full(_) => NotAnswered::Unavailable(Unavailable::Overloaded),
+            TrySendError::Closed(_) => NotAnswered::NotThere,
         })?;
         self.inner.metrics.queue_depth.inc();
         let _depth = Decrement(&self.inner.metrics);
@@ -237,11 +355,63 @@ impl Service {
         let answer = (&mut asking.reply).await;
         asking.take_back = None;
         match answer {
-            Ok(result) => result.map_err(Unavailable::from),
+            Ok(result) => result.map_err(|failure| match failure {
+                Failure::Unavailable => NotAnswered::NotThere,
+                Failure::OutcomeUnknown => NotAnswered::Lost,
+                Failure::StorageFull => NotAnswered::Unavailable(Unavailable::StorageFull),
+                // Only where the whole process stops is that what is told.
+                Failure::Closing => NotAnswered::Unavailable(self.closing()),
+            }),
             // The shard's task ended without an answer. A write may have been done.
-            Err(_) if is_write => Err(Unavailable::OutcomeUnknown),
-            Err(_) => Err(Unavailable::ShardUnavailable),
+            Err(_) if is_write => Err(NotAnswered::Lost),
+            Err(_) => Err(NotAnswered::NotThere),
         }
+    }
+
+    fn closing(&self) -> Unavailable {
+        match self.inner.is_stopping.load(Ordering::Acquire) {
+            true => Unavailable::ShuttingDown,
+            false => Unavailable::ShardUnavailable,
+        }
+    }
+}
+
+impl Door {
+    fn at(&self) -> At {
+        self.at.borrow().clone()
+    }
+
+    fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Acquire)
+    }
+}
+
+/// A request that waits until somebody serves its shard.
+struct Patience<'a> {
+    door: &'a Door,
+    at: watch::Receiver<At>,
+    until: Instant,
+}
+
+impl Patience<'_> {
+    fn new(door: &Door, span: Duration) -> Result<Patience<'_>, Unavailable> {
+        if door.waiting.fetch_add(1, Ordering::AcqRel) >= MAX_WAITING {
+            door.waiting.fetch_sub(1, Ordering::AcqRel);
+            return Err(Unavailable::Overloaded);
+        }
+        Ok(Patience { door, at: door.at.subscribe(), until: Instant::now() + span })
+    }
+
+    /// Waits until it may be worth to ask again; says whether it still is.
+    async fn wait(&mut self) -> bool {
+        let _whichever_is_first = tokio::time::timeout(ASK_AGAIN, self.at.changed()).await;
+        Instant::now() < self.until
+    }
+}
+
+impl Drop for Patience<'_> {
+    fn drop(&mut self) {
+        self.door.waiting.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -2,13 +2,17 @@
 //!
 //! What a shard tells of a stream goes into one ring, which all who follow it share: each of them is a place in it. Who
 //! reads slowly holds up nobody and costs nothing; one that has fallen behind the ring goes on from a key frame.
+//!
+//! Where the shard is in another node, the ring is fed from there, by one connection for all who follow the stream here.
+//! When the shard moves, so does the feeding, after the last clock in the ring.
 
-use crate::{Fed, Feed, FeedEnded, NotAnswered, Service, Unavailable, Wanted};
+use crate::{Fed, Feed, FeedEnded, NotAnswered, Service, Unavailable, Wanted, service::At, shard_of};
 use bytes::Bytes;
 use limina_engine::{
     Command, Name, Outcome, Request,
     events::{self, Change, Changes, KEPT_CHANGES, KeyFrame, Reply, StreamInfo, StreamTerms},
 };
+use limina_store::ShardId;
 use std::{
     collections::{HashMap, VecDeque},
     pin::Pin,
@@ -16,13 +20,16 @@ use std::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering},
     },
+    time::{Duration, Instant},
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, task::AbortHandle};
 
 /// How many messages a follower is given at a time.
 const AT_ONCE: usize = 256;
 /// How many missed changes are read at a time.
 const READ_AT_ONCE: usize = 1_000;
+/// How long to wait before another node is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// Something that is told to those who follow a stream.
 #[derive(Debug)]
@@ -96,8 +103,10 @@ struct Ring {
     for_all: u64,
     /// The next one is.
     is_for_all: bool,
-    /// Somebody sees to it that there is one now and then.
-    has_beat: bool,
+    /// Sees to it that the ring is fed, and that there is a key frame now and then.
+    feeder: Option<AbortHandle>,
+    /// How often the stream's shard has left this node.
+    moves: u64,
     ended: Option<Ended>,
 }
 
@@ -134,14 +143,7 @@ impl Streams {
     /// A durable change, in order.
     pub(crate) fn changed(&self, namespace: &Name, stream: &Name, change: Change) {
         if let Some(topic) = self.find(namespace, stream) {
-            topic.tell(|ring| {
-                ring.join(change.clock - 1);
-                ring.last = Some(change.clock);
-                ring.changes.push_back(Message::new(Told::Change(change)));
-                if ring.changes.len() as u64 > KEPT_CHANGES {
-                    ring.changes.pop_front();
-                }
-            });
+            topic.tell(|ring| ring.push_change(change));
         }
     }
 
@@ -149,11 +151,17 @@ impl Streams {
     pub(crate) fn key_frame(&self, namespace: &Name, stream: &Name, frame: KeyFrame) {
         if let Some(topic) = self.find(namespace, stream) {
             topic.tell(|ring| {
-                ring.join(frame.clock);
-                ring.frames += 1;
-                ring.for_all += u64::from(std::mem::take(&mut ring.is_for_all));
-                ring.key_frame = Some(Message::new(Told::KeyFrame(frame)));
+                let is_for_all = std::mem::take(&mut ring.is_for_all);
+                ring.push_key_frame(frame, is_for_all);
             });
+        }
+    }
+
+    /// A shard has left this node: other nodes must follow its streams elsewhere.
+    pub(crate) fn moved(&self, shard: ShardId, shards: u16) {
+        let topics = self.lock();
+        for topic in topics.values().filter(|topic| shard_of(topic.address.0.as_str(), shards) == shard) {
+            topic.tell(|ring| ring.moves += 1);
         }
     }
 
@@ -216,13 +224,41 @@ impl Topic {
 }
 
 impl Ring {
-    /// What comes next follows this clock. If something between was never told (its outcome was not known at first), the
-    /// ring begins anew.
-    fn join(&mut self, clock: u64) {
+    fn push_change(&mut self, change: Change) {
+        if !self.join(change.clock - 1) {
+            return;
+        }
+        self.last = Some(change.clock);
+        self.changes.push_back(Message::new(Told::Change(change)));
+        if self.changes.len() as u64 > KEPT_CHANGES {
+            self.changes.pop_front();
+        }
+    }
+
+    fn push_key_frame(&mut self, frame: KeyFrame, is_for_all: bool) {
+        if self.join(frame.clock) {
+            self.frames += 1;
+            self.for_all += u64::from(is_for_all);
+            self.key_frame = Some(Message::new(Told::KeyFrame(frame)));
+        }
+    }
+
+    /// What comes next follows this clock. If something between was never told (its outcome was not known at first, or
+    /// the shard has moved), the ring begins anew. What is older than the ring was told before: says whether it is not.
+    fn join(&mut self, clock: u64) -> bool {
+        if self.last.is_some_and(|last| clock < last) {
+            return false;
+        }
         if self.last != Some(clock) {
             self.changes.clear();
             self.last = Some(clock);
         }
+        true
+    }
+
+    /// Nothing was told yet.
+    fn is_empty(&self) -> bool {
+        self.last.is_none() && self.ended.is_none()
     }
 
     /// The clock before the first change in the ring.
@@ -295,7 +331,9 @@ pub struct Follower {
     topic: Arc<Topic>,
     news: watch::Receiver<()>,
     place: Place,
-    /// What it missed before it came, read from the store.
+    /// How often the shard had left this node when it began.
+    moves: u64,
+    /// What it missed before it came, or since, read from the store.
     missed: VecDeque<Arc<Message>>,
 }
 
@@ -314,7 +352,10 @@ impl Service {
 
     /// Follows a stream on behalf of another node, which has a ring of its own.
     pub async fn feed_peer(&self, wanted: Wanted) -> Result<Box<dyn Feed>, NotAnswered> {
-        let Wanted { namespace, stream, resume_after, make, .. } = wanted;
+        let Wanted { shard, namespace, stream, resume_after, make } = wanted;
+        if !self.is_here(shard) {
+            return Err(NotAnswered::NotThere);
+        }
         match self.follow_as(namespace, stream, resume_after, make, true).await {
             Ok(follower) => Ok(Box::new(follower)),
             Err(NotFollowed::StreamNotFound) => Ok(Box::new(NoStream)),
@@ -333,12 +374,17 @@ impl Service {
         let topic = self.streams().join((namespace, stream));
         let news = topic.news.subscribe();
         let place = Place { clock: 0, frames: 0, for_all: 0, is_feed };
-        let mut follower = Follower { service: self.clone(), topic, news, place, missed: VecDeque::new() };
+        let moves = topic.lock().moves;
+        let missed = VecDeque::new();
+        let mut follower = Follower { service: self.clone(), topic, news, place, moves, missed };
         let can_begin = follower.topic.lock().usable_key_frame().is_some();
         if !can_begin {
             let info = self.key_frame(&follower.topic.address, make).await?;
-            if !std::mem::replace(&mut follower.topic.lock().has_beat, true) {
-                tokio::spawn(beat(self.clone(), Arc::downgrade(&follower.topic), info.terms));
+            let mut ring = follower.topic.lock();
+            if ring.feeder.is_none() {
+                let every = Duration::from_millis(info.terms.key_frame_every.0);
+                let feeder = feed(self.clone(), Arc::downgrade(&follower.topic), every);
+                ring.feeder = Some(tokio::spawn(feeder).abort_handle());
             }
         }
         follower.begin(resume_after).await?;
@@ -374,6 +420,7 @@ impl Follower {
     /// Finds the place to begin at: after that clock if everything since is kept, or else with a key frame.
     async fn begin(&mut self, resume_after: Option<u64>) -> Result<(), NotFollowed> {
         if let Some(after) = resume_after {
+            self.wait_for_ring().await;
             self.place.clock = after;
             self.read_missed().await?;
             let ring = self.topic.lock();
@@ -392,7 +439,14 @@ impl Follower {
         Ok(())
     }
 
-    /// Reads what was told before the ring began, as far as it is kept.
+    /// Waits until the ring has begun. In this node it has; from another it is on its way.
+    async fn wait_for_ring(&mut self) {
+        while self.topic.lock().is_empty() {
+            let _still_there = self.news.changed().await;
+        }
+    }
+
+    /// Reads what was told before the ring began, as far as it is kept, and puts it before what comes from the ring.
     async fn read_missed(&mut self) -> Result<(), NotFollowed> {
         while self.place.clock < self.topic.lock().before_first() {
             let (stream, after) = (self.topic.address.1.clone(), self.place.clock);
@@ -415,6 +469,7 @@ impl Follower {
     }
 
     async fn next_marked(&mut self) -> Result<Vec<Next>, Ended> {
+        let mut asked_at: Option<Instant> = None;
         loop {
             self.news.mark_unchanged();
             let missed = self.missed.drain(..self.missed.len().min(AT_ONCE));
@@ -430,21 +485,45 @@ impl Follower {
                 {
                     messages.push(message);
                 }
+                if messages.is_empty() && self.place.is_feed && ring.moves != self.moves {
+                    return Err(Ended::Unavailable(Unavailable::ShardUnavailable));
+                }
                 ring.is_behind(&self.place) && ring.usable_key_frame().is_none()
             };
             if !messages.is_empty() {
                 return Ok(messages);
             }
-            if has_lost {
-                match self.service.key_frame(&self.topic.address, None).await {
-                    Ok(_) => continue,
-                    Err(NotFollowed::StreamNotFound) => return Err(Ended::Deleted),
-                    Err(NotFollowed::Unavailable(reason)) => return Err(Ended::Unavailable(reason)),
-                }
+            if has_lost && asked_at.is_none_or(|at| at.elapsed() >= ASK_AGAIN) {
+                self.catch_up().await?;
+                asked_at = Some(Instant::now());
+                continue;
             }
-            // It lives as long as the topic, which is held here.
-            let _still_there = self.news.changed().await;
+            // What was asked of another node may be lost on its way. The news live as long as the topic, held here.
+            let changed = self.news.changed();
+            match has_lost {
+                true => drop(tokio::time::timeout(ASK_AGAIN, changed).await),
+                false => drop(changed.await),
+            }
         }
+    }
+
+    /// What comes next is not in the ring: it is read, if it is little and still kept, or else there will be a key frame.
+    async fn catch_up(&mut self) -> Result<(), Ended> {
+        let caught_up = async {
+            let missing = self.topic.lock().before_first().saturating_sub(self.place.clock);
+            if self.place.clock > 0 && missing <= READ_AT_ONCE as u64 {
+                self.read_missed().await?;
+            }
+            let is_behind = self.topic.lock().is_behind(&self.place);
+            if is_behind && self.missed.is_empty() {
+                self.service.key_frame(&self.topic.address, None).await?;
+            }
+            Ok(())
+        };
+        caught_up.await.map_err(|error| match error {
+            NotFollowed::StreamNotFound => Ended::Deleted,
+            NotFollowed::Unavailable(reason) => Ended::Unavailable(reason),
+        })
     }
 }
 
@@ -476,19 +555,81 @@ impl Drop for Follower {
     }
 }
 
-/// Tells those who follow, every now and then, all that incubates, for as long as anybody does.
-async fn beat(service: Service, topic: Weak<Topic>, terms: StreamTerms) {
-    let mut every = terms.key_frame_every;
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if let Some(feeder) = &self.feeder {
+            feeder.abort();
+        }
+    }
+}
+
+/// Sees to it that the ring is fed, from wherever the stream's shard is, for as long as anybody follows.
+async fn feed(service: Service, topic: Weak<Topic>, mut every: Duration) {
+    let Some(address) = topic.upgrade().map(|topic| topic.address.clone()) else { return };
+    let Some((shard, mut whereabouts)) = service.watch(&address.0) else { return };
     loop {
-        tokio::time::sleep(std::time::Duration::from_millis(every.0)).await;
+        let at = whereabouts.borrow_and_update().clone();
+        let feeding = async {
+            match at {
+                // What its shard tells goes into the ring by itself.
+                At::Here(_) => beat(&service, &topic, &mut every).await,
+                At::There(other) => feed_from(&service, &topic, shard, &other).await,
+                At::Nowhere => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = feeding => {}
+            moved = whereabouts.changed() => if moved.is_err() { return },
+        }
+        if topic.upgrade().is_none_or(|topic| topic.lock().ended.is_some()) {
+            return;
+        }
+    }
+}
+
+/// Tells those who follow, every now and then, all that incubates.
+async fn beat(service: &Service, topic: &Weak<Topic>, every: &mut Duration) {
+    tokio::time::sleep(*every).await;
+    let Some(topic) = topic.upgrade() else { return };
+    topic.lock().is_for_all = true;
+    match service.key_frame(&topic.address, None).await {
+        Ok(info) => *every = Duration::from_millis(info.terms.key_frame_every.0),
+        // It was deleted while it was elsewhere.
+        Err(NotFollowed::StreamNotFound) => service.streams().deleted(&topic.address.0, &topic.address.1),
+        // Those who follow have what they have; there will be another time.
+        Err(_) => topic.lock().is_for_all = false,
+    }
+}
+
+/// Takes what another node tells, until that ends.
+async fn feed_from(service: &Service, topic: &Weak<Topic>, shard: ShardId, other: &str) {
+    let wanted = {
         let Some(topic) = topic.upgrade() else { return };
-        topic.lock().is_for_all = true;
-        match service.key_frame(&topic.address, None).await {
-            Ok(info) => every = info.terms.key_frame_every,
-            Err(NotFollowed::StreamNotFound) => return,
-            // Those who follow have what they have; there will be another time.
-            Err(NotFollowed::Unavailable(Unavailable::ShuttingDown)) => return,
-            Err(NotFollowed::Unavailable(_)) => {}
+        let (namespace, stream) = topic.address.clone();
+        let resume_after = topic.lock().last;
+        Wanted { shard, namespace, stream, resume_after, make: None }
+    };
+    let Some(others) = service.others() else { return };
+    let Ok(mut feed) = others.peers().follow(other, &wanted).await else {
+        return tokio::time::sleep(ASK_AGAIN).await;
+    };
+    loop {
+        let told = feed.next().await;
+        let Some(topic) = topic.upgrade() else { return };
+        match told {
+            Ok(told) => topic.tell(|ring| {
+                for fed in told {
+                    match fed.told {
+                        Told::Change(change) => ring.push_change(change),
+                        Told::KeyFrame(frame) => ring.push_key_frame(frame, fed.is_for_all),
+                    }
+                }
+            }),
+            Err(FeedEnded::NoStream) => {
+                let (namespace, stream) = &topic.address;
+                return service.streams().deleted(namespace, stream);
+            }
+            Err(FeedEnded::Lost) => return tokio::time::sleep(ASK_AGAIN).await,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use limina_engine::{Name, Outcome, Page, Request, events::StreamTerms, outcome::NamespaceInfo};
 use limina_node::{
-    Feed, Follower, NotFollowed, Service, ShardId, ShardStatus, Unavailable, Wanted, peers::Asked,
+    Cluster, Feed, Follower, NotFollowed, Service, ShardId, Unavailable, Wanted, peers::Asked,
 };
 use std::pin::Pin;
 
@@ -38,8 +38,8 @@ pub trait Backend: Send + Sync + 'static {
     /// Whether requests are served.
     fn is_ready(&self) -> bool;
 
-    /// Every shard.
-    fn shard_statuses(&self) -> Vec<ShardStatus>;
+    /// All nodes and all shards.
+    fn cluster(&self) -> Cluster;
 }
 
 impl Backend for Service {
@@ -73,7 +73,7 @@ impl Backend for Service {
         Service::is_ready(self)
     }
 
-    fn shard_statuses(&self) -> Vec<ShardStatus> {
-        Service::shard_statuses(self)
+    fn cluster(&self) -> Cluster {
+        Service::cluster(self)
     }
 }

@@ -11,4 +11,4 @@ pub mod clock;
 pub mod shard;
 
 pub use clock::ShardClock;
-pub use shard::{Failure, Loss, Options, Output, Reply, Shard};
+pub use shard::{Failure, Loss, Opening, Options, Output, Reply, Shard};

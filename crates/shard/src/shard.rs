@@ -41,6 +41,8 @@ pub struct Shard<T> {
     is_starved: bool,
     /// Only what somebody waits for is still done.
     is_closing: bool,
+    /// Relaxed answers need not wait.
+    may_relax: bool,
     outputs: VecDeque<Output<T>>,
 }
 
@@ -173,6 +175,15 @@ pub enum Failure {
     OutcomeUnknown,
 }
 
+/// What was before a shard was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opening {
+    /// Nobody served it for a while: whoever holds something has its full time again.
+    Interrupted,
+    /// Its last owner handed it over, and it goes on as if nothing had happened.
+    HandedOver,
+}
+
 /// How an append or confirm failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
@@ -194,13 +205,16 @@ impl<T> Shard<T> {
             has_room: true,
             is_starved: false,
             is_closing: false,
+            may_relax: true,
             outputs: VecDeque::new(),
         }
     }
 
     /// The engine has been loaded from everything durable, and serves from now on.
-    pub fn handle_opened(&mut self, mut engine: Engine, now: Time) {
-        engine.grace(now.max(engine.time()));
+    pub fn handle_opened(&mut self, mut engine: Engine, now: Time, opening: Opening) {
+        if opening == Opening::Interrupted {
+            engine.grace(now.max(engine.time()));
+        }
         assert!(self.open.is_none(), "a shard is opened once, until it is lost");
         self.open = Some(Open {
             engine,
@@ -283,6 +297,12 @@ impl<T> Shard<T> {
         self.is_starved &= !has_room;
     }
 
+    /// Whether relaxed answers may go out before anything is durable. Where it is not sure that the shard is still ours,
+    /// they wait like all others.
+    pub fn handle_tenure(&mut self, is_sure: bool) {
+        self.may_relax = is_sure;
+    }
+
     /// Whether what is due waits for room. Then [`Shard::handle_room`] should be called now and again.
     pub fn is_starved(&self) -> bool {
         self.is_starved
@@ -350,7 +370,7 @@ impl<T> Shard<T> {
                 if round.is_fetching {
                     return None;
                 }
-                let fetch = open.run_round(&mut self.outputs);
+                let fetch = open.run_round(self.may_relax, &mut self.outputs);
                 self.outputs.extend(fetch);
                 continue;
             }
@@ -438,7 +458,7 @@ impl<T> Open<T> {
     }
 
     /// Applies the round in order. Where something more must be fetched, asks for it and stops there.
-    fn run_round(&mut self, outputs: &mut VecDeque<Output<T>>) -> Option<Output<T>> {
+    fn run_round(&mut self, may_relax: bool, outputs: &mut VecDeque<Output<T>>) -> Option<Output<T>> {
         let mut round = self.round.take()?;
         // What can be told beforehand is fetched for all at once, before the first is applied.
         let mut reads = if round.is_ready { Vec::new() } else { self.missing(&round) };
@@ -448,7 +468,10 @@ impl<T> Open<T> {
             && let Some(work) = round.work.front_mut()
         {
             match self.apply(round.now, work) {
-                Ok(applied) => {
+                Ok(mut applied) => {
+                    if let Some(Applied::Done { is_relaxed, .. }) = &mut applied {
+                        *is_relaxed &= may_relax;
+                    }
                     let work = round.work.pop_front().expect("it was just there");
                     self.decided(round.now, work, applied, outputs);
                 }
@@ -607,7 +630,7 @@ mod tests {
         let engine = Engine::open(EngineOptions::default(), residents).expect("a sound record");
         assert_eq!(engine.stats(), Stats { sweeps: 1, ..Stats::default() });
         let mut shard = Shard::new(Options::default());
-        shard.handle_opened(engine, Time(1));
+        shard.handle_opened(engine, Time(1), Opening::Interrupted);
         shard
     }
 

@@ -12,7 +12,7 @@ use limina_engine::{
     selection::Query,
 };
 use limina_shard::{
-    Failure, Loss, Options as ShardOptions, Output, Reply, Shard, ShardClock, clock::Reading,
+    Failure, Loss, Opening, Options as ShardOptions, Output, Reply, Shard, ShardClock, clock::Reading,
 };
 use limina_store::{
     self as store, AppendError, Batch, Image, Room, Seq, ShardId, ShardStore, ShardStoreOptions, StoreError,
@@ -508,7 +508,7 @@ impl World {
                 self.clock = ShardClock::start(known, self.reading());
                 let ready = self.clock.time();
                 self.is_lost_track |= self.judge.reopened(doubt_happened, engine.time(), ready).is_err();
-                self.shard.handle_opened(engine, ready);
+                self.shard.handle_opened(engine, ready, Opening::Interrupted);
                 self.look_around();
             }
             Err(error) if self.faults => {

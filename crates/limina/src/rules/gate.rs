@@ -1,7 +1,7 @@
 //! Nobody is served before the rules stand.
 
 use limina_engine::{Name, Outcome, Page, Request, events::StreamTerms, outcome::NamespaceInfo};
-use limina_node::{Feed, NotFollowed, Service, ShardId, ShardStatus, Unavailable, Wanted, peers::Asked};
+use limina_node::{Cluster, Feed, NotFollowed, Service, ShardId, Unavailable, Wanted, peers::Asked};
 use limina_server::{
     Backend,
     backend::{Following, Pending},
@@ -71,7 +71,7 @@ impl Backend for Gate {
         self.is_open() && self.service.is_ready()
     }
 
-    fn shard_statuses(&self) -> Vec<ShardStatus> {
-        self.service.shard_statuses()
+    fn cluster(&self) -> Cluster {
+        self.service.cluster()
     }
 }

@@ -51,12 +51,20 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<Response, Failure> 
     responses((status = 200, description = "All of them.", body = Cluster)),
 )]
 pub(super) async fn cluster(State(app): State<App>) -> Response {
-    let owner = "local";
-    let nodes = vec![Node { node: owner.to_owned(), ready: app.backend().is_ready() }];
-    let shards = app.backend().shard_statuses().into_iter();
-    let shards =
-        shards.map(|status| Shard { shard: status.shard, owner: owner.to_owned(), open: status.is_open });
-    json(StatusCode::OK, &Cluster { nodes, shards: shards.collect() })
+    let seen = app.backend().cluster();
+    let nodes = seen.nodes.into_iter().map(|node| Node {
+        node: node.node,
+        address: node.address,
+        ready: node.is_ready,
+        leaving: node.is_leaving,
+    });
+    let shards = seen.shards.into_iter().map(|shard| Shard {
+        shard: shard.shard,
+        owner: shard.owner,
+        open: shard.is_open,
+        epoch: shard.epoch,
+    });
+    json(StatusCode::OK, &Cluster { node: seen.me, nodes: nodes.collect(), shards: shards.collect() })
 }
 
 /// The metrics, as OpenMetrics text.

@@ -8,7 +8,7 @@ use limina_engine::{
     },
     outcome::NamespaceInfo,
 };
-use limina_node::{ShardStatus, Unavailable};
+use limina_node::{Cluster, NodeStatus, ShardStatus, Unavailable};
 use limina_server::{App, Backend, Metrics, backend::Pending, openapi_json, serve};
 use prometheus_client::registry::Registry;
 use reqwest::{Client, Method, Response};
@@ -103,8 +103,12 @@ impl Backend for Fake {
         Box::pin(async { Err(limina_node::NotAnswered::NotThere) })
     }
 
-    fn shard_statuses(&self) -> Vec<ShardStatus> {
-        vec![ShardStatus { shard: 0, is_open: true }]
+    fn cluster(&self) -> Cluster {
+        let me = || "local".to_owned();
+        let is_ready = self.is_ready();
+        let node = NodeStatus { node: me(), address: None, is_ready, is_leaving: false };
+        let shard = ShardStatus { shard: 0, owner: Some(me()), epoch: None, is_open: true };
+        Cluster { me: me(), nodes: vec![node], shards: vec![shard] }
     }
 
     fn is_ready(&self) -> bool {

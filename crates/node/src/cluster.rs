@@ -1,0 +1,163 @@
+//! What a node knows of the others.
+
+use crate::{Peers, clock::Clocks};
+use limina_store::{NodeId, ShardId, View};
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// Until when it is sure that nobody takes this node's shards away, by its own monotonic clock. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Tenancy {
+    until: Arc<AtomicU64>,
+    clocks: Clocks,
+}
+
+impl Tenancy {
+    /// Of a node that is alone: for ever.
+    pub(crate) fn alone(clocks: Clocks) -> Tenancy {
+        Tenancy { until: Arc::new(AtomicU64::new(u64::MAX)), clocks }
+    }
+
+    /// Of a node that must renew it: not begun yet.
+    pub(crate) fn shared(clocks: Clocks) -> Tenancy {
+        Tenancy { until: Arc::new(AtomicU64::new(0)), clocks }
+    }
+
+    /// It was renewed by a request sent at that time.
+    pub(crate) fn renewed(&self, sent_at_micros: u64, span: Duration) {
+        let span = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        self.until.store(sent_at_micros.saturating_add(span), Ordering::Release);
+    }
+
+    pub(crate) fn is_sure(&self) -> bool {
+        self.clocks.monotonic() < self.until.load(Ordering::Acquire)
+    }
+}
+
+/// The other nodes.
+pub(crate) struct Others {
+    me: NodeId,
+    peers: Arc<dyn Peers>,
+    tenancy: Tenancy,
+    patience: Duration,
+    view: Mutex<View>,
+    /// Every shard was served once since this node came.
+    was_complete: AtomicBool,
+}
+
+impl Others {
+    pub(crate) fn new(me: NodeId, peers: Arc<dyn Peers>, tenancy: Tenancy, patience: Duration) -> Others {
+        let (view, was_complete) = (Mutex::default(), AtomicBool::new(false));
+        Others { me, peers, tenancy, patience, view, was_complete }
+    }
+
+    pub(crate) fn peers(&self) -> &dyn Peers {
+        &*self.peers
+    }
+
+    /// How long a request waits until somebody serves its shard.
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// What the store showed; and whether all that is to be served here is.
+    pub(crate) fn see(&self, view: View, is_open: impl Fn(ShardId) -> bool) {
+        let is_live = |id| view.members.iter().any(|member| member.id == id && member.is_live);
+        let is_served = view.shards.iter().all(|holding| match holding.owner {
+            Some(owner) if owner == self.me => is_open(holding.shard),
+            Some(owner) => is_live(owner),
+            None => false,
+        });
+        self.was_complete.fetch_or(is_served, Ordering::AcqRel);
+        *self.lock() = view;
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.was_complete.load(Ordering::Acquire) && self.tenancy.is_sure()
+    }
+
+    pub(crate) fn cluster(&self, is_ready: bool, is_open: impl Fn(ShardId) -> bool) -> Cluster {
+        let view = self.lock();
+        let nodes = view.members.iter().map(|member| NodeStatus {
+            node: member.id.to_string(),
+            address: Some(member.address.clone()),
+            is_ready: if member.id == self.me { is_ready } else { member.is_live && !member.is_leaving },
+            is_leaving: member.is_leaving,
+        });
+        let is_live = |id| view.members.iter().any(|member| member.id == id && member.is_live);
+        let shards = view.shards.iter().map(|holding| ShardStatus {
+            shard: holding.shard.0,
+            owner: holding.owner.map(|owner| owner.to_string()),
+            epoch: Some(holding.epoch.0),
+            is_open: match holding.owner {
+                Some(owner) if owner == self.me => is_open(holding.shard),
+                owner => owner.is_some_and(is_live),
+            },
+        });
+        Cluster { me: self.me.to_string(), nodes: nodes.collect(), shards: shards.collect() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, View> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All nodes and all shards, as one node sees them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cluster {
+    /// The node that was asked.
+    pub me: String,
+    /// The nodes, by name.
+    pub nodes: Vec<NodeStatus>,
+    /// The shards, by number.
+    pub shards: Vec<ShardStatus>,
+}
+
+/// A node as operators see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeStatus {
+    /// Its name.
+    pub node: String,
+    /// Where other nodes reach it, if there may be any.
+    pub address: Option<String>,
+    /// Whether it serves requests; of another node: whether it is alive and stays.
+    pub is_ready: bool,
+    /// Whether it is about to stop.
+    pub is_leaving: bool,
+}
+
+/// A shard as operators see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShardStatus {
+    /// Its number.
+    pub shard: u16,
+    /// The name of the node that owns it.
+    pub owner: Option<String>,
+    /// How often it was taken, given or opened, where several nodes may.
+    pub epoch: Option<u64>,
+    /// Whether it serves requests now; of another node's shard: whether that node is alive.
+    pub is_open: bool,
+}
+
+impl Cluster {
+    /// The name of a node that is alone.
+    const ALONE: &str = "local";
+
+    /// One node has everything.
+    pub(crate) fn alone(is_ready: bool, open: impl Iterator<Item = bool>) -> Cluster {
+        let me = || Cluster::ALONE.to_owned();
+        let node = NodeStatus { node: me(), address: None, is_ready, is_leaving: false };
+        let shards = open.zip(0..).map(|(is_open, shard)| ShardStatus {
+            shard,
+            owner: Some(me()),
+            epoch: None,
+            is_open,
+        });
+        Cluster { me: me(), nodes: vec![node], shards: shards.collect() }
+    }
+}
