@@ -5,10 +5,11 @@ use limina_store::{NodeId, ShardId, View};
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
+use tokio::sync::watch;
 
 /// Until when it is sure that nobody takes this node's shards away, by its own monotonic clock. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -47,12 +48,12 @@ pub(crate) struct Others {
     patience: Duration,
     view: Mutex<View>,
     /// Every shard was served once since this node came.
-    was_complete: AtomicBool,
+    was_complete: watch::Sender<bool>,
 }
 
 impl Others {
     pub(crate) fn new(me: NodeId, peers: Arc<dyn Peers>, tenancy: Tenancy, patience: Duration) -> Others {
-        let (view, was_complete) = (Mutex::default(), AtomicBool::new(false));
+        let (view, was_complete) = (Mutex::default(), watch::Sender::new(false));
         Others { me, peers, tenancy, patience, view, was_complete }
     }
 
@@ -73,12 +74,20 @@ impl Others {
             Some(owner) => is_live(owner),
             None => false,
         });
-        self.was_complete.fetch_or(is_served, Ordering::AcqRel);
         *self.lock() = view;
+        if is_served {
+            self.was_complete.send_replace(true);
+        }
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        self.was_complete.load(Ordering::Acquire) && self.tenancy.is_sure()
+        *self.was_complete.borrow() && self.tenancy.is_sure()
+    }
+
+    /// Returns when every shard was served once.
+    pub(crate) async fn until_complete(&self) {
+        let mut was_complete = self.was_complete.subscribe();
+        let _still_there = was_complete.wait_for(|was_complete| *was_complete).await;
     }
 
     pub(crate) fn cluster(&self, is_ready: bool, is_open: impl Fn(ShardId) -> bool) -> Cluster {

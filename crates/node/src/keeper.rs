@@ -7,14 +7,14 @@
 use crate::{
     OpenError,
     driver::{self, Driver, Finished, Order, Surroundings},
+    keeping::{Act, Keeping},
     node::{EndWithShard, NodeOptions, Stores},
-    placement::{Move, plan},
     service::{self, At},
 };
 use limina_engine::Engine;
 use limina_shard::Opening;
 use limina_store::{
-    Announcement, Holding, Journal, Member, NodeId, ShardId, ShardStore, StoreError, Table, Tenure, View,
+    Announcement, Journal, Member, NodeId, ShardId, ShardStore, StoreError, Table, Tenure, View,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,15 +34,17 @@ const RENEWALS: u32 = 5;
 const OPEN_AGAIN: Duration = Duration::from_millis(500);
 
 pub(crate) struct Keeper<S> {
-    pub(crate) store: Arc<S>,
-    pub(crate) around: Surroundings,
-    pub(crate) options: NodeOptions,
-    pub(crate) announcement: Announcement,
-    pub(crate) stores: Stores<S, S>,
+    store: Arc<S>,
+    around: Surroundings,
+    options: NodeOptions,
+    /// Where other nodes reach this one, and for how long it is thought alive.
+    address: String,
+    tenure: Duration,
+    stores: Stores<S, S>,
+    keeping: Keeping,
     tasks: JoinSet<(ShardId, Finished)>,
-    /// Shards whose tasks run, and what each was last told.
-    running: BTreeMap<ShardId, watch::Sender<Order>>,
-    view: View,
+    /// What each shard's task was last told.
+    orders: BTreeMap<ShardId, watch::Sender<Order>>,
     /// Since when the store does not answer.
     failing: Option<Instant>,
 }
@@ -52,33 +54,35 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
         store: Arc<S>,
         around: Surroundings,
         options: NodeOptions,
-        announcement: Announcement,
+        address: String,
+        tenure: Duration,
         stores: Stores<S, S>,
     ) -> Keeper<S> {
         Keeper {
+            keeping: Keeping::new(store.me()),
             store,
             around,
             options,
-            announcement,
+            address,
+            tenure,
             stores,
             tasks: JoinSet::new(),
-            running: BTreeMap::new(),
-            view: View::default(),
+            orders: BTreeMap::new(),
             failing: None,
         }
     }
 
     /// Keeps until it is told to stop, then gives everything away.
     pub(crate) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
-        let mut tick = tokio::time::interval(self.announcement.tenure / RENEWALS);
+        let mut tick = tokio::time::interval(self.tenure / RENEWALS);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let store = self.store.clone();
-        while !self.announcement.is_leaving || !self.running.is_empty() {
+        while !self.keeping.has_left() {
             tokio::select! {
                 _ = tick.tick() => {}
                 () = store.changed() => {}
                 Some(ended) = self.tasks.join_next() => self.ended(ended),
-                _ = stopping.changed(), if !self.announcement.is_leaving => self.announcement.is_leaving = true,
+                _ = stopping.changed(), if !self.keeping.is_leaving() => self.keeping.leave(),
             }
             while let Some(ended) = self.tasks.try_join_next() {
                 self.ended(ended);
@@ -94,13 +98,17 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
     }
 
     async fn renew(&mut self) {
-        let tenure = self.announcement.tenure;
+        let announcement = Announcement {
+            address: self.address.clone(),
+            is_leaving: self.keeping.is_leaving(),
+            tenure: self.tenure,
+        };
         let sent_at = self.around.clocks.monotonic();
-        let answer = timeout(tenure, self.store.renew(self.announcement.clone())).await;
+        let answer = timeout(self.tenure, self.store.renew(announcement)).await;
         let answer = answer.unwrap_or_else(|_| Err(StoreError::Unavailable("it does not answer".to_owned())));
         match answer {
             Ok(view) => {
-                self.around.tenancy.renewed(sent_at, tenure);
+                self.around.tenancy.renewed(sent_at, self.tenure);
                 if let Some(since) = self.failing.take() {
                     tracing::info!(
                         after_ms = since.elapsed().as_millis() as u64,
@@ -125,63 +133,68 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
     /// Acts on what the store shows.
     async fn see(&mut self, view: View) {
         self.tell_changes(&view);
-        self.view = view;
-        let me = self.store.me();
-        for holding in self.view.shards.clone() {
-            match self.running.get(&holding.shard) {
-                Some(_) if holding.owner == Some(me) => {}
-                // It may have been taken away while this node was thought dead. The store tells.
-                Some(order) => {
-                    order.send_if_modified(|order| matches!(order, Order::Serve));
+        let service = self.around.service.clone();
+        let is_open = |shard| service.is_open(shard);
+        for act in self.keeping.see(view, is_open) {
+            self.act(act).await;
+        }
+        let view = self.keeping.view();
+        self.around.metrics.nodes.set(live(view).count() as i64);
+        if let Some(others) = service.others() {
+            others.see(view.clone(), is_open);
+        }
+    }
+
+    async fn act(&mut self, act: Act) {
+        match act {
+            Act::Open { shard, opening } => self.open(shard, opening),
+            Act::Claim { shard, seen, from } => match self.store.claim(shard, seen).await {
+                Ok(true) => {
+                    let from = from.map(|from| from.to_string());
+                    tracing::info!(shard = shard.0, from, "taking a shard over: nobody serves it");
+                    self.around.metrics.shards_claimed.inc();
+                    let Act::Open { shard, opening } = self.keeping.claimed(shard) else { return };
+                    self.open(shard, opening);
                 }
-                None if holding.owner == Some(me) => self.open(holding),
-                None => self.around.service.set_at(holding.shard, self.whereabouts(holding.owner)),
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(
+                        shard = shard.0,
+                        error = &error as &dyn Error,
+                        "a shard could not be taken"
+                    );
+                }
+            },
+            Act::Look { shard } => {
+                if let Some(order) = self.orders.get(&shard) {
+                    // It is told the same again.
+                    order.send_modify(|_| {});
+                }
             }
-        }
-        for step in plan(&self.view, me) {
-            match step {
-                Move::Claim { shard, seen } => match self.store.claim(shard, seen).await {
-                    Ok(true) => {
-                        let from = self.view.shards.iter().find(|holding| holding.shard == shard);
-                        let from = from.and_then(|holding| holding.owner).map(|owner| owner.to_string());
-                        tracing::info!(shard = shard.0, from, "taking a shard over: nobody serves it");
-                        self.around.metrics.shards_claimed.inc();
-                        self.open(Holding { shard, epoch: seen, owner: Some(me), is_handed: false });
-                    }
-                    Ok(false) => {}
-                    Err(error) => {
-                        tracing::warn!(
-                            shard = shard.0,
-                            error = &error as &dyn Error,
-                            "a shard could not be taken"
-                        );
-                    }
-                },
-                Move::Give { shard, to } => self.give(shard, to),
+            Act::Close { shard, to } => {
+                let Some(order) = self.orders.get(&shard) else { return };
+                let name = to.map(|to| to.to_string());
+                tracing::info!(shard = shard.0, to = name, "giving a shard away");
+                self.around.metrics.shards_given.inc();
+                // What was taken is answered; what comes now waits for the next owner.
+                self.around.service.set_at(shard, At::Nowhere);
+                order.send_replace(Order::Close { to });
             }
+            Act::Place { shard, at } => self.around.service.set_at(shard, self.at(at)),
         }
-        if let Some(others) = self.around.service.others() {
-            others.see(self.view.clone(), |shard| self.around.service.is_open(shard));
-        }
-        self.around.metrics.nodes.set(self.live().count() as i64);
     }
 
-    fn live(&self) -> impl Iterator<Item = &Member> {
-        self.view.members.iter().filter(|member| member.is_live)
-    }
-
-    fn whereabouts(&self, owner: Option<NodeId>) -> At {
-        let member = self.live().find(|member| Some(member.id) == owner && member.id != self.store.me());
+    fn at(&self, node: Option<NodeId>) -> At {
+        let member = live(self.keeping.view()).find(|member| Some(member.id) == node);
         member.map_or(At::Nowhere, |member| At::There(member.address.as_str().into()))
     }
 
     /// Who came and who went.
     fn tell_changes(&self, view: &View) {
-        let live = |view: &View| -> BTreeSet<(NodeId, String)> {
-            let live = view.members.iter().filter(|member| member.is_live);
-            live.map(|member| (member.id, member.address.clone())).collect()
+        let names = |view| -> BTreeSet<(NodeId, String)> {
+            live(view).map(|member| (member.id, member.address.clone())).collect()
         };
-        let (before, now) = (live(&self.view), live(view));
+        let (before, now) = (names(self.keeping.view()), names(view));
         for (node, address) in now.difference(&before) {
             tracing::info!(%node, address, me = *node == self.store.me(), "a node is here");
         }
@@ -190,11 +203,9 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
         }
     }
 
-    fn open(&mut self, holding: Holding) {
-        let shard = holding.shard;
+    fn open(&mut self, shard: ShardId, opening: Opening) {
         let (order, orders) = watch::channel(Order::Serve);
-        self.running.insert(shard, order);
-        let opening = if holding.is_handed { Opening::HandedOver } else { Opening::Interrupted };
+        self.orders.insert(shard, order);
         let task = ShardTask {
             shard,
             opening,
@@ -210,41 +221,25 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
         });
     }
 
-    /// Tells a shard to end and be given away. One that is still being opened is left alone, unless this node leaves.
-    fn give(&mut self, shard: ShardId, to: Option<NodeId>) {
-        let Some(order) = self.running.get(&shard) else { return };
-        if !self.announcement.is_leaving && !self.around.service.is_open(shard) {
-            return;
-        }
-        let is_new = order.send_if_modified(|order| {
-            let is_new = matches!(order, Order::Serve);
-            *order = Order::Close { to };
-            is_new
-        });
-        if is_new {
-            let to = to.map(|to| to.to_string());
-            tracing::info!(shard = shard.0, to, "giving a shard away");
-            // What was taken is answered; what comes now waits for the next owner.
-            self.around.service.set_at(shard, At::Nowhere);
-            self.around.metrics.shards_given.inc();
-        }
-    }
-
     fn ended(&mut self, ended: Result<(ShardId, Finished), tokio::task::JoinError>) {
         let Ok((shard, finished)) = ended else { return };
-        let order = self.running.remove(&shard).map(|order| *order.borrow());
-        match (finished, order) {
+        self.keeping.ended(shard);
+        let order = self.orders.remove(&shard).map(|order| *order.borrow());
+        let at = match (finished, order) {
+            (Finished::Closed, Some(Order::Close { to })) => self.at(to),
+            (Finished::Closed, _) => At::Nowhere,
             (Finished::NotOwned, _) => {
                 tracing::warn!(shard = shard.0, "a shard was taken over by another node");
                 self.around.metrics.shards_lost.inc();
-                self.around.service.set_at(shard, At::Nowhere);
+                At::Nowhere
             }
-            (Finished::Closed, Some(Order::Close { to })) => {
-                self.around.service.set_at(shard, self.whereabouts(to));
-            }
-            (Finished::Closed, _) => self.around.service.set_at(shard, At::Nowhere),
-        }
+        };
+        self.around.service.set_at(shard, at);
     }
+}
+
+fn live(view: &View) -> impl Iterator<Item = &Member> {
+    view.members.iter().filter(|member| member.is_live)
 }
 
 /// What is needed to serve a shard.

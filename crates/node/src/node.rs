@@ -11,13 +11,11 @@ use crate::{
 };
 use limina_engine::Stats;
 use limina_shard::{Opening, Options as ShardOptions};
-use limina_store::{
-    Announcement, Journal, ShardId, ShardStore, ShardStoreOptions, StoreError, Table, Tenure,
-};
+use limina_store::{Journal, ShardId, ShardStore, ShardStoreOptions, StoreError, Table, Tenure};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tokio::{sync::watch, task::JoinHandle};
 
@@ -40,6 +38,16 @@ impl Default for NodeOptions {
             journal_bytes: 1 << 30,
         }
     }
+}
+
+/// How a node is one among others.
+pub struct Joining {
+    /// Where the others reach it.
+    pub address: String,
+    /// After so long without a sign of life its shards are taken over.
+    pub tenure: Duration,
+    /// How it asks the others.
+    pub peers: Arc<dyn Peers>,
 }
 
 /// Why a shard could not be opened.
@@ -143,17 +151,16 @@ impl Node {
         metrics: Metrics,
         store: Arc<S>,
         shards: u16,
-        peers: Arc<dyn Peers>,
-        announcement: Announcement,
+        joining: Joining,
         options: NodeOptions,
     ) -> Node {
+        let Joining { address, tenure, peers } = joining;
         let clocks = Clocks::new();
         let tenancy = Tenancy::shared(clocks.clone());
         let around = Surroundings::new(&service, &metrics, clocks, tenancy.clone(), &options);
-        let patience = announcement.tenure * 2;
-        service.start(shards, Some(Others::new(store.me(), peers, tenancy, patience)));
+        service.start(shards, Some(Others::new(store.me(), peers, tenancy, tenure * 2)));
         let stores = Stores::default();
-        let keeper = Keeper::new(store.clone(), around, options.clone(), announcement, stores.clone());
+        let keeper = Keeper::new(store.clone(), around, options.clone(), address, tenure, stores.clone());
         let (stop, stopping) = watch::channel(false);
         let serving = Serving::AmongOthers(tokio::spawn(keeper.run(stopping.clone())));
         Node::with(service, serving, store, stores, metrics, &options, (stop, stopping))

@@ -201,6 +201,13 @@ impl Service {
         }
     }
 
+    /// Returns when every shard is served, by this node or another, for the first time.
+    pub async fn until_served(&self) {
+        if let Some(others) = self.inner.others.get() {
+            others.until_complete().await;
+        }
+    }
+
     /// All nodes and all shards, as far as is known here; no shards before the store is open.
     pub fn cluster(&self) -> Cluster {
         let doors = self.inner.doors.get().map(Vec::as_slice).unwrap_or_default();

@@ -1,0 +1,191 @@
+//! What a node does about its share of the shards, decided without IO, so that the simulator drives the very same code.
+//!
+//! [`Keeping`] is shown what the store shows, and says what is to be done: [`crate::Node`] does it.
+
+use crate::placement::{Move, plan};
+use limina_shard::Opening;
+use limina_store::{Epoch, NodeId, ShardId, View};
+use std::collections::BTreeMap;
+
+/// One node's part.
+#[derive(Debug)]
+pub struct Keeping {
+    me: NodeId,
+    is_leaving: bool,
+    view: View,
+    /// The shards that are being opened, served or closed here, and whether they are to be closed.
+    running: BTreeMap<ShardId, bool>,
+}
+
+/// What is to be done. The order counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// Open a shard that is ours and serve it, until [`Act::Close`] or it turns out to be another's; then call
+    /// [`Keeping::ended`].
+    Open {
+        /// Which.
+        shard: ShardId,
+        /// What was before.
+        opening: Opening,
+    },
+    /// Claim a shard that nobody serves; if that succeeds, call [`Keeping::claimed`].
+    Claim {
+        /// Which.
+        shard: ShardId,
+        /// The epoch at which it was seen so.
+        seen: Epoch,
+        /// Whose it was.
+        from: Option<NodeId>,
+    },
+    /// Find out whether a shard that is served here is still ours.
+    Look {
+        /// Which.
+        shard: ShardId,
+    },
+    /// Answer what was taken, give the shard away, then call [`Keeping::ended`].
+    Close {
+        /// Which.
+        shard: ShardId,
+        /// To whom.
+        to: Option<NodeId>,
+    },
+    /// Requests for a shard that is not here go to this node from now on, or wait.
+    Place {
+        /// Which.
+        shard: ShardId,
+        /// Where it is.
+        at: Option<NodeId>,
+    },
+}
+
+impl Keeping {
+    /// A node that has nothing yet.
+    pub fn new(me: NodeId) -> Keeping {
+        Keeping { me, is_leaving: false, view: View::default(), running: BTreeMap::new() }
+    }
+
+    /// What was last seen.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// From now on everything is given away.
+    pub fn leave(&mut self) {
+        self.is_leaving = true;
+    }
+
+    /// Whether that was said.
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving
+    }
+
+    /// Whether this node has left: it has nothing any more.
+    pub fn has_left(&self) -> bool {
+        self.is_leaving && self.running.is_empty()
+    }
+
+    /// What the store shows. `is_open` tells which shards are served here.
+    pub fn see(&mut self, view: View, is_open: impl Fn(ShardId) -> bool) -> Vec<Act> {
+        self.view = view;
+        let mut acts = Vec::new();
+        for holding in self.view.shards.clone() {
+            let shard = holding.shard;
+            match (self.running.get(&shard), holding.owner == Some(self.me)) {
+                (Some(_), true) | (Some(true), false) => {}
+                // It may have been taken away while this node was thought dead. The store tells.
+                (Some(false), false) => acts.push(Act::Look { shard }),
+                (None, true) => {
+                    let opening = if holding.is_handed { Opening::HandedOver } else { Opening::Interrupted };
+                    acts.push(self.open(shard, opening));
+                }
+                (None, false) => acts.push(Act::Place { shard, at: self.live(holding.owner) }),
+            }
+        }
+        for step in plan(&self.view, self.me) {
+            match step {
+                Move::Claim { shard, seen } => {
+                    let from = self.view.shards.iter().find(|holding| holding.shard == shard);
+                    acts.push(Act::Claim { shard, seen, from: from.and_then(|holding| holding.owner) });
+                }
+                // One that is still being opened stays until it is, unless everything goes.
+                Move::Give { shard, to } if self.is_leaving || is_open(shard) => {
+                    if let Some(is_closing) = self.running.get_mut(&shard)
+                        && !std::mem::replace(is_closing, true)
+                    {
+                        acts.push(Act::Close { shard, to });
+                    }
+                }
+                Move::Give { .. } => {}
+            }
+        }
+        acts
+    }
+
+    /// A claim succeeded.
+    pub fn claimed(&mut self, shard: ShardId) -> Act {
+        self.open(shard, Opening::Interrupted)
+    }
+
+    /// A shard is served here no longer.
+    pub fn ended(&mut self, shard: ShardId) {
+        self.running.remove(&shard);
+    }
+
+    fn open(&mut self, shard: ShardId, opening: Opening) -> Act {
+        self.running.insert(shard, false);
+        Act::Open { shard, opening }
+    }
+
+    /// A node, if it is alive and not this one.
+    fn live(&self, node: Option<NodeId>) -> Option<NodeId> {
+        let is_live = |id: NodeId| self.view.members.iter().any(|member| member.id == id && member.is_live);
+        node.filter(|node| *node != self.me && is_live(*node))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use limina_store::{Holding, Member};
+
+    const ME: NodeId = NodeId(1);
+    const OTHER: NodeId = NodeId(2);
+    const SHARD: ShardId = ShardId(0);
+
+    fn view(owner: Option<NodeId>, is_handed: bool, is_leaving: bool) -> View {
+        let member =
+            |id: NodeId, is_leaving| Member { id, address: id.to_string(), is_live: true, is_leaving };
+        View {
+            members: vec![member(ME, is_leaving), member(OTHER, false)],
+            shards: vec![Holding { shard: SHARD, epoch: Epoch(3), owner, is_handed }],
+        }
+    }
+
+    #[test]
+    fn a_shard_comes_and_goes() {
+        let mut keeping = Keeping::new(ME);
+        let closed = |_| false;
+        let open = |_| true;
+        let claim = Act::Claim { shard: SHARD, seen: Epoch(3), from: None };
+        let place = |at| Act::Place { shard: SHARD, at };
+        assert_eq!(keeping.see(view(None, false, false), closed), [place(None), claim]);
+        assert_eq!(keeping.claimed(SHARD), Act::Open { shard: SHARD, opening: Opening::Interrupted });
+        assert_eq!(keeping.see(view(Some(ME), false, false), closed), [], "it is being opened");
+
+        // Another node has it, says the store: whoever serves it looks.
+        assert_eq!(keeping.see(view(Some(OTHER), false, false), open), [Act::Look { shard: SHARD }]);
+        keeping.ended(SHARD);
+        assert_eq!(keeping.see(view(Some(OTHER), false, false), closed), [place(Some(OTHER))]);
+
+        // It is handed back.
+        let handed = Act::Open { shard: SHARD, opening: Opening::HandedOver };
+        assert_eq!(keeping.see(view(Some(ME), true, false), closed), [handed]);
+        keeping.leave();
+        let close = Act::Close { shard: SHARD, to: Some(OTHER) };
+        assert_eq!(keeping.see(view(Some(ME), true, true), open), [close]);
+        assert_eq!(keeping.see(view(Some(ME), true, true), open), [], "once");
+        assert!(!keeping.has_left());
+        keeping.ended(SHARD);
+        assert!(keeping.has_left());
+    }
+}
