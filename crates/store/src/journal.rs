@@ -1,6 +1,6 @@
 //! The part of a store that answers wait for.
 
-use crate::{Epoch, Seq, ShardId, StoreError, segmented::JournalStats};
+use crate::{Epoch, Seq, ShardId, StoreError};
 use bytes::Bytes;
 use std::future::Future;
 
@@ -42,6 +42,25 @@ pub trait Journal: Send + Sync + 'static {
 
     /// What the journal holds and has done, for operators and for whoever decides what to checkpoint.
     fn stats(&self) -> JournalStats;
+}
+
+/// What the journal holds and has done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JournalStats {
+    /// Segments that hold, or may hold, something unreleased.
+    pub segments: u64,
+    /// How many bytes these take on disk.
+    pub live_bytes: u64,
+    /// Files kept for reuse.
+    pub spares: u64,
+    /// Frames written since opening.
+    pub frames: u64,
+    /// Appends made durable since opening.
+    pub appends: u64,
+    /// Syncs of files since opening.
+    pub syncs: u64,
+    /// The shards that keep the oldest segment from being released, and the first seq of each that does.
+    pub pinning: Vec<(ShardId, Seq)>,
 }
 
 /// How much more may be written.

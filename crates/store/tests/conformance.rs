@@ -19,7 +19,7 @@ struct InMemory {
 impl Factory for InMemory {
     type Store = Memory;
 
-    fn open(&mut self) -> Result<Arc<Memory>, StoreError> {
+    async fn open(&mut self) -> Result<Arc<Memory>, StoreError> {
         self.openings += 1;
         let options = MemoryOptions { seed: self.openings, ..MemoryOptions::default() };
         let memory = match self.remains.take() {
@@ -52,7 +52,7 @@ impl Default for InDirectory {
 impl Factory for InDirectory {
     type Store = Embedded;
 
-    fn open(&mut self) -> Result<Arc<Embedded>, StoreError> {
+    async fn open(&mut self) -> Result<Arc<Embedded>, StoreError> {
         let options = EmbeddedOptions {
             shards: Some(8),
             segment_bytes: 64 << 10,
