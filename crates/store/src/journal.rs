@@ -89,6 +89,18 @@ pub enum AppendError {
     Unknown(#[source] StoreError),
 }
 
+impl AppendError {
+    /// The same once more, for everyone whose append went the same way.
+    pub(crate) fn again(&self) -> AppendError {
+        match self {
+            AppendError::Fenced => AppendError::Fenced,
+            AppendError::Full => AppendError::Full,
+            AppendError::NotDone(error) => AppendError::NotDone(error.again()),
+            AppendError::Unknown(error) => AppendError::Unknown(error.again()),
+        }
+    }
+}
+
 /// Why ownership could not be confirmed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfirmError {

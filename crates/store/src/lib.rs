@@ -13,6 +13,7 @@ pub mod disk;
 pub mod embedded;
 pub mod journal;
 pub mod memory;
+pub mod postgres;
 pub mod records;
 pub mod runs;
 pub mod segmented;
