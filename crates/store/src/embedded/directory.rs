@@ -10,7 +10,6 @@ use std::{
 const LOCK: &str = "LOCK";
 pub(super) const META: &str = "limina.meta";
 const FORMAT: u32 = 1;
-const DEFAULT_SHARDS: u16 = 64;
 
 /// Held as long as the directory is in use. The operating system lets go of it when the process ends.
 pub(super) struct Lock {
@@ -112,18 +111,9 @@ pub(super) struct Meta {
 
 /// What the directory is, or will be created as.
 pub(super) fn agree(directory: &Path, known: Option<Meta>, asked: Option<u16>) -> Result<Meta, StoreError> {
-    match (known, asked) {
-        (_, Some(0 | u16::MAX)) => {
-            Err(StoreError::Unusable("the number of shards must be 1 to 65534".to_string()))
-        }
-        (Some(meta), Some(asked)) if meta.shards != asked => Err(StoreError::Unusable(format!(
-            "data directory {} was created with {} shards and cannot be opened with {asked}",
-            directory.display(),
-            meta.shards
-        ))),
-        (Some(meta), _) => Ok(meta),
-        (None, asked) => Ok(Meta { shards: asked.unwrap_or(DEFAULT_SHARDS) }),
-    }
+    let place = format!("data directory {}", directory.display());
+    let shards = crate::agree_on_shards(&place, known.map(|meta| meta.shards), asked)?;
+    Ok(Meta { shards })
 }
 
 impl Meta {
