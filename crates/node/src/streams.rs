@@ -9,6 +9,7 @@ use limina_engine::{
     Command, Name, Outcome, Request,
     events::{self, Change, Changes, KEPT_CHANGES, KeyFrame, Reply, StreamInfo, StreamTerms},
 };
+use serde::{Deserialize, Serialize};
 use std::{
     collections::{HashMap, VecDeque},
     pin::Pin,
@@ -33,7 +34,7 @@ pub struct Message {
 }
 
 /// What is told.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Told {
     /// A change.
     Change(Change),
