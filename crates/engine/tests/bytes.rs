@@ -248,12 +248,8 @@ fn locks() -> Vec<locks::Command> {
 
 fn events() -> Vec<events::Command> {
     use events::Command::*;
-    let terms = |mode| events::StreamTerms {
-        mode,
-        duration: Millis(1),
-        max_events: 2,
-        key_frame_every: Millis(3),
-    };
+    let terms =
+        |mode| events::StreamTerms { mode, duration: Millis(1), max_events: 2, key_frame_every: Millis(3) };
     let once = terms(events::Mode::OnlyOnce);
     vec![
         Put { name: name("s"), terms: terms(events::Mode::StrictlyOnce) },
@@ -326,9 +322,7 @@ fn names_are_checked() {
 
 #[test]
 fn key_values_are_checked() {
-    let key = |key: &str, value: &[u8]| {
-        [&(key.len() as u16).to_le_bytes(), key.as_bytes(), value].concat()
-    };
+    let key = |key: &str, value: &[u8]| [&(key.len() as u16).to_le_bytes(), key.as_bytes(), value].concat();
     let (yes, no): (&[u8], &[u8]) = (&[3, 1], &[3, 0]);
     let float = |number: f64| [&[2][..], &number.to_bits().to_le_bytes()].concat();
     let text = |length: usize| [&[0][..], &(length as u16).to_le_bytes(), &vec![b'x'; length]].concat();

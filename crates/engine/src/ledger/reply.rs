@@ -44,9 +44,7 @@ pub enum Reply {
 }
 
 /// Reads the results of a batch. There is no batch in a batch, so that no bytes decide how deep the stack gets.
-fn of_transfers<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Vec<Result<Reply, Refusal>>, D::Error> {
+fn of_transfers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Result<Reply, Refusal>>, D::Error> {
     /// The first replies, up to the last one that a transfer can have.
     #[derive(Deserialize)]
     enum Item {

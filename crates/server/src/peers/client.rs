@@ -2,7 +2,7 @@
 
 use super::{
     ASK, FOLLOW, SHARD, Secret,
-    connections::{Connections, NotSent},
+    connections::{Connection, Connections, NotSent},
     routes::ALIVE_EVERY,
     wire::{MAX_MESSAGE, Messages, decode, encode},
 };
@@ -31,7 +31,9 @@ const SILENCE: Duration = ALIVE_EVERY.saturating_mul(4);
 /// Asks other nodes over HTTP/2.
 pub struct HttpPeers {
     secret: Secret,
-    connections: Connections,
+    asks: Connections,
+    /// Those who follow have others, so that no answer waits behind what is told of streams.
+    feeds: Connections,
     /// When each address was reported last.
     warned: Mutex<HashMap<Box<str>, Instant>>,
 }
@@ -39,23 +41,26 @@ pub struct HttpPeers {
 impl HttpPeers {
     /// Connected to nobody yet. The others know the same secret.
     pub fn new(secret: Secret) -> HttpPeers {
-        HttpPeers { secret, connections: Connections::new(UNUSED_AFTER), warned: Mutex::default() }
+        let connections = || Connections::new(UNUSED_AFTER);
+        HttpPeers { secret, asks: connections(), feeds: connections(), warned: Mutex::default() }
     }
 
     /// The same with another time after which an unused connection is closed; a minute if not set.
     pub fn with_unused_after(self, unused_after: Duration) -> HttpPeers {
-        HttpPeers { connections: Connections::new(unused_after), ..self }
+        let connections = || Connections::new(unused_after);
+        HttpPeers { asks: connections(), feeds: connections(), ..self }
     }
 
-    /// Sends a body, and returns that of the answer.
+    /// Sends a body, and returns that of the answer, and over what it comes.
     async fn post(
         &self,
+        connections: &Connections,
         address: &str,
         path: &'static str,
         shard: ShardId,
         body: Bytes,
-    ) -> Result<Incoming, NotAnswered> {
-        let mut connection = self.connections.get(address).await.ok_or(NotAnswered::NotThere)?;
+    ) -> Result<(Incoming, Connection), NotAnswered> {
+        let mut connection = connections.get(address).await.ok_or(NotAnswered::NotThere)?;
         let request = Request::builder()
             .method(Method::POST)
             .uri(connection.uri(path))
@@ -64,13 +69,13 @@ impl HttpPeers {
             .body(body)
             .expect("its parts are valid");
         match connection.send(request).await {
-            Ok(response) => self.accepted(address, response),
+            Ok(response) => Ok((self.accepted(address, response)?, connection)),
             Err(not_sent) => {
                 tracing::debug!(address, error = %not_sent.error, "another node did not answer");
                 let not_answered = NotAnswered::from(not_sent);
                 if not_answered == NotAnswered::NotThere {
                     // It takes no more requests, though it may not have ended yet.
-                    self.connections.forget(address, &connection);
+                    connections.forget(address, &connection);
                 }
                 Err(not_answered)
             }
@@ -88,19 +93,26 @@ impl HttpPeers {
     }
 
     fn warn(&self, address: &str, status: StatusCode) {
-        let now = Instant::now();
-        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
-        warned.retain(|_, at| now.duration_since(*at) < WARN_EVERY);
-        if warned.contains_key(address) {
+        if !self.may_warn(address, Instant::now()) {
             return;
         }
-        warned.insert(address.into(), now);
         let status = status.as_u16();
         match status {
             401 => tracing::warn!(address, status, "another node has another secret"),
             404 => tracing::warn!(address, status, "another node is of another version, or has no secret"),
             _ => tracing::warn!(address, status, "another node did not understand"),
         }
+    }
+
+    /// Whether an address was not reported lately.
+    fn may_warn(&self, address: &str, now: Instant) -> bool {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        warned.retain(|_, at| now.duration_since(*at) < WARN_EVERY);
+        let may_warn = !warned.contains_key(address);
+        if may_warn {
+            warned.insert(address.into(), now);
+        }
+        may_warn
     }
 }
 
@@ -122,7 +134,7 @@ impl From<NotSent> for NotAnswered {
 impl Peers for HttpPeers {
     fn ask<'a>(&'a self, address: &'a str, shard: ShardId, request: &'a EngineRequest) -> Asked<'a, Outcome> {
         Box::pin(async move {
-            let answer = self.post(address, ASK, shard, encode(request)).await?;
+            let (answer, _connection) = self.post(&self.asks, address, ASK, shard, encode(request)).await?;
             let answer = Limited::new(answer, MAX_MESSAGE).collect().await;
             let bytes = answer.map_err(|_| NotAnswered::Lost)?.to_bytes();
             decode(&bytes).unwrap_or(Err(NotAnswered::Lost))
@@ -131,8 +143,9 @@ impl Peers for HttpPeers {
 
     fn follow<'a>(&'a self, address: &'a str, wanted: &'a Wanted) -> Asked<'a, Box<dyn Feed>> {
         Box::pin(async move {
-            let answer = self.post(address, FOLLOW, wanted.shard, encode(wanted)).await?;
-            let mut feed = HttpFeed { answer, messages: Messages::default() };
+            let followed = self.post(&self.feeds, address, FOLLOW, wanted.shard, encode(wanted)).await?;
+            let (answer, connection) = followed;
+            let mut feed = HttpFeed { answer, messages: Messages::default(), _in_use: connection };
             let begun: Option<Result<(), NotAnswered>> = feed.message().await;
             begun.ok_or(NotAnswered::Lost)??;
             Ok(Box::new(feed) as Box<dyn Feed>)
@@ -144,6 +157,7 @@ impl Peers for HttpPeers {
 struct HttpFeed {
     answer: Incoming,
     messages: Messages,
+    _in_use: Connection,
 }
 
 impl HttpFeed {
@@ -164,5 +178,28 @@ impl HttpFeed {
 impl Feed for HttpFeed {
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<Fed>, FeedEnded>> + Send + '_>> {
         Box::pin(async { self.message().await.unwrap_or(Err(FeedEnded::Lost)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_address_is_reported_now_and_then() {
+        let peers = HttpPeers::new(Secret::new("0123456789abcdef").unwrap());
+        let begin = Instant::now();
+        let check = |address: &str, after: u64, expect: bool| {
+            let now = begin + Duration::from_secs(after);
+            assert_eq!(peers.may_warn(address, now), expect, "{address} after {after} s");
+        };
+        check("a", 0, true);
+        check("a", 0, false);
+        check("b", 3, true);
+        check("a", 4, false);
+        check("a", 5, true);
+        check("b", 7, false);
+        check("b", 8, true);
+        check("a", 9, false);
     }
 }

@@ -19,7 +19,7 @@ use std::{
     io,
     pin::{Pin, pin},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll},
@@ -51,7 +51,7 @@ type Line = Shared<BoxFuture<'static, Option<Connection>>>;
 pub(super) struct Connection {
     sender: SendRequest<Sending>,
     authority: Authority,
-    /// How many requests were begun on it.
+    /// How many requests were begun on it. Everybody who uses it has one of these, and so have those who keep it.
     used: Arc<AtomicU64>,
 }
 
@@ -75,7 +75,7 @@ enum NotConnected {
 }
 
 impl Connections {
-    /// None yet. One on which nothing was asked for as long as `unused_after` is closed.
+    /// None yet. One that nobody has used for as long as `unused_after` is closed.
     pub(super) fn new(unused_after: Duration) -> Connections {
         Connections { lines: Arc::default(), unused_after }
     }
@@ -98,13 +98,13 @@ impl Connections {
 
     /// Uses a connection no more, if it still is the one to that address. What is under way on it goes on.
     pub(super) fn forget(&self, address: &str, connection: &Connection) {
-        self.forget_used(address, &connection.used);
+        self.forget_used(address, &Arc::downgrade(&connection.used));
     }
 
-    fn forget_used(&self, address: &str, used: &Arc<AtomicU64>) {
+    fn forget_used(&self, address: &str, used: &Weak<AtomicU64>) {
         let mut lines = self.lock();
         let held = lines.get(address).and_then(|line| line.peek()?.as_ref());
-        if held.is_some_and(|held| Arc::ptr_eq(&held.used, used)) {
+        if held.is_some_and(|held| Arc::as_ptr(&held.used) == used.as_ptr()) {
             lines.remove(address);
         }
     }
@@ -145,15 +145,15 @@ impl Connections {
             .handshake(TokioIo::new(socket))
             .await?;
         let used = Arc::new(AtomicU64::new(0));
-        tokio::spawn(self.clone().tend(address.into(), used.clone(), driver));
+        tokio::spawn(self.clone().tend(address.into(), Arc::downgrade(&used), driver));
         Ok(Connection { sender, authority, used })
     }
 
-    /// Runs a connection until it ends. When it is unused it is forgotten, and ends after what is under way on it.
+    /// Runs a connection until it ends. When it is unused it is forgotten, and ends for it.
     async fn tend(
         self,
         address: Box<str>,
-        used: Arc<AtomicU64>,
+        used: Weak<AtomicU64>,
         driver: impl Future<Output = hyper::Result<()>>,
     ) {
         let mut driver = pin!(driver);
@@ -161,12 +161,8 @@ impl Connections {
         let ended = loop {
             tokio::select! {
                 ended = &mut driver => break ended,
-                () = sleep(self.unused_after) => {
-                    let now = used.load(Ordering::Relaxed);
-                    if std::mem::replace(&mut before, now) == now {
-                        self.forget_used(&address, &used);
-                        break driver.await;
-                    }
+                () = sleep(self.unused_after) => if is_unused_since(&used, &mut before) {
+                    self.forget_used(&address, &used);
                 }
             }
         };
@@ -175,6 +171,13 @@ impl Connections {
             tracing::debug!(%address, %error, "the connection to another node ended");
         }
     }
+}
+
+/// Whether nobody uses it but to keep it, and nothing was begun on it since this was last asked.
+fn is_unused_since(used: &Weak<AtomicU64>, before: &mut u64) -> bool {
+    let is_idle = used.strong_count() <= 1;
+    let now = used.upgrade().map_or(0, |used| used.load(Ordering::Relaxed));
+    std::mem::replace(before, now) == now && is_idle
 }
 
 fn is_of_use(line: &Line) -> bool {

@@ -20,7 +20,8 @@ async fn check(
         misbehave(&mut connection, stream).await;
     };
     let request = read();
-    let (answer, ()) = soon(async { tokio::join!(peers.ask(&raw.address, ShardId(0), &request), node) }).await;
+    let (answer, ()) =
+        soon(async { tokio::join!(peers.ask(&raw.address, ShardId(0), &request), node) }).await;
     assert_eq!(answer, expect, "{what}");
 }
 
@@ -59,7 +60,8 @@ async fn what_may_have_been_done_is_lost() {
     check("no body", async |c, s| c.answer(s, OK, b"").await, lost()).await;
     check("another body", async |c, s| c.answer(s, OK, b"\xff\xff\xff").await, lost()).await;
     check("bytes to spare", async |c, s| c.answer(s, OK, &[0, 4, 4]).await, lost()).await;
-    check("as it should be", async |c, s| c.answer(s, OK, &[0, 4]).await, Ok(Outcome::NamespaceDeleted)).await;
+    check("as it should be", async |c, s| c.answer(s, OK, &[0, 4]).await, Ok(Outcome::NamespaceDeleted))
+        .await;
     let found = Outcome::Namespaces(vec![NamespaceInfo { name: name("n"), position: Position(7) }]);
     let bytes = [0, 6, 1, 1, b'n', 7];
     check("as it should be", async |c, s| c.answer(s, OK, &bytes).await, Ok(found)).await;

@@ -34,7 +34,7 @@ async fn everything_is_told_in_order_until_the_end() {
         let node = Node::start().await;
         let teller = node.feeds();
         let peers = HttpPeers::new(secret());
-        let mut feed = soon(peers.follow(node.address(), &wanted())).await.ok().expect("a feed");
+        let mut feed = soon(peers.follow(node.address(), &wanted())).await.expect("a feed");
         assert_eq!(*node.fake.wanted.lock().unwrap(), Some(wanted()));
         let told = [vec![change(8), change(9)], vec![], vec![key_frame(20_000)], vec![change(10)]];
         told.iter().for_each(|told| teller.send(Ok(told.clone())).unwrap());
@@ -60,7 +60,7 @@ async fn feeds_are_lost_when_the_node_stops() {
     let node = Node::start().await;
     let _silent = node.feeds();
     let peers = HttpPeers::new(secret());
-    let mut feed = soon(peers.follow(node.address(), &wanted())).await.ok().expect("a feed");
+    let mut feed = soon(peers.follow(node.address(), &wanted())).await.expect("a feed");
     node.server.stop.send(()).unwrap();
     assert_eq!(soon(feed.next()).await, Err(FeedEnded::Lost));
     soon(node.server.serving).await.unwrap();
@@ -71,7 +71,7 @@ async fn a_feed_that_nobody_reads_any_more_is_let_go_of() {
     let node = Node::start().await;
     let teller = node.feeds();
     let peers = HttpPeers::new(secret());
-    let feed = soon(peers.follow(node.address(), &wanted())).await.ok().expect("a feed");
+    let feed = soon(peers.follow(node.address(), &wanted())).await.expect("a feed");
     drop(feed);
     soon(teller.closed()).await;
 }

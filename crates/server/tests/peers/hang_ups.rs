@@ -25,13 +25,7 @@ impl Backend for Front {
         Box::pin(async { Err(Unavailable::ShardUnavailable) })
     }
 
-    fn follow(
-        &self,
-        _: Name,
-        _: Name,
-        _: Option<u64>,
-        _: Option<events::StreamTerms>,
-    ) -> Following<'_> {
+    fn follow(&self, _: Name, _: Name, _: Option<u64>, _: Option<events::StreamTerms>) -> Following<'_> {
         Box::pin(async { Err(NotFollowed::StreamNotFound) })
     }
 
