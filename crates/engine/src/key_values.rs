@@ -13,7 +13,7 @@ pub enum Value<S> {
     /// A whole number.
     Integer(i64),
     /// A number that is neither infinite nor NaN nor −0.0.
-    Float(f64),
+    Float(#[serde(deserialize_with = "float")] f64),
     /// Yes or no.
     Boolean(bool),
 }
@@ -23,6 +23,14 @@ pub type OwnedValue = Value<Box<str>>;
 
 /// A value within [`KeyValues`].
 pub type ValueRef<'a> = Value<&'a str>;
+
+fn float<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let number = f64::deserialize(deserializer)?;
+    match number.is_finite() {
+        true => Ok(number + 0.0),
+        false => Err(de::Error::custom("not a finite number")),
+    }
+}
 
 impl<S: AsRef<str>> Value<S> {
     /// The same without owning anything.
@@ -46,6 +54,15 @@ impl ValueRef<'_> {
             (Value::Integer(a), Value::Float(b)) => Some(order_exactly(a, b)),
             (Value::Float(a), Value::Integer(b)) => Some(order_exactly(b, a).reverse()),
             _ => None,
+        }
+    }
+
+    /// Whether [`KeyValues::new`] writes it, and just so.
+    fn is_storable(self) -> bool {
+        match self {
+            Value::String(text) => text.len() <= KeyValues::MAX_STRING_BYTES,
+            Value::Float(number) => number.is_finite() && (number != 0.0 || number.is_sign_positive()),
+            Value::Integer(_) | Value::Boolean(_) => true,
         }
     }
 
@@ -216,19 +233,23 @@ impl KeyValues {
         KeyValues(Compact::new(bytes))
     }
 
-    /// Whether the bytes are what [`KeyValues::new`] makes; what was stored may be damaged.
+    /// Whether the bytes are what [`KeyValues::new`] makes; what was stored or sent may be damaged.
     fn is_well_formed(bytes: &[u8]) -> bool {
         let mut rest = bytes;
-        let mut before: Option<&str> = None;
-        while !rest.is_empty() {
+        // No key is empty, so that every one comes after this.
+        let mut before = "";
+        for _ in 0..KeyValues::MAX_KEYS {
+            if rest.is_empty() {
+                return true;
+            }
             let Some((pair, after)) = split_pair(rest) else { return false };
-            if before.is_some_and(|before| before >= pair.key) {
+            if pair.key <= before || pair.key.len() > KeyValues::MAX_KEY_BYTES || !pair.value.is_storable() {
                 return false;
             }
-            before = Some(pair.key);
+            before = pair.key;
             rest = after;
         }
-        true
+        rest.is_empty()
     }
 }
 
@@ -326,7 +347,10 @@ fn split_pair(bytes: &[u8]) -> Option<(Pair<'_>, &[u8])> {
         STRING => Value::String(take_text(&mut rest)?),
         INTEGER => Value::Integer(i64::from_le_bytes(take(&mut rest)?)),
         FLOAT => Value::Float(f64::from_bits(u64::from_le_bytes(take(&mut rest)?))),
-        BOOLEAN => Value::Boolean(take::<1>(&mut rest)?[0] != 0),
+        BOOLEAN => match take(&mut rest)? {
+            [flag @ (0 | 1)] => Value::Boolean(flag != 0),
+            _ => return None,
+        },
         _ => return None,
     };
     Some((Pair { key, value }, rest))

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 const LOOKED_AT: usize = 4_096;
 
 /// A part that is asked for: at most `limit` items that follow `after`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page<C> {
     /// The last item of the page before.
     pub after: Option<C>,

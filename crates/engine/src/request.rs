@@ -2,9 +2,10 @@
 
 use crate::{Name, Page, events, ledger, limiter, locks};
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
 
 /// One command for one namespace.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Request {
     /// Where it is to be done: the unit of atomicity and of order.
     pub namespace: Name,
@@ -15,7 +16,7 @@ pub struct Request {
 }
 
 /// A client's key for "do this once". Replies of requests that changed something are kept under it for a day.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Idempotency {
     /// The client's word for this request; it belongs to the namespace.
     pub key: Name,
@@ -24,7 +25,7 @@ pub struct Idempotency {
 }
 
 /// What is to be done.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Command {
     /// Something of the ledger.
     Ledger(ledger::Command),

@@ -6,6 +6,7 @@
 use crate::{Told, Unavailable};
 use limina_engine::{Name, Outcome, Request, events::StreamTerms};
 use limina_store::ShardId;
+use serde::{Deserialize, Serialize};
 use std::pin::Pin;
 
 /// Something that another node is asked for, on its way.
@@ -22,9 +23,10 @@ pub trait Peers: Send + Sync + 'static {
 }
 
 /// Which stream another node follows, and from where.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Wanted {
     /// The shard of its namespace.
+    #[serde(with = "ShardNumber")]
     pub shard: ShardId,
     /// Its namespace.
     pub namespace: Name,
@@ -36,6 +38,11 @@ pub struct Wanted {
     pub make: Option<StreamTerms>,
 }
 
+/// A shard as it is sent.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "ShardId")]
+struct ShardNumber(u16);
+
 /// What another node tells of a stream.
 pub trait Feed: Send {
     /// The next of it, in order; waits until there is any. After an error nothing more comes.
@@ -43,7 +50,7 @@ pub trait Feed: Send {
 }
 
 /// One message of a stream, on its way to the ring of another node.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fed {
     /// What is told.
     pub told: Told,
@@ -52,7 +59,7 @@ pub struct Fed {
 }
 
 /// Why another node tells nothing more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FeedEnded {
     /// The stream was deleted, or there is none.
     NoStream,
@@ -61,7 +68,7 @@ pub enum FeedEnded {
 }
 
 /// Why another node gave no outcome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NotAnswered {
     /// It does not own the shard, or was not reached. Nothing was done.
     NotThere,

@@ -11,6 +11,7 @@ use crate::{
 use limina_engine::{Command, Name, Outcome, Page, Request, outcome::NamespaceInfo};
 use limina_shard::Failure;
 use limina_store::ShardId;
+use serde::{Deserialize, Serialize};
 use std::{
     sync::{
         Arc, OnceLock,
@@ -87,7 +88,7 @@ pub(crate) enum At {
 }
 
 /// Why there is no outcome. Except for [`Unavailable::OutcomeUnknown`], nothing was done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error, Serialize, Deserialize)]
 pub enum Unavailable {
     /// The shard's queue is full.
     #[error("more is asked than can be done; try again shortly")]

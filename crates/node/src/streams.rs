@@ -13,6 +13,7 @@ use limina_engine::{
     events::{self, Change, Changes, KEPT_CHANGES, KeyFrame, Reply, StreamInfo, StreamTerms},
 };
 use limina_store::ShardId;
+use serde::{Deserialize, Serialize};
 use std::{
     collections::{HashMap, VecDeque},
     pin::Pin,
@@ -40,7 +41,7 @@ pub struct Message {
 }
 
 /// What is told.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Told {
     /// A change.
     Change(Change),

@@ -7,12 +7,15 @@
 //!
 //! Read in this order: [`backend`] (what a front end speaks to), then `http/mod.rs` (the routes), `http/ledger.rs`
 //! and `http/limiter` (the families' calls), `http/extract.rs` (the conventions of requests), `http/status` (those of
-//! answers). [`rules_file`] is the other way in: rules that stand in a file.
+//! answers). [`rules_file`] is the other way in: rules that stand in a file. `peers` is how one
+//! node asks another.
 
 pub mod backend;
 mod http;
+mod peers;
 pub mod rules_file;
 mod stomp;
 
 pub use backend::Backend;
 pub use http::{App, Metrics, openapi_json, serve};
+pub use peers::{HttpPeers, InvalidSecret, Secret};

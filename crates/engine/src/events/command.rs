@@ -11,7 +11,7 @@ pub const KEPT_CHANGES: u64 = 10_000;
 pub type Event = Arc<str>;
 
 /// A command about events.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// Make a stream, or change its terms but for the mode.
     Put {

@@ -2,12 +2,13 @@
 
 use crate::{Millis, Name, Page, Position};
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
+use serde::{Deserialize, Serialize};
 
 /// A limit's context: a client's own words about it (provider, terminal, …).
 pub type Context = BTreeMap<Box<str>, Box<str>>;
 
 /// A command of the ledger.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Command {
     /// Make a limit.
     CreateLimit(NewLimit),
@@ -72,7 +73,7 @@ impl Command {
 }
 
 /// A limit to be made.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NewLimit {
     /// Its name within the namespace.
     pub name: Name,
@@ -85,7 +86,7 @@ pub struct NewLimit {
 }
 
 /// A field of a PATCH: left alone, removed, or set.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Patch<T> {
     /// Not mentioned.
     Keep,
@@ -96,7 +97,7 @@ pub enum Patch<T> {
 }
 
 /// What moves values.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Transfer {
     /// Hold.
     Hold(Hold),
@@ -115,7 +116,7 @@ impl Transfer {
 }
 
 /// Hold values in several limits, all or none.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Hold {
     /// The client's id for the operation.
     pub operation_id: Name,
@@ -130,7 +131,7 @@ pub struct Hold {
 }
 
 /// What to hold in one limit.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     /// The limit.
     pub limit_name: Name,
@@ -143,7 +144,7 @@ pub struct Change {
 }
 
 /// Finish holds of an operation.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finalization {
     /// How.
     pub finish: Finish,
@@ -154,7 +155,7 @@ pub struct Finalization {
 }
 
 /// The two ways in which a hold ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Finish {
     /// The value, or a part of it, counts for good.
     Commit,
@@ -163,7 +164,7 @@ pub enum Finish {
 }
 
 /// How to finish the hold in one limit.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FinalizationChange {
     /// The limit.
     pub limit_name: Name,
@@ -172,7 +173,7 @@ pub struct FinalizationChange {
 }
 
 /// The moment for which values are read.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum AsOf {
     /// The latest.
     Now,

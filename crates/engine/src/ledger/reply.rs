@@ -3,7 +3,7 @@
 use super::{Context, EntryKind, HoldState};
 use crate::{Name, Position, Time};
 use alloc::vec::Vec;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A success.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub enum Reply {
     /// What a commit or rollback did.
     Finalization(FinalizationReply),
     /// The results of a batch, in its order.
-    Batch(Vec<Result<Reply, Refusal>>),
+    Batch(#[serde(deserialize_with = "of_transfers")] Vec<Result<Reply, Refusal>>),
     /// Values of limits.
     Values(ValuesReply),
     /// One operation.
@@ -41,6 +41,26 @@ pub enum Reply {
         /// The position after which the next part begins.
         next: Option<Position>,
     },
+}
+
+/// Reads the results of a batch. There is no batch in a batch, so that no bytes decide how deep the stack gets.
+fn of_transfers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Result<Reply, Refusal>>, D::Error> {
+    /// The first replies, up to the last one that a transfer can have.
+    #[derive(Deserialize)]
+    enum Item {
+        Limit(LimitInfo),
+        Limits { items: Vec<LimitInfo>, more: bool },
+        Hold(HoldReply),
+        Finalization(FinalizationReply),
+    }
+    let reply = |item| match item {
+        Item::Limit(limit) => Reply::Limit(limit),
+        Item::Limits { items, more } => Reply::Limits { items, more },
+        Item::Hold(reply) => Reply::Hold(reply),
+        Item::Finalization(reply) => Reply::Finalization(reply),
+    };
+    let items = Vec::<Result<Item, Refusal>>::deserialize(deserializer)?;
+    Ok(items.into_iter().map(|item| item.map(reply)).collect())
 }
 
 /// A limit as it is seen.

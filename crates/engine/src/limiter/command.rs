@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub const MAX_COUNT: u64 = (1 << 53) - 1;
 
 /// A command of the limiter.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Command {
     /// Make, change or remove rules and overrides.
     Change(Change),
@@ -110,7 +110,7 @@ pub struct CounterId(pub u32);
 
 /// A change of rules or overrides. Where counters must be summed up for it, it is answered when that is done; others
 /// wait behind it, and checks go on.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Change {
     /// Make a rule.
     CreateRule(NewRule),
@@ -240,7 +240,7 @@ pub enum Durability {
 }
 
 /// The fields of a rule to be changed; nothing means left alone.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RulePatch {
     /// A new limit.
     pub limit: Option<Limit>,
@@ -270,7 +270,7 @@ pub struct NewOverride {
 }
 
 /// The fields of an override to be changed; nothing means left alone.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct OverridePatch {
     /// Other key-values.
     pub key_values: Option<KeyValues>,
@@ -281,7 +281,7 @@ pub struct OverridePatch {
 }
 
 /// A rule as a file has it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FileRule {
     /// The rule.
     pub rule: NewRule,
@@ -290,7 +290,7 @@ pub struct FileRule {
 }
 
 /// Take from every limit that applies to any of the entries, or from none.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Check {
     /// What is taken from what. HTTP sends one, others several.
     pub entries: Vec<Take>,
@@ -299,7 +299,7 @@ pub struct Check {
 }
 
 /// One entry of a check.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Take {
     /// From the limits that apply to these.
     pub key_values: KeyValues,
@@ -310,7 +310,7 @@ pub struct Take {
 }
 
 /// A limit that comes with a request. It has a group of its own for the exact key-values and its window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestLimit {
     /// How much.
     pub limit: u64,
@@ -319,7 +319,7 @@ pub struct RequestLimit {
 }
 
 /// A lease to be taken.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NewLease {
     /// Drawn by whoever submits it.
     pub id: Name,

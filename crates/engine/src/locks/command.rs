@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub const MAX_LOCKS: usize = 64;
 
 /// A command about locks.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Command {
     /// Hold some locks, all at once or not at all.
     Acquire(Acquire),
@@ -53,7 +53,7 @@ impl Command {
 }
 
 /// A request for locks.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acquire {
     /// What the grant will be called. Drawn where the request came in; the same id again finds the grant it made.
     pub id: Name,

@@ -150,7 +150,13 @@ impl<T: RequestBody> FromRequest<App> for Call<T> {
     }
 }
 
-async fn read_body(parts: &Parts, body: Body, max: usize, timeout: Duration) -> Result<Bytes, Failure> {
+/// The whole body, which must arrive in time and have at most `max` bytes.
+pub(crate) async fn read_body(
+    parts: &Parts,
+    body: Body,
+    max: usize,
+    timeout: Duration,
+) -> Result<Bytes, Failure> {
     let closing =
         |failure: Failure| if parts.version < Version::HTTP_2 { failure.closing() } else { failure };
     let too_large = || {

@@ -24,7 +24,7 @@ pub use openapi::openapi_json;
 pub use serve::serve;
 
 use crate::{
-    Backend,
+    Backend, Secret, peers,
     stomp::{self, TimeSync},
 };
 use axum::{
@@ -45,7 +45,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 /// One call: its path below its family's, the word under which it is counted, and its handler.
-type Route = (&'static str, &'static str, MethodRouter<App>);
+pub(crate) type Route = (&'static str, &'static str, MethodRouter<App>);
 
 /// The HTTP front end. Cheap to clone.
 #[derive(Clone)]
@@ -56,6 +56,8 @@ struct Shared {
     metrics: Metrics,
     registry: Arc<Registry>,
     body_timeout: Duration,
+    /// What other nodes show; without, there are none.
+    secret: Option<Secret>,
     time_sync: TimeSync,
     /// Connections that speak STOMP listen to it: whether they are to end. It knows when the last one has.
     conversations: watch::Sender<bool>,
@@ -70,6 +72,7 @@ impl App {
             metrics,
             registry,
             body_timeout: Duration::from_secs(30),
+            secret: None,
             time_sync: TimeSync::new(),
             conversations: watch::Sender::new(false),
         }))
@@ -77,13 +80,30 @@ impl App {
 
     /// The same with another time within which a whole body must arrive; 30 s if not set.
     pub fn with_body_timeout(self, body_timeout: Duration) -> App {
-        let Shared { backend, metrics, registry, .. } = &*self.0;
-        let mut shared = App::new(backend.clone(), metrics.clone(), registry.clone()).0;
-        Arc::get_mut(&mut shared).expect("nobody else has it yet").body_timeout = body_timeout;
-        App(shared)
+        self.with(|shared| shared.body_timeout = body_timeout)
     }
 
-    fn backend(&self) -> &dyn Backend {
+    /// The same, which also answers other nodes that show this secret; without one, it knows of no others.
+    pub fn with_secret(self, secret: Option<Secret>) -> App {
+        self.with(|shared| shared.secret = secret)
+    }
+
+    fn with(self, change: impl FnOnce(&mut Shared)) -> App {
+        let Shared { backend, metrics, registry, body_timeout, secret, .. } = &*self.0;
+        let mut shared = Shared {
+            backend: backend.clone(),
+            metrics: metrics.clone(),
+            registry: registry.clone(),
+            body_timeout: *body_timeout,
+            secret: secret.clone(),
+            time_sync: TimeSync::new(),
+            conversations: watch::Sender::new(false),
+        };
+        change(&mut shared);
+        App(Arc::new(shared))
+    }
+
+    pub(crate) fn backend(&self) -> &dyn Backend {
         &*self.0.backend
     }
 
@@ -99,7 +119,7 @@ impl App {
         &self.0.conversations
     }
 
-    fn body_timeout(&self) -> Duration {
+    pub(crate) fn body_timeout(&self) -> Duration {
         self.0.body_timeout
     }
 
@@ -154,6 +174,9 @@ impl App {
         for (path, word, method) in events::plain_routes() {
             router = router.route(path, self.counted("events", word, method));
         }
+        for (path, word, method) in self.peer_routes() {
+            router = router.route(path, self.counted("peers", word, method));
+        }
         for prefix in ["/v1", "/v1/ns/{namespace}"] {
             for (family, routes, empty_names) in [
                 ("ledger", ledger::routes(), ledger::EMPTY_NAMES),
@@ -175,6 +198,10 @@ impl App {
             .method_not_allowed_fallback(method_not_allowed.layer(recorder("method_not_allowed")))
             .fallback(not_found.layer(recorder("not_found")))
             .with_state(self.clone())
+    }
+
+    fn peer_routes(&self) -> Vec<Route> {
+        self.0.secret.iter().flat_map(|secret| peers::routes(self, secret)).collect()
     }
 
     /// The same methods, recorded under these words.

@@ -4,6 +4,7 @@ use super::{
     App,
     socket::{Peer, Socket},
 };
+use crate::peers;
 use axum::Router;
 use hyper::{Request, Response, Version, body::Incoming, header::CONTENT_TYPE, service::Service};
 use hyper_util::{
@@ -42,6 +43,9 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
     // machine; see `run` for what is done instead.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING_EVERY);
+    if app.0.secret.is_some() {
+        peers::settings(&mut builder.http2());
+    }
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);

@@ -13,8 +13,8 @@ use std::collections::HashSet;
 
 const MAX_KEYS: usize = KeyValues::MAX_KEYS;
 const MAX_LIST: usize = 1024;
-const MAX_DEPTH: usize = 8;
-const MAX_NODES: usize = 64;
+const MAX_DEPTH: usize = Query::MAX_DEPTH;
+const MAX_PARTS: usize = Query::MAX_PARTS;
 
 /// What is known of the objects that a query looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,8 +112,8 @@ fn part_of_query(
     if depth > MAX_DEPTH {
         return Err(Failure::invalid(here(), format!("a query is at most {MAX_DEPTH} deep")));
     }
-    if *nodes > MAX_NODES {
-        return Err(Failure::invalid(here(), format!("a query has at most {MAX_NODES} parts")));
+    if *nodes > MAX_PARTS {
+        return Err(Failure::invalid(here(), format!("a query has at most {MAX_PARTS} parts")));
     }
     let wire::Query { conditions, min_keys, max_keys, any, all } = query;
     let field = below("where");

@@ -1,0 +1,136 @@
+//! A node on its store, which is a directory of its own or a database that it shares.
+
+use crate::config::Config;
+use limina_node::{Joining, Metrics, Node, NodeOptions, Service};
+use limina_server::peers::{HttpPeers, SecretCell};
+use limina_store::{
+    NodeId, ShardStoreOptions, StoreError,
+    embedded::{Embedded, EmbeddedOptions},
+    postgres::{Postgres, PostgresOptions},
+};
+use std::{error::Error, net::SocketAddr, sync::Arc, time::Duration};
+
+const MIB: u64 = 1 << 20;
+/// How long to wait before a database that does not answer is tried again: at first, and at most.
+const CONNECT_AGAIN: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(5)];
+
+/// A node that runs.
+pub(crate) enum Running {
+    /// On a directory of its own.
+    Alone(Node, Arc<Embedded>),
+    /// On a database that others may share.
+    Shared(Node, Arc<Postgres>),
+}
+
+impl Running {
+    /// Opens the store and starts a node on it, which listens at `listening`. Where the store is shared, other nodes are
+    /// let in by what is put into `secret`.
+    pub(crate) async fn start(
+        config: &Config,
+        listening: SocketAddr,
+        service: Service,
+        metrics: Metrics,
+        secret: &SecretCell,
+    ) -> Result<Running, Box<dyn Error>> {
+        match &config.store {
+            None => Running::alone(config, service, metrics).await,
+            Some(url) => {
+                let address = advertised(config, listening)?;
+                Running::shared(config, url, address, service, metrics, secret).await
+            }
+        }
+    }
+
+    async fn alone(config: &Config, service: Service, metrics: Metrics) -> Result<Running, Box<dyn Error>> {
+        let options = EmbeddedOptions {
+            shards: config.shards,
+            segment_bytes: config.journal_segment_mib * MIB,
+            reserve_bytes: config.storage_reserve_mib.map(|mib| mib * MIB),
+            ..EmbeddedOptions::default()
+        };
+        let data = config.data.clone();
+        let store = Arc::new(tokio::task::spawn_blocking(move || Embedded::open(&data, options)).await??);
+        let shards = store.shards();
+        let node = Node::start(service, metrics, store.clone(), store.clone(), shards, node_options(config)?)
+            .await?;
+        Ok(Running::Alone(node, store))
+    }
+
+    async fn shared(
+        config: &Config,
+        url: &str,
+        address: String,
+        service: Service,
+        metrics: Metrics,
+        secret: &SecretCell,
+    ) -> Result<Running, Box<dyn Error>> {
+        let options = PostgresOptions { node: draw_node_id()?, shards: config.shards };
+        let store = Arc::new(connect(url, options).await?);
+        secret.set(store.secret());
+        let peers = Arc::new(HttpPeers::new(store.secret()));
+        let joining = Joining { address, tenure: config.tenure, peers };
+        let shards = store.shards();
+        let node = Node::join(service, metrics, store.clone(), shards, joining, node_options(config)?);
+        Ok(Running::Shared(node, store))
+    }
+
+    /// Answers what was taken, and ends.
+    pub(crate) async fn stop(self, end_front: impl AsyncFnOnce()) -> Result<(), StoreError> {
+        match self {
+            Running::Alone(node, store) => {
+                node.stop().await;
+                end_front().await;
+                store.close().await
+            }
+            Running::Shared(node, store) => {
+                node.stop().await;
+                end_front().await;
+                store.close().await
+            }
+        }
+    }
+}
+
+fn node_options(config: &Config) -> Result<NodeOptions, Box<dyn Error>> {
+    let checkpoint_bytes = usize::try_from(config.checkpoint_mib * MIB)?;
+    Ok(NodeOptions {
+        store: ShardStoreOptions {
+            soft_bytes: checkpoint_bytes,
+            hard_bytes: checkpoint_bytes.saturating_mul(4),
+        },
+        journal_bytes: config.journal_mib * MIB,
+        ..NodeOptions::default()
+    })
+}
+
+/// Where other nodes reach this one.
+fn advertised(config: &Config, listening: SocketAddr) -> Result<String, Box<dyn Error>> {
+    match &config.advertise {
+        Some(address) => Ok(address.clone()),
+        None if listening.ip().is_unspecified() => {
+            Err(format!("other nodes cannot reach this one at {listening}: say where with --advertise")
+                .into())
+        }
+        None => Ok(listening.to_string()),
+    }
+}
+
+fn draw_node_id() -> Result<NodeId, Box<dyn Error>> {
+    Ok(NodeId(getrandom::u64()? >> 1))
+}
+
+/// A database that does not answer is waited for; one that cannot be used is not.
+async fn connect(url: &str, options: PostgresOptions) -> Result<Postgres, StoreError> {
+    let [mut pause, longest] = CONNECT_AGAIN;
+    loop {
+        match Postgres::connect(url, options.clone()).await {
+            Ok(store) => return Ok(store),
+            Err(error @ StoreError::Unusable(_)) => return Err(error),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn Error, "the database cannot be reached; trying again");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(longest);
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Asking another node.
+
+use super::{
+    ASK, FOLLOW, SHARD, Secret,
+    connections::{Connection, Connections, NotSent},
+    routes::ALIVE_EVERY,
+    wire::{MAX_MESSAGE, Messages, decode, encode},
+};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Limited};
+use hyper::{Method, Request, Response, StatusCode, body::Incoming, header::AUTHORIZATION};
+use limina_engine::{Outcome, Request as EngineRequest};
+use limina_node::{Fed, Feed, FeedEnded, NotAnswered, Peers, ShardId, Wanted, peers::Asked};
+use serde::de::DeserializeOwned;
+use std::{
+    collections::HashMap,
+    error::Error,
+    pin::Pin,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+use tokio::time::timeout;
+
+/// A connection on which nothing is asked for so long is closed.
+const UNUSED_AFTER: Duration = Duration::from_secs(60);
+/// A node that answers what it should not is reported so often at most.
+const WARN_EVERY: Duration = Duration::from_secs(5);
+/// A feed in which there is no sign of life for so long is lost.
+const SILENCE: Duration = ALIVE_EVERY.saturating_mul(4);
+
+/// Asks other nodes over HTTP/2.
+pub struct HttpPeers {
+    secret: Secret,
+    asks: Connections,
+    /// Those who follow have others, so that no answer waits behind what is told of streams.
+    feeds: Connections,
+    /// When each address was reported last.
+    warned: Mutex<HashMap<Box<str>, Instant>>,
+}
+
+impl HttpPeers {
+    /// Connected to nobody yet. The others know the same secret.
+    pub fn new(secret: Secret) -> HttpPeers {
+        let connections = || Connections::new(UNUSED_AFTER);
+        HttpPeers { secret, asks: connections(), feeds: connections(), warned: Mutex::default() }
+    }
+
+    /// The same with another time after which an unused connection is closed; a minute if not set.
+    pub fn with_unused_after(self, unused_after: Duration) -> HttpPeers {
+        let connections = || Connections::new(unused_after);
+        HttpPeers { asks: connections(), feeds: connections(), ..self }
+    }
+
+    /// Sends a body, and returns that of the answer, and over what it comes.
+    async fn post(
+        &self,
+        connections: &Connections,
+        address: &str,
+        path: &'static str,
+        shard: ShardId,
+        body: Bytes,
+    ) -> Result<(Incoming, Connection), NotAnswered> {
+        let mut connection = connections.get(address).await.ok_or(NotAnswered::NotThere)?;
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(connection.uri(path))
+            .header(AUTHORIZATION, self.secret.header())
+            .header(SHARD, shard.0)
+            .body(body)
+            .expect("its parts are valid");
+        match connection.send(request).await {
+            Ok(response) => Ok((self.accepted(address, response)?, connection)),
+            Err(not_sent) => {
+                tracing::debug!(address, error = %not_sent.error, "another node did not answer");
+                let not_answered = NotAnswered::from(not_sent);
+                if not_answered == NotAnswered::NotThere {
+                    // It takes no more requests, though it may not have ended yet.
+                    connections.forget(address, &connection);
+                }
+                Err(not_answered)
+            }
+        }
+    }
+
+    /// The body of an answer that is one. Everything that is wrong with a request is found before anything is done.
+    fn accepted(&self, address: &str, response: Response<Incoming>) -> Result<Incoming, NotAnswered> {
+        let status = response.status();
+        if status == StatusCode::OK {
+            return Ok(response.into_body());
+        }
+        self.warn(address, status);
+        Err(if status.is_client_error() { NotAnswered::NotThere } else { NotAnswered::Lost })
+    }
+
+    fn warn(&self, address: &str, status: StatusCode) {
+        if !self.may_warn(address, Instant::now()) {
+            return;
+        }
+        let status = status.as_u16();
+        match status {
+            401 => tracing::warn!(address, status, "another node has another secret"),
+            404 => tracing::warn!(address, status, "another node is of another version, or has no secret"),
+            _ => tracing::warn!(address, status, "another node did not understand"),
+        }
+    }
+
+    /// Whether an address was not reported lately.
+    fn may_warn(&self, address: &str, now: Instant) -> bool {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        warned.retain(|_, at| now.duration_since(*at) < WARN_EVERY);
+        let may_warn = !warned.contains_key(address);
+        if may_warn {
+            warned.insert(address.into(), now);
+        }
+        may_warn
+    }
+}
+
+impl From<NotSent> for NotAnswered {
+    /// Nothing was done if the body was not even handed over (nobody acts on less), or if the other node says that it has
+    /// not looked at the stream: it refused it, or went away after an earlier one.
+    fn from(not_sent: NotSent) -> NotAnswered {
+        let source = not_sent.error.source().and_then(|source| source.downcast_ref::<h2::Error>());
+        let is_refused = source.is_some_and(|error| {
+            error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM))
+        });
+        match is_refused || !not_sent.is_handed_over {
+            true => NotAnswered::NotThere,
+            false => NotAnswered::Lost,
+        }
+    }
+}
+
+impl Peers for HttpPeers {
+    fn ask<'a>(&'a self, address: &'a str, shard: ShardId, request: &'a EngineRequest) -> Asked<'a, Outcome> {
+        Box::pin(async move {
+            let (answer, _connection) = self.post(&self.asks, address, ASK, shard, encode(request)).await?;
+            let answer = Limited::new(answer, MAX_MESSAGE).collect().await;
+            let bytes = answer.map_err(|_| NotAnswered::Lost)?.to_bytes();
+            decode(&bytes).unwrap_or(Err(NotAnswered::Lost))
+        })
+    }
+
+    fn follow<'a>(&'a self, address: &'a str, wanted: &'a Wanted) -> Asked<'a, Box<dyn Feed>> {
+        Box::pin(async move {
+            let followed = self.post(&self.feeds, address, FOLLOW, wanted.shard, encode(wanted)).await?;
+            let (answer, connection) = followed;
+            let mut feed = HttpFeed { answer, messages: Messages::default(), _in_use: connection };
+            let begun: Option<Result<(), NotAnswered>> = feed.message().await;
+            begun.ok_or(NotAnswered::Lost)??;
+            Ok(Box::new(feed) as Box<dyn Feed>)
+        })
+    }
+}
+
+/// What another node tells of a stream.
+struct HttpFeed {
+    answer: Incoming,
+    messages: Messages,
+    _in_use: Connection,
+}
+
+impl HttpFeed {
+    /// The next message; nothing if the connection is lost, or what comes over it is no message.
+    async fn message<T: DeserializeOwned>(&mut self) -> Option<T> {
+        loop {
+            if let Some(bytes) = self.messages.next().ok()? {
+                return decode(&bytes);
+            }
+            let frame = timeout(SILENCE, self.answer.frame()).await.ok()??.ok()?;
+            if let Some(piece) = frame.data_ref() {
+                self.messages.push(piece);
+            }
+        }
+    }
+}
+
+impl Feed for HttpFeed {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<Fed>, FeedEnded>> + Send + '_>> {
+        Box::pin(async { self.message().await.unwrap_or(Err(FeedEnded::Lost)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_address_is_reported_now_and_then() {
+        let peers = HttpPeers::new(Secret::new("0123456789abcdef").unwrap());
+        let begin = Instant::now();
+        let check = |address: &str, after: u64, expect: bool| {
+            let now = begin + Duration::from_secs(after);
+            assert_eq!(peers.may_warn(address, now), expect, "{address} after {after} s");
+        };
+        check("a", 0, true);
+        check("a", 0, false);
+        check("b", 3, true);
+        check("a", 4, false);
+        check("a", 5, true);
+        check("b", 7, false);
+        check("b", 8, true);
+        check("a", 9, false);
+    }
+}

@@ -1,0 +1,111 @@
+//! What is asked arrives, and so does the answer.
+
+use super::*;
+
+#[tokio::test]
+async fn requests_arrive_as_they_were_sent_and_answers_too() {
+    let node = Node::start().await;
+    let peers = HttpPeers::new(secret());
+    let refusal = ledger::Refusal::LimitNotFound { limit_names: vec![name("a")] };
+    let mut answers = vec![
+        Ok(Outcome::NamespaceDeleted),
+        Ok(Outcome::Ledger(Err(refusal))),
+        Err(NotAnswered::NotThere),
+        Err(NotAnswered::Lost),
+    ];
+    answers.extend(
+        [
+            Unavailable::Overloaded,
+            Unavailable::ShuttingDown,
+            Unavailable::StorageFull,
+            Unavailable::ShardUnavailable,
+            Unavailable::OutcomeUnknown,
+        ]
+        .map(|unavailable| Err(NotAnswered::Unavailable(unavailable))),
+    );
+    for answer in answers {
+        node.answers(answer.clone());
+        assert_eq!(soon(peers.ask(node.address(), ShardId(4095), &read())).await, answer);
+        assert_eq!(node.fake.asked.lock().unwrap().pop(), Some((ShardId(4095), read())));
+    }
+}
+
+#[tokio::test]
+async fn the_largest_batch_fits() {
+    let node = Node::start().await;
+    let peers = HttpPeers::new(secret());
+    let transfer = ledger::Transfer::Finish(ledger::Finalization {
+        finish: ledger::Finish::Commit,
+        operation_id: name(&"o".repeat(256)),
+        changes: None,
+    });
+    let transfers = vec![transfer; (16 << 20) / 260];
+    let command = Command::Ledger(ledger::Command::Batch(transfers));
+    let request = Request { command, ..read() };
+    let answer = soon(peers.ask(node.address(), ShardId(0), &request)).await;
+    assert_eq!(answer, Ok(Outcome::NamespaceDeleted));
+    assert!(node.fake.asked.lock().unwrap().pop() == Some((ShardId(0), request)), "it is another one");
+}
+
+#[tokio::test]
+async fn thousands_wait_at_once_and_others_pass_them() {
+    const MANY: usize = 3_000;
+    let mut node = Node::start().await;
+    node.close_gate();
+    let peers = Arc::new(HttpPeers::new(secret()));
+    let asking: Vec<_> = (0..MANY)
+        .map(|_| {
+            let (peers, address) = (peers.clone(), node.address().to_owned());
+            tokio::spawn(async move { peers.ask(&address, ShardId(0), &read()).await })
+        })
+        .collect();
+    for _ in 0..MANY {
+        assert_eq!(soon(node.taken.recv()).await, Some(Taken::Begun));
+    }
+    node.fake.gate.add_permits(MANY);
+    for asked in asking {
+        assert_eq!(soon(asked).await.unwrap(), Ok(Outcome::NamespaceDeleted));
+    }
+}
+
+#[tokio::test]
+async fn many_that_are_given_up_at_once_disturb_nobody() {
+    const MANY: usize = 1_000;
+    let mut node = Node::start().await;
+    node.close_gate();
+    let peers = Arc::new(HttpPeers::new(secret()));
+    let ask = || {
+        let (peers, address) = (peers.clone(), node.address().to_owned());
+        tokio::spawn(async move { peers.ask(&address, ShardId(0), &read()).await })
+    };
+    let stays = ask();
+    let leave: Vec<_> = (0..MANY).map(|_| ask()).collect();
+    let mut begun = 0;
+    while begun <= MANY {
+        begun += usize::from(soon(node.taken.recv()).await == Some(Taken::Begun));
+    }
+    leave.iter().for_each(JoinHandle::abort);
+    for _ in 0..MANY {
+        assert_eq!(soon(node.taken.recv()).await, Some(Taken::LetGo));
+    }
+    node.fake.gate.add_permits(1);
+    assert_eq!(soon(stays).await.unwrap(), Ok(Outcome::NamespaceDeleted));
+}
+
+#[tokio::test]
+async fn a_node_that_stops_answers_what_it_was_asked() {
+    let mut node = Node::start().await;
+    node.close_gate();
+    let peers = Arc::new(HttpPeers::new(secret()));
+    let asked = {
+        let (peers, address) = (peers.clone(), node.address().to_owned());
+        tokio::spawn(async move { peers.ask(&address, ShardId(0), &read()).await })
+    };
+    assert_eq!(soon(node.taken.recv()).await, Some(Taken::Begun));
+    node.server.stop.send(()).unwrap();
+    node.fake.gate.add_permits(1);
+    assert_eq!(soon(asked).await.unwrap(), Ok(Outcome::NamespaceDeleted));
+    soon(node.server.serving).await.unwrap();
+    let after = soon(peers.ask(&node.server.address, ShardId(0), &read())).await;
+    assert_eq!(after, Err(NotAnswered::NotThere));
+}
