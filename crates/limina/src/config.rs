@@ -1,7 +1,7 @@
 //! What can be set: by flag, else by environment, else in the configuration file, else the default.
 
 use serde::Deserialize;
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 /// What `serve` takes.
 #[derive(clap::Args, Debug, Default)]
@@ -12,6 +12,15 @@ pub(crate) struct ServeArgs {
     /// Directory for the data [default: ./limina-data]
     #[arg(long, env = "LIMINA_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Shared store for several nodes, instead of the directory: the URL of a PostgreSQL database
+    #[arg(long, env = "LIMINA_STORE", value_name = "URL", hide_env_values = true)]
+    store: Option<String>,
+    /// With a shared store: where other nodes reach this one [default: the address to listen on]
+    #[arg(long, env = "LIMINA_ADVERTISE", value_name = "HOST:PORT")]
+    advertise: Option<String>,
+    /// With a shared store: after so long without a sign of life a node's shards are taken over [default: 5s]
+    #[arg(long, env = "LIMINA_TENURE", value_name = "DURATION")]
+    tenure: Option<Tenure>,
     /// Configuration file (TOML); its keys are the long names of these flags, with underscores
     #[arg(long, env = "LIMINA_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
@@ -41,6 +50,28 @@ pub(crate) struct ServeArgs {
     rules: Option<PathBuf>,
 }
 
+/// How long a node is thought alive: between a second and a minute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tenure(pub(crate) Duration);
+
+impl FromStr for Tenure {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Tenure, String> {
+        let span = text.parse::<limina_wire::duration::Duration>().map_err(|error| error.to_string())?;
+        match span.millis {
+            1_000..=60_000 => Ok(Tenure(Duration::from_millis(span.millis))),
+            _ => Err("must be between 1s and 60s".to_owned()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Tenure {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Tenure, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 /// How logs look.
 #[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -57,6 +88,9 @@ pub(crate) enum LogFormat {
 struct File {
     listen: Option<SocketAddr>,
     data: Option<PathBuf>,
+    store: Option<String>,
+    advertise: Option<String>,
+    tenure: Option<Tenure>,
     log_format: Option<LogFormat>,
     log: Option<String>,
     shards: Option<u16>,
@@ -68,10 +102,15 @@ struct File {
 }
 
 /// What is in force.
-#[derive(Debug, PartialEq)]
+#[derive(PartialEq)]
+#[cfg_attr(test, derive(Debug))]
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) data: PathBuf,
+    /// A shared one, instead of the directory.
+    pub(crate) store: Option<String>,
+    pub(crate) advertise: Option<String>,
+    pub(crate) tenure: Duration,
     pub(crate) log_format: LogFormat,
     pub(crate) log: String,
     pub(crate) shards: Option<u16>,
@@ -111,6 +150,9 @@ impl ServeArgs {
         Ok(Config {
             listen: self.listen.or(file.listen).unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 7070))),
             data: self.data.or(file.data).unwrap_or_else(|| PathBuf::from("./limina-data")),
+            store: self.store.or(file.store),
+            advertise: self.advertise.or(file.advertise),
+            tenure: self.tenure.or(file.tenure).map_or(Duration::from_secs(5), |tenure| tenure.0),
             log_format: self.log_format.or(file.log_format).unwrap_or(LogFormat::Text),
             log: self.log.or(file.log).unwrap_or_else(|| "info".into()),
             shards: self.shards.or(file.shards),

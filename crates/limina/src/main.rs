@@ -3,6 +3,7 @@
 mod config;
 mod logs;
 mod rules;
+mod running;
 mod serve;
 mod verify;
 

@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use limina_node::{Joining, Metrics, Node, NodeOptions, Service};
-use limina_server::peers::{HttpPeers, SecretCell};
+use limina_server::{App, HttpPeers, Secret};
 use limina_store::{
     NodeId, ShardStoreOptions, StoreError,
     embedded::{Embedded, EmbeddedOptions},
@@ -23,20 +23,20 @@ pub(crate) enum Running {
 }
 
 impl Running {
-    /// Opens the store and starts a node on it, which listens at `listening`. Where the store is shared, other nodes are
-    /// let in by what is put into `secret`.
+    /// Opens the store and starts a node on it, which listens at `listening`. Where the store is shared, `app` lets
+    /// other nodes in.
     pub(crate) async fn start(
         config: &Config,
         listening: SocketAddr,
         service: Service,
         metrics: Metrics,
-        secret: &SecretCell,
+        app: &App,
     ) -> Result<Running, Box<dyn Error>> {
         match &config.store {
             None => Running::alone(config, service, metrics).await,
             Some(url) => {
                 let address = advertised(config, listening)?;
-                Running::shared(config, url, address, service, metrics, secret).await
+                Running::shared(config, url, address, service, metrics, app).await
             }
         }
     }
@@ -62,12 +62,13 @@ impl Running {
         address: String,
         service: Service,
         metrics: Metrics,
-        secret: &SecretCell,
+        app: &App,
     ) -> Result<Running, Box<dyn Error>> {
         let options = PostgresOptions { node: draw_node_id()?, shards: config.shards };
         let store = Arc::new(connect(url, options).await?);
-        secret.set(store.secret());
-        let peers = Arc::new(HttpPeers::new(store.secret()));
+        let secret = Secret::new(store.secret())?;
+        app.let_in(secret.clone());
+        let peers = Arc::new(HttpPeers::new(secret));
         let joining = Joining { address, tenure: config.tenure, peers };
         let shards = store.shards();
         let node = Node::join(service, metrics, store.clone(), shards, joining, node_options(config)?);
@@ -85,7 +86,8 @@ impl Running {
             Running::Shared(node, store) => {
                 node.stop().await;
                 end_front().await;
-                store.close().await
+                store.close().await;
+                Ok(())
             }
         }
     }

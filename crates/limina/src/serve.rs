@@ -4,21 +4,16 @@ use crate::{
     config::{Config, ServeArgs},
     logs,
     rules::{Gate, RulesFile},
+    running::Running,
 };
-use limina_node::{Metrics, Node, NodeOptions, Service};
+use limina_node::{Metrics, Service};
 use limina_server::App;
-use limina_store::{
-    ShardStoreOptions,
-    embedded::{Embedded, EmbeddedOptions},
-};
 use prometheus_client::registry::Registry;
-use std::{error::Error, future::Future, sync::Arc};
+use std::{error::Error, future::Future, pin::pin, sync::Arc};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
 };
-
-const MIB: u64 = 1 << 20;
 
 /// Serves until told to stop.
 pub(crate) fn serve(args: ServeArgs) -> Result<(), Box<dyn Error>> {
@@ -44,55 +39,50 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
     let gate = Arc::new(Gate::closed(service.clone()));
     let app = App::new(gate.clone(), server_metrics, Arc::new(registry));
     let (stop_serving, stopped) = tokio::sync::oneshot::channel::<()>();
-    let front = tokio::spawn(limina_server::serve(listener, app, async move {
+    let front = tokio::spawn(limina_server::serve(listener, app.clone(), async move {
         let _closed_means_stop = stopped.await;
     }));
 
-    let options = EmbeddedOptions {
-        shards: config.shards,
-        segment_bytes: config.journal_segment_mib * MIB,
-        reserve_bytes: config.storage_reserve_mib.map(|mib| mib * MIB),
-        ..EmbeddedOptions::default()
+    let mut stop = pin!(stop);
+    let running = tokio::select! {
+        running = Running::start(&config, address, service.clone(), node_metrics, &app) => running?,
+        () = &mut stop => {
+            tracing::info!("stopped before the store was open");
+            return Ok(());
+        }
     };
-    let data = config.data.clone();
-    let store = Arc::new(tokio::task::spawn_blocking(move || Embedded::open(&data, options)).await??);
-    let shards = store.shards();
-    let checkpoint_bytes = usize::try_from(config.checkpoint_mib * MIB)?;
-    let options = NodeOptions {
-        store: ShardStoreOptions {
-            soft_bytes: checkpoint_bytes,
-            hard_bytes: checkpoint_bytes.saturating_mul(4),
-        },
-        journal_bytes: config.journal_mib * MIB,
-        ..NodeOptions::default()
-    };
-    let node =
-        Node::start(service.clone(), node_metrics, store.clone(), store.clone(), shards, options).await?;
     let ready = || {
         gate.open();
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             "limina listening on http://{address}, data in {}",
-            config.data.display()
+            if config.store.is_some() { "PostgreSQL".into() } else { config.data.display().to_string() }
         );
     };
-    match rules {
-        None => {
-            ready();
-            stop.await;
+    let serving = async {
+        service.until_served().await;
+        match rules {
+            None => {
+                ready();
+                std::future::pending().await
+            }
+            Some(rules) => rules.run(service.clone(), ready).await,
         }
-        Some(rules) => tokio::select! {
-            never = rules.run(service.clone(), ready) => match never {},
-            () = stop => {}
-        },
+    };
+    tokio::select! {
+        never = serving => match never {},
+        () = stop => {}
     }
     tracing::info!("stopping: answering what was taken, refusing what is new");
     // What was taken is answered while new requests still find somebody who tells them to go elsewhere.
     service.begin_stop();
-    node.stop().await;
-    let _front_is_gone = stop_serving.send(());
-    front.await?;
-    store.close().await?;
+    let end_front = async || {
+        let _front_is_gone = stop_serving.send(());
+        if let Err(error) = front.await {
+            tracing::error!(%error, "the front end failed");
+        }
+    };
+    running.stop(end_front).await?;
     tracing::info!("stopped");
     Ok(())
 }

@@ -117,7 +117,7 @@ impl Others {
 }
 
 /// All nodes and all shards, as one node sees them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cluster {
     /// The node that was asked.
     pub me: String,

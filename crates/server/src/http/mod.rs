@@ -41,7 +41,10 @@ use limina_node::Unavailable;
 use problem::{Code, Failure};
 use prometheus_client::registry::Registry;
 use serde::Serialize;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 use tokio::sync::watch;
 
 /// One call: its path below its family's, the word under which it is counted, and its handler.
@@ -56,8 +59,8 @@ struct Shared {
     metrics: Metrics,
     registry: Arc<Registry>,
     body_timeout: Duration,
-    /// What other nodes show; without, there are none.
-    secret: Option<Secret>,
+    /// What other nodes show; until it is known, there are none.
+    secret: OnceLock<Secret>,
     time_sync: TimeSync,
     /// Connections that speak STOMP listen to it: whether they are to end. It knows when the last one has.
     conversations: watch::Sender<bool>,
@@ -72,7 +75,7 @@ impl App {
             metrics,
             registry,
             body_timeout: Duration::from_secs(30),
-            secret: None,
+            secret: OnceLock::new(),
             time_sync: TimeSync::new(),
             conversations: watch::Sender::new(false),
         }))
@@ -80,27 +83,19 @@ impl App {
 
     /// The same with another time within which a whole body must arrive; 30 s if not set.
     pub fn with_body_timeout(self, body_timeout: Duration) -> App {
-        self.with(|shared| shared.body_timeout = body_timeout)
+        let Shared { backend, metrics, registry, .. } = &*self.0;
+        let mut shared = App::new(backend.clone(), metrics.clone(), registry.clone()).0;
+        Arc::get_mut(&mut shared).expect("nobody else has it yet").body_timeout = body_timeout;
+        App(shared)
     }
 
-    /// The same, which also answers other nodes that show this secret; without one, it knows of no others.
-    pub fn with_secret(self, secret: Option<Secret>) -> App {
-        self.with(|shared| shared.secret = secret)
+    /// From now on other nodes that show this secret are answered. Before, and without, it knows of no others.
+    pub fn let_in(&self, secret: Secret) {
+        self.0.secret.get_or_init(|| secret);
     }
 
-    fn with(self, change: impl FnOnce(&mut Shared)) -> App {
-        let Shared { backend, metrics, registry, body_timeout, secret, .. } = &*self.0;
-        let mut shared = Shared {
-            backend: backend.clone(),
-            metrics: metrics.clone(),
-            registry: registry.clone(),
-            body_timeout: *body_timeout,
-            secret: secret.clone(),
-            time_sync: TimeSync::new(),
-            conversations: watch::Sender::new(false),
-        };
-        change(&mut shared);
-        App(Arc::new(shared))
+    pub(crate) fn secret(&self) -> Option<&Secret> {
+        self.0.secret.get()
     }
 
     pub(crate) fn backend(&self) -> &dyn Backend {
@@ -174,7 +169,7 @@ impl App {
         for (path, word, method) in events::plain_routes() {
             router = router.route(path, self.counted("events", word, method));
         }
-        for (path, word, method) in self.peer_routes() {
+        for (path, word, method) in peers::routes(self) {
             router = router.route(path, self.counted("peers", word, method));
         }
         for prefix in ["/v1", "/v1/ns/{namespace}"] {
@@ -200,10 +195,6 @@ impl App {
             .with_state(self.clone())
     }
 
-    fn peer_routes(&self) -> Vec<Route> {
-        self.0.secret.iter().flat_map(|secret| peers::routes(self, secret)).collect()
-    }
-
     /// The same methods, recorded under these words.
     fn counted(
         &self,
@@ -226,7 +217,7 @@ impl App {
     }
 }
 
-async fn not_found(State(app): State<App>, request: Request) -> Failure {
+pub(crate) async fn not_found(State(app): State<App>, request: Request) -> Failure {
     extract::discard_body(request.into_body(), app.body_timeout()).await;
     Failure::new(Code::NotFound, "there is no such path; /docs lists all")
 }

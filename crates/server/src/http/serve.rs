@@ -43,9 +43,6 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
     // machine; see `run` for what is done instead.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING_EVERY);
-    if app.0.secret.is_some() {
-        peers::settings(&mut builder.http2());
-    }
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
@@ -59,6 +56,9 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
             }
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
+                    if app.secret().is_some() {
+                        peers::settings(&mut builder.http2());
+                    }
                     let requests = Arc::new(Requests::default());
                     let inner = TowerToHyperService::new(router.clone());
                     let (socket, peer) = Socket::new(stream);

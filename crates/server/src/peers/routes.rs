@@ -1,12 +1,13 @@
 //! Being asked by another node.
 
 use super::{
-    ASK, CONNECTION_WINDOW, FOLLOW, MAX_STREAMS, SHARD, STREAM_WINDOW, Secret,
+    ASK, CONNECTION_WINDOW, FOLLOW, MAX_STREAMS, SHARD, STREAM_WINDOW,
     wire::{SIGN_OF_LIFE, decode, encode, encode_message},
 };
 use crate::http::{
     App, Route,
     extract::{discard_body, read_body},
+    not_found,
     problem::Failure,
 };
 use axum::{
@@ -37,8 +38,8 @@ const PING_EVERY: Duration = Duration::from_secs(5);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The calls of nodes that show the secret.
-pub(crate) fn routes(app: &App, secret: &Secret) -> [Route; 2] {
-    let only_peers = from_fn_with_state((app.clone(), secret.clone()), only_peers);
+pub(crate) fn routes(app: &App) -> [Route; 2] {
+    let only_peers = from_fn_with_state(app.clone(), only_peers);
     [
         (ASK, "ask", post(ask).route_layer(only_peers.clone())),
         (FOLLOW, "follow", post(follow).route_layer(only_peers)),
@@ -56,16 +57,13 @@ pub(crate) fn settings<E>(builder: &mut Http2Builder<'_, E>) {
         .keep_alive_timeout(PING_TIMEOUT);
 }
 
-async fn only_peers(
-    State((app, secret)): State<(App, Secret)>,
-    request: Request,
-    next: Next,
-) -> Result<Response, StatusCode> {
+async fn only_peers(State(app): State<App>, request: Request, next: Next) -> Response {
+    let Some(secret) = app.secret() else { return not_found(State(app), request).await.into_response() };
     if secret.is_shown_by(request.headers()) {
-        return Ok(next.run(request).await);
+        return next.run(request).await;
     }
     discard_body(request.into_body(), app.body_timeout()).await;
-    Err(StatusCode::UNAUTHORIZED)
+    StatusCode::UNAUTHORIZED.into_response()
 }
 
 /// Does what is asked.

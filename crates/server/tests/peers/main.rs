@@ -7,7 +7,7 @@ use limina_engine::{
     outcome::NamespaceInfo,
 };
 use limina_node::{
-    Fed, Feed, FeedEnded, NotAnswered, NotFollowed, Peers, ShardId, ShardStatus, Told, Unavailable, Wanted,
+    Cluster, Fed, Feed, FeedEnded, NotAnswered, NotFollowed, Peers, ShardId, Told, Unavailable, Wanted,
     peers::Asked,
 };
 use limina_server::{
@@ -114,8 +114,8 @@ impl Backend for Fake {
         true
     }
 
-    fn shard_statuses(&self) -> Vec<ShardStatus> {
-        Vec::new()
+    fn cluster(&self) -> Cluster {
+        Cluster::default()
     }
 }
 
@@ -191,7 +191,8 @@ impl Server {
     async fn start(backend: Arc<dyn Backend>, secret: Option<Secret>) -> Server {
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
-        let app = App::new(backend, metrics, Arc::new(registry)).with_secret(secret);
+        let app = App::new(backend, metrics, Arc::new(registry));
+        secret.into_iter().for_each(|secret| app.let_in(secret));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (stop, stopped) = oneshot::channel::<()>();
