@@ -29,8 +29,8 @@ use serde::de::DeserializeOwned;
 use std::{convert::Infallible, future::ready, task::Poll, time::Duration};
 use tokio::{sync::watch, time::interval};
 
-/// The largest body: a little more than that of a batch.
-const MAX_BODY: usize = 17 << 20;
+/// The largest body: that of a batch of 16 MiB, in which small numbers take more bytes here than they did as text.
+const MAX_BODY: usize = 24 << 20;
 /// Those who follow a stream of which there is nothing to tell get a sign of life so often.
 pub(super) const ALIVE_EVERY: Duration = Duration::from_secs(3);
 /// A node that asks and has died is noticed in this time, so that it waits for no more locks.

@@ -1,6 +1,6 @@
 //! What is asked arrives, and so does the answer.
 
-use super::*;
+use super::{raw::RawConnection, *};
 
 #[tokio::test]
 async fn requests_arrive_as_they_were_sent_and_answers_too() {
@@ -90,6 +90,12 @@ async fn many_that_are_given_up_at_once_disturb_nobody() {
     }
     node.fake.gate.add_permits(1);
     assert_eq!(soon(stays).await.unwrap(), Ok(Outcome::NamespaceDeleted));
+}
+
+#[tokio::test]
+async fn many_that_are_given_up_before_they_are_looked_at_disturb_nobody() {
+    let node = Node::start().await;
+    assert!(soon(RawConnection::give_up(node.address(), 2_000)).await);
 }
 
 #[tokio::test]

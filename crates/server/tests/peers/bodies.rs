@@ -38,7 +38,7 @@ async fn what_is_no_request_is_refused() {
     let long = [whole, vec![0]].concat();
     assert_eq!(post(&node, PATHS[0], "0", secret, long).await, StatusCode::BAD_REQUEST);
     for path in PATHS {
-        let status = post(&node, path, "0", secret, vec![0; (17 << 20) + 1]).await;
+        let status = post(&node, path, "0", secret, vec![0; (24 << 20) + 1]).await;
         assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
     }
     assert_eq!(node.fake.asked.lock().unwrap().len(), 1);

@@ -133,6 +133,38 @@ async fn connections_are_shared_and_replaced_when_broken() {
 }
 
 #[tokio::test]
+async fn a_node_that_goes_away_answers_what_it_has_and_is_asked_nothing_more() {
+    let raw = Raw::bind().await;
+    let peers = HttpPeers::new(secret());
+    let request = read();
+    let ask = || peers.ask(&raw.address, ShardId(0), &request);
+    let (seen, is_seen) = oneshot::channel();
+    let node = async {
+        let mut first = raw.accept().await;
+        let stream = first.request().await;
+        first.send(GO_AWAY, 0, 0, &go_away(i32::MAX as u32, 0)).await;
+        first.seen().await;
+        seen.send(()).unwrap();
+        let mut second = raw.accept().await;
+        let other = second.request().await;
+        second.answer(other, OK, &[0, 4]).await;
+        first.answer(stream, OK, &[0, 4]).await;
+        (first, second)
+    };
+    let later = async {
+        is_seen.await.unwrap();
+        loop {
+            match ask().await {
+                Err(NotAnswered::NotThere) => {}
+                answer => break answer,
+            }
+        }
+    };
+    let (first, later, _) = soon(async { tokio::join!(ask(), later, node) }).await;
+    assert_eq!([first, later], [(); 2].map(|()| Ok(Outcome::NamespaceDeleted)));
+}
+
+#[tokio::test]
 async fn unused_connections_are_closed() {
     let raw = Raw::bind().await;
     let peers = HttpPeers::new(secret()).with_unused_after(Duration::from_millis(20));

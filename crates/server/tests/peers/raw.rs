@@ -1,4 +1,4 @@
-//! A node that speaks HTTP/2 frame by frame, and badly.
+//! HTTP/2 frame by frame, for nodes that speak it badly.
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -9,17 +9,19 @@ pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
 pub(crate) const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
+const PING: u8 = 6;
 pub(crate) const GO_AWAY: u8 = 7;
 const END_STREAM: u8 = 1;
+const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
-const PREFACE_BYTES: usize = 24;
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub(crate) struct Raw {
     pub(crate) address: String,
     listener: TcpListener,
 }
 
-/// A connection to it.
+/// A connection, from or to it.
 pub(crate) struct RawConnection(TcpStream);
 
 impl Raw {
@@ -31,19 +33,45 @@ impl Raw {
     /// The next connection, as soon as somebody greets.
     pub(crate) async fn accept(&self) -> RawConnection {
         let (mut stream, _) = self.listener.accept().await.unwrap();
-        stream.read_exact(&mut [0; PREFACE_BYTES]).await.unwrap();
+        stream.read_exact(&mut [0; PREFACE.len()]).await.unwrap();
         let mut connection = RawConnection(stream);
         connection.send(SETTINGS, 0, 0, &[]).await;
         connection
     }
 }
 
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
 impl RawConnection {
+    /// Connects to a node, begins that many requests and gives them up at once, but for the last. Returns whether that is
+    /// answered.
+    pub(crate) async fn give_up(address: &str, streams: u32) -> bool {
+        // `GET /` in the static table.
+        let begin = |stream| frame(HEADERS, END_HEADERS | END_STREAM, stream, &[0x82, 0x86, 0x84]);
+        let mut bytes = [&PREFACE[..], &frame(SETTINGS, 0, 0, &[])].concat();
+        for stream in (0..streams).map(|number| 2 * number + 1) {
+            bytes.extend(begin(stream));
+            bytes.extend(frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes()));
+        }
+        let last = 2 * streams + 1;
+        bytes.extend(begin(last));
+        let mut connection = RawConnection(TcpStream::connect(address).await.unwrap());
+        connection.0.write_all(&bytes).await.unwrap();
+        loop {
+            match connection.frame().await {
+                Some((HEADERS, _, stream)) if stream == last => return true,
+                Some((GO_AWAY, ..)) | None => return false,
+                Some(_) => {}
+            }
+        }
+    }
+
     /// Sends a frame.
     pub(crate) async fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-        let length = (payload.len() as u32).to_be_bytes();
-        let head = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
-        self.0.write_all(&[&head, payload].concat()).await.unwrap();
+        self.0.write_all(&frame(kind, flags, stream, payload)).await.unwrap();
     }
 
     /// Reads until a whole request has come, and returns its stream.
@@ -60,6 +88,17 @@ impl RawConnection {
     pub(crate) async fn answer(&mut self, stream: u32, status: u8, body: &[u8]) {
         self.send(HEADERS, END_HEADERS, stream, &[0x80 | status]).await;
         self.send(DATA, END_STREAM, stream, body).await;
+    }
+
+    /// Returns when the other side has seen all that was sent to it.
+    pub(crate) async fn seen(&mut self) {
+        self.send(PING, 0, 0, &[7; 8]).await;
+        loop {
+            let (kind, flags, _) = self.frame().await.expect("the connection ended");
+            if kind == PING && flags & ACK != 0 {
+                return;
+            }
+        }
     }
 
     /// Reads until the other side ends the connection.
