@@ -30,8 +30,10 @@ use tokio::{
 
 /// How often a tenure is renewed while it lasts.
 const RENEWALS: u32 = 5;
-/// How long to wait before a shard that could not be opened is tried again.
-const OPEN_AGAIN: Duration = Duration::from_millis(500);
+/// How long to wait before a shard that could not be opened or given away is tried again.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
+/// How often a shard is tried to be given away.
+const GIVE_ATTEMPTS: usize = 20;
 
 pub(crate) struct Keeper<S> {
     store: Arc<S>,
@@ -266,21 +268,31 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
         let finished = driver.run(engine, self.opening, self.orders.clone()).await;
         self.stores.remove(shard);
         let order = *self.orders.borrow();
-        if let (Finished::Closed, Order::Close { to }) = (finished, order) {
-            match self.store.give(shard, store.epoch(), to).await {
-                Ok(true) => {}
+        match (finished, order) {
+            (Finished::Closed, Order::Close { to }) => self.give(&store, to).await,
+            _ => finished,
+        }
+    }
+
+    /// Gives the shard away. If the store does not answer for long, whoever should have it takes it when this node's
+    /// tenure has run out.
+    async fn give(&self, store: &ShardStore<S, S>, to: Option<NodeId>) -> Finished {
+        for _ in 0..GIVE_ATTEMPTS {
+            match self.store.give(self.shard, store.epoch(), to).await {
+                Ok(true) => return Finished::Closed,
                 Ok(false) => return Finished::NotOwned,
-                // Whoever should have it takes it when this node's tenure has run out, if it does not come to it before.
                 Err(error) => {
+                    let shard = self.shard.0;
                     tracing::warn!(
-                        shard = shard.0,
+                        shard,
                         error = &error as &dyn Error,
-                        "a shard could not be given away"
+                        "a shard could not be given away; trying again"
                     );
+                    tokio::time::sleep(TRY_AGAIN).await;
                 }
             }
         }
-        finished
+        Finished::Closed
     }
 
     /// Opens it, and tries until that succeeds, or it is not ours any more, or is to be closed.
@@ -299,7 +311,7 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
                 Err(error) => error,
             };
             tracing::error!(error = &error as &dyn Error, "a shard cannot be opened; trying again");
-            let _waited = timeout(OPEN_AGAIN, self.orders.changed()).await;
+            let _waited = timeout(TRY_AGAIN, self.orders.changed()).await;
             if matches!(*self.orders.borrow(), Order::Close { .. }) {
                 return Err(Finished::Closed);
             }
