@@ -61,7 +61,7 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
         stores: Stores<S, S>,
     ) -> Keeper<S> {
         Keeper {
-            keeping: Keeping::new(store.me()),
+            keeping: Keeping::new(store.me(), tenure),
             store,
             around,
             options,
@@ -137,7 +137,8 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
         self.tell_changes(&view);
         let service = self.around.service.clone();
         let is_open = |shard| service.is_open(shard);
-        for act in self.keeping.see(view, is_open) {
+        let now = Duration::from_micros(self.around.clocks.monotonic());
+        for act in self.keeping.see(now, view, is_open) {
             self.act(act).await;
         }
         let view = self.keeping.view();

@@ -5,13 +5,17 @@
 use crate::placement::{Move, plan};
 use limina_shard::Opening;
 use limina_store::{Epoch, NodeId, ShardId, View};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 /// One node's part.
 #[derive(Debug)]
 pub struct Keeping {
     me: NodeId,
+    tenure: Duration,
     is_leaving: bool,
+    /// Until when nothing is claimed.
+    patient_until: Duration,
+    renewed_at: Option<Duration>,
     view: View,
     /// The shards that are being opened, served or closed here, and whether they are to be closed.
     running: BTreeMap<ShardId, bool>,
@@ -59,9 +63,17 @@ pub enum Act {
 }
 
 impl Keeping {
-    /// A node that has nothing yet.
-    pub fn new(me: NodeId) -> Keeping {
-        Keeping { me, is_leaving: false, view: View::default(), running: BTreeMap::new() }
+    /// A node that has nothing yet, and renews for `tenure` each time.
+    pub fn new(me: NodeId, tenure: Duration) -> Keeping {
+        Keeping {
+            me,
+            tenure,
+            is_leaving: false,
+            patient_until: Duration::ZERO,
+            renewed_at: None,
+            view: View::default(),
+            running: BTreeMap::new(),
+        }
     }
 
     /// What was last seen.
@@ -84,8 +96,13 @@ impl Keeping {
         self.is_leaving && self.running.is_empty()
     }
 
-    /// What the store shows. `is_open` tells which shards are served here.
-    pub fn see(&mut self, view: View, is_open: impl Fn(ShardId) -> bool) -> Vec<Act> {
+    /// What the store shows, at `now` by a clock that never goes back. `is_open` tells which shards are served here.
+    pub fn see(&mut self, now: Duration, view: View, is_open: impl Fn(ShardId) -> bool) -> Vec<Act> {
+        // Who has not reached the store for so long may be only the first who does again: the others are not dead.
+        if self.renewed_at.is_some_and(|at| now.saturating_sub(at) > self.tenure) {
+            self.patient_until = now + self.tenure;
+        }
+        self.renewed_at = Some(now);
         self.view = view;
         let mut acts = Vec::new();
         for holding in self.view.shards.clone() {
@@ -103,6 +120,7 @@ impl Keeping {
         }
         for step in plan(&self.view, self.me) {
             match step {
+                Move::Claim { .. } if now < self.patient_until => {}
                 Move::Claim { shard, seen } => {
                     let from = self.view.shards.iter().find(|holding| holding.shard == shard);
                     acts.push(Act::Claim { shard, seen, from: from.and_then(|holding| holding.owner) });
@@ -151,6 +169,7 @@ mod tests {
     const ME: NodeId = NodeId(1);
     const OTHER: NodeId = NodeId(2);
     const SHARD: ShardId = ShardId(0);
+    const NOW: Duration = Duration::from_secs(100);
 
     fn view(owner: Option<NodeId>, is_handed: bool, is_leaving: bool) -> View {
         let member =
@@ -163,29 +182,43 @@ mod tests {
 
     #[test]
     fn a_shard_comes_and_goes() {
-        let mut keeping = Keeping::new(ME);
+        let mut keeping = Keeping::new(ME, Duration::from_secs(5));
         let closed = |_| false;
         let open = |_| true;
         let claim = Act::Claim { shard: SHARD, seen: Epoch(3), from: None };
         let place = |at| Act::Place { shard: SHARD, at };
-        assert_eq!(keeping.see(view(None, false, false), closed), [place(None), claim]);
+        assert_eq!(keeping.see(NOW, view(None, false, false), closed), [place(None), claim]);
         assert_eq!(keeping.claimed(SHARD), Act::Open { shard: SHARD, opening: Opening::Interrupted });
-        assert_eq!(keeping.see(view(Some(ME), false, false), closed), [], "it is being opened");
+        assert_eq!(keeping.see(NOW, view(Some(ME), false, false), closed), [], "it is being opened");
 
         // Another node has it, says the store: whoever serves it looks.
-        assert_eq!(keeping.see(view(Some(OTHER), false, false), open), [Act::Look { shard: SHARD }]);
+        assert_eq!(keeping.see(NOW, view(Some(OTHER), false, false), open), [Act::Look { shard: SHARD }]);
         keeping.ended(SHARD);
-        assert_eq!(keeping.see(view(Some(OTHER), false, false), closed), [place(Some(OTHER))]);
+        assert_eq!(keeping.see(NOW, view(Some(OTHER), false, false), closed), [place(Some(OTHER))]);
 
         // It is handed back.
         let handed = Act::Open { shard: SHARD, opening: Opening::HandedOver };
-        assert_eq!(keeping.see(view(Some(ME), true, false), closed), [handed]);
+        assert_eq!(keeping.see(NOW, view(Some(ME), true, false), closed), [handed]);
         keeping.leave();
         let close = Act::Close { shard: SHARD, to: Some(OTHER) };
-        assert_eq!(keeping.see(view(Some(ME), true, true), open), [close]);
-        assert_eq!(keeping.see(view(Some(ME), true, true), open), [], "once");
+        assert_eq!(keeping.see(NOW, view(Some(ME), true, true), open), [close]);
+        assert_eq!(keeping.see(NOW, view(Some(ME), true, true), open), [], "once");
         assert!(!keeping.has_left());
         keeping.ended(SHARD);
         assert!(keeping.has_left());
+    }
+
+    #[test]
+    fn after_an_outage_the_others_have_time_to_come_back() {
+        let mut keeping = Keeping::new(ME, Duration::from_secs(5));
+        let mut claims = |seconds: u64| {
+            let acts = keeping.see(Duration::from_secs(seconds), view(None, false, false), |_| false);
+            acts.iter().any(|act| matches!(act, Act::Claim { .. }))
+        };
+        assert!(claims(100), "a node that comes takes what nobody has");
+        assert!(claims(105));
+        assert!(!claims(111), "it was away itself");
+        assert!(!claims(115));
+        assert!(claims(116));
     }
 }
