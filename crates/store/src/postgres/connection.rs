@@ -21,6 +21,7 @@ use tokio_postgres::{
     AsyncMessage, Client, Config, Connection, Error, NoTls, Row, Statement, Transaction, config::Host,
     config::TargetSessionAttrs, error::SqlState, types::ToSql,
 };
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// The parameters of a statement.
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -69,7 +70,7 @@ const SETTLE: &str = "
 /// How the database is reached.
 pub(super) struct Connector {
     config: Config,
-    tls: Option<tls::Tls>,
+    tls: Option<MakeRustlsConnect>,
     /// For messages; without the password.
     place: String,
 }
