@@ -1,8 +1,8 @@
 //! The loop itself.
 
 use limina_engine::{
-    Answer, Applied, Due, Effect, Engine, Fetched, Job, Millis, Missing, Outcome, Read, Request, Time, WaitId,
-    Writes, timers::TimerKey,
+    Answer, Applied, Due, Effect, Engine, Fetched, Job, Millis, Missing, Outcome, Read, Request, Time,
+    WaitId, Writes, timers::TimerKey,
 };
 use std::{
     collections::{BTreeMap, VecDeque},

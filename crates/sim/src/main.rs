@@ -72,6 +72,8 @@ fn add(total: &mut Report, report: &Report) {
     total.clock_steps += report.clock_steps;
     total.waits += report.waits;
     total.stops += report.stops;
+    total.lags += report.lags;
+    total.followers.add(&report.followers);
     total.unreadable += report.unreadable;
     total.states = total.states.max(report.states);
     total.lost_track += report.lost_track;
