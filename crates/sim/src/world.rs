@@ -88,6 +88,28 @@ pub struct Report {
     pub digest: u32,
 }
 
+impl Report {
+    /// Several runs together.
+    pub fn add(&mut self, run: &Report) {
+        self.requests += run.requests;
+        self.answered += run.answered;
+        self.unknown += run.unknown;
+        self.unknown_happened += run.unknown_happened;
+        self.crashes += run.crashes;
+        self.losses += run.losses;
+        self.checkpoints += run.checkpoints;
+        self.clock_steps += run.clock_steps;
+        self.waits += run.waits;
+        self.stops += run.stops;
+        self.lags += run.lags;
+        self.followers.add(&run.followers);
+        self.unreadable += run.unreadable;
+        self.states = self.states.max(run.states);
+        self.lost_track += run.lost_track;
+        self.digest ^= run.digest;
+    }
+}
+
 /// Runs a seed. The error says what was wrong, at which step.
 pub fn run(seed: u64, options: &Options) -> Result<Report, String> {
     World::new(seed, options).run().map_err(|problem| format!("seed {seed}: {problem}"))
@@ -893,8 +915,8 @@ fn shard_options(random: &mut Random) -> ShardOptions {
     ShardOptions {
         max_queue: 10_000,
         max_batch: 1 + random.below(40) as usize,
-        due_slice: 1 + random.below(10) as usize,
-        max_lag: Millis(*random.pick(&[0, 5, 50, 250])),
+        due_slice: *random.pick(&[1, 1, 2, 4, 10]),
+        max_lag: Millis(*random.pick(&[0, 20, 250, 1_000])),
     }
 }
 
