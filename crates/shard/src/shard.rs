@@ -59,7 +59,9 @@ struct Open<T> {
     /// How many requests were decided.
     decisions: u64,
     batches_since_sweep: usize,
-    /// The time of the last round, if more was due than it took.
+    /// More was due than the last round took.
+    is_behind: bool,
+    /// The time of the last round, if it lags and nobody was told.
     lags_at: Option<Time>,
     fetched: Fetched,
 }
@@ -224,6 +226,7 @@ impl<T> Shard<T> {
             waiting: BTreeMap::new(),
             decisions: 0,
             batches_since_sweep: 0,
+            is_behind: false,
             lags_at: None,
             fetched: Fetched::default(),
         });
@@ -351,7 +354,7 @@ impl<T> Shard<T> {
     /// When [`Shard::poll`] should be called again even if nothing comes in.
     pub fn next_wakeup(&self) -> Option<Time> {
         let open = self.open.as_ref()?;
-        if self.is_starved || open.round.is_some() || open.building.weight >= self.options.max_batch {
+        if self.is_starved || open.round.is_some() || open.is_full(&self.options) {
             return None;
         }
         open.engine.next_due()
@@ -375,13 +378,12 @@ impl<T> Shard<T> {
                 self.outputs.extend(fetch);
                 continue;
             }
-            let is_full = open.building.weight >= self.options.max_batch;
             let room = match (self.has_room, self.is_starved) {
                 (_, true) => Room::Nothing,
                 (false, false) => Room::Due,
                 (true, false) => Room::Clients,
             };
-            if !is_full {
+            if !open.is_full(&self.options) {
                 let has_leisure = !self.is_closing;
                 if open.take_round(now, &mut self.queue, &self.options, room, has_leisure, &mut self.outputs)
                 {
@@ -398,6 +400,13 @@ impl<T> Shard<T> {
 }
 
 impl<T> Open<T> {
+    /// Whether the batch takes no more. While more is due, a slice is enough: whoever is answered with it should not wait
+    /// for the next ones.
+    fn is_full(&self, options: &Options) -> bool {
+        let most = if self.is_behind { options.due_slice.min(options.max_batch) } else { options.max_batch };
+        self.building.weight >= most
+    }
+
     /// Takes what is due, then what waits. Says whether there was anything.
     fn take_round(
         &mut self,
@@ -412,12 +421,12 @@ impl<T> Open<T> {
         let now = now.max(self.engine.time());
         let Slice { due, time, is_whole } =
             if room == Room::Nothing { self.standstill(now) } else { self.slice(now, options) };
-        let lag = now.0 - time.0;
-        let may_lag = lag <= options.max_lag.0;
-        self.lags_at = (room != Room::Nothing && lag > 0 && may_lag).then_some(time);
+        self.is_behind = room != Room::Nothing && time < now;
+        let is_far_behind = self.is_behind && now.0 - time.0 > options.max_lag.0;
+        self.lags_at = (self.is_behind && !is_far_behind).then_some(time);
         let mut work: VecDeque<Work<T>> = due.into_iter().map(Work::Due).collect();
         let mut refused = false;
-        if is_whole && (may_lag || room == Room::Nothing) {
+        if is_whole && !is_far_behind {
             refused = self.take_waiting(queue, options.max_batch, room, &mut work, outputs);
             if room != Room::Nothing {
                 self.take_background(has_leisure, &mut work);

@@ -104,6 +104,13 @@ fn clients_wait_where_time_would_lag_too_far_behind() {
 }
 
 #[test]
+fn a_batch_is_not_held_up_by_all_that_is_due() {
+    let mut shard = shard(options(), &[(10, 3), (20, 3), (30, 3), (40, 3)]);
+    assert!(matches!(shard.poll(Time(BEGIN + 100)), Some(Output::Append { .. })));
+    assert_eq!(shard.engine().unwrap().stats().timers, 6, "as many are left for the next ones");
+}
+
+#[test]
 fn a_shard_that_lags_says_so_once() {
     let mut shard = shard(Options { max_batch: 3, ..options() }, &[(10, 3), (20, 3), (30, 3)]);
     let now = Time(BEGIN + 100);
