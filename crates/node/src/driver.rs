@@ -147,6 +147,9 @@ impl<J: Journal, T: Table> Driver<J, T> {
             while let Some(output) = self.shard.poll(now) {
                 self.carry_out(output);
             }
+            if let Some(time) = self.shard.take_lag() {
+                clock.hold(time);
+            }
             if is_closed && self.shard.is_idle() {
                 if self.shard.hasten() {
                     continue;

@@ -21,6 +21,9 @@ const SLEW: u64 = 20;
 /// A change of the wall clock against the monotonic one, between two readings, that counts as a step.
 const STEP: u64 = 1_000_000;
 
+/// How far behind the wall clock a shard that has too much to do may hold it.
+const MOST_BEHIND: i64 = 1_000_000;
+
 /// Microseconds of the two clocks, read at the same moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Reading {
@@ -50,6 +53,16 @@ impl ShardClock {
         self.time = if ahead >= 0 { straight.saturating_add(slew) } else { straight - slew };
         self.ahead = difference(reading.wall, self.time);
         (self.time(), step)
+    }
+
+    /// Time goes on from the end of this millisecond, since the shard has come no further. It catches up with the wall clock
+    /// as ever; were it more than a second behind, it goes on as if nothing had been said.
+    pub fn hold(&mut self, at: Time) {
+        let held = at.0.saturating_mul(1000).saturating_add(999);
+        let ahead = self.ahead.saturating_add(difference(self.time, held));
+        if held < self.time && ahead <= MOST_BEHIND {
+            (self.time, self.ahead) = (held, ahead);
+        }
     }
 
     /// Shard time at the last reading.
@@ -91,6 +104,20 @@ mod tests {
         // And back: never backwards, at most 5 % slower.
         let (time, step) = clock.advance(at(3 * S, 50 * S));
         assert_eq!((time, step.is_some_and(|ms| ms < -3_600_000)), (Time(103_000), true));
+    }
+
+    #[test]
+    fn is_held_where_the_shard_is_but_not_far_behind_the_wall_clock() {
+        let mut clock = ShardClock::start(Time(0), at(0, 100 * S));
+        clock.advance(at(S, 101 * S));
+        clock.hold(Time(100_600));
+        assert_eq!(clock.time(), Time(100_600));
+        clock.hold(Time(100_700));
+        assert_eq!(clock.time(), Time(100_600), "it is not put forward");
+        // No step is reported, and a second later 5 % of it are made up for.
+        assert_eq!(clock.advance(at(2 * S, 102 * S)), (Time(101_650), None));
+        clock.hold(Time(100_900));
+        assert_eq!(clock.time(), Time(101_650), "that would be more than a second");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The loop itself.
 
 use limina_engine::{
-    Answer, Applied, Due, Effect, Engine, Fetched, Job, Missing, Outcome, Read, Request, Time, WaitId, Writes,
+    Answer, Applied, Due, Effect, Engine, Fetched, Job, Millis, Missing, Outcome, Read, Request, Time,
+    WaitId, Writes, timers::TimerKey,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -17,11 +18,14 @@ pub struct Options {
     pub max_batch: usize,
     /// How many things that are due are done in one round, so that a heap of them is worked off in slices.
     pub due_slice: usize,
+    /// How far time may lag behind while a heap of what is due is worked off, so that clients have their turn between
+    /// slices. Where it would be more, they wait.
+    pub max_lag: Millis,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { max_queue: 16_384, max_batch: 8_192, due_slice: 1_024 }
+        Options { max_queue: 16_384, max_batch: 8_192, due_slice: 1_024, max_lag: Millis(250) }
     }
 }
 
@@ -57,7 +61,19 @@ struct Open<T> {
     /// How many requests were decided.
     decisions: u64,
     batches_since_sweep: usize,
+    /// More was due than the last round took.
+    is_behind: bool,
+    /// The time of the last round, if it lags and nobody was told.
+    lags_at: Option<Time>,
     fetched: Fetched,
+}
+
+/// What a round does of what is due, and when.
+struct Slice {
+    due: Vec<Due>,
+    time: Time,
+    /// Whether nothing is left that is due by `time`, so that clients have their turn.
+    is_whole: bool,
 }
 
 /// Requests whose records are being fetched. They are applied in this order.
@@ -224,6 +240,8 @@ impl<T> Shard<T> {
             waiting: BTreeMap::new(),
             decisions: 0,
             batches_since_sweep: 0,
+            is_behind: false,
+            lags_at: None,
             fetched: Fetched::default(),
         });
     }
@@ -347,10 +365,16 @@ impl<T> Shard<T> {
         self.open.as_ref().map(|open| &open.engine)
     }
 
+    /// How far time has come, if it lags because more was due than could be done; said once. Whoever tells the time should
+    /// go on from there: what has not passed for clients should not pass all at once.
+    pub fn take_lag(&mut self) -> Option<Time> {
+        self.open.as_mut()?.lags_at.take()
+    }
+
     /// When [`Shard::poll`] should be called again even if nothing comes in.
     pub fn next_wakeup(&self) -> Option<Time> {
         let open = self.open.as_ref()?;
-        if self.is_starved || open.round.is_some() || open.building.weight >= self.options.max_batch {
+        if self.is_starved || open.round.is_some() || open.is_full(&self.options) {
             return None;
         }
         open.engine.next_due()
@@ -374,13 +398,12 @@ impl<T> Shard<T> {
                 self.outputs.extend(fetch);
                 continue;
             }
-            let is_full = open.building.weight >= self.options.max_batch;
             let room = match (self.has_room, self.is_starved) {
                 (_, true) => Room::Nothing,
                 (false, false) => Room::Due,
                 (true, false) => Room::Clients,
             };
-            if !is_full {
+            if !open.is_full(&self.options) {
                 let has_leisure = !self.is_closing;
                 if open.take_round(now, &mut self.queue, &self.options, room, has_leisure, &mut self.outputs)
                 {
@@ -397,6 +420,13 @@ impl<T> Shard<T> {
 }
 
 impl<T> Open<T> {
+    /// Whether the batch takes no more. While more is due, a slice is enough: whoever is answered with it should not wait
+    /// for the next ones.
+    fn is_full(&self, options: &Options) -> bool {
+        let most = if self.is_behind { options.due_slice.min(options.max_batch) } else { options.max_batch };
+        self.building.weight >= most
+    }
+
     /// Takes what is due, then what waits. Says whether there was anything.
     fn take_round(
         &mut self,
@@ -407,54 +437,99 @@ impl<T> Open<T> {
         has_leisure: bool,
         outputs: &mut VecDeque<Output<T>>,
     ) -> bool {
-        // Without room for what is due, time stands still just before it: reads never see a state in which it
-        // should have happened and has not.
-        let now = match self.engine.next_due() {
-            Some(due) if room == Room::Nothing => now.min(Time(due.0.saturating_sub(1))),
-            _ => now,
-        };
         // Time may be asked for by several rounds of one batch, and never goes back.
         let now = now.max(self.engine.time());
-        let due = if room == Room::Nothing { Vec::new() } else { self.engine.due(now, options.due_slice) };
+        let Slice { due, time, is_whole } =
+            if room == Room::Nothing { self.standstill(now) } else { self.slice(now, options) };
+        self.is_behind = room != Room::Nothing && time < now;
+        let is_far_behind = self.is_behind && now.0 - time.0 > options.max_lag.0;
+        self.lags_at = (self.is_behind && !is_far_behind).then_some(time);
         let mut work: VecDeque<Work<T>> = due.into_iter().map(Work::Due).collect();
         let mut refused = false;
-        // With more due than one slice, clients wait until all of it is done: what is due comes first.
-        if work.len() < options.due_slice {
-            let mut weight = self.building.weight;
-            while let Some((_, job)) = queue.front()
-                && (weight == 0 || weight + weight_of(&job.request) <= options.max_batch)
-                && let Some((ticket, job)) = queue.pop_front()
-            {
-                let may_write = room == Room::Clients || (room == Room::Due && job.request.makes_room());
-                if job.request.is_write() && !may_write {
-                    outputs.push_back(undecided(ticket, Failure::StorageFull));
-                    refused = true;
-                    continue;
-                }
-                weight += weight_of(&job.request);
-                work.push_back(Work::Request(ticket, job));
-            }
-            // What others wait for has a slice in every batch. Sweeps, which make room, have one where nothing else is
-            // to be done, and otherwise now and then.
-            if !self.building.has_background && room != Room::Nothing {
-                let is_quiet = self.in_flight.is_none() && self.building.is_empty && work.is_empty();
-                let is_sweep_due = is_quiet || self.batches_since_sweep >= BATCHES_A_SWEEP;
-                let sweep = || if is_sweep_due && has_leisure { self.engine.sweep() } else { None };
-                let free = || if has_leisure { self.engine.free() } else { None };
-                let background = self.engine.build().or_else(free).or_else(sweep);
-                self.building.has_background = background.is_some();
-                if let Some(Due::Sweep(_)) = background {
-                    self.batches_since_sweep = 0;
-                }
-                work.extend(background.map(Work::Due));
+        if is_whole && !is_far_behind {
+            refused = self.take_waiting(queue, options.max_batch, room, &mut work, outputs);
+            if room != Room::Nothing {
+                self.take_background(has_leisure, &mut work);
             }
         }
         if work.is_empty() {
             return refused;
         }
         self.fetched.clear();
-        self.round = Some(Round { now, work, is_fetching: false, is_asked: false, is_ready: false });
+        self.round = Some(Round { now: time, work, is_fetching: false, is_asked: false, is_ready: false });
         true
+    }
+
+    /// Without room for what is due, time stands still just before it: reads never see a state in which it should have
+    /// happened and has not.
+    fn standstill(&self, now: Time) -> Slice {
+        let time = match self.engine.next_due() {
+            Some(due) => now.min(just_before(due)).max(self.engine.time()),
+            None => now,
+        };
+        Slice { due: Vec::new(), time, is_whole: true }
+    }
+
+    /// What is due by `now`. Where that is more than a slice, it ends between two instants, and time comes only to the end
+    /// of the first: so all that is due by then is done, and clients need not wait for the rest.
+    fn slice(&self, now: Time, options: &Options) -> Slice {
+        let mut due = self.engine.due(now, options.due_slice + 1);
+        let Some(&Due::Timer(TimerKey { due: next, .. })) = due.get(options.due_slice) else {
+            return Slice { due, time: now, is_whole: true };
+        };
+        let time = just_before(next);
+        let before = self.engine.due(time, options.due_slice);
+        if before.is_empty() || time < self.engine.time() {
+            // More than a slice is due at one instant; or it is late, as what was put off before the shard was opened.
+            due.truncate(options.due_slice);
+            return Slice { due, time: next.max(self.engine.time()), is_whole: false };
+        }
+        Slice { due: before, time, is_whole: true }
+    }
+
+    /// Takes what waits, as much as the batch has room for. Says whether anything was refused.
+    fn take_waiting(
+        &self,
+        queue: &mut VecDeque<(T, Job)>,
+        max_batch: usize,
+        room: Room,
+        work: &mut VecDeque<Work<T>>,
+        outputs: &mut VecDeque<Output<T>>,
+    ) -> bool {
+        let mut refused = false;
+        let mut weight = self.building.weight;
+        while let Some((_, job)) = queue.front()
+            && (weight == 0 || weight + weight_of(&job.request) <= max_batch)
+            && let Some((ticket, job)) = queue.pop_front()
+        {
+            let may_write = room == Room::Clients || (room == Room::Due && job.request.makes_room());
+            if job.request.is_write() && !may_write {
+                outputs.push_back(undecided(ticket, Failure::StorageFull));
+                refused = true;
+                continue;
+            }
+            weight += weight_of(&job.request);
+            work.push_back(Work::Request(ticket, job));
+        }
+        refused
+    }
+
+    /// What others wait for has a slice in every batch. Sweeps, which make room, have one where nothing else is to be done,
+    /// and otherwise now and then.
+    fn take_background(&mut self, has_leisure: bool, work: &mut VecDeque<Work<T>>) {
+        if self.building.has_background {
+            return;
+        }
+        let is_quiet = self.in_flight.is_none() && self.building.is_empty && work.is_empty();
+        let is_sweep_due = is_quiet || self.batches_since_sweep >= BATCHES_A_SWEEP;
+        let sweep = || if is_sweep_due && has_leisure { self.engine.sweep() } else { None };
+        let free = || if has_leisure { self.engine.free() } else { None };
+        let background = self.engine.build().or_else(free).or_else(sweep);
+        self.building.has_background = background.is_some();
+        if let Some(Due::Sweep(_)) = background {
+            self.batches_since_sweep = 0;
+        }
+        work.extend(background.map(Work::Due));
     }
 
     /// Applies the round in order. Where something more must be fetched, asks for it and stops there.
@@ -601,6 +676,10 @@ impl<T> Open<T> {
 
 fn undecided<T>(ticket: T, failure: Failure) -> Output<T> {
     Output::Reply(Reply { ticket, decided_at: None, order: 0, result: Err(failure) })
+}
+
+fn just_before(time: Time) -> Time {
+    Time(time.0.saturating_sub(1))
 }
 
 fn weight_of(request: &Request) -> usize {

@@ -5,6 +5,7 @@
 //! adds up the whole history for every answer, and shares nothing with the engine but the types of requests and
 //! outcomes.
 
+pub mod followers;
 pub mod model;
 pub mod random;
 pub mod workload;

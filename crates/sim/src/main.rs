@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     let mut failed = 0;
     for seed in from..from + seeds {
         match run_twice(seed, &options) {
-            Ok(report) => add(&mut total, &report),
+            Ok(report) => total.add(&report),
             Err(problem) => {
                 failed += 1;
                 println!(
@@ -59,23 +59,6 @@ fn run_twice(seed: u64, options: &Options) -> Result<Report, String> {
     } else {
         Err(format!("seed {seed}: two runs differ: {report:?}, {again:?}"))
     }
-}
-
-fn add(total: &mut Report, report: &Report) {
-    total.requests += report.requests;
-    total.answered += report.answered;
-    total.unknown += report.unknown;
-    total.unknown_happened += report.unknown_happened;
-    total.crashes += report.crashes;
-    total.losses += report.losses;
-    total.checkpoints += report.checkpoints;
-    total.clock_steps += report.clock_steps;
-    total.waits += report.waits;
-    total.stops += report.stops;
-    total.unreadable += report.unreadable;
-    total.states = total.states.max(report.states);
-    total.lost_track += report.lost_track;
-    total.digest ^= report.digest;
 }
 
 fn usage() -> ExitCode {

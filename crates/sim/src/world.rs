@@ -1,12 +1,14 @@
 //! One simulated machine: a shard over a store in memory, clients, a clock, and everything that can go wrong.
 
 use crate::{
+    followers::{Counts, Follower},
     model::{self, Fate, Judge, Unheard},
     random::Random,
     workload::Workload,
 };
 use limina_engine::{
-    Answer, Command, Engine, Name, Options as EngineOptions, Outcome, Page, Read, Request, Time, events,
+    Answer, Command, Engine, Millis, Name, Options as EngineOptions, Outcome, Page, Read, Request, Time,
+    events,
     ledger::{self, Reply as LedgerReply},
     limiter, record,
     selection::Query,
@@ -30,6 +32,8 @@ use std::{
 const SHARD: ShardId = ShardId(0);
 /// More than any healthy run needs.
 const MOST_EVENTS: u64 = 1_000_000;
+/// How many follow a stream.
+const FOLLOWERS: usize = 2;
 const DAY: u64 = 24 * 60 * 60 * 1000;
 
 /// How a run is made.
@@ -70,6 +74,10 @@ pub struct Report {
     pub waits: u64,
     /// Planned stops.
     pub stops: u64,
+    /// Times that shard time lagged, because more was due than could be done.
+    pub lags: u64,
+    /// What those who follow streams did.
+    pub followers: Counts,
     /// Answers that said that a stored record could not be read.
     pub unreadable: u64,
     /// The most states that were possible at a time, as far as the answers told.
@@ -78,6 +86,28 @@ pub struct Report {
     pub lost_track: u64,
     /// A checksum over everything stored in the end.
     pub digest: u32,
+}
+
+impl Report {
+    /// Several runs together.
+    pub fn add(&mut self, run: &Report) {
+        self.requests += run.requests;
+        self.answered += run.answered;
+        self.unknown += run.unknown;
+        self.unknown_happened += run.unknown_happened;
+        self.crashes += run.crashes;
+        self.losses += run.losses;
+        self.checkpoints += run.checkpoints;
+        self.clock_steps += run.clock_steps;
+        self.waits += run.waits;
+        self.stops += run.stops;
+        self.lags += run.lags;
+        self.followers.add(&run.followers);
+        self.unreadable += run.unreadable;
+        self.states = self.states.max(run.states);
+        self.lost_track += run.lost_track;
+        self.digest ^= run.digest;
+    }
 }
 
 /// Runs a seed. The error says what was wrong, at which step.
@@ -121,6 +151,7 @@ struct World {
     store: Option<ShardStore<Memory, Memory>>,
     shard: Shard<Request>,
     judge: Judge,
+    followers: Vec<Follower>,
     /// The monotonic clock, in milliseconds.
     now: u64,
     /// How far the wall clock is ahead of it.
@@ -172,7 +203,12 @@ impl World {
         let memory = Arc::new(Memory::new(&memory_options).expect("an empty store opens"));
         let read_faults = random.one_in(4);
         let workload = Workload::new(&mut random, read_faults);
+        let streams = workload.streams().into_iter();
+        let followers = streams.flat_map(|(namespace, stream)| {
+            (0..FOLLOWERS).map(move |_| Follower::new(namespace.clone(), stream.clone()))
+        });
         World {
+            followers: followers.collect(),
             workload,
             options: options.clone(),
             memory,
@@ -266,6 +302,7 @@ impl World {
                     let request = self.workload.request(&mut self.random);
                     self.send(request);
                 }
+                self.come_and_go();
                 if self.random.one_in(6) {
                     let delay = self.random.below(60);
                     self.after(delay, Event::Checkpoint);
@@ -333,6 +370,54 @@ impl World {
             self.waiting += 1;
             self.keys_in_use.extend(key);
         }
+    }
+
+    /// Some of those who follow go away, and others come back.
+    fn come_and_go(&mut self) {
+        for index in 0..self.followers.len() {
+            match self.random.below(8) {
+                0 => self.followers[index].leave(),
+                1..=3 => self.come_back(index),
+                _ => {}
+            }
+        }
+    }
+
+    fn come_back(&mut self, index: usize) {
+        let follower = &mut self.followers[index];
+        let question = follower.come_back(&mut self.random);
+        let namespace = follower.address().0.clone();
+        if let Some(question) = question {
+            self.submit(Request { namespace, idempotency: None, command: Command::Events(question) });
+        }
+    }
+
+    /// Those who asked for this go on with the answer, and all who are there compare what they have with it.
+    fn tell_followers(&mut self, request: &Request, result: &Result<Outcome, Failure>) -> Result<(), String> {
+        let Command::Events(question) = &request.command else { return Ok(()) };
+        let answer = match result {
+            Ok(Outcome::Events(answer)) => Some(answer),
+            _ => None,
+        };
+        let mut asked = Vec::new();
+        for follower in &mut self.followers {
+            let (namespace, stream) = follower.address();
+            if *namespace != request.namespace {
+                continue;
+            }
+            if let (events::Command::Incubating(name), Some(Ok(events::Reply::Incubating(frame)))) =
+                (question, answer)
+                && name == stream
+            {
+                follower.compare(frame, &mut self.report.followers)?;
+            }
+            asked.extend(follower.answered(question, answer, &mut self.report.followers)?);
+        }
+        for question in asked {
+            let (namespace, command) = (request.namespace.clone(), Command::Events(question));
+            self.submit(Request { namespace, idempotency: None, command });
+        }
+        Ok(())
     }
 
     fn misfortune(&mut self) -> Result<(), String> {
@@ -483,6 +568,7 @@ impl World {
             return Err(format!("of {order} decisions only {} were told of", self.judged));
         }
         self.judged = 0;
+        self.followers.iter_mut().for_each(Follower::shard_lost);
         Ok(())
     }
 
@@ -627,8 +713,17 @@ impl World {
                     self.report.waits += u64::from(is_about_locks(&request));
                     self.note(order, since, request, Fate::Waits)?;
                 }
-                Output::Effect(effect) => self.say(|| format!("{effect:?}")),
+                Output::Effect(effect) => {
+                    self.say(|| format!("{effect:?}"));
+                    for follower in &mut self.followers {
+                        follower.hear(&effect, &mut self.report.followers)?;
+                    }
+                }
             }
+        }
+        if let Some(time) = self.shard.take_lag() {
+            self.report.lags += 1;
+            self.clock.hold(time);
         }
         if self.shard.is_starved() && self.wake_at.is_none() {
             self.wake_at = Some(self.now + 10_000);
@@ -650,6 +745,7 @@ impl World {
     fn check_reply(&mut self, reply: Reply<Request>) -> Result<(), String> {
         let Reply { ticket: request, decided_at, order, result } = reply;
         self.waiting -= 1;
+        self.tell_followers(&request, &result)?;
         if let Some(key) = key_of_change(&request)
             && let Some(place) = self.keys_in_use.iter().position(|other| *other == key)
         {
@@ -730,7 +826,30 @@ impl World {
             }
             self.walk_counters(&namespace)?;
         }
-        Ok(())
+        (0..self.followers.len()).try_for_each(|index| self.audit_follower(index))
+    }
+
+    /// Whoever follows a stream has in the end what the stream has.
+    fn audit_follower(&mut self, index: usize) -> Result<(), String> {
+        // A fault from before may still cost the first try.
+        for _ in 0..3 {
+            self.come_back(index);
+            self.drain()?;
+            self.run_until_quiet()?;
+        }
+        let (namespace, stream) = self.followers[index].address();
+        let (namespace, command) = (namespace.clone(), events::Command::Incubating(stream.clone()));
+        let frame = match self.ask(&namespace, Command::Events(command))? {
+            Outcome::Events(Ok(events::Reply::Incubating(frame))) => Some(frame),
+            Outcome::Events(Err(events::Refusal::StreamNotFound { .. })) => None,
+            other => return Err(format!("what incubates is {other:?}")),
+        };
+        let follower = &self.followers[index];
+        if follower.is_at(frame.as_ref()) {
+            Ok(())
+        } else {
+            Err(format!("{frame:?} is not what there is for {follower:?}"))
+        }
     }
 
     /// In small parts, the counters must be the same as in one, each once.
@@ -796,7 +915,8 @@ fn shard_options(random: &mut Random) -> ShardOptions {
     ShardOptions {
         max_queue: 10_000,
         max_batch: 1 + random.below(40) as usize,
-        due_slice: 1 + random.below(10) as usize,
+        due_slice: *random.pick(&[1, 1, 2, 4, 10]),
+        max_lag: Millis(*random.pick(&[0, 20, 250, 1_000])),
     }
 }
 

@@ -1,26 +1,33 @@
 //! A few hundred seeds in every test run. More: `cargo xtask sim --seeds 20000`.
 
-use limina_sim::world::{self, Options};
+use limina_sim::{
+    followers::Counts,
+    world::{self, Options, Report},
+};
 
 /// Each seed runs twice and must give the same bytes.
 fn check(seeds: std::ops::Range<u64>, options: &Options) {
-    let (mut crashes, mut losses, mut happened, mut waits, mut stops) = (0, 0, 0, 0, 0);
+    let mut total = Report::default();
     for seed in seeds {
         let replay =
             format!("replay: cargo xtask sim --seed {seed} --requests {} --verbose", options.requests);
         let report = world::run(seed, options).unwrap_or_else(|problem| panic!("{problem}\n{replay}"));
         let again = world::run(seed, options).unwrap_or_else(|problem| panic!("{problem}\n{replay}"));
         assert_eq!(report, again, "two runs of one seed differ\n{replay}");
-        crashes += report.crashes;
-        losses += report.losses;
-        happened += report.unknown_happened;
-        waits += report.waits;
-        stops += report.stops;
+        total.add(&report);
     }
+    let Report { crashes, losses, unknown_happened, waits, stops, lags, followers, .. } = &total;
     assert!(
-        crashes > 50 && losses > 50 && happened > 10 && waits > 1_000 && stops > 20,
-        "the faults did not happen: {crashes} {losses} {happened} {waits} {stops}"
+        *crashes > 50
+            && *losses > 50
+            && *unknown_happened > 10
+            && *waits > 1_000
+            && *stops > 20
+            && *lags > 10,
+        "the faults did not happen: {total:?}"
     );
+    let Counts { resumed, begun, compared } = followers;
+    assert!(*resumed > 500 && *begun > 100 && *compared > 200, "nobody came back: {total:?}");
 }
 
 #[test]

@@ -173,22 +173,23 @@ impl Events {
 
     /// Ends what is due by `now`, in due order.
     pub(super) fn expire(&mut self, order: &mut Order, now: u64) {
-        loop {
-            let all = self.streams.values_mut();
-            let firsts = all.filter_map(|stream| {
-                let due = |place: &usize| (stream.closed[*place].until, stream.closed[*place].since);
-                let place = (0..stream.closed.len()).min_by_key(due)?;
-                Some((due(&place), place, stream))
-            });
-            let Some(((until, _), place, stream)) = firsts.min_by_key(|(due, ..)| *due) else { return };
-            if until > now {
-                return;
-            }
-            order.advance();
-            let closed = stream.closed.remove(place);
-            if closed.is_incubating {
-                stream.change(ChangeKind::Published, &closed.event, closed.time);
-            }
+        while self.next_due().is_some_and(|due| due <= now) {
+            self.expire_next(order);
+        }
+    }
+
+    /// Ends what is due next. Of what is due together it is what was set first.
+    pub(super) fn expire_next(&mut self, order: &mut Order) {
+        let firsts = self.streams.values_mut().filter_map(|stream| {
+            let due = |place: &usize| (stream.closed[*place].until, stream.closed[*place].since);
+            let place = (0..stream.closed.len()).min_by_key(due)?;
+            Some((due(&place), place, stream))
+        });
+        let Some((_, place, stream)) = firsts.min_by_key(|(due, ..)| *due) else { return };
+        order.advance();
+        let closed = stream.closed.remove(place);
+        if closed.is_incubating {
+            stream.change(ChangeKind::Published, &closed.event, closed.time);
         }
     }
 }

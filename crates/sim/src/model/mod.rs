@@ -402,8 +402,9 @@ impl Model {
         let next = ready.filter_map(|(name, namespace)| {
             let mut namespace = namespace.clone();
             if namespace.events.next_due() == Some(first) {
-                namespace.events.expire(&mut namespace.order, first);
-            } else if namespace.limiter.expire(first) {
+                namespace.events.expire_next(&mut namespace.order);
+            } else if namespace.limiter.next_expiry() == Some(first) {
+                namespace.limiter.expire_next();
                 namespace.order.grow(0);
             } else if !namespace.at_locks(now, Locks::expire_next).1.is_empty() {
                 return None;

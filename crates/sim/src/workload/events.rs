@@ -3,7 +3,7 @@
 use super::{name, page};
 use crate::random::Random;
 use limina_engine::{
-    Millis,
+    Millis, Name,
     events::{Command, Event, Mode, StreamTerms},
 };
 
@@ -38,9 +38,14 @@ impl Happenings {
         &self.spans
     }
 
+    /// The streams that there may be.
+    pub fn streams(&self) -> impl Iterator<Item = Name> {
+        (0..self.streams).map(stream_name)
+    }
+
     /// The next command.
     pub fn command(&mut self, random: &mut Random) -> Command {
-        let stream = name(&format!("s{}", random.below(self.streams)));
+        let stream = stream_name(random.below(self.streams));
         match random.below(100) {
             0..=9 => Command::Put { name: stream, terms: self.terms(random) },
             10..=11 => Command::Delete(stream),
@@ -54,7 +59,7 @@ impl Happenings {
                 Command::KeyFrame { stream, make }
             }
             75..=79 => Command::Get(stream),
-            80..=84 => Command::List(page(random, |random| name(&format!("s{}", random.below(3))))),
+            80..=84 => Command::List(page(random, |random| stream_name(random.below(3)))),
             85..=92 => Command::Incubating(stream),
             _ => Command::Changes { stream, after: random.below(60), limit: 1 + random.below(20) as usize },
         }
@@ -68,4 +73,8 @@ impl Happenings {
             key_frame_every: Millis(10_000),
         }
     }
+}
+
+fn stream_name(number: u64) -> Name {
+    name(&format!("s{number}"))
 }

@@ -100,6 +100,15 @@ impl Workload {
         }
     }
 
+    /// The streams that there may be, each with its namespace.
+    pub fn streams(&self) -> Vec<(Name, Name)> {
+        let has_events = |(_, families): &&(Name, Families)| *families == Families::Events;
+        let namespaces = self.namespaces.iter().filter(has_events).map(|(name, _)| name);
+        namespaces
+            .flat_map(|namespace| self.events.streams().map(|stream| (namespace.clone(), stream)))
+            .collect()
+    }
+
     /// What to look at to learn what a namespace's locks and limiter hold; what shows the most comes first.
     pub fn looks(&self) -> Vec<Command> {
         let limiter = self.limiter.looks().into_iter().map(Command::Limiter);

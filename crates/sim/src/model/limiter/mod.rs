@@ -247,8 +247,17 @@ impl Limiter {
     /// Lets go of every lease whose time has come. Says whether there was one.
     pub(super) fn expire(&mut self, now: u64) -> bool {
         let before = self.leases.len();
-        self.leases.retain(|lease| lease.expires_at > now);
+        while self.next_expiry().is_some_and(|due| due <= now) {
+            self.expire_next();
+        }
         self.leases.len() < before
+    }
+
+    /// Lets go of the next lease. Of several that run out together it is the one that was taken first.
+    pub(super) fn expire_next(&mut self) {
+        if let Some(place) = (0..self.leases.len()).min_by_key(|place| self.leases[*place].expires_at) {
+            self.leases.remove(place);
+        }
     }
 
     /// When the next lease runs out.

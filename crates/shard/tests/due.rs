@@ -1,0 +1,124 @@
+//! Clients, while much is due.
+
+use limina_engine::{
+    Command, Engine, Millis, Name, Options as EngineOptions, Outcome, Request, Time,
+    events::{self, KeyFrame, Mode, Reply as EventsReply, StreamTerms},
+};
+use limina_shard::{Options, Output, Reply, Shard};
+
+const BEGIN: u64 = 1_000_000;
+/// Longer than the longest of these scripts.
+const DURATION: u64 = 10_000;
+
+fn options() -> Options {
+    Options { due_slice: 4, max_lag: Millis(250), ..Options::default() }
+}
+
+fn request(command: events::Command) -> Request {
+    Request { namespace: name(), idempotency: None, command: Command::Events(command) }
+}
+
+fn name() -> Name {
+    Name::new("n").unwrap()
+}
+
+/// A shard in which so many events fall due at each of these instants, from [`BEGIN`] on.
+fn shard(options: Options, due: &[(u64, usize)]) -> Shard<()> {
+    let mut shard = Shard::new(options);
+    let begin = BEGIN - DURATION;
+    shard.handle_opened(Engine::open(EngineOptions::default(), []).unwrap(), Time(begin));
+    let terms = StreamTerms {
+        mode: Mode::OnlyOnce,
+        duration: Millis(DURATION),
+        max_events: 1_000,
+        key_frame_every: Millis(10_000),
+    };
+    ask(&mut shard, events::Command::Put { name: name(), terms });
+    settle(&mut shard, begin);
+    for &(at, count) in due {
+        for number in 0..count {
+            let event = format!("{at}/{number}").into();
+            ask(&mut shard, events::Command::Submit { stream: name(), event, make: None });
+        }
+        settle(&mut shard, begin + at);
+    }
+    shard
+}
+
+fn ask(shard: &mut Shard<()>, command: events::Command) {
+    shard.handle_request((), request(command)).unwrap();
+}
+
+/// Does all that is to be done at this time. What is told of it.
+fn settle(shard: &mut Shard<()>, now: u64) -> Vec<Reply<()>> {
+    let mut replies = Vec::new();
+    while let Some(output) = shard.poll(Time(now)) {
+        match output {
+            Output::Append { .. } | Output::Confirm => shard.handle_persisted(),
+            Output::Reply(reply) => replies.push(reply),
+            Output::Effect(_) => {}
+            other => panic!("not expected here: {other:?}"),
+        }
+    }
+    replies
+}
+
+/// Somebody who asks `now` what incubates is answered as of then, with so many events left.
+fn check(due: &[(u64, usize)], now: u64, expected: (u64, usize)) {
+    let mut shard = shard(options(), due);
+    ask(&mut shard, events::Command::Incubating(name()));
+    let replies = settle(&mut shard, BEGIN + now);
+    let [Reply { decided_at: Some(Time(at)), result: Ok(outcome), .. }] = &replies[..] else {
+        panic!("one answer, not {replies:?}");
+    };
+    let Outcome::Events(Ok(EventsReply::Incubating(KeyFrame { events, .. }))) = outcome else {
+        panic!("not {outcome:?}");
+    };
+    assert_eq!((at - BEGIN, events.len()), expected, "{due:?} at {now}");
+    let is_due = |event: &events::EventInfo| event.publishes_at <= Time(*at);
+    assert!(!events.iter().any(is_due), "all that is due by then is done");
+    assert_eq!(shard.engine().unwrap().stats().timers, 0, "in the end all is done");
+}
+
+#[test]
+fn clients_have_their_turn_between_slices() {
+    check(&[(10, 3), (20, 1)], 100, (100, 0));
+    check(&[(10, 3), (20, 3), (30, 3)], 100, (19, 6));
+    check(&[(10, 4), (20, 1)], 100, (19, 1));
+    check(&[(10, 1), (11, 1), (12, 5)], 100, (11, 5));
+}
+
+#[test]
+fn what_is_due_at_one_instant_is_not_parted() {
+    check(&[(10, 10)], 100, (100, 0));
+    check(&[(10, 10), (20, 3)], 100, (19, 3));
+    check(&[(9, 1), (10, 10), (20, 3)], 100, (9, 13));
+}
+
+#[test]
+fn clients_wait_where_time_would_lag_too_far_behind() {
+    check(&[(10, 3), (20, 3), (30, 3)], 269, (19, 6));
+    check(&[(10, 3), (20, 3), (30, 3)], 270, (29, 3));
+    check(&[(10, 3), (20, 3), (30, 3)], 280, (280, 0));
+    check(&[(10, 3), (20, 3), (400, 3)], 500, (399, 3));
+}
+
+#[test]
+fn a_batch_is_not_held_up_by_all_that_is_due() {
+    let mut shard = shard(options(), &[(10, 3), (20, 3), (30, 3), (40, 3)]);
+    assert!(matches!(shard.poll(Time(BEGIN + 100)), Some(Output::Append { .. })));
+    assert_eq!(shard.engine().unwrap().stats().timers, 6, "as many are left for the next ones");
+}
+
+#[test]
+fn a_shard_that_lags_says_so_once() {
+    let mut shard = shard(Options { max_batch: 3, ..options() }, &[(10, 3), (20, 3), (30, 3)]);
+    let now = Time(BEGIN + 100);
+    assert!(matches!(shard.poll(now), Some(Output::Append { .. })));
+    assert!(shard.poll(now).is_none(), "the next batch is full, too");
+    assert_eq!(shard.take_lag(), Some(Time(BEGIN + 29)));
+    assert_eq!(shard.take_lag(), None);
+    shard.handle_persisted();
+    settle(&mut shard, now.0);
+    assert_eq!(shard.take_lag(), None, "nothing is left");
+}
