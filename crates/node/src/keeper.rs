@@ -156,8 +156,9 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
                     let from = from.map(|from| from.to_string());
                     tracing::info!(shard = shard.0, from, "taking a shard over: nobody serves it");
                     self.around.metrics.shards_claimed.inc();
-                    let Act::Open { shard, opening } = self.keeping.claimed(shard) else { return };
-                    self.open(shard, opening);
+                    if let Some(Act::Open { shard, opening }) = self.keeping.claimed(shard) {
+                        self.open(shard, opening);
+                    }
                 }
                 Ok(false) => {}
                 Err(error) => {

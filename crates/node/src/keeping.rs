@@ -139,9 +139,9 @@ impl Keeping {
         acts
     }
 
-    /// A claim succeeded.
-    pub fn claimed(&mut self, shard: ShardId) -> Act {
-        self.open(shard, Opening::Interrupted)
+    /// A claim succeeded. If the store has shown it before, there is nothing more to do.
+    pub fn claimed(&mut self, shard: ShardId) -> Option<Act> {
+        (!self.running.contains_key(&shard)).then(|| self.open(shard, Opening::Interrupted))
     }
 
     /// A shard is served here no longer.
@@ -188,7 +188,8 @@ mod tests {
         let claim = Act::Claim { shard: SHARD, seen: Epoch(3), from: None };
         let place = |at| Act::Place { shard: SHARD, at };
         assert_eq!(keeping.see(NOW, view(None, false, false), closed), [place(None), claim]);
-        assert_eq!(keeping.claimed(SHARD), Act::Open { shard: SHARD, opening: Opening::Interrupted });
+        assert_eq!(keeping.claimed(SHARD), Some(Act::Open { shard: SHARD, opening: Opening::Interrupted }));
+        assert_eq!(keeping.claimed(SHARD), None, "once");
         assert_eq!(keeping.see(NOW, view(Some(ME), false, false), closed), [], "it is being opened");
 
         // Another node has it, says the store: whoever serves it looks.

@@ -7,6 +7,7 @@
 
 pub mod followers;
 pub mod model;
+pub mod ownership;
 pub mod random;
 pub mod workload;
 pub mod world;

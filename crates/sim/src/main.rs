@@ -1,17 +1,22 @@
-//! Runs seeds: `limina-sim --seeds 1000`, `limina-sim --seed 42 --verbose`.
+//! Runs seeds: `limina-sim --seeds 1000`, `limina-sim --seed 42 --verbose`, `limina-sim --ownership --seeds 1000`.
 
-use limina_sim::world::{self, Options, Report};
-use std::process::ExitCode;
+use limina_sim::{
+    ownership,
+    world::{self, Options, Report},
+};
+use std::{fmt::Debug, process::ExitCode};
 
 fn main() -> ExitCode {
     let mut seeds = 100;
     let mut from = 0;
+    let mut is_of_ownership = false;
     let mut options = Options::default();
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut number = || args.next().and_then(|text| text.parse::<u64>().ok());
         match (arg.as_str(), &mut from, &mut seeds) {
             ("--verbose", ..) => options.verbose = true,
+            ("--ownership", ..) => is_of_ownership = true,
             ("--seeds", _, seeds) => match number() {
                 Some(n) => *seeds = n,
                 None => return usage(),
@@ -31,37 +36,55 @@ fn main() -> ExitCode {
             _ => return usage(),
         }
     }
-    let mut total = Report::default();
-    let mut failed = 0;
-    for seed in from..from + seeds {
-        match run_twice(seed, &options) {
-            Ok(report) => total.add(&report),
-            Err(problem) => {
-                failed += 1;
-                println!(
-                    "{problem}\nreplay: cargo xtask sim --seed {seed} --requests {} --verbose",
-                    options.requests
-                );
-            }
-        }
+    let seeds = from..from + seeds;
+    if is_of_ownership {
+        let mut total = ownership::Report::default();
+        let run = |seed, is_verbose| ownership::run(seed, is_verbose);
+        let failed = run_all(seeds, options.verbose, run, |report| total.add(&report), "--ownership");
+        tell(&total, failed)
+    } else {
+        let mut total = Report::default();
+        let run = |seed, verbose| world::run(seed, &Options { verbose, ..options.clone() });
+        let words = format!("--requests {}", options.requests);
+        let failed = run_all(seeds, options.verbose, run, |report| total.add(&report), &words);
+        tell(&total, failed)
     }
+}
+
+/// Runs each seed twice: a run must depend on nothing but its seed. Says how many failed.
+fn run_all<R: Debug + PartialEq>(
+    seeds: std::ops::Range<u64>,
+    is_verbose: bool,
+    run: impl Fn(u64, bool) -> Result<R, String>,
+    mut add: impl FnMut(R),
+    words: &str,
+) -> u64 {
+    let mut failed = 0;
+    for seed in seeds {
+        let both = run(seed, is_verbose).and_then(|first| Ok((first, run(seed, false)?)));
+        let problem = match both {
+            Ok((first, again)) if first == again => {
+                add(first);
+                continue;
+            }
+            Ok((first, again)) => format!("seed {seed}: two runs differ: {first:?}, {again:?}"),
+            Err(problem) => problem,
+        };
+        failed += 1;
+        println!("{problem}\nreplay: cargo xtask sim {words} --seed {seed} --verbose");
+    }
+    failed
+}
+
+fn tell(total: &impl Debug, failed: u64) -> ExitCode {
     println!("{total:?}");
-    println!("{} passed, {failed} failed", seeds - failed);
+    println!("{failed} failed");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A run must depend on nothing but its seed.
-fn run_twice(seed: u64, options: &Options) -> Result<Report, String> {
-    let report = world::run(seed, options)?;
-    let again = world::run(seed, &Options { verbose: false, ..options.clone() })?;
-    if report == again {
-        Ok(report)
-    } else {
-        Err(format!("seed {seed}: two runs differ: {report:?}, {again:?}"))
-    }
-}
-
 fn usage() -> ExitCode {
-    eprintln!("usage: limina-sim [--seeds N] [--from SEED] [--seed SEED] [--requests N] [--verbose]");
+    eprintln!(
+        "usage: limina-sim [--ownership] [--seeds N] [--from SEED] [--seed SEED] [--requests N] [--verbose]"
+    );
     ExitCode::FAILURE
 }

@@ -921,7 +921,7 @@ fn shard_options(random: &mut Random) -> ShardOptions {
 }
 
 /// The futures of a store in memory are ready at once.
-fn ready<F: Future>(future: F) -> Result<F::Output, String> {
+pub(crate) fn ready<F: Future>(future: F) -> Result<F::Output, String> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Ok(output),
         Poll::Pending => Err("a store in memory waits for nothing, but this did".into()),

@@ -11,7 +11,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("limina-store", &[]),
     ("limina-wire", &[]),
     ("limina-shard", &["limina-engine"]),
-    ("limina-sim", &["limina-engine", "limina-shard", "limina-store"]),
+    ("limina-sim", &["limina-engine", "limina-node", "limina-shard", "limina-store"]),
     ("limina-node", &["limina-engine", "limina-shard", "limina-store"]),
     ("limina-server", &["limina-engine", "limina-node", "limina-stomp", "limina-wire"]),
     (

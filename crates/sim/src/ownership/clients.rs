@@ -1,0 +1,123 @@
+//! What clients asked for and were told, held against each other.
+//!
+//! Strict serializability of a list that only grows: whoever reads after something was acknowledged sees it, whoever reads
+//! after somebody else has read sees no less, and in the end everything that was acknowledged is there once.
+
+use super::wires::{Answer, Millis};
+use limina_store::ShardId;
+use std::collections::BTreeMap;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wish {
+    Append(u64),
+    Read,
+}
+
+#[derive(Debug)]
+struct Asking {
+    shard: ShardId,
+    wish: Wish,
+    since: Millis,
+}
+
+/// All clients together.
+#[derive(Default)]
+pub(super) struct Clients {
+    asking: BTreeMap<u64, Asking>,
+    count: u64,
+    /// Of each shard, what was acknowledged when.
+    acknowledged: BTreeMap<ShardId, Vec<(Millis, u64)>>,
+    /// Of each shard, what was read when: the longest of all reads that ended by then.
+    reads: BTreeMap<ShardId, Vec<(Millis, Vec<u64>)>>,
+    /// When the last request was told that nothing was done, or that it is not known.
+    pub(super) last_failure: Millis,
+    pub(super) successes: u64,
+    pub(super) failures: u64,
+    pub(super) unknown: u64,
+}
+
+impl Clients {
+    /// A client begins to ask; its number is also what it appends.
+    pub(super) fn begin(&mut self, now: Millis, shard: ShardId, is_read: bool) -> (u64, Wish) {
+        self.count += 1;
+        let wish = if is_read { Wish::Read } else { Wish::Append(self.count) };
+        self.asking.insert(self.count, Asking { shard, wish, since: now });
+        (self.count, wish)
+    }
+
+    /// A client is answered. What it is told must fit to all that was told before it asked.
+    pub(super) fn answered(&mut self, now: Millis, client: u64, answer: Answer) -> Result<(), String> {
+        // Who is answered twice has gone after the first time.
+        let Some(Asking { shard, wish, since }) = self.asking.remove(&client) else { return Ok(()) };
+        match (wish, answer) {
+            (Wish::Append(number), Answer::Appended) => {
+                self.successes += 1;
+                self.acknowledged.entry(shard).or_default().push((now, number));
+                Ok(())
+            }
+            (Wish::Read, Answer::Read(found)) => {
+                self.successes += 1;
+                self.check_read(shard, since, &found)?;
+                self.remember(now, shard, found);
+                Ok(())
+            }
+            (Wish::Append(_), Answer::Unknown) => {
+                self.unknown += 1;
+                self.last_failure = now;
+                Ok(())
+            }
+            (_, Answer::NotDone | Answer::Unknown) => {
+                self.failures += 1;
+                self.last_failure = now;
+                Ok(())
+            }
+            (wish, answer) => Err(format!("a client that wished {wish:?} was told {answer:?}")),
+        }
+    }
+
+    fn check_read(&self, shard: ShardId, since: Millis, found: &[u64]) -> Result<(), String> {
+        let acknowledged = self.acknowledged.get(&shard).into_iter().flatten();
+        for (at, number) in acknowledged.filter(|(at, _)| *at < since) {
+            if !found.contains(number) {
+                return Err(format!(
+                    "a read of {shard:?} begun at {since} does not show {number}, acknowledged at {at}"
+                ));
+            }
+        }
+        let earlier = self.reads.get(&shard).into_iter().flatten().rev().find(|(at, _)| *at < since);
+        match earlier {
+            Some((at, earlier)) if !found.starts_with(earlier) => {
+                Err(format!("a read of {shard:?} begun at {since} does not go on from what was read at {at}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn remember(&mut self, now: Millis, shard: ShardId, found: Vec<u64>) {
+        let reads = self.reads.entry(shard).or_default();
+        let longest = reads.last().map_or(0, |(_, longest)| longest.len());
+        if found.len() > longest || reads.is_empty() {
+            reads.push((now, found));
+        }
+    }
+
+    /// What each shard holds in the end must contain all that was acknowledged and begin with all that was read.
+    pub(super) fn check_end(&self, shard: ShardId, held: &[u64]) -> Result<(), String> {
+        let mut sorted = held.to_vec();
+        sorted.sort_unstable();
+        if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(format!("{shard:?} holds something twice: {held:?}"));
+        }
+        for (at, number) in self.acknowledged.get(&shard).into_iter().flatten() {
+            if !held.contains(number) {
+                return Err(format!("{shard:?} does not hold {number}, acknowledged at {at}"));
+            }
+        }
+        for (at, found) in self.reads.get(&shard).into_iter().flatten() {
+            if !held.starts_with(found) {
+                return Err(format!("{shard:?} does not begin with what was read at {at}"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,360 @@
+//! One node: the real decisions about shards, and shards that hold lists.
+
+use super::{
+    clients::Wish,
+    wires::{Answer, Millis},
+};
+use limina_node::keeping::{Act, Keeping};
+use limina_store::{
+    AppendError, ConfirmError, Epoch, Journal, NodeId, Seq, ShardId, StoreError, Tenure, View,
+    memory::MemoryNode,
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+/// A request at a node.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    pub(super) client: u64,
+    pub(super) shard: ShardId,
+    pub(super) wish: Wish,
+    /// It came from another node, and goes no further.
+    pub(super) is_forwarded: bool,
+}
+
+/// Something that the store is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Call {
+    Renew { is_leaving: bool },
+    Claim { shard: ShardId, seen: Epoch },
+    Take { shard: ShardId },
+    Tail { shard: ShardId, epoch: Epoch },
+    Append { shard: ShardId, epoch: Epoch, seq: Seq, number: u64 },
+    Confirm { shard: ShardId, epoch: Epoch },
+    Give { shard: ShardId, epoch: Epoch, to: Option<NodeId> },
+    Leave,
+}
+
+/// How that went.
+#[derive(Debug)]
+pub(super) enum Done {
+    Viewed(View),
+    Yes,
+    No,
+    Taken(Epoch),
+    Held(Vec<u64>),
+    /// It surely did not happen: another node owns the shard.
+    Fenced,
+}
+
+/// What a node wants to be done outside.
+#[derive(Debug)]
+pub(super) enum Want {
+    Call(Call),
+    /// Ask another node.
+    Forward(NodeId, Asked),
+    Answer(u64, Answer),
+}
+
+/// A shard in a node.
+#[derive(Debug)]
+enum Held {
+    /// Its epoch is being raised, or what it holds is being read.
+    Opening,
+    Serving(Serving),
+}
+
+#[derive(Debug)]
+struct Serving {
+    epoch: Epoch,
+    list: Vec<u64>,
+    queue: VecDeque<Asked>,
+    /// The first of the queue is being appended or confirmed.
+    is_busy: bool,
+    is_giving: bool,
+}
+
+/// One node.
+pub(super) struct Node {
+    pub(super) store: Arc<MemoryNode>,
+    pub(super) address: u64,
+    pub(super) keeping: Keeping,
+    shards: BTreeMap<ShardId, Held>,
+    closing: BTreeMap<ShardId, Option<NodeId>>,
+    at: BTreeMap<ShardId, Option<NodeId>>,
+    /// Calls whose end it has not heard of.
+    calls: BTreeMap<u64, Call>,
+    call_count: u64,
+    is_renewing: bool,
+    pub(super) paused_until: Millis,
+    pub(super) has_left: bool,
+}
+
+impl Node {
+    pub(super) fn new(store: Arc<MemoryNode>, address: u64, tenure: Duration) -> Node {
+        Node {
+            keeping: Keeping::new(store.me(), tenure),
+            store,
+            address,
+            shards: BTreeMap::new(),
+            closing: BTreeMap::new(),
+            at: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            call_count: 0,
+            is_renewing: false,
+            paused_until: 0,
+            has_left: false,
+        }
+    }
+
+    /// The shards that it serves.
+    pub(super) fn serves(&self, shard: ShardId) -> bool {
+        matches!(self.shards.get(&shard), Some(Held::Serving(_))) && !self.closing.contains_key(&shard)
+    }
+
+    /// A call is on its way; its number is how its end is known.
+    pub(super) fn called(&mut self, call: Call) -> u64 {
+        self.call_count += 1;
+        self.calls.insert(self.call_count, call);
+        self.call_count
+    }
+
+    /// It is time to renew.
+    pub(super) fn tick(&mut self) -> Vec<Want> {
+        if std::mem::replace(&mut self.is_renewing, true) {
+            return Vec::new();
+        }
+        vec![Want::Call(Call::Renew { is_leaving: self.keeping.is_leaving() })]
+    }
+
+    /// A call has ended, or was given up (then it may have been done, or be done later).
+    pub(super) fn heard(&mut self, now: Millis, number: u64, done: Option<Done>) -> Vec<Want> {
+        let Some(call) = self.calls.remove(&number) else { return Vec::new() };
+        match (call, done) {
+            (Call::Renew { .. }, done) => {
+                self.is_renewing = false;
+                match done {
+                    Some(Done::Viewed(view)) => self.see(now, view),
+                    _ => Vec::new(),
+                }
+            }
+            (Call::Claim { shard, .. }, Some(Done::Yes)) => {
+                self.keeping.claimed(shard).map_or(Vec::new(), |act| self.act(act))
+            }
+            (Call::Claim { .. }, _) => Vec::new(),
+            (Call::Take { shard }, Some(Done::Taken(epoch))) => {
+                vec![Want::Call(Call::Tail { shard, epoch })]
+            }
+            (Call::Tail { shard, epoch }, Some(Done::Held(list))) => {
+                let serving =
+                    Serving { epoch, list, queue: VecDeque::new(), is_busy: false, is_giving: false };
+                self.shards.insert(shard, Held::Serving(serving));
+                self.go_on(shard)
+            }
+            (Call::Take { shard } | Call::Tail { shard, .. }, Some(_)) => self.ended(shard),
+            (Call::Take { shard } | Call::Tail { shard, .. }, None) => self.take(shard),
+            (Call::Append { shard, number, .. }, done) => self.appended(shard, number, done),
+            (Call::Confirm { shard, .. }, done) => self.confirmed(shard, done),
+            (Call::Give { shard, .. }, Some(_)) => self.ended(shard),
+            (Call::Give { .. }, None) => vec![Want::Call(call)],
+            (Call::Leave, Some(_)) => {
+                self.has_left = true;
+                Vec::new()
+            }
+            (Call::Leave, None) => vec![Want::Call(Call::Leave)],
+        }
+    }
+
+    fn see(&mut self, now: Millis, view: View) -> Vec<Want> {
+        let open: Vec<ShardId> = self.shards.keys().copied().filter(|shard| self.serves(*shard)).collect();
+        let acts = self.keeping.see(Duration::from_millis(now), view, |shard| open.contains(&shard));
+        let mut wants: Vec<Want> = acts.into_iter().flat_map(|act| self.act(act)).collect();
+        if self.keeping.has_left() && !self.calls.values().any(|call| *call == Call::Leave) {
+            wants.push(Want::Call(Call::Leave));
+        }
+        wants
+    }
+
+    fn act(&mut self, act: Act) -> Vec<Want> {
+        match act {
+            Act::Open { shard, .. } => self.take(shard),
+            Act::Claim { shard, seen, .. } => vec![Want::Call(Call::Claim { shard, seen })],
+            Act::Look { shard } => match self.shards.get(&shard) {
+                Some(Held::Serving(serving)) if !serving.is_busy && !serving.is_giving => self.lose(shard),
+                _ => Vec::new(),
+            },
+            Act::Close { shard, to } => {
+                self.closing.insert(shard, to);
+                self.at.insert(shard, None);
+                self.go_on(shard)
+            }
+            Act::Place { shard, at } => {
+                self.at.insert(shard, at);
+                Vec::new()
+            }
+        }
+    }
+
+    fn take(&mut self, shard: ShardId) -> Vec<Want> {
+        self.shards.insert(shard, Held::Opening);
+        vec![Want::Call(Call::Take { shard })]
+    }
+
+    /// What is in memory is not to be trusted any more: who waits is told that nothing was done, and the shard is taken again.
+    fn lose(&mut self, shard: ShardId) -> Vec<Want> {
+        let waiting = match self.shards.remove(&shard) {
+            Some(Held::Serving(serving)) => serving.queue,
+            _ => VecDeque::new(),
+        };
+        let told = waiting.into_iter().map(|asked| Want::Answer(asked.client, Answer::NotDone));
+        told.chain(self.take(shard)).collect()
+    }
+
+    fn ended(&mut self, shard: ShardId) -> Vec<Want> {
+        self.shards.remove(&shard);
+        let to = self.closing.remove(&shard).flatten();
+        self.at.insert(shard, to);
+        self.keeping.ended(shard);
+        Vec::new()
+    }
+
+    /// Somebody asks for something.
+    pub(super) fn asked(&mut self, asked: Asked) -> Vec<Want> {
+        let shard = asked.shard;
+        if self.serves(shard)
+            && let Some(Held::Serving(serving)) = self.shards.get_mut(&shard)
+        {
+            serving.queue.push_back(asked);
+            return self.go_on(shard);
+        }
+        match self.at.get(&shard).copied().flatten() {
+            Some(node) if !asked.is_forwarded => {
+                vec![Want::Forward(node, Asked { is_forwarded: true, ..asked })]
+            }
+            _ => vec![Want::Answer(asked.client, Answer::NotDone)],
+        }
+    }
+
+    /// Begins with the next of the queue, or gives the shard away where nothing is left.
+    fn go_on(&mut self, shard: ShardId) -> Vec<Want> {
+        let to = self.closing.get(&shard).copied();
+        let Some(Held::Serving(serving)) = self.shards.get_mut(&shard) else { return Vec::new() };
+        if serving.is_busy || serving.is_giving {
+            return Vec::new();
+        }
+        let epoch = serving.epoch;
+        let call = match (serving.queue.front().map(|asked| asked.wish), to) {
+            (Some(Wish::Append(number)), _) => {
+                Call::Append { shard, epoch, seq: Seq(serving.list.len() as u64 + 1), number }
+            }
+            (Some(Wish::Read), _) => Call::Confirm { shard, epoch },
+            (None, Some(to)) => Call::Give { shard, epoch, to },
+            (None, None) => return Vec::new(),
+        };
+        serving.is_giving = matches!(call, Call::Give { .. });
+        serving.is_busy = !serving.is_giving;
+        vec![Want::Call(call)]
+    }
+
+    fn appended(&mut self, shard: ShardId, number: u64, done: Option<Done>) -> Vec<Want> {
+        let Some(Held::Serving(serving)) = self.shards.get_mut(&shard) else { return Vec::new() };
+        let Some(asked) = serving.queue.pop_front() else { return Vec::new() };
+        serving.is_busy = false;
+        match done {
+            Some(Done::Yes) => {
+                serving.list.push(number);
+                let mut wants = vec![Want::Answer(asked.client, Answer::Appended)];
+                wants.extend(self.go_on(shard));
+                wants
+            }
+            done => {
+                let answer = if done.is_some() { Answer::NotDone } else { Answer::Unknown };
+                let mut wants = vec![Want::Answer(asked.client, answer)];
+                wants.extend(self.lose(shard));
+                wants
+            }
+        }
+    }
+
+    fn confirmed(&mut self, shard: ShardId, done: Option<Done>) -> Vec<Want> {
+        let Some(Held::Serving(serving)) = self.shards.get_mut(&shard) else { return Vec::new() };
+        let Some(asked) = serving.queue.pop_front() else { return Vec::new() };
+        serving.is_busy = false;
+        match done {
+            Some(Done::Yes) => {
+                let mut wants = vec![Want::Answer(asked.client, Answer::Read(serving.list.clone()))];
+                wants.extend(self.go_on(shard));
+                wants
+            }
+            _ => {
+                let mut wants = vec![Want::Answer(asked.client, Answer::NotDone)];
+                wants.extend(self.lose(shard));
+                wants
+            }
+        }
+    }
+}
+
+/// Carries a call out in the store.
+pub(super) async fn carry_out(
+    store: &MemoryNode,
+    address: u64,
+    tenure: Duration,
+    call: Call,
+) -> Result<Done, StoreError> {
+    let yes_or_no = |yes: bool| if yes { Done::Yes } else { Done::No };
+    Ok(match call {
+        Call::Renew { is_leaving } => {
+            let address = address.to_string();
+            let announcement = limina_store::Announcement { address, is_leaving, tenure };
+            Done::Viewed(store.renew(announcement).await?)
+        }
+        Call::Claim { shard, seen } => yes_or_no(store.claim(shard, seen).await?),
+        Call::Take { shard } => match store.take(shard).await {
+            Ok(epoch) => Done::Taken(epoch),
+            Err(StoreError::NotOwned) => Done::Fenced,
+            Err(error) => return Err(error),
+        },
+        Call::Tail { shard, epoch } => match list(store, shard, epoch).await {
+            Ok(list) => Done::Held(list),
+            // It is another's by now.
+            Err(_) => Done::Fenced,
+        },
+        Call::Append { shard, epoch, seq, number } => {
+            let payload = number.to_le_bytes().to_vec().into();
+            match store.append(shard, epoch, seq, payload).await {
+                Ok(()) => Done::Yes,
+                Err(AppendError::Fenced) => Done::Fenced,
+                Err(error) => return Err(StoreError::Unavailable(error.to_string())),
+            }
+        }
+        Call::Confirm { shard, epoch } => match store.confirm(shard, epoch).await {
+            Ok(()) => Done::Yes,
+            Err(ConfirmError::Fenced) => Done::Fenced,
+            Err(ConfirmError::Failed(error)) => return Err(error),
+        },
+        Call::Give { shard, epoch, to } => yes_or_no(store.give(shard, epoch, to).await?),
+        Call::Leave => {
+            store.leave().await?;
+            Done::Yes
+        }
+    })
+}
+
+/// All that a shard holds.
+pub(super) async fn list(store: &MemoryNode, shard: ShardId, epoch: Epoch) -> Result<Vec<u64>, StoreError> {
+    let mut list = Vec::new();
+    loop {
+        let part = store.tail(shard, epoch, Seq(list.len() as u64)).await?;
+        if part.is_empty() {
+            return Ok(list);
+        }
+        for (_, payload) in part {
+            let bytes = payload.as_ref().try_into().expect("a number was appended");
+            list.push(u64::from_le_bytes(bytes));
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Time, the network, what goes wrong, and what must hold in the end.
+
+use super::{
+    clients::Clients,
+    node::{Asked, Call, Done, Node, Want, carry_out, list},
+    wires::{Event, Millis, Wires},
+};
+use crate::{random::Random, world::ready};
+use limina_store::{
+    Journal, NodeId, ShardId,
+    memory::{Cluster, MemoryOptions},
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+const TENURE: Duration = Duration::from_millis(2_000);
+const RENEW_EVERY: Millis = 400;
+/// After so long a node gives a call up.
+const GIVE_UP: Millis = 1_500;
+/// Until then things go wrong; then everything must settle.
+const TROUBLE_ENDS: Millis = 60_000;
+const SETTLED: Millis = 80_000;
+const END: Millis = 100_000;
+
+/// What happened in a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Requests that were answered as they should.
+    pub successes: u64,
+    /// Requests that were told that nothing was done.
+    pub failures: u64,
+    /// Appends of which it was not known.
+    pub unknown: u64,
+    /// Shards claimed and given away.
+    pub moves: u64,
+    /// Appends and confirms that were refused because another node owned the shard.
+    pub fenced: u64,
+    /// Calls that were lost, or given up before they were carried out.
+    pub late: u64,
+    /// Nodes that were paused.
+    pub pauses: u64,
+    /// Nodes that died.
+    pub crashes: u64,
+    /// Nodes that left.
+    pub stops: u64,
+    /// Everything that was appended, as a number.
+    pub digest: u64,
+}
+
+impl Report {
+    /// Both together.
+    pub fn add(&mut self, other: &Report) {
+        self.successes += other.successes;
+        self.failures += other.failures;
+        self.unknown += other.unknown;
+        self.moves += other.moves;
+        self.fenced += other.fenced;
+        self.late += other.late;
+        self.pauses += other.pauses;
+        self.crashes += other.crashes;
+        self.stops += other.stops;
+        self.digest ^= other.digest;
+    }
+}
+
+struct World {
+    random: Random,
+    is_verbose: bool,
+    now: Millis,
+    wires: Wires,
+    cluster: Arc<Cluster>,
+    shards: u16,
+    nodes: BTreeMap<NodeId, Node>,
+    /// How many nodes there should be.
+    wanted: u64,
+    node_count: u64,
+    clients: Clients,
+    last_move: Millis,
+    report: Report,
+}
+
+/// Runs one seed. The error says what went wrong.
+pub fn run(seed: u64, is_verbose: bool) -> Result<Report, String> {
+    let mut random = Random::new(seed);
+    let shards = 1 + random.below(12) as u16;
+    let options = MemoryOptions { shards, seed, ..MemoryOptions::default() };
+    let cluster = Cluster::new(&options).map_err(|error| error.to_string())?;
+    let wanted = 2 + random.below(4);
+    let mut world = World {
+        random,
+        is_verbose,
+        now: 0,
+        wires: Wires::default(),
+        cluster,
+        shards,
+        nodes: BTreeMap::new(),
+        wanted,
+        node_count: 0,
+        clients: Clients::default(),
+        last_move: 0,
+        report: Report::default(),
+    };
+    for address in 0..wanted {
+        let at = world.random.below(3_000);
+        world.wires.at(at, Event::Start(address));
+    }
+    world.wires.at(100, Event::Client);
+    world.wires.at(4_000, Event::Trouble);
+    let ran = world.run().and_then(|()| world.check_end());
+    ran.map_err(|problem| format!("seed {seed}, at {} ms: {problem}", world.now))?;
+    Ok(world.report)
+}
+
+impl World {
+    fn run(&mut self) -> Result<(), String> {
+        while let Some((time, event)) = self.wires.next().filter(|(time, _)| *time < END) {
+            self.cluster.advance(Duration::from_millis(time - self.now));
+            self.now = time;
+            if self.is_verbose {
+                println!("{time:>6} {event:?}");
+            }
+            self.happen(event)?;
+        }
+        Ok(())
+    }
+
+    fn is_troubled(&self) -> bool {
+        self.now < TROUBLE_ENDS
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::Tick(id) => {
+                if self.can_act(id, || Event::Tick(id)) {
+                    self.wires.at(self.now + RENEW_EVERY, Event::Tick(id));
+                    self.with_node(id, Node::tick)?;
+                }
+            }
+            Event::Called { node, number, call } => self.called(node, number, call)?,
+            Event::Heard { node, number, done } => {
+                if self.is_paused(node) {
+                    let later = self.nodes[&node].paused_until;
+                    self.wires.at(later, Event::Heard { node, number, done });
+                } else {
+                    let now = self.now;
+                    self.with_node(node, |node| node.heard(now, number, done))?;
+                    self.bury(node);
+                }
+            }
+            Event::Asked { node, asked } => {
+                let again = asked.clone();
+                if self.can_act(node, || Event::Asked { node, asked: again }) {
+                    self.with_node(node, |node| node.asked(asked))?;
+                }
+            }
+            Event::Answered { client, answer } => self.clients.answered(self.now, client, answer)?,
+            Event::Client => self.client(),
+            Event::Trouble => self.trouble(),
+            Event::Start(address) => self.start(address),
+        }
+        Ok(())
+    }
+
+    fn is_paused(&self, id: NodeId) -> bool {
+        self.nodes.get(&id).is_some_and(|node| self.now < node.paused_until)
+    }
+
+    /// Whether the node is there and awake. If it sleeps, the event happens when it wakes up.
+    fn can_act(&mut self, id: NodeId, event: impl FnOnce() -> Event) -> bool {
+        if self.is_paused(id) {
+            self.wires.at(self.nodes[&id].paused_until, event());
+            return false;
+        }
+        self.nodes.contains_key(&id)
+    }
+
+    fn with_node(&mut self, id: NodeId, act: impl FnOnce(&mut Node) -> Vec<Want>) -> Result<(), String> {
+        let Some(node) = self.nodes.get_mut(&id) else { return Ok(()) };
+        for want in act(node) {
+            match want {
+                Want::Call(call) => self.call(id, call),
+                Want::Forward(other, asked) => {
+                    let arrives = self.now + self.delay();
+                    // Who waits for an answer that never comes is told at some time that it is not known.
+                    let answer = super::wires::Answer::Unknown;
+                    self.wires.at(self.now + 8_000, Event::Answered { client: asked.client, answer });
+                    if !self.is_lost() {
+                        self.wires.at(arrives, Event::Asked { node: other, asked });
+                    }
+                }
+                Want::Answer(client, answer) => {
+                    let arrives = self.now + self.delay();
+                    self.wires.at(arrives, Event::Answered { client, answer });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a call to the store. It arrives, unless it is lost, whether or not somebody still waits for it.
+    fn call(&mut self, id: NodeId, call: Call) {
+        if matches!(call, Call::Claim { .. } | Call::Give { .. }) {
+            self.last_move = self.now;
+            self.report.moves += 1;
+        }
+        let number = self.nodes.get_mut(&id).expect("it has just acted").called(call);
+        self.wires.at(self.now + GIVE_UP, Event::Heard { node: id, number, done: None });
+        if self.is_lost() {
+            self.report.late += 1;
+            return;
+        }
+        let arrives = self.now + self.delay();
+        self.report.late += u64::from(arrives > self.now + GIVE_UP);
+        self.wires.at(arrives, Event::Called { node: id, number, call });
+    }
+
+    fn called(&mut self, id: NodeId, number: u64, call: Call) -> Result<(), String> {
+        // What a dead node has sent arrives all the same.
+        let store = self.cluster.node(id);
+        let address = self.nodes.get(&id).map_or(u64::MAX - id.0, |node| node.address);
+        let done = ready(carry_out(&store, address, TENURE, call))?.map_err(|error| error.to_string())?;
+        self.report.fenced += u64::from(matches!(done, Done::Fenced));
+        if !self.is_lost() {
+            let arrives = self.now + self.delay();
+            self.wires.at(arrives, Event::Heard { node: id, number, done: Some(done) });
+        }
+        Ok(())
+    }
+
+    /// How long something is on its way: mostly not long.
+    fn delay(&mut self) -> Millis {
+        match self.is_troubled() && self.random.one_in(30) {
+            true => self.random.below(4_000),
+            false => 1 + self.random.below(20),
+        }
+    }
+
+    fn is_lost(&mut self) -> bool {
+        self.is_troubled() && self.random.one_in(40)
+    }
+
+    fn client(&mut self) {
+        if self.now < END - 10_000 {
+            let next = self.now + 1 + self.random.below(60);
+            self.wires.at(next, Event::Client);
+        }
+        let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
+        if ids.is_empty() {
+            return;
+        }
+        let shard = ShardId(self.random.below(u64::from(self.shards)) as u16);
+        let is_read = self.random.one_in(3);
+        let (client, wish) = self.clients.begin(self.now, shard, is_read);
+        let node = *self.random.pick(&ids);
+        let asked = Asked { client, shard, wish, is_forwarded: false };
+        let arrives = self.now + self.delay();
+        self.wires.at(arrives, Event::Asked { node, asked });
+    }
+
+    fn trouble(&mut self) {
+        if !self.is_troubled() {
+            return self.mend();
+        }
+        let next = self.now + 200 + self.random.below(4_000);
+        self.wires.at(next, Event::Trouble);
+        let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
+        let Some(id) = (!ids.is_empty()).then(|| *self.random.pick(&ids)) else { return };
+        let back = self.now + self.random.below(6_000);
+        match self.random.below(4) {
+            0 => {
+                let span = self.random.below(8_000);
+                let node = self.nodes.get_mut(&id).expect("it was picked");
+                node.paused_until = (self.now + span).min(TROUBLE_ENDS);
+                self.report.pauses += 1;
+            }
+            1 => {
+                let address = self.nodes.remove(&id).map_or(0, |node| node.address);
+                self.report.crashes += 1;
+                self.wires.at(back, Event::Start(address));
+            }
+            2 => {
+                let node = self.nodes.get_mut(&id).expect("it was picked");
+                if !node.keeping.is_leaving() {
+                    node.keeping.leave();
+                    self.report.stops += 1;
+                    let address = node.address;
+                    // It comes back at the same address, when that is free, or at another one.
+                    let address = if self.random.one_in(2) { address } else { address + self.wanted };
+                    self.wires.at(back + 1_000, Event::Start(address));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Nothing goes wrong any more, and there are as many nodes as there should be.
+    fn mend(&mut self) {
+        let staying = self.nodes.values().filter(|node| !node.keeping.is_leaving()).count() as u64;
+        for number in staying..self.wanted {
+            self.wires.at(self.now + 1, Event::Start(1_000 + number));
+        }
+    }
+
+    fn start(&mut self, address: u64) {
+        let staying = self.nodes.values().filter(|node| !node.keeping.is_leaving());
+        if staying.clone().count() as u64 >= self.wanted
+            || staying.clone().any(|node| node.address == address)
+        {
+            return;
+        }
+        self.node_count += 1;
+        // Numbers in no order, as those of real nodes are.
+        let id = NodeId(self.node_count.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        self.nodes.insert(id, Node::new(self.cluster.node(id), address, TENURE));
+        self.wires.at(self.now, Event::Tick(id));
+    }
+
+    /// A node that has left is gone.
+    fn bury(&mut self, id: NodeId) {
+        if self.nodes.get(&id).is_some_and(|node| node.has_left) {
+            self.nodes.remove(&id);
+        }
+    }
+
+    fn check_end(&mut self) -> Result<(), String> {
+        if self.last_move > SETTLED {
+            return Err(format!("shards still moved at {} ms", self.last_move));
+        }
+        if self.clients.last_failure > SETTLED {
+            return Err(format!("a request still failed at {} ms", self.clients.last_failure));
+        }
+        if self.nodes.len() as u64 != self.wanted {
+            return Err(format!("there are {} nodes instead of {}", self.nodes.len(), self.wanted));
+        }
+        let shards: Vec<ShardId> = (0..self.shards).map(ShardId).collect();
+        for shard in &shards {
+            let owners = self.nodes.values().filter(|node| node.serves(*shard)).count();
+            if owners != 1 {
+                return Err(format!("{shard:?} is served by {owners} nodes"));
+            }
+        }
+        let shares =
+            || self.nodes.values().map(|node| shards.iter().filter(|shard| node.serves(**shard)).count());
+        if shares().max().unwrap_or(0) > shares().min().unwrap_or(0) + 1 {
+            return Err(format!("the shares differ: {:?}", shares().collect::<Vec<_>>()));
+        }
+        self.check_lists(&shards)
+    }
+
+    fn check_lists(&mut self, shards: &[ShardId]) -> Result<(), String> {
+        for shard in shards {
+            let owner = self.nodes.values().find(|node| node.serves(*shard)).expect("it was just there");
+            let found = ready(async {
+                let epoch = owner.store.take(*shard).await?;
+                list(&owner.store, *shard, epoch).await
+            })?;
+            let found = found.map_err(|error| error.to_string())?;
+            self.clients.check_end(*shard, &found)?;
+            for number in &found {
+                let mixed = self.report.digest.rotate_left(5) ^ number;
+                self.report.digest = mixed.wrapping_mul(0x0000_0100_0000_01b3);
+            }
+        }
+        let Clients { successes, failures, unknown, .. } = &self.clients;
+        (self.report.successes, self.report.failures, self.report.unknown) =
+            (*successes, *failures, *unknown);
+        Ok(())
+    }
+}
