@@ -40,7 +40,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// Every session has these, whatever the database was set to; they are said while connecting.
-const SETTINGS: [&str; 14] = [
+const SETTINGS: [&str; 16] = [
     // An append is never cancelled.
     "statement_timeout=0",
     "lock_timeout=0",
@@ -49,11 +49,14 @@ const SETTINGS: [&str; 14] = [
     "default_transaction_read_only=off",
     // A warning may say that an append is not safe.
     "client_min_messages=warning",
-    // Every statement finds its rows by an index, whatever the statistics say of a table that has just begun to grow.
+    // Every statement finds its rows by an index and in its order, whatever the statistics say of a table that has just
+    // begun to grow.
     "enable_seqscan=off",
     "enable_bitmapscan=off",
     "enable_hashjoin=off",
     "enable_mergejoin=off",
+    "enable_sort=off",
+    "enable_incremental_sort=on",
     "jit=off",
     "plan_cache_mode=force_generic_plan",
     // Payloads on their way through a statement stay in memory.

@@ -43,13 +43,3 @@ pub(crate) async fn client(url: &str) -> Client {
 pub(crate) async fn execute(url: &str, sql: &str, params: &[&(dyn ToSql + Sync)]) {
     client(url).await.execute(sql, params).await.expect("the statement is done");
 }
-
-/// Waits until it is so.
-pub(crate) async fn eventually(mut is_so: impl AsyncFnMut() -> bool) {
-    let waiting = async {
-        while !is_so().await {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("it never came to be so");
-}

@@ -1,6 +1,9 @@
 //! Keys that are longer than an index takes, and what is removed behind a checkpoint.
 
-use crate::database::{client, connect_as_owner, eventually, new_database};
+use crate::{
+    database::{client, connect_as_owner, new_database},
+    eventually,
+};
 use bytes::Bytes;
 use limina_store::{Journal, Record, Records, Seq, ShardId, Table};
 use std::{

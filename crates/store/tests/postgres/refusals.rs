@@ -1,6 +1,9 @@
 //! What the server refuses, and what the database was set to.
 
-use crate::database::{client, connect_as_owner, eventually, new_database};
+use crate::{
+    database::{client, connect_as_owner, new_database},
+    eventually,
+};
 use bytes::Bytes;
 use limina_store::{AppendError, Journal, Room, Seq, ShardId};
 use std::sync::Arc;

@@ -1,13 +1,19 @@
 //! Who waits for whom: checkpoints, takings over, standbys.
 
-use crate::database::{client, connect_as_owner, eventually, new_database};
+use crate::{
+    database::{SHARDS, client, connect_as_owner, new_database},
+    eventually,
+};
 use bytes::Bytes;
 use limina_pg_server::PgServer;
 use limina_store::{AppendError, ConfirmError, Journal, Seq, ShardId};
 use std::sync::Arc;
+use tokio::task::JoinSet;
 use tokio_postgres::Client;
 
 const SHARD: ShardId = ShardId(1);
+/// So many statements with appends are under way at most.
+const WRITERS: usize = 3;
 const PAYLOAD: Bytes = Bytes::from_static(b"payload");
 
 /// The processes of the store that wait for this.
@@ -36,6 +42,61 @@ async fn a_taking_over_waits_for_a_checkpoint_and_an_append_does_not() {
     assert!(!taking.is_finished());
     checkpoint.batch_execute("COMMIT").await.expect("the lock is free");
     assert!(taking.await.expect("the task ends").expect("take") > epoch);
+}
+
+/// Whoever no longer waits for an append does not cancel it.
+#[tokio::test]
+async fn an_append_goes_on_without_its_caller() {
+    let url = new_database();
+    let store = Arc::new(connect_as_owner(&url, 1).await.expect("connect"));
+    let epoch = store.take(SHARD).await.expect("take");
+    let (lock, observer) = (client(&url).await, client(&url).await);
+    lock.batch_execute("BEGIN; SELECT FROM limina.shard WHERE id = 1 FOR UPDATE").await.expect("a lock");
+    let appending = tokio::spawn({
+        let store = store.clone();
+        async move { store.append(SHARD, epoch, Seq(1), PAYLOAD).await }
+    });
+    eventually(async || !waiting(&observer, "Lock").await.is_empty()).await;
+    appending.abort();
+    assert!(appending.await.expect_err("it was aborted").is_cancelled());
+    lock.batch_execute("COMMIT").await.expect("the lock is free");
+    let epoch = store.take(SHARD).await.expect("take");
+    assert_eq!(store.tail(SHARD, epoch, Seq(0)).await.expect("tail"), [(Seq(1), PAYLOAD)]);
+}
+
+/// What waits, of several shards, goes into one statement.
+#[tokio::test]
+async fn appends_that_wait_share_a_statement() {
+    let url = new_database();
+    let store = Arc::new(connect_as_owner(&url, 1).await.expect("connect"));
+    let mut epochs = Vec::new();
+    for shard in (0..SHARDS).map(ShardId) {
+        epochs.push((shard, store.take(shard).await.expect("take")));
+    }
+    let append = |(shard, epoch)| {
+        let store = store.clone();
+        async move { store.append(shard, epoch, Seq(1), PAYLOAD).await }
+    };
+    let (lock, observer) = (client(&url).await, client(&url).await);
+    lock.batch_execute("BEGIN; SELECT FROM limina.shard FOR UPDATE").await.expect("a lock");
+    // Each statement that is under way has one append, until there is nobody to send another one.
+    let (first, rest) = epochs.split_at(WRITERS);
+    let mut appends = JoinSet::new();
+    for (number, shard) in first.iter().enumerate() {
+        appends.spawn(append(*shard));
+        eventually(async || waiting(&observer, "Lock").await.len() > number).await;
+    }
+    for shard in rest {
+        appends.spawn(append(*shard));
+    }
+    // All of them run on this thread: now each is where it waits.
+    tokio::task::yield_now().await;
+    lock.batch_execute("COMMIT").await.expect("the lock is free");
+    for appended in appends.join_all().await {
+        appended.expect("append");
+    }
+    let stats = store.stats();
+    assert_eq!((stats.appends, stats.syncs), (u64::from(SHARDS), WRITERS as u64 + 1));
 }
 
 /// A server that should have a synchronous standby, and has none, confirms nothing. When it is made to stop waiting, it
