@@ -1,6 +1,6 @@
 //! The part of a store that answers wait for.
 
-use crate::{Epoch, Seq, ShardId, StoreError, segmented::JournalStats};
+use crate::{Epoch, Seq, ShardId, StoreError};
 use bytes::Bytes;
 use std::future::Future;
 
@@ -44,6 +44,25 @@ pub trait Journal: Send + Sync + 'static {
     fn stats(&self) -> JournalStats;
 }
 
+/// What the journal holds and has done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JournalStats {
+    /// Segments that hold, or may hold, something unreleased.
+    pub segments: u64,
+    /// How many bytes these take on disk.
+    pub live_bytes: u64,
+    /// Files kept for reuse.
+    pub spares: u64,
+    /// Frames written since opening.
+    pub frames: u64,
+    /// Appends made durable since opening.
+    pub appends: u64,
+    /// Syncs of files since opening.
+    pub syncs: u64,
+    /// The shards that keep the oldest segment from being released, and the first seq of each that does.
+    pub pinning: Vec<(ShardId, Seq)>,
+}
+
 /// How much more may be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Room {
@@ -68,6 +87,18 @@ pub enum AppendError {
     /// It may or may not have happened. [`Journal::take`], then [`Journal::tail`], tell.
     #[error("the outcome of the append is not known")]
     Unknown(#[source] StoreError),
+}
+
+impl AppendError {
+    /// The same once more, for everyone whose append went the same way.
+    pub(crate) fn again(&self) -> AppendError {
+        match self {
+            AppendError::Fenced => AppendError::Fenced,
+            AppendError::Full => AppendError::Full,
+            AppendError::NotDone(error) => AppendError::NotDone(error.again()),
+            AppendError::Unknown(error) => AppendError::Unknown(error.again()),
+        }
+    }
 }
 
 /// Why ownership could not be confirmed.

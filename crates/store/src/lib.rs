@@ -14,6 +14,7 @@ pub mod embedded;
 pub mod filling;
 pub mod journal;
 pub mod memory;
+pub mod postgres;
 pub mod records;
 pub mod runs;
 pub mod segmented;
@@ -23,10 +24,9 @@ pub mod tenure;
 
 pub use batch::{Batch, Image};
 pub use filling::Filling;
-pub use journal::{AppendError, ConfirmError, Journal, Room};
+pub use journal::{AppendError, ConfirmError, Journal, JournalStats, Room};
 pub use records::Records;
 pub use runs::HISTORY;
-pub use segmented::JournalStats;
 pub use shard_store::{Answer, Backlog, Read, ShardStore, ShardStoreOptions};
 pub use table::Table;
 pub use tenure::{Announcement, Holding, Member, NodeId, Tenure, View};
@@ -36,6 +36,26 @@ use bytes::Bytes;
 /// One of the fixed number of shards that a data directory or cluster was created with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u16);
+
+/// How many shards there are where nobody asked for a number.
+const DEFAULT_SHARDS: u16 = 64;
+
+/// The number of shards of a store that was created with `known`, or is about to be created; `place` says which store.
+pub(crate) fn agree_on_shards(
+    place: &str,
+    known: Option<u16>,
+    asked: Option<u16>,
+) -> Result<u16, StoreError> {
+    match (known, asked) {
+        (_, Some(0 | u16::MAX)) => {
+            Err(StoreError::Unusable("the number of shards must be 1 to 65534".to_string()))
+        }
+        (Some(known), Some(asked)) if known != asked => Err(StoreError::Unusable(format!(
+            "{place} was created with {known} shards and cannot be opened with {asked}"
+        ))),
+        (known, asked) => Ok(known.or(asked).unwrap_or(DEFAULT_SHARDS)),
+    }
+}
 
 /// Who owns a shard: grows with every taking over, and an append or confirm of an older one is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

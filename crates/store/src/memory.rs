@@ -9,10 +9,11 @@
 //! - [`Memory::crash`] loses power, [`Memory::kill`] only the process; [`Memory::open`] opens what remains.
 
 use crate::{
-    AppendError, ConfirmError, Epoch, HISTORY, Journal, Records, Room, Seq, ShardId, StoreError, Table,
+    AppendError, ConfirmError, Epoch, HISTORY, Journal, JournalStats, Records, Room, Seq, ShardId,
+    StoreError, Table,
     disk::{Disk, SimulatedDisk},
     runs::{self, is_history},
-    segmented::{Append, JournalStats, Salts, Segmented, SegmentedOptions},
+    segmented::{Append, Salts, Segmented, SegmentedOptions},
 };
 use bytes::Bytes;
 use std::{

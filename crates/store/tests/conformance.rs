@@ -1,10 +1,13 @@
 //! The conformance suite over every store of this crate.
 
+mod database;
+
 use limina_store::{
     StoreError,
     conformance::{Factory, Stop, journal, model, table},
     embedded::{Embedded, EmbeddedOptions},
     memory::{Memory, MemoryOptions, Remains},
+    postgres::Postgres,
 };
 use proptest::prelude::*;
 use std::{collections::BTreeMap, sync::Arc};
@@ -19,7 +22,7 @@ struct InMemory {
 impl Factory for InMemory {
     type Store = Memory;
 
-    fn open(&mut self) -> Result<Arc<Memory>, StoreError> {
+    async fn open(&mut self) -> Result<Arc<Memory>, StoreError> {
         self.openings += 1;
         let options = MemoryOptions { seed: self.openings, ..MemoryOptions::default() };
         let memory = match self.remains.take() {
@@ -52,7 +55,7 @@ impl Default for InDirectory {
 impl Factory for InDirectory {
     type Store = Embedded;
 
-    fn open(&mut self) -> Result<Arc<Embedded>, StoreError> {
+    async fn open(&mut self) -> Result<Arc<Embedded>, StoreError> {
         let options = EmbeddedOptions {
             shards: Some(8),
             segment_bytes: 64 << 10,
@@ -70,6 +73,33 @@ impl Factory for InDirectory {
     }
 }
 
+struct InDatabase {
+    url: String,
+    openings: u64,
+}
+
+impl Default for InDatabase {
+    fn default() -> Self {
+        InDatabase { url: database::new_database(), openings: 0 }
+    }
+}
+
+impl Factory for InDatabase {
+    type Store = Postgres;
+
+    async fn open(&mut self) -> Result<Arc<Postgres>, StoreError> {
+        self.openings += 1;
+        database::connect_as_owner(&self.url, self.openings).await.map(Arc::new)
+    }
+
+    async fn stop(&mut self, store: Arc<Postgres>, how: Stop) {
+        if how == Stop::Clean {
+            store.close().await;
+        }
+        assert!(Arc::into_inner(store).is_some(), "somebody still holds the store");
+    }
+}
+
 macro_rules! conformance {
     ($($area:ident :: $case:ident),* $(,)?) => {
         mod memory {
@@ -78,6 +108,10 @@ macro_rules! conformance {
         mod embedded {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() { super::$area::$case(super::InDirectory::default()).await; })*
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() { super::$area::$case(super::InDatabase::default()).await; })*
         }
     };
 }
@@ -131,5 +165,14 @@ proptest! {
     fn embedded_agrees_with_the_model(steps in proptest::collection::vec(step(), 0..40)) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
         runtime.block_on(model::check(InDirectory::default(), steps));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn postgres_agrees_with_the_model(steps in proptest::collection::vec(step(), 0..40)) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        runtime.expect("a runtime").block_on(model::check(InDatabase::default(), steps));
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 /// Who may depend on whom, among our own crates.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("limina-engine", &[]),
+    ("limina-pg-server", &[]),
     ("limina-stomp", &[]),
     ("limina-store", &[]),
     ("limina-wire", &[]),
@@ -19,7 +20,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "limina-bench",
-        &["limina-engine", "limina-node", "limina-server", "limina-shard", "limina-store", "limina-wire"],
+        &[
+            "limina-engine",
+            "limina-node",
+            "limina-pg-server",
+            "limina-server",
+            "limina-shard",
+            "limina-store",
+            "limina-wire",
+        ],
     ),
     ("xtask", &[]),
 ];

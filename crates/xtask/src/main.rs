@@ -37,7 +37,8 @@ fn main() -> ExitCode {
 }
 
 const USAGE: &str = "usage: cargo xtask COMMAND
-  test      everything that CI checks: format, layers, lints, docs, all tests
+  test      everything that CI checks: format, layers, lints, docs, all tests; installs PostgreSQL where it is missing
+            (needs apt-get and root)
   layers    the dependency directions, and ARCHITECTURE.md against the tree
   clients   install the STOMP clients that the tests run, where they are missing (needs npm and Python, or apt-get and
             root to install these); `test` includes it
@@ -57,6 +58,7 @@ fn test() -> Outcome {
     doc.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
     run(doc)?;
     clients::install()?;
+    packages::install(&[packages::POSTGRES])?;
     let mut tests = Command::new(env!("CARGO"));
     tests.args(["test", "--workspace"]);
     if !may_mount() {

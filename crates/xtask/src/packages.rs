@@ -1,11 +1,23 @@
 //! Programs that come from the system's packages, installed where they are missing.
 
-use std::process::{Command, Stdio};
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+};
 
 /// A package, and a way to see whether it is installed.
 pub(crate) struct Package {
     pub(crate) name: &'static str,
     pub(crate) is_there: fn() -> bool,
+}
+
+/// For the tests of the store and for the benchmark, which start servers of their own.
+pub(crate) const POSTGRES: Package = Package { name: "postgresql", is_there: has_postgres };
+
+/// Where Debian and Ubuntu put it.
+fn has_postgres() -> bool {
+    let versions = Path::new("/usr/lib/postgresql").read_dir().into_iter().flatten().flatten();
+    versions.into_iter().any(|version| version.path().join("bin/initdb").is_file())
 }
 
 /// Installs those of the packages that are not there.

@@ -1,7 +1,6 @@
 //! What the benchmark compares Limina with. The tests never need it.
 
 use cargo_metadata::MetadataCommand;
-use std::path::Path;
 
 use crate::packages::{self, Package};
 
@@ -19,15 +18,9 @@ pub(crate) fn build() -> Result<(), String> {
 pub(crate) fn install() -> Result<(), String> {
     // The packages come with services of their own, on the usual ports, which the benchmark does not use.
     packages::install(&[
-        Package { name: "postgresql", is_there: has_postgres },
+        packages::POSTGRES,
         Package { name: "redis-server", is_there: || packages::runs("redis-server", &["--version"]) },
     ])?;
     println!("xtask: PostgreSQL and Redis are installed");
     Ok(())
-}
-
-/// The benchmark looks for it where Debian and Ubuntu put it.
-fn has_postgres() -> bool {
-    let versions = Path::new("/usr/lib/postgresql").read_dir().into_iter().flatten().flatten();
-    versions.into_iter().any(|version| version.path().join("bin/initdb").is_file())
 }

@@ -1,29 +1,19 @@
 //! PostgreSQL doing the same in SQL, synced at every transaction; `postgres.sql` is what it does.
 
 use super::workload::{CEILING, Client, Operation, limit_name};
-use crate::{
-    Failed,
-    load::Contender,
-    process::{Process, eventually, free_address},
-};
-use rustix::process::{Signal, geteuid};
-use std::{
-    fs,
-    net::SocketAddr,
-    ops::Range,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use crate::{Failed, load::Contender};
+use limina_pg_server::PgServer;
+use rustix::process::geteuid;
+use std::{fs, ops::Range, os::unix::fs::PermissionsExt, path::Path};
 use tokio_postgres::{NoTls, Row, Statement, error::SqlState};
 
 pub(crate) struct Postgres {
-    process: Process,
-    address: SocketAddr,
+    server: PgServer,
 }
 
 /// The first three are the defaults: nothing is answered before it is on disk. The others help it: more memory, fewer
 /// checkpoints, and look-ups by index from the first row on, which its statistics would suggest only later.
-const SETTINGS: [&str; 12] = [
+const SETTINGS: [&str; 11] = [
     "fsync=on",
     "synchronous_commit=on",
     "full_page_writes=on",
@@ -35,78 +25,25 @@ const SETTINGS: [&str; 12] = [
     "enable_seqscan=off",
     "enable_hashjoin=off",
     "enable_mergejoin=off",
-    "unix_socket_directories=",
 ];
 
 impl Postgres {
     pub(crate) async fn start(directory: &Path) -> Result<Postgres, Failed> {
-        let programs = programs()?;
-        let data = directory.join("postgres");
-        fs::create_dir(&data)?;
+        let own = directory.join("postgres");
+        fs::create_dir(&own)?;
         if geteuid().is_root() {
-            // It refuses to run as root.
-            run(Command::new("chown").args(["-R", "postgres:"]).arg(directory))?;
+            // The server runs as somebody else, who must be able to pass.
+            fs::set_permissions(directory, fs::Permissions::from_mode(0o711))?;
         }
-        let mut make = as_postgres(&programs.join("initdb"));
-        let make =
-            make.args(["--username=bench", "--auth=trust", "--encoding=UTF8", "--locale=C", "--pgdata"]);
-        run(make.arg(&data).current_dir(directory))?;
-
-        let address = free_address()?;
-        let mut serve = as_postgres(&programs.join("postgres"));
-        serve.arg("-D").arg(&data).args(["-h", "127.0.0.1", "-p", &address.port().to_string()]);
-        serve.args(SETTINGS.iter().flat_map(|setting| ["-c", setting]));
-        let log = fs::File::create(directory.join("postgres.log"))?;
-        serve.current_dir(directory).stderr(log);
-        // SIGINT ends it without waiting for its clients.
-        let postgres = Postgres { process: Process::start(&mut serve, Signal::INT)?, address };
-        let client = eventually(async || postgres.client().await).await?;
-        client.batch_execute(include_str!("postgres.sql")).await?;
+        let postgres = Postgres { server: PgServer::start_in(&own, &SETTINGS)? };
+        postgres.client().await?.batch_execute(include_str!("postgres.sql")).await?;
         Ok(postgres)
     }
 
     async fn client(&self) -> Result<tokio_postgres::Client, tokio_postgres::Error> {
-        let mut config = tokio_postgres::Config::new();
-        config.host("127.0.0.1").port(self.address.port()).user("bench").dbname("postgres");
-        let (client, connection) = config.connect(NoTls).await?;
+        let (client, connection) = tokio_postgres::connect(&self.server.url("postgres"), NoTls).await?;
         tokio::spawn(connection);
         Ok(client)
-    }
-}
-
-/// The newest version that is installed.
-fn programs() -> Result<PathBuf, Failed> {
-    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    let versions = versions.filter(|version| version.path().join("bin/initdb").is_file());
-    let newest = versions.max_by_key(|version| {
-        version
-            .file_name()
-            .to_string_lossy()
-            .split('.')
-            .map(|part| part.parse().unwrap_or(0))
-            .collect::<Vec<u32>>()
-    });
-    let newest = newest.ok_or("there is no PostgreSQL in /usr/lib/postgresql: run `cargo xtask rivals`")?;
-    Ok(newest.path().join("bin"))
-}
-
-/// The program, as another user where we are root.
-fn as_postgres(program: &Path) -> Command {
-    if !geteuid().is_root() {
-        return Command::new(program);
-    }
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=postgres", "--regid=postgres", "--init-groups", "--"]).arg(program);
-    command
-}
-
-fn run(command: &mut Command) -> Result<(), Failed> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output =
-        command.stdin(Stdio::null()).output().map_err(|error| format!("running {program}: {error}"))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr)).into()),
     }
 }
 
@@ -127,11 +64,11 @@ impl Contender for Postgres {
     }
 
     fn process(&self) -> Option<u32> {
-        Some(self.process.id())
+        self.server.pid().ok()
     }
 
     async fn stop(self) -> Result<(), Failed> {
-        self.process.stop()
+        Ok(self.server.stop()?)
     }
 }
 

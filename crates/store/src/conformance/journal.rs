@@ -11,7 +11,7 @@ const B: ShardId = ShardId(1);
 pub async fn appends_survive(mut factory: impl Factory) {
     let mut last = 0;
     for stop in STOPS.into_iter().chain([Stop::PowerLoss(8), Stop::Clean]) {
-        let store = factory.open().expect("open");
+        let store = factory.open().await.expect("open");
         let epoch = take(&*store, A).await;
         check_tail(&*store, A, epoch, 0, last, 100).await;
         for seq in last + 1..=last + 5 {
@@ -24,7 +24,7 @@ pub async fn appends_survive(mut factory: impl Factory) {
         assert_eq!(store.room(), Room::Plenty);
         factory.stop(store, stop).await;
     }
-    let store = factory.open().expect("open");
+    let store = factory.open().await.expect("open");
     let epoch = take(&*store, A).await;
     check_tail(&*store, A, epoch, 0, last, 100).await;
 }
@@ -32,21 +32,21 @@ pub async fn appends_survive(mut factory: impl Factory) {
 /// Opening again and again without a single append loses nothing and invents nothing.
 pub async fn openings_without_appends(mut factory: impl Factory) {
     for (round, stop) in STOPS.into_iter().cycle().take(9).enumerate() {
-        let store = factory.open().expect("open");
+        let store = factory.open().await.expect("open");
         if round == 3 {
             let epoch = take(&*store, A).await;
             append(&*store, A, epoch, 1, 10).await;
         }
         factory.stop(store, stop).await;
     }
-    let store = factory.open().expect("open");
+    let store = factory.open().await.expect("open");
     let epoch = take(&*store, A).await;
     check_tail(&*store, A, epoch, 0, 1, 10).await;
 }
 
 /// Several shards append at once; each keeps its own order.
 pub async fn shards_append_together(mut factory: impl Factory) {
-    let store = factory.open().expect("open");
+    let store = factory.open().await.expect("open");
     let run = async |shard: ShardId, appends: u64| {
         let epoch = take(&*store, shard).await;
         for seq in 1..=appends {
@@ -55,7 +55,7 @@ pub async fn shards_append_together(mut factory: impl Factory) {
     };
     tokio::join!(run(ShardId(0), 40), run(ShardId(1), 30), run(ShardId(2), 20), run(ShardId(3), 10));
     factory.stop(store, Stop::PowerLoss(1)).await;
-    let store = factory.open().expect("open");
+    let store = factory.open().await.expect("open");
     for (shard, appends) in [(0, 40), (1, 30), (2, 20), (3, 10), (4, 0)] {
         let epoch = take(&*store, ShardId(shard)).await;
         check_tail(&*store, ShardId(shard), epoch, 0, appends, 50).await;
@@ -64,7 +64,7 @@ pub async fn shards_append_together(mut factory: impl Factory) {
 
 /// Whoever took the shard last is its only owner; epochs grow, even over openings.
 pub async fn older_epochs_are_fenced(mut factory: impl Factory) {
-    let store = factory.open().expect("open");
+    let store = factory.open().await.expect("open");
     let first = take(&*store, A).await;
     append(&*store, A, first, 1, 10).await;
     let second = take(&*store, A).await;
@@ -78,7 +78,7 @@ pub async fn older_epochs_are_fenced(mut factory: impl Factory) {
     assert!(store.confirm(A, second).await.is_ok(), "taking one shard does not fence another");
     append(&*store, B, other, 1, 10).await;
     factory.stop(store, Stop::Kill).await;
-    let store = factory.open().expect("open");
+    let store = factory.open().await.expect("open");
     assert!(is_fenced(store.append(A, second, Seq(3), payload(A, 3, 10)).await));
     let third = take(&*store, A).await;
     assert!(third > second);
@@ -87,7 +87,7 @@ pub async fn older_epochs_are_fenced(mut factory: impl Factory) {
 
 /// An append that does not follow the last one is refused and changes nothing.
 pub async fn gaps_are_refused(mut factory: impl Factory) {
-    let store = factory.open().expect("open");
+    let store = factory.open().await.expect("open");
     let epoch = take(&*store, A).await;
     append(&*store, A, epoch, 1, 10).await;
     for seq in [0, 1, 3, u64::MAX] {
@@ -102,7 +102,7 @@ pub async fn gaps_are_refused(mut factory: impl Factory) {
 pub async fn released_appends_go(mut factory: impl Factory) {
     let mut last = 0;
     for stop in STOPS {
-        let store = factory.open().expect("open");
+        let store = factory.open().await.expect("open");
         let applied = store.applied(A).await.expect("applied").0;
         let epoch = take(&*store, A).await;
         check_tail(&*store, A, epoch, applied, last, 1000).await;
@@ -117,7 +117,7 @@ pub async fn released_appends_go(mut factory: impl Factory) {
         check_tail(&*store, A, epoch, last - 30, last, 1000).await;
         factory.stop(store, stop).await;
     }
-    let store = factory.open().expect("open");
+    let store = factory.open().await.expect("open");
     assert_eq!(store.applied(A).await.expect("applied"), Seq(last - 30));
     let epoch = take(&*store, A).await;
     check_tail(&*store, A, epoch, last - 30, last, 1000).await;
@@ -125,7 +125,7 @@ pub async fn released_appends_go(mut factory: impl Factory) {
 
 /// A shard that never checkpoints keeps its appends, whatever the others release.
 pub async fn an_idle_shard_keeps_its_appends(mut factory: impl Factory) {
-    let store = factory.open().expect("open");
+    let store = factory.open().await.expect("open");
     let idle = take(&*store, B).await;
     append(&*store, B, idle, 1, 300).await;
     let epoch = take(&*store, A).await;
@@ -135,7 +135,7 @@ pub async fn an_idle_shard_keeps_its_appends(mut factory: impl Factory) {
     store.checkpoint(A, epoch, Seq(300), overlay("a=1")).await.expect("checkpoint");
     store.release(A, Seq(300));
     factory.stop(store, Stop::PowerLoss(3)).await;
-    let store = factory.open().expect("open");
+    let store = factory.open().await.expect("open");
     let idle = take(&*store, B).await;
     check_tail(&*store, B, idle, 0, 1, 300).await;
     let epoch = take(&*store, A).await;
@@ -145,7 +145,7 @@ pub async fn an_idle_shard_keeps_its_appends(mut factory: impl Factory) {
 /// Payloads longer than any buffer, one by one and read back in parts.
 pub async fn large_payloads(mut factory: impl Factory) {
     const LENGTH: usize = 3 << 20;
-    let store = factory.open().expect("open");
+    let store = factory.open().await.expect("open");
     let epoch = take(&*store, A).await;
     for seq in 1..=5 {
         append(&*store, A, epoch, seq, LENGTH).await;
@@ -154,7 +154,7 @@ pub async fn large_payloads(mut factory: impl Factory) {
     let refused = store.append(A, epoch, Seq(6), too_long).await;
     assert!(matches!(refused, Err(AppendError::NotDone(_))));
     factory.stop(store, Stop::PowerLoss(5)).await;
-    let store = factory.open().expect("open");
+    let store = factory.open().await.expect("open");
     let epoch = take(&*store, A).await;
     let part = store.tail(A, epoch, Seq(0)).await.expect("tail");
     assert!(part.len() < 5, "the tail comes in parts");

@@ -17,7 +17,7 @@ pub trait Factory: Send {
     type Store: Journal + Table;
 
     /// Opens the store, or creates it the first time.
-    fn open(&mut self) -> Result<Arc<Self::Store>, StoreError>;
+    fn open(&mut self) -> impl Future<Output = Result<Arc<Self::Store>, StoreError>> + Send;
 
     /// Ends a store that nobody else holds any more.
     fn stop(&mut self, store: Arc<Self::Store>, how: Stop) -> impl Future<Output = ()> + Send;

@@ -37,7 +37,7 @@ const SHARD: ShardId = ShardId(1);
 /// Runs the steps and compares each answer with the model's.
 pub async fn check<F: Factory>(mut factory: F, steps: Vec<Step>) {
     let mut model: BTreeMap<Bytes, Bytes> = BTreeMap::new();
-    let mut store = factory.open().expect("open");
+    let mut store = factory.open().await.expect("open");
     let mut shard = open(&store).await;
     let mut seq = Seq::ZERO;
     for step in steps {
@@ -70,7 +70,7 @@ pub async fn check<F: Factory>(mut factory: F, steps: Vec<Step>) {
             Step::Reopen(stop) => {
                 drop(shard);
                 factory.stop(store, stop).await;
-                store = factory.open().expect("open");
+                store = factory.open().await.expect("open");
                 shard = open(&store).await;
             }
         }

@@ -47,7 +47,7 @@ async fn check_last<S: Table>(store: &S, shard: ShardId, ranges: &[(&str, &str)]
 
 /// Look-ups of every kind find what they should, and never a neighbour's.
 pub async fn look_ups(mut factory: impl Factory) {
-    let store = factory.open().expect("open");
+    let store = factory.open().await.expect("open");
     let store = &*store;
     assert_eq!(store.applied(A).await.expect("applied"), Seq(0));
     check_scan(store, A, ("", "z"), 10, "").await;
@@ -73,7 +73,7 @@ pub async fn look_ups(mut factory: impl Factory) {
 
 /// A removed record is gone; what is checkpointed later replaces what was earlier; repeating is harmless.
 pub async fn checkpoints_replace_and_remove(mut factory: impl Factory) {
-    let mut store = factory.open().expect("open");
+    let mut store = factory.open().await.expect("open");
     fill(&*store, A, 1, 1, "a=1 b=1 c=1 d=1").await;
     fill(&*store, A, 2, 2, "b c=2 x").await;
     fill(&*store, A, 3, 3, "b=3 c d").await;
@@ -85,7 +85,7 @@ pub async fn checkpoints_replace_and_remove(mut factory: impl Factory) {
         check_last(&*store, A, &[("", "z"), ("bb", "z")], "b=3 -").await;
         if let Some(stop) = stop {
             factory.stop(store, stop).await;
-            store = factory.open().expect("open");
+            store = factory.open().await.expect("open");
         }
     }
 }
@@ -94,13 +94,13 @@ pub async fn checkpoints_replace_and_remove(mut factory: impl Factory) {
 pub async fn checkpoints_survive(mut factory: impl Factory) {
     let mut seq = 0;
     for stop in super::STOPS {
-        let store = factory.open().expect("open");
+        let store = factory.open().await.expect("open");
         assert_eq!(store.applied(A).await.expect("applied"), Seq(seq));
         fill(&*store, A, seq + 1, seq + 2, &format!("a={seq} b{seq}={seq} gone")).await;
         seq += 2;
         factory.stop(store, stop).await;
     }
-    let store = factory.open().expect("open");
+    let store = factory.open().await.expect("open");
     assert_eq!(store.applied(A).await.expect("applied"), Seq(seq));
     assert_eq!(store.applied(B).await.expect("applied"), Seq(0));
     check_scan(&*store, A, ("", "z"), 10, "a=4 b0=0 b2=2 b4=4").await;
@@ -111,7 +111,7 @@ pub async fn checkpoints_survive(mut factory: impl Factory) {
 pub async fn histories_are_removed_bit_by_bit(mut factory: impl Factory) {
     const COUNT: u64 = 1000;
     const SLICE: usize = 100;
-    let store = factory.open().expect("open");
+    let store = factory.open().await.expect("open");
     let key =
         |history: u8, number: u64| Bytes::from([&[HISTORY, history][..], &number.to_be_bytes()].concat());
     let value = Some(Bytes::from_static(b"value"));

@@ -10,9 +10,10 @@ use super::{
     table::FjallTable,
 };
 use crate::{
-    AppendError, Batch, ConfirmError, Epoch, Journal, Records, Room, Seq, ShardId, StoreError, Table,
+    AppendError, Batch, ConfirmError, Epoch, Journal, JournalStats, Records, Room, Seq, ShardId, StoreError,
+    Table,
     disk::{Disk, OsDisk},
-    segmented::{JournalStats, Segmented, SegmentedOptions, survey},
+    segmented::{Segmented, SegmentedOptions, survey},
 };
 use bytes::Bytes;
 use std::{

@@ -14,7 +14,6 @@ const FILLING: &str = "limina.filling";
 /// What a volume may hold that was never used.
 const NEVER_OURS: &str = "lost+found";
 const FORMAT: u32 = 1;
-const DEFAULT_SHARDS: u16 = 64;
 
 /// Held as long as the directory is in use. The operating system lets go of it when the process ends.
 pub(super) struct Lock {
@@ -162,18 +161,9 @@ pub(super) struct Meta {
 
 /// What the directory is, or will be created as.
 pub(super) fn agree(directory: &Path, known: Option<Meta>, asked: Option<u16>) -> Result<Meta, StoreError> {
-    match (known, asked) {
-        (_, Some(0 | u16::MAX)) => {
-            Err(StoreError::Unusable("the number of shards must be 1 to 65534".to_string()))
-        }
-        (Some(meta), Some(asked)) if meta.shards != asked => Err(StoreError::Unusable(format!(
-            "data directory {} was created with {} shards and cannot be opened with {asked}",
-            directory.display(),
-            meta.shards
-        ))),
-        (Some(meta), _) => Ok(meta),
-        (None, asked) => Ok(Meta { shards: asked.unwrap_or(DEFAULT_SHARDS) }),
-    }
+    let place = format!("data directory {}", directory.display());
+    let shards = crate::agree_on_shards(&place, known.map(|meta| meta.shards), asked)?;
+    Ok(Meta { shards })
 }
 
 impl Meta {

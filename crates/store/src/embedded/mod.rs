@@ -14,9 +14,9 @@ mod table;
 mod writer;
 
 use crate::{
-    AppendError, ConfirmError, Epoch, Journal, Records, Room, Seq, ShardId, StoreError, Table,
+    AppendError, ConfirmError, Epoch, Journal, JournalStats, Records, Room, Seq, ShardId, StoreError, Table,
     disk::{Disk, OsDisk},
-    segmented::{JournalStats, Segmented, SegmentedOptions},
+    segmented::{Segmented, SegmentedOptions},
 };
 pub use at_rest::{AtRest, Finding};
 use bytes::Bytes;

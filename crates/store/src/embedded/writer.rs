@@ -4,9 +4,9 @@
 //! tails and releases go through the same queue, so they see the journal between two frames, in the order of asking.
 
 use crate::{
-    AppendError, Epoch, Room, Seq, ShardId, StoreError,
+    AppendError, Epoch, JournalStats, Room, Seq, ShardId, StoreError,
     disk::{Disk, OsDisk},
-    segmented::{Append, JournalStats, Segmented, Spare},
+    segmented::{Append, Segmented, Spare},
 };
 use bytes::Bytes;
 use std::{

@@ -20,10 +20,10 @@ mod release;
 mod segment;
 mod survey;
 
-pub use options::{Append, JournalStats, Opened, Salts, SegmentedOptions};
+pub use options::{Append, Opened, Salts, SegmentedOptions};
 
 use crate::{
-    AppendError, Epoch, Seq, ShardId, StoreError,
+    AppendError, Epoch, JournalStats, Seq, ShardId, StoreError,
     disk::{Disk, DiskFile},
 };
 use bytes::Bytes;

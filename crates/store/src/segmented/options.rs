@@ -55,25 +55,6 @@ pub struct Append {
     pub payload: Bytes,
 }
 
-/// What the journal holds and has done.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct JournalStats {
-    /// Segments that hold, or may hold, something unreleased.
-    pub segments: u64,
-    /// How many bytes these take on disk.
-    pub live_bytes: u64,
-    /// Files kept for reuse.
-    pub spares: u64,
-    /// Frames written since opening.
-    pub frames: u64,
-    /// Appends made durable since opening.
-    pub appends: u64,
-    /// Syncs of files since opening.
-    pub syncs: u64,
-    /// The shards that keep the oldest segment from being released, and the first seq of each that does.
-    pub pinning: Vec<(ShardId, Seq)>,
-}
-
 /// What opening found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Opened {

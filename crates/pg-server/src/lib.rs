@@ -1,0 +1,203 @@
+//! A private PostgreSQL server, for tests and benchmarks: in a directory of its own, on a free port, gone when its owner
+//! is.
+//!
+//! It starts what is installed. It must never touch a server that it did not start.
+
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+use std::{
+    fs,
+    io::{Error, Result},
+    net::TcpListener,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// The name under which everybody is let in.
+pub const USER: &str = "limina";
+
+/// Waits until its input ends, which it does at the latest when the owner's process does, and then cleans up.
+const GUARD: &str = r#"cat > /dev/null; "$@" && rm -rf "$0""#;
+
+/// A running server. It ends with this value, or with the process, even one that is killed.
+pub struct PgServer {
+    programs: PathBuf,
+    data: PathBuf,
+    port: u16,
+    guard: Child,
+    databases: AtomicU64,
+}
+
+impl PgServer {
+    /// Starts one for tests: fast, since it need not survive a loss of power.
+    pub fn start() -> Result<PgServer> {
+        let directory = tempfile::Builder::new().prefix("limina-pg-").tempdir()?.keep();
+        let settings = ["fsync=off", "full_page_writes=off", "shared_buffers=32MB", "max_connections=400"];
+        PgServer::start_in(&directory, &settings)
+    }
+
+    /// Starts one in a directory, which it may give to another user and which goes with it; settings are `name=value`.
+    pub fn start_in(directory: &Path, settings: &[&str]) -> Result<PgServer> {
+        let programs = programs()?;
+        let data = directory.join("data");
+        if geteuid().is_root() {
+            // It refuses to run as root.
+            run(Command::new("chown").arg("postgres:").arg(directory))?;
+        }
+        let mut make = as_postgres(&programs.join("initdb"));
+        make.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--username", USER]);
+        run(make.arg("--pgdata").arg(&data).current_dir(directory))?;
+
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let settings: String = settings.iter().map(|setting| format!(" -c {setting}")).collect();
+        let options = format!("-h 127.0.0.1 -p {port} -c unix_socket_directories={settings}");
+        let guard = guard(&programs, directory, &data)?;
+        let server = PgServer { programs, data, port, guard, databases: AtomicU64::new(0) };
+        server.control(&["start", "--options", &options])?;
+        Ok(server)
+    }
+
+    /// The port on 127.0.0.1 on which it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The address of one of its databases.
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://{USER}@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// Makes a new, empty database, and returns its name.
+    pub fn new_database(&self) -> Result<String> {
+        let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        let mut make = Command::new(self.programs.join("createdb"));
+        make.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-U", USER, &name]);
+        run(&mut make)?;
+        Ok(name)
+    }
+
+    /// The process from which all others of the server come.
+    pub fn pid(&self) -> Result<u32> {
+        let text = fs::read_to_string(self.data.join("postmaster.pid"))?;
+        let pid = text.lines().next().and_then(|line| line.trim().parse().ok());
+        pid.ok_or_else(|| Error::other("the server has not written its process id"))
+    }
+
+    /// Stops it as a crash would, and starts it again.
+    pub fn crash_and_restart(&self) -> Result<()> {
+        self.control(&["restart", "--mode=immediate"])
+    }
+
+    /// Halts every process of the server, as a machine that hangs would, until [`PgServer::thaw`].
+    pub fn freeze(&self) -> Result<()> {
+        self.signal_all(Signal::STOP)
+    }
+
+    /// Lets the server go on.
+    pub fn thaw(&self) -> Result<()> {
+        self.signal_all(Signal::CONT)
+    }
+
+    fn signal_all(&self, signal: Signal) -> Result<()> {
+        let pid = self.pid()?;
+        // Parents first, so that nobody is born meanwhile.
+        send(pid, signal)?;
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+        for child in children.split_whitespace().filter_map(|child| child.parse().ok()) {
+            send(child, signal)?;
+        }
+        Ok(())
+    }
+
+    /// Ends it without waiting for its clients, and removes its directory.
+    pub fn stop(mut self) -> Result<()> {
+        match self.end()? {
+            true => Ok(()),
+            false => Err(Error::other("PostgreSQL did not stop")),
+        }
+    }
+
+    fn end(&mut self) -> Result<bool> {
+        drop(self.guard.stdin.take());
+        Ok(self.guard.wait()?.success())
+    }
+
+    fn control(&self, args: &[&str]) -> Result<()> {
+        let mut control = as_postgres(&self.programs.join("pg_ctl"));
+        control.args(args).args(["--wait", "--silent", "--pgdata"]).arg(&self.data);
+        let log = self.data.join("server.log");
+        control.arg("--log").arg(&log).current_dir(&self.data);
+        // The server keeps what it is given, so a pipe would never end.
+        let status = control.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(Error::other(format!(
+                "pg_ctl {}: {}",
+                args[0],
+                fs::read_to_string(&log).unwrap_or_else(|error| error.to_string())
+            ))),
+        }
+    }
+}
+
+impl Drop for PgServer {
+    fn drop(&mut self) {
+        let _best_effort = self.end();
+    }
+}
+
+/// Starts what stops the server. It is in a process group of its own, so that an interrupt from the terminal, which ends
+/// the owner, does not end it too.
+fn guard(programs: &Path, directory: &Path, data: &Path) -> Result<Child> {
+    let stop = as_postgres(&programs.join("pg_ctl"));
+    let mut guard = Command::new("sh");
+    guard.args(["-c", GUARD]).arg(directory).arg(stop.get_program()).args(stop.get_args());
+    guard.args(["stop", "--mode=immediate", "--wait", "--silent", "--pgdata"]).arg(data);
+    guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    guard.process_group(0).current_dir("/").spawn()
+}
+
+/// The newest version that is installed, where Debian and Ubuntu put it.
+fn programs() -> Result<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let versions = versions.filter(|version| version.path().join("bin/initdb").is_file());
+    let newest = versions.max_by_key(|version| {
+        version
+            .file_name()
+            .to_string_lossy()
+            .split('.')
+            .map(|part| part.parse().unwrap_or(0))
+            .collect::<Vec<u32>>()
+    });
+    let newest = newest.ok_or_else(|| {
+        Error::other("there is no PostgreSQL in /usr/lib/postgresql: `cargo xtask test` installs it")
+    })?;
+    Ok(newest.path().join("bin"))
+}
+
+/// The program, as another user where we are root.
+fn as_postgres(program: &Path) -> Command {
+    if !geteuid().is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--init-groups", "--"]).arg(program);
+    command
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|error| Error::other(format!("running {program}: {error}")))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(Error::other(format!("{program}: {}", String::from_utf8_lossy(&output.stderr)))),
+    }
+}
+
+fn send(pid: u32, signal: Signal) -> Result<()> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| Error::other("not a process id"))?;
+    Ok(kill_process(pid, signal)?)
+}

@@ -1,0 +1,241 @@
+//! Appends: whatever waits, of all shards, goes into one statement.
+//!
+//! A few tasks take turns, each with a connection of its own. An append that was taken goes on, whether or not somebody
+//! still waits for it, and nothing ever cancels it: where a standby is waited for, the server would answer as if all were
+//! well.
+
+use super::{
+    connection::{ATTEMPTS, Connector, Link, Session, is_conflict, warned},
+    pool::closed,
+    queue::Queue,
+    row::{from_shard, number, to_shard, unsigned},
+    unreleased::Unreleased,
+};
+use crate::{
+    AppendError, Epoch, Room, Seq, ShardId, StoreError, journal::MAX_PAYLOAD_BYTES, segmented::Append,
+};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+use tokio::{sync::oneshot, task::JoinHandle};
+use tokio_postgres::{
+    Error,
+    error::{Severity, SqlState},
+};
+
+/// How many statements are under way at once.
+const WRITERS: usize = 3;
+/// How many bytes of payloads go into one statement, unless a single one is longer.
+const STATEMENT_BYTES: usize = 16 << 20;
+/// Who was told that there is no space may try again after this time.
+const FULL: Duration = Duration::from_secs(5);
+
+/// Moves the shards that are still ours and have no gap, and appends for these.
+const APPEND: &str = "
+    WITH moved AS (
+        UPDATE limina.shard SET seq = asked.seq
+        FROM unnest($1::integer[], $2::bigint[], $3::bigint[], $4::bytea[]) AS asked (shard, epoch, seq, payload)
+        WHERE shard.id = asked.shard AND shard.epoch = asked.epoch AND shard.seq = asked.seq - 1
+        RETURNING shard.id, asked.seq, asked.payload
+    )
+    INSERT INTO limina.journal (shard, seq, payload) SELECT id, seq, payload FROM moved RETURNING shard";
+
+const STATE: &str = "SELECT id, epoch, seq FROM limina.shard WHERE id = ANY ($1::integer[])";
+
+/// Where appends are left to be done.
+pub(super) struct Appends {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    queue: Queue<Waiting>,
+    full_since: Mutex<Option<Instant>>,
+    unreleased: Arc<Mutex<Unreleased>>,
+}
+
+struct Waiting {
+    append: Append,
+    done: oneshot::Sender<Result<(), AppendError>>,
+}
+
+impl Appends {
+    pub(super) fn start(
+        connector: &Arc<Connector>,
+        unreleased: &Arc<Mutex<Unreleased>>,
+    ) -> (Appends, Vec<JoinHandle<()>>) {
+        let shared = Arc::new(Shared {
+            queue: Queue::default(),
+            full_since: Mutex::default(),
+            unreleased: unreleased.clone(),
+        });
+        let writer = |_| Writer { shared: shared.clone(), link: Link::new(connector.clone()) };
+        let writers = (0..WRITERS).map(writer).map(|writer| tokio::spawn(writer.run())).collect();
+        (Appends { shared }, writers)
+    }
+
+    pub(super) async fn append(&self, append: Append) -> Result<(), AppendError> {
+        let length = append.payload.len();
+        if length > MAX_PAYLOAD_BYTES {
+            let detail = format!("a payload of {length} bytes is longer than {MAX_PAYLOAD_BYTES}");
+            return Err(AppendError::NotDone(StoreError::Unusable(detail)));
+        }
+        let (done, outcome) = oneshot::channel();
+        let pushed = self.shared.queue.push(Waiting { append, done });
+        pushed.map_err(|_| AppendError::NotDone(closed()))?;
+        outcome.await.unwrap_or_else(|_| Err(AppendError::Unknown(closed())))
+    }
+
+    pub(super) fn room(&self) -> Room {
+        match self.shared.full_since().is_some_and(|since| since.elapsed() < FULL) {
+            true => Room::Reserve,
+            false => Room::Plenty,
+        }
+    }
+
+    /// What was left is still done.
+    pub(super) fn close(&self) {
+        self.shared.queue.close();
+    }
+}
+
+impl Shared {
+    fn full_since(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.full_since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers how it went.
+    fn note(&self, group: &[Waiting], outcomes: &[Result<(), AppendError>]) {
+        let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+        if done > 0 {
+            *self.full_since() = None;
+        } else if outcomes.iter().any(|outcome| matches!(outcome, Err(AppendError::Full))) {
+            *self.full_since() = Some(Instant::now());
+        }
+        let mut unreleased = self.unreleased.lock().unwrap_or_else(PoisonError::into_inner);
+        unreleased.count(done);
+        for (Waiting { append, .. }, outcome) in group.iter().zip(outcomes) {
+            match outcome {
+                Ok(()) => unreleased.add(append.shard, append.seq, append.payload.len()),
+                Err(AppendError::Fenced) => unreleased.forget(append.shard),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+struct Writer {
+    shared: Arc<Shared>,
+    link: Link,
+}
+
+impl Writer {
+    async fn run(mut self) {
+        while let Some(group) = self.shared.clone().queue.group(bounded()).await {
+            let outcomes = append_all(&mut self.link, &group).await;
+            self.shared.note(&group, &outcomes);
+            for (waiting, outcome) in group.into_iter().zip(outcomes) {
+                // Nobody may wait any more.
+                let _ = waiting.done.send(outcome);
+            }
+        }
+    }
+}
+
+/// Takes as much as goes into one statement, and one append of each shard at most.
+fn bounded() -> impl FnMut(&Waiting) -> bool {
+    let mut shards = BTreeSet::new();
+    let mut bytes = 0;
+    move |waiting| {
+        let append = &waiting.append;
+        let fits = shards.is_empty() || bytes + append.payload.len() <= STATEMENT_BYTES;
+        if !fits || !shards.insert(append.shard) {
+            return false;
+        }
+        bytes += append.payload.len();
+        true
+    }
+}
+
+async fn append_all(link: &mut Link, group: &[Waiting]) -> Vec<Result<(), AppendError>> {
+    let appended = match link.session().await {
+        Ok(session) => send(session, group).await.map(|appended| (session, appended)),
+        Err(error) => Err(AppendError::NotDone(error)),
+    };
+    match appended {
+        Ok((session, appended)) => judge(session, group, &appended).await,
+        Err(error) => group.iter().map(|_| Err(error.again())).collect(),
+    }
+}
+
+/// Sends the statement, and says which shards appended.
+async fn send(session: &Session, group: &[Waiting]) -> Result<BTreeSet<ShardId>, AppendError> {
+    let appends = || group.iter().map(|waiting| &waiting.append);
+    let shards: Vec<i32> = appends().map(|append| from_shard(append.shard)).collect();
+    let epochs: Vec<i64> = appends().map(|append| number(append.epoch.0)).collect();
+    let seqs: Vec<i64> = appends().map(|append| number(append.seq.0)).collect();
+    let payloads: Vec<&[u8]> = appends().map(|append| &append.payload[..]).collect();
+    let prepared = session.prepare(APPEND).await;
+    let statement = prepared.map_err(|error| AppendError::NotDone(error.into()))?;
+    let mut attempts = 1;
+    loop {
+        let warnings = session.warnings();
+        match session.run(&statement, &[&shards, &epochs, &seqs, &payloads]).await {
+            Ok(rows) if session.warnings() == warnings => {
+                return Ok(rows.iter().map(|row| to_shard(row.get(0))).collect());
+            }
+            Ok(_) => return Err(AppendError::Unknown(warned())),
+            Err(error) if is_conflict(&error) && attempts < ATTEMPTS => attempts += 1,
+            Err(error) => return Err(failure(error)),
+        }
+    }
+}
+
+/// What the server refuses as an error was surely not done. Whatever else ends a statement leaves that open.
+fn failure(error: Error) -> AppendError {
+    let is_refusal = |said: &tokio_postgres::error::DbError| said.parsed_severity() == Some(Severity::Error);
+    match error.as_db_error() {
+        Some(said) if is_refusal(said) && *said.code() == SqlState::DISK_FULL => AppendError::Full,
+        Some(said) if is_refusal(said) => AppendError::NotDone(error.into()),
+        _ => AppendError::Unknown(error.into()),
+    }
+}
+
+/// The outcome of each append. Those that were left out are looked at: another node's, or out of order.
+async fn judge(
+    session: &Session,
+    group: &[Waiting],
+    appended: &BTreeSet<ShardId>,
+) -> Vec<Result<(), AppendError>> {
+    if group.len() == appended.len() {
+        return group.iter().map(|_| Ok(())).collect();
+    }
+    let shards: Vec<i32> = group.iter().map(|waiting| from_shard(waiting.append.shard)).collect();
+    let states = session.query(STATE, &[&shards]).await;
+    let refusal = |append: &Append| match &states {
+        Ok(rows) => {
+            let row = rows.iter().find(|row| to_shard(row.get(0)) == append.shard);
+            refusal(append, row.map(|row| (Epoch(unsigned(row.get(1))), Seq(unsigned(row.get(2))))))
+        }
+        Err(_) => not_done("it was left out, and it could not be found out why".to_string()),
+    };
+    let outcome = |waiting: &Waiting| match appended.contains(&waiting.append.shard) {
+        true => Ok(()),
+        false => Err(refusal(&waiting.append)),
+    };
+    group.iter().map(outcome).collect()
+}
+
+fn refusal(append: &Append, state: Option<(Epoch, Seq)>) -> AppendError {
+    let (shard, seq) = (append.shard.0, append.seq.0);
+    match state {
+        None => not_done(format!("there is no shard {shard}")),
+        Some((epoch, _)) if epoch != append.epoch => AppendError::Fenced,
+        Some((_, last)) => not_done(format!("append {seq} of shard {shard} does not follow {}", last.0)),
+    }
+}
+
+fn not_done(detail: String) -> AppendError {
+    AppendError::NotDone(StoreError::Unusable(detail))
+}

@@ -1,0 +1,43 @@
+-- What the schema is. There is one row.
+CREATE TABLE limina.meta (
+    is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
+    version integer NOT NULL,
+    shards integer NOT NULL,
+    secret text NOT NULL
+);
+
+CREATE TABLE limina.node (
+    id bigint PRIMARY KEY,
+    address text NOT NULL,
+    expires_at timestamptz NOT NULL,
+    is_leaving boolean NOT NULL
+);
+
+-- Each append changes a row, so there is room for the next versions on the same page.
+CREATE TABLE limina.shard (
+    id integer PRIMARY KEY,
+    epoch bigint NOT NULL DEFAULT 0,
+    seq bigint NOT NULL DEFAULT 0,
+    applied bigint NOT NULL DEFAULT 0,
+    owner bigint,
+    is_handed boolean NOT NULL DEFAULT false
+) WITH (fillfactor = 20);
+
+CREATE TABLE limina.journal (
+    shard integer NOT NULL,
+    seq bigint NOT NULL,
+    payload bytea NOT NULL,
+    PRIMARY KEY (shard, seq)
+);
+-- Compressing would cost the server more than it saves: rows are short-lived.
+ALTER TABLE limina.journal ALTER COLUMN payload SET STORAGE EXTERNAL;
+
+-- A key may be longer than an index takes: the head is its beginning, the rest what follows, the digest stands for the rest.
+CREATE TABLE limina.record (
+    shard integer NOT NULL,
+    head bytea NOT NULL,
+    digest bytea NOT NULL,
+    rest bytea NOT NULL,
+    value bytea NOT NULL,
+    PRIMARY KEY (shard, head, digest)
+);

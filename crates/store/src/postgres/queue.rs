@@ -1,0 +1,80 @@
+//! What waits to be sent, for a few tasks that each take as much of it as goes into one statement.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::Notify;
+
+pub(super) struct Queue<T> {
+    state: Mutex<State<T>>,
+    arrived: Notify,
+}
+
+struct State<T> {
+    waiting: VecDeque<T>,
+    is_closed: bool,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        let state = State { waiting: VecDeque::new(), is_closed: false };
+        Queue { state: Mutex::new(state), arrived: Notify::new() }
+    }
+}
+
+impl<T> Queue<T> {
+    /// Gives the item back if the queue is closed.
+    pub(super) fn push(&self, item: T) -> Result<(), T> {
+        let mut state = self.lock();
+        if state.is_closed {
+            return Err(item);
+        }
+        state.waiting.push_back(item);
+        drop(state);
+        self.arrived.notify_one();
+        Ok(())
+    }
+
+    /// Waits for something, and takes all that `fits`, which is asked of each item in order. Nothing comes any more when
+    /// the queue is closed and empty.
+    pub(super) async fn group(&self, mut fits: impl FnMut(&T) -> bool) -> Option<Vec<T>> {
+        loop {
+            let arrived = self.arrived.notified();
+            if let Some(group) = self.take(&mut fits) {
+                return Some(group).filter(|group| !group.is_empty());
+            }
+            arrived.await;
+        }
+    }
+
+    /// What is there and fits; nothing at all where somebody must wait.
+    fn take(&self, fits: &mut impl FnMut(&T) -> bool) -> Option<Vec<T>> {
+        let mut state = self.lock();
+        if state.waiting.is_empty() && !state.is_closed {
+            return None;
+        }
+        let (mut group, mut rest) = (Vec::new(), VecDeque::new());
+        for item in state.waiting.drain(..) {
+            match fits(&item) {
+                true => group.push(item),
+                false => rest.push_back(item),
+            }
+        }
+        state.waiting = rest;
+        if !state.waiting.is_empty() {
+            self.arrived.notify_one();
+        }
+        Some(group)
+    }
+
+    /// Takes nothing more in. What waits is still done.
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.arrived.notify_waiters();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

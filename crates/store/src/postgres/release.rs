@@ -1,0 +1,51 @@
+//! Removes what the journal need not keep, a little at a time, behind everything else.
+
+use super::{
+    pool::Pool,
+    queue::Queue,
+    row::{from_shard, number},
+};
+use crate::{Seq, ShardId, StoreError};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// How many appends one statement removes.
+const PIECE: i64 = 256;
+
+/// Whatever is asked for, what the table does not contain stays.
+const RELEASE: &str = "
+    WITH removed AS (
+        DELETE FROM limina.journal WHERE shard = $1 AND seq IN (
+            SELECT journal.seq FROM limina.journal JOIN limina.shard ON shard.id = journal.shard
+            WHERE journal.shard = $1 AND journal.seq > $2 AND journal.seq <= least($3, shard.applied)
+            ORDER BY journal.seq LIMIT $4
+        ) RETURNING seq
+    )
+    SELECT count(*), max(seq) FROM removed";
+
+/// What is to be released: shards, each up to a seq.
+pub(super) type Releases = Queue<(ShardId, Seq)>;
+
+pub(super) async fn run(releases: Arc<Releases>, pool: Arc<Pool>) {
+    // Up to where each shard is known to be empty, so that what was removed long ago is not searched again.
+    let mut floors: BTreeMap<ShardId, i64> = BTreeMap::new();
+    while let Some(group) = releases.group(|_| true).await {
+        for (shard, upto) in group {
+            let floor = floors.entry(shard).or_default();
+            if let Err(error) = release(&pool, shard, upto, floor).await {
+                // The next release of the shard does it.
+                tracing::debug!(error = &error as &dyn std::error::Error, shard = shard.0, "released later");
+            }
+        }
+    }
+}
+
+async fn release(pool: &Pool, shard: ShardId, upto: Seq, floor: &mut i64) -> Result<(), StoreError> {
+    loop {
+        let rows = pool.query(RELEASE, &[&from_shard(shard), floor, &number(upto.0), &PIECE]).await?;
+        let Some(row) = rows.first() else { return Ok(()) };
+        *floor = row.get::<_, Option<i64>>(1).unwrap_or(*floor);
+        if row.get::<_, i64>(0) < PIECE {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What stands in the database, and how it came there.
+
+use super::connection::Connector;
+use crate::{StoreError, agree_on_shards};
+use tokio_postgres::Transaction;
+
+/// Each brings the schema from one version to the next; they are only ever added to.
+const MIGRATIONS: [&str; 1] = [include_str!("migrations/1.sql")];
+/// The lock under which the schema is looked at and changed: "limina" in ASCII.
+const LOCK: i64 = 0x6c69_6d69_6e61;
+const SECRET_BYTES: usize = 32;
+
+/// What the schema was created as.
+pub(super) struct Meta {
+    pub(super) shards: u16,
+    /// Known to the nodes alone.
+    pub(super) secret: String,
+}
+
+/// Sees to it that the schema is there, and has the version that this program knows. Of several nodes that start at once
+/// one does it, and the others wait.
+pub(super) async fn prepare(connector: &Connector, asked: Option<u16>) -> Result<Meta, StoreError> {
+    let mut session = connector.connect().await?;
+    let transaction = session.transaction().await?;
+    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
+    let place = connector.place();
+    let known = version(&transaction, place).await?;
+    for migration in &MIGRATIONS[known..] {
+        transaction.batch_execute(migration).await?;
+    }
+    if known == 0 {
+        create(&transaction, agree_on_shards(place, None, asked)?).await?;
+    }
+    let version = MIGRATIONS.len() as i32;
+    let row = "UPDATE limina.meta SET version = $1 RETURNING shards, secret";
+    let row = transaction.query_one(row, &[&version]).await?;
+    let known = u16::try_from(row.get::<_, i32>(0)).ok();
+    let shards = agree_on_shards(place, known, asked)?;
+    transaction.commit().await?;
+    Ok(Meta { shards, secret: row.get(1) })
+}
+
+/// The version of the schema that is there; 0 where there is none yet.
+async fn version(transaction: &Transaction<'_>, place: &str) -> Result<usize, StoreError> {
+    let tables = "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace('limina')";
+    let tables = transaction.query(tables, &[]).await?;
+    if tables.is_empty() {
+        transaction.batch_execute("CREATE SCHEMA IF NOT EXISTS limina").await?;
+        return Ok(0);
+    }
+    let columns = "SELECT count(*) FROM information_schema.columns WHERE table_schema = 'limina'
+                   AND table_name = 'meta' AND column_name IN ('version', 'shards', 'secret')";
+    if transaction.query_one(columns, &[]).await?.get::<_, i64>(0) != 3 {
+        return Err(StoreError::Unusable(format!(
+            "the schema limina in {place} was not made by this program, which needs that name for itself"
+        )));
+    }
+    let version: i32 = transaction.query_one("SELECT version FROM limina.meta", &[]).await?.get(0);
+    match usize::try_from(version).ok().filter(|version| *version <= MIGRATIONS.len()) {
+        Some(version) => Ok(version),
+        None => Err(StoreError::Unusable(format!(
+            "the schema limina in {place} has version {version}, and this program knows up to {}",
+            MIGRATIONS.len()
+        ))),
+    }
+}
+
+async fn create(transaction: &Transaction<'_>, shards: u16) -> Result<(), StoreError> {
+    let mut secret = [0; SECRET_BYTES];
+    getrandom::fill(&mut secret)
+        .map_err(|error| StoreError::Unavailable(format!("the system gives no random numbers: {error}")))?;
+    let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    let shards = i32::from(shards);
+    let meta = "INSERT INTO limina.meta (version, shards, secret) VALUES (0, $1, $2)";
+    transaction.execute(meta, &[&shards, &secret]).await?;
+    let rows = "INSERT INTO limina.shard (id) SELECT generate_series(0, $1 - 1)";
+    transaction.execute(rows, &[&shards]).await?;
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! Whose a shard is, and what its journal holds. Every change of owner or epoch locks the shard's row first: it waits for
+//! an append that is under way, and for a part of a checkpoint, and none of the old epoch comes after it.
+
+use super::{
+    pool::Pool,
+    row::{from_node, from_shard, number, unsigned},
+};
+use crate::{Epoch, NodeId, Seq, ShardId, StoreError};
+use bytes::Bytes;
+
+/// How many bytes of payloads are read at a time, unless a single one is longer.
+const TAIL_BYTES: i64 = 8 << 20;
+
+const TAKE: &str = "
+    WITH mine AS (SELECT id FROM limina.shard WHERE id = $1 AND owner = $2 FOR UPDATE)
+    UPDATE limina.shard SET epoch = epoch + 1 FROM mine WHERE shard.id = mine.id RETURNING epoch";
+
+const CLAIM: &str = "
+    WITH free AS (SELECT id FROM limina.shard WHERE id = $1 AND epoch = $2 FOR UPDATE)
+    UPDATE limina.shard SET epoch = epoch + 1, owner = $3, is_handed = false
+    FROM free WHERE shard.id = free.id RETURNING epoch";
+
+const GIVE: &str = "
+    WITH mine AS (SELECT id FROM limina.shard WHERE id = $1 AND epoch = $2 AND owner = $3 FOR UPDATE)
+    UPDATE limina.shard SET epoch = epoch + 1, owner = $4, is_handed = $4 IS NOT NULL
+    FROM mine WHERE shard.id = mine.id RETURNING pg_notify('limina_changed', $3::bigint::text)::text";
+
+/// The shard's epoch and last seq, with each of the next appends; the sum decides where a part ends before any payload is
+/// read.
+const TAIL: &str = "
+    SELECT shard.epoch, shard.seq, part.seq, part.payload
+    FROM limina.shard LEFT JOIN LATERAL (
+        SELECT seq, payload, sum(octet_length(payload)) OVER (ORDER BY seq) - octet_length(payload) AS before
+        FROM (
+            SELECT seq, payload FROM limina.journal
+            WHERE shard = shard.id AND seq > $2 ORDER BY seq LIMIT 10000
+        ) AS next
+    ) AS part ON part.before < $3
+    WHERE shard.id = $1 ORDER BY part.seq";
+
+/// Makes this node, which must be the owner, the only one that may write, under the epoch that is returned.
+pub(super) async fn take(pool: &Pool, me: NodeId, shard: ShardId) -> Result<Epoch, StoreError> {
+    let rows = pool.query(TAKE, &[&from_shard(shard), &from_node(me)]).await?;
+    rows.first().map(|row| Epoch(unsigned(row.get(0)))).ok_or(StoreError::NotOwned)
+}
+
+pub(super) async fn claim(pool: &Pool, me: NodeId, shard: ShardId, seen: Epoch) -> Result<bool, StoreError> {
+    let rows = pool.query(CLAIM, &[&from_shard(shard), &number(seen.0), &from_node(me)]).await?;
+    Ok(!rows.is_empty())
+}
+
+pub(super) async fn give(
+    pool: &Pool,
+    me: NodeId,
+    shard: ShardId,
+    epoch: Epoch,
+    to: Option<NodeId>,
+) -> Result<bool, StoreError> {
+    let to = to.map(from_node);
+    let rows = pool.query(GIVE, &[&from_shard(shard), &number(epoch.0), &from_node(me), &to]).await?;
+    Ok(!rows.is_empty())
+}
+
+/// What the journal holds after `after`, or the first part of it.
+pub(super) async fn tail(
+    pool: &Pool,
+    shard: ShardId,
+    epoch: Epoch,
+    after: Seq,
+) -> Result<Vec<(Seq, Bytes)>, StoreError> {
+    let rows = pool.query(TAIL, &[&from_shard(shard), &number(after.0), &TAIL_BYTES]).await?;
+    let owner = rows.first().map(|row| (Epoch(unsigned(row.get(0))), Seq(unsigned(row.get(1)))));
+    let last = match owner {
+        Some((current, last)) if current == epoch => last,
+        _ => return Err(StoreError::NotOwned),
+    };
+    let mut tail: Vec<(Seq, Bytes)> = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let Some(seq) = row.get::<_, Option<i64>>(2) else { break };
+        tail.push((Seq(unsigned(seq)), row.get::<_, Vec<u8>>(3).into()));
+    }
+    let mut expected = after.next().0..;
+    let is_gapless = tail.iter().all(|(seq, _)| expected.next() == Some(seq.0));
+    match is_gapless && (!tail.is_empty() || last <= after) {
+        true => Ok(tail),
+        false => Err(StoreError::Corrupt {
+            path: format!("the table limina.journal, shard {}", shard.0),
+            offset: after.0,
+            detail: format!("appends are missing between {} and {}", after.0, last.0),
+        }),
+    }
+}

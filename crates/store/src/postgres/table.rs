@@ -1,0 +1,118 @@
+//! Look-ups of records.
+//!
+//! A row is keyed by the first bytes of its record's key, the *head*, and a digest of what follows, the *rest*, since an
+//! index takes only so much. The order of `(head, rest)` is that of the keys: a head that is followed by something has
+//! its full length. Nearly all keys are nothing but a head.
+
+use super::{
+    pool::Pool,
+    row::{from_shard, unsigned},
+};
+use crate::{Seq, ShardId, StoreError};
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use tokio_postgres::Row;
+
+const HEAD_BYTES: usize = 1024;
+
+const APPLIED: &str = "SELECT applied FROM limina.shard WHERE id = $1";
+
+const GET: &str = "
+    SELECT asked.place, record.value
+    FROM unnest($2::bytea[], $3::bytea[]) WITH ORDINALITY AS asked (head, digest, place)
+    JOIN limina.record ON record.shard = $1 AND record.head = asked.head AND record.digest = asked.digest";
+
+const SCAN: &str = "
+    SELECT head, rest, value FROM limina.record
+    WHERE shard = $1 AND head >= $2 AND head <= $4 AND (head, rest) >= ($2, $3) AND (head, rest) < ($4, $5)
+    ORDER BY head, rest LIMIT $6";
+
+/// First the last head, which the index finds, then the last rest with that head.
+const LAST: &str = "
+    SELECT asked.place, found.head, found.rest, found.value
+    FROM unnest($2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[]) WITH ORDINALITY
+        AS asked (from_head, from_rest, at_head, at_rest, place)
+    CROSS JOIN LATERAL (
+        SELECT head FROM limina.record
+        WHERE shard = $1 AND head >= from_head AND head <= at_head
+            AND (head, rest) >= (from_head, from_rest) AND (head, rest) <= (at_head, at_rest)
+        ORDER BY head DESC, digest DESC LIMIT 1
+    ) AS last
+    CROSS JOIN LATERAL (
+        SELECT head, rest, value FROM limina.record
+        WHERE shard = $1 AND head = last.head
+            AND (head, rest) >= (from_head, from_rest) AND (head, rest) <= (at_head, at_rest)
+        ORDER BY rest DESC LIMIT 1
+    ) AS found";
+
+/// Head and rest of a key.
+pub(super) fn split(key: &[u8]) -> (&[u8], &[u8]) {
+    key.split_at(key.len().min(HEAD_BYTES))
+}
+
+/// What stands for the rest in the index.
+pub(super) fn digest(rest: &[u8]) -> Vec<u8> {
+    if rest.is_empty() { Vec::new() } else { Sha256::digest(rest).to_vec() }
+}
+
+pub(super) async fn applied(pool: &Pool, shard: ShardId) -> Result<Seq, StoreError> {
+    let rows = pool.query(APPLIED, &[&from_shard(shard)]).await?;
+    Ok(rows.first().map_or(Seq::ZERO, |row| Seq(unsigned(row.get(0)))))
+}
+
+pub(super) async fn get_many(
+    pool: &Pool,
+    shard: ShardId,
+    keys: &[Bytes],
+) -> Result<Vec<Option<Bytes>>, StoreError> {
+    let heads: Vec<&[u8]> = keys.iter().map(|key| split(key).0).collect();
+    let digests: Vec<Vec<u8>> = keys.iter().map(|key| digest(split(key).1)).collect();
+    let mut values = vec![None; keys.len()];
+    for row in pool.query(GET, &[&from_shard(shard), &heads, &digests]).await? {
+        values[place(&row)] = Some(row.get::<_, Vec<u8>>(1).into());
+    }
+    Ok(values)
+}
+
+pub(super) async fn scan(
+    pool: &Pool,
+    shard: ShardId,
+    from: &[u8],
+    to: &[u8],
+    limit: usize,
+) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+    let ((from_head, from_rest), (to_head, to_rest)) = (split(from), split(to));
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows =
+        pool.query(SCAN, &[&from_shard(shard), &from_head, &from_rest, &to_head, &to_rest, &limit]).await?;
+    Ok(rows.iter().map(|row| record(row, 0)).collect())
+}
+
+pub(super) async fn last_at_or_before(
+    pool: &Pool,
+    shard: ShardId,
+    ranges: &[(Bytes, Bytes)],
+) -> Result<Vec<Option<(Bytes, Bytes)>>, StoreError> {
+    let (from_heads, from_rests): (Vec<&[u8]>, Vec<&[u8]>) =
+        ranges.iter().map(|(from, _)| split(from)).unzip();
+    let (at_heads, at_rests): (Vec<&[u8]>, Vec<&[u8]>) = ranges.iter().map(|(_, at)| split(at)).unzip();
+    let mut found = vec![None; ranges.len()];
+    let rows =
+        pool.query(LAST, &[&from_shard(shard), &from_heads, &from_rests, &at_heads, &at_rests]).await?;
+    for row in rows {
+        found[place(&row)] = Some(record(&row, 1));
+    }
+    Ok(found)
+}
+
+/// To which of the questions a row is the answer.
+fn place(row: &Row) -> usize {
+    row.get::<_, i64>(0) as usize - 1
+}
+
+/// Key and value, from three columns.
+fn record(row: &Row, first: usize) -> (Bytes, Bytes) {
+    let mut key: Vec<u8> = row.get(first);
+    key.extend_from_slice(row.get(first + 1));
+    (key.into(), row.get::<_, Vec<u8>>(first + 2).into())
+}
