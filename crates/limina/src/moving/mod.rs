@@ -5,8 +5,11 @@ mod file;
 mod import;
 
 use crate::progress::{Progress, say};
-use file::{Header, Reader, Totals};
-use limina_store::embedded::{AtRest, EmbeddedFilling, EmbeddedOptions, Finding};
+use file::{Header, Reader};
+use limina_store::{
+    embedded::{AtRest, EmbeddedFilling, EmbeddedOptions, Finding},
+    postgres::{PostgresFilling, PostgresSnapshot},
+};
 use std::{
     error::Error,
     fs::File,
@@ -99,13 +102,18 @@ fn write_export(store: Store, out: impl Write) -> Result<(), Box<dyn Error>> {
     let made_at = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64;
     let header = Header { version: env!("CARGO_PKG_VERSION").to_string(), made_at };
     let mut progress = Progress::new();
+    let runtime = Runtime::new()?;
     let totals = match store {
         Store::Directory(directory) => {
             let at_rest = Arc::new(at_rest(&directory, &mut progress)?);
             let shards = at_rest.shards();
-            Runtime::new()?.block_on(export::export(at_rest, shards, out, &header, &mut progress))?
+            runtime.block_on(export::export(at_rest, shards, out, &header, &mut progress))?
         }
-        Store::Postgres(_) => return Err("PostgreSQL is not known yet".into()),
+        Store::Postgres(url) => runtime.block_on(async {
+            let snapshot = Arc::new(PostgresSnapshot::take(&url).await?);
+            let shards = snapshot.shards();
+            export::export(snapshot, shards, out, &header, &mut progress).await
+        })?,
     };
     say(&format!("exported {totals}"));
     Ok(())
@@ -148,14 +156,17 @@ fn read_import(
         .map_err(|error| import::Unreadable { name: name.to_string(), source: error })?;
     let age = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs().saturating_sub(header.made_at / 1000);
     say(&format!("importing {name}, which limina {} made {age} s ago", header.version));
-    let totals: Totals = match store {
+    let runtime = Runtime::new()?;
+    let totals = match store {
         Store::Directory(directory) => {
             let options = EmbeddedOptions { shards, ..EmbeddedOptions::default() };
-            let runtime = Runtime::new()?;
             let filling = EmbeddedFilling::begin(&directory, options)?;
             runtime.block_on(import::import(reader, name, common, filling))?
         }
-        Store::Postgres(_) => return Err("PostgreSQL is not known yet".into()),
+        Store::Postgres(url) => runtime.block_on(async {
+            let filling = PostgresFilling::begin(&url, shards).await?;
+            import::import(reader, name, common, filling).await
+        })?,
     };
     say(&format!("imported {totals}"));
     Ok(())
