@@ -5,6 +5,7 @@ use crate::progress::Progress;
 use bytes::Bytes;
 use limina_engine::{
     Name, Position, Time,
+    engine::BadRecord,
     record::{
         self, NamespaceHead, ShardMeta, Sweep,
         key::{self, NamespaceId, Resident},
@@ -78,8 +79,7 @@ fn common<S>(sources: &[Source<S>]) -> Common {
 impl<S: Journal + Table> Source<S> {
     async fn open(store: Arc<S>, shard: ShardId) -> Result<Source<S>, Box<dyn Error>> {
         let store = ShardStore::open(store.clone(), store, shard, ShardStoreOptions::default()).await?;
-        let own = key::shard_meta();
-        let meta = match store.scan(own.clone(), key::sweeps().start, 1).await?.pop() {
+        let meta = match store.scan(key::shard_meta(), key::sweeps().start, 1).await?.pop() {
             Some((key, value)) => Some(record::decode(&value).map_err(|_| bad(&key))?),
             None => None,
         };
@@ -143,6 +143,126 @@ impl Pages {
     }
 }
 
-fn bad(key: &Bytes) -> limina_engine::engine::BadRecord {
-    limina_engine::engine::BadRecord { key: key.clone() }
+fn bad(key: &Bytes) -> BadRecord {
+    BadRecord { key: key.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::moving::file::{Piece, Reader};
+    use limina_store::{
+        Record, Seq,
+        memory::{Memory, MemoryOptions},
+    };
+    use serde::Serialize;
+
+    fn put(key: &[u8], value: &impl Serialize) -> Record {
+        let mut bytes = Vec::new();
+        record::encode_into(value, &mut bytes);
+        Record { key: Bytes::copy_from_slice(key), value: Some(bytes.into()) }
+    }
+
+    fn name(text: &str) -> Name {
+        Name::new(text).unwrap()
+    }
+
+    fn head(id: u32, text: &str) -> Record {
+        let head = NamespaceHead { name: name(text), position: Position(1), replies: None };
+        put(&key::namespace(NamespaceId(id)), &head)
+    }
+
+    fn meta(time: u64, floor: u64) -> Record {
+        let (time, position_floor) = (Time(time), Position(floor));
+        put(&key::shard_meta(), &ShardMeta { time, next_namespace: 9, position_floor, next_sweep: 9 })
+    }
+
+    fn sweep(id: u64, range: Range<Bytes>) -> Record {
+        put(&key::sweep(id), &Sweep { from: range.start.to_vec(), to: range.end.to_vec() })
+    }
+
+    fn reply(id: u32, period: u32) -> Record {
+        put(&key::reply(NamespaceId(id), period, &name("key")), &0_u8)
+    }
+
+    async fn append(store: &Arc<Memory>, shard: u16, records: Vec<Record>) {
+        let options = ShardStoreOptions::default();
+        let store = ShardStore::open(store.clone(), store.clone(), ShardId(shard), options).await.unwrap();
+        store.append(Seq(1), records).await.unwrap();
+    }
+
+    /// What the file of these shards says of all of them, and its records: namespaces with keys in them.
+    async fn exported(shards: Vec<Vec<Record>>) -> (Common, Vec<(String, Vec<u8>)>) {
+        let options = MemoryOptions::default();
+        let store = Arc::new(Memory::new(&options).unwrap());
+        let count = shards.len() as u16;
+        for (shard, records) in (0..).zip(shards) {
+            append(&store, shard, records).await;
+        }
+        let header = Header { version: "1".to_string(), made_at: 0 };
+        let mut file = Vec::new();
+        export(store, count, &mut file, &header, &mut Progress::new()).await.unwrap();
+        let (mut reader, _, common) = Reader::open(&file[..]).unwrap();
+        let mut found = Vec::new();
+        while let Piece::Records { namespace, batch } = reader.next().unwrap() {
+            found.extend(batch.images().map(|image| (namespace.to_string(), image.key.to_vec())));
+        }
+        (common, found)
+    }
+
+    fn in_file(records: &[(&str, Record)]) -> Vec<(String, Vec<u8>)> {
+        let taken_out = |key: &Bytes| key::take_out(key).unwrap().1.to_vec();
+        records.iter().map(|(namespace, record)| (namespace.to_string(), taken_out(&record.key))).collect()
+    }
+
+    #[tokio::test]
+    async fn namespaces_come_by_name_and_no_shard_falls_behind() {
+        let shards = vec![
+            vec![meta(5, 3), head(0, "c"), head(4, "a"), reply(4, 7)],
+            vec![],
+            vec![meta(4, 8), head(4, "b"), reply(4, 7)],
+        ];
+        let expect = in_file(&[
+            ("a", head(0, "a")),
+            ("a", reply(0, 7)),
+            ("b", head(0, "b")),
+            ("b", reply(0, 7)),
+            ("c", head(0, "c")),
+        ]);
+        assert_eq!(exported(shards).await, (Common { time: Time(5), position_floor: Position(8) }, expect));
+    }
+
+    #[tokio::test]
+    async fn what_is_being_swept_is_left_behind() {
+        let [residents, paged, histories] = key::all_of_namespace(NamespaceId(1));
+        let limit = |id| put(&key::ledger_limit(NamespaceId(id), 0), &0_u8);
+        let entry = |id| put(&key::ledger_entry(NamespaceId(id), 0, Position(1)), &0_u8);
+        let shard = vec![
+            meta(5, 3),
+            sweep(0, residents),
+            sweep(1, paged),
+            sweep(2, histories),
+            sweep(3, key::replies(NamespaceId(2), 6)),
+            // The first namespace lives, the second was deleted, and the third lost an old period of replies.
+            head(0, "a"),
+            reply(0, 6),
+            entry(0),
+            limit(1),
+            reply(1, 6),
+            entry(1),
+            head(2, "b"),
+            reply(2, 5),
+            reply(2, 6),
+            reply(2, 7),
+        ];
+        let expect = in_file(&[
+            ("a", head(0, "a")),
+            ("a", reply(0, 6)),
+            ("a", entry(0)),
+            ("b", head(0, "b")),
+            ("b", reply(0, 5)),
+            ("b", reply(0, 7)),
+        ]);
+        assert_eq!(exported(vec![shard]).await.1, expect);
+    }
 }
