@@ -73,7 +73,7 @@ fn fill(server: &Server, namespace: &'static str) -> Held {
     limiter.rule("in-use", &["team"], 10);
     limiter.window("fixed", &["key"], 5, fixed(LONG));
     limiter.window("sliding", &["key"], 6, sliding(LONG));
-    limiter.window("bucket", &["key"], 7, bucket(LONG, 3));
+    limiter.window("bucket", &["key"], 7, bucket(LONG, 7));
     limiter.override_of("fixed", "more", json!({"key": "vip"}), 50);
     limiter.take(json!({"key": "k"}), 2).allowed();
     limiter.take(json!({"key": "vip"}), 3).allowed();
