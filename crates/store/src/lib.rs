@@ -118,7 +118,8 @@ pub enum StoreError {
     /// The sorted table failed in a way of its own.
     #[error("the table failed: {0}")]
     Table(String),
-    /// The directory cannot be used as it is: another version, another number of shards, in use by another process.
+    /// The directory or database cannot be used as it is: another version, another number of shards, in use by another
+    /// process.
     #[error("{0}")]
     Unusable(String),
     /// Another node owns the shard.

@@ -3,14 +3,14 @@
 mod database;
 
 use limina_store::{
-    StoreError,
-    conformance::{Factory, Stop, journal, model, table},
+    NodeId, StoreError,
+    conformance::{Factory, Stop, journal, model, table, tenure},
     embedded::{Embedded, EmbeddedOptions},
-    memory::{Memory, MemoryOptions, Remains},
+    memory::{Cluster, Memory, MemoryNode, MemoryOptions, Remains},
     postgres::Postgres,
 };
 use proptest::prelude::*;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tempfile::TempDir;
 
 #[derive(Default)]
@@ -129,6 +129,74 @@ conformance! {
     table::checkpoints_replace_and_remove,
     table::checkpoints_survive,
     table::histories_are_removed_bit_by_bit,
+}
+
+struct NodesInMemory(Arc<Cluster>);
+
+impl Default for NodesInMemory {
+    fn default() -> Self {
+        NodesInMemory(Cluster::new(&MemoryOptions::default()).expect("memory"))
+    }
+}
+
+impl tenure::Cluster for NodesInMemory {
+    type Node = MemoryNode;
+
+    async fn node(&mut self, id: NodeId) -> Arc<MemoryNode> {
+        self.0.node(id)
+    }
+
+    async fn pass(&mut self, time: Duration) {
+        self.0.advance(time);
+    }
+}
+
+struct NodesOverDatabase {
+    url: String,
+}
+
+impl Default for NodesOverDatabase {
+    fn default() -> Self {
+        NodesOverDatabase { url: database::new_database() }
+    }
+}
+
+impl tenure::Cluster for NodesOverDatabase {
+    type Node = Postgres;
+
+    async fn node(&mut self, id: NodeId) -> Arc<Postgres> {
+        Arc::new(database::connect(&self.url, id.0).await.expect("connect"))
+    }
+
+    /// The database's clock cannot be moved, but all that it is compared with can.
+    async fn pass(&mut self, time: Duration) {
+        let move_back = "UPDATE limina.node SET expires_at = expires_at - $1 * interval '1 second'";
+        database::execute(&self.url, move_back, &[&time.as_secs_f64()]).await;
+    }
+}
+
+macro_rules! tenure {
+    ($($case:ident),* $(,)?) => {
+        mod nodes_in_memory {
+            $(#[tokio::test]
+            async fn $case() { super::tenure::$case(super::NodesInMemory::default()).await; })*
+        }
+        mod nodes_over_postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() { super::tenure::$case(super::NodesOverDatabase::default()).await; })*
+        }
+    };
+}
+
+tenure! {
+    nodes_see_each_other,
+    one_claim_wins,
+    stale_claims_fail,
+    giving_hands_over,
+    tenure_runs_out,
+    an_address_is_one_nodes,
+    leaving_frees,
+    changes_are_told,
 }
 
 fn step() -> impl Strategy<Value = model::Step> {

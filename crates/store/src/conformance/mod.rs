@@ -6,6 +6,7 @@
 pub mod journal;
 pub mod model;
 pub mod table;
+pub mod tenure;
 
 use crate::{AppendError, Epoch, Journal, Record, Records, Seq, ShardId, StoreError, Table};
 use bytes::Bytes;

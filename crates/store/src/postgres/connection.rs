@@ -21,6 +21,7 @@ use tokio_postgres::{
     AsyncMessage, Client, Config, Connection, Error, NoTls, Row, Statement, Transaction, config::Host,
     config::TargetSessionAttrs, error::SqlState, types::ToSql,
 };
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// The parameters of a statement.
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -39,7 +40,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// Every session has these, whatever the database was set to; they are said while connecting.
-const SETTINGS: [&str; 14] = [
+const SETTINGS: [&str; 16] = [
     // An append is never cancelled.
     "statement_timeout=0",
     "lock_timeout=0",
@@ -48,11 +49,14 @@ const SETTINGS: [&str; 14] = [
     "default_transaction_read_only=off",
     // A warning may say that an append is not safe.
     "client_min_messages=warning",
-    // Every statement finds its rows by an index, whatever the statistics say of a table that has just begun to grow.
+    // Every statement finds its rows by an index and in its order, whatever the statistics say of a table that has just
+    // begun to grow.
     "enable_seqscan=off",
     "enable_bitmapscan=off",
     "enable_hashjoin=off",
     "enable_mergejoin=off",
+    "enable_sort=off",
+    "enable_incremental_sort=on",
     "jit=off",
     "plan_cache_mode=force_generic_plan",
     // Payloads on their way through a statement stay in memory.
@@ -69,7 +73,7 @@ const SETTLE: &str = "
 /// How the database is reached.
 pub(super) struct Connector {
     config: Config,
-    tls: Option<tls::Tls>,
+    tls: Option<MakeRustlsConnect>,
     /// For messages; without the password.
     place: String,
 }

@@ -15,9 +15,9 @@ const PIECE: i64 = 256;
 const RELEASE: &str = "
     WITH removed AS (
         DELETE FROM limina.journal WHERE shard = $1 AND seq IN (
-            SELECT journal.seq FROM limina.journal JOIN limina.shard ON shard.id = journal.shard
-            WHERE journal.shard = $1 AND journal.seq > $2 AND journal.seq <= least($3, shard.applied)
-            ORDER BY journal.seq LIMIT $4
+            SELECT seq FROM limina.journal
+            WHERE shard = $1 AND seq > $2 AND seq <= least($3, (SELECT applied FROM limina.shard WHERE id = $1))
+            ORDER BY seq LIMIT $4
         ) RETURNING seq
     )
     SELECT count(*), max(seq) FROM removed";

@@ -22,7 +22,7 @@ const CLAIM: &str = "
 
 const GIVE: &str = "
     WITH mine AS (SELECT id FROM limina.shard WHERE id = $1 AND epoch = $2 AND owner = $3 FOR UPDATE)
-    UPDATE limina.shard SET epoch = epoch + 1, owner = $4, is_handed = $4 IS NOT NULL
+    UPDATE limina.shard SET epoch = epoch + 1, owner = $4, is_handed = $4::bigint IS NOT NULL
     FROM mine WHERE shard.id = mine.id RETURNING pg_notify('limina_changed', $3::bigint::text)::text";
 
 /// The shard's epoch and last seq, with each of the next appends; the sum decides where a part ends before any payload is

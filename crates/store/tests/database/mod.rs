@@ -6,6 +6,7 @@ use limina_store::{
     postgres::{Postgres, PostgresOptions},
 };
 use std::{sync::LazyLock, time::Duration};
+use tokio_postgres::{Client, NoTls, types::ToSql};
 
 static SERVER: LazyLock<PgServer> = LazyLock::new(|| PgServer::start().expect("PostgreSQL starts"));
 
@@ -30,4 +31,15 @@ pub(crate) async fn connect_as_owner(url: &str, node: u64) -> Result<Postgres, S
         assert!(store.claim(holding.shard, holding.epoch).await?, "somebody else took {holding:?}");
     }
     Ok(store)
+}
+
+/// A connection of the test's own.
+pub(crate) async fn client(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("connect");
+    tokio::spawn(connection);
+    client
+}
+
+pub(crate) async fn execute(url: &str, sql: &str, params: &[&(dyn ToSql + Sync)]) {
+    client(url).await.execute(sql, params).await.expect("the statement is done");
 }

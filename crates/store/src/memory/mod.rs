@@ -7,6 +7,12 @@
 //! - [`Memory::fail_table_reads`] and [`Memory::fail_checkpoint`] concern the table;
 //! - [`Memory::limit_space`] fills the disk up, and [`Memory::disk`] gives the disk itself for finer faults;
 //! - [`Memory::crash`] loses power, [`Memory::kill`] only the process; [`Memory::open`] opens what remains.
+//!
+//! [`Cluster`] lets several nodes share one.
+
+mod cluster;
+
+pub use cluster::{Cluster, MemoryNode};
 
 use crate::{
     AppendError, ConfirmError, Epoch, HISTORY, Journal, JournalStats, Records, Room, Seq, ShardId,

@@ -1,0 +1,210 @@
+//! Connections and servers that are lost while appends are under way.
+
+use crate::{
+    database::{client, connect_as_owner, new_database},
+    eventually,
+};
+use bytes::Bytes;
+use limina_pg_server::PgServer;
+use limina_store::{
+    AppendError, ConfirmError, Epoch, Journal, Seq, ShardId, StoreError, Table, postgres::Postgres,
+};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::task::JoinSet;
+
+const SHARDS: u16 = 4;
+/// So many appends are made before, between and after what happens.
+const SOME: u64 = 200;
+
+/// Appends that go on until they are told to stop, whatever happens to the server.
+struct Load {
+    store: Arc<Postgres>,
+    done: Arc<AtomicU64>,
+    is_over: Arc<AtomicBool>,
+    shards: JoinSet<u64>,
+}
+
+impl Load {
+    async fn start(url: &str) -> Load {
+        let store = Arc::new(connect_as_owner(url, 1).await.expect("connect"));
+        let mut load = Load { store, done: Arc::default(), is_over: Arc::default(), shards: JoinSet::new() };
+        for shard in (0..SHARDS).map(ShardId) {
+            let (store, done, is_over) = (load.store.clone(), load.done.clone(), load.is_over.clone());
+            load.shards.spawn(async move { Appender { store, shard }.run(&done, &is_over).await });
+        }
+        load
+    }
+
+    /// Waits until some more appends were acknowledged.
+    async fn go_on(&self) {
+        let target = self.done.load(Ordering::SeqCst) + SOME;
+        eventually(async || self.done.load(Ordering::SeqCst) >= target).await;
+    }
+
+    /// Stops it; returns how many appends had an outcome that was not known at first.
+    async fn stop(self) -> u64 {
+        self.is_over.store(true, Ordering::SeqCst);
+        self.shards.join_all().await.iter().sum()
+    }
+}
+
+/// One shard's part of the load.
+struct Appender {
+    store: Arc<Postgres>,
+    shard: ShardId,
+}
+
+impl Appender {
+    async fn run(self, done: &AtomicU64, is_over: &AtomicBool) -> u64 {
+        let (mut epoch, mut last, mut unknown, mut attempt) = (self.take().await, 0, 0, 0u64);
+        let mut expected: Vec<Bytes> = Vec::new();
+        while !is_over.load(Ordering::SeqCst) {
+            attempt += 1;
+            let payload = Bytes::from(format!("attempt {attempt} of shard {}", self.shard.0));
+            match self.store.append(self.shard, epoch, Seq(last + 1), payload.clone()).await {
+                Ok(()) => {
+                    done.fetch_add(1, Ordering::SeqCst);
+                    expected.push(payload);
+                    last += 1;
+                }
+                Err(AppendError::NotDone(_)) => {}
+                Err(AppendError::Unknown(_)) => {
+                    unknown += 1;
+                    epoch = self.take().await;
+                    match &self.tail(epoch, last).await[..] {
+                        [] => {}
+                        [(seq, found)] => {
+                            assert_eq!((*seq, found), (Seq(last + 1), &payload));
+                            expected.push(payload);
+                            last += 1;
+                        }
+                        more => panic!("{} appends were made of one", more.len()),
+                    }
+                }
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        let tail = self.tail(epoch, 0).await;
+        assert!(tail.iter().map(|(_, payload)| payload).eq(&expected), "shard {}", self.shard.0);
+        unknown
+    }
+
+    async fn take(&self) -> Epoch {
+        loop {
+            match self.store.take(self.shard).await {
+                Ok(epoch) => return epoch,
+                Err(StoreError::Unavailable(_)) => {}
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+    }
+
+    async fn tail(&self, epoch: Epoch, after: u64) -> Vec<(Seq, Bytes)> {
+        loop {
+            match self.store.tail(self.shard, epoch, Seq(after)).await {
+                Ok(tail) => return tail,
+                Err(StoreError::Unavailable(_)) => {}
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_connections_lose_and_double_nothing() {
+    let url = new_database();
+    let load = Load::start(&url).await;
+    let killer = client(&url).await;
+    for _ in 0..20 {
+        load.go_on().await;
+        let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                    WHERE application_name = 'limina' AND datname = current_database()";
+        killer.query(kill, &[]).await.expect("kill");
+    }
+    load.go_on().await;
+    let unknown = load.stop().await;
+    assert!(unknown > 0, "no append was under way when its connection was lost");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_crashes_loses_and_doubles_nothing() {
+    let server = PgServer::start().expect("PostgreSQL starts");
+    let load = Load::start(&server.url(&server.new_database().expect("a database"))).await;
+    for _ in 0..3 {
+        load.go_on().await;
+        server.crash_and_restart().expect("restart");
+    }
+    load.go_on().await;
+    load.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_is_waited_for() {
+    let server = PgServer::start().expect("PostgreSQL starts");
+    let load = Load::start(&server.url(&server.new_database().expect("a database"))).await;
+    load.go_on().await;
+    server.freeze().expect("freeze");
+    let store = load.store.clone();
+    let confirming = store.confirm(ShardId(SHARDS), Epoch(1));
+    let mut confirming = std::pin::pin!(confirming);
+    let hung = tokio::time::timeout(Duration::from_secs(1), &mut confirming).await;
+    assert!(hung.is_err(), "it answered while it was halted: {hung:?}");
+    server.thaw().expect("thaw");
+    confirming.await.expect("confirm");
+    load.go_on().await;
+    assert_eq!(load.stop().await, 0, "a pause is no failure");
+}
+
+/// A connection that ends while its append waits leaves open whether it was made.
+#[tokio::test]
+async fn an_append_whose_connection_is_killed_is_of_unknown_outcome() {
+    let url = new_database();
+    let store = Arc::new(connect_as_owner(&url, 1).await.expect("connect"));
+    let (shard, payload) = (ShardId(0), Bytes::from_static(b"payload"));
+    let epoch = store.take(shard).await.expect("take");
+    let (lock, killer) = (client(&url).await, client(&url).await);
+    lock.batch_execute("BEGIN; SELECT FROM limina.shard WHERE id = 0 FOR UPDATE").await.expect("a lock");
+    let appending = tokio::spawn({
+        let (store, payload) = (store.clone(), payload.clone());
+        async move { store.append(shard, epoch, Seq(1), payload).await }
+    });
+    let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                WHERE application_name = 'limina' AND datname = current_database() AND wait_event_type = 'Lock'";
+    eventually(async || !killer.query(kill, &[]).await.expect("kill").is_empty()).await;
+    let outcome = appending.await.expect("the task ends");
+    assert!(matches!(outcome, Err(AppendError::Unknown(_))), "{outcome:?}");
+    lock.batch_execute("COMMIT").await.expect("the lock is free");
+    let epoch = store.take(shard).await.expect("take");
+    assert_eq!(store.tail(shard, epoch, Seq(0)).await.expect("tail"), []);
+    store.append(shard, epoch, Seq(1), payload).await.expect("append");
+}
+
+#[tokio::test]
+async fn without_a_server_calls_fail_after_a_while() {
+    let server = PgServer::start().expect("PostgreSQL starts");
+    let store = connect_as_owner(&server.url(&server.new_database().expect("a database")), 1).await;
+    let store = store.expect("connect");
+    let shard = ShardId(0);
+    let epoch = store.take(shard).await.expect("take");
+    store.append(shard, epoch, Seq(1), Bytes::new()).await.expect("append");
+    server.stop().expect("stop");
+    let (appended, confirmed, found) = tokio::join!(
+        store.append(shard, epoch, Seq(2), Bytes::new()),
+        store.confirm(shard, epoch),
+        store.get_many(shard, vec![Bytes::new()])
+    );
+    assert!(matches!(appended, Err(AppendError::NotDone(_) | AppendError::Unknown(_))), "{appended:?}");
+    assert!(matches!(confirmed, Err(ConfirmError::Failed(_))), "{confirmed:?}");
+    assert!(matches!(found, Err(StoreError::Unavailable(_))), "{found:?}");
+    let again = store.append(shard, epoch, Seq(2), Bytes::new()).await;
+    assert!(matches!(again, Err(AppendError::NotDone(_))), "nothing can be sent: {again:?}");
+    store.close().await;
+    let closed = store.append(shard, epoch, Seq(2), Bytes::new()).await;
+    assert!(matches!(closed, Err(AppendError::NotDone(_))), "{closed:?}");
+}

@@ -1,0 +1,22 @@
+//! What only a store over PostgreSQL can show: its schema, what it waits for, and how its connections are lost.
+
+#[path = "../database/mod.rs"]
+mod database;
+mod encryption;
+mod losses;
+mod opening;
+mod records;
+mod refusals;
+mod waits;
+
+use std::time::Duration;
+
+/// Waits until it is so.
+async fn eventually(mut is_so: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("it never came to be so");
+}

@@ -1,0 +1,88 @@
+//! Making the schema, and finding it as it was made or otherwise.
+
+use crate::database::{connect, execute, new_database};
+use limina_store::{
+    NodeId, StoreError,
+    postgres::{Postgres, PostgresOptions},
+};
+
+/// Opening with this number of shards must give that number, or fail with these words.
+async fn check(url: &str, asked: Option<u16>, expected: Result<u16, &str>) {
+    let opened = Postgres::connect(url, PostgresOptions { node: NodeId(1), shards: asked }).await;
+    match (opened, expected) {
+        (Ok(store), Ok(shards)) => assert_eq!(store.shards(), shards),
+        (Err(StoreError::Unusable(words)), Err(expected)) => {
+            assert!(words.contains(expected), "{words:?} lacks {expected:?}");
+        }
+        (Ok(_), expected) => panic!("it opened, and {expected:?} was to come"),
+        (Err(error), expected) => panic!("{error:?} came, and {expected:?} was to come"),
+    }
+}
+
+#[tokio::test]
+async fn the_number_of_shards_is_fixed_when_the_schema_is_made() {
+    let url = new_database();
+    check(&url, Some(0), Err("must be 1 to 65534")).await;
+    check(&url, Some(5), Ok(5)).await;
+    check(&url, None, Ok(5)).await;
+    check(&url, Some(6), Err("was created with 5 shards and cannot be opened with 6")).await;
+    check(&url, Some(5), Ok(5)).await;
+    check(&new_database(), None, Ok(64)).await;
+}
+
+#[tokio::test]
+async fn a_schema_that_is_not_ours_is_refused() {
+    let url = new_database();
+    execute(&url, "CREATE SCHEMA limina", &[]).await;
+    execute(&url, "CREATE TABLE limina.meta (version text)", &[]).await;
+    check(&url, None, Err("was not made by this program")).await;
+    execute(&url, "DROP TABLE limina.meta", &[]).await;
+    check(&url, Some(3), Ok(3)).await;
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused() {
+    let url = new_database();
+    check(&url, Some(3), Ok(3)).await;
+    execute(&url, "UPDATE limina.meta SET version = 2000", &[]).await;
+    check(&url, Some(3), Err("has version 2000, and this program knows up to 1")).await;
+}
+
+#[tokio::test]
+async fn nodes_that_start_at_once_make_one_schema() {
+    let url = new_database();
+    let opened = tokio::join!(
+        connect(&url, 1),
+        connect(&url, 2),
+        connect(&url, 3),
+        connect(&url, 4),
+        connect(&url, 5),
+        connect(&url, 6)
+    );
+    let opened = [opened.0, opened.1, opened.2, opened.3, opened.4, opened.5];
+    let opened = opened.map(|opened| opened.expect("every node opens the store"));
+    let secret = opened[0].secret();
+    assert!(secret.len() == 64 && secret.bytes().all(|digit| digit.is_ascii_hexdigit()), "{secret:?}");
+    assert!(opened.iter().all(|store| store.secret() == secret));
+    let another = connect(&new_database(), 1).await.expect("connect");
+    assert_ne!(another.secret(), secret);
+}
+
+#[tokio::test]
+async fn no_error_shows_the_password() {
+    let words = async |url: &str| {
+        let opened = connect(url, 1).await;
+        let error = opened.err().expect("nothing is there");
+        assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
+        error
+    };
+    let down = words("postgres://somebody:s3cret@127.0.0.1:1/limina").await;
+    assert!(matches!(&down, StoreError::Unavailable(words) if words.contains("127.0.0.1:1")), "{down:?}");
+    for url in [
+        "postgres://somebody:s3cret@127.0.0.1:many/limina",
+        "postgres://somebody:s3cret@127.0.0.1/limina?s3cret=1",
+        "host=127.0.0.1 password=a s3cret",
+    ] {
+        assert!(matches!(words(url).await, StoreError::Unusable(_)), "{url}");
+    }
+}

@@ -1,0 +1,142 @@
+//! Who waits for whom: checkpoints, takings over, standbys.
+
+use crate::{
+    database::{SHARDS, client, connect_as_owner, new_database},
+    eventually,
+};
+use bytes::Bytes;
+use limina_pg_server::PgServer;
+use limina_store::{AppendError, ConfirmError, Journal, Seq, ShardId};
+use std::sync::Arc;
+use tokio::task::JoinSet;
+use tokio_postgres::Client;
+
+const SHARD: ShardId = ShardId(1);
+/// So many statements with appends are under way at most.
+const WRITERS: usize = 3;
+const PAYLOAD: Bytes = Bytes::from_static(b"payload");
+
+/// The processes of the store that wait for this.
+async fn waiting(client: &Client, event: &str) -> Vec<i32> {
+    let waits =
+        "SELECT pid FROM pg_stat_activity WHERE application_name = 'limina' AND datname = current_database()
+                 AND (wait_event_type = $1 OR wait_event = $1)";
+    client.query(waits, &[&event]).await.expect("a look").iter().map(|row| row.get(0)).collect()
+}
+
+/// A part of a checkpoint that is under way holds up whoever takes the shard, and not its appends.
+#[tokio::test]
+async fn a_taking_over_waits_for_a_checkpoint_and_an_append_does_not() {
+    let url = new_database();
+    let store = Arc::new(connect_as_owner(&url, 1).await.expect("connect"));
+    let epoch = store.take(SHARD).await.expect("take");
+    let (checkpoint, observer) = (client(&url).await, client(&url).await);
+    let hold = "BEGIN; SELECT FROM limina.shard WHERE id = 1 FOR KEY SHARE";
+    checkpoint.batch_execute(hold).await.expect("a lock");
+    store.append(SHARD, epoch, Seq(1), PAYLOAD).await.expect("append");
+    let taking = tokio::spawn({
+        let store = store.clone();
+        async move { store.take(SHARD).await }
+    });
+    eventually(async || !waiting(&observer, "Lock").await.is_empty()).await;
+    assert!(!taking.is_finished());
+    checkpoint.batch_execute("COMMIT").await.expect("the lock is free");
+    assert!(taking.await.expect("the task ends").expect("take") > epoch);
+}
+
+/// Whoever no longer waits for an append does not cancel it.
+#[tokio::test]
+async fn an_append_goes_on_without_its_caller() {
+    let url = new_database();
+    let store = Arc::new(connect_as_owner(&url, 1).await.expect("connect"));
+    let epoch = store.take(SHARD).await.expect("take");
+    let (lock, observer) = (client(&url).await, client(&url).await);
+    lock.batch_execute("BEGIN; SELECT FROM limina.shard WHERE id = 1 FOR UPDATE").await.expect("a lock");
+    let appending = tokio::spawn({
+        let store = store.clone();
+        async move { store.append(SHARD, epoch, Seq(1), PAYLOAD).await }
+    });
+    eventually(async || !waiting(&observer, "Lock").await.is_empty()).await;
+    appending.abort();
+    assert!(appending.await.expect_err("it was aborted").is_cancelled());
+    lock.batch_execute("COMMIT").await.expect("the lock is free");
+    let epoch = store.take(SHARD).await.expect("take");
+    assert_eq!(store.tail(SHARD, epoch, Seq(0)).await.expect("tail"), [(Seq(1), PAYLOAD)]);
+}
+
+/// What waits, of several shards, goes into one statement.
+#[tokio::test]
+async fn appends_that_wait_share_a_statement() {
+    let url = new_database();
+    let store = Arc::new(connect_as_owner(&url, 1).await.expect("connect"));
+    let mut epochs = Vec::new();
+    for shard in (0..SHARDS).map(ShardId) {
+        epochs.push((shard, store.take(shard).await.expect("take")));
+    }
+    let append = |(shard, epoch)| {
+        let store = store.clone();
+        async move { store.append(shard, epoch, Seq(1), PAYLOAD).await }
+    };
+    let (lock, observer) = (client(&url).await, client(&url).await);
+    lock.batch_execute("BEGIN; SELECT FROM limina.shard FOR UPDATE").await.expect("a lock");
+    // Each statement that is under way has one append, until there is nobody to send another one.
+    let (first, rest) = epochs.split_at(WRITERS);
+    let mut appends = JoinSet::new();
+    for (number, shard) in first.iter().enumerate() {
+        appends.spawn(append(*shard));
+        eventually(async || waiting(&observer, "Lock").await.len() > number).await;
+    }
+    for shard in rest {
+        appends.spawn(append(*shard));
+    }
+    // All of them run on this thread: now each is where it waits.
+    tokio::task::yield_now().await;
+    lock.batch_execute("COMMIT").await.expect("the lock is free");
+    for appended in appends.join_all().await {
+        appended.expect("append");
+    }
+    let stats = store.stats();
+    assert_eq!((stats.appends, stats.syncs), (u64::from(SHARDS), WRITERS as u64 + 1));
+}
+
+/// A server that should have a synchronous standby, and has none, confirms nothing. When it is made to stop waiting, it
+/// says that all is well, with a warning.
+#[tokio::test]
+async fn nothing_is_confirmed_without_the_standby() {
+    let server = PgServer::start().expect("PostgreSQL starts");
+    let url = server.url(&server.new_database().expect("a database"));
+    let store = Arc::new(connect_as_owner(&url, 1).await.expect("connect"));
+    let epoch = store.take(SHARD).await.expect("take");
+    store.append(SHARD, epoch, Seq(1), PAYLOAD).await.expect("append");
+    store.confirm(SHARD, epoch).await.expect("confirm");
+    let standby = async |name: &str| {
+        let set = format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'");
+        client(&url).await.batch_execute(&set).await.expect("a setting");
+        server.crash_and_restart().expect("restart");
+    };
+    standby("nobody").await;
+
+    let appending = tokio::spawn({
+        let store = store.clone();
+        async move { store.append(SHARD, epoch, Seq(2), PAYLOAD).await }
+    });
+    let confirming = tokio::spawn({
+        let store = store.clone();
+        async move { store.confirm(SHARD, epoch).await }
+    });
+    let observer = client(&url).await;
+    eventually(async || waiting(&observer, "SyncRep").await.len() == 2).await;
+    for process in waiting(&observer, "SyncRep").await {
+        observer.query("SELECT pg_cancel_backend($1)", &[&process]).await.expect("cancel");
+    }
+    let appended = appending.await.expect("the task ends");
+    assert!(matches!(appended, Err(AppendError::Unknown(_))), "{appended:?}");
+    let confirmed = confirming.await.expect("the task ends");
+    assert!(matches!(confirmed, Err(ConfirmError::Failed(_))), "{confirmed:?}");
+
+    standby("").await;
+    let epoch = store.take(SHARD).await.expect("take");
+    assert_eq!(store.tail(SHARD, epoch, Seq(1)).await.expect("tail"), [(Seq(2), PAYLOAD)]);
+    store.append(SHARD, epoch, Seq(3), PAYLOAD).await.expect("append");
+    store.confirm(SHARD, epoch).await.expect("confirm");
+}
