@@ -1,9 +1,7 @@
 //! Reading all of a database while a node uses it, and filling a new one.
 
-mod database;
-
+use crate::database::{SHARDS, connect_as_owner, new_database};
 use bytes::Bytes;
-use database::{SHARDS, connect_as_owner, new_database};
 use limina_store::{
     Filling, Journal, Record, Records, Seq, ShardId, ShardStore, ShardStoreOptions, StoreError, Table,
     postgres::{PostgresFilling, PostgresSnapshot},
