@@ -2,6 +2,8 @@
 
 mod config;
 mod logs;
+mod moving;
+mod progress;
 mod rules;
 mod running;
 mod serve;
@@ -29,6 +31,10 @@ enum Command {
     Serve(config::ServeArgs),
     /// Check a data directory at rest: read everything, change nothing.
     Verify(verify::VerifyArgs),
+    /// Write everything that a store holds to a file: a backup, or what `import` makes another store from.
+    Export(moving::ExportArgs),
+    /// Fill a new store with what `export` wrote.
+    Import(moving::ImportArgs),
     /// What can be done with a file of limiter rules.
     #[command(subcommand)]
     Rules(RulesCommand),
@@ -48,14 +54,15 @@ fn main() -> ExitCode {
         None => serve::serve(cli.serve),
         Some(Command::Serve(args)) => serve::serve(args),
         Some(Command::Verify(args)) => verify::verify(args),
+        Some(Command::Export(args)) => moving::export(args),
+        Some(Command::Import(args)) => moving::import(args),
         Some(Command::Rules(RulesCommand::Check(args))) => rules::check(args),
         Some(Command::Openapi) => print(&limina_server::openapi_json()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Not `eprintln!`, which panics where standard error is closed.
-            let _ = writeln!(std::io::stderr(), "limina: {}", chain(&*error));
+            progress::say(&chain(&*error));
             ExitCode::FAILURE
         }
     }

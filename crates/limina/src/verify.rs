@@ -1,5 +1,6 @@
 //! `limina verify`: reads a data directory at rest, all of it, and says what is wrong.
 
+use crate::progress::Progress;
 use limina_engine::{Engine, Stats};
 use limina_node::load_engine;
 use limina_store::{
@@ -11,11 +12,7 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, Instant},
 };
-
-/// Word of progress comes no more often than this.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What `verify` takes.
 #[derive(clap::Args, Debug)]
@@ -27,7 +24,7 @@ pub(crate) struct VerifyArgs {
 
 /// Checks the directory. Damage is an error, too.
 pub(crate) fn verify(args: VerifyArgs) -> Result<(), Box<dyn Error>> {
-    let mut told = Told { problems: 0, last_progress: Instant::now() };
+    let mut told = Told { problems: 0, progress: Progress::new() };
     let at_rest = AtRest::check(&args.directory, &mut |finding| told.tell(finding))?;
     if let Some(at_rest) = at_rest {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -61,7 +58,7 @@ async fn load_shards(at_rest: AtRest, directory: &Path, told: &mut Told) {
                 ));
             }
         }
-        told.progress(&format!("{} shards are loaded", loaded.len()));
+        told.progress.tell(|| format!("{} shards are loaded", loaded.len()));
     }
     let shards = loaded.len();
     let Stats { namespaces, sizes, .. } = Stats::sum(loaded);
@@ -85,7 +82,7 @@ async fn load(at_rest: &Arc<AtRest>, shard: ShardId) -> Result<Engine, Box<dyn E
 /// What was said so far.
 struct Told {
     problems: u64,
-    last_progress: Instant,
+    progress: Progress,
 }
 
 impl Told {
@@ -94,21 +91,13 @@ impl Told {
             Finding::Checked(words) => say(&format!("checked: {words}")),
             Finding::Note(words) => say(&format!("note: {words}")),
             Finding::Problem(error) => self.problem(&crate::chain(&error)),
-            Finding::Progress(words) => self.progress(&words),
+            Finding::Progress(words) => self.progress.tell(|| words),
         }
     }
 
     fn problem(&mut self, words: &str) {
         self.problems += 1;
         say(&format!("problem: {words}"));
-    }
-
-    /// To standard error, and only where it takes long.
-    fn progress(&mut self, words: &str) {
-        if self.last_progress.elapsed() >= PATIENCE {
-            self.last_progress = Instant::now();
-            let _ = writeln!(std::io::stderr(), "limina: {words}");
-        }
     }
 }
 

@@ -11,6 +11,7 @@ pub mod batch;
 pub mod conformance;
 pub mod disk;
 pub mod embedded;
+pub mod filling;
 pub mod journal;
 pub mod memory;
 pub mod postgres;
@@ -22,6 +23,7 @@ pub mod table;
 pub mod tenure;
 
 pub use batch::{Batch, Image};
+pub use filling::Filling;
 pub use journal::{AppendError, ConfirmError, Journal, JournalStats, Room};
 pub use records::Records;
 pub use runs::HISTORY;

@@ -235,6 +235,39 @@ pub fn all_of_namespace(id: NamespaceId) -> [Range<Bytes>; 3] {
     [prefix(&[RESIDENT, NAMESPACE]), prefix(&[PAGED]), prefix(&[HISTORY])]
 }
 
+/// All pending sweeps.
+pub fn sweeps() -> Range<Bytes> {
+    Bytes::from_static(&[RESIDENT, SWEEP])..Bytes::from_static(&[RESIDENT, SWEEP + 1])
+}
+
+/// The resident records of all namespaces from the given one on.
+pub fn namespaces_from(id: NamespaceId) -> Range<Bytes> {
+    Key::new(&[RESIDENT, NAMESPACE]).u32(id.0).done()..Bytes::from_static(&[RESIDENT, NAMESPACE + 1])
+}
+
+/// The namespace in the key of one of its records, and the key without it: its first byte, and what follows the
+/// namespace. That is the same in whichever shard the namespace lives.
+pub fn take_out(key: &[u8]) -> Option<(NamespaceId, Key)> {
+    let (class, mut rest) = match key {
+        [RESIDENT, NAMESPACE, rest @ ..] => (RESIDENT, rest),
+        [class @ (PAGED | HISTORY), rest @ ..] => (*class, rest),
+        _ => return None,
+    };
+    let id = NamespaceId(take_u32(&mut rest)?);
+    Some((id, Key::new(&[class]).bytes(rest)))
+}
+
+/// The opposite of [`take_out`]: the key that a record has in the namespace.
+pub fn put_in(id: NamespaceId, taken_out: &[u8]) -> Option<Key> {
+    let (class, rest) = taken_out.split_first()?;
+    let first = match *class {
+        RESIDENT => Key::new(&[RESIDENT, NAMESPACE]),
+        PAGED | HISTORY => Key::new(&[*class]),
+        _ => return None,
+    };
+    Some(first.u32(id.0).bytes(rest))
+}
+
 /// Takes a resident record's key apart.
 pub fn parse_resident(key: &[u8]) -> Option<Resident> {
     let (first, mut rest) = (key.get(..2)?, key.get(2..)?);
@@ -427,6 +460,24 @@ mod tests {
         assert!(histories.contains(&ledger_entry(id, u32::MAX - 1, Position(u64::MAX)).done()));
         assert_eq!(ledger_operation_id(&ledger_open(id, &name)), Some(name));
         assert_eq!(ledger_entry_position(&ledger_entry(id, 1, Position(77))), Some(Position(77)));
+    }
+
+    #[test]
+    fn a_key_is_put_into_another_namespace() {
+        #[track_caller]
+        fn check(of: impl Fn(NamespaceId) -> Key) {
+            let (id, taken_out) = take_out(&of(NamespaceId(7))).unwrap();
+            assert_eq!(id, NamespaceId(7));
+            assert_eq!(*put_in(NamespaceId(300), &taken_out).unwrap(), *of(NamespaceId(300)));
+        }
+        let name = Name::new(&"x".repeat(Name::MAX_BYTES)).unwrap();
+        check(namespace);
+        check(|id| ledger_limit(id, 3));
+        check(|id| ledger_operation(id, &name));
+        check(|id| ledger_entry(id, 3, Position(5)));
+        assert!(take_out(&shard_meta()).is_none() && take_out(&sweep(7)).is_none());
+        assert!(take_out(&namespace(NamespaceId(7))[..5]).is_none());
+        assert!(put_in(NamespaceId(7), &[]).is_none() && put_in(NamespaceId(7), &[HISTORY + 1, 0]).is_none());
     }
 
     #[test]

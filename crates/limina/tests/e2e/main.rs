@@ -21,6 +21,7 @@ mod limiter_flows;
 mod load;
 mod lock_flows;
 mod locks;
+mod moving;
 mod raw;
 mod reply;
 mod shape;

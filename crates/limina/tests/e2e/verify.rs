@@ -30,13 +30,13 @@ fn filled(home: &TempDir) -> Server {
     server
 }
 
-fn verify(directory: &Path) -> Output {
+pub(crate) fn verify(directory: &Path) -> Output {
     limina().arg("verify").arg(directory).stdin(Stdio::null()).output().expect("limina runs")
 }
 
 /// What it said on both channels; it must not have panicked, and must have ended with this status.
 #[track_caller]
-fn ends(output: &Output, code: i32) -> String {
+pub(crate) fn ends(output: &Output, code: i32) -> String {
     let said = [&output.stdout[..], &output.stderr[..]].concat();
     let said = String::from_utf8(said).expect("text");
     assert_eq!(output.status.code(), Some(code), "{said}");
@@ -45,7 +45,7 @@ fn ends(output: &Output, code: i32) -> String {
 }
 
 #[track_caller]
-fn says(said: &str, words: &[&str]) {
+pub(crate) fn says(said: &str, words: &[&str]) {
     for word in words {
         assert!(said.contains(word), "{word:?} is not in:\n{said}");
     }
@@ -63,7 +63,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// Every file but the lock, which bears the pid of whoever looked last.
-fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let all = files(directory).into_iter().filter(|path| path != &directory.join("LOCK"));
     all.map(|path| (path.clone(), std::fs::read(path).expect("a file"))).collect()
 }
@@ -75,7 +75,7 @@ fn longest(directory: &Path, words: &str) -> PathBuf {
     matching.max_by_key(|path| std::fs::metadata(path).expect("a file").len()).expect("such a file")
 }
 
-fn flip(path: &Path, offset: usize) {
+pub(crate) fn flip(path: &Path, offset: usize) {
     let mut bytes = std::fs::read(path).expect("a file");
     bytes[offset] ^= 0x04;
     std::fs::write(path, bytes).expect("a file");

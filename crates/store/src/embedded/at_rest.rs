@@ -64,6 +64,7 @@ impl AtRest {
             return Err(StoreError::Unusable(words));
         }
         let lock = directory::lock_to_read(directory)?;
+        directory::check_filled(directory)?;
         let shards = check_meta(directory, tell);
         let journal = shards.and_then(|shards| check_journal(directory, shards, tell));
         let [_, _, table] = &parts;

@@ -9,6 +9,10 @@ use std::{
 
 const LOCK: &str = "LOCK";
 pub(super) const META: &str = "limina.meta";
+/// Stands in a directory while it is being filled.
+const FILLING: &str = "limina.filling";
+/// What a volume may hold that was never used.
+const NEVER_OURS: &str = "lost+found";
 const FORMAT: u32 = 1;
 
 /// Held as long as the directory is in use. The operating system lets go of it when the process ends.
@@ -101,6 +105,52 @@ fn create(directory: &Path) -> Result<(), StoreError> {
 fn sync(directory: &Path) -> Result<(), StoreError> {
     let synced = File::open(directory).and_then(|file| file.sync_all());
     synced.map_err(|error| StoreError::io("syncing", directory.display().to_string(), error))
+}
+
+/// Marks a directory that holds nothing as one that is being filled.
+pub(super) fn begin_filling(directory: &Path) -> Result<(), StoreError> {
+    check_empty(directory)?;
+    let path = directory.join(FILLING);
+    File::create(&path).map_err(|error| failed("creating", &path, error))?;
+    sync(directory)
+}
+
+/// Takes the mark away.
+pub(super) fn end_filling(directory: &Path) -> Result<(), StoreError> {
+    let path = directory.join(FILLING);
+    std::fs::remove_file(&path).map_err(|error| failed("removing", &path, error))?;
+    sync(directory)
+}
+
+/// Refuses a directory that was to be filled, if that did not come to its end.
+pub(super) fn check_filled(directory: &Path) -> Result<(), StoreError> {
+    match directory.join(FILLING).exists() {
+        true => Err(StoreError::Unusable(format!(
+            "data directory {} holds a part of an import that was not finished; remove it and import again",
+            directory.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Refuses a directory that holds anything. One that does not exist holds nothing.
+pub(super) fn check_empty(directory: &Path) -> Result<(), StoreError> {
+    check_filled(directory)?;
+    let entries = match std::fs::read_dir(directory) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(|error| failed("reading", directory, error))?,
+    };
+    for entry in entries {
+        let name = entry.map_err(|error| failed("reading", directory, error))?.file_name();
+        if name != LOCK && name != NEVER_OURS {
+            return Err(StoreError::Unusable(format!(
+                "the directory {} is not empty: it holds {}",
+                directory.display(),
+                name.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// What the directory was created as. The file is written last of all, so that a directory without it is new.

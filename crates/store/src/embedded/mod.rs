@@ -7,6 +7,7 @@
 mod at_rest;
 mod damage;
 mod directory;
+mod filling;
 mod fjall_files;
 mod shadow;
 mod table;
@@ -20,6 +21,7 @@ use crate::{
 pub use at_rest::{AtRest, Finding};
 use bytes::Bytes;
 use directory::{Lock, Meta};
+pub use filling::EmbeddedFilling;
 use std::{
     path::Path,
     sync::Arc,
@@ -69,8 +71,13 @@ pub struct Embedded {
 impl Embedded {
     /// Opens the directory, or creates it. This blocks: it reads the journal.
     pub fn open(directory: &Path, options: EmbeddedOptions) -> Result<Embedded, StoreError> {
-        let begun = Instant::now();
         let lock = directory::lock(directory)?;
+        directory::check_filled(directory)?;
+        Embedded::open_locked(directory, lock, options)
+    }
+
+    fn open_locked(directory: &Path, lock: Lock, options: EmbeddedOptions) -> Result<Embedded, StoreError> {
+        let begun = Instant::now();
         let known = Meta::read(directory)?;
         let meta = directory::agree(directory, known, options.shards)?;
 

@@ -252,6 +252,10 @@ impl Session {
         self.client.batch_execute(sql).await
     }
 
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
     pub(super) async fn transaction(&mut self) -> Result<Transaction<'_>, Error> {
         self.client.transaction().await
     }

@@ -13,6 +13,7 @@ mod appends;
 mod checkpoint;
 mod confirms;
 mod connection;
+mod filling;
 mod members;
 mod pool;
 mod queue;
@@ -20,6 +21,7 @@ mod release;
 mod row;
 mod schema;
 mod shards;
+mod snapshot;
 mod table;
 mod tls;
 mod unreleased;
@@ -32,9 +34,11 @@ use appends::Appends;
 use bytes::Bytes;
 use confirms::Confirms;
 use connection::Connector;
+pub use filling::PostgresFilling;
 use pool::Pool;
 use release::Releases;
 use schema::Meta;
+pub use snapshot::PostgresSnapshot;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::{
     sync::Notify,

@@ -41,6 +41,22 @@ impl Pool {
     }
 }
 
+/// Where a question can be asked.
+pub(super) trait Ask: Sync {
+    /// One statement, which only reads.
+    fn query(
+        &self,
+        sql: &'static str,
+        params: Params<'_>,
+    ) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
+}
+
+impl Ask for Pool {
+    async fn query(&self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>, StoreError> {
+        Pool::query(self, sql, params).await
+    }
+}
+
 /// A link that goes back to its pool.
 struct Lease<'a> {
     pool: &'a Pool,

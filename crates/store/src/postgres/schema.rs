@@ -2,7 +2,7 @@
 
 use super::connection::Connector;
 use crate::{StoreError, agree_on_shards};
-use tokio_postgres::Transaction;
+use tokio_postgres::GenericClient;
 
 /// Each brings the schema from one version to the next; they are only ever added to.
 const MIGRATIONS: [&str; 1] = [include_str!("migrations/1.sql")];
@@ -22,30 +22,58 @@ pub(super) struct Meta {
 pub(super) async fn prepare(connector: &Connector, asked: Option<u16>) -> Result<Meta, StoreError> {
     let mut session = connector.connect().await?;
     let transaction = session.transaction().await?;
+    let meta = prepare_within(&transaction, connector.place(), asked).await?;
+    transaction.commit().await?;
+    Ok(meta)
+}
+
+/// The same as a part of a transaction that goes on. Until it ends, no node can begin to use the database.
+pub(super) async fn prepare_within(
+    transaction: &(impl GenericClient + Sync),
+    place: &str,
+    asked: Option<u16>,
+) -> Result<Meta, StoreError> {
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
-    let place = connector.place();
-    let known = version(&transaction, place).await?;
+    let known = version(transaction, place).await?;
+    if known == 0 {
+        transaction.batch_execute("CREATE SCHEMA IF NOT EXISTS limina").await?;
+    }
     for migration in &MIGRATIONS[known..] {
         transaction.batch_execute(migration).await?;
     }
     if known == 0 {
-        create(&transaction, agree_on_shards(place, None, asked)?).await?;
+        create(transaction, agree_on_shards(place, None, asked)?).await?;
     }
     let version = MIGRATIONS.len() as i32;
     let row = "UPDATE limina.meta SET version = $1 RETURNING shards, secret";
     let row = transaction.query_one(row, &[&version]).await?;
     let known = u16::try_from(row.get::<_, i32>(0)).ok();
     let shards = agree_on_shards(place, known, asked)?;
-    transaction.commit().await?;
     Ok(Meta { shards, secret: row.get(1) })
 }
 
+/// How many shards there are, for whoever only reads and must not migrate.
+pub(super) async fn shards(
+    transaction: &(impl GenericClient + Sync),
+    place: &str,
+) -> Result<u16, StoreError> {
+    match version(transaction, place).await? {
+        0 => Err(StoreError::Unusable(format!("{place} holds no data of limina"))),
+        version if version < MIGRATIONS.len() => Err(StoreError::Unusable(format!(
+            "the schema limina in {place} has version {version}; a node of this program brings it up to date"
+        ))),
+        _ => {
+            let row = transaction.query_one("SELECT shards FROM limina.meta", &[]).await?;
+            agree_on_shards(place, u16::try_from(row.get::<_, i32>(0)).ok(), None)
+        }
+    }
+}
+
 /// The version of the schema that is there; 0 where there is none yet.
-async fn version(transaction: &Transaction<'_>, place: &str) -> Result<usize, StoreError> {
+async fn version(transaction: &(impl GenericClient + Sync), place: &str) -> Result<usize, StoreError> {
     let tables = "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace('limina')";
     let tables = transaction.query(tables, &[]).await?;
     if tables.is_empty() {
-        transaction.batch_execute("CREATE SCHEMA IF NOT EXISTS limina").await?;
         return Ok(0);
     }
     let columns = "SELECT count(*) FROM information_schema.columns WHERE table_schema = 'limina'
@@ -65,7 +93,7 @@ async fn version(transaction: &Transaction<'_>, place: &str) -> Result<usize, St
     }
 }
 
-async fn create(transaction: &Transaction<'_>, shards: u16) -> Result<(), StoreError> {
+async fn create(transaction: &(impl GenericClient + Sync), shards: u16) -> Result<(), StoreError> {
     let mut secret = [0; SECRET_BYTES];
     getrandom::fill(&mut secret)
         .map_err(|error| StoreError::Unavailable(format!("the system gives no random numbers: {error}")))?;

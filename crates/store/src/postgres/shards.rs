@@ -2,7 +2,7 @@
 //! an append that is under way, and for a part of a checkpoint, and none of the old epoch comes after it.
 
 use super::{
-    pool::Pool,
+    pool::{Ask, Pool},
     row::{from_node, from_shard, number, unsigned},
 };
 use crate::{Epoch, NodeId, Seq, ShardId, StoreError};
@@ -63,7 +63,7 @@ pub(super) async fn give(
 
 /// What the journal holds after `after`, or the first part of it.
 pub(super) async fn tail(
-    pool: &Pool,
+    pool: &impl Ask,
     shard: ShardId,
     epoch: Epoch,
     after: Seq,

@@ -5,7 +5,7 @@
 //! its full length. Nearly all keys are nothing but a head.
 
 use super::{
-    pool::Pool,
+    pool::Ask,
     row::{from_shard, unsigned},
 };
 use crate::{Seq, ShardId, StoreError};
@@ -55,13 +55,13 @@ pub(super) fn digest(rest: &[u8]) -> Vec<u8> {
     if rest.is_empty() { Vec::new() } else { Sha256::digest(rest).to_vec() }
 }
 
-pub(super) async fn applied(pool: &Pool, shard: ShardId) -> Result<Seq, StoreError> {
+pub(super) async fn applied(pool: &impl Ask, shard: ShardId) -> Result<Seq, StoreError> {
     let rows = pool.query(APPLIED, &[&from_shard(shard)]).await?;
     Ok(rows.first().map_or(Seq::ZERO, |row| Seq(unsigned(row.get(0)))))
 }
 
 pub(super) async fn get_many(
-    pool: &Pool,
+    pool: &impl Ask,
     shard: ShardId,
     keys: &[Bytes],
 ) -> Result<Vec<Option<Bytes>>, StoreError> {
@@ -75,7 +75,7 @@ pub(super) async fn get_many(
 }
 
 pub(super) async fn scan(
-    pool: &Pool,
+    pool: &impl Ask,
     shard: ShardId,
     from: &[u8],
     to: &[u8],
@@ -89,7 +89,7 @@ pub(super) async fn scan(
 }
 
 pub(super) async fn last_at_or_before(
-    pool: &Pool,
+    pool: &impl Ask,
     shard: ShardId,
     ranges: &[(Bytes, Bytes)],
 ) -> Result<Vec<Option<(Bytes, Bytes)>>, StoreError> {

@@ -125,8 +125,14 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         }
     }
 
-    /// Merges part after part of the overlays with pages of the table until the page is full.
-    async fn scan(&self, from: Bytes, to: Bytes, limit: usize) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+    /// The first `limit` records with `from <= key < to`. Merges part after part of the overlays with pages of the table
+    /// until the page is full.
+    pub async fn scan(
+        &self,
+        from: Bytes,
+        to: Bytes,
+        limit: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
         let mut page = Vec::new();
         let mut from = from;
         while page.len() < limit && from < to {

@@ -4,6 +4,7 @@
 mod database;
 mod encryption;
 mod losses;
+mod moving;
 mod opening;
 mod records;
 mod refusals;

@@ -1,0 +1,173 @@
+//! `limina export` and `limina import`: everything that a store holds, as one file, and a new store from such a file.
+
+mod export;
+mod file;
+mod import;
+
+use crate::progress::{Progress, say};
+use file::{Header, Reader};
+use limina_store::{
+    embedded::{AtRest, EmbeddedFilling, EmbeddedOptions, Finding},
+    postgres::{PostgresFilling, PostgresSnapshot},
+};
+use std::{
+    error::Error,
+    fs::File,
+    io::{BufReader, BufWriter, Read, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+use tokio::runtime::Runtime;
+
+/// In place of a file: standard output or input.
+const STANDARD: &str = "-";
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// What `export` takes.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ExportArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// The file to make, which must not exist yet; `-` is standard output
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+/// What `import` takes.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ImportArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Number of shards of the new store; it need not be that of the old one [default: 64]
+    #[arg(long, env = "LIMINA_SHARDS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    shards: Option<u16>,
+    /// The file that `limina export` made; `-` is standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+/// Which store. The environment is asked only where no flag says it, so that a flag for one kind of store comes before
+/// the environment's word for the other.
+#[derive(clap::Args, Debug)]
+struct StoreArgs {
+    /// Data directory; no server may be using it [env: LIMINA_DATA] [default: ./limina-data]
+    #[arg(long, value_name = "DIR", conflicts_with = "store")]
+    data: Option<PathBuf>,
+    /// PostgreSQL database instead of a directory: postgres://user@host/database [env: LIMINA_STORE]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+}
+
+enum Store {
+    Directory(PathBuf),
+    Postgres(String),
+}
+
+impl StoreArgs {
+    fn resolve(self) -> Store {
+        let directory = |data: Option<PathBuf>| {
+            let data = data.or_else(|| std::env::var_os("LIMINA_DATA").map(PathBuf::from));
+            Store::Directory(data.unwrap_or_else(|| PathBuf::from("./limina-data")))
+        };
+        match (self.store, self.data) {
+            (Some(url), _) => Store::Postgres(url),
+            (None, Some(data)) => directory(Some(data)),
+            (None, None) => match std::env::var("LIMINA_STORE") {
+                Ok(url) => Store::Postgres(url),
+                Err(_) => directory(None),
+            },
+        }
+    }
+}
+
+/// Writes everything that a store holds to a file.
+pub(crate) fn export(args: ExportArgs) -> Result<(), Box<dyn Error>> {
+    let store = args.store.resolve();
+    if args.file == Path::new(STANDARD) {
+        return write_export(store, BufWriter::with_capacity(BUFFER_BYTES, std::io::stdout().lock()));
+    }
+    let failed = |error| format!("the file {} cannot be made: {error}", args.file.display());
+    let file = File::create_new(&args.file).map_err(failed)?;
+    let written = write_export(store, BufWriter::with_capacity(BUFFER_BYTES, &file))
+        .and_then(|()| file.sync_all().map_err(|error| failed(error).into()));
+    if written.is_err() {
+        // It was made here, and half of an export is of no use.
+        let _best_effort = std::fs::remove_file(&args.file);
+    }
+    written
+}
+
+fn write_export(store: Store, out: impl Write) -> Result<(), Box<dyn Error>> {
+    let made_at = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64;
+    let header = Header { version: env!("CARGO_PKG_VERSION").to_string(), made_at };
+    let mut progress = Progress::new();
+    let runtime = Runtime::new()?;
+    let totals = match store {
+        Store::Directory(directory) => {
+            let at_rest = Arc::new(at_rest(&directory, &mut progress)?);
+            let shards = at_rest.shards();
+            runtime.block_on(export::export(at_rest, shards, out, &header, &mut progress))?
+        }
+        Store::Postgres(url) => runtime.block_on(async {
+            let snapshot = Arc::new(PostgresSnapshot::take(&url).await?);
+            let shards = snapshot.shards();
+            export::export(snapshot, shards, out, &header, &mut progress).await
+        })?,
+    };
+    say(&format!("exported {totals}"));
+    Ok(())
+}
+
+/// Only what is sound is exported.
+fn at_rest(directory: &Path, progress: &mut Progress) -> Result<AtRest, Box<dyn Error>> {
+    let mut problem = None;
+    let at_rest = AtRest::check(directory, &mut |finding| match finding {
+        Finding::Checked(_) | Finding::Note(_) => {}
+        Finding::Problem(error) => problem = problem.take().or(Some(error)),
+        Finding::Progress(words) => progress.tell(|| words),
+    })?;
+    match (at_rest, problem) {
+        (Some(at_rest), None) => Ok(at_rest),
+        (_, Some(problem)) => Err(problem.into()),
+        (None, None) => Err(format!("{} cannot be read", directory.display()).into()),
+    }
+}
+
+/// Fills a new store with what a file holds.
+pub(crate) fn import(args: ImportArgs) -> Result<(), Box<dyn Error>> {
+    let store = args.store.resolve();
+    if args.file == Path::new(STANDARD) {
+        return read_import(store, args.shards, "standard input", std::io::stdin().lock());
+    }
+    let name = args.file.display().to_string();
+    let file = File::open(&args.file).map_err(|error| format!("the file {name} cannot be read: {error}"))?;
+    read_import(store, args.shards, &name, file)
+}
+
+fn read_import(
+    store: Store,
+    shards: Option<u16>,
+    name: &str,
+    input: impl Read,
+) -> Result<(), Box<dyn Error>> {
+    // A file that is none is refused before anything is made.
+    let (reader, header, common) = Reader::open(BufReader::with_capacity(BUFFER_BYTES, input))
+        .map_err(|error| import::Unreadable { name: name.to_string(), source: error })?;
+    let age = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs().saturating_sub(header.made_at / 1000);
+    say(&format!("importing {name}, which limina {} made {age} s ago", header.version));
+    let runtime = Runtime::new()?;
+    let totals = match store {
+        Store::Directory(directory) => {
+            let options = EmbeddedOptions { shards, ..EmbeddedOptions::default() };
+            let filling = EmbeddedFilling::begin(&directory, options)?;
+            runtime.block_on(import::import(reader, name, common, filling))?
+        }
+        Store::Postgres(url) => runtime.block_on(async {
+            let filling = PostgresFilling::begin(&url, shards).await?;
+            import::import(reader, name, common, filling).await
+        })?,
+    };
+    say(&format!("imported {totals}"));
+    Ok(())
+}
