@@ -60,6 +60,11 @@ async fn an_append_goes_on_without_its_caller() {
     appending.abort();
     assert!(appending.await.expect_err("it was aborted").is_cancelled());
     lock.batch_execute("COMMIT").await.expect("the lock is free");
+    eventually(async || {
+        let journal = observer.query("SELECT FROM limina.journal", &[]).await.expect("what is appended");
+        journal.len() == 1
+    })
+    .await;
     let epoch = store.take(SHARD).await.expect("take");
     assert_eq!(store.tail(SHARD, epoch, Seq(0)).await.expect("tail"), [(Seq(1), PAYLOAD)]);
 }
