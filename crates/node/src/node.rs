@@ -202,8 +202,10 @@ impl Node {
     }
 }
 
+type ByShard<J, T> = BTreeMap<ShardId, Arc<ShardStore<J, T>>>;
+
 /// The stores of the shards that are served here. Cheap to clone.
-pub(crate) struct Stores<J, T>(Arc<Mutex<BTreeMap<ShardId, Arc<ShardStore<J, T>>>>>);
+pub(crate) struct Stores<J, T>(Arc<Mutex<ByShard<J, T>>>);
 
 impl<J, T> Stores<J, T> {
     pub(crate) fn insert(&self, shard: ShardId, store: Arc<ShardStore<J, T>>) {
@@ -214,11 +216,11 @@ impl<J, T> Stores<J, T> {
         self.lock().remove(&shard);
     }
 
-    pub(crate) fn all(&self) -> BTreeMap<ShardId, Arc<ShardStore<J, T>>> {
+    pub(crate) fn all(&self) -> ByShard<J, T> {
         self.lock().clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ShardId, Arc<ShardStore<J, T>>>> {
+    fn lock(&self) -> MutexGuard<'_, ByShard<J, T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
