@@ -11,6 +11,9 @@ use std::{
 };
 use tokio::sync::watch;
 
+/// How often somebody who waits looks whether the store is there.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
 /// Until when it is sure that nobody takes this node's shards away, by its own monotonic clock. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Tenancy {
@@ -59,6 +62,15 @@ impl Others {
 
     pub(crate) fn peers(&self) -> &dyn Peers {
         &*self.peers
+    }
+
+    /// Returns when the store has not answered for so long that whoever waits for it need wait no longer.
+    pub(crate) async fn store_is_away(&self) {
+        let mut away = Duration::ZERO;
+        while away < self.patience {
+            tokio::time::sleep(LOOK_EVERY).await;
+            away = if self.tenancy.is_sure() { Duration::ZERO } else { away + LOOK_EVERY };
+        }
     }
 
     /// How long a request waits until somebody serves its shard.

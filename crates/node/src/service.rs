@@ -360,7 +360,18 @@ impl Service {
         self.inner.metrics.queue_depth.inc();
         let _depth = Decrement(&self.inner.metrics);
         let mut asking = Asking { reply, take_back: take_back.map(|request| (&way.take_back, request)) };
-        let answer = (&mut asking.reply).await;
+        let answer = match self.inner.others.get() {
+            None => (&mut asking.reply).await,
+            Some(others) => tokio::select! {
+                biased;
+                answer = &mut asking.reply => answer,
+                // What was asked for is taken back, where it can be, as if the client had gone.
+                () = others.store_is_away() => return Err(match is_write {
+                    true => NotAnswered::Lost,
+                    false => NotAnswered::Unavailable(Unavailable::ShardUnavailable),
+                }),
+            },
+        };
         asking.take_back = None;
         match answer {
             Ok(result) => result.map_err(|failure| match failure {

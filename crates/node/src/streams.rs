@@ -449,9 +449,16 @@ impl Follower {
 
     /// Reads what was told before the ring began, as far as it is kept, and puts it before what comes from the ring.
     async fn read_missed(&mut self) -> Result<(), NotFollowed> {
-        while self.place.clock < self.topic.lock().before_first() {
-            let (stream, after) = (self.topic.address.1.clone(), self.place.clock);
-            let command = events::Command::Changes { stream, after, limit: READ_AT_ONCE };
+        loop {
+            let after = self.place.clock;
+            // No more than the ring lacks: what it has comes from there, also if the store has more by now.
+            let missing = self.topic.lock().before_first().saturating_sub(after);
+            if missing == 0 {
+                break;
+            }
+            let limit = READ_AT_ONCE.min(usize::try_from(missing).unwrap_or(usize::MAX));
+            let stream = self.topic.address.1.clone();
+            let command = events::Command::Changes { stream, after, limit };
             match self.service.ask(&self.topic.address, command).await? {
                 Reply::Changes(Changes::Kept(changes)) if !changes.is_empty() => {
                     self.place.clock += changes.len() as u64;

@@ -87,6 +87,9 @@ impl Connector {
                 "this is not a PostgreSQL URL: postgres://user:password@host:port/database".to_string(),
             )
         })?;
+        if config.get_hosts().is_empty() {
+            return Err(StoreError::Unusable("this PostgreSQL URL does not say which host".to_string()));
+        }
         let settings: String = SETTINGS.iter().map(|setting| format!(" -c {setting}")).collect();
         let options = format!("{}{settings}", config.get_options().unwrap_or_default());
         config
