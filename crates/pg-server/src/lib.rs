@@ -1,5 +1,5 @@
 //! A private PostgreSQL server, for tests and benchmarks: in a directory of its own, on a free port, gone when its owner
-//! is.
+//! is. Another can follow it as its standby, and be promoted.
 //!
 //! It starts what is installed. It must never touch a server that it did not start.
 
@@ -7,15 +7,23 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::{
     fs,
     io::{Error, Result},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
 };
 
 /// The name under which everybody is let in.
 pub const USER: &str = "limina";
+
+/// Under which a standby follows its primary.
+const STANDBY: &str = "standby";
+
+/// Fast, since a test's server need not survive a loss of power.
+const FOR_TESTS: [&str; 4] =
+    ["fsync=off", "full_page_writes=off", "shared_buffers=32MB", "max_connections=400"];
 
 /// Waits until its input ends, which it does at the latest when the owner's process does, and then cleans up.
 const GUARD: &str = r#"cat > /dev/null; "$@" && rm -rf "$0""#;
@@ -30,26 +38,53 @@ pub struct PgServer {
 }
 
 impl PgServer {
-    /// Starts one for tests: fast, since it need not survive a loss of power.
+    /// Starts one for tests.
     pub fn start() -> Result<PgServer> {
-        let directory = tempfile::Builder::new().prefix("limina-pg-").tempdir()?.keep();
-        let settings = ["fsync=off", "full_page_writes=off", "shared_buffers=32MB", "max_connections=400"];
-        PgServer::start_in(&directory, &settings)
+        PgServer::start_at(free_port()?)
+    }
+
+    /// Starts one for tests at this port.
+    pub fn start_at(port: u16) -> Result<PgServer> {
+        PgServer::make(&temporary()?, port, &FOR_TESTS)
     }
 
     /// Starts one in a directory, which it may give to another user and which goes with it; settings are `name=value`.
     pub fn start_in(directory: &Path, settings: &[&str]) -> Result<PgServer> {
-        let programs = programs()?;
-        let data = directory.join("data");
-        if geteuid().is_root() {
-            // It refuses to run as root.
-            run(Command::new("chown").arg("postgres:").arg(directory))?;
-        }
-        let mut make = as_postgres(&programs.join("initdb"));
-        make.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--username", USER]);
-        run(make.arg("--pgdata").arg(&data).current_dir(directory))?;
+        PgServer::make(directory, free_port()?, settings)
+    }
 
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    /// Starts a standby for tests at this port. Once this has begun, nothing is acknowledged here that the standby lacks.
+    pub fn start_standby(&self, port: u16) -> Result<PgServer> {
+        self.wait_for_standby(true)?;
+        let directory = temporary()?;
+        let primary = format!("host=127.0.0.1 port={} user={USER} application_name={STANDBY}", self.port);
+        let mut copy = program("pg_basebackup", &directory)?;
+        copy.args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync", "--dbname", &primary]);
+        run(copy.arg("--pgdata").arg(directory.join("data")))?;
+        let standby = PgServer::run_in(&directory, port, &FOR_TESTS)?;
+        // Once it is promoted it serves alone.
+        standby.wait_for_standby(false)?;
+        Ok(standby)
+    }
+
+    /// Whether a commit waits until the standby has it.
+    pub fn wait_for_standby(&self, waits: bool) -> Result<()> {
+        let name = if waits { STANDBY } else { "" };
+        let set = format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'");
+        let mut change = Command::new(self.programs.join("psql"));
+        change.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-U", USER, "-d", "postgres"]);
+        run(change.args(["-c", &set, "-c", "SELECT pg_reload_conf()"]))
+    }
+
+    fn make(directory: &Path, port: u16, settings: &[&str]) -> Result<PgServer> {
+        let mut make = program("initdb", directory)?;
+        make.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--username", USER]);
+        run(make.arg("--pgdata").arg(directory.join("data")))?;
+        PgServer::run_in(directory, port, settings)
+    }
+
+    fn run_in(directory: &Path, port: u16, settings: &[&str]) -> Result<PgServer> {
+        let (programs, data) = (programs()?, directory.join("data"));
         let settings: String = settings.iter().map(|setting| format!(" -c {setting}")).collect();
         let options = format!("-h 127.0.0.1 -p {port} -c unix_socket_directories={settings}");
         let guard = guard(&programs, directory, &data)?;
@@ -77,6 +112,11 @@ impl PgServer {
         Ok(name)
     }
 
+    /// Ends its time as a standby; it takes writes when this returns.
+    pub fn promote(&self) -> Result<()> {
+        self.control(&["promote"])
+    }
+
     /// The process from which all others of the server come.
     pub fn pid(&self) -> Result<u32> {
         let text = fs::read_to_string(self.data.join("postmaster.pid"))?;
@@ -101,13 +141,25 @@ impl PgServer {
 
     fn signal_all(&self, signal: Signal) -> Result<()> {
         let pid = self.pid()?;
-        // Parents first, so that nobody is born meanwhile.
-        send(pid, signal)?;
+        // So that nobody is born meanwhile.
+        send(pid, Signal::STOP)?;
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
         for child in children.split_whitespace().filter_map(|child| child.parse().ok()) {
             send(child, signal)?;
         }
-        Ok(())
+        send(pid, signal)
+    }
+
+    /// Kills every process of the server, as a loss of its machine would, and removes its directory.
+    pub fn kill(mut self) -> Result<()> {
+        self.signal_all(Signal::KILL)?;
+        // Without it, nobody waits for processes that are dead and not yet buried.
+        fs::remove_file(self.data.join("postmaster.pid"))?;
+        self.end()?;
+        while TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        fs::remove_dir_all(self.data.parent().expect("the data are in its directory"))
     }
 
     /// Ends it without waiting for its clients, and removes its directory.
@@ -174,6 +226,25 @@ fn programs() -> Result<PathBuf> {
         Error::other("there is no PostgreSQL in /usr/lib/postgresql: `cargo xtask test` installs it")
     })?;
     Ok(newest.path().join("bin"))
+}
+
+fn temporary() -> Result<PathBuf> {
+    Ok(tempfile::Builder::new().prefix("limina-pg-").tempdir()?.keep())
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// One that makes a server's data in this directory.
+fn program(name: &str, directory: &Path) -> Result<Command> {
+    if geteuid().is_root() {
+        // A server refuses to run as root.
+        run(Command::new("chown").arg("postgres:").arg(directory))?;
+    }
+    let mut program = as_postgres(&programs()?.join(name));
+    program.current_dir(directory);
+    Ok(program)
 }
 
 /// The program, as another user where we are root.

@@ -159,14 +159,26 @@ fn bounded() -> impl FnMut(&Waiting) -> bool {
 }
 
 async fn append_all(link: &mut Link, group: &[Waiting]) -> Vec<Result<(), AppendError>> {
-    let appended = match link.session().await {
-        Ok(session) => send(session, group).await.map(|appended| (session, appended)),
-        Err(error) => Err(AppendError::NotDone(error)),
+    let error = match link.session().await {
+        Err(error) => AppendError::NotDone(error),
+        Ok(session) => tokio::select! {
+            outcomes = append_on(session, group) => return outcomes,
+            // The old server may still do it, and nobody will see that. Or the new one has it.
+            () = session.superseded() => AppendError::Unknown(link.abandon()),
+        },
     };
-    match appended {
-        Ok((session, appended)) => judge(session, group, &appended).await,
-        Err(error) => group.iter().map(|_| Err(error.again())).collect(),
+    all(group, &error)
+}
+
+async fn append_on(session: &Session, group: &[Waiting]) -> Vec<Result<(), AppendError>> {
+    match send(session, group).await {
+        Ok(appended) => judge(session, group, &appended).await,
+        Err(error) => all(group, &error),
     }
+}
+
+fn all(group: &[Waiting], error: &AppendError) -> Vec<Result<(), AppendError>> {
+    group.iter().map(|_| Err(error.again())).collect()
 }
 
 /// Sends the statement, and says which shards appended.

@@ -1,9 +1,14 @@
 //! Connections to the database that come back by themselves.
 
-use super::tls;
+use super::{
+    hosts,
+    timelines::{TIMELINE, Timelines},
+    tls,
+};
 use crate::StoreError;
 use std::{
     collections::HashMap,
+    convert::Infallible,
     error::Error as _,
     future::poll_fn,
     sync::{
@@ -14,11 +19,12 @@ use std::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    task::JoinHandle,
+    sync,
+    task::{JoinHandle, JoinSet},
     time::Instant,
 };
 use tokio_postgres::{
-    AsyncMessage, Client, Config, Connection, Error, NoTls, Row, Statement, Transaction, config::Host,
+    AsyncMessage, Client, Config, Connection, Error, NoTls, Row, Statement, Transaction,
     config::TargetSessionAttrs, error::SqlState, types::ToSql,
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -34,6 +40,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(30);
 /// So often a statement is tried that met another one.
 pub(super) const ATTEMPTS: usize = 5;
+/// A server that is silent for so long may have a successor.
+const LOOK: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// A peer that is silent for so long is gone.
@@ -72,17 +80,20 @@ const SETTLE: &str = "
 
 /// How the database is reached.
 pub(super) struct Connector {
-    config: Config,
+    /// One for each server that may have it.
+    configs: Vec<Config>,
     tls: Option<MakeRustlsConnect>,
-    /// For messages; without the password.
     place: String,
+    timelines: Timelines,
+    /// Held by whoever looks for a new server.
+    looking: sync::Mutex<()>,
 }
 
 impl Connector {
     pub(super) fn new(url: &str) -> Result<Connector, StoreError> {
         let (url, tls) = tls::choose(url)?;
         // The parser's own words may repeat a part of the password.
-        let mut config: Config = url.parse().map_err(|_| {
+        let config: Config = url.parse().map_err(|_| {
             StoreError::Unusable(
                 "this is not a PostgreSQL URL: postgres://user:password@host:port/database".to_string(),
             )
@@ -92,16 +103,19 @@ impl Connector {
         }
         let settings: String = SETTINGS.iter().map(|setting| format!(" -c {setting}")).collect();
         let options = format!("{}{settings}", config.get_options().unwrap_or_default());
-        config
-            .options(options)
-            .target_session_attrs(TargetSessionAttrs::ReadWrite)
-            .connect_timeout(CONNECTING)
-            .tcp_user_timeout(SILENCE)
-            .keepalives_idle(SILENCE / 2)
-            .keepalives_interval(SILENCE / 5)
-            .keepalives_retries(2);
-        let place = place(&config);
-        Ok(Connector { config, tls, place })
+        let mut configs = hosts::each(&config)?;
+        for config in &mut configs {
+            config
+                .options(&options)
+                .target_session_attrs(TargetSessionAttrs::ReadWrite)
+                .connect_timeout(CONNECTING)
+                .tcp_user_timeout(SILENCE)
+                .keepalives_idle(SILENCE / 2)
+                .keepalives_interval(SILENCE / 5)
+                .keepalives_retries(2);
+        }
+        let (place, timelines) = (hosts::place(&config), Timelines::default());
+        Ok(Connector { configs, tls, place, timelines, looking: sync::Mutex::default() })
     }
 
     /// Where the database is, for messages.
@@ -110,7 +124,7 @@ impl Connector {
     }
 
     /// One attempt.
-    pub(super) async fn connect(&self) -> Result<Session, StoreError> {
+    pub(super) async fn connect(self: &Arc<Self>) -> Result<Session, StoreError> {
         let warnings = Arc::new(AtomicU64::new(0));
         let counted = warnings.clone();
         let hear = move |message| {
@@ -122,37 +136,78 @@ impl Connector {
         Ok(Session { warnings, ..self.connect_and_hear(hear).await? })
     }
 
-    /// One attempt; `hear` is called with what the server says unasked.
+    /// One attempt at every server at once; the first that takes writes, and has no successor, is it. `hear` is called with
+    /// what the server says unasked.
     pub(super) async fn connect_and_hear(
-        &self,
-        hear: impl FnMut(AsyncMessage) + Send + 'static,
+        self: &Arc<Self>,
+        hear: impl FnMut(AsyncMessage) + Clone + Send + 'static,
     ) -> Result<Session, StoreError> {
+        let mut attempts = self.attempts(hear);
+        let mut failures = Vec::new();
+        while let Some(attempt) = attempts.join_next().await {
+            match attempt {
+                Ok(Ok(session)) if self.timelines.see(session.timeline) => return Ok(session),
+                Ok(Ok(_)) => failures.push("the server has a successor".to_string()),
+                Ok(Err(failure)) => failures.push(failure),
+                Err(panicked) => failures.push(panicked.to_string()),
+            }
+        }
+        let why = failures.join("; ");
+        Err(StoreError::Unavailable(format!("connecting to {}: {why}", self.place)))
+    }
+
+    fn attempts(
+        self: &Arc<Self>,
+        hear: impl FnMut(AsyncMessage) + Clone + Send + 'static,
+    ) -> JoinSet<Result<Session, String>> {
+        (0..self.configs.len()).map(|server| self.clone().attempt(server, hear.clone())).collect()
+    }
+
+    async fn attempt(
+        self: Arc<Self>,
+        server: usize,
+        hear: impl FnMut(AsyncMessage) + Send + 'static,
+    ) -> Result<Session, String> {
+        let config = &self.configs[server];
         let connecting = async {
             let (client, driver) = match &self.tls {
                 None => {
-                    let (client, connection) = self.config.connect(NoTls).await?;
+                    let (client, connection) = config.connect(NoTls).await?;
                     (client, tokio::spawn(drive(connection, hear)))
                 }
                 Some(tls) => {
-                    let (client, connection) = self.config.connect(tls.clone()).await?;
+                    let (client, connection) = config.connect(tls.clone()).await?;
                     (client, tokio::spawn(drive(connection, hear)))
                 }
             };
             client.batch_execute(SETTLE).await?;
-            Ok(Session { client, driver, statements: Mutex::default(), warnings: Arc::default() })
+            let timeline = client.query_one(TIMELINE, &[]).await?.get(0);
+            Ok((client, driver, timeline))
         };
-        match tokio::time::timeout(CONNECTING, connecting).await {
-            Ok(connected) => connected.map_err(|error| self.unreachable(&describe(&error))),
-            Err(_) => Err(self.unreachable("there was no answer in time")),
+        let connected = tokio::time::timeout(CONNECTING, connecting).await;
+        let connected = connected.map_err(|_| "there was no answer in time".to_string())?;
+        let (client, driver, timeline) = connected.map_err(|error: Error| describe(&error))?;
+        let (statements, warnings) = (Mutex::default(), Arc::default());
+        Ok(Session { client, driver, connector: self, timeline, statements, warnings })
+    }
+
+    /// Looks at all servers now and then. Of all who ask for it one does it, and only where it lasts.
+    async fn look(self: &Arc<Self>) -> Infallible {
+        tokio::time::sleep(LOOK).await;
+        let _turn = self.looking.lock().await;
+        loop {
+            let mut attempts = self.attempts(|_| {});
+            while let Some(attempt) = attempts.join_next().await {
+                if let Ok(Ok(session)) = attempt {
+                    self.timelines.see(session.timeline);
+                }
+            }
+            tokio::time::sleep(LOOK).await;
         }
     }
 
-    fn unreachable(&self, why: &str) -> StoreError {
-        StoreError::Unavailable(format!("connecting to {}: {why}", self.place))
-    }
-
     /// Several attempts, for a while.
-    async fn connect_patiently(&self) -> Result<Session, StoreError> {
+    async fn connect_patiently(self: &Arc<Self>) -> Result<Session, StoreError> {
         let deadline = Instant::now() + PATIENCE;
         let mut pauses = Pauses::default();
         loop {
@@ -173,17 +228,6 @@ impl Pauses {
         self.0 = (2 * self.0).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         tokio::time::sleep(self.0).await;
     }
-}
-
-fn place(config: &Config) -> String {
-    let host = match config.get_hosts().first() {
-        Some(Host::Tcp(name)) => name.clone(),
-        Some(Host::Unix(path)) => path.display().to_string(),
-        None => "localhost".to_string(),
-    };
-    let port = config.get_ports().first().unwrap_or(&5432);
-    let database = config.get_dbname().or(config.get_user()).unwrap_or("postgres");
-    format!("PostgreSQL at {host}:{port}, database {database}")
 }
 
 /// Moves bytes until the connection ends.
@@ -227,6 +271,8 @@ impl From<Error> for StoreError {
 pub(super) struct Session {
     client: Client,
     driver: JoinHandle<()>,
+    connector: Arc<Connector>,
+    timeline: i64,
     statements: Mutex<HashMap<&'static str, Statement>>,
     warnings: Arc<AtomicU64>,
 }
@@ -268,9 +314,25 @@ impl Session {
         self.warnings.load(Ordering::SeqCst)
     }
 
-    /// Returns when the connection is lost.
+    /// Returns when a successor of the server is known, which is looked for where that takes long. The server itself need
+    /// not know of it, and may then never answer.
+    pub(super) async fn superseded(&self) {
+        tokio::select! {
+            () = self.connector.timelines.past(self.timeline) => {}
+            never = self.connector.look() => match never {},
+        }
+    }
+
+    fn is_usable(&self) -> bool {
+        !self.client.is_closed() && !self.connector.timelines.is_past(self.timeline)
+    }
+
+    /// Returns when the connection is lost, or has become useless.
     pub(super) async fn ended(mut self) {
-        let _panicked = (&mut self.driver).await;
+        tokio::select! {
+            _panicked = &mut self.driver => {}
+            () = self.connector.timelines.past(self.timeline) => {}
+        }
     }
 }
 
@@ -286,7 +348,7 @@ impl Link {
     }
 
     pub(super) async fn session(&mut self) -> Result<&Session, StoreError> {
-        if self.session.as_ref().is_none_or(|session| session.client.is_closed()) {
+        if !self.session.as_ref().is_some_and(Session::is_usable) {
             self.session = Some(self.connector.connect_patiently().await?);
         }
         Ok(self.session.as_ref().expect("it stands"))
@@ -302,23 +364,25 @@ impl Link {
         loop {
             let session = self.session().await?;
             let warnings = session.warnings();
-            match tokio::time::timeout(ANSWER, session.query(sql, params)).await {
-                Ok(Err(error)) if is_conflict(&error) && attempts < ATTEMPTS => attempts += 1,
-                Ok(Ok(_)) if session.warnings() != warnings => return Err(warned()),
-                Ok(answer) => return Ok(answer?),
-                Err(_) => {
-                    self.abandon();
-                    return Err(StoreError::Unavailable("PostgreSQL gave no answer in time".to_string()));
-                }
+            let answer = tokio::select! {
+                answer = session.query(sql, params) => answer,
+                () = session.superseded() => return Err(self.abandon()),
+                () = tokio::time::sleep(ANSWER) => return Err(self.abandon()),
+            };
+            match answer {
+                Err(error) if is_conflict(&error) && attempts < ATTEMPTS => attempts += 1,
+                Ok(_) if session.warnings() != warnings => return Err(warned()),
+                answer => return Ok(answer?),
             }
         }
     }
 
     /// Closes the connection at once, whatever it is at.
-    fn abandon(&mut self) {
+    pub(super) fn abandon(&mut self) -> StoreError {
         if let Some(session) = self.session.take() {
             session.driver.abort();
         }
+        StoreError::Unavailable("PostgreSQL gave no answer in time".to_string())
     }
 }
 

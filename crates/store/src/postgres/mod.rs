@@ -14,6 +14,7 @@ mod checkpoint;
 mod confirms;
 mod connection;
 mod filling;
+mod hosts;
 mod members;
 mod pool;
 mod queue;
@@ -23,6 +24,7 @@ mod schema;
 mod shards;
 mod snapshot;
 mod table;
+mod timelines;
 mod tls;
 mod unreleased;
 

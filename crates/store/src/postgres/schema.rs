@@ -2,6 +2,7 @@
 
 use super::connection::Connector;
 use crate::{StoreError, agree_on_shards};
+use std::sync::Arc;
 use tokio_postgres::GenericClient;
 
 /// Each brings the schema from one version to the next; they are only ever added to.
@@ -19,7 +20,7 @@ pub(super) struct Meta {
 
 /// Sees to it that the schema is there, and has the version that this program knows. Of several nodes that start at once
 /// one does it, and the others wait.
-pub(super) async fn prepare(connector: &Connector, asked: Option<u16>) -> Result<Meta, StoreError> {
+pub(super) async fn prepare(connector: &Arc<Connector>, asked: Option<u16>) -> Result<Meta, StoreError> {
     let mut session = connector.connect().await?;
     let transaction = session.transaction().await?;
     let meta = prepare_within(&transaction, connector.place(), asked).await?;

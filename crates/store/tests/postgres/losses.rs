@@ -23,7 +23,7 @@ const SHARDS: u16 = 4;
 const SOME: u64 = 200;
 
 /// Appends that go on until they are told to stop, whatever happens to the server.
-struct Load {
+pub(crate) struct Load {
     store: Arc<Postgres>,
     done: Arc<AtomicU64>,
     is_over: Arc<AtomicBool>,
@@ -31,7 +31,7 @@ struct Load {
 }
 
 impl Load {
-    async fn start(url: &str) -> Load {
+    pub(crate) async fn start(url: &str) -> Load {
         let store = Arc::new(connect_as_owner(url, 1).await.expect("connect"));
         let mut load = Load { store, done: Arc::default(), is_over: Arc::default(), shards: JoinSet::new() };
         for shard in (0..SHARDS).map(ShardId) {
@@ -42,13 +42,13 @@ impl Load {
     }
 
     /// Waits until some more appends were acknowledged.
-    async fn go_on(&self) {
+    pub(crate) async fn go_on(&self) {
         let target = self.done.load(Ordering::SeqCst) + SOME;
         eventually(async || self.done.load(Ordering::SeqCst) >= target).await;
     }
 
     /// Stops it; returns how many appends had an outcome that was not known at first.
-    async fn stop(self) -> u64 {
+    pub(crate) async fn stop(self) -> u64 {
         self.is_over.store(true, Ordering::SeqCst);
         self.shards.join_all().await.iter().sum()
     }

@@ -6,6 +6,7 @@ mod encryption;
 mod losses;
 mod moving;
 mod opening;
+mod promotion;
 mod records;
 mod refusals;
 mod waits;

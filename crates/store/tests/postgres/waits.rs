@@ -17,7 +17,7 @@ const WRITERS: usize = 3;
 const PAYLOAD: Bytes = Bytes::from_static(b"payload");
 
 /// The processes of the store that wait for this.
-async fn waiting(client: &Client, event: &str) -> Vec<i32> {
+pub(crate) async fn waiting(client: &Client, event: &str) -> Vec<i32> {
     let waits =
         "SELECT pid FROM pg_stat_activity WHERE application_name = 'limina' AND datname = current_database()
                  AND (wait_event_type = $1 OR wait_event = $1)";
