@@ -1,10 +1,12 @@
-//! What developers and CI run: `cargo xtask test`, `layers`, `clients`, `sim`, `openapi`, `rivals`.
+//! What developers and CI run: `cargo xtask test`, `layers`, `chaos`, `clients`, `sim`, `openapi`, `rivals`, `standby`.
 
 mod architecture;
+mod chaos;
 mod clients;
 mod layers;
 mod packages;
 mod rivals;
+mod standby;
 
 use std::{
     path::{Path, PathBuf},
@@ -22,9 +24,11 @@ fn main() -> ExitCode {
         Some("sim") => cargo(
             &[&["run", "--release", "--quiet", "--package", "limina-sim", "--"], &words(rest)[..]].concat(),
         ),
+        Some("chaos") => chaos::run(rest),
         Some("clients") if rest.is_empty() => clients::install(),
         Some("openapi") if rest.is_empty() => openapi(),
         Some("rivals") if rest.is_empty() => rivals::install().and_then(|()| rivals::build()),
+        Some("standby") => standby::run(rest),
         _ => Err(USAGE.into()),
     };
     match result {
@@ -40,12 +44,15 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   test      everything that CI checks: format, layers, lints, docs, all tests; installs PostgreSQL where it is missing
             (needs apt-get and root)
   layers    the dependency directions, and ARCHITECTURE.md against the tree
+  chaos     kill, pause and stop nodes of a cluster under load for longer than the tests do: --minutes 10, and --seed 42
+            to have the same done again
   clients   install the STOMP clients that the tests run, where they are missing (needs npm and Python, or apt-get and
             root to install these); `test` includes it
   sim ARGS  the simulator, e.g. --seeds 10000, or --seed 42 --verbose
   openapi   write docs/openapi.json anew
   rivals    install PostgreSQL and Redis for the benchmark, where they are missing (needs apt-get and root), and build
-            the rivals that are crates";
+            the rivals that are crates
+  standby   lose and promote the servers of a PostgreSQL with a synchronous standby under load: --rounds 6";
 
 /// Everything that CI checks.
 fn test() -> Outcome {

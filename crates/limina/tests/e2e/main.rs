@@ -5,27 +5,19 @@
 
 mod around;
 mod clients;
+#[path = "../common/mod.rs"]
+mod common;
 mod concurrency;
 mod conventions;
 mod durability;
 mod event_flows;
-mod events;
 mod full_disk;
 mod h2;
-mod harness;
-mod ledger;
 mod ledger_flows;
 mod lifecycle;
-mod limiter;
 mod limiter_flows;
-mod load;
 mod lock_flows;
-mod locks;
 mod moving;
-mod raw;
-mod reply;
-mod shape;
-mod sse;
-mod stomp;
 mod verify;
-mod websocket;
+
+use common::{events, harness, ledger, limiter, load, locks, raw, reply, shape, sse, stomp, websocket};

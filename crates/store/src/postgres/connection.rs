@@ -90,7 +90,7 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    pub(super) fn new(url: &str) -> Result<Connector, StoreError> {
+    pub(super) fn new(url: &str) -> Result<Arc<Connector>, StoreError> {
         let (url, tls) = tls::choose(url)?;
         // The parser's own words may repeat a part of the password.
         let config: Config = url.parse().map_err(|_| {
@@ -115,7 +115,8 @@ impl Connector {
                 .keepalives_retries(2);
         }
         let (place, timelines) = (hosts::place(&config), Timelines::default());
-        Ok(Connector { configs, tls, place, timelines, looking: sync::Mutex::default() })
+        let looking = sync::Mutex::default();
+        Ok(Arc::new(Connector { configs, tls, place, timelines, looking }))
     }
 
     /// Where the database is, for messages.

@@ -8,7 +8,6 @@ use super::{
 };
 use crate::{Filling, Records, ShardId, StoreError};
 use std::pin::pin;
-use std::sync::Arc;
 use tokio_postgres::{binary_copy::BinaryCopyInWriter, types::Type};
 
 /// Whether there is data, and whether there is a node.
@@ -33,7 +32,7 @@ pub struct PostgresFilling {
 impl PostgresFilling {
     /// Makes the schema, or takes one that is empty and that no node uses.
     pub async fn begin(url: &str, shards: Option<u16>) -> Result<PostgresFilling, StoreError> {
-        let connector = Arc::new(Connector::new(url)?);
+        let connector = Connector::new(url)?;
         let session = connector.connect().await?;
         session.execute("BEGIN").await?;
         let meta = schema::prepare_within(session.client(), connector.place(), shards).await?;

@@ -87,7 +87,7 @@ pub struct Postgres {
 impl Postgres {
     /// Connects, and makes or migrates the schema. It tries once: a database that is not there may be tried again.
     pub async fn connect(url: &str, options: PostgresOptions) -> Result<Postgres, StoreError> {
-        let connector = Arc::new(Connector::new(url)?);
+        let connector = Connector::new(url)?;
         let meta = schema::prepare(&connector, options.shards).await?;
         tracing::info!(database = connector.place(), shards = meta.shards, "opened the store");
         let unreleased = Arc::default();

@@ -29,7 +29,7 @@ pub struct PostgresSnapshot {
 impl PostgresSnapshot {
     /// Takes it.
     pub async fn take(url: &str) -> Result<PostgresSnapshot, StoreError> {
-        let connector = Arc::new(Connector::new(url)?);
+        let connector = Connector::new(url)?;
         let session = connector.connect().await?;
         session.execute(BEGIN).await?;
         let shards = schema::shards(session.client(), connector.place()).await?;

@@ -1,5 +1,6 @@
 //! A server process: started, asked, killed, stopped and started again.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ pub(crate) struct Server {
     process: Process,
     address: SocketAddr,
     http: reqwest::blocking::Client,
-    flags: Vec<String>,
+    args: Vec<OsString>,
     data: PathBuf,
     /// Held for its `Drop`; none where the caller owns the directory.
     _home: Option<TempDir>,
@@ -46,10 +47,20 @@ impl Server {
     #[track_caller]
     pub(crate) fn start_with(data: impl AsRef<Path>, flags: &[&str]) -> Server {
         let data = data.as_ref().to_owned();
-        let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
-        let process = Process::spawn(&mut serve(&data, &flags));
+        let args = ["--listen".into(), "127.0.0.1:0".into(), "--data".into(), data.clone().into()];
+        let args: Vec<OsString> = args.into_iter().chain(flags.iter().map(Into::into)).collect();
+        let process = Process::spawn(limina().arg("serve").args(&args));
         let address = process.address();
-        Server { process, address, http: client(), flags, data, _home: None }
+        Server { process, address, http: client(), args, data, _home: None }
+    }
+
+    /// On a database, at a given address. It may not listen yet.
+    #[track_caller]
+    pub(crate) fn node(address: SocketAddr, flags: &[&str]) -> Server {
+        let args = ["--listen".into(), address.to_string().into()];
+        let args: Vec<OsString> = args.into_iter().chain(flags.iter().map(Into::into)).collect();
+        let process = Process::spawn(limina().arg("serve").args(&args));
+        Server { process, address, http: client(), args, data: PathBuf::new(), _home: None }
     }
 
     /// SIGKILL: no goodbye, as in a crash.
@@ -66,13 +77,23 @@ impl Server {
         assert!(status.success(), "after SIGTERM: {status}\n{}", self.log());
     }
 
-    /// After `kill` or `stop`: again, on the same directory.
+    /// After `kill` or `stop`: again, as before.
     #[track_caller]
     pub(crate) fn start_again(&mut self) {
-        self.process.refuse_panics();
-        self.process = Process::spawn(&mut serve(&self.data, &self.flags));
+        self.begin_again();
         self.address = self.process.address();
+    }
+
+    /// As `start_again`, without waiting until it listens.
+    #[track_caller]
+    pub(crate) fn begin_again(&mut self) {
+        self.process.refuse_panics();
+        self.process = Process::spawn(limina().arg("serve").args(&self.args));
         self.http = client();
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
     }
 
     #[track_caller]
@@ -129,12 +150,6 @@ impl Server {
     pub(crate) fn delete(&self, path: &str) -> Reply {
         Reply::to(self.http.delete(self.url(path)))
     }
-}
-
-fn serve(data: &Path, flags: &[String]) -> Command {
-    let mut command = limina();
-    command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(flags);
-    command
 }
 
 /// The binary with an environment that says nothing to it.

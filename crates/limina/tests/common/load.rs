@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -130,6 +131,8 @@ pub(crate) fn make_limits(ledger: &Ledger) {
 pub(crate) struct Progress {
     pub(crate) done: AtomicUsize,
     pub(crate) stop: AtomicBool,
+    /// Between two requests of a client; none unless it is asked for.
+    pub(crate) pace: Duration,
 }
 
 /// One client, until it is told to stop or the server is gone. Ids begin with its name.
@@ -151,6 +154,7 @@ pub(crate) fn client(ledger: &Ledger, name: &str, seed: u64, progress: &Progress
             break;
         }
         progress.done.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(progress.pace);
     }
     operations
 }

@@ -1,7 +1,7 @@
 //! Server-sent events, read as they come.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 
 use crate::harness::{DEADLINE, Server};
 use crate::stomp::Push;
@@ -31,23 +31,29 @@ impl Sse {
     /// A stream that is there; `last` is the Last-Event-ID.
     #[track_caller]
     pub(crate) fn open(server: &Server, path: &str, last: Option<&str>) -> Sse {
-        let stream = TcpStream::connect(server.address()).expect("connect");
-        stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");
+        let (head, sse) = Sse::ask(server.address(), path, last).expect("an answer");
+        assert!(head.starts_with("http/1.1 200"), "{head}");
+        assert!(head.contains("content-type: text/event-stream"), "{head}");
+        assert!(head.contains("transfer-encoding: chunked"), "the length cannot be known: {head}");
+        sse
+    }
+
+    /// The head of the answer in small letters, and what follows it.
+    pub(crate) fn ask(address: SocketAddr, path: &str, last: Option<&str>) -> std::io::Result<(String, Sse)> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(DEADLINE))?;
         let last = last.map(|last| format!("Last-Event-ID: {last}\r\n")).unwrap_or_default();
         let request =
             format!("GET {path} HTTP/1.1\r\nHost: limina\r\nAccept: text/event-stream\r\n{last}\r\n");
-        (&stream).write_all(request.as_bytes()).expect("send the request");
+        (&stream).write_all(request.as_bytes())?;
         let mut reader = BufReader::new(stream);
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
-            let read = reader.read_line(&mut head).expect("the head");
-            assert_ne!(read, 0, "the connection ended: {head}");
+            if reader.read_line(&mut head)? == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
         }
-        let lower = head.to_ascii_lowercase();
-        assert!(lower.starts_with("http/1.1 200"), "{head}");
-        assert!(lower.contains("content-type: text/event-stream"), "{head}");
-        assert!(lower.contains("transfer-encoding: chunked"), "the length cannot be known: {head}");
-        Sse { reader, text: Vec::new() }
+        Ok((head.to_ascii_lowercase(), Sse { reader, text: Vec::new() }))
     }
 
     /// The next event; none after the end of the stream.

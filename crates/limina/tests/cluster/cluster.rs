@@ -1,0 +1,281 @@
+//! Nodes that share a database: started, asked who owns what, and found by what they own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Index;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use limina_pg_server::PgServer;
+use serde_json::Value;
+
+use crate::harness::{DEADLINE, Server, eventually, within};
+use crate::reply::Reply;
+
+pub(crate) const SHARDS: usize = 8;
+
+/// For tests in which a node must count as dead soon.
+pub(crate) const SHORT: &str = "1s";
+
+/// For tests in which nothing may wait for a tenure to run out: none does while a test runs.
+pub(crate) const LONG: &str = "30s";
+
+/// What must not wait for a long tenure takes longer only on a machine that stands still.
+pub(crate) const SOON: Duration = Duration::from_secs(25);
+
+/// One database server for all tests but those that disturb it.
+pub(crate) fn postgres() -> &'static PgServer {
+    static SERVER: OnceLock<PgServer> = OnceLock::new();
+    SERVER.get_or_init(|| PgServer::start().expect("a private PostgreSQL"))
+}
+
+/// The address of a new database.
+#[track_caller]
+pub(crate) fn new_store() -> String {
+    let server = postgres();
+    server.url(&server.new_database().expect("a database"))
+}
+
+pub(crate) struct Cluster {
+    nodes: Vec<Server>,
+    store: String,
+    tenure: &'static str,
+}
+
+impl Index<usize> for Cluster {
+    type Output = Server;
+
+    fn index(&self, node: usize) -> &Server {
+        &self.nodes[node]
+    }
+}
+
+impl Cluster {
+    /// On a database of its own, with every shard in its place.
+    #[track_caller]
+    pub(crate) fn of(count: usize, tenure: &'static str) -> Cluster {
+        Cluster::on(new_store(), count, tenure)
+    }
+
+    #[track_caller]
+    pub(crate) fn on(store: String, count: usize, tenure: &'static str) -> Cluster {
+        let mut cluster = Cluster::empty(store, tenure);
+        for _ in 0..count {
+            cluster.join();
+        }
+        cluster.settle(&(0..count).collect::<Vec<_>>());
+        cluster
+    }
+
+    pub(crate) fn empty(store: String, tenure: &'static str) -> Cluster {
+        Cluster { nodes: Vec::new(), store, tenure }
+    }
+
+    /// Starts one more node, which may not serve yet.
+    #[track_caller]
+    pub(crate) fn join(&mut self) -> usize {
+        let store = self.store.clone();
+        self.join_by(&store)
+    }
+
+    /// As `join`, with a way of its own to the database.
+    #[track_caller]
+    pub(crate) fn join_by(&mut self, store: &str) -> usize {
+        self.join_with(&flags(store, self.tenure))
+    }
+
+    #[track_caller]
+    pub(crate) fn join_with(&mut self, flags: &[&str]) -> usize {
+        self.nodes.push(Server::node(free_address(), flags));
+        self.nodes.len() - 1
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(crate) fn node(&mut self, node: usize) -> &mut Server {
+        &mut self.nodes[node]
+    }
+
+    pub(crate) fn store(&self) -> &str {
+        &self.store
+    }
+
+    /// One of them, and all others.
+    pub(crate) fn apart(&mut self, node: usize) -> (&mut Server, Vec<&Server>) {
+        let (before, rest) = self.nodes.split_at_mut(node);
+        let (node, after) = rest.split_first_mut().expect("such a node");
+        (node, before.iter().chain(after.iter()).collect())
+    }
+
+    /// These nodes have settled, and know of no others.
+    #[track_caller]
+    pub(crate) fn settle(&self, nodes: &[usize]) {
+        self.settle_within(DEADLINE, nodes);
+    }
+
+    #[track_caller]
+    pub(crate) fn settle_within(&self, patience: Duration, nodes: &[usize]) {
+        settle(patience, &nodes.iter().map(|&node| &self[node]).collect::<Vec<_>>());
+    }
+
+    /// A namespace in that shard.
+    pub(crate) fn namespace_in(shard: usize) -> String {
+        (0..).map(|n| format!("ns-{n}")).find(|name| shard_of(name) == shard).expect("there are enough names")
+    }
+
+    /// A namespace that lives in that node.
+    #[track_caller]
+    pub(crate) fn namespace_of(&self, node: usize) -> String {
+        let view = View::of(&self[node]).expect("the node's view");
+        let shard = view.owners.iter().position(|&owner| owner == Some(self[node].address()));
+        Cluster::namespace_in(shard.expect("the node owns a shard"))
+    }
+
+    /// Who owns it now, as one node sees it; none while nobody does.
+    pub(crate) fn owner_of(&self, namespace: &str, seen_by: usize) -> Option<usize> {
+        let owner = View::of(&self[seen_by])?.owners[shard_of(namespace)]?;
+        self.nodes.iter().position(|node| node.address() == owner)
+    }
+
+    /// Returns when another node than this one owns it.
+    #[track_caller]
+    pub(crate) fn await_new_owner(&self, namespace: &str, old: usize, seen_by: usize) -> usize {
+        let new = eventually(|| self.owner_of(namespace, seen_by).filter(|&owner| owner != old));
+        new.unwrap_or_else(|| panic!("{namespace} stayed with node {old}"))
+    }
+}
+
+/// Returns when each of these nodes sees them all and no others, all agree, and each has its share open.
+#[track_caller]
+pub(crate) fn settle(patience: Duration, nodes: &[&Server]) {
+    let addresses: BTreeSet<SocketAddr> = nodes.iter().map(|node| node.address()).collect();
+    let mut views = Vec::new();
+    let settled = within(patience, || {
+        views = nodes.iter().map(|node| View::of(node)).collect();
+        let first = views.first()?.as_ref()?;
+        let agree = views.iter().all(|view| view.as_ref().is_some_and(|view| view.agrees_with(first)));
+        let ready = nodes.iter().all(|node| is_ready(node));
+        (agree && ready && first.is_fair_among(&addresses)).then_some(())
+    });
+    assert!(settled.is_some(), "not shared among {addresses:?} within {patience:?}: {views:#?}");
+}
+
+pub(crate) fn flags<'a>(store: &'a str, tenure: &'a str) -> [&'a str; 6] {
+    ["--store", store, "--tenure", tenure, "--shards", "8"]
+}
+
+/// As `docs/storage-format.md` has it.
+fn shard_of(namespace: &str) -> usize {
+    let hash = namespace.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    ((hash ^ (hash >> 32)) % SHARDS as u64) as usize
+}
+
+/// Below the ports from which connections get theirs, so that nobody has it while its node is down.
+pub(crate) fn free_address() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let start = std::process::id() % 20_000;
+    loop {
+        let next = u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = 10_000 + (start + next) % 20_000;
+        let address = (Ipv4Addr::LOCALHOST, u16::try_from(port).expect("a port")).into();
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
+
+/// What a node says of all.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct View {
+    /// Those that are ready and stay. One that died may be shown for a while, as not ready.
+    nodes: BTreeSet<SocketAddr>,
+    /// The owner of each shard that is open.
+    owners: Vec<Option<SocketAddr>>,
+    pub(crate) epochs: Vec<u64>,
+}
+
+impl View {
+    /// None while it does not answer, or has not joined.
+    pub(crate) fn of(node: &Server) -> Option<View> {
+        let body = Reply::try_to(node.http().get(node.url("/v1/cluster"))).ok()?.ok().body;
+        let joined = body["shards"].as_array().is_some_and(|shards| shards.len() == SHARDS);
+        joined.then(|| View::read(&body))
+    }
+
+    #[track_caller]
+    fn read(body: &Value) -> View {
+        let list =
+            |name: &str| body[name].as_array().unwrap_or_else(|| panic!("no `{name}`: {body}")).as_slice();
+        let text = |item: &Value, name: &str| item[name].as_str().map(str::to_owned);
+        let (mut nodes, mut addresses) = (BTreeSet::new(), BTreeMap::new());
+        for item in list("nodes") {
+            let address: SocketAddr =
+                text(item, "address").and_then(|text| text.parse().ok()).expect("`address`");
+            if item["ready"] == true && item["leaving"] == false {
+                nodes.insert(address);
+            }
+            let before = addresses.insert(text(item, "node").expect("`node`"), address);
+            assert_eq!(before, None, "a node twice: {body}");
+        }
+        let shards = list("shards");
+        for (n, shard) in shards.iter().enumerate() {
+            assert_eq!(shard["shard"], n, "{body}");
+        }
+        let owner = |shard: &Value| match shard["open"] == true {
+            true => text(shard, "owner").and_then(|owner| addresses.get(&owner).copied()),
+            false => None,
+        };
+        let epochs = shards.iter().map(|shard| shard["epoch"].as_u64().expect("`epoch`")).collect();
+        View { nodes, owners: shards.iter().map(owner).collect(), epochs }
+    }
+
+    fn agrees_with(&self, other: &View) -> bool {
+        (&self.nodes, &self.owners) == (&other.nodes, &other.owners)
+    }
+
+    /// Each of these has its share, and no two shares differ by more than one.
+    fn is_fair_among(&self, nodes: &BTreeSet<SocketAddr>) -> bool {
+        let shares: Vec<usize> = nodes
+            .iter()
+            .map(|node| self.owners.iter().filter(|&&owner| owner == Some(*node)).count())
+            .collect();
+        let (least, most) = (shares.iter().min(), shares.iter().max());
+        self.nodes == *nodes
+            && shares.iter().sum::<usize>() == SHARDS
+            && least.zip(most).is_some_and(|(least, most)| most - least <= 1)
+    }
+}
+
+pub(crate) fn is_ready(node: &Server) -> bool {
+    Reply::try_to(node.http().get(node.url("/readyz"))).is_ok_and(|reply| reply.status == 200)
+}
+
+/// Asks until the answer is another than 503.
+#[track_caller]
+pub(crate) fn insist(mut request: impl FnMut() -> reqwest::blocking::RequestBuilder) -> Reply {
+    let mut last = None;
+    let answer = eventually(|| match Reply::try_to(request()) {
+        Ok(reply) if reply.status != 503 => Some(reply),
+        other => {
+            last = Some(other);
+            None
+        }
+    });
+    answer.unwrap_or_else(|| panic!("never answered; the last was {last:?}"))
+}
+
+/// The sum of a metric over its labels; 0 where it is not there.
+#[track_caller]
+pub(crate) fn metric(node: &Server, name: &str) -> f64 {
+    let text = node.get("/metrics").ok().text;
+    let value = |line: &str| {
+        let rest = line.strip_prefix(name)?;
+        rest.starts_with([' ', '{']).then(|| rest.split_whitespace().last()?.parse::<f64>().ok())?
+    };
+    text.lines().filter_map(value).sum()
+}

@@ -1,0 +1,163 @@
+//! The database goes away and comes back: nothing is lost, nodes say that they are not ready, and go on by themselves.
+
+use limina_pg_server::{PgServer, USER};
+use serde_json::json;
+
+use crate::cluster::{Cluster, SHORT, insist, is_ready, new_store, postgres};
+use crate::fail_over::at_work;
+use crate::harness::eventually;
+use crate::ledger::hold;
+use crate::link::Link;
+use crate::load;
+use crate::reply::Reply;
+
+/// A server of its own, since it is about to be crashed or halted.
+fn private() -> (PgServer, String) {
+    let server = PgServer::start().expect("a private PostgreSQL");
+    let url = server.url(&server.new_database().expect("a database"));
+    (server, url)
+}
+
+#[test]
+fn a_crash_of_the_database_loses_nothing() {
+    let (server, url) = private();
+    let cluster = Cluster::on(url, 2, SHORT);
+    let namespace = cluster.namespace_of(1);
+    load::make_limits(&cluster[0].ledger_of(&namespace));
+    let clients = [&cluster[0], &cluster[1], &cluster[0], &cluster[1]];
+    let mut operations = at_work(&clients, &namespace, "before", || {
+        server.crash_and_restart().expect("PostgreSQL starts again");
+    });
+    cluster.settle(&[0, 1]);
+    operations.extend(at_work(&clients, &namespace, "after", || {}));
+    load::verify(&cluster[0].ledger_of(&namespace), &mut operations);
+}
+
+#[test]
+fn a_database_that_hangs_is_told_by_readiness_and_loses_nothing() {
+    let (server, url) = private();
+    let cluster = Cluster::on(url, 2, SHORT);
+    let namespace = cluster.namespace_of(1);
+    let at = |node: usize| cluster[node].ledger_of(&namespace);
+    at(0).create("a");
+    let frozen = Frozen::new(&server);
+    // Taken before it was known that the database hangs, so it may be done later.
+    let early = at(0).request("POST", "/hold").json(&hold("early", &[("a", 1)]));
+    let early = std::thread::scope(|scope| {
+        let early = scope.spawn(|| Reply::try_to(early));
+        for node in 0..2 {
+            await_unready(&cluster, node);
+            cluster[node].get("/healthz").ok();
+        }
+        drop(frozen);
+        early.join().expect("a client").expect("an answer")
+    });
+    cluster.settle(&[0, 1]);
+    let states = at(1).states("early");
+    match early.status {
+        200 => assert_eq!(states.len(), 1, "acknowledged: {early:?}"),
+        _ if early.code() == "OutcomeUnknown" => {}
+        _ => assert_eq!(states, [], "not done, and yet there: {early:?}"),
+    }
+    at(1).hold("later", &[("a", 1)]).ok();
+    at(0).values(&["a"]).ok().value("a", 0, 1 + states.len() as i64);
+}
+
+#[test]
+#[ignore = "requests hang for more than a minute, though the node knows that its tenure is over"]
+fn while_the_database_hangs_requests_are_answered_with_503() {
+    let (server, url) = private();
+    let cluster = Cluster::on(url, 1, SHORT);
+    cluster[0].ledger().create("a");
+    let _frozen = Frozen::new(&server);
+    await_unready(&cluster, 0);
+    cluster[0].ledger().values(&["a"]).refused(503, "ShardUnavailable");
+}
+
+#[track_caller]
+fn await_unready(cluster: &Cluster, node: usize) {
+    let unready = eventually(|| (!is_ready(&cluster[node])).then_some(()));
+    assert!(unready.is_some(), "node {node} is still ready without a database");
+}
+
+/// A server that hangs until this is dropped.
+struct Frozen<'a>(&'a PgServer);
+
+impl Frozen<'_> {
+    fn new(server: &PgServer) -> Frozen<'_> {
+        server.freeze().expect("PostgreSQL halts");
+        Frozen(server)
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        self.0.thaw().expect("PostgreSQL goes on");
+    }
+}
+
+#[test]
+fn a_node_waits_for_its_database() {
+    let server = postgres();
+    let mut link = Link::to(server.port());
+    let database = server.new_database().expect("a database");
+    let store = format!("postgres://{USER}@127.0.0.1:{}/{database}", link.port());
+    let mut cluster = Cluster::empty(store, SHORT);
+    let node = cluster.join();
+    let node = &cluster[node];
+    let alive = eventually(|| Reply::try_to(node.http().get(node.url("/healthz"))).ok());
+    alive.expect("it listens").ok();
+    node.get("/readyz").is(503);
+    node.ledger().values(&["a"]).is(503);
+    let said = eventually(|| node.log().contains(&link.port().to_string()).then_some(()));
+    assert!(said.is_some(), "it does not say what it waits for:\n{}", node.log());
+    link.mend();
+    cluster.settle(&[0]);
+    cluster[0].ledger().create("a");
+}
+
+/// One node loses its way to the database, and the others do not.
+#[test]
+fn a_node_that_is_cut_off_answers_nothing_old_and_comes_back() {
+    let server = postgres();
+    let mut link = Link::to(server.port());
+    link.mend();
+    let store = new_store();
+    let database = store.rsplit('/').next().expect("a database's name");
+    let mut cluster = Cluster::on(store.clone(), 2, SHORT);
+    let old = cluster.join_by(&format!("postgres://{USER}@127.0.0.1:{}/{database}", link.port()));
+    cluster.settle(&[0, 1, old]);
+    let namespace = cluster.namespace_of(old);
+    let at = |node: usize| cluster[node].ledger_of(&namespace);
+    at(old).create("a");
+    at(old).hold("before", &[("a", 1)]).ok();
+
+    link.cut();
+    let request = hold("meanwhile", &[("a", 1)]);
+    insist(|| at(0).request("POST", "/hold").header("idempotency-key", "k").json(&request)).ok();
+    let stale = at(old).values(&["a"]);
+    if stale.status != 503 {
+        stale.ok().value("a", 0, 2);
+    }
+    await_unready(&cluster, old);
+
+    link.mend();
+    cluster.settle(&[0, 1, old]);
+    at(old).values(&["a"]).ok().value("a", 0, 2);
+    at(old).hold("after", &[("a", 1)]).ok().value("a", 0, 3);
+}
+
+#[test]
+fn an_idle_cluster_survives_a_crash_of_the_database() {
+    let (server, url) = private();
+    let cluster = Cluster::on(url, 2, SHORT);
+    let namespace = cluster.namespace_of(0);
+    let lock = json!({"key_values": {"k": 1}, "ttl": "1h"});
+    let grant = cluster[1].locks_of(&namespace).grant(lock.clone());
+    server.crash_and_restart().expect("PostgreSQL starts again");
+    let locks = cluster[1].locks_of(&namespace);
+    insist(|| locks.request("POST", "").json(&lock)).refused(409, "LockHeld");
+    locks.heartbeat(&grant).ok();
+    locks.let_go(&grant);
+    cluster.settle(&[0, 1]);
+}

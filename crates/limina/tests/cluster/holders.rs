@@ -1,0 +1,168 @@
+//! Locks and leases over several nodes: who waits where, who holds what when an owner dies or goes.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::cluster::{Cluster, LONG, SHORT, insist};
+use crate::harness::{Server, eventually};
+use crate::ledger::encode;
+use crate::limiter::Limiter;
+use crate::locks::{Grant, Locks, PATIENT, exclusive, lasting, waiting};
+use crate::raw;
+
+/// The `ttl` of what is looked at here, in milliseconds: longer than any test.
+const HOUR: u64 = 3_600_000;
+
+/// So old is what is held before its owner goes, in milliseconds, so that a full `ttl` can be told from what was left.
+const AGE: u64 = 1_000;
+
+/// Shard time may be slewed by 5 %, and instants are whole milliseconds.
+fn slack(elapsed: Duration) -> u64 {
+    elapsed.as_millis() as u64 / 10 + 20
+}
+
+#[test]
+fn who_waits_through_another_node_is_granted() {
+    let cluster = Cluster::of(3, LONG);
+    let namespace = cluster.namespace_of(0);
+    let at = |node: usize| cluster[node].locks_of(&namespace);
+    let held = at(1).grant(exclusive(json!({"k": 1})));
+    let first = at(1).wait(waiting(exclusive(json!({"k": 1})), PATIENT));
+    at(0).await_queue(&held, 1);
+    let second = at(2).wait(waiting(exclusive(json!({"k": 1})), PATIENT));
+    at(2).await_queue(&held, 2);
+    at(2).let_go(&held);
+    let first = first.granted();
+    assert!(!second.is_answered(), "two at once");
+    at(0).let_go(&first);
+    assert!(second.granted().token > first.token && first.token > held.token);
+    at(1).ask(&waiting(exclusive(json!({"k": 1})), "50ms")).refused(409, "LockWaitTimeout");
+}
+
+#[test]
+fn who_hangs_up_at_another_node_leaves_the_queue() {
+    let cluster = Cluster::of(2, LONG);
+    let namespace = cluster.namespace_of(0);
+    let at = |node: usize| cluster[node].locks_of(&namespace);
+    let held = at(0).grant(exclusive(json!({"k": 1})));
+    let body = waiting(exclusive(json!({"k": 1})), PATIENT).to_string();
+    let mut connection = raw::Connection::open(cluster[1].address());
+    connection.send(raw::request("POST", &format!("/v1/ns/{namespace}/locks"), "", body.as_bytes()));
+    at(0).await_queue(&held, 1);
+    drop(connection);
+    at(0).await_queue(&held, 0);
+    at(0).let_go(&held);
+    at(1).free(exclusive(json!({"k": 1})));
+}
+
+#[test]
+fn a_holder_has_its_full_time_again_after_its_owner_died() {
+    let mut cluster = Cluster::of(3, SHORT);
+    let held = Held::by(&cluster, 1);
+    let waiter = held.locks(&cluster[0]).wait(waiting(exclusive(json!({"k": 1})), PATIENT));
+    held.locks(&cluster[0]).await_queue(&held.grant, 1);
+    held.await_age(&cluster[0]);
+    cluster.node(1).kill();
+    let died = Instant::now();
+
+    let left = held.left(&cluster[2]);
+    let least = HOUR - died.elapsed().as_millis() as u64 - slack(died.elapsed());
+    assert!(
+        left.iter().all(|left| (least..=HOUR).contains(left)),
+        "{left:?} left, at least {least} expected"
+    );
+    let told = waiter.answer().reply;
+    let code = told.code().to_owned();
+    told.refused(503, &code);
+    held.stays(&cluster[0], &cluster[2]);
+}
+
+#[test]
+fn a_shard_that_is_handed_over_extends_nothing() {
+    let mut cluster = Cluster::of(3, LONG);
+    let held = Held::by(&cluster, 1);
+    held.await_age(&cluster[0]);
+    cluster.node(1).stop();
+    let most = HOUR - AGE + slack(Duration::from_millis(AGE));
+    let left = held.left(&cluster[2]);
+    assert!(left.iter().all(|&left| left <= most), "{left:?} left, at most {most} expected");
+    held.stays(&cluster[0], &cluster[2]);
+}
+
+/// One whose `ttl` is short sends heartbeats through another node, and never loses its lock.
+#[test]
+fn heartbeats_keep_a_lock_over_a_death() {
+    let mut cluster = Cluster::of(3, SHORT);
+    let namespace = cluster.namespace_of(2);
+    let (owner, rest) = cluster.apart(2);
+    let locks = rest[0].locks_of(&namespace);
+    let grant = locks.grant(lasting(exclusive(json!({"k": 1})), "5s"));
+    owner.kill();
+    let path = format!("/{}/heartbeat", encode(&grant.lock_id));
+    for _ in 0..20 {
+        insist(|| locks.request("POST", &path).json(&json!({"session_id": grant.session_id}))).ok();
+    }
+    locks.taken(exclusive(json!({"k": 1})));
+    locks.let_go(&grant);
+    assert!(locks.grant(exclusive(json!({"k": 1}))).token > grant.token);
+}
+
+/// A lock and a lease in a namespace of one node.
+struct Held {
+    namespace: String,
+    grant: Grant,
+    lease: String,
+    lease_token: u64,
+}
+
+impl Held {
+    #[track_caller]
+    fn by(cluster: &Cluster, owner: usize) -> Held {
+        let namespace = cluster.namespace_of(owner);
+        let grant = cluster[owner].locks_of(&namespace).grant(exclusive(json!({"k": 1})));
+        let limiter = cluster[owner].limiter_of(&namespace);
+        limiter.rule("uses", &["k"], 1);
+        let lease = limiter.lease(json!({"k": 1}), 1, "1h").created();
+        Held { namespace, grant, lease: lease.lease_id(), lease_token: lease.number("fencing_token") }
+    }
+
+    fn locks(&self, node: &Server) -> Locks {
+        node.locks_of(&self.namespace)
+    }
+
+    fn limiter(&self, node: &Server) -> Limiter {
+        node.limiter_of(&self.namespace)
+    }
+
+    /// Both have been held for a while.
+    #[track_caller]
+    fn await_age(&self, node: &Server) {
+        let old = eventually(|| self.left(node).iter().all(|&left| left <= HOUR - AGE).then_some(()));
+        assert!(old.is_some(), "time stands still");
+    }
+
+    /// How long both have to go.
+    #[track_caller]
+    fn left(&self, node: &Server) -> [u64; 2] {
+        let lock = format!("/{}", encode(&self.grant.lock_id));
+        let lock = insist(|| self.locks(node).request("GET", &lock)).ok();
+        let lease = format!("/leases/{}", encode(&self.lease));
+        let lease = insist(|| self.limiter(node).request("GET", &lease)).ok();
+        [lock.number("expires_in_ms"), lease.number("expires_in_ms")]
+    }
+
+    /// Nobody else gets them before they are given back; then tokens go on growing.
+    #[track_caller]
+    fn stays(&self, node: &Server, other: &Server) {
+        self.locks(node).taken(exclusive(json!({"k": 1})));
+        self.locks(other).heartbeat(&self.grant).ok();
+        self.limiter(other).heartbeat(&self.lease).ok();
+        self.limiter(node).lease(json!({"k": 1}), 1, "1h").denied(&["uses"]);
+        self.locks(node).let_go(&self.grant);
+        self.limiter(other).release(&self.lease).is(204);
+        let next = self.locks(other).grant(exclusive(json!({"k": 1}))).token;
+        let lease = self.limiter(node).lease(json!({"k": 1}), 1, "1h").created().number("fencing_token");
+        assert!(self.grant.token < self.lease_token && self.lease_token < next && next < lease);
+    }
+}

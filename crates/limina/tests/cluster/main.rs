@@ -1,0 +1,24 @@
+//! Several nodes on one PostgreSQL, from outside: real processes, their HTTP contract and their signals.
+//!
+//! Every test has nodes and a database of its own. What must hold is taken from `docs/cluster.md` and the contract alone.
+
+mod chaos;
+mod cluster;
+#[path = "../common/mod.rs"]
+#[allow(dead_code, reason = "some of it is for a single server alone")]
+mod common;
+mod compare;
+mod database;
+mod fail_over;
+mod followers;
+mod forwarding;
+mod holders;
+mod link;
+mod paused;
+mod placement;
+mod repeats;
+mod setup;
+mod standby;
+mod traffic;
+
+use common::{events, harness, ledger, limiter, load, locks, raw, reply, shape, sse, stomp, websocket};

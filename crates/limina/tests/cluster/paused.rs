@@ -1,0 +1,130 @@
+//! An owner that is paused, loses its shards meanwhile, and wakes up: it can neither write nor answer from what it remembers.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, SHORT, insist};
+use crate::fail_over::at_work;
+use crate::ledger::hold;
+use crate::limiter::{self, fixed};
+use crate::load;
+use crate::locks::{Grant, exclusive};
+use crate::raw::{self, Connection};
+use crate::reply::Reply;
+
+/// What was sent to the owner while it was paused, and is answered after it woke up.
+struct Sent(Connection);
+
+impl Sent {
+    fn to(cluster: &Cluster, node: usize, method: &str, path: &str, body: &Value) -> Sent {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let mut connection = Connection::open(cluster[node].address());
+        connection.send(raw::request(method, path, "", body.as_bytes()));
+        Sent(connection)
+    }
+
+    /// The truth, or 503.
+    #[track_caller]
+    fn answered(mut self, truth: impl FnOnce(Reply)) {
+        let reply = self.0.receive();
+        if reply.status == 503 {
+            let code = reply.code().to_owned();
+            reply.refused(503, &code);
+        } else {
+            truth(reply);
+        }
+    }
+}
+
+/// Each request would be answered otherwise by a node that remembers how it was before the pause.
+#[test]
+fn a_paused_owner_tells_nothing_old() {
+    let cluster = Cluster::of(3, SHORT);
+    let (old, other) = (1, 0);
+    let namespace = cluster.namespace_of(old);
+    let before = Before::make(&cluster, old, &namespace);
+
+    cluster[old].signal(Signal::STOP);
+    let path = |rest: &str| format!("/v1/ns/{namespace}{rest}");
+    let send = |method: &str, rest: &str, body: Value| Sent::to(&cluster, old, method, &path(rest), &body);
+    let values = send("POST", "/ledger/values", json!({"limit_names": ["a"]}));
+    let full = send("POST", "/ledger/hold", hold("late", &[("a", 10)]));
+    let used_up = send("POST", "/limiter/check", json!({"key_values": {"relaxed": 1}}));
+    let free = send("POST", "/limiter/check", json!({"key_values": {"durable": 1}}));
+    let lock = send("POST", "/locks", exclusive(json!({"k": 1})));
+    let stream = send("GET", "/events/s", Value::Null);
+
+    cluster.await_new_owner(&namespace, old, other);
+    let clock = before.change(&cluster, other, &namespace);
+    cluster[old].signal(Signal::CONT);
+
+    values.answered(|reply| assert_eq!(reply.ok().body["values"][0]["commit_value"], 5));
+    full.answered(|reply| drop(reply.ok().value("a", 5, 10)));
+    used_up.answered(|reply| drop(reply.denied(&["relaxed"])));
+    free.answered(|reply| drop(reply.allowed().uses("durable", 1)));
+    lock.answered(|reply| assert!(reply.granted().token > before.grant.token));
+    stream.answered(|reply| drop(reply.ok().has("clock", clock)));
+
+    cluster.settle(&[0, 1, 2]);
+    for node in 0..3 {
+        let reply = cluster[node].ledger_of(&namespace).values(&["a"]).ok();
+        assert_eq!(reply.body["values"][0]["commit_value"], 5, "{}", reply.text);
+        cluster[node].events_of(&namespace).read("s").ok().has("clock", clock);
+    }
+}
+
+/// How it was before the pause.
+struct Before {
+    grant: Grant,
+}
+
+impl Before {
+    #[track_caller]
+    fn make(cluster: &Cluster, node: usize, namespace: &str) -> Before {
+        let node = &cluster[node];
+        let ledger = node.ledger_of(namespace);
+        ledger.create_with_ceiling("a", 15);
+        ledger.hold("early", &[("a", 10)]).ok();
+        let limiter = node.limiter_of(namespace);
+        limiter.window("relaxed", &["relaxed"], 3, fixed(limiter::LONG));
+        limiter.check(json!({"relaxed": 1})).allowed();
+        limiter.rule("durable", &["durable"], 1);
+        limiter.check(json!({"durable": 1})).allowed();
+        node.events_of(namespace).only_once("s", crate::events::LONG);
+        Before { grant: node.locks_of(namespace).grant(exclusive(json!({"k": 1}))) }
+    }
+
+    /// All of it becomes another: what was full has room, what had room is used up. Returns the stream's clock.
+    #[track_caller]
+    fn change(&self, cluster: &Cluster, node: usize, namespace: &str) -> u64 {
+        let node = &cluster[node];
+        let ledger = node.ledger_of(namespace);
+        let commit = hold("early", &[("a", 5)]);
+        insist(|| ledger.request("POST", "/commit").json(&commit)).ok().value("a", 5, 0);
+        let limiter = node.limiter_of(namespace);
+        while limiter.check(json!({"relaxed": 1})).status == 200 {}
+        limiter.counters(json!({"durable": 1}), -1).ok();
+        node.locks_of(namespace).let_go(&self.grant);
+        node.events_of(namespace).accept("s", "event").clock
+    }
+}
+
+/// Clients whose requests were inside when it was paused: each is answered with what is true, or not at all.
+#[test]
+fn requests_inside_a_paused_owner_are_done_once_or_not_at_all() {
+    let cluster = Cluster::of(3, SHORT);
+    let old = 2;
+    let namespace = cluster.namespace_of(old);
+    load::make_limits(&cluster[0].ledger_of(&namespace));
+    let clients = [&cluster[old], &cluster[0], &cluster[old], &cluster[1]];
+    let mut operations = at_work(&clients, &namespace, "before", || {
+        cluster[old].signal(Signal::STOP);
+        cluster.await_new_owner(&namespace, old, 0);
+        let ledger = cluster[0].ledger_of(&namespace);
+        insist(|| ledger.request("GET", "/limits")).ok();
+        cluster[old].signal(Signal::CONT);
+    });
+    cluster.settle(&[0, 1, 2]);
+    operations.extend(at_work(&clients, &namespace, "after", || {}));
+    load::verify(&cluster[old].ledger_of(&namespace), &mut operations);
+}

@@ -1,0 +1,75 @@
+//! Who owns what when nodes come and go, and that nobody notices where it is done cleanly.
+
+use std::time::Instant;
+
+use crate::cluster::{Cluster, LONG, SHORT, SOON, View, settle};
+use crate::harness::eventually;
+use crate::traffic::steady;
+
+#[test]
+fn each_node_has_its_share_and_all_agree() {
+    let mut cluster = Cluster::of(3, LONG);
+    let before = View::of(&cluster[0]).expect("a view").epochs;
+    let fourth = cluster.join();
+    cluster.settle_within(SOON, &[0, 1, 2, fourth]);
+    cluster.node(1).stop();
+    cluster.settle_within(SOON, &[0, 2, fourth]);
+    cluster.node(1).start_again();
+    cluster.settle_within(SOON, &[0, 1, 2, fourth]);
+    let after = View::of(&cluster[0]).expect("a view").epochs;
+    assert!(before.iter().zip(&after).all(|(before, after)| before <= after), "{before:?} then {after:?}");
+    assert_ne!(before, after, "shards moved under the same epochs");
+}
+
+#[test]
+fn a_node_joins_and_no_client_notices() {
+    let mut cluster = Cluster::of(3, LONG);
+    let (third, rest) = cluster.apart(2);
+    third.stop();
+    settle(SOON, &rest);
+    let (longest, ()) = steady(&rest, || {
+        third.start_again();
+        settle(SOON, &[rest[0], rest[1], third]);
+    });
+    assert!(longest < SOON, "a request took {longest:?}, as if it waited for a tenure");
+}
+
+#[test]
+fn a_clean_stop_is_noticed_by_nobody_who_asks_elsewhere() {
+    let mut cluster = Cluster::of(3, LONG);
+    let (first, rest) = cluster.apart(0);
+    let (longest, ()) = steady(&rest, || {
+        first.stop();
+        settle(SOON, &rest);
+    });
+    assert!(longest < SOON, "a request took {longest:?}, as if it waited for a tenure");
+}
+
+#[test]
+fn a_node_that_starts_again_at_its_address_ends_its_old_tenure() {
+    let mut cluster = Cluster::of(2, LONG);
+    cluster.node(1).kill();
+    let start = Instant::now();
+    cluster.node(1).start_again();
+    cluster.settle_within(SOON, &[0, 1]);
+    assert!(start.elapsed() < SOON, "its own tenure ran for {:?}", start.elapsed());
+}
+
+#[test]
+fn the_log_tells_what_moved_and_why() {
+    let mut cluster = Cluster::of(2, SHORT);
+    cluster.node(1).kill();
+    cluster.settle(&[0]);
+    says(&cluster, 0, "taking a shard over: nobody serves it");
+    cluster.node(1).start_again();
+    cluster.settle(&[0, 1]);
+    says(&cluster, 0, "giving a shard away");
+    cluster.node(0).stop();
+    cluster.settle(&[1]);
+}
+
+#[track_caller]
+fn says(cluster: &Cluster, node: usize, line: &str) {
+    let said = eventually(|| cluster[node].log().contains(line).then_some(()));
+    assert!(said.is_some(), "{line:?} is not in:\n{}", cluster[node].log());
+}

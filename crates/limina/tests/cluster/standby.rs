@@ -1,0 +1,185 @@
+//! PostgreSQL with a synchronous standby: clients are at work while the one or the other server is lost, and the standby
+//! promoted. Nothing that was acknowledged may be missing, and nodes go on by themselves.
+//!
+//! `cargo xtask standby` runs this.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use limina_pg_server::{PgServer, USER};
+use serde_json::{Value, json};
+
+use crate::chaos;
+use crate::chaos::client::{Client, Front};
+use crate::cluster::{Cluster, SHARDS, SHORT, SOON, free_address};
+use crate::ledger::hold;
+
+const NODES: usize = 3;
+
+/// What becomes of the primary before its standby is promoted.
+#[derive(Debug, Clone, Copy)]
+enum Loss {
+    /// It is gone, with all that it had.
+    Kill,
+    /// It hangs, and goes on when it has a successor.
+    Freeze,
+    /// Nothing: it lives on, and does not know that it has a successor.
+    Isolate,
+}
+
+/// What becomes of the service while the standby is away.
+#[derive(Debug, Clone, Copy)]
+enum Operator {
+    WaitsForStandby,
+    GoesOnWithout,
+}
+
+#[test]
+#[ignore = "it takes minutes: `cargo xtask standby` runs it"]
+fn whichever_server_is_lost_nothing_acknowledged_is_lost() {
+    let rounds = std::env::var("STANDBY_ROUNDS").map_or(1, |text| text.parse().expect("a number"));
+    let losses = [Loss::Kill, Loss::Freeze, Loss::Isolate].into_iter().cycle();
+    let operators = [Operator::WaitsForStandby, Operator::GoesOnWithout].into_iter().cycle();
+    let mut pair = Pair::start();
+    let mut cluster = Cluster::on(pair.url.clone(), NODES, SHORT);
+    let mut probe = Probe::new(&cluster);
+    for (round, (loss, operator)) in (0..rounds).zip(losses.zip(operators)) {
+        eprintln!("standby: round {round}: {operator:?}, {loss:?}");
+        pair = disturbed(&mut cluster, round, |_| {
+            let pair = pair.lose_standby(operator, &mut probe);
+            pair.lose_primary(loss, &mut probe)
+        });
+    }
+}
+
+/// One round of all clients, while `disturb` makes another pair of the one that was there.
+fn disturbed(cluster: &mut Cluster, round: u64, disturb: impl FnOnce(&mut Cluster) -> Pair) -> Pair {
+    let mut pair = None;
+    chaos::run(cluster, &format!("round-{round}"), round, |cluster| pair = Some(disturb(cluster)));
+    pair.expect("the round is over")
+}
+
+/// Two servers, of which the one or the other is the primary.
+struct Pair {
+    primary: PgServer,
+    standby: PgServer,
+    /// Names both.
+    url: String,
+}
+
+impl Pair {
+    #[track_caller]
+    fn start() -> Pair {
+        let [first, second] = [free_address(), free_address()];
+        let primary = PgServer::start_at(first.port()).expect("a primary");
+        let database = primary.new_database().expect("a database");
+        let standby = primary.start_standby(second.port()).expect("a standby");
+        let url = format!("postgres://{USER}@{first},{second}/{database}?target_session_attrs=read-write");
+        Pair { primary, standby, url }
+    }
+
+    /// Nothing is told until another standby is there, unless the operator says that none is needed.
+    #[track_caller]
+    fn lose_standby(self, operator: Operator, probe: &mut Probe) -> Pair {
+        let Pair { primary, standby, url } = self;
+        let port = standby.port();
+        standby.kill().expect("the standby dies");
+        probe.nothing_is_told();
+        if let Operator::GoesOnWithout = operator {
+            primary.wait_for_standby(false).expect("a setting");
+            probe.goes_on("without a standby");
+        }
+        let standby = primary.start_standby(port).expect("a new standby");
+        probe.goes_on("with a new standby");
+        Pair { primary, standby, url }
+    }
+
+    /// The standby is promoted, and what was the primary is made anew as its standby.
+    #[track_caller]
+    fn lose_primary(self, loss: Loss, probe: &mut Probe) -> Pair {
+        let Pair { primary: old, standby: new, url } = self;
+        let port = old.port();
+        match loss {
+            Loss::Kill => {
+                old.kill().expect("the primary dies");
+                new.promote().expect("a new primary");
+                probe.goes_on("after a promotion");
+            }
+            Loss::Freeze => {
+                old.freeze().expect("the primary hangs");
+                probe.nothing_is_told();
+                new.promote().expect("a new primary");
+                probe.goes_on("while the old primary hangs");
+                old.thaw().expect("the old primary goes on");
+                probe.goes_on("beside an old primary that hung");
+                old.kill().expect("the old primary dies");
+            }
+            Loss::Isolate => {
+                new.promote().expect("a new primary");
+                probe.goes_on("beside an old primary");
+                old.kill().expect("the old primary dies");
+            }
+        }
+        let standby = new.start_standby(port).expect("a new standby");
+        probe.goes_on("with the next standby");
+        Pair { primary: new, standby, url }
+    }
+}
+
+/// A client that adds one after the other in every shard, and knows what there must be.
+struct Probe {
+    nodes: Vec<SocketAddr>,
+    added: i64,
+}
+
+impl Probe {
+    #[track_caller]
+    fn new(cluster: &Cluster) -> Probe {
+        for shard in 0..SHARDS {
+            cluster[0].ledger_of(&Cluster::namespace_in(shard)).create("probe");
+        }
+        Probe { nodes: (0..NODES).map(|node| cluster[node].address()).collect(), added: 0 }
+    }
+
+    /// The next that is added. It may be asked for again until it is acknowledged, and is done once.
+    fn next(&self) -> Value {
+        hold(&format!("{}", self.added + 1), &[("probe", 1)])
+    }
+
+    /// Neither writes nor reads are answered, in any shard.
+    #[track_caller]
+    fn nothing_is_told(&self) {
+        self.in_every_shard(|mut client| {
+            let written = client.once("POST", "/ledger/hold", &self.next());
+            assert!(written.is_none(), "acknowledged, and nowhere but here: {written:?}");
+            let read = client.once("POST", "/ledger/values", &json!({"limit_names": ["probe"]}));
+            assert!(read.is_none(), "nobody knows whether this is so: {read:?}");
+        });
+    }
+
+    /// Before long one more is added in every shard, to all that were there.
+    #[track_caller]
+    fn goes_on(&mut self, when: &str) {
+        let start = Instant::now();
+        self.in_every_shard(|mut client| {
+            let reply = client.insist("POST", "/ledger/hold", &self.next()).reply;
+            reply.ok().value("probe", 0, self.added + 1);
+        });
+        self.added += 1;
+        let elapsed = start.elapsed();
+        eprintln!("standby: {when}, all went on within {} ms", elapsed.as_millis());
+        assert!(elapsed < SOON, "{when}, it took {elapsed:?}");
+    }
+
+    #[track_caller]
+    fn in_every_shard(&self, ask: impl Fn(Client<'_>) + Sync) {
+        let (front, ask) = (Front::new(self.nodes.clone()), &ask);
+        std::thread::scope(|scope| {
+            for shard in 0..SHARDS {
+                let name = format!("probe {}", self.added);
+                let client = Client::new(&front, &Cluster::namespace_in(shard), &name, shard as u64 + 1);
+                scope.spawn(move || ask(client));
+            }
+        });
+    }
+}

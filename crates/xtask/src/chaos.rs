@@ -1,0 +1,33 @@
+//! The fail-over test for longer than the tests run it: nodes are killed, paused and stopped under load.
+
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::Outcome;
+
+const TEST: &str = "chaos::whatever_becomes_of_nodes_nothing_acknowledged_is_lost";
+
+/// `--minutes N`, and `--seed S` to have the same things done again.
+pub(crate) fn run(args: &[String]) -> Outcome {
+    let (mut minutes, mut seed) = (1, now());
+    let mut args = args.iter();
+    while let Some(name) = args.next() {
+        let value = args.next().and_then(|value| value.parse().ok());
+        let value = value.ok_or_else(|| format!("{name} takes a number"))?;
+        match name.as_str() {
+            "--minutes" => minutes = value,
+            "--seed" => seed = value,
+            _ => return Err(format!("chaos has no {name}")),
+        }
+    }
+    println!("xtask: chaos for {minutes} min with --seed {seed}");
+    let mut test = Command::new(env!("CARGO"));
+    test.args(["test", "--package", "limina", "--test", "cluster", "--", "--exact", "--nocapture", TEST]);
+    test.env("CHAOS_MINUTES", minutes.to_string()).env("CHAOS_SEED", seed.to_string());
+    crate::run(test)
+}
+
+/// Another seed each time.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
