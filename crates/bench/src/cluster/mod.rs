@@ -36,7 +36,7 @@ pub(crate) struct Options {
     /// How long each is measured, in seconds, after a fifth of that to warm up
     #[arg(long, default_value = "5", value_parser = seconds)]
     seconds: Duration,
-    /// Nodes
+    /// Nodes, at least two
     #[arg(long, default_value_t = 3, value_parser = positive)]
     nodes: usize,
     /// Holds, commits or checks in one request of a batch
@@ -105,6 +105,9 @@ impl Part {
 
 pub(crate) async fn run(options: Options) -> Result<(), Failed> {
     let parts = chosen(&options.only, |_: Part| true)?;
+    if options.nodes < 2 {
+        return Err("there must be at least two nodes".into());
+    }
     let program = options.place.program()?;
     print!("{}", conditions(&program, options.place.data())?);
     let directory = options.place.directory()?;
