@@ -5,10 +5,13 @@
 
 use crate::{Failed, load::Contender, process::Process};
 use memchr::memmem;
+use rustix::process::Signal;
 use std::{
+    ffi::OsStr,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -31,8 +34,18 @@ pub(crate) struct Http {
 impl Http {
     /// Limina.
     pub(crate) fn limina(program: &Path, directory: &Path) -> Result<Http, Failed> {
+        Http::serve(program, &[OsStr::new("--data"), directory.join("data").as_os_str()])
+    }
+
+    /// A node among those that share a database.
+    pub(crate) fn node(program: &Path, store: &str, tenure: Duration) -> Result<Http, Failed> {
+        let tenure = format!("{}ms", tenure.as_millis());
+        Http::serve(program, &["--store", store, "--tenure", &tenure].map(OsStr::new))
+    }
+
+    fn serve(program: &Path, flags: &[&OsStr]) -> Result<Http, Failed> {
         let mut command = Command::new(program);
-        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(directory.join("data"));
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(flags);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("LIMINA_") {
                 command.env_remove(name);
@@ -45,6 +58,11 @@ impl Http {
     /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
     }
 
     /// A server that only parses and answers.
@@ -60,7 +78,7 @@ impl Contender for Http {
     async fn connect(&self) -> Result<Connection, Failed> {
         let stream = TcpStream::connect(self.address).await?;
         stream.set_nodelay(true)?;
-        Ok(Connection { stream, json: String::new(), bytes: Vec::new() })
+        Ok(Connection { stream, root: "/v1".into(), json: String::new(), bytes: Vec::new() })
     }
 
     fn process(&self) -> Option<u32> {
@@ -75,12 +93,19 @@ impl Contender for Http {
 /// A connection that is kept.
 pub(crate) struct Connection {
     stream: TcpStream,
+    /// What every path begins with.
+    root: String,
     /// What is posted next.
     pub(crate) json: String,
     bytes: Vec<u8>,
 }
 
 impl Connection {
+    /// What is asked from now on is of this namespace.
+    pub(crate) fn enter(&mut self, namespace: &str) {
+        self.root = format!("/v1/ns/{namespace}");
+    }
+
     /// Posts `json` to the path, and returns status and body.
     pub(crate) async fn post(&mut self, path: &str) -> Result<(u16, &[u8]), Failed> {
         self.send("POST", path).await
@@ -93,16 +118,26 @@ impl Connection {
 
     async fn send(&mut self, method: &str, path: &str) -> Result<(u16, &[u8]), Failed> {
         let mut request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            "{method} {}{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            self.root,
             self.json.len()
         );
         request.push_str(&self.json);
         self.exchange(&request).await
     }
 
+    /// Gets what is at the path, and returns status and body.
+    pub(crate) async fn get(&mut self, path: &str) -> Result<(u16, &[u8]), Failed> {
+        self.send_empty("GET", path).await
+    }
+
     /// Deletes what is at the path, and returns status and body.
     pub(crate) async fn delete(&mut self, path: &str) -> Result<(u16, &[u8]), Failed> {
-        self.exchange(&format!("DELETE {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")).await
+        self.send_empty("DELETE", path).await
+    }
+
+    async fn send_empty(&mut self, method: &str, path: &str) -> Result<(u16, &[u8]), Failed> {
+        self.exchange(&format!("{method} {}{path} HTTP/1.1\r\nHost: localhost\r\n\r\n", self.root)).await
     }
 
     async fn exchange(&mut self, request: &str) -> Result<(u16, &[u8]), Failed> {

@@ -34,6 +34,11 @@ pub(crate) trait Contender: Sync {
     /// Its process, unless it is part of this one.
     fn process(&self) -> Option<u32>;
 
+    /// Processor time that it has taken so far, unless it is part of this process.
+    fn cpu_time(&self) -> Option<Duration> {
+        self.process().map(machine::family_cpu_time)
+    }
+
     /// Ends it.
     fn stop(self) -> impl Future<Output = Result<(), Failed>> + Send;
 }
@@ -60,7 +65,7 @@ pub(crate) async fn drive<C: Contender, W: Work<C::Client>>(
     for _ in 0..load.connections {
         clients.push(contender.connect().await?);
     }
-    let cpu = || (contender.process().map(machine::family_cpu_time), machine::cpu_time(std::process::id()));
+    let cpu = || (contender.cpu_time(), machine::cpu_time(std::process::id()));
     let (server_before, own_before) = cpu();
     let begin = Instant::now();
     let tasks: Vec<_> = (clients.into_iter().enumerate())

@@ -27,12 +27,16 @@ pub(crate) fn thread_cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Processor time of a server: its process, and the children that this has now.
+/// Processor time of a server: its process, the children that this has now, and those that it had.
 pub(crate) fn family_cpu_time(process: u32) -> Duration {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     let all = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(stat);
-    let family = all.filter(|stat| stat.process == process || stat.parent == process);
-    duration(family.map(|stat| stat.ticks).sum())
+    let ticks = all.map(|stat| match (stat.process == process, stat.parent == process) {
+        (true, _) => stat.ticks + stat.ended_children_ticks,
+        (false, true) => stat.ticks,
+        (false, false) => 0,
+    });
+    duration(ticks.sum())
 }
 
 /// Waits until what follows so many writes (checkpoints, the table's housekeeping) is done, or for a minute.

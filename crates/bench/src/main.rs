@@ -1,4 +1,5 @@
-//! Measures Limina: `cargo run --release -p limina-bench -- ledger …`, `limiter …`, `locks …` or `events …`.
+//! Measures Limina: `cargo run --release -p limina-bench -- ledger …`, `limiter …`, `locks …`, `events …` or
+//! `cluster …`.
 //!
 //! A figure of this program is worth something only beside the others of the same run: machines differ, and the same
 //! machine differs from minute to minute. So one run has every contender do the same work, one after the other.
@@ -6,6 +7,7 @@
 //! Read a family's `workload.rs` first: it says what the work is, and what a contender has to be able to do. Each other
 //! file of that folder is one contender, but for `report.rs`, which prints. What families share stands beside them.
 
+mod cluster;
 mod echo;
 mod events;
 mod http;
@@ -17,6 +19,7 @@ mod locks;
 mod machine;
 mod measure;
 mod options;
+mod postgres;
 mod process;
 mod redis;
 mod report;
@@ -43,6 +46,8 @@ enum Cli {
     Locks(locks::Options),
     /// Events submitted, and told to those who follow
     Events(events::Options),
+    /// All of these with several nodes on PostgreSQL, and what becomes of shards whose node is gone
+    Cluster(cluster::Options),
     /// Limina as a server, for when there is no `limina` beside this program
     #[command(hide = true)]
     Serve(serve::Options),
@@ -63,6 +68,7 @@ fn main() -> ExitCode {
             Cli::Limiter(options) => limiter::run(options).await,
             Cli::Locks(options) => locks::run(options).await,
             Cli::Events(options) => events::run(options).await,
+            Cli::Cluster(options) => cluster::run(options).await,
             Cli::Serve(options) => serve::run(options).await,
             Cli::Echo => echo::run().await,
         }

@@ -53,6 +53,12 @@ impl Process {
         self.child.id()
     }
 
+    /// Sends it a signal, if it is still there.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let _gone_already = id.map(|id| kill_process(id, signal));
+    }
+
     /// Asks it to end, and waits.
     pub(crate) fn stop(mut self) -> Result<(), Failed> {
         match self.end() {
@@ -66,8 +72,7 @@ impl Process {
         if let Ok(Some(_)) = self.child.try_wait() {
             return true;
         }
-        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let _gone_already = id.map(|id| kill_process(id, self.stop));
+        self.signal(self.stop);
         let begin = Instant::now();
         while begin.elapsed() < DEADLINE {
             if let Ok(Some(_)) = self.child.try_wait() {

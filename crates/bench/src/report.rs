@@ -4,7 +4,11 @@ use crate::{
     Failed, machine,
     measure::{Measured, Rated, Rounds},
 };
-use std::{fmt, fs, path::Path, time::SystemTime};
+use std::{
+    fmt, fs,
+    path::Path,
+    time::{Duration, Instant, SystemTime},
+};
 
 /// What the figures depend on, besides the code.
 pub(crate) fn conditions(program: &Path, data: &Path) -> Result<String, Failed> {
@@ -24,6 +28,27 @@ pub(crate) fn conditions(program: &Path, data: &Path) -> Result<String, Failed> 
         sync.quantile_ms(0.5),
         sync.quantile_ms(0.99),
     ))
+}
+
+/// What other programs take while something is measured.
+pub(crate) struct Others {
+    begin: Instant,
+    before: Option<Duration>,
+}
+
+impl Others {
+    pub(crate) fn watch() -> Others {
+        Others { begin: Instant::now(), before: machine::others_cpu_time() }
+    }
+
+    /// Says how much that was, when our servers have ended. One that goes on, or was no child of ours, took `ours` so far.
+    pub(crate) fn print(&self, ours: Duration) {
+        if let (Some(before), Some(after)) = (self.before, machine::others_cpu_time()) {
+            let others =
+                after.saturating_sub(before + ours).as_secs_f64() / self.begin.elapsed().as_secs_f64();
+            println!("other programs took {others:.2} processors meanwhile");
+        }
+    }
 }
 
 /// The columns of [`latencies`].
@@ -88,5 +113,13 @@ impl fmt::Display for Table {
             }
         }
         Ok(())
+    }
+}
+
+/// With an empty line behind it, unless it says nothing.
+pub(crate) fn write_table(f: &mut fmt::Formatter<'_>, table: &Table) -> fmt::Result {
+    match table.rows.is_empty() {
+        true => Ok(()),
+        false => writeln!(f, "{table}"),
     }
 }

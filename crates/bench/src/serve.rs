@@ -1,14 +1,20 @@
 //! Limina as a server, in a process of its own: the same parts as in the binary `limina`, with its defaults.
 
 use crate::Failed;
-use limina_node::{Metrics, Node, NodeOptions, Service};
-use limina_server::App;
-use limina_store::embedded::{Embedded, EmbeddedOptions};
+use limina_node::{Joining, Metrics, Node, NodeOptions, Service};
+use limina_server::{App, HttpPeers, Secret};
+use limina_store::{
+    NodeId,
+    embedded::{Embedded, EmbeddedOptions},
+    postgres::{Postgres, PostgresOptions},
+};
+use limina_wire::duration;
 use prometheus_client::registry::Registry;
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
+    sync::oneshot,
 };
 
 /// The flags of `limina serve` that the benchmark uses.
@@ -18,27 +24,71 @@ pub(crate) struct Options {
     #[arg(long)]
     listen: SocketAddr,
     /// Directory for the data
+    #[arg(long, required_unless_present = "store")]
+    data: Option<PathBuf>,
+    /// Database that nodes share
     #[arg(long)]
-    data: PathBuf,
+    store: Option<String>,
+    /// After so long without a sign of life a node's shards are taken over
+    #[arg(long, default_value = "5s")]
+    tenure: duration::Duration,
 }
 
 pub(crate) async fn run(options: Options) -> Result<(), Failed> {
     let listener = TcpListener::bind(options.listen).await?;
+    let address = listener.local_addr()?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut registry = Registry::default();
-    let node_metrics = Metrics::register(&mut registry);
+    let metrics = Metrics::register(&mut registry);
     let server_metrics = limina_server::Metrics::register(&mut registry);
-    let service = Service::new(node_metrics.clone());
+    let service = Service::new(metrics.clone());
     let app = App::new(Arc::new(service.clone()), server_metrics, Arc::new(registry));
-    let store = Arc::new(Embedded::open(&options.data, EmbeddedOptions::default())?);
-    let (shards, journal, table) = (store.shards(), store.clone(), store.clone());
-    let node = Node::start(service, node_metrics, journal, table, shards, NodeOptions::default()).await?;
-    eprintln!("listening on http://{}", listener.local_addr()?);
-    limina_server::serve(listener, app, async move {
-        terminate.recv().await;
-    })
-    .await;
+    let (stop_serving, stopped) = oneshot::channel::<()>();
+    let front = tokio::spawn(limina_server::serve(listener, app.clone(), async move {
+        let _closed_means_stop = stopped.await;
+    }));
+    let mut embedded = None;
+    let node = match &options.store {
+        Some(url) => join(url, address, options.tenure, &service, metrics, &app).await?,
+        None => {
+            let data = options.data.unwrap_or_default();
+            let store = embedded.insert(Arc::new(Embedded::open(&data, EmbeddedOptions::default())?));
+            let (journal, table, shards) = (store.clone(), store.clone(), store.shards());
+            Node::start(service.clone(), metrics, journal, table, shards, NodeOptions::default()).await?
+        }
+    };
+    service.until_served().await;
+    eprintln!("listening on http://{address}");
+    terminate.recv().await;
+    service.begin_stop();
     node.stop().await;
-    store.close().await?;
-    Ok(())
+    let _front_is_gone = stop_serving.send(());
+    front.await?;
+    match embedded {
+        Some(store) => Ok(store.close().await?),
+        None => Ok(()),
+    }
+}
+
+/// Starts a node among those that share a database.
+async fn join(
+    url: &str,
+    address: SocketAddr,
+    tenure: duration::Duration,
+    service: &Service,
+    metrics: Metrics,
+    app: &App,
+) -> Result<Node, Failed> {
+    // All nodes of a benchmark are processes of one machine.
+    let node = NodeId(std::process::id().into());
+    let store = Arc::new(Postgres::connect(url, PostgresOptions { node, shards: None }).await?);
+    let secret = Secret::new(store.secret())?;
+    app.let_in(secret.clone());
+    let joining = Joining {
+        address: address.to_string(),
+        tenure: Duration::from_millis(tenure.millis),
+        peers: Arc::new(HttpPeers::new(secret)),
+    };
+    let shards = store.shards();
+    Ok(Node::join(service.clone(), metrics, store, shards, joining, NodeOptions::default()))
 }

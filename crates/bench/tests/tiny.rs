@@ -155,6 +155,48 @@ fn every_contender_but_the_rivals_does_the_work_of_events() {
 }
 
 #[test]
+fn several_nodes_and_sql_do_the_work_of_all_families() {
+    let text = printed(
+        "cluster",
+        &[
+            "--seconds=0.2",
+            "--nodes=2",
+            "--connections=3",
+            "--batch=7",
+            "--batch-connections=2",
+            "--each=2",
+            "--records=10",
+            "--tenure=1",
+        ],
+    );
+    for name in [
+        "ledger",
+        "ledger-batch",
+        "sql-ledger",
+        "checks",
+        "counters",
+        "counters-batch",
+        "sql-counters",
+        "locks",
+        "events",
+    ] {
+        let rows = rows(&text, name);
+        assert_eq!(rows.len(), 1, "{name} in:\n{text}");
+        assert!(rows[0][2].parse::<u64>().unwrap() > 0, "{name} did nothing:\n{text}");
+    }
+    for name in ["check, relaxed", "hold or commit"] {
+        let rows = rows(&text, name);
+        let asked: Vec<_> = rows.iter().map(|row| (row[1], row[2])).collect();
+        let expect = [("the owner", "1"), ("another node", "1"), ("the owner", "3"), ("another node", "3")];
+        assert_eq!(asked, expect, "{name} in:\n{text}");
+        assert!(rows.iter().all(|row| row[3].parse::<u64>().unwrap() > 0), "{name} did nothing:\n{text}");
+    }
+    for name in ["hand-over", "take-over"] {
+        assert_eq!(rows(&text, name)[0][1..3], ["10", "32"], "{name} in:\n{text}");
+    }
+}
+
+#[test]
 fn what_cannot_be_measured_is_said() {
     #[track_caller]
     fn check(family: &str, args: &[&str], expect: &str) {
@@ -170,4 +212,5 @@ fn what_cannot_be_measured_is_said() {
     check("locks", &["--only=redis-contended"], "a rival must be named by --rivals");
     check("locks", &["--locks=2"], "a lock for each connection");
     check("events", &["--only=redis"], "a rival must be named by --rivals");
+    check("cluster", &["--nodes=1", "--only=moves"], "at least two nodes");
 }

@@ -11,7 +11,7 @@ impl Client for Connection {
             duration.as_millis(),
             KEY_FRAME_EVERY.as_millis()
         );
-        match Connection::put(self, &format!("/v1/events/{STREAM}")).await? {
+        match Connection::put(self, &format!("/events/{STREAM}")).await? {
             (200 | 201, _) => Ok(()),
             (status, body) => Err(format!("{status}: {}", String::from_utf8_lossy(body)).into()),
         }
@@ -19,7 +19,7 @@ impl Client for Connection {
 
     async fn submit(&mut self, event: &str) -> Result<bool, Failed> {
         self.json = format!(r#"{{"event":"{event}"}}"#);
-        match self.post(&format!("/v1/events/{STREAM}")).await? {
+        match self.post(&format!("/events/{STREAM}")).await? {
             (201, _) => Ok(true),
             (409, _) => Ok(false),
             (status, body) => Err(format!("{status}: {}", String::from_utf8_lossy(body)).into()),

@@ -8,7 +8,7 @@ impl Client for Connection {
     async fn create(&mut self, limits: Range<usize>) -> Result<(), Failed> {
         for number in limits {
             self.json = format!(r#"{{"name":"{}","ceiling":{CEILING}}}"#, limit_name(number));
-            self.post_expecting("/v1/ledger/limits", 201).await?;
+            self.post_expecting("/ledger/limits", 201).await?;
         }
         Ok(())
     }
@@ -24,7 +24,7 @@ impl Client for Connection {
             }
             json.push_str("]}");
         });
-        self.post_operations("/v1/ledger/hold", operations.len()).await
+        self.post_operations("/ledger/hold", operations.len()).await
     }
 
     async fn commit(&mut self, operations: &[Operation]) -> Result<u64, Failed> {
@@ -33,7 +33,7 @@ impl Client for Connection {
             json.push_str(&operation.id);
             json.push_str(r#""}"#);
         });
-        self.post_operations("/v1/ledger/commit", operations.len()).await
+        self.post_operations("/ledger/commit", operations.len()).await
     }
 }
 
@@ -48,6 +48,6 @@ pub(crate) async fn values(
         connection.json.push_str(&format!(r#","operation_id":"{operation}""#));
     }
     connection.json.push('}');
-    connection.post_expecting("/v1/ledger/values", 200).await?;
+    connection.post_expecting("/ledger/values", 200).await?;
     Ok(())
 }

@@ -3,10 +3,10 @@
 pub(crate) mod echo;
 mod http;
 mod in_process;
-mod postgres;
+pub(crate) mod postgres;
 mod redis;
 mod report;
-mod workload;
+pub(crate) mod workload;
 
 use crate::{
     Failed,
@@ -15,6 +15,7 @@ use crate::{
     machine,
     measure::Measured,
     options::{Connections, Place, chosen, name_of, positive, seconds},
+    postgres::start_server,
     redis::{Redis, Sync},
     report::conditions,
 };
@@ -163,7 +164,8 @@ async fn measure_kind(
         }
         Kind::Echo => measure(options, kind, Http::echo()?, async |_| Ok(None)).await,
         Kind::Postgres | Kind::PostgresBatch => {
-            measure(options, kind, Postgres::start(directory).await?, async |_| Ok(None)).await
+            let contender = Postgres::on(start_server(directory)?).await?;
+            measure(options, kind, contender, async |_| Ok(None)).await
         }
         Kind::Redis | Kind::RedisBatch => {
             measure(

@@ -1,49 +1,16 @@
 //! PostgreSQL doing the same in SQL, synced at every transaction; `postgres.sql` is what it does.
 
 use super::workload::{CEILING, Client, Operation, limit_name};
-use crate::{Failed, load::Contender};
+use crate::{Failed, load::Contender, postgres::Database};
 use limina_pg_server::PgServer;
-use rustix::process::geteuid;
-use std::{fs, ops::Range, os::unix::fs::PermissionsExt, path::Path};
-use tokio_postgres::{NoTls, Row, Statement, error::SqlState};
+use std::{ops::Range, sync::Arc};
+use tokio_postgres::{Row, Statement, error::SqlState};
 
-pub(crate) struct Postgres {
-    server: PgServer,
-}
-
-/// The first three are the defaults: nothing is answered before it is on disk. The others help it: more memory, fewer
-/// checkpoints, and look-ups by index from the first row on, which its statistics would suggest only later.
-const SETTINGS: [&str; 11] = [
-    "fsync=on",
-    "synchronous_commit=on",
-    "full_page_writes=on",
-    "max_connections=1000",
-    "shared_buffers=512MB",
-    "max_wal_size=8GB",
-    "checkpoint_timeout=15min",
-    "autovacuum_naptime=5s",
-    "enable_seqscan=off",
-    "enable_hashjoin=off",
-    "enable_mergejoin=off",
-];
+pub(crate) struct Postgres(Database);
 
 impl Postgres {
-    pub(crate) async fn start(directory: &Path) -> Result<Postgres, Failed> {
-        let own = directory.join("postgres");
-        fs::create_dir(&own)?;
-        if geteuid().is_root() {
-            // The server runs as somebody else, who must be able to pass.
-            fs::set_permissions(directory, fs::Permissions::from_mode(0o711))?;
-        }
-        let postgres = Postgres { server: PgServer::start_in(&own, &SETTINGS)? };
-        postgres.client().await?.batch_execute(include_str!("postgres.sql")).await?;
-        Ok(postgres)
-    }
-
-    async fn client(&self) -> Result<tokio_postgres::Client, tokio_postgres::Error> {
-        let (client, connection) = tokio_postgres::connect(&self.server.url("postgres"), NoTls).await?;
-        tokio::spawn(connection);
-        Ok(client)
+    pub(crate) async fn on(server: Arc<PgServer>) -> Result<Postgres, Failed> {
+        Ok(Postgres(Database::make(server, include_str!("postgres.sql")).await?))
     }
 }
 
@@ -51,7 +18,7 @@ impl Contender for Postgres {
     type Client = Session;
 
     async fn connect(&self) -> Result<Session, Failed> {
-        let client = self.client().await?;
+        let client = self.0.connect().await?;
         let (hold, commit) = (
             client.prepare("SELECT * FROM hold($1, $2, 1)").await?,
             client.prepare("SELECT * FROM commit_hold($1)").await?,
@@ -64,11 +31,11 @@ impl Contender for Postgres {
     }
 
     fn process(&self) -> Option<u32> {
-        self.server.pid().ok()
+        self.0.process()
     }
 
     async fn stop(self) -> Result<(), Failed> {
-        Ok(self.server.stop()?)
+        self.0.stop()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The limiter over HTTP.
 
-use super::workload::{Case, Client, LIMIT, PER_SECONDS, Rule};
+use super::workload::{Case, Client, LIMIT, PER_SECONDS, RULE, Rule};
 use crate::{Failed, http::Connection};
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ impl Client for Connection {
         self.json = format!(
             r#"{{"name":"{name}","group_by":{group_by:?},"selection":{{{selection}}},"limit":{LIMIT},"window":{{"type":"fixed","per":"{PER_SECONDS}s"}}}}"#
         );
-        self.post_expecting("/v1/limiter/rules", 201).await?;
+        self.post_expecting("/limiter/rules", 201).await?;
         Ok(())
     }
 
@@ -24,6 +24,13 @@ impl Client for Connection {
             }
             json.push_str("}}");
         });
-        self.post_operations("/v1/limiter/check", subjects.len()).await
+        self.post_operations("/limiter/check", subjects.len()).await
     }
+}
+
+/// Makes a rule without a window: checks of it are durable.
+pub(crate) async fn create_counters(connection: &mut Connection) -> Result<(), Failed> {
+    connection.json = format!(r#"{{"name":"{RULE}","group_by":["client"],"limit":{LIMIT}}}"#);
+    connection.post_expecting("/limiter/rules", 201).await?;
+    Ok(())
 }

@@ -4,31 +4,28 @@ mod changes;
 mod crates;
 pub(crate) mod echo;
 mod engine;
-mod http;
+pub(crate) mod http;
 mod in_process;
+pub(crate) mod postgres;
 mod redis;
 mod report;
 mod scale;
-mod workload;
+pub(crate) mod workload;
 
 use crate::{
     Failed,
     http::Http,
     in_process::InProcess,
     load::{Contender, Load, Until, drive},
-    machine,
     measure::Measured,
     options::{Connections, Place, chosen, name_of, positive, seconds},
     redis::{Redis, Sync},
-    report::conditions,
+    report::{Others, conditions},
 };
 use clap::ValueEnum;
 use engine::What;
 use report::{Report, Row};
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{path::Path, time::Duration};
 use workload::{Case, Checks, Client};
 
 /// What is measured.
@@ -209,12 +206,12 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
     let program = options.place.program()?;
     print!("{}", conditions(&program, options.place.data())?);
     let mut report = Report::default();
-    let (begin, others_before) = (Instant::now(), machine::others_cpu_time());
+    let others = Others::watch();
     let failed = |kind: Kind| move |error: Failed| format!("{}: {error}", kind.name());
-    let (compared, others): (Vec<Kind>, Vec<Kind>) =
+    let (compared, rest): (Vec<Kind>, Vec<Kind>) =
         kinds.into_iter().partition(|kind| matches!(kind, Kind::Rules | Kind::Groups));
     for round in 1..=options.rounds {
-        for &kind in &others {
+        for &kind in &rest {
             eprintln!("measuring {}, round {round} …", kind.name());
             measure_kind(&options, kind, &program, &mut report).await.map_err(failed(kind))?;
         }
@@ -226,10 +223,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
             scale::measure(&options, kind, &cases, &program, &mut report).await.map_err(failed(kind))?;
         }
     }
-    if let (Some(before), Some(after)) = (others_before, machine::others_cpu_time()) {
-        let others = after.saturating_sub(before).as_secs_f64() / begin.elapsed().as_secs_f64();
-        println!("other programs took {others:.2} processors meanwhile");
-    }
+    others.print(Duration::ZERO);
     println!("\n{report}");
     match report.refused() {
         0 => Ok(()),

@@ -12,7 +12,7 @@ use crate::{
     load::Load,
     measure::{Measured, Rated, Rounds},
     options::name_of,
-    report::{LATENCIES, Table, latencies, mib, optional, spread},
+    report::{LATENCIES, Table, latencies, mib, optional, spread, write_table},
 };
 use std::fmt;
 
@@ -256,14 +256,6 @@ impl Report {
 fn first_of<'a>(all: &'a [scale::Figure], figure: &scale::Figure) -> &'a scale::Figure {
     let key = |figure: &scale::Figure| (figure.kind, figure.asked, figure.case.matching);
     all.iter().find(|other| key(other) == key(figure)).expect("it is among them")
-}
-
-/// With an empty line behind it, unless it says nothing.
-fn write_table(f: &mut fmt::Formatter<'_>, table: &Table) -> fmt::Result {
-    match table.rows.is_empty() {
-        true => Ok(()),
-        false => writeln!(f, "{table}"),
-    }
 }
 
 fn write_changes(changes: &Changes, f: &mut fmt::Formatter<'_>) -> fmt::Result {

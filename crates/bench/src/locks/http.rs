@@ -12,7 +12,7 @@ impl Client for Connection {
             Else::Waits => format!(r#","wait":"{}s""#, WAIT.as_secs()),
         };
         self.json = format!(r#"{{"key_values":{{"lock":"{name}"}},"ttl":"{ttl}s"{wait}}}"#);
-        match self.post("/v1/locks").await? {
+        match self.post("/locks").await? {
             (200, body) => {
                 let (id, session) = (text(body, r#""lock_id":""#)?, text(body, r#""session_id":""#)?);
                 Ok(Some(Grant { lock, id, session }))
@@ -23,14 +23,14 @@ impl Client for Connection {
     }
 
     async fn release(&mut self, grant: &Grant) -> Result<bool, Failed> {
-        let path = format!("/v1/locks/{}?session_id={}", grant.id, grant.session);
+        let path = format!("/locks/{}?session_id={}", grant.id, grant.session);
         let (status, _) = self.delete(&path).await?;
         Ok(status == 204)
     }
 
     async fn heartbeat(&mut self, grant: &Grant) -> Result<bool, Failed> {
         self.json = format!(r#"{{"session_id":"{}"}}"#, grant.session);
-        let (status, _) = self.post(&format!("/v1/locks/{}/heartbeat", grant.id)).await?;
+        let (status, _) = self.post(&format!("/locks/{}/heartbeat", grant.id)).await?;
         Ok(status == 200)
     }
 }

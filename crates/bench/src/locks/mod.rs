@@ -5,7 +5,7 @@ mod http;
 mod in_process;
 mod redis;
 mod report;
-mod workload;
+pub(crate) mod workload;
 
 use crate::{
     Failed,
@@ -16,14 +16,11 @@ use crate::{
     measure::Measured,
     options::{Place, chosen, name_of, positive, seconds},
     redis::{Redis, Sync},
-    report::conditions,
+    report::{Others, conditions},
 };
 use clap::ValueEnum;
 use report::{Report, Row};
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{path::Path, time::Duration};
 use workload::{Client, Contended, Coveted, Heartbeats, Pairs, hold};
 
 /// What is measured.
@@ -168,7 +165,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
     let program = options.place.program()?;
     print!("{}", conditions(&program, options.place.data())?);
     let mut report = Report::new(options.locks, options.poll);
-    let (begin, others_before) = (Instant::now(), machine::others_cpu_time());
+    let others = Others::watch();
     for round in 1..=options.rounds {
         for &kind in &kinds {
             eprintln!("measuring {}, round {round} …", kind.name());
@@ -176,10 +173,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
             report.add(row.await.map_err(|error| format!("{}: {error}", kind.name()))?);
         }
     }
-    if let (Some(before), Some(after)) = (others_before, machine::others_cpu_time()) {
-        let others = after.saturating_sub(before).as_secs_f64() / begin.elapsed().as_secs_f64();
-        println!("other programs took {others:.2} processors meanwhile");
-    }
+    others.print(Duration::ZERO);
     println!("\n{report}");
     match report.refused() {
         0 => Ok(()),

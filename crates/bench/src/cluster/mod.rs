@@ -1,0 +1,314 @@
+//! Several nodes on one PostgreSQL: the work of all families, local and forwarded, and shards that move; beside it the
+//! same work in SQL, on the same server.
+
+mod moves;
+mod nodes;
+mod report;
+
+use crate::{
+    Failed, events,
+    http::Connection,
+    ledger,
+    limiter::{
+        self,
+        workload::{Case, Checks},
+    },
+    load::{Contender, Load, Until, Work, drive},
+    locks, machine,
+    measure::Measured,
+    options::{Connections, Place, chosen, name_of, positive, seconds},
+    postgres::start_server,
+    report::{Others, conditions},
+};
+use clap::ValueEnum;
+use events::workload::{Keys, Submissions};
+use ledger::workload::Operations;
+use limina_pg_server::PgServer;
+use locks::workload::Pairs;
+use nodes::{Nodes, Spread, Way, namespaces};
+use report::{Latency, Report, Row};
+use std::{future::Future, sync::Arc, time::Duration};
+use tokio::task::JoinSet;
+
+/// What is measured.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// How long each is measured, in seconds, after a fifth of that to warm up
+    #[arg(long, default_value = "5", value_parser = seconds)]
+    seconds: Duration,
+    /// Nodes, at least two
+    #[arg(long, default_value_t = 3, value_parser = positive)]
+    nodes: usize,
+    /// Holds, commits or checks in one request of a batch
+    #[arg(long, default_value_t = 1000, value_parser = positive)]
+    batch: usize,
+    #[command(flatten)]
+    connections: Connections,
+    /// Ledger limits, or clients that a rule limits, in each shard
+    #[arg(long, default_value_t = 100, value_parser = positive)]
+    each: usize,
+    /// So many records in memory of each shard that moves
+    #[arg(long, default_value = "1000,10000,100000", value_delimiter = ',', value_parser = positive)]
+    records: Vec<usize>,
+    /// For how long a node is not given up, in seconds
+    #[arg(long, default_value = "5", value_parser = seconds)]
+    tenure: Duration,
+    /// Only these
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Part>,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// What is measured, and how it is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Holds and commits, one a request
+    Ledger,
+    /// The same in batches
+    LedgerBatch,
+    /// The same in SQL, one a transaction
+    SqlLedger,
+    /// Checks in a window, which do not wait for the database
+    Checks,
+    /// Checks of durable counters, one a request
+    Counters,
+    /// The same in batches
+    CountersBatch,
+    /// The same in SQL, one a transaction
+    SqlCounters,
+    /// Locks held and released
+    Locks,
+    /// Events submitted
+    Events,
+    /// Requests at the owner's node and at another
+    Latency,
+    /// Shards whose node stops or dies
+    Moves,
+}
+
+/// Work that nodes do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Family {
+    Ledger,
+    Checks,
+    Counters,
+    Locks,
+    Events,
+}
+
+impl Part {
+    fn name(self) -> String {
+        name_of(&self)
+    }
+}
+
+pub(crate) async fn run(options: Options) -> Result<(), Failed> {
+    let parts = chosen(&options.only, |_: Part| true)?;
+    if options.nodes < 2 {
+        return Err("there must be at least two nodes".into());
+    }
+    let program = options.place.program()?;
+    print!("{}", conditions(&program, options.place.data())?);
+    let directory = options.place.directory()?;
+    let others = Others::watch();
+    let server = start_server(directory.path())?;
+    let store = server.url(&server.new_database()?);
+    let nodes = Nodes::start(&program, store, options.tenure, options.nodes)?;
+    let mut bench = Bench { server, nodes, owners: Vec::new(), options };
+    let mut report = Report::new(bench.options.tenure);
+    for part in parts {
+        eprintln!("measuring {} …", part.name());
+        bench.measure(part, &mut report).await.map_err(|error| format!("{}: {error}", part.name()))?;
+    }
+    let Bench { server, nodes, .. } = bench;
+    nodes.stop().await?;
+    others.print(machine::family_cpu_time(server.pid()?));
+    println!("\n{report}");
+    match report.refused() {
+        0 => Ok(()),
+        refused => Err(format!("{refused} requests were refused, and none should have been").into()),
+    }
+}
+
+/// The nodes and the server that they share.
+struct Bench {
+    options: Options,
+    server: Arc<PgServer>,
+    nodes: Nodes,
+    /// The number of each shard's node.
+    owners: Vec<usize>,
+}
+
+/// How a family's work is asked for.
+struct Asked<'a> {
+    /// What the namespaces are called after, which nobody has used before.
+    purpose: &'a str,
+    way: Way,
+    load: Load,
+}
+
+impl Bench {
+    async fn measure(&mut self, part: Part, report: &mut Report) -> Result<(), Failed> {
+        self.owners = self.nodes.owners().await?;
+        let (single, batch) = (self.load(None), self.load(Some(self.options.batch)));
+        let row = match part {
+            Part::Ledger => self.measure_family(part, Family::Ledger, single).await?,
+            Part::LedgerBatch => self.measure_family(part, Family::Ledger, batch).await?,
+            Part::SqlLedger => self.measure_sql_ledger(single).await?,
+            Part::Checks => self.measure_family(part, Family::Checks, single).await?,
+            Part::Counters => self.measure_family(part, Family::Counters, single).await?,
+            Part::CountersBatch => self.measure_family(part, Family::Counters, batch).await?,
+            Part::SqlCounters => self.measure_sql_counters(single).await?,
+            Part::Locks => self.measure_family(part, Family::Locks, single).await?,
+            Part::Events => self.measure_family(part, Family::Events, single).await?,
+            Part::Latency => {
+                report.latencies = self.measure_latencies().await?;
+                return Ok(());
+            }
+            Part::Moves => {
+                report.moves = moves::measure(&mut self.nodes, &self.options.records).await?;
+                return Ok(());
+            }
+        };
+        report.rows.push(row);
+        Ok(())
+    }
+
+    fn load(&self, batch: Option<usize>) -> Load {
+        self.options.connections.load(batch)
+    }
+
+    /// Processor time of PostgreSQL so far.
+    fn database_time(&self) -> Result<Duration, Failed> {
+        Ok(machine::family_cpu_time(self.server.pid()?))
+    }
+
+    /// Of all shards, by any node.
+    async fn measure_family(&self, part: Part, family: Family, load: Load) -> Result<Row, Failed> {
+        let purpose = part.name();
+        let (measured, database) = self.ask(family, Asked { purpose: &purpose, way: Way::Any, load }).await?;
+        Ok(Row { part, load, measured, database })
+    }
+
+    /// One that waits for the database, and one that does not; at the owner's node and elsewhere; alone and with others.
+    async fn measure_latencies(&self) -> Result<Vec<Latency>, Failed> {
+        let mut latencies = Vec::new();
+        for (family, request) in [(Family::Checks, "check, relaxed"), (Family::Ledger, "hold or commit")] {
+            for connections in [1, self.load(None).connections] {
+                for (way, sent_to) in [(Way::Local, "the owner"), (Way::Forwarded, "another node")] {
+                    let purpose = format!("latency-{}", latencies.len());
+                    let load = Load { connections, batch: 1 };
+                    let (measured, _) = self.ask(family, Asked { purpose: &purpose, way, load }).await?;
+                    latencies.push(Latency { request, sent_to, connections, measured });
+                }
+            }
+        }
+        Ok(latencies)
+    }
+
+    /// Has the nodes do it, and returns what PostgreSQL took of the processors as well.
+    async fn ask(&self, family: Family, asked: Asked<'_>) -> Result<(Measured, Duration), Failed> {
+        let each = self.options.each;
+        let case = Case::simple(each);
+        match family {
+            Family::Ledger => {
+                let work = ledger::workload::Work { limits: each, changes: 1 };
+                self.prepare(asked.purpose, move |mut connection| async move {
+                    ledger::workload::Client::create(&mut connection, 0..each).await
+                })
+                .await?;
+                self.drive(asked, |phase, client| Operations::new(work, phase, client)).await
+            }
+            Family::Checks => {
+                self.prepare(asked.purpose, move |mut connection| async move {
+                    limiter::workload::Client::create(&mut connection, case, 0).await
+                })
+                .await?;
+                self.drive(asked, |_, client| Checks::new(case, client)).await
+            }
+            Family::Counters => {
+                self.prepare(asked.purpose, |mut connection| async move {
+                    limiter::http::create_counters(&mut connection).await
+                })
+                .await?;
+                self.drive(asked, |_, client| Checks::new(case, client)).await
+            }
+            Family::Locks => self.drive(asked, |_, client| Pairs::new(client)).await,
+            Family::Events => {
+                self.prepare(asked.purpose, |mut connection| async move {
+                    events::workload::Client::put(&mut connection, Duration::from_secs(1)).await
+                })
+                .await?;
+                self.drive(asked, |phase, client| Submissions::new(Keys::Distinct(phase), client)).await
+            }
+        }
+    }
+
+    /// Does something in each namespace.
+    async fn prepare<F>(&self, purpose: &str, make: impl Fn(Connection) -> F) -> Result<(), Failed>
+    where
+        F: Future<Output = Result<(), Failed>> + Send + 'static,
+    {
+        let mut tasks = JoinSet::new();
+        for namespace in namespaces(purpose, self.owners.len()) {
+            let mut connection = self.nodes.connect().await?.connection;
+            connection.enter(&namespace);
+            tasks.spawn(make(connection));
+        }
+        while let Some(done) = tasks.join_next().await {
+            done??;
+        }
+        Ok(())
+    }
+
+    /// `work` is that of a client, by its number, in a phase.
+    async fn drive<W: Work<Connection>>(
+        &self,
+        asked: Asked<'_>,
+        work: impl Fn(&'static str, usize) -> W,
+    ) -> Result<(Measured, Duration), Failed> {
+        let namespaces = namespaces(asked.purpose, self.owners.len());
+        let namespaces = asked.way.choose(&namespaces, &self.owners, self.nodes.count());
+        let drive = async |phase, time| {
+            let work = |client| Spread::new(namespaces.clone(), client, work(phase, client));
+            drive(&self.nodes, asked.load, Until::Time(time), work).await
+        };
+        drive("warm", self.options.seconds / 5).await?;
+        let before = self.database_time()?;
+        let measured = drive("measured", self.options.seconds).await?;
+        Ok((measured, self.database_time()?.saturating_sub(before)))
+    }
+
+    async fn measure_sql_ledger(&self, load: Load) -> Result<Row, Failed> {
+        let contender = ledger::postgres::Postgres::on(self.server.clone()).await?;
+        let work = ledger::workload::Work { limits: self.options.each * self.owners.len(), changes: 1 };
+        ledger::workload::create(&contender, work).await?;
+        let operations = |phase, client| Operations::new(work, phase, client);
+        self.drive_sql(Part::SqlLedger, contender, load, operations).await
+    }
+
+    async fn measure_sql_counters(&self, load: Load) -> Result<Row, Failed> {
+        let contender = limiter::postgres::Postgres::on(self.server.clone()).await?;
+        let case = Case::simple(self.options.each * self.owners.len());
+        limiter::workload::Client::create(&mut contender.connect().await?, case, 0).await?;
+        self.drive_sql(Part::SqlCounters, contender, load, |_, client| Checks::new(case, client)).await
+    }
+
+    async fn drive_sql<C: Contender, W: Work<C::Client>>(
+        &self,
+        part: Part,
+        contender: C,
+        load: Load,
+        work: impl Fn(&'static str, usize) -> W,
+    ) -> Result<Row, Failed> {
+        let drive = async |phase, time| {
+            drive(&contender, load, Until::Time(time), |client| work(phase, client)).await
+        };
+        drive("warm", self.options.seconds / 5).await?;
+        let mut measured = drive("measured", self.options.seconds).await?;
+        contender.stop().await?;
+        let database = measured.server_cpu.take().unwrap_or_default();
+        Ok(Row { part, load, measured, database })
+    }
+}
