@@ -64,7 +64,6 @@ fn a_database_that_hangs_is_told_by_readiness_and_loses_nothing() {
 }
 
 #[test]
-#[ignore = "requests hang for more than a minute, though the node knows that its tenure is over"]
 fn while_the_database_hangs_requests_are_answered_with_503() {
     let (server, url) = private();
     let cluster = Cluster::on(url, 1, SHORT);

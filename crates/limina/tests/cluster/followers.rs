@@ -132,7 +132,6 @@ fn a_follower_whose_node_died_resumes_at_another() {
 
 /// Where all changes are kept, no key frame stands in for them, also if there are more every moment.
 #[test]
-#[ignore = "a node that does not own the stream may tell a key frame in place of changes that are kept"]
 fn who_resumes_in_the_midst_of_changes_gets_them_all() {
     let cluster = Cluster::of(3, LONG);
     let namespace = cluster.namespace_of(0);

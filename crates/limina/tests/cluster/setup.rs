@@ -85,7 +85,6 @@ fn a_store_that_is_no_address_is_refused() {
 }
 
 #[test]
-#[ignore = "it is taken for a database that is away, and tried for ever"]
 fn a_store_without_a_host_is_refused() {
     refused(&["--listen", "127.0.0.1:0", "--store", "postgres://"], &["host"]);
 }

@@ -1,4 +1,6 @@
 //! What the test binaries share: a server process, its clients, and what their answers must say.
+// Each of them uses a part of it.
+#![allow(dead_code)]
 
 pub(crate) mod events;
 pub(crate) mod harness;
