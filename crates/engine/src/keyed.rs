@@ -234,6 +234,11 @@ impl Index {
         self.tables.push(Table::default());
         if new > 0 {
             let old = core::mem::take(&mut self.tables[source_of(new)]);
+            // Both have their room at once. Entries come in the order of their hashes, and would crowd at the beginning of a
+            // table that grows with them.
+            for table in [source_of(new), new] {
+                self.tables[table].slots.resize(old.slots.len() / 2, FREE);
+            }
             old.entries().for_each(|(hash, place)| self.put(hash, place));
         }
     }
