@@ -365,8 +365,11 @@ mod tests {
         out
     }
 
-    /// Namespaces with keys and lengths of values, as they are read, and how many pieces there were.
-    fn read(bytes: &[u8]) -> Result<(Vec<(String, Vec<u8>, usize)>, usize), FileError> {
+    /// A namespace, a key, and the length of a value.
+    type Found = (String, Vec<u8>, usize);
+
+    /// What is read, and how many pieces there were.
+    fn read(bytes: &[u8]) -> Result<(Vec<Found>, usize), FileError> {
         let (mut reader, said, common) = Reader::open(bytes)?;
         assert_eq!((said, common), (header(), COMMON_OF_ALL));
         let (mut found, mut pieces) = (Vec::new(), 0);
