@@ -5,7 +5,6 @@
 mod chaos;
 mod cluster;
 #[path = "../common/mod.rs"]
-#[allow(dead_code, reason = "some of it is for a single server alone")]
 mod common;
 mod compare;
 mod database;
