@@ -4,7 +4,7 @@ use limina_engine::{
     Command, Engine, Millis, Name, Options as EngineOptions, Outcome, Request, Time,
     events::{self, KeyFrame, Mode, Reply as EventsReply, StreamTerms},
 };
-use limina_shard::{Options, Output, Reply, Shard};
+use limina_shard::{Opening, Options, Output, Reply, Shard};
 
 const BEGIN: u64 = 1_000_000;
 /// Longer than the longest of these scripts.
@@ -26,7 +26,11 @@ fn name() -> Name {
 fn shard(options: Options, due: &[(u64, usize)]) -> Shard<()> {
     let mut shard = Shard::new(options);
     let begin = BEGIN - DURATION;
-    shard.handle_opened(Engine::open(EngineOptions::default(), []).unwrap(), Time(begin));
+    shard.handle_opened(
+        Engine::open(EngineOptions::default(), []).unwrap(),
+        Time(begin),
+        Opening::Interrupted,
+    );
     let terms = StreamTerms {
         mode: Mode::OnlyOnce,
         duration: Millis(DURATION),
