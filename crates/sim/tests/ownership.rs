@@ -1,11 +1,11 @@
-//! Several nodes over one store, some hundred seeds in every test run. More: `cargo xtask sim --ownership --seeds 20000`.
+//! Several nodes over one store, some seeds in every test run. More: `cargo xtask sim --ownership --seeds 20000`.
 
 use limina_sim::ownership::{self, Report};
 
 #[test]
 fn nodes_agree_on_who_owns_what() {
     let mut total = Report::default();
-    for seed in 0..200 {
+    for seed in 0..60 {
         let replay = format!("replay: cargo xtask sim --ownership --seed {seed} --verbose");
         let report = ownership::run(seed, false).unwrap_or_else(|problem| panic!("{problem}\n{replay}"));
         let again = ownership::run(seed, false).unwrap_or_else(|problem| panic!("{problem}\n{replay}"));
@@ -14,12 +14,12 @@ fn nodes_agree_on_who_owns_what() {
     }
     let Report { successes, fenced, late, pauses, crashes, stops, unknown, .. } = &total;
     assert!(
-        *successes > 100_000
+        *successes > 50_000
             && *fenced > 500
             && *late > 1_000
-            && *pauses > 500
-            && *crashes > 500
-            && *stops > 500
+            && *pauses > 100
+            && *crashes > 100
+            && *stops > 100
             && *unknown > 500,
         "the troubles did not happen: {total:?}"
     );

@@ -68,6 +68,9 @@ fn test() -> Outcome {
     packages::install(&[packages::POSTGRES])?;
     let mut tests = Command::new(env!("CARGO"));
     tests.args(["test", "--workspace"]);
+    // Many tests wait for something most of their time.
+    let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
+    tests.env("RUST_TEST_THREADS", threads.to_string());
     if !may_mount() {
         println!("xtask: not allowed to mount a tmpfs here, so the full-disk test is skipped (root runs it)");
         tests.env("LIMINA_SKIP_TMPFS", "1");

@@ -40,11 +40,13 @@ pub async fn check<F: Factory>(mut factory: F, steps: Vec<Step>) {
     let mut store = factory.open().await.expect("open");
     let mut shard = open(&store).await;
     let mut seq = Seq::ZERO;
+    // The last number of each history, also of one that was forgotten: no key of a history is written twice.
+    let mut lasts = [0; HISTORIES as usize];
     for step in steps {
         match step {
             Step::Append(_) | Step::Extend(_) | Step::Forget(_) => {
                 seq = seq.next();
-                let records = changes(&step, &model, seq);
+                let records = changes(&step, &model, &mut lasts);
                 for record in &records {
                     match &record.value {
                         Some(value) => model.insert(record.key.clone(), value.clone()),
@@ -88,18 +90,17 @@ async fn open<S: crate::Journal + crate::Table>(store: &Arc<S>) -> ShardStore<S,
 }
 
 /// What a step that changes something appends.
-fn changes(step: &Step, model: &BTreeMap<Bytes, Bytes>, seq: Seq) -> Vec<Record> {
+fn changes(step: &Step, model: &BTreeMap<Bytes, Bytes>, lasts: &mut [u64]) -> Vec<Record> {
     let history = |history: u8| model.range(history_key(history, 0)..history_key(history + 1, 0));
     match step {
         Step::Append(changes) => changes.iter().map(|(key, value)| record(*key, *value)).collect(),
         Step::Extend(counts) => {
-            let extend = |(number, count): (&u8, &u16)| {
-                let last = history(*number).next_back().map(|(key, _)| number_in(key));
-                let numbers: Vec<u64> =
-                    (1..=u64::from(*count)).map(|n| last.unwrap_or(seq.0) + 2 * n).collect();
+            let extend = |(of_history, count): (&u8, &u16)| {
+                let (of_history, count) = (*of_history, u64::from(*count));
+                let last = &mut lasts[usize::from(of_history)];
+                let before = std::mem::replace(last, *last + 2 * count);
                 let value = |number: u64| Bytes::from(vec![number as u8; number as usize % 100]);
-                let of_history = *number;
-                numbers.into_iter().map(move |number| Record {
+                (1..=count).map(move |n| before + 2 * n).map(move |number| Record {
                     key: history_key(of_history, number),
                     value: Some(value(number)),
                 })
@@ -115,10 +116,6 @@ fn changes(step: &Step, model: &BTreeMap<Bytes, Bytes>, seq: Seq) -> Vec<Record>
 
 fn history_key(history: u8, number: u64) -> Bytes {
     [&[HISTORY, history][..], &number.to_be_bytes()].concat().into()
-}
-
-fn number_in(key: &Bytes) -> u64 {
-    key[2..].try_into().map(u64::from_be_bytes).expect("eight bytes")
 }
 
 /// Keys of several lengths, among them ones that are others' prefixes and ones that end with a zero byte.
