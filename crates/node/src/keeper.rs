@@ -14,7 +14,7 @@ use crate::{
 use limina_engine::Engine;
 use limina_shard::Opening;
 use limina_store::{
-    Announcement, Journal, Member, NodeId, ShardId, ShardStore, StoreError, Table, Tenure, View,
+    Announcement, Holding, Journal, Member, NodeId, ShardId, ShardStore, StoreError, Table, Tenure, View,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -110,7 +110,9 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
         let answer = answer.unwrap_or_else(|_| Err(StoreError::Unavailable("it does not answer".to_owned())));
         match answer {
             Ok(view) => {
-                self.around.tenancy.renewed(sent_at, self.tenure);
+                if self.is_current(&view) {
+                    self.around.tenancy.renewed(sent_at, self.tenure);
+                }
                 if let Some(since) = self.failing.take() {
                     tracing::info!(
                         after_ms = since.elapsed().as_millis() as u64,
@@ -130,6 +132,15 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
                 }
             }
         }
+    }
+
+    /// Whether nobody else had one of the shards that are served here, at the instant of this view. A node that was thought
+    /// dead may still have some in memory that were taken from it, and must not answer from there.
+    fn is_current(&self, view: &View) -> bool {
+        self.stores.all().into_iter().all(|(shard, store)| {
+            let is_it = |holding: &&Holding| holding.shard == shard && holding.epoch == store.epoch();
+            view.shards.iter().find(is_it).is_some_and(|holding| holding.owner == Some(self.store.me()))
+        })
     }
 
     /// Acts on what the store shows.
