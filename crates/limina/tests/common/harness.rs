@@ -223,9 +223,26 @@ impl Process {
         self.child.id()
     }
 
+    /// Sends it. A process that is told to stop has stopped when this returns, with all its threads: until then some of
+    /// them go on.
+    #[track_caller]
     pub(crate) fn signal(&self, signal: Signal) {
         assert!(!self.exited, "the process has exited already");
         kill_process(Pid::from_child(&self.child), signal).expect("signal to our own child");
+        if signal == Signal::STOP {
+            let stopped = eventually(|| self.has_stopped().then_some(()));
+            stopped.expect("a process that is told to stop does");
+        }
+    }
+
+    fn has_stopped(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("our own child");
+        threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("stat")).ok()).all(
+            |stat| {
+                // The state follows the name, which is in parentheses.
+                stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+            },
+        )
     }
 
     /// Waits for the end of the process and of its log.
