@@ -92,6 +92,13 @@ impl Others {
         }
     }
 
+    /// Where another node is reached, if it is alive.
+    pub(crate) fn address(&self, node: NodeId) -> Option<Arc<str>> {
+        let view = self.lock();
+        let member = view.members.iter().find(|member| member.id == node && member.is_live);
+        member.filter(|_| node != self.me).map(|member| member.address.as_str().into())
+    }
+
     pub(crate) fn is_ready(&self) -> bool {
         *self.was_complete.borrow() && self.tenancy.is_sure()
     }

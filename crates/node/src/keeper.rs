@@ -11,7 +11,7 @@ use crate::{
     node::{EndWithShard, NodeOptions, Stores},
     service::{self, At},
 };
-use limina_engine::Engine;
+use limina_engine::{Command, Engine, Name, Page, Request};
 use limina_shard::Opening;
 use limina_store::{
     Announcement, Holding, Journal, Member, NodeId, ShardId, ShardStore, StoreError, Table, Tenure, View,
@@ -23,17 +23,22 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::{
-    sync::watch,
+    sync::{Notify, watch},
     task::JoinSet,
     time::{MissedTickBehavior, timeout},
 };
 
-/// How often a tenure is renewed while it lasts.
+/// How often a tenure is renewed while it lasts, at least.
 const RENEWALS: u32 = 5;
+/// However long it lasts, the others are looked at so often.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long to wait before a shard that could not be opened or given away is tried again.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
 /// How often a shard is tried to be given away.
 const GIVE_ATTEMPTS: usize = 20;
+/// For so long the next owner of a shard is waited for, and so often it is asked.
+const HAND_OVER: Duration = Duration::from_secs(5);
+const ASK_HEIR: Duration = Duration::from_millis(20);
 
 pub(crate) struct Keeper<S> {
     store: Arc<S>,
@@ -47,6 +52,8 @@ pub(crate) struct Keeper<S> {
     tasks: JoinSet<(ShardId, Finished)>,
     /// What each shard's task was last told.
     orders: BTreeMap<ShardId, watch::Sender<Order>>,
+    /// Told when a shard is served here.
+    opened: Arc<Notify>,
     /// Since when the store does not answer.
     failing: Option<Instant>,
 }
@@ -70,19 +77,21 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
             stores,
             tasks: JoinSet::new(),
             orders: BTreeMap::new(),
+            opened: Arc::default(),
             failing: None,
         }
     }
 
     /// Keeps until it is told to stop, then gives everything away.
     pub(crate) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
-        let mut tick = tokio::time::interval(self.tenure / RENEWALS);
+        let mut tick = tokio::time::interval(LOOK_EVERY.min(self.tenure / RENEWALS));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let store = self.store.clone();
+        let (store, opened) = (self.store.clone(), self.opened.clone());
         while !self.keeping.has_left() {
             tokio::select! {
                 _ = tick.tick() => {}
                 () = store.changed() => {}
+                () = opened.notified() => {}
                 Some(ended) = self.tasks.join_next() => self.ended(ended),
                 _ = stopping.changed(), if !self.keeping.is_leaving() => self.keeping.leave(),
             }
@@ -149,13 +158,14 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
         let service = self.around.service.clone();
         let is_open = |shard| service.is_open(shard);
         let now = Duration::from_micros(self.around.clocks.monotonic());
-        for act in self.keeping.see(now, view, is_open) {
-            self.act(act).await;
-        }
+        let acts = self.keeping.see(now, view, is_open);
         let view = self.keeping.view();
         self.around.metrics.nodes.set(live(view).count() as i64);
         if let Some(others) = service.others() {
             others.see(view.clone(), is_open);
+        }
+        for act in acts {
+            self.act(act).await;
         }
     }
 
@@ -195,13 +205,8 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
                 self.around.service.set_at(shard, At::Nowhere);
                 order.send_replace(Order::Close { to });
             }
-            Act::Place { shard, at } => self.around.service.set_at(shard, self.at(at)),
+            Act::Place { shard, at } => self.around.service.set_at_node(shard, at),
         }
-    }
-
-    fn at(&self, node: Option<NodeId>) -> At {
-        let member = live(self.keeping.view()).find(|member| Some(member.id) == node);
-        member.map_or(At::Nowhere, |member| At::There(member.address.as_str().into()))
     }
 
     /// Who came and who went.
@@ -228,6 +233,7 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
             stores: self.stores.clone(),
             around: self.around.clone(),
             options: self.options.clone(),
+            opened: self.opened.clone(),
             orders,
         };
         self.tasks.spawn(async move {
@@ -239,17 +245,12 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
     fn ended(&mut self, ended: Result<(ShardId, Finished), tokio::task::JoinError>) {
         let Ok((shard, finished)) = ended else { return };
         self.keeping.ended(shard);
-        let order = self.orders.remove(&shard).map(|order| *order.borrow());
-        let at = match (finished, order) {
-            (Finished::Closed, Some(Order::Close { to })) => self.at(to),
-            (Finished::Closed, _) => At::Nowhere,
-            (Finished::NotOwned, _) => {
-                tracing::warn!(shard = shard.0, "a shard was taken over by another node");
-                self.around.metrics.shards_lost.inc();
-                At::Nowhere
-            }
-        };
-        self.around.service.set_at(shard, at);
+        self.orders.remove(&shard);
+        if finished == Finished::NotOwned {
+            tracing::warn!(shard = shard.0, "a shard was taken over by another node");
+            self.around.metrics.shards_lost.inc();
+            self.around.service.set_at(shard, At::Nowhere);
+        }
     }
 }
 
@@ -268,6 +269,7 @@ struct ShardTask<S> {
     stores: Stores<S, S>,
     around: Surroundings,
     options: NodeOptions,
+    opened: Arc<Notify>,
     orders: watch::Receiver<Order>,
 }
 
@@ -292,7 +294,11 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
     async fn give(&self, store: &ShardStore<S, S>, to: Option<NodeId>) -> Finished {
         for _ in 0..GIVE_ATTEMPTS {
             match self.store.give(self.shard, store.epoch(), to).await {
-                Ok(true) => return Finished::Closed,
+                Ok(true) => {
+                    self.around.service.set_at_node(self.shard, to);
+                    self.wait_for_heir().await;
+                    return Finished::Closed;
+                }
                 Ok(false) => return Finished::NotOwned,
                 Err(error) => {
                     let shard = self.shard.0;
@@ -306,6 +312,20 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
             }
         }
         Finished::Closed
+    }
+
+    /// Waits until the next owner serves the shard, so that not all that is given away is on its way at once.
+    async fn wait_for_heir(&self) {
+        let Some((others, address)) = self.around.service.other(self.shard) else { return };
+        let command = Command::ListNamespaces(Page { after: None, limit: 1 });
+        let namespace = Name::new("default").expect("a valid name");
+        let request = Request { namespace, idempotency: None, command };
+        let asking = async {
+            while others.peers().ask(&address, self.shard, &request).await.is_err() {
+                tokio::time::sleep(ASK_HEIR).await;
+            }
+        };
+        let _whether_in_time = timeout(HAND_OVER, asking).await;
     }
 
     /// Opens it, and tries until that succeeds, or it is not ours any more, or is to be closed.
@@ -341,6 +361,7 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
         let driver = Driver::new(shard, store.clone(), self.around.clone(), arrivals);
         self.stores.insert(shard, store.clone());
         self.around.service.set_at(shard, At::Here(Arc::new(way)));
+        self.opened.notify_one();
         Ok((store, driver, engine))
     }
 }

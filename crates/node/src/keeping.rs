@@ -7,6 +7,10 @@ use limina_shard::Opening;
 use limina_store::{Epoch, NodeId, ShardId, View};
 use std::{collections::BTreeMap, time::Duration};
 
+/// So many shards are closed at a time: each is on its way to its next owner for as long as that takes to load it, and the
+/// others are served meanwhile.
+const CLOSED_AT_ONCE: usize = 4;
+
 /// One node's part.
 #[derive(Debug)]
 pub struct Keeping {
@@ -46,7 +50,7 @@ pub enum Act {
         /// Which.
         shard: ShardId,
     },
-    /// Answer what was taken, give the shard away, then call [`Keeping::ended`].
+    /// Answer what was taken, give the shard away, and when it is served there, call [`Keeping::ended`].
     Close {
         /// Which.
         shard: ShardId,
@@ -125,15 +129,17 @@ impl Keeping {
                     let from = self.view.shards.iter().find(|holding| holding.shard == shard);
                     acts.push(Act::Claim { shard, seen, from: from.and_then(|holding| holding.owner) });
                 }
-                // One that is still being opened stays until it is, unless everything goes.
-                Move::Give { shard, to } if self.is_leaving || is_open(shard) => {
-                    if let Some(is_closing) = self.running.get_mut(&shard)
+                // One that is still being opened stays until it is, unless everything goes. The rest has its turn later.
+                Move::Give { shard, to } => {
+                    let closing = self.running.values().filter(|is_closing| **is_closing).count();
+                    if closing < CLOSED_AT_ONCE
+                        && (self.is_leaving || is_open(shard))
+                        && let Some(is_closing) = self.running.get_mut(&shard)
                         && !std::mem::replace(is_closing, true)
                     {
                         acts.push(Act::Close { shard, to });
                     }
                 }
-                Move::Give { .. } => {}
             }
         }
         acts

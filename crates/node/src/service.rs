@@ -10,7 +10,7 @@ use crate::{
 };
 use limina_engine::{Command, Name, Outcome, Page, Request, outcome::NamespaceInfo};
 use limina_shard::Failure;
-use limina_store::ShardId;
+use limina_store::{NodeId, ShardId};
 use serde::{Deserialize, Serialize};
 use std::{
     sync::{
@@ -261,6 +261,20 @@ impl Service {
             }
             is_new
         });
+    }
+
+    /// The same, where it is known by the node that has it.
+    pub(crate) fn set_at_node(&self, shard: ShardId, node: Option<NodeId>) {
+        let address = self.inner.others.get().and_then(|others| others.address(node?));
+        self.set_at(shard, address.map_or(At::Nowhere, At::There));
+    }
+
+    /// The other nodes, and the address of the one that has this shard.
+    pub(crate) fn other(&self, shard: ShardId) -> Option<(&Others, Arc<str>)> {
+        match self.door(shard).at() {
+            At::There(address) => Some((self.inner.others.get()?, address)),
+            At::Here(_) | At::Nowhere => None,
+        }
     }
 
     /// Where the shard of a namespace is, now and whenever that changes.

@@ -5,7 +5,7 @@
 mod bench;
 
 use bench::{Bench, Step};
-use limina_engine::{Command, Idempotency, Name, Page, Request};
+use limina_engine::{Command, Page, Request};
 use limina_sim::{random::Random, workload::Happenings};
 
 #[derive(Debug, Clone)]
@@ -45,24 +45,16 @@ fn script(random: &mut Random, spans: &[u64], length: usize) -> (usize, Vec<Step
         let what = match random.below(80) {
             0..=3 => What::Seal,
             4..=5 => What::Reopen,
-            6 if random.one_in(2) => ask(Command::DeleteNamespace, None),
-            7 => ask(Command::ListNamespaces(Page { after: None, limit: 10 }), None),
+            6 if random.one_in(2) => What::Ask(bench::plain(Command::DeleteNamespace)),
+            7 => What::Ask(bench::plain(Command::ListNamespaces(Page { after: None, limit: 10 }))),
             _ => {
-                let command = happenings.command(random);
-                let key = (command.is_write() && random.one_in(6)).then(|| Idempotency {
-                    key: Name::new(&format!("key{}", random.below(4))).unwrap(),
-                    fingerprint: [random.below(6) as u8 / 5; 16],
-                });
-                ask(Command::Events(command), key)
+                let command = Command::Events(happenings.command(random));
+                What::Ask(bench::request(random, command, 6))
             }
         };
         steps.push(Step { wait, what });
     }
     (1, steps)
-}
-
-fn ask(command: Command, idempotency: Option<Idempotency>) -> What {
-    What::Ask(Request { namespace: Name::new("n").unwrap(), idempotency, command })
 }
 
 fn act(bench: &mut Bench, what: &What) -> Result<(), String> {

@@ -6,7 +6,7 @@ mod bench;
 
 use bench::{Bench, Step};
 use limina_engine::{
-    Command, Idempotency, Name, Outcome, Page, Request,
+    Command, Name, Outcome, Page, Request,
     limiter::{self, Check, CounterId, CounterInfo, Decision, Refusal, Reply, Take},
     selection::Query,
 };
@@ -72,18 +72,11 @@ fn script(random: &mut Random, mut limits: Limits, length: usize) -> (usize, Vec
             (0, _) => What::Walk(1 + random.below(3) as usize),
             (1..=3, _) => What::Seal,
             (4, _) => What::Reopen,
-            (5, _) if random.one_in(4) => ask(Command::DeleteNamespace, None),
+            (5, _) if random.one_in(4) => What::Ask(bench::plain(Command::DeleteNamespace)),
             (_, limiter::Command::Check(Check { entries, dry_run: false })) if random.one_in(3) => {
                 What::Retry(entries.clone())
             }
-            _ => {
-                let is_keyed = command.is_write() && random.one_in(8);
-                let key = is_keyed.then(|| Idempotency {
-                    key: Name::new(&format!("key{}", random.below(4))).unwrap(),
-                    fingerprint: [random.below(6) as u8 / 5; 16],
-                });
-                ask(Command::Limiter(command), key)
-            }
+            _ => What::Ask(bench::request(random, Command::Limiter(command), 8)),
         };
         steps.push(Step { wait, what });
     }
@@ -104,8 +97,7 @@ fn act(bench: &mut Bench, what: &What) -> Result<(), String> {
 }
 
 fn answer(bench: &mut Bench, command: limiter::Command) -> Result<Result<Reply, Refusal>, String> {
-    let namespace = Name::new("n").unwrap();
-    let request = Request { namespace, idempotency: None, command: Command::Limiter(command) };
+    let request = bench::plain(Command::Limiter(command));
     match bench.ask(&request)? {
         Some(Outcome::Limiter(answer)) => Ok(answer),
         other => Err(format!("{request:?} -> {other:?}")),

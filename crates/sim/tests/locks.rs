@@ -6,7 +6,7 @@ mod bench;
 
 use bench::{Bench, Step};
 use limina_engine::{
-    Command, Idempotency, Name, Outcome, Page, Request,
+    Command, Name, Outcome, Page, Request,
     locks::{self, GrantInfo, Mode, Reply},
     selection::Query,
 };
@@ -52,24 +52,16 @@ fn script(random: &mut Random, spans: &[u64], length: usize) -> (usize, Vec<Step
             0..=3 => What::Seal,
             4 => What::Reopen,
             5 => What::EndWaits,
-            6 if random.one_in(2) => ask(Command::DeleteNamespace, None),
-            7 => ask(Command::ListNamespaces(Page { after: None, limit: 10 }), None),
+            6 if random.one_in(2) => What::Ask(bench::plain(Command::DeleteNamespace)),
+            7 => What::Ask(bench::plain(Command::ListNamespaces(Page { after: None, limit: 10 }))),
             _ => {
-                let command = doors.command(random);
-                let key = (command.is_write() && random.one_in(6)).then(|| Idempotency {
-                    key: Name::new(&format!("key{}", random.below(4))).unwrap(),
-                    fingerprint: [random.below(6) as u8 / 5; 16],
-                });
-                ask(Command::Locks(command), key)
+                let command = Command::Locks(doors.command(random));
+                What::Ask(bench::request(random, command, 6))
             }
         };
         steps.push(Step { wait, what });
     }
     (1, steps)
-}
-
-fn ask(command: Command, idempotency: Option<Idempotency>) -> What {
-    What::Ask(Request { namespace: Name::new("n").unwrap(), idempotency, command })
 }
 
 fn act(bench: &mut Bench, what: &What) -> Result<(), String> {

@@ -3,8 +3,8 @@
 
 use bytes::Bytes;
 use limina_engine::{
-    Answer, Applied, Due, Engine, Fetched, Job, Missing, Options, Outcome, Read, Request, Time, WaitId,
-    record,
+    Answer, Applied, Command, Due, Engine, Fetched, Idempotency, Job, Missing, Name, Options, Outcome, Read,
+    Request, Time, WaitId, record,
 };
 use limina_sim::{
     model::{Fate, Judge},
@@ -26,6 +26,21 @@ pub(crate) struct Step<W> {
     pub(crate) wait: u64,
     /// What is done then.
     pub(crate) what: W,
+}
+
+/// A request, once in so many times under one of a few keys, if it changes something.
+pub(crate) fn request(random: &mut Random, command: Command, keyed_one_in: u64) -> Request {
+    let is_keyed = command.is_write() && random.one_in(keyed_one_in);
+    let idempotency = is_keyed.then(|| Idempotency {
+        key: Name::new(&format!("key{}", random.below(4))).unwrap(),
+        fingerprint: [random.below(6) as u8 / 5; 16],
+    });
+    Request { idempotency, ..plain(command) }
+}
+
+/// A request without a key.
+pub(crate) fn plain(command: Command) -> Request {
+    Request { namespace: Name::new("n").unwrap(), idempotency: None, command }
 }
 
 /// What is done at one step of a script.

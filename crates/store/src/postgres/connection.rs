@@ -98,9 +98,6 @@ impl Connector {
                 "this is not a PostgreSQL URL: postgres://user:password@host:port/database".to_string(),
             )
         })?;
-        if config.get_hosts().is_empty() {
-            return Err(StoreError::Unusable("this PostgreSQL URL does not say which host".to_string()));
-        }
         let settings: String = SETTINGS.iter().map(|setting| format!(" -c {setting}")).collect();
         let options = format!("{}{settings}", config.get_options().unwrap_or_default());
         let mut configs = hosts::each(&config)?;
@@ -368,7 +365,9 @@ impl Link {
             let answer = tokio::select! {
                 answer = session.query(sql, params) => answer,
                 () = session.superseded() => return Err(self.abandon()),
-                () = tokio::time::sleep(ANSWER) => return Err(self.abandon()),
+                // The connection stays: the server may only wait for a standby, and each one that is left to it so would
+                // be one more. A server that is gone is noticed by its silence.
+                () = tokio::time::sleep(ANSWER) => return Err(no_answer()),
             };
             match answer {
                 Err(error) if is_conflict(&error) && attempts < ATTEMPTS => attempts += 1,
@@ -383,8 +382,12 @@ impl Link {
         if let Some(session) = self.session.take() {
             session.driver.abort();
         }
-        StoreError::Unavailable("PostgreSQL gave no answer in time".to_string())
+        no_answer()
     }
+}
+
+fn no_answer() -> StoreError {
+    StoreError::Unavailable("PostgreSQL gave no answer in time".to_string())
 }
 
 /// Whether the statement met another one, and may be tried again.

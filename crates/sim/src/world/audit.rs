@@ -1,0 +1,116 @@
+//! What must be there in the end.
+
+use super::World;
+use limina_engine::ledger::Reply as LedgerReply;
+use limina_engine::selection::Query;
+use limina_engine::{Command, Name, Outcome, Page, Request, events, ledger, limiter};
+
+impl World {
+    /// Reads everything through the shard; each answer is held against the model like any other.
+    pub(super) fn audit(&mut self) -> Result<(), String> {
+        let all = 100_000;
+        let namespace = Name::new("n0").expect("a valid name");
+        let page = || Page { after: None, limit: all };
+        self.ask(&namespace, Command::ListNamespaces(page()))?;
+        for namespace in self.judge.namespaces() {
+            let list = |command| Command::Ledger(command);
+            let limits = self.ask(&namespace, list(ledger::Command::ListLimits(page())))?;
+            for only_held in [false, true] {
+                self.ask(&namespace, list(ledger::Command::ListOperations { only_held, page: page() }))?;
+            }
+            let Outcome::Ledger(Ok(LedgerReply::Limits { items, .. })) = limits else {
+                return Err(format!("a list of limits is {limits:?}"));
+            };
+            for limit_name in items.into_iter().map(|limit| limit.value.limit_name) {
+                let page = Page { after: None, limit: all };
+                self.ask(&namespace, list(ledger::Command::ListEntries { limit_name, page }))?;
+            }
+            for look in self.workload.looks() {
+                self.ask(&namespace, look)?;
+            }
+            self.walk_counters(&namespace)?;
+        }
+        (0..self.followers.len()).try_for_each(|index| self.audit_follower(index))
+    }
+
+    /// Whoever follows a stream has in the end what the stream has.
+    pub(super) fn audit_follower(&mut self, index: usize) -> Result<(), String> {
+        // A fault from before may still cost the first try.
+        for _ in 0..3 {
+            self.come_back(index);
+            self.drain()?;
+            self.run_until_quiet()?;
+        }
+        let (namespace, stream) = self.followers[index].address();
+        let (namespace, command) = (namespace.clone(), events::Command::Incubating(stream.clone()));
+        let frame = match self.ask(&namespace, Command::Events(command))? {
+            Outcome::Events(Ok(events::Reply::Incubating(frame))) => Some(frame),
+            Outcome::Events(Err(events::Refusal::StreamNotFound { .. })) => None,
+            other => return Err(format!("what incubates is {other:?}")),
+        };
+        let follower = &self.followers[index];
+        if follower.is_at(frame.as_ref()) {
+            Ok(())
+        } else {
+            Err(format!("{frame:?} is not what there is for {follower:?}"))
+        }
+    }
+
+    /// In small parts, the counters must be the same as in one, each once.
+    pub(super) fn walk_counters(&mut self, namespace: &Name) -> Result<(), String> {
+        let mut walked = Vec::new();
+        let mut after = None;
+        for limit in (1..4).cycle() {
+            let page = Page { after, limit };
+            let listed = self.counters(namespace, page)?;
+            walked.extend(listed.items);
+            after = listed.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let mut all = self.counters(namespace, Page { after: None, limit: 100_000 })?.items;
+        for counters in [&mut walked, &mut all] {
+            counters.sort_by(|a, b| a.key_values.cmp(&b.key_values));
+        }
+        if walked == all {
+            Ok(())
+        } else {
+            Err(format!("in parts the counters are {walked:?}, but at once {all:?}"))
+        }
+    }
+
+    pub(super) fn counters(
+        &mut self,
+        namespace: &Name,
+        page: Page<limiter::CounterId>,
+    ) -> Result<limina_engine::Listed<limiter::CounterInfo, limiter::CounterId>, String> {
+        let command = limiter::Command::ListCounters { query: Query::default(), page };
+        match self.ask(namespace, Command::Limiter(command))? {
+            Outcome::Limiter(Ok(limiter::Reply::Counters(listed))) => Ok(listed),
+            other => Err(format!("a list of counters is {other:?}")),
+        }
+    }
+
+    pub(super) fn ask(&mut self, namespace: &Name, command: Command) -> Result<Outcome, String> {
+        let request = Request { namespace: namespace.clone(), idempotency: None, command };
+        self.last_answer = None;
+        // A fault from before may still cost the first try.
+        for _ in 0..3 {
+            self.send(request.clone());
+            self.drain()?;
+            self.run_until_quiet()?;
+            if let Some(answer) = self.last_answer.take() {
+                return Ok(answer);
+            }
+        }
+        Err("the audit was not answered".into())
+    }
+
+    pub(super) fn digest(&self) -> Result<u32, String> {
+        let all = self.scan(bytes::Bytes::new(), bytes::Bytes::from_static(&[0xff; 8]))?;
+        Ok(all
+            .iter()
+            .fold(0, |crc, (key, value)| crc32c::crc32c_append(crc32c::crc32c_append(crc, key), value)))
+    }
+}

@@ -1,0 +1,157 @@
+//! What goes wrong, and what becomes of the machine then.
+
+use super::{DAY, Event, SHARD, World, ready, shard_options};
+use crate::followers::Follower;
+use limina_shard::{Failure, Loss, Shard};
+use limina_store::memory::{AppendFault, Memory, Remains};
+use limina_store::{AppendError, Batch};
+use std::sync::Arc;
+
+impl World {
+    pub(super) fn misfortune(&mut self) -> Result<(), String> {
+        let choice =
+            if self.read_faults { *self.random.pick(&[2, 5, 6, 8, 9, 10]) } else { self.random.below(11) };
+        match choice {
+            0 | 1 => self.crash()?,
+            2 => self.fault(AppendFault::NotDone),
+            3 => self.fault(AppendFault::UnknownButHappened),
+            4 => self.fault(AppendFault::UnknownAndDidNotHappen),
+            5 => {
+                self.say(|| "another owner takes the shard".into());
+                self.memory.fence(SHARD);
+                self.is_fenced = true;
+            }
+            6 => {
+                let records = self.random.below(20) as usize;
+                self.say(|| format!("the next checkpoint fails after {records} records"));
+                self.memory.fail_checkpoint(records);
+            }
+            7 => {
+                let (pass, fail) = (self.random.below(2), 1 + self.random.below(3));
+                self.say(|| format!("after {pass} syncs {fail} fail"));
+                if let Some(disk) = self.memory.disk() {
+                    disk.fail_syncs(pass, fail);
+                }
+            }
+            8 => {
+                self.report.clock_steps += 1;
+                let step = self.random.below(4 * DAY) as i64 - 2 * DAY as i64;
+                self.say(|| format!("the wall clock steps by {step} ms"));
+                self.wall_ahead += step;
+            }
+            9 => {
+                let used = self.memory.disk().map_or(0, |disk| disk.used());
+                let limit = self
+                    .random
+                    .one_in(2)
+                    .then(|| used + self.random.below(4 * self.memory_options.segment_bytes));
+                self.say(|| format!("space is limited to {limit:?} bytes, {used} are used"));
+                self.memory.limit_space(limit);
+            }
+            _ => self.begin_stop(),
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_fence(&self, succeeded: bool) -> Result<(), String> {
+        if self.is_fenced && succeeded { Err("a deposed owner wrote or confirmed".into()) } else { Ok(()) }
+    }
+
+    pub(super) fn fault(&mut self, fault: AppendFault) {
+        self.say(|| format!("the next append fails: {fault:?}"));
+        self.memory.fail_append(fault);
+    }
+
+    pub(super) fn append(&mut self, writes: Batch) -> Result<(), String> {
+        let store = self.store.as_ref().ok_or("an append without a store")?;
+        let seq = store.seq().next();
+        self.in_doubt = Some(seq);
+        let result = ready(store.append(seq, writes))?.map_err(|error| match error {
+            AppendError::Fenced | AppendError::NotDone(_) => Loss::NotDone,
+            AppendError::Full => Loss::Full,
+            AppendError::Unknown(_) => Loss::Unknown,
+        });
+        self.say(|| format!("append {}: {result:?}", seq.0));
+        self.check_fence(result.is_ok())?;
+        let delay = self.random.below(30);
+        self.after(delay, Event::Persisted { generation: self.generation, result });
+        Ok(())
+    }
+
+    /// An append or confirm failed: the shard drops its memory and opens again.
+    pub(super) fn lose(&mut self, loss: Loss) -> Result<(), String> {
+        self.report.losses += 1;
+        self.abandon(loss)?;
+        let delay = self.random.below(100);
+        self.after(delay, Event::Open { generation: self.generation });
+        Ok(())
+    }
+
+    /// The power goes. What was on its way is answered to nobody, but may have happened.
+    pub(super) fn crash(&mut self) -> Result<(), String> {
+        self.report.crashes += 1;
+        self.abandon(Loss::Unknown)?;
+        self.shard.reject_waiting(Failure::Unavailable);
+        self.drain()?;
+        let remains = if self.random.one_in(2) {
+            let seed = self.random.number();
+            self.memory.crash(seed)
+        } else {
+            self.memory.kill()
+        };
+        self.restart(remains)
+    }
+
+    /// A planned stop begins: nothing more comes in, and what was taken is answered.
+    pub(super) fn begin_stop(&mut self) {
+        if self.shard.engine().is_some() {
+            self.say(|| "the shard is to be closed".into());
+            self.shard.handle_closing();
+            self.is_stopping = true;
+        }
+    }
+
+    /// Everything is answered and stored: the process ends, and begins again later. Only a change of rules that could not
+    /// be done for lack of room is dropped.
+    pub(super) fn stop(&mut self) -> Result<(), String> {
+        self.report.stops += 1;
+        self.abandon(Loss::NotDone)?;
+        let remains = self.memory.kill();
+        self.restart(remains)
+    }
+
+    pub(super) fn restart(&mut self, remains: Remains) -> Result<(), String> {
+        self.is_stopping = false;
+        let options = shard_options(&mut self.random);
+        self.shard = Shard::new(options);
+        self.is_restarted = true;
+        self.store = None;
+        self.memory_options.seed = self.random.number();
+        remains.disk.limit_space(None);
+        remains.disk.fail_syncs(0, 0);
+        let opened = Memory::open(remains, &self.memory_options);
+        self.memory =
+            Arc::new(opened.map_err(|error| format!("the store does not open after a crash: {error}"))?);
+        let down = if self.random.one_in(10) { DAY } else { self.random.below(10_000) };
+        self.say(|| format!("nobody is there for {down} ms"));
+        self.after(down, Event::Open { generation: self.generation });
+        Ok(())
+    }
+
+    pub(super) fn abandon(&mut self, loss: Loss) -> Result<(), String> {
+        self.say(|| format!("the shard drops its memory: {loss:?}"));
+        self.generation += 1;
+        self.wake_at = None;
+        if loss != Loss::Unknown {
+            self.in_doubt = None;
+        }
+        self.shard.handle_lost(loss);
+        self.drain()?;
+        if let Some((order, _)) = self.early.first_key_value() {
+            return Err(format!("of {order} decisions only {} were told of", self.judged));
+        }
+        self.judged = 0;
+        self.followers.iter_mut().for_each(Follower::shard_lost);
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+//! What was answered, held against the model in the order in which it was decided.
+
+use super::{World, is_about_locks, key_of_change};
+use crate::model;
+use crate::model::{Fate, Unheard};
+use limina_engine::ledger::Reply as LedgerReply;
+use limina_engine::{Command, Outcome, Request, Time, events, ledger};
+use limina_shard::{Failure, Reply};
+use std::fmt::Write as _;
+
+impl World {
+    pub(super) fn check_reply(&mut self, reply: Reply<Request>) -> Result<(), String> {
+        let Reply { ticket: request, decided_at, order, result } = reply;
+        self.waiting -= 1;
+        self.tell_followers(&request, &result)?;
+        if let Some(key) = key_of_change(&request)
+            && let Some(place) = self.keys_in_use.iter().position(|other| *other == key)
+        {
+            self.keys_in_use.swap_remove(place);
+        }
+        let may_be_key_in_use = request.idempotency.as_ref().is_some_and(|idempotency| {
+            self.keys_in_use.contains(&(request.namespace.clone(), idempotency.key.clone()))
+        });
+        if result == Ok(Outcome::IdempotencyKeyInUse) && !may_be_key_in_use && !is_about_locks(&request) {
+            return Err(format!("nothing is under way under the key of {request:?}"));
+        }
+        let unheard =
+            Unheard { may_be_nothing: may_be_key_in_use || (self.read_faults && may_read(&request)) };
+        let fate = match result {
+            Ok(outcome) => {
+                self.report.answered += 1;
+                self.report.unreadable += u64::from(has_unreadable(&outcome));
+                self.last_answer = Some(outcome.clone());
+                Fate::Answered(outcome)
+            }
+            Err(Failure::OutcomeUnknown) => {
+                self.report.unknown += 1;
+                Fate::InDoubt(unheard)
+            }
+            Err(Failure::Closing) => Fate::GivenUp,
+            Err(Failure::StorageFull | Failure::Unavailable) => Fate::NotDone(unheard),
+        };
+        match (decided_at, &fate) {
+            (Some(at), _) => self.note(order, at, request, fate),
+            (None, Fate::NotDone(_)) => {
+                self.say(|| format!("not decided: {request:?}"));
+                Ok(())
+            }
+            (None, _) => Err("an outcome that was not decided".into()),
+        }
+    }
+
+    pub(super) fn note(&mut self, order: u64, at: Time, request: Request, fate: Fate) -> Result<(), String> {
+        self.say(|| format!("{order}: {request:?} -> {fate:?}"));
+        if self.early.insert(order, (at, request, fate)).is_some() || order <= self.judged {
+            return Err(format!("two decisions have the place {order}"));
+        }
+        self.judge_in_order()
+    }
+
+    /// A relaxed answer is told at once; it is judged when all is known that was decided before it.
+    pub(super) fn judge_in_order(&mut self) -> Result<(), String> {
+        while let Some((at, request, fate)) = self.early.remove(&(self.judged + 1)) {
+            self.judged += 1;
+            let decided = self.judge.decided(at, &request, fate.clone());
+            self.report.states = self.report.states.max(self.judge.states() as u64);
+            decided.map_err(|expected| difference(at, &request, &fate, &expected))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether it may need a stored record, which may be unreadable.
+fn may_read(request: &Request) -> bool {
+    request.idempotency.is_some()
+        || match &request.command {
+            Command::Ledger(_) => true,
+            Command::Events(command) => matches!(command, events::Command::Changes { .. }),
+            Command::Limiter(_)
+            | Command::Locks(_)
+            | Command::DeleteNamespace
+            | Command::ListNamespaces(_) => false,
+        }
+}
+
+/// Whether something could not be read, and was not done.
+fn has_unreadable(outcome: &Outcome) -> bool {
+    let Outcome::Ledger(Ok(LedgerReply::Batch(results))) = outcome else {
+        return model::is_unreadable(outcome);
+    };
+    results.contains(&Err(ledger::Refusal::Unreadable))
+}
+
+fn difference(at: Time, request: &Request, fate: &Fate, expected: &str) -> String {
+    let mut text = format!("at {} the answer differs from the model's\n", at.0);
+    let _ = write!(text, "request:  {request:?}\nanswer:   {fate:?}\nexpected: {expected}");
+    text
+}

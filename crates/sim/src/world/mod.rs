@@ -1,0 +1,472 @@
+//! One simulated machine: a shard over a store in memory, clients, a clock, and everything that can go wrong.
+
+mod audit;
+mod faults;
+mod following;
+mod judging;
+mod opening;
+
+use crate::{
+    followers::{Counts, Follower},
+    model::{Fate, Judge},
+    random::Random,
+    workload::Workload,
+};
+use limina_engine::{Command, Engine, Millis, Name, Outcome, Read, Request, Time, limiter};
+use limina_shard::{Loss, Options as ShardOptions, Output, Shard, ShardClock, clock::Reading};
+use limina_store::{
+    Batch, Image, Room, Seq, ShardId, ShardStore,
+    memory::{Memory, MemoryOptions},
+};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+const SHARD: ShardId = ShardId(0);
+/// More than any healthy run needs.
+const MOST_EVENTS: u64 = 1_000_000;
+/// How many follow a stream.
+const FOLLOWERS: usize = 2;
+const DAY: u64 = 24 * 60 * 60 * 1000;
+
+/// How a run is made.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How many requests clients send.
+    pub requests: u64,
+    /// Print every step.
+    pub verbose: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { requests: 400, verbose: false }
+    }
+}
+
+/// What happened in a run that went well.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// Requests sent, retries included.
+    pub requests: u64,
+    /// Answers, all of them as the model had it.
+    pub answered: u64,
+    /// Writes whose outcome was not known to the client.
+    pub unknown: u64,
+    /// Of these batches, how many had happened.
+    pub unknown_happened: u64,
+    /// Times that the power went.
+    pub crashes: u64,
+    /// Times that an append failed and the shard opened again.
+    pub losses: u64,
+    /// Checkpoints made.
+    pub checkpoints: u64,
+    /// Steps of the wall clock.
+    pub clock_steps: u64,
+    /// Requests that had to wait for locks.
+    pub waits: u64,
+    /// Planned stops.
+    pub stops: u64,
+    /// Times that shard time lagged, because more was due than could be done.
+    pub lags: u64,
+    /// What those who follow streams did.
+    pub followers: Counts,
+    /// Answers that said that a stored record could not be read.
+    pub unreadable: u64,
+    /// The most states that were possible at a time, as far as the answers told.
+    pub states: u64,
+    /// Runs that ended early because more was possible than the model could follow.
+    pub lost_track: u64,
+    /// A checksum over everything stored in the end.
+    pub digest: u32,
+}
+
+impl Report {
+    /// Several runs together.
+    pub fn add(&mut self, run: &Report) {
+        self.requests += run.requests;
+        self.answered += run.answered;
+        self.unknown += run.unknown;
+        self.unknown_happened += run.unknown_happened;
+        self.crashes += run.crashes;
+        self.losses += run.losses;
+        self.checkpoints += run.checkpoints;
+        self.clock_steps += run.clock_steps;
+        self.waits += run.waits;
+        self.stops += run.stops;
+        self.lags += run.lags;
+        self.followers.add(&run.followers);
+        self.unreadable += run.unreadable;
+        self.states = self.states.max(run.states);
+        self.lost_track += run.lost_track;
+        self.digest ^= run.digest;
+    }
+}
+
+/// Runs a seed. The error says what was wrong, at which step.
+pub fn run(seed: u64, options: &Options) -> Result<Report, String> {
+    World::new(seed, options).run().map_err(|problem| format!("seed {seed}: {problem}"))
+}
+
+/// What is to happen. A generation older than the world's is of a shard that is gone.
+enum Event {
+    Arrive,
+    Fetch {
+        generation: u64,
+        reads: Vec<Read>,
+    },
+    Append {
+        generation: u64,
+        writes: Batch,
+    },
+    Persisted {
+        generation: u64,
+        result: Result<(), Loss>,
+    },
+    Open {
+        generation: u64,
+    },
+    Wake {
+        generation: u64,
+    },
+    Checkpoint,
+    Misfortune,
+    /// There is room again.
+    Relief,
+}
+
+struct World {
+    random: Random,
+    workload: Workload,
+    options: Options,
+    memory: Arc<Memory>,
+    memory_options: MemoryOptions,
+    store: Option<ShardStore<Memory, Memory>>,
+    shard: Shard<Request>,
+    judge: Judge,
+    followers: Vec<Follower>,
+    /// The monotonic clock, in milliseconds.
+    now: u64,
+    /// How far the wall clock is ahead of it.
+    wall_ahead: i64,
+    clock: ShardClock,
+    generation: u64,
+    events: BTreeMap<(u64, u64), Event>,
+    event_count: u64,
+    waiting: u64,
+    /// How many counters a change of rules looks at in one go.
+    build_slice: usize,
+    /// Decisions that were told before others that came first; by their place in the order.
+    early: BTreeMap<u64, (Time, Request, Fate)>,
+    /// How many decisions of this shard the judge has heard of.
+    judged: u64,
+    /// Keys of changes of rules that are not answered yet, which may take their time.
+    keys_in_use: Vec<(Name, Name)>,
+    /// The last append that may have been made, until it is known.
+    in_doubt: Option<Seq>,
+    /// What the last request was answered.
+    last_answer: Option<Outcome>,
+    /// More was possible than the model could follow; the run ends here.
+    is_lost_track: bool,
+    faults: bool,
+    /// A planned stop is under way.
+    is_stopping: bool,
+    /// Table reads fail, and no outcome is ever unknown: the model could not tell what an unknown batch had read.
+    read_faults: bool,
+    /// Another owner took the shard and we have not taken it back.
+    is_fenced: bool,
+    /// The process has begun anew and does not know what time it was.
+    is_restarted: bool,
+    wake_at: Option<u64>,
+    /// When everything that ends by itself has ended.
+    rests_at: Option<u64>,
+    report: Report,
+}
+
+impl World {
+    fn new(seed: u64, options: &Options) -> World {
+        let mut random = Random::new(seed);
+        let segment_bytes = *random.pick(&[16 << 10, 64 << 10, 256 << 10]);
+        let memory_options = MemoryOptions {
+            shards: 2,
+            segment_bytes,
+            reserve_bytes: 2 * segment_bytes,
+            seed: random.number(),
+        };
+        let memory = Arc::new(Memory::new(&memory_options).expect("an empty store opens"));
+        let read_faults = random.one_in(4);
+        let workload = Workload::new(&mut random, read_faults);
+        let streams = workload.streams().into_iter();
+        let followers = streams.flat_map(|(namespace, stream)| {
+            (0..FOLLOWERS).map(move |_| Follower::new(namespace.clone(), stream.clone()))
+        });
+        World {
+            followers: followers.collect(),
+            workload,
+            options: options.clone(),
+            memory,
+            memory_options,
+            store: None,
+            shard: Shard::new(shard_options(&mut random)),
+            judge: Judge::default(),
+            now: 0,
+            wall_ahead: 1_700_000_000_000 + random.below(DAY) as i64,
+            clock: ShardClock::start(Time(0), Reading { monotonic: 0, wall: 0 }),
+            generation: 0,
+            events: BTreeMap::new(),
+            event_count: 0,
+            waiting: 0,
+            build_slice: 1 + random.below(4) as usize,
+            early: BTreeMap::new(),
+            judged: 0,
+            keys_in_use: Vec::new(),
+            in_doubt: None,
+            last_answer: None,
+            is_lost_track: false,
+            faults: !random.one_in(8),
+            is_stopping: false,
+            read_faults,
+            is_fenced: false,
+            is_restarted: true,
+            wake_at: None,
+            rests_at: None,
+            report: Report::default(),
+            random,
+        }
+    }
+
+    fn run(mut self) -> Result<Report, String> {
+        self.after(0, Event::Open { generation: 0 });
+        self.after(1, Event::Arrive);
+        self.run_until_quiet()?;
+        if self.is_lost_track {
+            self.report.lost_track = 1;
+            return Ok(self.report);
+        }
+        if self.waiting > 0 {
+            return Err(format!("{} requests were never answered", self.waiting));
+        }
+        self.faults = false;
+        self.audit()?;
+        self.report.digest = self.digest()?;
+        Ok(self.report)
+    }
+
+    fn run_until_quiet(&mut self) -> Result<(), String> {
+        while !self.is_lost_track
+            && !self.is_at_rest()
+            && let Some(((time, _), event)) = self.events.pop_first()
+        {
+            if self.event_count > MOST_EVENTS {
+                return Err("it does not come to rest".into());
+            }
+            self.now = self.now.max(time);
+            self.happen(event)?;
+            self.drain()?;
+        }
+        Ok(())
+    }
+
+    /// Whether only timers are left, and long enough has passed for all that ends by itself. Windows that never empty
+    /// are looked after for ever.
+    fn is_at_rest(&self) -> bool {
+        self.waiting == 0
+            && self.rests_at.is_some_and(|at| at <= self.now)
+            && self.events.values().all(|event| matches!(event, Event::Wake { .. }))
+    }
+
+    fn after(&mut self, delay: u64, event: Event) {
+        self.event_count += 1;
+        self.events.insert((self.now + delay, self.event_count), event);
+    }
+
+    fn say(&self, what: impl FnOnce() -> String) {
+        if self.options.verbose {
+            println!("{:>9} {}", self.now, what());
+        }
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            // Whoever comes now is turned away, and comes again.
+            Event::Arrive if self.is_stopping => self.after(10, Event::Arrive),
+            Event::Arrive => {
+                for _ in 0..1 + self.random.below(8) {
+                    let request = self.workload.request(&mut self.random);
+                    self.send(request);
+                }
+                self.come_and_go();
+                if self.random.one_in(6) {
+                    let delay = self.random.below(60);
+                    self.after(delay, Event::Checkpoint);
+                }
+                if self.faults && self.random.one_in(10) {
+                    let delay = self.random.below(60);
+                    self.after(delay, Event::Misfortune);
+                }
+                if self.report.requests < self.options.requests {
+                    // Now and then nothing comes for a day, so that kept replies expire.
+                    let pause = if self.random.one_in(60) { DAY / 3 } else { self.random.below(40) };
+                    self.after(pause, Event::Arrive);
+                } else {
+                    self.after(1_000, Event::Relief);
+                }
+            }
+            Event::Fetch { generation, reads } if generation == self.generation => {
+                // A read fails only while nothing is due: what is due would be put off, which the model does not do.
+                let due = self.shard.engine().and_then(Engine::next_due);
+                let may_fail =
+                    self.faults && self.read_faults && due.is_none_or(|due| due > self.clock.time());
+                if may_fail && self.random.one_in(40) {
+                    self.memory.fail_table_reads(1 + self.random.below(3));
+                }
+                let answers = self.fetch(reads)?;
+                self.memory.fail_table_reads(0);
+                self.shard.handle_fetched(answers);
+            }
+            Event::Append { generation, writes } if generation == self.generation => self.append(writes)?,
+            Event::Persisted { generation, result } if generation == self.generation => match result {
+                Ok(()) => {
+                    self.in_doubt = None;
+                    self.shard.handle_persisted();
+                }
+                Err(loss) => self.lose(loss)?,
+            },
+            Event::Open { generation } if generation == self.generation => self.open()?,
+            // One that was put off for an earlier one is nobody's.
+            Event::Wake { generation } if generation == self.generation && self.wake_at == Some(self.now) => {
+                self.wake_at = None;
+            }
+            Event::Checkpoint => {
+                self.checkpoint();
+            }
+            Event::Misfortune => {
+                self.misfortune()?;
+            }
+            Event::Relief => {
+                self.memory.limit_space(None);
+                self.rests_at = Some(self.now + 3 * DAY);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, request: Request) {
+        self.report.requests += 1;
+        self.submit(request);
+    }
+
+    fn submit(&mut self, request: Request) {
+        let key = key_of_change(&request);
+        if self.shard.handle_request(request.clone(), request).is_ok() {
+            self.waiting += 1;
+            self.keys_in_use.extend(key);
+        }
+    }
+
+    fn reading(&self) -> Reading {
+        let wall = u64::try_from(self.now as i64 + self.wall_ahead).unwrap_or(0);
+        Reading { monotonic: self.now * 1000, wall: wall * 1000 }
+    }
+
+    /// Does what the shard asks for.
+    fn drain(&mut self) -> Result<(), String> {
+        if let Some(store) = &self.store {
+            self.shard.handle_room(store.room() == Room::Plenty);
+        }
+        let before = self.clock.time();
+        let (time, _) = self.clock.advance(self.reading());
+        if time < before {
+            return Err(format!("shard time went back from {before:?} to {time:?}"));
+        }
+        while let Some(output) = self.shard.poll(time) {
+            let generation = self.generation;
+            match output {
+                Output::Fetch(reads) => {
+                    let delay = self.random.below(10);
+                    self.after(delay, Event::Fetch { generation, reads });
+                }
+                Output::Append { writes, .. } => {
+                    let writes = Batch::new(writes.iter().map(|write| Image {
+                        key: write.key,
+                        value: write.value,
+                        is_first: write.is_first,
+                    }));
+                    let delay = self.random.below(10);
+                    self.after(delay, Event::Append { generation, writes });
+                }
+                Output::Confirm => {
+                    let store = self.store.as_ref().ok_or("a confirm without a store")?;
+                    let result = ready(store.confirm())?.map_err(|_| Loss::NotDone);
+                    self.check_fence(result.is_ok())?;
+                    let delay = self.random.below(10);
+                    self.after(delay, Event::Persisted { generation, result });
+                }
+                Output::Reply(reply) => self.check_reply(reply)?,
+                Output::Waits { request, since, order } => {
+                    self.report.waits += u64::from(is_about_locks(&request));
+                    self.note(order, since, request, Fate::Waits)?;
+                }
+                Output::Effect(effect) => {
+                    self.say(|| format!("{effect:?}"));
+                    for follower in &mut self.followers {
+                        follower.hear(&effect, &mut self.report.followers)?;
+                    }
+                }
+            }
+        }
+        if let Some(time) = self.shard.take_lag() {
+            self.report.lags += 1;
+            self.clock.hold(time);
+        }
+        if self.shard.is_starved() && self.wake_at.is_none() {
+            self.wake_at = Some(self.now + 10_000);
+            self.after(10_000, Event::Wake { generation: self.generation });
+        }
+        if let Some(at) = self.shard.next_wakeup() {
+            let wake_at = self.now + at.0.saturating_sub(time.0).max(1);
+            if self.wake_at.is_none_or(|wake| wake > wake_at) {
+                self.wake_at = Some(wake_at);
+                self.after(wake_at - self.now, Event::Wake { generation: self.generation });
+            }
+        }
+        if self.is_stopping && self.shard.engine().is_some() && self.shard.is_idle() {
+            return if self.shard.hasten() { self.drain() } else { self.stop() };
+        }
+        Ok(())
+    }
+}
+
+fn shard_options(random: &mut Random) -> ShardOptions {
+    ShardOptions {
+        max_queue: 10_000,
+        max_batch: 1 + random.below(40) as usize,
+        due_slice: *random.pick(&[1, 1, 2, 4, 10]),
+        max_lag: Millis(*random.pick(&[0, 20, 250, 1_000])),
+    }
+}
+
+/// The futures of a store in memory are ready at once.
+pub(crate) fn ready<F: Future>(future: F) -> Result<F::Output, String> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Ok(output),
+        Poll::Pending => Err("a store in memory waits for nothing, but this did".into()),
+    }
+}
+
+/// The key of a request that may be answered later than others that came after it. (Who waits for locks, and under which
+/// keys, the model knows.)
+fn key_of_change(request: &Request) -> Option<(Name, Name)> {
+    let is_change = matches!(request.command, Command::Limiter(limiter::Command::Change(_)));
+    let key = request.idempotency.as_ref().filter(|_| is_change)?;
+    Some((request.namespace.clone(), key.key.clone()))
+}
+
+fn is_about_locks(request: &Request) -> bool {
+    matches!(request.command, Command::Locks(_))
+}

@@ -1,0 +1,112 @@
+//! Opening a shard from what is stored, and asking the store.
+
+use super::{Event, SHARD, World, ready};
+use limina_engine::{Answer, Engine, Options as EngineOptions, Read, Request, record};
+use limina_shard::{Opening, ShardClock};
+use limina_store as store;
+use limina_store::{Seq, ShardStore, ShardStoreOptions, StoreError};
+
+impl World {
+    pub(super) fn open(&mut self) -> Result<(), String> {
+        let opened = match &self.store {
+            Some(store) => ready(store.retake())?,
+            None => {
+                let (soft_bytes, hard_bytes) = (16 << 10, usize::MAX);
+                let options = ShardStoreOptions { soft_bytes, hard_bytes };
+                let opening = ShardStore::open(self.memory.clone(), self.memory.clone(), SHARD, options);
+                ready(opening)?.map(|store| self.store = Some(store))
+            }
+        };
+        let engine = opened.map_err(|error: StoreError| error.to_string()).and_then(|()| self.load());
+        match engine {
+            Ok(engine) => {
+                self.is_fenced = false;
+                let doubt_happened = self.settle_doubt()?;
+                self.say(|| "the shard is open".into());
+                let known =
+                    if self.is_restarted { engine.time() } else { engine.time().max(self.clock.time()) };
+                self.is_restarted = false;
+                self.clock = ShardClock::start(known, self.reading());
+                let ready = self.clock.time();
+                self.is_lost_track |= self.judge.reopened(doubt_happened, engine.time(), ready).is_err();
+                self.shard.handle_opened(engine, ready, Opening::Interrupted);
+                self.look_around();
+            }
+            Err(error) if self.faults => {
+                self.say(|| format!("opening fails: {error}"));
+                // The disk may be full or failing; it gets better in time.
+                self.memory.limit_space(None);
+                self.after(50, Event::Open { generation: self.generation });
+            }
+            Err(error) => return Err(format!("the shard does not open: {error}")),
+        }
+        Ok(())
+    }
+
+    /// What the store holds now tells whether the last append had happened.
+    pub(super) fn settle_doubt(&mut self) -> Result<bool, String> {
+        let Some(seq) = self.in_doubt.take() else { return Ok(false) };
+        let stored = self.store.as_ref().map_or(Seq::ZERO, ShardStore::seq);
+        if stored > seq {
+            return Err(format!("append {} was the last, but the store has {}", seq.0, stored.0));
+        }
+        if stored == seq {
+            self.report.unknown_happened += 1;
+            self.say(|| format!("append {} had happened", seq.0));
+        }
+        Ok(stored == seq)
+    }
+
+    /// Asks for what a lost memory may have taken along, so that not too much stays possible.
+    pub(super) fn look_around(&mut self) {
+        for namespace in self.judge.namespaces() {
+            for command in self.workload.looks().into_iter().take(4) {
+                self.submit(Request { namespace: namespace.clone(), idempotency: None, command });
+            }
+        }
+    }
+
+    pub(super) fn load(&self) -> Result<Engine, String> {
+        let range = record::key::residents();
+        let page = self.scan(range.start, range.end)?;
+        Engine::open(EngineOptions { build_slice: self.build_slice }, page).map_err(|error| error.to_string())
+    }
+
+    pub(super) fn scan(
+        &self,
+        from: bytes::Bytes,
+        to: bytes::Bytes,
+    ) -> Result<Vec<(bytes::Bytes, bytes::Bytes)>, String> {
+        let store = self.store.as_ref().ok_or("no store")?;
+        match ready(store.read(vec![store::Read::Scan { from, to, limit: usize::MAX >> 1 }]))?.pop() {
+            Some(Ok(store::Answer::Page(page))) => Ok(page),
+            Some(Err(error)) => Err(error.to_string()),
+            _ => Err("a scan without a page".into()),
+        }
+    }
+
+    pub(super) fn fetch(&self, reads: Vec<Read>) -> Result<Vec<(Read, Answer)>, String> {
+        let store = self.store.as_ref().ok_or("a fetch without a store")?;
+        let asked = reads.iter().cloned().map(|read| match read {
+            Read::Get(key) => store::Read::Get(key),
+            Read::LastAtOrBefore { from, at } => store::Read::LastAtOrBefore { from, at },
+            Read::Scan { from, to, limit } => store::Read::Scan { from, to, limit },
+        });
+        let answers = ready(store.read(asked.collect()))?.into_iter().map(|answer| match answer {
+            Ok(store::Answer::Value(value)) => Answer::Value(value),
+            Ok(store::Answer::Last(last)) => Answer::Last(last),
+            Ok(store::Answer::Page(page)) => Answer::Page(page),
+            Err(_) => Answer::Unreadable,
+        });
+        Ok(reads.iter().cloned().zip(answers).collect())
+    }
+
+    pub(super) fn checkpoint(&mut self) {
+        let Some(store) = &self.store else { return };
+        let result = ready(store.checkpoint());
+        if let Ok(Ok(Some(_))) = &result {
+            self.report.checkpoints += 1;
+        }
+        self.say(|| format!("checkpoint: {result:?}"));
+    }
+}
