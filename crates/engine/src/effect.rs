@@ -1,9 +1,8 @@
 //! What the engine wants done besides answering. One closed list; all of it waits for durability.
 
-use crate::{
-    Name, Position,
-    events::{Change, KeyFrame},
-};
+use crate::{Name, Position, Time};
+use alloc::{sync::Arc, vec::Vec};
+use serde::{Deserialize, Serialize};
 
 /// Something to tell others, released in order once the writes sealed with it are durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,4 +62,51 @@ pub enum Effect {
         /// Where.
         namespace: Name,
     },
+}
+
+/// An event: a text, which is its own key.
+pub type Event = Arc<str>;
+
+/// An event that incubates.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventInfo {
+    /// What happened.
+    pub event: Event,
+    /// When.
+    pub time: Time,
+    /// When it is published, unless it is invalidated.
+    pub publishes_at: Time,
+}
+
+/// All that incubates after the change with this clock, in the order of acceptance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyFrame {
+    /// The clock of the last change that it contains.
+    pub clock: u64,
+    /// What incubates.
+    pub events: Vec<EventInfo>,
+}
+
+/// A step in an event's life.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// Its place in the stream.
+    pub clock: u64,
+    /// What became of the event.
+    pub kind: ChangeKind,
+    /// Which.
+    pub event: Event,
+    /// When the event had happened.
+    pub time: Time,
+}
+
+/// What becomes of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ChangeKind {
+    /// It was accepted, and incubates.
+    Submitted,
+    /// A duplicate came. This is final.
+    Invalidated,
+    /// None came. This is final.
+    Published,
 }

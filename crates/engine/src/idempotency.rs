@@ -5,10 +5,11 @@
 
 use crate::{
     Idempotency, Millis, Outcome, Time,
-    namespace::{Turn, View},
+    ids::NamespaceId,
     reads::{Absent, Reader},
     record::key,
     timers::{SetBy, Timer, TimerKey},
+    turn::{Turn, View},
 };
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -38,7 +39,7 @@ pub(crate) fn find(
     let last = period_of(view.now);
     // All periods are asked before the first answer counts, so that one round fetches them.
     let found: Vec<Result<Option<Kept>, Absent>> = (0..PERIODS)
-        .map(|back| reader.get(key::reply(view.keys.id(), last.saturating_sub(back), &idempotency.key)))
+        .map(|back| reader.get(key::reply(view.namespace, last.saturating_sub(back), &idempotency.key)))
         .collect();
     for kept in found {
         match kept? {
@@ -55,19 +56,19 @@ pub(crate) fn find(
 pub(crate) fn keep(turn: &mut Turn<'_>, idempotency: &Idempotency, outcome: &Outcome) {
     let period = period_of(turn.now);
     let kept = Kept { given_at: turn.now, fingerprint: idempotency.fingerprint, outcome: outcome.clone() };
-    turn.put(key::reply(turn.keys.id(), period, &idempotency.key), &kept);
+    turn.put(key::reply(turn.namespace, period, &idempotency.key), &kept);
     match &mut turn.head.replies {
         Some((_, last)) => *last = period,
         replies @ None => {
             *replies = Some((period, period));
-            let (key, timer) = drop_timer(turn.keys.id(), period);
+            let (key, timer) = drop_timer(turn.namespace, period);
             turn.timers.set(key, timer);
         }
     }
 }
 
 /// The timer that drops a period's replies when none of them can be asked for any more.
-pub(crate) fn drop_timer(namespace: key::NamespaceId, period: u32) -> (TimerKey, Timer) {
+pub(crate) fn drop_timer(namespace: NamespaceId, period: u32) -> (TimerKey, Timer) {
     let due = Time((u64::from(period) + u64::from(PERIODS)) * PERIOD.0);
     (TimerKey { due, namespace, set_by: SetBy::Replies }, Timer::DropReplies)
 }
@@ -77,8 +78,8 @@ pub(crate) fn drop_oldest(turn: &mut Turn<'_>) {
     let Some((first, last)) = turn.head.replies else { return };
     turn.head.replies = (first < last).then_some((first + 1, last));
     if turn.head.replies.is_some() {
-        let (key, timer) = drop_timer(turn.keys.id(), first + 1);
+        let (key, timer) = drop_timer(turn.namespace, first + 1);
         turn.timers.set(key, timer);
     }
-    turn.sweep(key::replies(turn.keys.id(), first));
+    turn.sweep(key::replies(turn.namespace, first));
 }

@@ -1,7 +1,6 @@
 //! What comes in.
 
 use crate::{Name, Page, events, ledger, limiter, locks};
-use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// One command for one namespace.
@@ -55,23 +54,65 @@ impl Command {
     }
 }
 
+impl Request {
+    /// Whether it may change something.
+    pub fn is_write(&self) -> bool {
+        self.command.is_write()
+    }
+
+    /// What takes back the request, if whoever asked is gone before the answer. Most need not be: their answer can be
+    /// asked for again, and nothing waits for them.
+    pub fn taken_back_by(&self) -> Option<Request> {
+        let Command::Locks(locks::Command::Acquire(wanted)) = &self.command else { return None };
+        let command = Command::Locks(locks::Command::Abandon(wanted.id.clone()));
+        Some(Request { namespace: self.namespace.clone(), idempotency: None, command })
+    }
+
+    /// Whether it only takes back what an earlier request asked for.
+    pub fn takes_back(&self) -> bool {
+        matches!(self.command, Command::Locks(locks::Command::Abandon(_)))
+    }
+
+    /// Whether it removes more than it writes, so that a full disk is no reason to refuse it.
+    pub fn makes_room(&self) -> bool {
+        use limiter::{Change, Command as Limiter};
+        use locks::Command as Locks;
+        match &self.command {
+            Command::DeleteNamespace => true,
+            // A kept reply would take more than they free.
+            Command::Limiter(_) | Command::Locks(_) if self.idempotency.is_some() => false,
+            Command::Limiter(command) => match command {
+                // Its holder lives: nobody must lose a lease for lack of room. It overwrites its own record.
+                Limiter::ExtendLease(_) | Limiter::ReleaseLease(_) => true,
+                Limiter::MoveCounter { by, .. } => *by < 0,
+                Limiter::Change(change) => {
+                    matches!(change, Change::DeleteRule(_) | Change::DeleteOverride { .. })
+                }
+                _ => false,
+            },
+            Command::Locks(command) => match command {
+                Locks::Heartbeat { .. } | Locks::Release { .. } | Locks::Abandon(_) => true,
+                Locks::Acquire(_) | Locks::Get(_) | Locks::List { .. } => false,
+            },
+            Command::Events(command) => matches!(command, events::Command::Delete(_)),
+            Command::Ledger(_) | Command::ListNamespaces(_) => false,
+        }
+    }
+}
+
 /// A request on its way through the engine. A batch may need several rounds of reads, and keeps here what is done.
 #[derive(Debug)]
 pub struct Job {
     /// What was asked.
     pub request: Request,
-    pub(crate) batch_results: Vec<Result<ledger::Reply, ledger::Refusal>>,
+    pub(crate) progress: ledger::Progress,
+    /// Whether it has changed something already.
     pub(crate) changed: bool,
 }
 
 impl Job {
     /// A job of which nothing is done yet.
     pub fn new(request: Request) -> Job {
-        Job { request, batch_results: Vec::new(), changed: false }
-    }
-
-    /// Whether a part of it is done.
-    pub(crate) fn is_begun(&self) -> bool {
-        self.changed || !self.batch_results.is_empty()
+        Job { request, progress: ledger::Progress::default(), changed: false }
     }
 }

@@ -1,6 +1,9 @@
-//! What is due when.
+//! Timers: what is due when.
 
-use crate::{Name, Position, Time, WaitId, record::key::NamespaceId};
+use crate::{
+    Name, Position, Time,
+    ids::{NamespaceId, WaitId},
+};
 use alloc::{collections::BTreeMap, vec::Vec};
 
 /// When something is due, in the order in which it is done: by time, and ties by what set the timer.

@@ -151,7 +151,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 clock.hold(time);
             }
             if is_closed && self.shard.is_idle() {
-                if self.shard.hasten() {
+                if self.shard.flush_relaxed() {
                     continue;
                 }
                 self.end();

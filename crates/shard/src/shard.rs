@@ -338,9 +338,9 @@ impl<T> Shard<T> {
     }
 
     /// Sees to it that what no answer waited for is appended too, before a planned stop. Says whether there is any.
-    pub fn hasten(&mut self) -> bool {
+    pub fn flush_relaxed(&mut self) -> bool {
         let Some(open) = &mut self.open else { return false };
-        let any = open.engine.hasten();
+        let any = open.engine.flush_relaxed();
         open.building.is_empty &= !any;
         any
     }

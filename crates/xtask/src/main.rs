@@ -4,6 +4,7 @@ mod architecture;
 mod chaos;
 mod clients;
 mod layers;
+mod modules;
 mod packages;
 mod rivals;
 mod standby;
@@ -20,7 +21,7 @@ fn main() -> ExitCode {
     let rest = args.get(1..).unwrap_or_default();
     let result = match args.first().map(String::as_str) {
         Some("test") if rest.is_empty() => test(),
-        Some("layers") if rest.is_empty() => layers::check().and_then(|()| architecture::check(&root())),
+        Some("layers") if rest.is_empty() => check_layers(),
         Some("sim") => cargo(
             &[&["run", "--release", "--quiet", "--package", "limina-sim", "--"], &words(rest)[..]].concat(),
         ),
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
 const USAGE: &str = "usage: cargo xtask COMMAND
   test      everything that CI checks: format, layers, lints, docs, all tests; installs PostgreSQL where it is missing
             (needs apt-get and root)
-  layers    the dependency directions, and ARCHITECTURE.md against the tree
+  layers    the dependency directions between crates and inside the engine, and ARCHITECTURE.md against the tree
   chaos     kill, pause and stop nodes of a cluster under load for longer than the tests do: --minutes 10, and --seed 42
             to have the same done again
   clients   install the STOMP clients that the tests run, where they are missing (needs npm and Python, or apt-get and
@@ -54,12 +55,18 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             the rivals that are crates
   standby   lose and promote the servers of a PostgreSQL with a synchronous standby under load: --rounds 6";
 
+/// Dependencies between crates, dependencies between the engine's modules, and ARCHITECTURE.md against the tree.
+fn check_layers() -> Outcome {
+    layers::check()?;
+    modules::check(&root())?;
+    architecture::check(&root())
+}
+
 /// Everything that CI checks.
 fn test() -> Outcome {
     cargo(&["fmt", "--all", "--check"])?;
     cargo(&["fmt", "--manifest-path", rivals::MANIFEST, "--check"])?;
-    layers::check()?;
-    architecture::check(&root())?;
+    check_layers()?;
     cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])?;
     let mut doc = Command::new(env!("CARGO"));
     doc.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");

@@ -1,15 +1,14 @@
 //! From what is stored to an engine.
 
-use super::{Desk, Engine, Options, Sizes};
+use super::{Context, Engine, Options, Sizes, namespace::Namespace};
 use crate::{
-    Name, Position, Time, idempotency,
-    namespace::Namespace,
+    Position, Time, idempotency,
+    ids::NamespaceId,
     record::{
         self, Malformed,
-        key::{self, NamespaceId, Resident},
+        key::{self, Resident},
     },
     sweep::Sweeping,
-    timers::{SetBy, Timer, TimerKey},
 };
 use alloc::collections::BTreeMap;
 use bytes::Bytes;
@@ -65,7 +64,7 @@ impl Loading {
             names: HashMap::new(),
             sweeps: BTreeMap::new(),
             next_wait: 0,
-            desk: Desk::new(),
+            context: Context::new(),
         })
     }
 
@@ -76,12 +75,12 @@ impl Loading {
 
     /// That was all.
     pub fn finish(mut self) -> Engine {
-        let Engine { meta, namespaces, desk, .. } = &mut self.0;
+        let Engine { meta, namespaces, context, .. } = &mut self.0;
         for Namespace { id, families, .. } in namespaces.values_mut() {
-            families.limiter.finish_load(meta.time, *id, &mut desk.timers);
-            families.locks.finish_load(*id, &mut desk.timers);
-            families.events.finish_load(*id, &mut desk.timers);
-            desk.sizes.change(Sizes::default(), families.sizes());
+            families.limiter.finish_load(meta.time, *id, &mut context.timers);
+            families.locks.finish_load(*id, &mut context.timers);
+            families.events.finish_load(*id, &mut context.timers);
+            context.sizes.change(Sizes::default(), families.sizes());
         }
         self.0
     }
@@ -96,63 +95,22 @@ impl Engine {
                 self.sweeps.insert(id, Sweeping { from: sweep.from.into(), to: sweep.to.into() });
             }
             Resident::Namespace(id) => self.load_head(id, bytes)?,
-            Resident::LedgerLimit(id, number) => {
-                return self.load_into(id, |namespace| namespace.families.ledger.load_limit(number, bytes));
-            }
-            Resident::LedgerBalance(id, number) => {
-                return self.load_into(id, |namespace| namespace.families.ledger.load_balance(number, bytes));
-            }
-            Resident::LedgerExpiry(namespace, due, held_at) => {
-                let operation_id: Name = record::decode(bytes)?;
-                if self.names.contains_key(&namespace) {
-                    let timer = Timer::LedgerExpiry { operation_id, held_at, due };
-                    let set_by = SetBy::Change(held_at);
-                    self.desk.timers.set(TimerKey { due, namespace, set_by }, timer);
+            // What belongs to no namespace is left of a deleted one, and is being swept.
+            Resident::Family(key) => {
+                let namespace = self.names.get(&key.namespace).and_then(|name| self.namespaces.get_mut(name));
+                if let Some(namespace) = namespace {
+                    namespace.families.load(key, bytes, &mut self.context.timers)?;
                 }
-            }
-            Resident::LimiterRule(id, rule) => {
-                return self.load_into(id, |namespace| namespace.families.limiter.load_rule(rule, bytes));
-            }
-            Resident::LimiterOverride(id, rule, _) => {
-                return self.load_into(id, |namespace| namespace.families.limiter.load_override(rule, bytes));
-            }
-            Resident::LimiterWindow(id, place) => {
-                return self.load_into(id, |namespace| namespace.families.limiter.load_window(place, bytes));
-            }
-            Resident::LimiterCounter(id, place) => {
-                return self.load_into(id, |namespace| namespace.families.limiter.load_counter(place, bytes));
-            }
-            Resident::LimiterLease(id, _) => {
-                return self.load_into(id, |namespace| namespace.families.limiter.load_lease(bytes));
-            }
-            Resident::EventStream(id, stream) => {
-                return self.load_into(id, |namespace| namespace.families.events.load_stream(stream, bytes));
-            }
-            Resident::EventKey(id, stream, key) => {
-                return self
-                    .load_into(id, |namespace| namespace.families.events.load_key(stream, key, bytes));
-            }
-            Resident::Lock(id, token) => {
-                return self.load_into(id, |namespace| namespace.families.locks.load(token, bytes));
             }
         }
         Ok(())
-    }
-
-    /// What belongs to no namespace is left of a deleted one, and being swept.
-    fn load_into(
-        &mut self,
-        id: NamespaceId,
-        load: impl FnOnce(&mut Namespace) -> Result<(), Malformed>,
-    ) -> Result<(), Malformed> {
-        self.namespace_mut(id).map_or(Ok(()), load)
     }
 
     fn load_head(&mut self, id: NamespaceId, bytes: &[u8]) -> Result<(), Malformed> {
         let head: record::NamespaceHead = record::decode(bytes)?;
         if let Some((first, _)) = head.replies {
             let (key, timer) = idempotency::drop_timer(id, first);
-            self.desk.timers.set(key, timer);
+            self.context.timers.set(key, timer);
         }
         self.names.insert(id, head.name.clone());
         let mut namespace = Namespace::new(id, head.name.clone(), head.position);

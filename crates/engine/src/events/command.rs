@@ -1,14 +1,10 @@
 //! What can be asked about events.
 
-use crate::{Millis, Name, Page};
-use alloc::sync::Arc;
+use crate::{Millis, Name, Page, effect::Event};
 use serde::{Deserialize, Serialize};
 
 /// How many changes of a stream are kept for those who come back.
 pub const KEPT_CHANGES: u64 = 10_000;
-
-/// An event: a text, which is its own key.
-pub type Event = Arc<str>;
 
 /// A command about events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

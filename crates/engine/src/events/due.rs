@@ -1,7 +1,7 @@
 //! What happens by itself: events are published, and keys are open again.
 
-use super::{reply::ChangeKind, stream::Events};
-use crate::{Position, namespace::Turn};
+use super::stream::Events;
+use crate::{Position, effect::ChangeKind, turn::Turn};
 
 pub(super) fn run_out(events: &mut Events, turn: &mut Turn<'_>, stream: Position, key: Position) {
     // A stream that is gone is freed bit by bit, and so are its timers.

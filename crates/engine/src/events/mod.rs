@@ -10,20 +10,22 @@
 
 mod command;
 mod due;
+pub(crate) mod keys;
 mod lists;
 mod reads;
 mod reply;
 mod stream;
 mod submit;
 
-pub use command::{Command, Event, KEPT_CHANGES, Mode, StreamTerms};
-pub use reply::{Change, ChangeKind, Changes, EventInfo, KeyFrame, Refusal, Reply, StreamInfo, Submitted};
+pub use crate::effect::{Change, ChangeKind, Event, EventInfo, KeyFrame};
+pub use command::{Command, KEPT_CHANGES, Mode, StreamTerms};
+pub use reply::{Changes, Refusal, Reply, StreamInfo, Submitted};
 pub use stream::Sizes;
 pub(crate) use stream::{Events, Garbage};
 
 use crate::{
     Position,
-    namespace::{Stop, Turn, View},
+    turn::{Stop, Turn, View},
 };
 
 /// Runs a command, or says what must be fetched first.

@@ -2,13 +2,15 @@
 
 use super::{
     command::{KEPT_CHANGES, StreamTerms},
-    reply::{Change, Changes, Refusal, Reply},
+    keys,
+    reply::{Changes, Refusal, Reply},
     stream::Events,
 };
 use crate::{
     Effect, Name,
-    namespace::{Stop, Turn, View},
+    effect::Change,
     record,
+    turn::{Stop, Turn, View},
 };
 use alloc::vec::Vec;
 
@@ -44,8 +46,8 @@ pub(super) fn changes(
     if after < oldest || after > last {
         return Ok(Ok(Reply::Changes(Changes::NotKept)));
     }
-    let from = view.keys.event_change(made_at, after + 1).done();
-    let to = view.keys.event_changes(made_at).end;
+    let from = keys::change(view.namespace, made_at, after + 1).done();
+    let to = keys::changes(view.namespace, made_at).end;
     let scanned = view.read(|reader| reader.scan(from, to, limit))?;
     let decoded: Result<Vec<Change>, _> =
         scanned.records.iter().map(|(_, bytes)| record::decode(bytes)).collect();

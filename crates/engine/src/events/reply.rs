@@ -1,7 +1,10 @@
 //! What is answered and told about events.
 
-use super::command::{Event, StreamTerms};
-use crate::{Listed, Name, Time};
+use super::command::StreamTerms;
+use crate::{
+    Listed, Name, Time,
+    effect::{Change, EventInfo, KeyFrame},
+};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -83,50 +86,6 @@ pub struct Submitted {
     pub event: EventInfo,
     /// The clock of this change.
     pub clock: u64,
-}
-
-/// An event that incubates.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EventInfo {
-    /// What happened.
-    pub event: Event,
-    /// When.
-    pub time: Time,
-    /// When it is published, unless it is invalidated.
-    pub publishes_at: Time,
-}
-
-/// All that incubates after the change with this clock, in the order of acceptance.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeyFrame {
-    /// The clock of the last change that it contains.
-    pub clock: u64,
-    /// What incubates.
-    pub events: Vec<EventInfo>,
-}
-
-/// A step in an event's life.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
-    /// Its place in the stream.
-    pub clock: u64,
-    /// What became of the event.
-    pub kind: ChangeKind,
-    /// Which.
-    pub event: Event,
-    /// When the event had happened.
-    pub time: Time,
-}
-
-/// What becomes of an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ChangeKind {
-    /// It was accepted, and incubates.
-    Submitted,
-    /// A duplicate came. This is final.
-    Invalidated,
-    /// None came. This is final.
-    Published,
 }
 
 /// Kept changes that follow a clock.

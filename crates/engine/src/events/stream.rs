@@ -1,14 +1,17 @@
 //! Streams: what they are, what they remember, and how their clocks go on.
 
 use super::{
-    command::{Event, KEPT_CHANGES, StreamTerms},
-    reply::{Change, ChangeKind, EventInfo, KeyFrame, Refusal, Reply, StreamInfo},
+    command::{KEPT_CHANGES, StreamTerms},
+    keys,
+    reply::{Refusal, Reply, StreamInfo},
 };
 use crate::{
     Effect, Name, Position, Time,
-    namespace::{Changes, Keys, Turn},
-    record::{self, Malformed, key::NamespaceId},
+    effect::{Change, ChangeKind, Event, EventInfo, KeyFrame},
+    ids::NamespaceId,
+    record::{self, Malformed, key::ResidentKey},
     timers::{SetBy, Timer, TimerKey, Timers},
+    turn::{Changes, Turn},
 };
 use alloc::{collections::BTreeMap, vec::Vec};
 use hashbrown::HashMap;
@@ -104,9 +107,9 @@ pub(super) fn delete(events: &mut Events, turn: &mut Turn<'_>, name: &Name) -> R
     let made_at = stream.head.made_at;
     events.names.remove(&made_at);
     turn.advance();
-    turn.remove(turn.keys.event_stream(made_at));
-    turn.sweep(turn.keys.event_keys(made_at));
-    turn.sweep(turn.keys.event_changes(made_at));
+    turn.remove(keys::stream(turn.namespace, made_at));
+    turn.sweep(keys::events(turn.namespace, made_at));
+    turn.sweep(keys::changes(turn.namespace, made_at));
     turn.effect(Effect::StreamDeleted { namespace: turn.head.name.clone(), stream: name.clone() });
     events.gone.push(stream);
     Ok(Reply::StreamDeleted)
@@ -146,17 +149,25 @@ impl Events {
     }
 
     /// Writes the heads that have changed.
-    pub(crate) fn flush(&mut self, keys: Keys, changes: &mut Changes) {
+    pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut Changes) {
         for made_at in self.changed.drain(..) {
             let stream = self.names.get(&made_at).and_then(|name| self.streams.get_mut(name));
             if let Some(stream) = stream {
                 stream.is_changed = false;
-                changes.put(&keys.event_stream(made_at), &stream.head);
+                changes.put(&keys::stream(namespace, made_at), &stream.head);
             }
         }
     }
 
-    pub(crate) fn load_stream(&mut self, made_at: Position, bytes: &[u8]) -> Result<(), Malformed> {
+    /// Loads a stored record. A stream comes before the events that it remembers.
+    pub(crate) fn load(&mut self, key: ResidentKey<'_>, bytes: &[u8]) -> Result<(), Malformed> {
+        match keys::parse(key).ok_or(Malformed)? {
+            keys::Resident::Stream(made_at) => self.load_stream(made_at, bytes),
+            keys::Resident::Event { stream, number } => self.load_event(stream, number, bytes),
+        }
+    }
+
+    fn load_stream(&mut self, made_at: Position, bytes: &[u8]) -> Result<(), Malformed> {
         let head: Head = record::decode(bytes)?;
         let name = head.name.clone();
         let is_sound = head.made_at == made_at
@@ -165,13 +176,8 @@ impl Events {
         if is_sound { Ok(()) } else { Err(Malformed) }
     }
 
-    /// Takes in a key that is remembered. One whose stream is gone is being swept.
-    pub(crate) fn load_key(
-        &mut self,
-        made_at: Position,
-        number: Position,
-        bytes: &[u8],
-    ) -> Result<(), Malformed> {
+    /// An event whose stream is gone is being swept.
+    fn load_event(&mut self, made_at: Position, number: Position, bytes: &[u8]) -> Result<(), Malformed> {
         let key: Key = record::decode(bytes)?;
         let stream = self.names.get(&made_at).and_then(|name| self.streams.get_mut(name));
         let stands_twice = stream.is_some_and(|stream| stream.remember(number, key).is_some());
@@ -244,9 +250,9 @@ impl Stream {
         self.mark_changed(changed);
         let change = Change { clock: self.head.clock, kind, event, time };
         let (made_at, clock) = (self.head.made_at, self.head.clock);
-        turn.put_first(turn.keys.event_change(made_at, clock), &change);
+        turn.put_first(keys::change(turn.namespace, made_at, clock), &change);
         if let Some(old) = clock.checked_sub(KEPT_CHANGES).filter(|old| *old > made_at.0) {
-            turn.remove(turn.keys.event_change(made_at, old));
+            turn.remove(keys::change(turn.namespace, made_at, old));
         }
         let (namespace, stream) = (turn.head.name.clone(), self.head.name.clone());
         turn.effect(Effect::StreamChanged { namespace, stream, change });
@@ -264,8 +270,8 @@ impl Stream {
         let key = self.keys.remove(&number)?;
         self.numbers.remove(&key.event);
         self.incubating -= usize::from(key.is_incubating);
-        turn.timers.cancel(key.timer_key(turn.keys.id()));
-        turn.remove(turn.keys.event_key(self.head.made_at, number));
+        turn.timers.cancel(key.timer_key(turn.namespace));
+        turn.remove(keys::event(turn.namespace, self.head.made_at, number));
         Some(key)
     }
 }

@@ -1,11 +1,16 @@
 //! An event happens.
 
 use super::{
-    command::{Event, Mode, StreamTerms},
-    reply::{ChangeKind, Refusal, Reply, Submitted},
+    command::{Mode, StreamTerms},
+    keys,
+    reply::{Refusal, Reply, Submitted},
     stream::{Events, Key},
 };
-use crate::{Name, namespace::Turn};
+use crate::{
+    Name,
+    effect::{ChangeKind, Event},
+    turn::Turn,
+};
 
 pub(super) fn submit(
     events: &mut Events,
@@ -28,8 +33,8 @@ pub(super) fn submit(
         }
         let number = turn.advance();
         let key = Key { event: event.clone(), time: turn.now, until, since: number, is_incubating: true };
-        turn.put(turn.keys.event_key(stream.head.made_at, number), &key);
-        turn.timers.set(key.timer_key(turn.keys.id()), stream.timer(number));
+        turn.put(keys::event(turn.namespace, stream.head.made_at, number), &key);
+        turn.timers.set(key.timer_key(turn.namespace), stream.timer(number));
         let info = key.info();
         stream.remember(number, key);
         let clock = stream.change(turn, changed, ChangeKind::Submitted, event.clone(), turn.now);
@@ -42,7 +47,7 @@ pub(super) fn submit(
         Mode::OnlyOnce => (key.time, false),
         Mode::StrictlyOnce => {
             let (time, was_incubating) = (key.time, key.is_incubating);
-            turn.timers.cancel(key.timer_key(turn.keys.id()));
+            turn.timers.cancel(key.timer_key(turn.namespace));
             *key = Key {
                 event: key.event.clone(),
                 time: turn.now,
@@ -50,8 +55,8 @@ pub(super) fn submit(
                 since: turn.advance(),
                 is_incubating: false,
             };
-            turn.put(turn.keys.event_key(stream.head.made_at, number), &*key);
-            let timer_key = key.timer_key(turn.keys.id());
+            turn.put(keys::event(turn.namespace, stream.head.made_at, number), &*key);
+            let timer_key = key.timer_key(turn.namespace);
             turn.timers.set(timer_key, stream.timer(number));
             if was_incubating {
                 stream.incubating -= 1;

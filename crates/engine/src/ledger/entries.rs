@@ -1,11 +1,12 @@
 //! `entries`: a limit's history. Each entry bears the sums after it, so that no read ever adds up history.
 
-use super::{EntryInfo, Refusal, Reply, limits, state::Balance, state::Ledger};
+use super::{EntryInfo, Refusal, Reply, keys, limits, state::Balance, state::Ledger};
 use crate::{
     Name, Page, Position, Time,
-    namespace::{Keys, Stop, Turn, View},
+    ids::NamespaceId,
     reads::{Absent, Reader},
-    record::{self, key},
+    record,
+    turn::{Stop, Turn, View},
 };
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -43,16 +44,16 @@ pub(super) fn put(
     balance: Balance,
 ) {
     let entry = Entry { time: turn.now, operation_id: operation_id.clone(), kind, value, balance };
-    turn.put(turn.keys.entry(limit, position), &entry);
+    turn.put(keys::entry(turn.namespace, limit, position), &entry);
 }
 
 pub(super) fn last_at_or_before(
     reader: &Reader<'_>,
-    keys: Keys,
+    namespace: NamespaceId,
     limit: u32,
     position: Position,
 ) -> Result<Option<Entry>, Absent> {
-    let (from, at) = (keys.entry(limit, Position(0)), keys.entry(limit, position));
+    let (from, at) = (keys::entry(namespace, limit, Position(0)), keys::entry(namespace, limit, position));
     let found = reader.last_at_or_before(from.done(), at.done())?;
     Ok(found.map(|(_, entry)| entry))
 }
@@ -69,11 +70,11 @@ pub(super) fn list(
     };
     view.read(|reader| {
         let from = page.after.map_or(Position(0), |after| Position(after.0.saturating_add(1)));
-        let range = key::ledger_entries_from(view.keys.id(), number, from);
+        let range = keys::entries_from(view.namespace, number, from);
         let scanned = reader.scan(range.start, range.end, page.limit)?;
         let mut items = Vec::with_capacity(scanned.records.len());
         for (key, bytes) in &scanned.records {
-            let position = key::ledger_entry_position(key).ok_or(Absent::Unreadable)?;
+            let position = keys::entry_position(key).ok_or(Absent::Unreadable)?;
             let entry: Entry = record::decode(bytes).map_err(|_| Absent::Unreadable)?;
             items.push(EntryInfo {
                 position,
@@ -85,7 +86,7 @@ pub(super) fn list(
                 hold_value: entry.balance.hold_value(),
             });
         }
-        let next = scanned.more_after.as_deref().and_then(key::ledger_entry_position);
+        let next = scanned.more_after.as_deref().and_then(keys::entry_position);
         Ok(Ok(Reply::Entries { items, next }))
     })
 }

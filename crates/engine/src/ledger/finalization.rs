@@ -4,16 +4,16 @@
 use super::{
     Finalization, FinalizationReply, Finish, HoldState, Refusal, Reply,
     entries::{self, EntryKind},
-    limits, operations,
+    keys, limits, operations,
     operations::Operation,
     state::Ledger,
     values,
 };
 use crate::{
     Effect, Name, Position, Time,
-    namespace::{Stop, Turn, View},
     reads::{Absent, Reader},
     timers::SetBy,
+    turn::{Stop, Turn, View},
 };
 use alloc::vec::Vec;
 
@@ -70,7 +70,7 @@ fn decide(
         let (operation_id, limit_name) = (id.clone(), limit_name.cloned());
         Ok(Decision::Refuse(Refusal::OperationNotFound { operation_id, limit_name, state }))
     };
-    let Some(operation) = operations::find(ledger, reader, view.keys, id)? else {
+    let Some(operation) = operations::find(ledger, reader, view.namespace, id)? else {
         return not_found(None, None);
     };
     let (Some(changes), Some(numbers)) = (&request.changes, numbers) else {
@@ -161,7 +161,7 @@ fn repeat(
     limits: &[u32],
     position: Position,
 ) -> Result<Decision, Absent> {
-    let values = values::as_of(ledger, reader, view.keys, limits, position)?;
+    let values = values::as_of(ledger, reader, view.namespace, limits, position)?;
     Ok(Decision::Repeat(FinalizationReply { operation_id: id.clone(), position, values }))
 }
 
@@ -192,15 +192,15 @@ fn execute(
         let value = if kind == EntryKind::Commit { committed } else { held };
         entries::put(turn, id, kind, number, position, value, balance);
     }
-    turn.put(turn.keys.operation(id), &operation);
+    turn.put(keys::operation(turn.namespace, id), &operation);
     if !operation.is_open() {
-        turn.remove(turn.keys.open(id));
+        turn.remove(keys::open(turn.namespace, id));
     }
     // An expiry belongs to a hold request; it is off when nothing of that request is open any more.
     let open = |held_at| operation.holds.iter().any(|h| h.held_at == held_at && h.state == HoldState::Held);
     for (due, held_at) in expiries.into_iter().filter(|(_, held_at)| !open(*held_at)) {
         turn.timers.cancel(turn.timer_key(due, SetBy::Change(held_at)));
-        turn.remove(turn.keys.expiry(due, held_at));
+        turn.remove(keys::expiry(turn.namespace, due, held_at));
     }
     position
 }
@@ -213,7 +213,7 @@ pub(crate) fn expire(
     due: Time,
     held_at: Position,
 ) -> Result<(), Stop> {
-    let operation = turn.view().read(|reader| operations::find(ledger, reader, turn.keys, id))?;
+    let operation = turn.view().read(|reader| operations::find(ledger, reader, turn.namespace, id))?;
     let open = |operation: &Operation| -> Vec<(usize, i64)> {
         let holds = operation.holds.iter().enumerate();
         holds
@@ -227,7 +227,7 @@ pub(crate) fn expire(
             let namespace = turn.head.name.clone();
             turn.effect(Effect::HoldExpired { namespace, operation_id: id.clone(), position });
         }
-        _ => turn.remove(turn.keys.expiry(due, held_at)),
+        _ => turn.remove(keys::expiry(turn.namespace, due, held_at)),
     }
     Ok(())
 }

@@ -3,16 +3,16 @@
 use super::{
     Hold, HoldReply, HoldState, MAX_LIMITS_PER_OPERATION, Refusal, Reply,
     entries::{self, EntryKind},
-    limits, operations,
+    keys, limits, operations,
     operations::{HeldLimit, Operation},
     state::{Balance, Ledger, Terms},
     values,
 };
 use crate::{
     Name,
-    namespace::{Stop, Turn, View},
     reads::{Absent, Reader},
     timers::{SetBy, Timer},
+    turn::{Stop, Turn, View},
 };
 use alloc::vec::Vec;
 
@@ -52,7 +52,7 @@ fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> 
         return refuse(refusal);
     }
 
-    let operation = operations::find(ledger, reader, view.keys, &hold.operation_id)?;
+    let operation = operations::find(ledger, reader, view.namespace, &hold.operation_id)?;
     let state_in = |name: &Name| {
         let number = ledger.find(name)?;
         operation.as_ref()?.hold_in(number).map(|held| held.state)
@@ -81,7 +81,7 @@ fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> 
         && fresh.is_empty()
     {
         let numbers: Vec<u32> = hold.changes.iter().filter_map(|c| ledger.find(&c.limit_name)).collect();
-        let values = values::as_of_operation(ledger, reader, view.keys, &numbers, operation)?;
+        let values = values::as_of_operation(ledger, reader, view.namespace, &numbers, operation)?;
         let position = operation.view;
         return Ok(Decision::Repeat(HoldReply {
             operation_id: operation_id(),
@@ -159,15 +159,15 @@ fn execute(
         });
         entries::put(turn, &hold.operation_id, EntryKind::Hold, number, position, value, balance);
     }
-    turn.put(turn.keys.operation(&hold.operation_id), &operation);
+    turn.put(keys::operation(turn.namespace, &hold.operation_id), &operation);
     match (is_new, was_open) {
-        (true, _) => turn.put_first(turn.keys.open(&hold.operation_id), &()),
-        (false, false) => turn.put(turn.keys.open(&hold.operation_id), &()),
+        (true, _) => turn.put_first(keys::open(turn.namespace, &hold.operation_id), &()),
+        (false, false) => turn.put(keys::open(turn.namespace, &hold.operation_id), &()),
         (false, true) => {}
     }
     if let Some(due) = expires_at {
         let timer = Timer::LedgerExpiry { operation_id: hold.operation_id.clone(), held_at: position, due };
-        turn.put_first(turn.keys.expiry(due, position), &hold.operation_id);
+        turn.put_first(keys::expiry(turn.namespace, due, position), &hold.operation_id);
         turn.timers.set(turn.timer_key(due, SetBy::Change(position)), timer);
     }
     let values = numbers.iter().map(|number| ledger.value_now(*number)).collect();

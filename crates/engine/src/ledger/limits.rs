@@ -1,7 +1,7 @@
 //! `limits`: making, changing, reading and listing the accounts themselves.
 
 use super::{Context, LimitInfo, NewLimit, Patch, Refusal, Reply, state::Ledger, state::Terms};
-use crate::{Name, Page, namespace::Turn};
+use crate::{Name, Page, turn::Turn};
 use alloc::{vec, vec::Vec};
 
 pub(super) fn create(ledger: &mut Ledger, turn: &mut Turn<'_>, new: &NewLimit) -> Result<LimitInfo, Refusal> {

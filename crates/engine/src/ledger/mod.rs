@@ -11,6 +11,7 @@ mod command;
 mod entries;
 mod finalization;
 mod hold;
+pub(crate) mod keys;
 mod limits;
 mod operations;
 mod reply;
@@ -28,21 +29,27 @@ pub use reply::{
 };
 pub(crate) use state::Ledger;
 
-use crate::{
-    namespace::{Stop, Turn, View},
-    request::Job,
-};
+use crate::turn::{Stop, Turn, View};
+use alloc::vec::Vec;
 
-/// Runs a ledger command, or says what must be fetched first. ([`missing`] tells for a whole batch at once.) Nothing is changed before everything is at hand; of a
-/// batch, what is done already stays in the job.
+/// The items of a batch that are done. A batch that must fetch more records goes on behind them.
+#[derive(Debug, Default)]
+pub(crate) struct Progress(Vec<Result<Reply, Refusal>>);
+
+impl Progress {
+    pub(crate) fn is_begun(&self) -> bool {
+        !self.0.is_empty()
+    }
+}
+
+/// Runs a ledger command, or says what must be fetched first. ([`missing`] tells for a whole batch at once.) Nothing is
+/// changed before everything is at hand. Of a batch, the items that are done already stay in `progress`.
 pub(crate) fn apply(
     ledger: &mut Ledger,
     turn: &mut Turn<'_>,
-    job: &mut Job,
+    command: &Command,
+    progress: &mut Progress,
 ) -> Result<Result<Reply, Refusal>, Stop> {
-    let crate::Command::Ledger(command) = &job.request.command else {
-        unreachable!("the engine sends only ledger commands here");
-    };
     match command {
         Command::CreateLimit(new) => Ok(limits::create(ledger, turn, new).map(Reply::Limit)),
         Command::PatchLimit { name, ceiling, context } => {
@@ -50,15 +57,15 @@ pub(crate) fn apply(
         }
         Command::Transfer(transfer) => apply_transfer(ledger, turn, transfer),
         Command::Batch(transfers) => {
-            for transfer in &transfers[job.batch_results.len()..] {
+            for transfer in &transfers[progress.0.len()..] {
                 let result = match apply_transfer(ledger, turn, transfer) {
                     Ok(result) => result,
                     Err(Stop::Unreadable) => Err(Refusal::Unreadable),
                     Err(Stop::Missing(missing)) => return Err(Stop::Missing(missing)),
                 };
-                job.batch_results.push(result);
+                progress.0.push(result);
             }
-            Ok(Ok(Reply::Batch(core::mem::take(&mut job.batch_results))))
+            Ok(Ok(Reply::Batch(core::mem::take(&mut progress.0))))
         }
         Command::GetLimit(_)
         | Command::ListLimits(_)
@@ -76,7 +83,7 @@ pub(crate) fn missing(ledger: &Ledger, view: View<'_>, command: &Command) -> Res
 
 /// A write needs its operation. It seldom needs more (the values of a repeated one), and then says so when it runs.
 fn prefetch(view: View<'_>, command: &Command) -> Result<(), Stop> {
-    let key = |transfer: &Transfer| view.keys.operation(transfer.operation_id());
+    let key = |transfer: &Transfer| keys::operation(view.namespace, transfer.operation_id());
     match command {
         Command::Transfer(transfer) => view.prefetch([key(transfer)].into_iter()),
         Command::Batch(transfers) => view.prefetch(transfers.iter().map(key)),

@@ -1,11 +1,11 @@
 //! `operations`: what became of each hold of an operation.
 
-use super::{HeldLimitInfo, OperationInfo, Refusal, Reply, state::Balance, state::Ledger};
+use super::{HeldLimitInfo, OperationInfo, Refusal, Reply, keys, state::Balance, state::Ledger};
 use crate::{
     Name, Page, Position, Time,
-    namespace::{Keys, Stop, View},
+    ids::NamespaceId,
     reads::{Absent, Reader},
-    record::key,
+    turn::{Stop, View},
 };
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -89,10 +89,10 @@ impl Operation {
 pub(super) fn find(
     ledger: &Ledger,
     reader: &Reader<'_>,
-    keys: Keys,
+    namespace: NamespaceId,
     id: &Name,
 ) -> Result<Option<Operation>, Absent> {
-    let operation: Option<Operation> = reader.get(keys.operation(id))?;
+    let operation: Option<Operation> = reader.get(keys::operation(namespace, id))?;
     match &operation {
         Some(operation) if !ledger.knows(operation) => Err(Absent::Unreadable),
         _ => Ok(operation),
@@ -100,7 +100,7 @@ pub(super) fn find(
 }
 
 pub(super) fn get(ledger: &Ledger, view: View<'_>, id: &Name) -> Result<Result<Reply, Refusal>, Stop> {
-    let operation = view.read(|reader| find(ledger, reader, view.keys, id))?;
+    let operation = view.read(|reader| find(ledger, reader, view.namespace, id))?;
     Ok(match operation {
         Some(operation) => Ok(Reply::Operation(operation.info(ledger, id.clone()))),
         None => Err(Refusal::OperationNotFound { operation_id: id.clone(), limit_name: None, state: None }),
@@ -115,24 +115,24 @@ pub(super) fn list(
 ) -> Result<Result<Reply, Refusal>, Stop> {
     view.read(|reader| {
         let range = if only_held {
-            key::ledger_open_after(view.keys.id(), page.after.as_ref())
+            keys::open_after(view.namespace, page.after.as_ref())
         } else {
-            key::ledger_operations_after(view.keys.id(), page.after.as_ref())
+            keys::operations_after(view.namespace, page.after.as_ref())
         };
         let scanned = reader.scan(range.start, range.end, page.limit)?;
         let ids: Vec<Name> = scanned
             .records
             .iter()
-            .map(|(key, _)| key::ledger_operation_id(key).ok_or(Absent::Unreadable))
+            .map(|(key, _)| keys::operation_id(key).ok_or(Absent::Unreadable))
             .collect::<Result<_, _>>()?;
         // All look-ups are made before the first failure counts, so that one round fetches all of them.
-        let found: Vec<_> = ids.iter().map(|id| find(ledger, reader, view.keys, id)).collect();
+        let found: Vec<_> = ids.iter().map(|id| find(ledger, reader, view.namespace, id)).collect();
         let mut items = Vec::with_capacity(ids.len());
         for (id, operation) in ids.into_iter().zip(found) {
             let operation = operation?.ok_or(Absent::Unreadable)?;
             items.push(operation.info(ledger, id));
         }
-        let next = scanned.more_after.as_deref().and_then(key::ledger_operation_id);
+        let next = scanned.more_after.as_deref().and_then(keys::operation_id);
         Ok(Ok(Reply::Operations { items, next }))
     })
 }

@@ -1,10 +1,12 @@
 //! The resident part of the ledger: every limit with its sums.
 
-use super::{Context, LimitInfo, Value, operations::Operation};
+use super::{Context, LimitInfo, Value, keys, operations::Operation};
 use crate::{
     Name, Position,
-    namespace::{Changes, Keys},
-    record::{self, Malformed},
+    ids::NamespaceId,
+    record::{self, Malformed, key::ResidentKey},
+    timers::{SetBy, Timer, TimerKey, Timers},
+    turn::Changes,
 };
 use alloc::{collections::BTreeMap, vec::Vec};
 use hashbrown::HashMap;
@@ -134,20 +136,39 @@ impl Ledger {
     }
 
     /// Writes the after-images of what changed since the last time.
-    pub(crate) fn flush(&mut self, keys: Keys, changes: &mut Changes) {
+    pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut Changes) {
         for number in self.changed.drain(..) {
             let limit = &mut self.limits[number as usize];
             if core::mem::take(&mut limit.terms_changed) {
-                changes.put(&keys.limit(number), &limit.terms);
+                changes.put(&keys::limit(namespace, number), &limit.terms);
             }
             if core::mem::take(&mut limit.balance_changed) {
-                changes.put(&keys.balance(number), &limit.balance);
+                changes.put(&keys::balance(namespace, number), &limit.balance);
             }
         }
     }
 
-    /// Takes in a stored limit. They come in the order of their numbers.
-    pub(crate) fn load_limit(&mut self, number: u32, bytes: &[u8]) -> Result<(), Malformed> {
+    /// Loads a stored record. Records come in the order of their keys.
+    pub(crate) fn load(
+        &mut self,
+        key: ResidentKey<'_>,
+        bytes: &[u8],
+        timers: &mut Timers,
+    ) -> Result<(), Malformed> {
+        match keys::parse(key).ok_or(Malformed)? {
+            keys::Resident::Limit(number) => self.load_limit(number, bytes),
+            keys::Resident::Balance(number) => self.load_balance(number, bytes),
+            keys::Resident::Expiry(due, held_at) => {
+                let timer = Timer::LedgerExpiry { operation_id: record::decode(bytes)?, held_at, due };
+                let set_by = SetBy::Change(held_at);
+                timers.set(TimerKey { due, namespace: key.namespace, set_by }, timer);
+                Ok(())
+            }
+        }
+    }
+
+    /// Limits come in the order of their numbers.
+    fn load_limit(&mut self, number: u32, bytes: &[u8]) -> Result<(), Malformed> {
         let terms: Terms = record::decode(bytes)?;
         if number as usize != self.limits.len() || self.by_name.insert(terms.name.clone(), number).is_some() {
             return Err(Malformed);
@@ -158,7 +179,7 @@ impl Ledger {
         Ok(())
     }
 
-    pub(crate) fn load_balance(&mut self, number: u32, bytes: &[u8]) -> Result<(), Malformed> {
+    fn load_balance(&mut self, number: u32, bytes: &[u8]) -> Result<(), Malformed> {
         self.limits.get_mut(number as usize).ok_or(Malformed)?.balance = record::decode(bytes)?;
         Ok(())
     }

@@ -7,8 +7,9 @@ use super::{
 };
 use crate::{
     Name, Position,
-    namespace::{Keys, Stop, View},
+    ids::NamespaceId,
     reads::{Absent, Reader},
+    turn::{Stop, View},
 };
 use alloc::vec::Vec;
 
@@ -29,10 +30,12 @@ pub(super) fn read(
             AsOf::Position(position) if *position > current => {
                 return Ok(Err(Refusal::PositionNotReached { current }));
             }
-            AsOf::Position(position) => (*position, as_of(ledger, reader, view.keys, &numbers, *position)?),
-            AsOf::Operation(id) => match operations::find(ledger, reader, view.keys, id)? {
+            AsOf::Position(position) => {
+                (*position, as_of(ledger, reader, view.namespace, &numbers, *position)?)
+            }
+            AsOf::Operation(id) => match operations::find(ledger, reader, view.namespace, id)? {
                 Some(operation) => {
-                    (operation.view, as_of_operation(ledger, reader, view.keys, &numbers, &operation)?)
+                    (operation.view, as_of_operation(ledger, reader, view.namespace, &numbers, &operation)?)
                 }
                 None => {
                     let operation_id = id.clone();
@@ -52,24 +55,24 @@ pub(super) fn read(
 pub(super) fn as_of(
     ledger: &Ledger,
     reader: &Reader<'_>,
-    keys: Keys,
+    namespace: NamespaceId,
     numbers: &[u32],
     position: Position,
 ) -> Result<Vec<Value>, Absent> {
-    values(ledger, numbers, |number| balance_as_of(reader, keys, number, position))
+    values(ledger, numbers, |number| balance_as_of(reader, namespace, number, position))
 }
 
 /// The limits' values after the operation's last hold request: what it held then, it remembers itself.
 pub(super) fn as_of_operation(
     ledger: &Ledger,
     reader: &Reader<'_>,
-    keys: Keys,
+    namespace: NamespaceId,
     numbers: &[u32],
     operation: &Operation,
 ) -> Result<Vec<Value>, Absent> {
     values(ledger, numbers, |number| match operation.balance_of(number) {
         Some(balance) => Ok(balance),
-        None => balance_as_of(reader, keys, number, operation.view),
+        None => balance_as_of(reader, namespace, number, operation.view),
     })
 }
 
@@ -87,10 +90,10 @@ fn values(
 /// A limit without an entry up to there reads zero.
 fn balance_as_of(
     reader: &Reader<'_>,
-    keys: Keys,
+    namespace: NamespaceId,
     number: u32,
     position: Position,
 ) -> Result<Balance, Absent> {
-    let entry = entries::last_at_or_before(reader, keys, number, position)?;
+    let entry = entries::last_at_or_before(reader, namespace, number, position)?;
     Ok(entry.map_or(Balance::default(), |entry| entry.balance))
 }

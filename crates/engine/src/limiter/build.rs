@@ -11,11 +11,7 @@ use super::{
     matching::RuleNumber,
     reply::{Refusal, Reply},
 };
-use crate::{
-    Outcome, WaitId,
-    keyed::Place,
-    namespace::{Turn, Waiting},
-};
+use crate::{WaitId, keyed::Place, turn::Turn};
 use alloc::{collections::VecDeque, vec::Vec};
 
 /// How many changes of a namespace may wait.
@@ -26,18 +22,20 @@ const MAX_WAITING: usize = 1_024;
 pub(crate) struct Building {
     current: Option<Build>,
     waiting: VecDeque<Waits>,
+    /// Answers to changes that waited.
+    completed: Vec<(WaitId, Result<Reply, Refusal>)>,
 }
 
 /// A change that waits for those before it.
 #[derive(Debug)]
 struct Waits {
-    waiting: Waiting,
+    wait: WaitId,
     change: Change,
 }
 
 #[derive(Debug)]
 struct Build {
-    waiting: Waiting,
+    wait: WaitId,
     plan: Plan,
     /// Counters before this place are counted.
     counted: Place,
@@ -58,10 +56,14 @@ impl Building {
         self.current.is_some()
     }
 
-    /// Whose answers would be waited for.
+    /// The requests that wait for the change under way and for those behind it.
     pub(super) fn into_waiting(self) -> impl Iterator<Item = WaitId> {
-        let current = self.current.into_iter().map(|build| build.waiting);
-        current.chain(self.waiting.into_iter().map(|waits| waits.waiting)).map(|waiting| waiting.id)
+        let current = self.current.into_iter().map(|build| build.wait);
+        current.chain(self.waiting.into_iter().map(|waits| waits.wait))
+    }
+
+    pub(super) fn take_completed(&mut self) -> Vec<(WaitId, Result<Reply, Refusal>)> {
+        core::mem::take(&mut self.completed)
     }
 
     /// Whether the counter at this place is part of what is being counted already.
@@ -70,20 +72,20 @@ impl Building {
     }
 }
 
-/// Does the change, or begins it. `waiting` is who is answered later. `slice` is how many counters may be counted at
-/// once.
+/// Does the change, or begins it. `wait` names the request if its answer comes later. `slice` is how many counters may be
+/// counted at once.
 pub(crate) fn begin(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
     change: &Change,
-    waiting: &Waiting,
+    wait: WaitId,
     slice: usize,
 ) -> Begun {
     if limiter.building.waiting.len() >= MAX_WAITING {
         return Begun::Refused;
     }
     if limiter.building.is_busy() {
-        limiter.building.waiting.push_back(Waits { waiting: waiting.clone(), change: change.clone() });
+        limiter.building.waiting.push_back(Waits { wait, change: change.clone() });
         return Begun::Waits;
     }
     let plan = match changes::prepare(limiter, turn, change) {
@@ -93,7 +95,7 @@ pub(crate) fn begin(
     if !plan.needs_counting(limiter) {
         return Begun::Done(Ok(changes::finish(limiter, turn, plan)));
     }
-    limiter.building.current = Some(Build { waiting: waiting.clone(), plan, counted: 0 });
+    limiter.building.current = Some(Build { wait, plan, counted: 0 });
     match count_slice(limiter, slice) {
         true => {
             let build = limiter.building.current.take().expect("was just begun");
@@ -111,10 +113,10 @@ pub(crate) fn work(limiter: &mut Limiter, turn: &mut Turn<'_>, slice: usize) {
     }
     let build = limiter.building.current.take().expect("something is under way");
     let result = Ok(changes::finish(limiter, turn, build.plan));
-    turn.complete(build.waiting, Outcome::Limiter(result));
-    while let Some(Waits { waiting, change }) = limiter.building.waiting.pop_front() {
-        match begin(limiter, turn, &change, &waiting, slice) {
-            Begun::Done(result) => turn.complete(waiting, Outcome::Limiter(result)),
+    limiter.building.completed.push((build.wait, result));
+    while let Some(Waits { wait, change }) = limiter.building.waiting.pop_front() {
+        match begin(limiter, turn, &change, wait, slice) {
+            Begun::Done(result) => limiter.building.completed.push((wait, result)),
             Begun::Waits | Begun::Refused => break,
         }
     }

@@ -7,12 +7,13 @@ use super::{
     Limiter,
     command::{Change, FileRule, NewOverride, NewRule, OverridePatch, RulePatch, Window},
     groups::{Owner, When},
+    keys,
     matching::RuleNumber,
     reply::{FileChanges, Refusal, Reply},
     rule::{Override, Overrides, Rule, StoredOverride, StoredRule},
     window::Clock,
 };
-use crate::{Name, key_values::KeyValues, namespace::Turn};
+use crate::{Name, key_values::KeyValues, turn::Turn};
 use alloc::{collections::BTreeSet, sync::Arc, vec::Vec};
 
 /// What is to be done once everything is counted.
@@ -401,7 +402,7 @@ pub(super) fn finish(limiter: &mut Limiter, turn: &mut Turn<'_>, plan: Plan) -> 
         let rule = limiter.rules.at_mut(number);
         let id = rule.stored.id;
         if let Some(item) = rule.overrides_mut().activate(&name) {
-            turn.put(turn.keys.limiter_override(id, item.stored.id), &item.stored);
+            turn.put(keys::override_of(turn.namespace, id, item.stored.id), &item.stored);
         }
     }
     for step in plan.steps {
@@ -439,10 +440,10 @@ fn activate(limiter: &mut Limiter, turn: &mut Turn<'_>, number: RuleNumber, repl
         // Those that were there before are stored as they are.
         if !Arc::ptr_eq(old_ones, new_ones) {
             for (_, item) in old_ones.iter().filter(|(_, item)| new_ones.by_id(item.stored.id).is_none()) {
-                turn.remove(turn.keys.limiter_override(id, item.stored.id));
+                turn.remove(keys::override_of(turn.namespace, id, item.stored.id));
             }
             for (_, item) in new_ones.iter().filter(|(_, item)| old_ones.by_id(item.stored.id).is_none()) {
-                turn.put(turn.keys.limiter_override(id, item.stored.id), &item.stored);
+                turn.put(keys::override_of(turn.namespace, id, item.stored.id), &item.stored);
             }
         }
         limiter.rules.remove(old);
@@ -451,10 +452,10 @@ fn activate(limiter: &mut Limiter, turn: &mut Turn<'_>, number: RuleNumber, repl
     limiter.rules.name(number);
     let rule = limiter.rules.at_mut(number);
     rule.is_active = true;
-    turn.put(turn.keys.limiter_rule(rule.stored.id), &rule.stored);
+    turn.put(keys::rule(turn.namespace, rule.stored.id), &rule.stored);
     if replaced.is_none() {
         for (_, item) in rule.overrides.iter() {
-            turn.put(turn.keys.limiter_override(rule.stored.id, item.stored.id), &item.stored);
+            turn.put(keys::override_of(turn.namespace, rule.stored.id, item.stored.id), &item.stored);
         }
     }
 }
@@ -473,17 +474,17 @@ fn change_in_place(limiter: &mut Limiter, turn: &mut Turn<'_>, number: RuleNumbe
         limiter.groups.note_gone();
     }
     let stored = &limiter.rules.at(number).stored;
-    turn.put(turn.keys.limiter_rule(stored.id), stored);
+    turn.put(keys::rule(turn.namespace, stored.id), stored);
 }
 
 fn delete_rule(limiter: &mut Limiter, turn: &mut Turn<'_>, number: RuleNumber) {
     turn.advance();
     let rule = limiter.rules.at(number);
     let id = rule.stored.id;
-    turn.remove(turn.keys.limiter_rule(id));
+    turn.remove(keys::rule(turn.namespace, id));
     // Without their rule they are out of reach at once; many are taken away bit by bit.
     if !rule.overrides.is_empty() {
-        turn.sweep(turn.keys.limiter_overrides(id));
+        turn.sweep(keys::overrides(turn.namespace, id));
     }
     limiter.rules.remove(number);
     limiter.groups.note_gone();
@@ -499,14 +500,14 @@ fn put_override_in_place(limiter: &mut Limiter, turn: &mut Turn<'_>, number: Rul
     {
         item.stored.clock.change(turn.now, new.limit);
         item.stored.terms = new;
-        turn.put(turn.keys.limiter_override(id, item.stored.id), &item.stored);
+        turn.put(keys::override_of(turn.namespace, id, item.stored.id), &item.stored);
         return;
     }
     let mut stored = StoredOverride::new(new, position, turn.now);
     if let Some(old) = delete_override(limiter, turn, number, &stored.terms.name) {
         stored.created_at = old.stored.created_at;
     }
-    turn.put(turn.keys.limiter_override(id, stored.id), &stored);
+    turn.put(keys::override_of(turn.namespace, id, stored.id), &stored);
     let rule = limiter.rules.at_mut(number);
     let (from, to) = (rule.stored.clock, stored.clock);
     let key_values = stored.terms.key_values.clone();
@@ -523,13 +524,13 @@ fn delete_override(
     let rule = limiter.rules.at_mut(number);
     let item = rule.overrides_mut().remove(name)?;
     turn.advance();
-    turn.remove(turn.keys.limiter_override(rule.stored.id, item.stored.id));
+    turn.remove(keys::override_of(turn.namespace, rule.stored.id, item.stored.id));
     let (from, to) = (item.stored.clock, rule.stored.clock);
     let key_values = &item.stored.terms.key_values;
     // The override's own count is nobody's any more; a window of it is dropped with the idle ones.
     let owner = Owner::Override { generation: rule.stored.generation, id: item.stored.id };
     if let Some(place) = limiter.groups.find(owner, key_values.as_bytes()) {
-        limiter.groups.remove(place, turn.keys, turn.changes);
+        limiter.groups.remove(place, turn.namespace, turn.changes);
     }
     move_clock(limiter, turn, number, key_values, from, to);
     Some(item)

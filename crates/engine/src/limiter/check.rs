@@ -9,7 +9,7 @@ use super::{
     state::request_meter,
     window::{Kind, Meter, State},
 };
-use crate::{Millis, Name, Time, key_values::KeyValues, keyed::Place, namespace::Turn};
+use crate::{Millis, Name, Time, key_values::KeyValues, keyed::Place, turn::Turn};
 use alloc::vec::Vec;
 
 /// How something is taken.
@@ -180,7 +180,7 @@ pub(super) fn decide(
         for step in undo.into_iter().flatten().rev() {
             match step {
                 Undo::Window(owner, values, before) => {
-                    limiter.groups.restore(owner, &values, before, turn.keys, turn.changes);
+                    limiter.groups.restore(owner, &values, before, turn.namespace, turn.changes);
                 }
                 Undo::Counter(key_values, before) => {
                     limiter.set_counter(turn, &key_values, before.unleased, before.leased);

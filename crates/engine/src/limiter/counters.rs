@@ -1,11 +1,12 @@
 //! Counters: what is in use for one exact set of key-values.
 
-use super::reply::CounterInfo;
+use super::{keys, reply::CounterInfo};
 use crate::{
+    ids::NamespaceId,
     key_values::KeyValues,
     keyed::{Keyed, Place},
-    namespace::{Changes, Keys},
     record::{self, Malformed},
+    turn::Changes,
 };
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -76,7 +77,7 @@ impl Counters {
         key_values: &KeyValues,
         unleased: u64,
         leased: u128,
-        keys: Keys,
+        namespace: NamespaceId,
         changes: &mut Changes,
     ) -> Option<Place> {
         let place = match self.counters.find(key_values) {
@@ -89,7 +90,7 @@ impl Counters {
         (counter.unleased, counter.leased) = (unleased, leased);
         if unleased == 0 && leased == 0 {
             if counter.is_stored {
-                changes.remove(keys.limiter_counter(place));
+                changes.remove(keys::counter(namespace, place));
             }
             self.counters.remove(place);
         } else if is_unleased_changed && !counter.is_changed {
@@ -100,7 +101,7 @@ impl Counters {
     }
 
     /// Writes what changed since the last time.
-    pub(crate) fn flush(&mut self, keys: Keys, changes: &mut Changes) {
+    pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut Changes) {
         for place in self.changed.drain(..) {
             let Some((key_values, counter)) = self.counters.at_mut(place) else { continue };
             if !core::mem::take(&mut counter.is_changed) {
@@ -110,9 +111,9 @@ impl Counters {
                 counter.is_stored = true;
                 let key_values = key_values.clone();
                 let stored = StoredCounter { key_values, unleased: counter.unleased };
-                changes.put(&keys.limiter_counter(place), &stored);
+                changes.put(&keys::counter(namespace, place), &stored);
             } else if core::mem::take(&mut counter.is_stored) {
-                changes.remove(keys.limiter_counter(place));
+                changes.remove(keys::counter(namespace, place));
             }
         }
     }

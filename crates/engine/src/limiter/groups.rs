@@ -3,13 +3,14 @@
 //! What is in use is never stored for groups: it is the sum of counters, kept up as they change and made anew at opening.
 //! Windows are stored. A group back in its initial state is dropped, so that a rule per address does not grow for ever.
 
-use super::window::State;
+use super::{keys, window::State};
 use crate::{
     Millis, Position,
+    ids::NamespaceId,
     key_values::KeyValues,
     keyed::{Keyed, Place},
-    namespace::{Changes, Keys},
     record::{self, Malformed},
+    turn::Changes,
 };
 use alloc::{collections::VecDeque, vec::Vec};
 use hashbrown::Equivalent;
@@ -166,22 +167,22 @@ impl Groups {
         owner: Owner,
         values: &KeyValues,
         before: Option<State>,
-        keys: Keys,
+        namespace: NamespaceId,
         changes: &mut Changes,
     ) {
         let Some(place) = self.find(owner, values.as_bytes()) else { return };
         match before {
             Some(state) => self.groups.at_mut(place).expect("it was found").1.state = state,
-            None => self.remove(place, keys, changes),
+            None => self.remove(place, namespace, changes),
         }
     }
 
     /// Takes a group away, and its record.
-    pub(crate) fn remove(&mut self, place: Place, keys: Keys, changes: &mut Changes) {
+    pub(crate) fn remove(&mut self, place: Place, namespace: NamespaceId, changes: &mut Changes) {
         if let Some((_, group)) = self.groups.remove(place) {
             self.windows -= usize::from(!matches!(group.state, State::Count(_)));
             if group.is_stored {
-                changes.remove(keys.limiter_window(place));
+                changes.remove(keys::window(namespace, place));
             }
         }
     }
@@ -191,7 +192,7 @@ impl Groups {
     pub(crate) fn drop_idle(
         &mut self,
         limit: usize,
-        keys: Keys,
+        namespace: NamespaceId,
         changes: &mut Changes,
         is_idle: impl Fn(&GroupKey, &State) -> bool,
     ) -> bool {
@@ -201,7 +202,7 @@ impl Groups {
         let idle: Vec<Place> =
             groups.filter(|(_, key, group)| is_idle(key, &group.state)).map(|(place, ..)| place).collect();
         for place in idle {
-            self.remove(place, keys, changes);
+            self.remove(place, namespace, changes);
         }
         self.idle_from = if until == end { 0 } else { until };
         if until == end {
@@ -211,7 +212,7 @@ impl Groups {
     }
 
     /// Of what is to be written soon, up to `limit` is written with this batch.
-    pub(crate) fn hasten(&mut self, limit: usize) {
+    pub(crate) fn write_some_now(&mut self, limit: usize) {
         for _ in 0..limit {
             let Some(place) = self.write_soon.pop_front() else { return };
             if let Some((_, group)) = self.groups.at_mut(place)
@@ -224,7 +225,7 @@ impl Groups {
     }
 
     /// Writes what is to be written now.
-    pub(crate) fn flush(&mut self, keys: Keys, changes: &mut Changes) {
+    pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut Changes) {
         for place in self.write_now.drain(..) {
             if let Some((key, group)) = self.groups.at_mut(place)
                 && group.to_write == When::Now
@@ -233,7 +234,7 @@ impl Groups {
                 group.is_stored = true;
                 let window =
                     StoredWindow { owner: key.owner, values: key.values.clone(), state: group.state.clone() };
-                changes.put(&keys.limiter_window(place), &window);
+                changes.put(&keys::window(namespace, place), &window);
             }
         }
     }

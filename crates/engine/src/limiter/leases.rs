@@ -3,14 +3,16 @@
 use super::{
     Limiter, check,
     command::{NewLease, Take},
+    keys,
     reply::{LeaseInfo, Refusal, Reply},
 };
 use crate::{
     Effect, Listed, Millis, Name, Page, Position, Time,
+    ids::NamespaceId,
     key_values::KeyValues,
-    namespace::Turn,
-    record::{self, Malformed, key::NamespaceId},
+    record::{self, Malformed},
     timers::{SetBy, Timer, TimerKey, Timers},
+    turn::Turn,
 };
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -83,7 +85,7 @@ pub(super) fn extend(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name) -> R
     let Some(lease) = limiter.leases.get_mut(id) else {
         return Err(Refusal::LeaseNotFound { lease_id: id.clone() });
     };
-    turn.timers.cancel(lease.timer_key(turn.keys.id()));
+    turn.timers.cancel(lease.timer_key(turn.namespace));
     lease.expires_at = turn.now.after(lease.ttl);
     turn.advance();
     let lease = lease.clone();
@@ -95,9 +97,9 @@ pub(super) fn release(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name) -> 
     let Some(lease) = limiter.leases.remove(id) else {
         return Err(Refusal::LeaseNotFound { lease_id: id.clone() });
     };
-    turn.timers.cancel(lease.timer_key(turn.keys.id()));
+    turn.timers.cancel(lease.timer_key(turn.namespace));
     turn.advance();
-    turn.remove(turn.keys.limiter_lease(lease.token));
+    turn.remove(keys::lease(turn.namespace, lease.token));
     let counter = limiter.counters.get(&lease.key_values);
     let leased = counter.leased.saturating_sub(u128::from(lease.hits));
     limiter.set_counter(turn, &lease.key_values, counter.unleased, leased);
@@ -135,13 +137,13 @@ pub(super) fn again(limiter: &Limiter, now: Time, reply: &Reply) -> Option<Reply
 }
 
 fn keep(turn: &mut Turn<'_>, lease: &Lease) {
-    turn.put(turn.keys.limiter_lease(lease.token), lease);
-    turn.timers.set(lease.timer_key(turn.keys.id()), lease.timer());
+    turn.put(keys::lease(turn.namespace, lease.token), lease);
+    turn.timers.set(lease.timer_key(turn.namespace), lease.timer());
 }
 
 impl Limiter {
     /// Takes in a stored lease. Leases come after the counters.
-    pub(crate) fn load_lease(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+    pub(super) fn load_lease(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
         let lease: Lease = record::decode(bytes)?;
         self.counters.load_lease(&lease.key_values, lease.hits);
         match self.leases.insert(lease.id.clone(), lease) {

@@ -11,6 +11,7 @@ mod check;
 mod command;
 mod counters;
 mod groups;
+pub(crate) mod keys;
 mod leases;
 mod lists;
 mod matching;
@@ -33,10 +34,10 @@ pub use state::Sizes;
 pub(crate) use state::{Garbage, Limiter};
 
 use crate::{
-    Millis, Name, Time,
-    namespace::{Turn, Waiting},
-    record::key::NamespaceId,
+    Millis, Name, Time, WaitId,
+    ids::NamespaceId,
     timers::{SetBy, Timer, TimerKey, Timers},
+    turn::Turn,
 };
 use build::Begun;
 
@@ -65,18 +66,19 @@ pub(crate) enum Applied {
     Refused,
 }
 
-/// Runs a command of the limiter. Nothing of it need be fetched. `waiting` is who is answered later, if not at once;
-/// `slice` is how many counters a change of rules counts at once.
+/// Runs a command of the limiter. Nothing has to be fetched for it. `wait` names the request if its answer comes later;
+/// `may_relax` says whether the answer may leave before it is durable; `slice` is how many counters a change of rules
+/// counts at once.
 pub(crate) fn apply(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
     command: &Command,
-    waiting: &Waiting,
+    wait: WaitId,
+    may_relax: bool,
     slice: usize,
 ) -> Applied {
-    let may_relax = waiting.idempotency.is_none();
     let (result, is_relaxed) = match command {
-        Command::Change(change) => match build::begin(limiter, turn, change, waiting, slice) {
+        Command::Change(change) => match build::begin(limiter, turn, change, wait, slice) {
             Begun::Done(result) => (result, false),
             Begun::Waits => return Applied::Waits,
             Begun::Refused => return Applied::Refused,
@@ -161,7 +163,7 @@ impl Limiter {
 
     /// Window states that no answer waits for are written now.
     pub(crate) fn write_windows(&mut self, turn: &mut Turn<'_>) {
-        self.groups.hasten(WRITTEN_AT_ONCE);
+        self.groups.write_some_now(WRITTEN_AT_ONCE);
         self.is_writing_set = self.groups.has_to_write_soon();
         if self.is_writing_set {
             turn.timers.set(writing(turn, WRITTEN_ON_AFTER), Timer::WriteWindows);
@@ -169,9 +171,9 @@ impl Limiter {
     }
 
     /// Window states that no answer waits for are written now, many at a time. Says whether there are any.
-    pub(crate) fn hasten(&mut self) -> bool {
+    pub(crate) fn flush_relaxed(&mut self) -> bool {
         let any = self.groups.has_to_write_soon();
-        self.groups.hasten(4 * WRITTEN_AT_ONCE);
+        self.groups.write_some_now(4 * WRITTEN_AT_ONCE);
         any
     }
 

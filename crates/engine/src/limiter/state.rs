@@ -5,19 +5,21 @@ use super::{
     command::{Limit, Window},
     counters::Counters,
     groups::{GroupKey, Groups, Owner},
+    keys,
     leases::Lease,
     matching::{Matching, RuleNumber},
-    reply::CounterInfo,
+    reply::{CounterInfo, Refusal, Reply},
     rule::{Override, Rule, StoredOverride, StoredRule},
     window::{Clock, Meter},
 };
 use crate::{
     Millis, Name, Position, Time, WaitId,
+    ids::NamespaceId,
     key_values::KeyValues,
     keyed::Place,
-    namespace::{Changes, Keys, Turn},
-    record::{self, Malformed, key::NamespaceId},
+    record::{self, Malformed, key::ResidentKey},
     timers::Timers,
+    turn::{Changes, Turn},
 };
 use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
 use hashbrown::HashMap;
@@ -88,7 +90,7 @@ impl Limiter {
         leased: u128,
     ) {
         let before = self.counters.get(key_values).total();
-        let place = self.counters.set(key_values, unleased, leased, turn.keys, turn.changes);
+        let place = self.counters.set(key_values, unleased, leased, turn.namespace, turn.changes);
         let after = self.counters.get(key_values).total();
         if let Some(place) = place {
             self.count(key_values, place, after as i128 - before as i128);
@@ -126,19 +128,30 @@ impl Limiter {
     pub(super) fn drop_idle(&mut self, turn: &mut Turn<'_>, limit: usize) -> bool {
         let Limiter { rules, groups, .. } = self;
         let now = turn.now;
-        groups.drop_idle(limit, turn.keys, turn.changes, |key, state| match meter_of(rules, key) {
+        groups.drop_idle(limit, turn.namespace, turn.changes, |key, state| match meter_of(rules, key) {
             Some(meter) => meter.is_idle(state, now),
             None => true,
         })
     }
 
     /// Writes the after-images of what changed since the last time.
-    pub(crate) fn flush(&mut self, keys: Keys, changes: &mut Changes) {
-        self.counters.flush(keys, changes);
-        self.groups.flush(keys, changes);
+    pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut Changes) {
+        self.counters.flush(namespace, changes);
+        self.groups.flush(namespace, changes);
     }
 
-    pub(crate) fn load_rule(&mut self, id: Position, bytes: &[u8]) -> Result<(), Malformed> {
+    /// Loads a stored record. Records come in the order of their keys: rules, overrides, windows, counters, leases.
+    pub(crate) fn load(&mut self, key: ResidentKey<'_>, bytes: &[u8]) -> Result<(), Malformed> {
+        match keys::parse(key).ok_or(Malformed)? {
+            keys::Resident::Rule(id) => self.load_rule(id, bytes),
+            keys::Resident::Override { rule, .. } => self.load_override(rule, bytes),
+            keys::Resident::Window(place) => self.groups.load(place, bytes),
+            keys::Resident::Counter(place) => self.counters.load(place, bytes),
+            keys::Resident::Lease(_) => self.load_lease(bytes),
+        }
+    }
+
+    fn load_rule(&mut self, id: Position, bytes: &[u8]) -> Result<(), Malformed> {
         let stored: StoredRule = record::decode(bytes)?;
         if stored.id != id || self.rules.by_name.contains_key(&stored.terms.name) {
             return Err(Malformed);
@@ -147,21 +160,13 @@ impl Limiter {
         Ok(())
     }
 
-    /// Takes in a stored override. One whose rule is gone is being swept.
-    pub(crate) fn load_override(&mut self, rule: Position, bytes: &[u8]) -> Result<(), Malformed> {
+    /// An override whose rule is gone is being swept.
+    fn load_override(&mut self, rule: Position, bytes: &[u8]) -> Result<(), Malformed> {
         let stored: StoredOverride = record::decode(bytes)?;
         if let Some(number) = self.rules.by_id.get(&rule) {
             self.rules.at_mut(*number).overrides_mut().insert(Override { stored, is_active: true });
         }
         Ok(())
-    }
-
-    pub(crate) fn load_counter(&mut self, place: Place, bytes: &[u8]) -> Result<(), Malformed> {
-        self.counters.load(place, bytes)
-    }
-
-    pub(crate) fn load_window(&mut self, place: Place, bytes: &[u8]) -> Result<(), Malformed> {
-        self.groups.load(place, bytes)
     }
 
     /// Counts what is in use and sets the timers, once everything stored is taken in.
@@ -186,8 +191,13 @@ impl Limiter {
         self.building.is_busy()
     }
 
+    /// The answers to changes that waited, since the last call, in order.
+    pub(crate) fn take_completed(&mut self) -> Vec<(WaitId, Result<Reply, Refusal>)> {
+        self.building.take_completed()
+    }
+
     /// Gives up the changes of rules that are under way or wait.
-    pub(crate) fn stop_building(&mut self) -> impl Iterator<Item = WaitId> {
+    pub(crate) fn stop_building(&mut self) -> impl Iterator<Item = WaitId> + use<> {
         core::mem::take(&mut self.building).into_waiting()
     }
 

@@ -3,32 +3,24 @@
 use super::{
     Applied,
     command::Acquire,
-    reply::{GrantInfo, Refusal, Reply},
+    reply::{Refusal, Reply},
     state::{Locks, Waiter},
 };
-use crate::{
-    Millis, Name, Outcome, WaitId,
-    namespace::{Turn, Waiting},
-};
+use crate::{Millis, Name, WaitId, turn::Turn};
 
 /// How many requests of a namespace may wait.
 const MAX_WAITING: usize = 131_072;
 
-pub(super) fn acquire(
-    locks: &mut Locks,
-    turn: &mut Turn<'_>,
-    wanted: &Acquire,
-    waiting: &Waiting,
-) -> Applied {
+pub(super) fn acquire(locks: &mut Locks, turn: &mut Turn<'_>, wanted: &Acquire, wait: WaitId) -> Applied {
     // The same request again, from a submitter that does not know what became of it: it must not wait behind itself.
     if let Some(grant) = locks.by_id(&wanted.id) {
         let (grant, session) = (locks.info(turn.now, grant), grant.session.clone());
         return Applied::Done(Ok(Reply::Granted { grant, session }));
     }
-    if let Some(wait) = locks.waits.get(&wanted.id).copied() {
-        time_out(locks, turn, wait);
+    if let Some(earlier) = locks.waits.get(&wanted.id).copied() {
+        time_out(locks, turn, earlier);
     }
-    let Some(blocked) = locks.blocked(turn.now, &wanted.locks, waiting.id) else {
+    let Some(blocked) = locks.blocked(turn.now, &wanted.locks, wait) else {
         let grant = locks.grant(turn, wanted);
         return Applied::Done(Ok(Reply::Granted { grant, session: wanted.session.clone() }));
     };
@@ -39,7 +31,7 @@ pub(super) fn acquire(
         return Applied::Refused;
     }
     let until = turn.now.after(wanted.wait);
-    locks.join(turn, Waiter { wanted: wanted.clone(), waiting: waiting.clone(), until });
+    locks.join(turn, Waiter { wanted: wanted.clone(), wait, until });
     Applied::Waits
 }
 
@@ -47,7 +39,7 @@ pub(super) fn acquire(
 pub(super) fn time_out(locks: &mut Locks, turn: &mut Turn<'_>, wait: WaitId) {
     let Some(waiter) = locks.waiters.get(&wait) else { return };
     let blocked = locks.blocked(turn.now, &waiter.wanted.locks, wait).expect("what is free is granted");
-    locks.leave(turn, wait, Outcome::Locks(Err(Refusal::LockWaitTimeout(blocked))));
+    locks.leave(turn, wait, Refusal::LockWaitTimeout(blocked));
 }
 
 /// Whoever asked is gone.
@@ -59,8 +51,4 @@ pub(super) fn abandon(locks: &mut Locks, turn: &mut Turn<'_>, id: &Name) -> Repl
         locks.take_back(turn, token);
     }
     Reply::Abandoned
-}
-
-pub(super) fn granted(grant: GrantInfo, session: Name) -> Outcome {
-    Outcome::Locks(Ok(Reply::Granted { grant, session }))
 }

@@ -4,7 +4,7 @@ use super::{
     reply::{Refusal, Reply},
     state::{Grant, Locks},
 };
-use crate::{Effect, Name, Position, Time, namespace::Turn};
+use crate::{Effect, Name, Position, Time, turn::Turn};
 
 pub(super) fn heartbeat(
     locks: &mut Locks,
@@ -14,7 +14,7 @@ pub(super) fn heartbeat(
 ) -> Result<Reply, Refusal> {
     let token = held(locks, id, Some(session))?.token;
     let grant = locks.grants.get_mut(&token).expect("it was just found");
-    turn.timers.cancel(grant.timer_key(turn.keys.id()));
+    turn.timers.cancel(grant.timer_key(turn.namespace));
     grant.expires_at = turn.now.after(grant.ttl);
     turn.advance();
     grant.keep(turn);

@@ -11,6 +11,7 @@
 mod acquire;
 mod command;
 mod holders;
+pub(crate) mod keys;
 mod lists;
 mod queue;
 mod reply;
@@ -21,10 +22,7 @@ pub use reply::{Blocked, GrantInfo, Holder, Refusal, Reply};
 pub(crate) use state::Locks;
 pub use state::Sizes;
 
-use crate::{
-    Position, WaitId,
-    namespace::{Turn, Waiting},
-};
+use crate::{Position, WaitId, turn::Turn};
 
 /// What became of a command.
 pub(crate) enum Applied {
@@ -35,10 +33,10 @@ pub(crate) enum Applied {
     Refused,
 }
 
-/// Runs a command. Nothing of it need be fetched. `waiting` is who is answered later, if not at once.
-pub(crate) fn apply(locks: &mut Locks, turn: &mut Turn<'_>, command: &Command, waiting: &Waiting) -> Applied {
+/// Runs a command. Nothing has to be fetched for it. `wait` names the request if its answer comes later.
+pub(crate) fn apply(locks: &mut Locks, turn: &mut Turn<'_>, command: &Command, wait: WaitId) -> Applied {
     Applied::Done(match command {
-        Command::Acquire(wanted) => return acquire::acquire(locks, turn, wanted, waiting),
+        Command::Acquire(wanted) => return acquire::acquire(locks, turn, wanted, wait),
         Command::Abandon(id) => Ok(acquire::abandon(locks, turn, id)),
         Command::Heartbeat { id, session } => holders::heartbeat(locks, turn, id, session),
         Command::Release { id, session } => holders::release(locks, turn, id, session.as_ref()),

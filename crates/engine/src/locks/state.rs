@@ -2,15 +2,17 @@
 
 use super::{
     command::{Acquire, Lock},
+    keys,
     queue::Queue,
-    reply::{Blocked, GrantInfo, Holder},
+    reply::{Blocked, GrantInfo, Holder, Refusal, Reply},
 };
 use crate::{
-    Millis, Name, Outcome, Position, Time, WaitId,
+    Millis, Name, Position, Time,
+    ids::{NamespaceId, WaitId},
     key_values::KeyValues,
-    namespace::{Turn, Waiting},
-    record::{self, Malformed, key::NamespaceId},
+    record::{self, Malformed, key::ResidentKey},
     timers::{SetBy, Timer, TimerKey, Timers},
+    turn::Turn,
 };
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -30,6 +32,8 @@ pub(crate) struct Locks {
     pub(super) waiters: BTreeMap<WaitId, Waiter>,
     pub(super) waits: HashMap<Name, WaitId>,
     queues: HashMap<KeyValues, Queue>,
+    /// Answers to requests that waited.
+    completed: Vec<(WaitId, Result<Reply, Refusal>)>,
 }
 
 /// Locks that are held together, as they are kept and stored.
@@ -52,8 +56,8 @@ impl Grant {
 
     /// Writes it down, and sees to it that it is taken back in time.
     pub(super) fn keep(&self, turn: &mut Turn<'_>) {
-        turn.put(turn.keys.lock(self.token), self);
-        turn.timers.set(self.timer_key(turn.keys.id()), Timer::LockExpiry { token: self.token });
+        turn.put(keys::grant(turn.namespace, self.token), self);
+        turn.timers.set(self.timer_key(turn.namespace), Timer::LockExpiry { token: self.token });
     }
 }
 
@@ -61,13 +65,13 @@ impl Grant {
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(super) wanted: Acquire,
-    pub(crate) waiting: Waiting,
+    pub(crate) wait: WaitId,
     pub(super) until: Time,
 }
 
 impl Waiter {
     pub(crate) fn timer_key(&self, namespace: NamespaceId) -> TimerKey {
-        TimerKey { due: self.until, namespace, set_by: SetBy::Wait(self.waiting.id) }
+        TimerKey { due: self.until, namespace, set_by: SetBy::Wait(self.wait) }
     }
 }
 
@@ -147,28 +151,28 @@ impl Locks {
     pub(super) fn take_back(&mut self, turn: &mut Turn<'_>, token: Position) -> Option<Grant> {
         let grant = self.grants.remove(&token)?;
         self.tokens.remove(&grant.id);
-        turn.timers.cancel(grant.timer_key(turn.keys.id()));
+        turn.timers.cancel(grant.timer_key(turn.namespace));
         turn.advance();
-        turn.remove(turn.keys.lock(token));
+        turn.remove(keys::grant(turn.namespace, token));
         self.change_queues(&grant.locks, |queue| queue.let_go(token));
         self.grant_next(turn, &grant.locks);
         Some(grant)
     }
 
     pub(super) fn join(&mut self, turn: &mut Turn<'_>, waiter: Waiter) {
-        let wait = waiter.waiting.id;
+        let wait = waiter.wait;
         for lock in &waiter.wanted.locks {
             self.queues.entry(lock.key_values.clone()).or_default().join(wait, lock.mode);
         }
-        turn.timers.set(waiter.timer_key(turn.keys.id()), Timer::LockWait { wait });
+        turn.timers.set(waiter.timer_key(turn.namespace), Timer::LockWait { wait });
         self.waits.insert(waiter.wanted.id.clone(), wait);
         self.waiters.insert(wait, waiter);
     }
 
     /// One waits no more, and is told so before what waited only behind it is granted.
-    pub(super) fn leave(&mut self, turn: &mut Turn<'_>, wait: WaitId, outcome: Outcome) {
-        if let Some(Waiter { wanted, waiting, .. }) = self.remove_waiter(turn, wait) {
-            turn.complete(waiting, outcome);
+    pub(super) fn leave(&mut self, turn: &mut Turn<'_>, wait: WaitId, refusal: Refusal) {
+        if let Some(Waiter { wanted, .. }) = self.remove_waiter(turn, wait) {
+            self.completed.push((wait, Err(refusal)));
             self.grant_next(turn, &wanted.locks);
         }
     }
@@ -176,7 +180,7 @@ impl Locks {
     fn remove_waiter(&mut self, turn: &mut Turn<'_>, wait: WaitId) -> Option<Waiter> {
         let waiter = self.waiters.remove(&wait)?;
         self.waits.remove(&waiter.wanted.id);
-        turn.timers.cancel(waiter.timer_key(turn.keys.id()));
+        turn.timers.cancel(waiter.timer_key(turn.namespace));
         self.change_queues(&waiter.wanted.locks, |queue| queue.leave(wait));
         Some(waiter)
     }
@@ -191,9 +195,9 @@ impl Locks {
             if self.blocked(turn.now, &self.waiters[&wait].wanted.locks, wait).is_some() {
                 continue;
             }
-            if let Some(Waiter { wanted, waiting, .. }) = self.remove_waiter(turn, wait) {
+            if let Some(Waiter { wanted, .. }) = self.remove_waiter(turn, wait) {
                 let grant = self.grant(turn, &wanted);
-                turn.complete(waiting, super::acquire::granted(grant, wanted.session));
+                self.completed.push((wait, Ok(Reply::Granted { grant, session: wanted.session })));
             }
         }
     }
@@ -244,8 +248,14 @@ impl Locks {
         waiters.into_values().collect()
     }
 
-    /// Takes in what is held.
-    pub(crate) fn load(&mut self, token: Position, bytes: &[u8]) -> Result<(), Malformed> {
+    /// The answers to requests that waited, since the last call, in order.
+    pub(crate) fn take_completed(&mut self) -> Vec<(WaitId, Result<Reply, Refusal>)> {
+        core::mem::take(&mut self.completed)
+    }
+
+    /// Loads a stored grant.
+    pub(crate) fn load(&mut self, key: ResidentKey<'_>, bytes: &[u8]) -> Result<(), Malformed> {
+        let token = keys::parse(key).ok_or(Malformed)?;
         let grant: Grant = record::decode(bytes)?;
         match grant.token == token && self.insert(grant) {
             true => Ok(()),

@@ -1,11 +1,12 @@
-//! The keys of what is stored. They are ordered so that one scan loads everything resident, and so that one short
-//! scan answers a page of a list.
+//! The layout of keys. They are ordered so that one scan loads everything resident, and so that one short scan answers
+//! a page of a list.
 //!
 //! The first byte tells resident records from paged ones, and from those of histories, which are paged too and only ever
-//! added to; then comes the namespace's id, then the kind of record.
-//! Numbers are big-endian, so that their order is the bytes' order.
+//! added to; then comes the namespace's id, then the kind of record. The first half of the kind's byte names the family:
+//! each family's `keys.rs` has its kinds and the rest of its keys. Numbers are big-endian, so that their order is the
+//! bytes' order.
 
-use crate::{Name, Position, Time};
+use crate::{Name, ids::NamespaceId};
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::ops::{Deref, Range};
@@ -20,61 +21,67 @@ const SHARD_META: u8 = 0x00;
 const SWEEP: u8 = 0x01;
 const NAMESPACE: u8 = 0x02;
 
+/// The kind of a namespace's own record.
 const HEAD: u8 = 0x00;
-const LEDGER_LIMIT: u8 = 0x10;
-const LEDGER_BALANCE: u8 = 0x11;
-const LEDGER_EXPIRY: u8 = 0x12;
-const LIMITER_RULE: u8 = 0x20;
-const LIMITER_OVERRIDE: u8 = 0x21;
-const LIMITER_WINDOW: u8 = 0x22;
-const LIMITER_COUNTER: u8 = 0x23;
-const LIMITER_LEASE: u8 = 0x24;
-const LOCK: u8 = 0x30;
-const EVENT_STREAM: u8 = 0x40;
-const EVENT_KEY: u8 = 0x41;
-
+/// The kind of kept replies, which are paged.
 const REPLY: u8 = 0x01;
-const LEDGER_OPERATION: u8 = 0x10;
-const LEDGER_OPEN: u8 = 0x11;
-const EVENT_CHANGE: u8 = 0x40;
 
-const LEDGER_ENTRY: u8 = 0x10;
-
-/// A namespace's number within its shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NamespaceId(pub u32);
-
-/// A resident record's key, taken apart.
+/// A resident record's key, parsed as far as it is not a family's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resident {
+pub enum Resident<'a> {
     /// [`shard_meta`]
     ShardMeta,
     /// [`sweep`]
     Sweep(u64),
     /// [`namespace`]
     Namespace(NamespaceId),
-    /// [`ledger_limit`]
-    LedgerLimit(NamespaceId, u32),
-    /// [`ledger_balance`]
-    LedgerBalance(NamespaceId, u32),
-    /// [`ledger_expiry`]
-    LedgerExpiry(NamespaceId, Time, Position),
-    /// [`limiter_rule`]
-    LimiterRule(NamespaceId, Position),
-    /// [`limiter_override`]
-    LimiterOverride(NamespaceId, Position, Position),
-    /// [`limiter_window`]
-    LimiterWindow(NamespaceId, u32),
-    /// [`limiter_counter`]
-    LimiterCounter(NamespaceId, u32),
-    /// [`limiter_lease`]
-    LimiterLease(NamespaceId, Position),
-    /// [`lock`]
-    Lock(NamespaceId, Position),
-    /// [`event_stream`]
-    EventStream(NamespaceId, Position),
-    /// [`event_key`]
-    EventKey(NamespaceId, Position, Position),
+    /// A family's record.
+    Family(ResidentKey<'a>),
+}
+
+/// The key of a family's resident record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResidentKey<'a> {
+    /// The namespace that it belongs to.
+    pub namespace: NamespaceId,
+    /// The kind of record.
+    pub kind: u8,
+    rest: &'a [u8],
+}
+
+impl<'a> ResidentKey<'a> {
+    /// The family's first kind.
+    pub(crate) fn family(self) -> u8 {
+        self.kind & 0xf0
+    }
+
+    /// What follows the kind.
+    pub(crate) fn rest(self) -> Rest<'a> {
+        Rest(self.rest)
+    }
+}
+
+/// What is left of a key while it is parsed.
+#[derive(Debug)]
+pub(crate) struct Rest<'a>(&'a [u8]);
+
+impl Rest<'_> {
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        let (head, tail) = self.0.split_first_chunk::<4>()?;
+        self.0 = tail;
+        Some(u32::from_be_bytes(*head))
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        let (head, tail) = self.0.split_first_chunk::<8>()?;
+        self.0 = tail;
+        Some(u64::from_be_bytes(*head))
+    }
+
+    /// What was parsed, if the key ends here.
+    pub(crate) fn end<T>(self, parsed: T) -> Option<T> {
+        self.0.is_empty().then_some(parsed)
+    }
 }
 
 /// All resident records.
@@ -97,84 +104,6 @@ pub fn namespace(id: NamespaceId) -> Key {
     resident(id, HEAD)
 }
 
-/// A ledger limit: its name, context and ceiling.
-pub fn ledger_limit(id: NamespaceId, limit: u32) -> Key {
-    resident(id, LEDGER_LIMIT).u32(limit)
-}
-
-/// A ledger limit's sums.
-pub fn ledger_balance(id: NamespaceId, limit: u32) -> Key {
-    resident(id, LEDGER_BALANCE).u32(limit)
-}
-
-/// A hold request that expires, by its due time.
-pub fn ledger_expiry(id: NamespaceId, due: Time, held_at: Position) -> Key {
-    resident(id, LEDGER_EXPIRY).u64(due.0).u64(held_at.0)
-}
-
-/// A limiter rule, by the change that made it.
-pub fn limiter_rule(id: NamespaceId, rule: Position) -> Key {
-    resident(id, LIMITER_RULE).u64(rule.0)
-}
-
-/// An override of a limiter rule, by the change that made it.
-pub fn limiter_override(id: NamespaceId, rule: Position, item: Position) -> Key {
-    resident(id, LIMITER_OVERRIDE).u64(rule.0).u64(item.0)
-}
-
-/// All overrides of a limiter rule.
-pub fn limiter_overrides(id: NamespaceId, rule: Position) -> Range<Bytes> {
-    let all = |rule: u64| resident(id, LIMITER_OVERRIDE).u64(rule).done();
-    all(rule.0)..all(rule.0 + 1)
-}
-
-/// A window's state, by its place among all groups.
-pub fn limiter_window(id: NamespaceId, place: u32) -> Key {
-    resident(id, LIMITER_WINDOW).u32(place)
-}
-
-/// A counter, by its place among all counters.
-pub fn limiter_counter(id: NamespaceId, place: u32) -> Key {
-    resident(id, LIMITER_COUNTER).u32(place)
-}
-
-/// A lease, by its fencing token.
-pub fn limiter_lease(id: NamespaceId, token: Position) -> Key {
-    resident(id, LIMITER_LEASE).u64(token.0)
-}
-
-/// A lock that is held, by its fencing token.
-pub fn lock(id: NamespaceId, token: Position) -> Key {
-    resident(id, LOCK).u64(token.0)
-}
-
-/// A stream of events, by the change that made it.
-pub fn event_stream(id: NamespaceId, stream: Position) -> Key {
-    resident(id, EVENT_STREAM).u64(stream.0)
-}
-
-/// A key that a stream remembers, by the change since which it does.
-pub fn event_key(id: NamespaceId, stream: Position, key: Position) -> Key {
-    resident(id, EVENT_KEY).u64(stream.0).u64(key.0)
-}
-
-/// All keys that a stream remembers.
-pub fn event_keys(id: NamespaceId, stream: Position) -> Range<Bytes> {
-    let all = |stream: u64| resident(id, EVENT_KEY).u64(stream).done();
-    all(stream.0)..all(stream.0 + 1)
-}
-
-/// A kept change of a stream of events, by its clock.
-pub fn event_change(id: NamespaceId, stream: Position, clock: u64) -> Key {
-    paged(id, EVENT_CHANGE).u64(stream.0).u64(clock)
-}
-
-/// All kept changes of a stream of events.
-pub fn event_changes(id: NamespaceId, stream: Position) -> Range<Bytes> {
-    let all = |stream: u64| paged(id, EVENT_CHANGE).u64(stream).done();
-    all(stream.0)..all(stream.0 + 1)
-}
-
 /// A kept reply, by the period in which it was given.
 pub fn reply(id: NamespaceId, period: u32, key: &Name) -> Key {
     paged(id, REPLY).u32(period).bytes(key.as_bytes())
@@ -185,48 +114,33 @@ pub fn replies(id: NamespaceId, period: u32) -> Range<Bytes> {
     paged(id, REPLY).u32(period).done()..paged(id, REPLY).u32(period + 1).done()
 }
 
-/// A ledger operation.
-pub fn ledger_operation(id: NamespaceId, operation: &Name) -> Key {
-    paged(id, LEDGER_OPERATION).bytes(operation.as_bytes())
+/// The beginning of the key of a namespace's resident record.
+pub fn resident(id: NamespaceId, kind: u8) -> Key {
+    Key::new(&[RESIDENT, NAMESPACE]).u32(id.0).bytes(&[kind])
 }
 
-/// All ledger operations that follow the given one, by id.
-pub fn ledger_operations_after(id: NamespaceId, after: Option<&Name>) -> Range<Bytes> {
-    after_name(id, LEDGER_OPERATION, after)
+/// The beginning of the key of a namespace's paged record.
+pub fn paged(id: NamespaceId, kind: u8) -> Key {
+    Key::new(&[PAGED]).u32(id.0).bytes(&[kind])
 }
 
-/// The mark of a ledger operation with at least one open hold.
-pub fn ledger_open(id: NamespaceId, operation: &Name) -> Key {
-    paged(id, LEDGER_OPEN).bytes(operation.as_bytes())
+/// The beginning of the key of a record of one of a namespace's histories.
+pub fn history(id: NamespaceId, kind: u8) -> Key {
+    Key::new(&[HISTORY]).u32(id.0).bytes(&[kind])
 }
 
-/// All open marks that follow the given operation's, by id.
-pub fn ledger_open_after(id: NamespaceId, after: Option<&Name>) -> Range<Bytes> {
-    after_name(id, LEDGER_OPEN, after)
+/// Paged records whose keys end with a name: all that follow the given name.
+pub(crate) fn paged_names_after(id: NamespaceId, kind: u8, after: Option<&Name>) -> Range<Bytes> {
+    let from = match after {
+        Some(name) => paged(id, kind).bytes(name.as_bytes()).bytes(&[0]),
+        None => paged(id, kind),
+    };
+    from.done()..paged(id, kind + 1).done()
 }
 
-/// The operation id in the key of an operation or of its open mark.
-pub fn ledger_operation_id(key: &[u8]) -> Option<Name> {
+/// The name with which a paged record's key ends.
+pub(crate) fn paged_name(key: &[u8]) -> Option<Name> {
     Name::new(core::str::from_utf8(key.get(6..)?).ok()?).ok()
-}
-
-/// An entry of a ledger limit's history.
-pub fn ledger_entry(id: NamespaceId, limit: u32, position: Position) -> Key {
-    ledger_entries(id, limit).u64(position.0)
-}
-
-/// A ledger limit's entries at or after the given position.
-pub fn ledger_entries_from(id: NamespaceId, limit: u32, from: Position) -> Range<Bytes> {
-    ledger_entry(id, limit, from).done()..ledger_entries(id, limit + 1).done()
-}
-
-fn ledger_entries(id: NamespaceId, limit: u32) -> Key {
-    Key::new(&[HISTORY]).u32(id.0).bytes(&[LEDGER_ENTRY]).u32(limit)
-}
-
-/// The position in an entry's key.
-pub fn ledger_entry_position(key: &[u8]) -> Option<Position> {
-    Some(Position(u64::from_be_bytes(key.get(10..18)?.try_into().ok()?)))
 }
 
 /// Everything of a namespace: its resident records, its paged ones and its histories.
@@ -248,13 +162,14 @@ pub fn namespaces_from(id: NamespaceId) -> Range<Bytes> {
 /// The namespace in the key of one of its records, and the key without it: its first byte, and what follows the
 /// namespace. That is the same in whichever shard the namespace lives.
 pub fn take_out(key: &[u8]) -> Option<(NamespaceId, Key)> {
-    let (class, mut rest) = match key {
+    let (class, rest) = match key {
         [RESIDENT, NAMESPACE, rest @ ..] => (RESIDENT, rest),
         [class @ (PAGED | HISTORY), rest @ ..] => (*class, rest),
         _ => return None,
     };
-    let id = NamespaceId(take_u32(&mut rest)?);
-    Some((id, Key::new(&[class]).bytes(rest)))
+    let mut rest = Rest(rest);
+    let id = NamespaceId(rest.u32()?);
+    Some((id, Key::new(&[class]).bytes(rest.0)))
 }
 
 /// The opposite of [`take_out`]: the key that a record has in the namespace.
@@ -268,71 +183,26 @@ pub fn put_in(id: NamespaceId, taken_out: &[u8]) -> Option<Key> {
     Some(first.u32(id.0).bytes(rest))
 }
 
-/// Takes a resident record's key apart.
-pub fn parse_resident(key: &[u8]) -> Option<Resident> {
-    let (first, mut rest) = (key.get(..2)?, key.get(2..)?);
-    let parsed = match first {
-        [RESIDENT, SHARD_META] => Resident::ShardMeta,
-        [RESIDENT, SWEEP] => Resident::Sweep(take_u64(&mut rest)?),
+/// Parses a resident record's key.
+pub fn parse_resident(key: &[u8]) -> Option<Resident<'_>> {
+    let (first, rest) = key.split_first_chunk::<2>()?;
+    let mut rest = Rest(rest);
+    match *first {
+        [RESIDENT, SHARD_META] => rest.end(Resident::ShardMeta),
+        [RESIDENT, SWEEP] => {
+            let id = rest.u64()?;
+            rest.end(Resident::Sweep(id))
+        }
         [RESIDENT, NAMESPACE] => {
-            let id = NamespaceId(take_u32(&mut rest)?);
-            let (kind, after) = rest.split_first()?;
-            rest = after;
-            match *kind {
-                HEAD => Resident::Namespace(id),
-                LEDGER_LIMIT => Resident::LedgerLimit(id, take_u32(&mut rest)?),
-                LEDGER_BALANCE => Resident::LedgerBalance(id, take_u32(&mut rest)?),
-                LEDGER_EXPIRY => {
-                    Resident::LedgerExpiry(id, Time(take_u64(&mut rest)?), Position(take_u64(&mut rest)?))
-                }
-                LIMITER_RULE => Resident::LimiterRule(id, Position(take_u64(&mut rest)?)),
-                LIMITER_OVERRIDE => {
-                    let rule = Position(take_u64(&mut rest)?);
-                    Resident::LimiterOverride(id, rule, Position(take_u64(&mut rest)?))
-                }
-                LIMITER_WINDOW => Resident::LimiterWindow(id, take_u32(&mut rest)?),
-                LIMITER_COUNTER => Resident::LimiterCounter(id, take_u32(&mut rest)?),
-                LIMITER_LEASE => Resident::LimiterLease(id, Position(take_u64(&mut rest)?)),
-                LOCK => Resident::Lock(id, Position(take_u64(&mut rest)?)),
-                EVENT_STREAM => Resident::EventStream(id, Position(take_u64(&mut rest)?)),
-                EVENT_KEY => {
-                    let stream = Position(take_u64(&mut rest)?);
-                    Resident::EventKey(id, stream, Position(take_u64(&mut rest)?))
-                }
-                _ => return None,
+            let namespace = NamespaceId(rest.u32()?);
+            match rest.0.split_first()? {
+                (&HEAD, []) => Some(Resident::Namespace(namespace)),
+                (&HEAD, _) => None,
+                (&kind, rest) => Some(Resident::Family(ResidentKey { namespace, kind, rest })),
             }
         }
-        _ => return None,
-    };
-    rest.is_empty().then_some(parsed)
-}
-
-fn take_u32(rest: &mut &[u8]) -> Option<u32> {
-    let (head, tail) = rest.split_first_chunk::<4>()?;
-    *rest = tail;
-    Some(u32::from_be_bytes(*head))
-}
-
-fn take_u64(rest: &mut &[u8]) -> Option<u64> {
-    let (head, tail) = rest.split_first_chunk::<8>()?;
-    *rest = tail;
-    Some(u64::from_be_bytes(*head))
-}
-
-fn resident(id: NamespaceId, kind: u8) -> Key {
-    Key::new(&[RESIDENT, NAMESPACE]).u32(id.0).bytes(&[kind])
-}
-
-fn paged(id: NamespaceId, kind: u8) -> Key {
-    Key::new(&[PAGED]).u32(id.0).bytes(&[kind])
-}
-
-fn after_name(id: NamespaceId, kind: u8, after: Option<&Name>) -> Range<Bytes> {
-    let from = match after {
-        Some(name) => paged(id, kind).bytes(name.as_bytes()).bytes(&[0]),
-        None => paged(id, kind),
-    };
-    from.done()..paged(id, kind + 1).done()
+        _ => None,
+    }
 }
 
 /// A key. Most are short and need no allocation: there are several for each decision.
@@ -352,9 +222,9 @@ impl Key {
         Key { short: [0; Key::SHORT], length: 0, long: Vec::new() }.bytes(first)
     }
 
-    /// Inlined, as the others here: where all lengths are known, a key is then a few stores.
+    /// Adds bytes. Inlined, as the others here: where all lengths are known, a key is then a few stores.
     #[inline]
-    fn bytes(mut self, bytes: &[u8]) -> Key {
+    pub fn bytes(mut self, bytes: &[u8]) -> Key {
         let end = self.length + bytes.len();
         match self.short.get_mut(self.length..end) {
             Some(place) => place.copy_from_slice(bytes),
@@ -372,13 +242,15 @@ impl Key {
         self.long.extend_from_slice(bytes);
     }
 
+    /// Adds a number.
     #[inline]
-    fn u32(self, number: u32) -> Key {
+    pub fn u32(self, number: u32) -> Key {
         self.bytes(&number.to_be_bytes())
     }
 
+    /// Adds a number.
     #[inline]
-    fn u64(self, number: u64) -> Key {
+    pub fn u64(self, number: u64) -> Key {
         self.bytes(&number.to_be_bytes())
     }
 
@@ -403,63 +275,45 @@ impl AsRef<[u8]> for Key {
 }
 
 #[cfg(test)]
+pub(crate) fn family_record(key: &[u8]) -> Option<ResidentKey<'_>> {
+    match parse_resident(key) {
+        Some(Resident::Family(key)) => Some(key),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn resident_keys_are_taken_apart_as_they_were_made() {
+    fn resident_keys_are_parsed_as_they_were_made() {
         #[track_caller]
-        fn check(key: Bytes, expect: Resident) {
-            assert_eq!(parse_resident(&key), Some(expect));
-            assert!(residents().contains(&key));
+        fn check(key: &[u8], expect: Resident<'_>) {
+            assert_eq!(parse_resident(key), Some(expect));
+            assert!(residents().contains(key));
             assert_eq!(parse_resident(&key[..key.len() - 1]), None);
         }
         let id = NamespaceId(7);
-        assert_eq!(parse_resident(&shard_meta()), Some(Resident::ShardMeta));
-        assert!(residents().contains(&shard_meta()));
-        check(sweep(9), Resident::Sweep(9));
-        check(namespace(id).done(), Resident::Namespace(id));
-        check(ledger_limit(id, 3).done(), Resident::LedgerLimit(id, 3));
-        check(ledger_balance(id, 3).done(), Resident::LedgerBalance(id, 3));
-        check(
-            ledger_expiry(id, Time(5), Position(6)).done(),
-            Resident::LedgerExpiry(id, Time(5), Position(6)),
-        );
-        check(limiter_rule(id, Position(5)).done(), Resident::LimiterRule(id, Position(5)));
-        let item = Resident::LimiterOverride(id, Position(5), Position(6));
-        check(limiter_override(id, Position(5), Position(6)).done(), item);
-        assert!(
-            limiter_overrides(id, Position(5))
-                .contains(&limiter_override(id, Position(5), Position(6)).done())
-        );
-        assert!(
-            !limiter_overrides(id, Position(5))
-                .contains(&limiter_override(id, Position(6), Position(6)).done())
-        );
-        check(limiter_window(id, 5).done(), Resident::LimiterWindow(id, 5));
-        check(limiter_counter(id, 5).done(), Resident::LimiterCounter(id, 5));
-        check(limiter_lease(id, Position(5)).done(), Resident::LimiterLease(id, Position(5)));
-        check(lock(id, Position(5)).done(), Resident::Lock(id, Position(5)));
-        check(event_stream(id, Position(5)).done(), Resident::EventStream(id, Position(5)));
-        let key = Resident::EventKey(id, Position(5), Position(6));
-        check(event_key(id, Position(5), Position(6)).done(), key);
+        check(&shard_meta(), Resident::ShardMeta);
+        check(&sweep(9), Resident::Sweep(9));
+        check(&namespace(id), Resident::Namespace(id));
+        let record = resident(id, 0x21).u32(5);
+        let parsed = ResidentKey { namespace: id, kind: 0x21, rest: &[0, 0, 0, 5] };
+        assert_eq!(parse_resident(&record), Some(Resident::Family(parsed)));
+        assert_eq!(parsed.family(), 0x20);
+        assert!(residents().contains(&record[..]));
     }
 
     #[test]
     fn a_namespace_comes_before_what_it_holds_and_its_neighbours_stay_apart() {
         let (id, next) = (NamespaceId(7), NamespaceId(8));
-        assert!(*namespace(id) < *ledger_limit(id, 0));
-        assert!(*ledger_limit(id, u32::MAX) < *ledger_balance(id, 0));
-        let [resident, paged, histories] = all_of_namespace(id);
-        let name = Name::new("x").unwrap();
-        assert!(resident.contains(&namespace(id).done()) && !resident.contains(&namespace(next).done()));
-        assert!(
-            paged.contains(&ledger_operation(id, &name).done())
-                && !paged.contains(&ledger_operation(next, &name).done())
-        );
-        assert!(histories.contains(&ledger_entry(id, u32::MAX - 1, Position(u64::MAX)).done()));
-        assert_eq!(ledger_operation_id(&ledger_open(id, &name)), Some(name));
-        assert_eq!(ledger_entry_position(&ledger_entry(id, 1, Position(77))), Some(Position(77)));
+        assert!(*namespace(id) < *resident(id, 0x10));
+        let [residents, paged_ones, histories] = all_of_namespace(id);
+        assert!(residents.contains(&namespace(id).done()) && !residents.contains(&namespace(next).done()));
+        let operation = |id| paged(id, 0x10).bytes(b"x").done();
+        assert!(paged_ones.contains(&operation(id)) && !paged_ones.contains(&operation(next)));
+        assert!(histories.contains(&history(id, 0xff).u32(u32::MAX).u64(u64::MAX).done()));
     }
 
     #[test]
@@ -472,9 +326,9 @@ mod tests {
         }
         let name = Name::new(&"x".repeat(Name::MAX_BYTES)).unwrap();
         check(namespace);
-        check(|id| ledger_limit(id, 3));
-        check(|id| ledger_operation(id, &name));
-        check(|id| ledger_entry(id, 3, Position(5)));
+        check(|id| resident(id, 0x10).u32(3));
+        check(|id| paged(id, 0x10).bytes(name.as_bytes()));
+        check(|id| history(id, 0x10).u32(3).u64(5));
         assert!(take_out(&shard_meta()).is_none() && take_out(&sweep(7)).is_none());
         assert!(take_out(&namespace(NamespaceId(7))[..5]).is_none());
         assert!(put_in(NamespaceId(7), &[]).is_none() && put_in(NamespaceId(7), &[HISTORY + 1, 0]).is_none());
@@ -484,9 +338,9 @@ mod tests {
     fn long_keys_are_as_whole_as_short_ones() {
         for length in [1, Key::SHORT - 7, Key::SHORT - 6, Key::SHORT - 5, Name::MAX_BYTES] {
             let name = Name::new(&"x".repeat(length)).unwrap();
-            let key = ledger_operation(NamespaceId(7), &name);
-            assert_eq!(*key, *[&[PAGED, 0, 0, 0, 7, LEDGER_OPERATION][..], name.as_bytes()].concat());
-            assert_eq!(ledger_operation_id(&key), Some(name));
+            let key = paged(NamespaceId(7), 0x10).bytes(name.as_bytes());
+            assert_eq!(*key, *[&[PAGED, 0, 0, 0, 7, 0x10][..], name.as_bytes()].concat());
+            assert_eq!(paged_name(&key), Some(name));
         }
     }
 }

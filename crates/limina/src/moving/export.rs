@@ -4,11 +4,11 @@ use super::file::{Common, Header, Totals, Writer};
 use crate::progress::Progress;
 use bytes::Bytes;
 use limina_engine::{
-    Name, Position, Time,
+    Name, NamespaceId, Position, Time,
     engine::BadRecord,
     record::{
         self, NamespaceHead, ShardMeta, Sweep,
-        key::{self, NamespaceId, Resident},
+        key::{self, Resident},
     },
 };
 use limina_store::{Journal, ShardId, ShardStore, ShardStoreOptions, StoreError, Table};
@@ -235,8 +235,8 @@ mod tests {
     #[tokio::test]
     async fn what_is_being_swept_is_left_behind() {
         let [residents, paged, histories] = key::all_of_namespace(NamespaceId(1));
-        let limit = |id| put(&key::ledger_limit(NamespaceId(id), 0), &0_u8);
-        let entry = |id| put(&key::ledger_entry(NamespaceId(id), 0, Position(1)), &0_u8);
+        let limit = |id| put(&key::resident(NamespaceId(id), 0x10).u32(0), &0_u8);
+        let entry = |id| put(&key::history(NamespaceId(id), 0x10).u32(0).u64(1), &0_u8);
         let shard = vec![
             meta(5, 3),
             sweep(0, residents),

@@ -3,7 +3,7 @@
 use super::file::{Common, FileError, Piece, Reader, Totals};
 use crate::progress::Progress;
 use limina_engine::{
-    Name,
+    Name, NamespaceId,
     record::{self, NamespaceHead, ShardMeta, key},
 };
 use limina_node::shard_of;
@@ -46,7 +46,7 @@ struct Importing<F> {
     shards: Vec<Shard>,
     gathered_bytes: usize,
     /// The namespace that is being read, and where it goes.
-    current: Option<(Name, usize, key::NamespaceId)>,
+    current: Option<(Name, usize, NamespaceId)>,
 }
 
 #[derive(Default)]
@@ -80,13 +80,13 @@ impl<F: Filling> Importing<F> {
     }
 
     /// Shard and number of the namespace: as before, or new ones if this is its first piece.
-    fn place(&mut self, namespace: &Name, batch: &Batch) -> Result<(usize, key::NamespaceId), String> {
+    fn place(&mut self, namespace: &Name, batch: &Batch) -> Result<(usize, NamespaceId), String> {
         if let Some((_, shard, id)) = self.current.as_ref().filter(|(name, ..)| name == namespace) {
             return Ok((*shard, *id));
         }
         let shard = usize::from(shard_of(namespace.as_str(), self.filling.shards()).0);
         let next = &mut self.shards[shard].next_namespace;
-        let id = key::NamespaceId(*next);
+        let id = NamespaceId(*next);
         *next += 1;
         let first = batch
             .images()

@@ -436,7 +436,7 @@ impl World {
             }
         }
         if self.is_stopping && self.shard.engine().is_some() && self.shard.is_idle() {
-            return if self.shard.hasten() { self.drain() } else { self.stop() };
+            return if self.shard.flush_relaxed() { self.drain() } else { self.stop() };
         }
         Ok(())
     }

@@ -1,17 +1,21 @@
-//! What turns work with, and what they leave behind, whichever namespace they are at.
+//! What every turn works on, in whichever namespace it is: timers, the batch being built, and what is left to do.
 
-use super::{Sizes, WaitId};
+use super::{
+    Sizes,
+    namespace::{Families, Namespace},
+};
 use crate::{
-    Fetched, Name, Outcome, Time, events, idempotency, limiter,
-    namespace::{Changes, Families, Keys, Namespace, Turn},
+    Fetched, Name, Outcome, Time, events, idempotency,
+    ids::{NamespaceId, WaitId},
+    limiter,
     recent::{Recent, Writes},
-    record::key::NamespaceId,
     timers::Timers,
+    turn::{Changes, Turn},
 };
 use alloc::{collections::BTreeSet, sync::Arc, vec::Vec};
 
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct Context {
     pub(super) timers: Timers,
     pub(super) changes: Changes,
     /// The writes of the last sealed batch, which may not be durable yet.
@@ -22,23 +26,23 @@ pub(super) struct Desk {
     /// Namespaces with a change of rules under way.
     pub(super) building: BTreeSet<NamespaceId>,
     pub(super) completions: Vec<(WaitId, Outcome)>,
-    /// Memory to be freed bit by bit.
+    /// Memory that is freed in slices.
     pub(super) garbage: Vec<Garbage>,
 }
 
-/// What is out of use and large.
+/// Large memory that is no longer in use.
 #[derive(Debug)]
 pub(super) enum Garbage {
     Limiter(limiter::Garbage),
     Events(events::Garbage),
 }
 
-impl Desk {
-    pub(super) fn new() -> Desk {
+impl Context {
+    pub(super) fn new() -> Context {
         let mut changes = Changes::default();
-        // Nothing yet; the two are looked through together, by the same hash.
+        // Empty. The batch being built and the sealed one share their hash function, so that a look-up hashes once.
         let (sealed, _) = changes.take();
-        Desk {
+        Context {
             timers: Timers::default(),
             changes,
             sealed,
@@ -50,7 +54,7 @@ impl Desk {
         }
     }
 
-    /// One turn at a namespace, and what follows from it.
+    /// Runs one turn at a namespace, and takes note of what follows from it.
     pub(super) fn step<R>(
         &mut self,
         namespace: &mut Namespace,
@@ -58,12 +62,12 @@ impl Desk {
         fetched: &Fetched,
         act: impl FnOnce(&mut Families, &mut Turn<'_>) -> R,
     ) -> R {
-        let Namespace { id, head, families, keys_in_use, .. } = namespace;
+        let Namespace { id, head, families, waits, .. } = namespace;
         let sizes_before = families.sizes();
         let before = (head.position, head.replies);
         let mut turn = Turn {
             now,
-            keys: Keys(*id),
+            namespace: *id,
             head,
             timers: &mut self.timers,
             changes: &mut self.changes,
@@ -71,14 +75,13 @@ impl Desk {
             fetched,
         };
         let result = act(families, &mut turn);
-        for (waiting, outcome) in core::mem::take(&mut turn.changes.completed) {
-            if let Some(idempotency) = &waiting.idempotency {
-                keys_in_use.remove(&idempotency.key);
-                if outcome.is_done() {
-                    idempotency::keep(&mut turn, idempotency, &outcome);
-                }
+        for (wait, outcome) in families.take_completed() {
+            if let Some(idempotency) = waits.end(wait)
+                && outcome.is_done()
+            {
+                idempotency::keep(&mut turn, &idempotency, &outcome);
             }
-            self.completions.push((waiting.id, outcome));
+            self.completions.push((wait, outcome));
         }
         let is_changed = (head.position, head.replies) != before;
 
@@ -90,7 +93,7 @@ impl Desk {
         };
         self.garbage.extend(families.limiter.take_garbage().map(Garbage::Limiter));
         self.garbage.extend(families.events.take_garbage(*id).map(Garbage::Events));
-        // A window that no answer waits for is reason enough for a namespace to be.
+        // A relaxed window changes no position, but it brings its namespace into being.
         let is_born = sizes_before == Sizes::default() && sizes != sizes_before;
         if is_changed || is_born || families.limiter.has_to_write() {
             self.mark_changed(namespace);

@@ -1,0 +1,184 @@
+//! A request's turn.
+
+use super::{
+    Applied, Engine,
+    namespace::{Families, Namespace},
+};
+use crate::{
+    Command, Fetched, Job, Missing, Outcome, Read, Request, Time, events, idempotency,
+    ids::{NamespaceId, WaitId},
+    ledger, limiter, locks,
+    turn::{Stop, Turn, View},
+};
+use alloc::vec::Vec;
+
+/// A request that is to be decided in its namespace.
+struct Asked<'a> {
+    now: Time,
+    request: &'a Request,
+    /// Whether a part of the request is done already, and only the rest is to be run.
+    is_begun: bool,
+    /// Whether the request has changed something.
+    changed: &'a mut bool,
+    fetched: &'a Fetched,
+}
+
+impl Engine {
+    /// Runs a request, or says what must be fetched first. Then the request is to be run again with that, before any
+    /// request that came after it. Everything due by `now` must have been applied before.
+    pub fn apply(&mut self, now: Time, job: &mut Job, fetched: &Fetched) -> Result<Applied, Missing> {
+        self.advance_time(now);
+        let Job { request, progress, changed } = job;
+        let request = &*request;
+        let slice = self.options.build_slice;
+        let may_relax = request.idempotency.is_none();
+        let asked = Asked { now, request, is_begun: *changed || progress.is_begun(), changed, fetched };
+        match &request.command {
+            Command::Ledger(command) => self.decide(asked, |families, turn, _| {
+                durable(ledger::apply(&mut families.ledger, turn, command, progress), Outcome::Ledger)
+            }),
+            Command::Limiter(command) => self.decide(asked, |families, turn, wait| {
+                Ok(match limiter::apply(&mut families.limiter, turn, command, wait, may_relax, slice) {
+                    limiter::Applied::Done { result, is_relaxed } => {
+                        Applied::Done { outcome: Outcome::Limiter(result), is_relaxed }
+                    }
+                    limiter::Applied::Refused => Applied::durable(Outcome::TooManyWait),
+                    limiter::Applied::Waits => Applied::Waiting(wait),
+                })
+            }),
+            Command::Locks(command) => self.decide(asked, |families, turn, wait| {
+                Ok(match locks::apply(&mut families.locks, turn, command, wait) {
+                    locks::Applied::Done(result) => Applied::durable(Outcome::Locks(result)),
+                    locks::Applied::Refused => Applied::durable(Outcome::TooManyWait),
+                    locks::Applied::Waits => Applied::Waiting(wait),
+                })
+            }),
+            Command::Events(command) => self.decide(asked, |families, turn, _| {
+                durable(events::apply(&mut families.events, turn, command), Outcome::Events)
+            }),
+            Command::DeleteNamespace => Ok(Applied::durable(self.delete_namespace(&request.namespace))),
+            Command::ListNamespaces(page) => Ok(Applied::durable(self.list_namespaces(page))),
+        }
+    }
+
+    /// What must be fetched before the request can run, as far as that can be told now. Asking saves rounds;
+    /// [`Engine::apply`] has the last word.
+    pub fn missing(&self, now: Time, job: &Job, fetched: &Fetched) -> Vec<Read> {
+        // In a namespace that does not exist there is nothing to fetch.
+        let Some(namespace) = self.namespaces.get(&job.request.namespace) else { return Vec::new() };
+        let view = View {
+            now,
+            namespace: namespace.id,
+            position: namespace.head.position,
+            building: &self.context.changes.writes,
+            sealed: &self.context.sealed,
+            fetched,
+        };
+        let mut missing = Vec::new();
+        let mut note = |result: Result<(), Stop>| {
+            if let Err(Stop::Missing(Missing(reads))) = result {
+                missing.extend(reads);
+            }
+        };
+        if let Some(idempotency) = &job.request.idempotency {
+            note(view.read(|reader| idempotency::find(reader, view, idempotency)).map(|_| ()));
+        }
+        match &job.request.command {
+            Command::Ledger(command) => note(ledger::missing(&namespace.families.ledger, view, command)),
+            Command::Events(command) => note(events::missing(&namespace.families.events, view, command)),
+            // All of it is resident.
+            Command::Limiter(_)
+            | Command::Locks(_)
+            | Command::DeleteNamespace
+            | Command::ListNamespaces(_) => {}
+        }
+        missing
+    }
+
+    /// Runs a request in its namespace, unless its answer is known by its idempotency key, and keeps the answer under
+    /// that key.
+    fn decide(
+        &mut self,
+        asked: Asked<'_>,
+        run: impl FnOnce(&mut Families, &mut Turn<'_>, WaitId) -> Result<Applied, Missing>,
+    ) -> Result<Applied, Missing> {
+        let Asked { now, request, is_begun, changed, fetched } = asked;
+        // A namespace comes into being with its first change. Until then a request runs against an empty one.
+        let mut unborn = None;
+        let namespace = match self.namespaces.get_mut(&request.namespace) {
+            Some(namespace) => namespace,
+            None => unborn.insert(Namespace::new(
+                NamespaceId(self.meta.next_namespace),
+                request.namespace.clone(),
+                self.meta.position_floor,
+            )),
+        };
+        let idempotency = request.idempotency.as_ref();
+        if !is_begun && idempotency.is_some_and(|idempotency| namespace.waits.is_in_use(&idempotency.key)) {
+            return Ok(Applied::durable(Outcome::IdempotencyKeyInUse));
+        }
+        let wait = WaitId(self.next_wait);
+        let applied = self.context.step(namespace, now, fetched, |families, turn| {
+            if let Some(idempotency) = idempotency
+                && !is_begun
+            {
+                match turn.view().read(|reader| idempotency::find(reader, turn.view(), idempotency)) {
+                    Ok(kept) => {
+                        if let Some(outcome) = kept.and_then(|kept| again(families, turn, kept)) {
+                            return Ok(Applied::durable(outcome));
+                        }
+                    }
+                    Err(Stop::Missing(missing)) => return Err(missing),
+                    Err(Stop::Unreadable) => return Ok(Applied::durable(Outcome::Unreadable)),
+                }
+            }
+            let before = turn.head.position;
+            let applied = run(families, turn, wait);
+            // A batch that must fetch more may have changed something already.
+            *changed |= turn.head.position != before;
+            if let (Some(idempotency), Ok(Applied::Done { outcome, .. })) = (idempotency, &applied)
+                && *changed
+            {
+                idempotency::keep(turn, idempotency, outcome);
+            }
+            applied
+        });
+        if let Ok(Applied::Waiting(_)) = applied {
+            self.next_wait += 1;
+            if let Some(idempotency) = idempotency {
+                namespace.waits.begin(wait, idempotency.clone());
+            }
+        }
+        if let Some(born) = unborn
+            && born.changed
+        {
+            self.meta.next_namespace += 1;
+            self.names.insert(born.id, request.namespace.clone());
+            self.namespaces.insert(request.namespace.clone(), born);
+        }
+        self.begin_sweeps();
+        applied
+    }
+}
+
+/// The outcome of a command that may need stored records.
+fn durable<R>(result: Result<R, Stop>, outcome: impl FnOnce(R) -> Outcome) -> Result<Applied, Missing> {
+    match result {
+        Ok(result) => Ok(Applied::durable(outcome(result))),
+        Err(Stop::Missing(missing)) => Err(missing),
+        Err(Stop::Unreadable) => Ok(Applied::durable(Outcome::Unreadable)),
+    }
+}
+
+/// A kept outcome as it is returned again. `None` if the request is to be decided afresh.
+fn again(families: &Families, turn: &Turn<'_>, kept: Outcome) -> Option<Outcome> {
+    match kept {
+        Outcome::Limiter(Ok(reply)) => {
+            limiter::again(&families.limiter, turn, &reply).map(|reply| Outcome::Limiter(Ok(reply)))
+        }
+        Outcome::Locks(Ok(reply)) => {
+            locks::again(&families.locks, turn, &reply).map(|reply| Outcome::Locks(Ok(reply)))
+        }
+        other => Some(other),
+    }
+}

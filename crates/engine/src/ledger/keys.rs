@@ -1,0 +1,127 @@
+//! The keys of the ledger's records.
+
+use crate::{
+    Name, Position, Time,
+    ids::NamespaceId,
+    record::key::{self, Key, ResidentKey},
+};
+use bytes::Bytes;
+use core::ops::Range;
+
+/// The first of the ledger's kinds of records.
+pub(crate) const FAMILY: u8 = 0x10;
+
+// Resident records.
+const LIMIT: u8 = FAMILY;
+const BALANCE: u8 = FAMILY + 1;
+const EXPIRY: u8 = FAMILY + 2;
+// Paged records.
+const OPERATION: u8 = FAMILY;
+const OPEN: u8 = FAMILY + 1;
+// Histories.
+const ENTRY: u8 = FAMILY;
+
+/// A resident record of the ledger, by its key.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Resident {
+    Limit(u32),
+    Balance(u32),
+    Expiry(Time, Position),
+}
+
+pub(super) fn parse(key: ResidentKey<'_>) -> Option<Resident> {
+    let mut rest = key.rest();
+    let parsed = match key.kind {
+        LIMIT => Resident::Limit(rest.u32()?),
+        BALANCE => Resident::Balance(rest.u32()?),
+        EXPIRY => Resident::Expiry(Time(rest.u64()?), Position(rest.u64()?)),
+        _ => return None,
+    };
+    rest.end(parsed)
+}
+
+/// A limit: its name, context and ceiling.
+pub(super) fn limit(id: NamespaceId, limit: u32) -> Key {
+    key::resident(id, LIMIT).u32(limit)
+}
+
+/// A limit's sums.
+pub(super) fn balance(id: NamespaceId, limit: u32) -> Key {
+    key::resident(id, BALANCE).u32(limit)
+}
+
+/// A hold request that expires, by the time at which it expires.
+pub(super) fn expiry(id: NamespaceId, due: Time, held_at: Position) -> Key {
+    key::resident(id, EXPIRY).u64(due.0).u64(held_at.0)
+}
+
+/// An operation.
+pub(crate) fn operation(id: NamespaceId, operation: &Name) -> Key {
+    key::paged(id, OPERATION).bytes(operation.as_bytes())
+}
+
+/// All operations that follow the given one, by id.
+pub(super) fn operations_after(id: NamespaceId, after: Option<&Name>) -> Range<Bytes> {
+    key::paged_names_after(id, OPERATION, after)
+}
+
+/// The mark of an operation with at least one open hold.
+pub(super) fn open(id: NamespaceId, operation: &Name) -> Key {
+    key::paged(id, OPEN).bytes(operation.as_bytes())
+}
+
+/// All open marks that follow the given operation's, by id.
+pub(super) fn open_after(id: NamespaceId, after: Option<&Name>) -> Range<Bytes> {
+    key::paged_names_after(id, OPEN, after)
+}
+
+/// The operation id in the key of an operation or of its open mark.
+pub(super) fn operation_id(key: &[u8]) -> Option<Name> {
+    key::paged_name(key)
+}
+
+/// An entry of a limit's history.
+pub(super) fn entry(id: NamespaceId, limit: u32, position: Position) -> Key {
+    entries(id, limit).u64(position.0)
+}
+
+/// A limit's entries at or after the given position.
+pub(super) fn entries_from(id: NamespaceId, limit: u32, from: Position) -> Range<Bytes> {
+    entry(id, limit, from).done()..entries(id, limit + 1).done()
+}
+
+fn entries(id: NamespaceId, limit: u32) -> Key {
+    key::history(id, ENTRY).u32(limit)
+}
+
+/// The position in an entry's key.
+pub(super) fn entry_position(key: &[u8]) -> Option<Position> {
+    Some(Position(u64::from_be_bytes(key.get(10..18)?.try_into().ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resident_keys_are_parsed_as_they_were_made() {
+        #[track_caller]
+        fn check(key: Key, expect: Resident) {
+            assert_eq!(parse(key::family_record(&key).expect("a family's key")), Some(expect));
+            assert_eq!(key::family_record(&key[..key.len() - 1]).and_then(parse), None);
+        }
+        let id = NamespaceId(7);
+        check(limit(id, 3), Resident::Limit(3));
+        check(balance(id, 3), Resident::Balance(3));
+        check(expiry(id, Time(5), Position(6)), Resident::Expiry(Time(5), Position(6)));
+    }
+
+    #[test]
+    fn limits_come_before_balances_and_names_and_positions_are_read_back() {
+        let id = NamespaceId(7);
+        let name = Name::new("x").unwrap();
+        assert!(*limit(id, u32::MAX) < *balance(id, 0));
+        assert_eq!(operation_id(&open(id, &name)), Some(name));
+        assert_eq!(entry_position(&entry(id, 1, Position(77))), Some(Position(77)));
+    }
+}

@@ -1,0 +1,138 @@
+//! A command's turn at a namespace: what it may look at, and where its changes go. Every family stands on this.
+
+use crate::{
+    Effect, Position, Time,
+    ids::NamespaceId,
+    reads::{Absent, Fetched, Missing, Reader},
+    recent::{Recent, Writes},
+    record::NamespaceHead,
+    timers::{SetBy, TimerKey, Timers},
+};
+use alloc::{sync::Arc, vec::Vec};
+use bytes::Bytes;
+use core::ops::Range;
+use serde::Serialize;
+
+/// The changes since the last seal.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    pub(crate) writes: Recent,
+    pub(crate) effects: Vec<Effect>,
+    /// Ranges of keys whose records are removed in slices later.
+    pub(crate) sweeps: Vec<Range<Bytes>>,
+}
+
+impl Changes {
+    /// Stores the record under the key.
+    pub(crate) fn put<T: Serialize>(&mut self, key: &[u8], record: &T) {
+        self.writes.put(key, record, false);
+    }
+
+    /// Removes the record under the key.
+    pub(crate) fn remove(&mut self, key: impl AsRef<[u8]>) {
+        self.writes.remove(key.as_ref());
+    }
+
+    /// Takes the writes and effects since the last call.
+    pub(crate) fn take(&mut self) -> (Recent<Arc<Writes>>, Vec<Effect>) {
+        (self.writes.seal(), core::mem::take(&mut self.effects))
+    }
+}
+
+/// Why a command could not run. The command has changed nothing.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// These records must be fetched first; then the command runs again.
+    Missing(Missing),
+    /// A record that the command needs could not be read.
+    Unreadable,
+}
+
+/// What a command may look at: the time, and the stored records as of all that was decided before it.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) now: Time,
+    pub(crate) namespace: NamespaceId,
+    /// The position of the namespace's last change.
+    pub(crate) position: Position,
+    pub(crate) building: &'a Recent,
+    pub(crate) sealed: &'a Recent<Arc<Writes>>,
+    pub(crate) fetched: &'a Fetched,
+}
+
+impl View<'_> {
+    /// Runs the reading part of a command.
+    pub(crate) fn read<T>(&self, f: impl FnOnce(&Reader<'_>) -> Result<T, Absent>) -> Result<T, Stop> {
+        let reader = Reader::new(self.building, self.sealed, self.fetched);
+        f(&reader).map_err(|absent| match absent {
+            Absent::NotFetched => Stop::Missing(reader.into_missing()),
+            Absent::Unreadable => Stop::Unreadable,
+        })
+    }
+
+    /// Stops if any of these records must be fetched first.
+    pub(crate) fn prefetch(&self, keys: impl Iterator<Item = impl AsRef<[u8]>>) -> Result<(), Stop> {
+        self.read(|reader| {
+            keys.for_each(|key| reader.want(key));
+            if reader.has_missing() { Err(Absent::NotFetched) } else { Ok(()) }
+        })
+    }
+}
+
+/// One command's turn at a namespace: what it may look at, and where its changes go.
+pub(crate) struct Turn<'a> {
+    pub(crate) now: Time,
+    pub(crate) namespace: NamespaceId,
+    pub(crate) head: &'a mut NamespaceHead,
+    pub(crate) timers: &'a mut Timers,
+    pub(crate) changes: &'a mut Changes,
+    pub(crate) sealed: &'a Recent<Arc<Writes>>,
+    pub(crate) fetched: &'a Fetched,
+}
+
+impl Turn<'_> {
+    pub(crate) fn view(&self) -> View<'_> {
+        View {
+            now: self.now,
+            namespace: self.namespace,
+            position: self.head.position,
+            building: &self.changes.writes,
+            sealed: self.sealed,
+            fetched: self.fetched,
+        }
+    }
+
+    /// The position of a change that is made now.
+    pub(crate) fn advance(&mut self) -> Position {
+        self.head.position = self.head.position.next();
+        self.head.position
+    }
+
+    pub(crate) fn put<T: Serialize>(&mut self, key: impl AsRef<[u8]>, record: &T) {
+        self.changes.writes.put(key.as_ref(), record, false);
+    }
+
+    /// Stores a record under a key that was never used before. If the record is removed before the next checkpoint, as
+    /// most marks and timers are, it never reaches the table.
+    pub(crate) fn put_first<T: Serialize>(&mut self, key: impl AsRef<[u8]>, record: &T) {
+        self.changes.writes.put(key.as_ref(), record, true);
+    }
+
+    pub(crate) fn remove(&mut self, key: impl AsRef<[u8]>) {
+        self.changes.writes.remove(key.as_ref());
+    }
+
+    /// Removes a whole range of records in slices. No look-up may reach them any more.
+    pub(crate) fn sweep(&mut self, range: Range<Bytes>) {
+        self.changes.sweeps.push(range);
+    }
+
+    pub(crate) fn effect(&mut self, effect: Effect) {
+        self.changes.effects.push(effect);
+    }
+
+    /// The key of a timer of this namespace.
+    pub(crate) fn timer_key(&self, due: Time, set_by: SetBy) -> TimerKey {
+        TimerKey { due, namespace: self.namespace, set_by }
+    }
+}
