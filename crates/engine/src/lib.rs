@@ -14,6 +14,7 @@
 
 extern crate alloc;
 
+pub mod answer;
 pub mod effect;
 pub mod engine;
 pub mod events;

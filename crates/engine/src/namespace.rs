@@ -2,6 +2,7 @@
 
 use crate::{
     Effect, Idempotency, Name, Outcome, Position, Sizes, Time, WaitId,
+    answer::TooLarge,
     events::Events,
     ledger::Ledger,
     limiter::Limiter,
@@ -79,6 +80,8 @@ pub(crate) struct Changes {
     pub(crate) effects: Vec<Effect>,
     /// Ranges of keys that are to be removed bit by bit.
     pub(crate) sweeps: Vec<Range<Bytes>>,
+    /// About how many bytes families will add to `writes` when the batch is sealed.
+    unflushed: usize,
     /// Answers to those who had to wait.
     pub(crate) completed: Vec<(Waiting, Outcome)>,
 }
@@ -94,8 +97,20 @@ impl Changes {
         self.writes.remove(key.as_ref());
     }
 
+    /// About so many bytes will be put when the batch is sealed. Each change of a record is counted, though only the last
+    /// one is written.
+    pub(crate) fn will_write(&mut self, bytes: usize) {
+        self.unflushed += bytes;
+    }
+
+    /// About how many bytes the batch has.
+    pub(crate) fn bytes(&self) -> usize {
+        self.writes.bytes() + self.unflushed
+    }
+
     /// Everything since the last time.
     pub(crate) fn take(&mut self) -> (Recent<Arc<Writes>>, Vec<Effect>) {
+        self.unflushed = 0;
         (self.writes.seal(), core::mem::take(&mut self.effects))
     }
 }
@@ -107,6 +122,14 @@ pub(crate) enum Stop {
     Missing(Missing),
     /// A record that it needs could not be read.
     Unreadable,
+    /// Its answer would be too large.
+    TooLarge,
+}
+
+impl From<TooLarge> for Stop {
+    fn from(TooLarge: TooLarge) -> Stop {
+        Stop::TooLarge
+    }
 }
 
 /// What a command may look at: the time, and the stored records as of all that was decided before it.

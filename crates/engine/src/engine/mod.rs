@@ -6,7 +6,7 @@ mod loading;
 pub use loading::{BadRecord, Loading};
 
 use crate::{
-    Command, Effect, Fetched, Job, Millis, Missing, Name, Outcome, Page, Read, Request, Time, events,
+    Command, Effect, Fetched, Job, Millis, Missing, Name, Outcome, Page, Read, Request, Time, answer, events,
     idempotency, ledger, limiter, locks,
     namespace::{Families, Keys, Namespace, Stop, Turn, View, Waiting},
     outcome::NamespaceInfo,
@@ -33,11 +33,13 @@ const POSTPONED: Millis = Millis(1000);
 pub struct Options {
     /// How many counters a change of rules sums up at a time, before others have their turn.
     pub build_slice: usize,
+    /// The most bytes of an answer; what would be larger is refused before anything is done.
+    pub max_answer: usize,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { build_slice: 1_024 }
+        Options { build_slice: 1_024, max_answer: answer::MAX_BYTES }
     }
 }
 
@@ -208,7 +210,9 @@ impl Engine {
             note(view.read(|reader| idempotency::find(reader, view, idempotency)).map(|_| ()));
         }
         match &job.request.command {
-            Command::Ledger(command) => note(ledger::missing(&namespace.families.ledger, view, command)),
+            Command::Ledger(command) => {
+                note(ledger::missing(&namespace.families.ledger, view, command, self.options.max_answer))
+            }
             Command::Events(command) => note(events::missing(&namespace.families.events, view, command)),
             // All of it is resident.
             Command::Limiter(_)
@@ -241,10 +245,10 @@ impl Engine {
             return Ok(Applied::durable(Outcome::IdempotencyKeyInUse));
         }
         let waiting = Waiting { id: WaitId(self.next_wait), idempotency: idempotency.cloned() };
-        let slice = self.options.build_slice;
+        let options = &self.options;
         let applied = self
             .desk
-            .step(namespace, now, fetched, |families, turn| decide(families, turn, job, &waiting, slice));
+            .step(namespace, now, fetched, |families, turn| decide(families, turn, job, &waiting, options));
         if let Ok(Applied::Waiting(_)) = applied {
             self.next_wait += 1;
             namespace.keys_in_use.extend(waiting.idempotency.map(|idempotency| idempotency.key));
@@ -449,6 +453,11 @@ impl Engine {
         ended
     }
 
+    /// About how many bytes the next seal has to write.
+    pub fn unsealed_bytes(&self) -> usize {
+        self.desk.changes.bytes()
+    }
+
     /// Whether the next seal has anything to write.
     pub fn has_changes(&self) -> bool {
         self.desk.has_changes()
@@ -493,8 +502,9 @@ fn decide(
     turn: &mut Turn<'_>,
     job: &mut Job,
     waiting: &Waiting,
-    slice: usize,
+    options: &Options,
 ) -> Result<Applied, Missing> {
+    let too_large = || Applied::durable(Outcome::AnswerTooLarge { max_bytes: options.max_answer as u64 });
     if let Some(idempotency) = &waiting.idempotency
         && !job.is_begun()
     {
@@ -506,16 +516,18 @@ fn decide(
             }
             Err(Stop::Missing(missing)) => return Err(missing),
             Err(Stop::Unreadable) => return Ok(Applied::durable(Outcome::Unreadable)),
+            Err(Stop::TooLarge) => return Ok(too_large()),
         }
     }
     let before = turn.head.position;
     let applied = match &job.request.command {
         Command::Limiter(command) => {
-            match limiter::apply(&mut families.limiter, turn, command, waiting, slice) {
+            match limiter::apply(&mut families.limiter, turn, command, waiting, options) {
                 limiter::Applied::Done { result, is_relaxed } => {
                     Applied::Done { outcome: Outcome::Limiter(result), is_relaxed }
                 }
                 limiter::Applied::Refused => Applied::durable(Outcome::TooManyWait),
+                limiter::Applied::TooLarge => too_large(),
                 limiter::Applied::Waits => Applied::Waiting(waiting.id),
             }
         }
@@ -524,18 +536,22 @@ fn decide(
             locks::Applied::Refused => Applied::durable(Outcome::TooManyWait),
             locks::Applied::Waits => Applied::Waiting(waiting.id),
         },
-        Command::Events(command) => match events::apply(&mut families.events, turn, command) {
-            Ok(result) => Applied::durable(Outcome::Events(result)),
-            Err(Stop::Missing(missing)) => return Err(missing),
-            Err(Stop::Unreadable) => Applied::durable(Outcome::Unreadable),
-        },
+        Command::Events(command) => {
+            match events::apply(&mut families.events, turn, command, options.max_answer) {
+                Ok(result) => Applied::durable(Outcome::Events(result)),
+                Err(Stop::Missing(missing)) => return Err(missing),
+                Err(Stop::TooLarge) => too_large(),
+                Err(Stop::Unreadable) => Applied::durable(Outcome::Unreadable),
+            }
+        }
         Command::Ledger(_) | Command::DeleteNamespace | Command::ListNamespaces(_) => {
-            let result = ledger::apply(&mut families.ledger, turn, job);
+            let result = ledger::apply(&mut families.ledger, turn, job, options.max_answer);
             // Of a batch, a part may be done.
             job.changed |= turn.head.position != before;
             match result {
                 Ok(result) => Applied::durable(Outcome::Ledger(result)),
                 Err(Stop::Missing(missing)) => return Err(missing),
+                Err(Stop::TooLarge) => too_large(),
                 Err(Stop::Unreadable) => Applied::durable(Outcome::Unreadable),
             }
         }
@@ -572,7 +588,7 @@ fn run_out(families: &mut Families, turn: &mut Turn<'_>, key: TimerKey, timer: T
             match ledger::expire(&mut families.ledger, turn, &operation_id, due, held_at) {
                 Ok(()) => {}
                 Err(Stop::Missing(missing)) => return Err(missing),
-                Err(Stop::Unreadable) => {
+                Err(Stop::Unreadable | Stop::TooLarge) => {
                     turn.timers.postpone(key, now.after(POSTPONED));
                     turn.effect(Effect::DuePostponed { namespace: turn.head.name.clone() });
                     return Ok(());
