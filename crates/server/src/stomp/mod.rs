@@ -37,8 +37,6 @@ use tokio::{
 
 /// The sub-protocols, the newest first.
 const PROTOCOLS: [&str; 3] = ["v12.stomp", "v11.stomp", "v10.stomp"];
-/// A client that takes nothing for so long is given up.
-const STALLED: Duration = Duration::from_secs(120);
 /// After the last word, the client has so long to hang up.
 const LINGER: Duration = Duration::from_secs(5);
 /// Frames of WebSocket are no larger than what STOMP allows, with its heads.
@@ -208,10 +206,8 @@ impl Connection {
     }
 
     async fn send(&mut self, message: Message) -> Result<(), Gone> {
-        match timeout(STALLED, self.socket.send(message)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(Gone),
-        }
+        // A client that takes nothing is found out by its socket.
+        self.socket.send(message).await.map_err(|_| Gone)
     }
 
     fn now(&self) -> u64 {
