@@ -32,6 +32,7 @@ use limina_stomp::{Action, Ending, Headers, Options, Session, Ticket};
 use std::time::Duration;
 use tokio::{
     sync::watch,
+    task::coop::consume_budget,
     time::{Instant, sleep_until, timeout},
 };
 
@@ -97,6 +98,8 @@ impl Connection {
 
     async fn converse(&mut self) -> Result<Ending, Gone> {
         loop {
+            // What arrived together may be many messages that neither await anything nor answer anything.
+            consume_budget().await;
             let wakeup = self.session.poll_timeout().map(|at| self.begun + Duration::from_millis(at));
             tokio::select! {
                 biased;
@@ -111,6 +114,8 @@ impl Connection {
                     };
                     let mut input = &data[..];
                     while !input.is_empty() {
+                        // So may one message: it can hold thousands of frames.
+                        consume_budget().await;
                         let now = self.now();
                         self.session.handle_input(&mut input, now);
                         if let Some(ending) = self.act().await? {
