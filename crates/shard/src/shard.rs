@@ -545,7 +545,7 @@ impl<T> Open<T> {
     }
 
     /// Applies the round in order. Where something more must be fetched, asks for it and stops there. Where the batch has
-    /// enough bytes, the round ends: what it has not begun goes back to the queue.
+    /// enough bytes, the round ends: the requests that it has not begun go back to the queue.
     fn run_round(
         &mut self,
         may_relax: bool,
@@ -568,8 +568,12 @@ impl<T> Open<T> {
                     }
                     let work = round.work.pop_front().expect("it was just there");
                     self.decided(round.now, work, applied, outputs);
-                    if self.has_enough_bytes(options) {
-                        // What is due stays due, and is found again by the next round.
+                    // What is due is done to its end: time has come to this round's instant, and nothing due by then may be
+                    // left when anybody is answered. It comes first, so behind a request there is only background work, which
+                    // is found again.
+                    if self.has_enough_bytes(options)
+                        && let Some(Work::Request(..)) = round.work.front()
+                    {
                         for work in round.work.drain(..).rev() {
                             if let Work::Request(ticket, job) = work {
                                 queue.push_front((ticket, job));
