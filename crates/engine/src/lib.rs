@@ -14,6 +14,7 @@
 
 extern crate alloc;
 
+pub mod answer;
 pub mod effect;
 pub mod engine;
 pub mod events;
@@ -24,6 +25,7 @@ pub mod limiter;
 pub mod lists;
 pub mod locks;
 pub mod name;
+pub mod options;
 pub mod outcome;
 pub mod reads;
 pub mod record;
@@ -40,11 +42,12 @@ mod recent;
 mod turn;
 
 pub use effect::Effect;
-pub use engine::{Applied, Due, Engine, Loading, Options, Sealed, Sizes, Stats};
+pub use engine::{Applied, Due, Engine, Loading, Sealed, Sizes, Stats};
 pub use ids::{NamespaceId, WaitId};
 pub use key_values::KeyValues;
 pub use lists::{Listed, Page};
 pub use name::{InvalidName, Name};
+pub use options::Options;
 pub use outcome::Outcome;
 pub use reads::{Answer, Fetched, Missing, Read};
 pub use recent::{Write, Writes};

@@ -1,10 +1,14 @@
 //! Lists come in parts. A command looks at a bounded number of objects, so that nobody is held up by millions.
 
+use crate::answer;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// How many objects one command looks at.
 const LOOKED_AT: usize = 4_096;
+
+/// From so many bytes on a part is not continued. A part is made in one step, and what it shows is copied.
+const PART_BYTES: usize = 16 << 20;
 
 /// A part that is asked for: at most `limit` items that follow `after`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,8 +28,8 @@ pub struct Listed<T, C> {
     pub next: Option<C>,
 }
 
-/// Up to `limit` of what is found, and where to go on.
-pub(crate) fn pick<O, T, C>(
+/// Up to `limit` of what is found, as far as an answer has room for it, and where to go on.
+pub(crate) fn pick<O, T: Serialize, C>(
     objects: impl Iterator<Item = O>,
     limit: usize,
     find: impl Fn(&O) -> Option<T>,
@@ -33,11 +37,15 @@ pub(crate) fn pick<O, T, C>(
 ) -> Listed<T, C> {
     let mut items = Vec::new();
     let mut last = None;
+    let mut bytes = 0;
     for (number, object) in objects.enumerate() {
-        if items.len() == limit || number == LOOKED_AT {
+        if items.len() == limit || number == LOOKED_AT || bytes >= PART_BYTES {
             return Listed { items, next: last };
         }
-        items.extend(find(&object));
+        if let Some(item) = find(&object) {
+            bytes += answer::estimate(&item);
+            items.push(item);
+        }
         last = Some(cursor(&object));
     }
     Listed { items, next: None }

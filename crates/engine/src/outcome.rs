@@ -29,6 +29,11 @@ pub enum Outcome {
     TooManyWait,
     /// A stored record that the request needs could not be read. Nothing was done.
     Unreadable,
+    /// The answer would be too large. Nothing was done.
+    AnswerTooLarge {
+        /// How large an answer may be.
+        max_bytes: u64,
+    },
 }
 
 impl Outcome {
@@ -45,7 +50,8 @@ impl Outcome {
             | Outcome::IdempotencyKeyReused
             | Outcome::IdempotencyKeyInUse
             | Outcome::TooManyWait
-            | Outcome::Unreadable => "namespace",
+            | Outcome::Unreadable
+            | Outcome::AnswerTooLarge { .. } => "namespace",
         }
     }
 
@@ -72,6 +78,7 @@ impl Outcome {
             Outcome::IdempotencyKeyInUse => "IdempotencyKeyInUse",
             Outcome::TooManyWait => "Overloaded",
             Outcome::Unreadable => "ShardUnavailable",
+            Outcome::AnswerTooLarge { .. } => "AnswerTooLarge",
         }
     }
 }

@@ -28,8 +28,8 @@ pub struct Writes {
 #[derive(Debug)]
 struct Place {
     hash: u64,
-    key: Range<u32>,
-    value: Option<Range<u32>>,
+    key: Range<usize>,
+    value: Option<Range<usize>>,
     is_first: bool,
 }
 
@@ -77,12 +77,12 @@ impl Writes {
         self.by_key.find(hash, is_same).map(|place| *place as usize)
     }
 
-    fn at(&self, range: &Range<u32>) -> &[u8] {
-        &self.bytes[range.start as usize..range.end as usize]
+    fn at(&self, range: &Range<usize>) -> &[u8] {
+        &self.bytes[range.clone()]
     }
 
-    fn end(&self) -> u32 {
-        u32::try_from(self.bytes.len()).expect("a batch is far shorter than 4 GiB")
+    fn end(&self) -> usize {
+        self.bytes.len()
     }
 }
 
@@ -103,6 +103,11 @@ impl Recent {
         let from = self.writes.end();
         record::encode_into(record, &mut self.writes.bytes);
         self.writes.places[place].value = Some(from..self.writes.end());
+    }
+
+    /// How many bytes keys and values take, replaced ones included.
+    pub(crate) fn bytes(&self) -> usize {
+        self.writes.end()
     }
 
     pub(crate) fn remove(&mut self, key: &[u8]) {

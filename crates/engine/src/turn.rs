@@ -2,6 +2,7 @@
 
 use crate::{
     Effect, Position, Time,
+    answer::TooLarge,
     ids::NamespaceId,
     reads::{Absent, Fetched, Missing, Reader},
     recent::{Recent, Writes},
@@ -20,6 +21,8 @@ pub(crate) struct Changes {
     pub(crate) effects: Vec<Effect>,
     /// Ranges of keys whose records are removed in slices later.
     pub(crate) sweeps: Vec<Range<Bytes>>,
+    /// An estimate of the bytes that families add to `writes` when the batch is sealed.
+    unflushed: usize,
 }
 
 impl Changes {
@@ -33,8 +36,20 @@ impl Changes {
         self.writes.remove(key.as_ref());
     }
 
+    /// Announces writes that a family makes when the batch is sealed. Each change of a record is counted, though only
+    /// the last one is written.
+    pub(crate) fn will_write(&mut self, bytes: usize) {
+        self.unflushed += bytes;
+    }
+
+    /// An estimate of the batch's size.
+    pub(crate) fn bytes(&self) -> usize {
+        self.writes.bytes() + self.unflushed
+    }
+
     /// Takes the writes and effects since the last call.
     pub(crate) fn take(&mut self) -> (Recent<Arc<Writes>>, Vec<Effect>) {
+        self.unflushed = 0;
         (self.writes.seal(), core::mem::take(&mut self.effects))
     }
 }
@@ -46,6 +61,14 @@ pub(crate) enum Stop {
     Missing(Missing),
     /// A record that the command needs could not be read.
     Unreadable,
+    /// The answer would be too large.
+    TooLarge,
+}
+
+impl From<TooLarge> for Stop {
+    fn from(TooLarge: TooLarge) -> Stop {
+        Stop::TooLarge
+    }
 }
 
 /// What a command may look at: the time, and the stored records as of all that was decided before it.

@@ -6,9 +6,7 @@ use crate::{
     cluster::Tenancy,
     service::{Arrivals, Ticket},
 };
-use limina_engine::{
-    Answer, Effect, Engine, Loading, Name, Read, Request, Stats, Time, Writes, engine, record,
-};
+use limina_engine::{Answer, Effect, Engine, Loading, Name, Read, Request, Stats, Time, Writes, record};
 use limina_shard::{Failure, Loss, Opening, Options, Output, Shard, ShardClock};
 use limina_store::{
     self as store, AppendError, Batch, ConfirmError, Image, Journal, NodeId, Room, ShardId, ShardStore,
@@ -390,7 +388,7 @@ pub async fn load_engine<J: Journal, T: Table>(
 ) -> Result<Engine, OpenError> {
     let range = record::key::residents();
     let mut from = range.start;
-    let mut loading = Loading::new(engine::Options::default());
+    let mut loading = Loading::new(limina_engine::Options::default());
     loop {
         let read = store::Read::Scan { from: from.clone(), to: range.end.clone(), limit: LOAD_PAGE };
         let page = match store.read(vec![read]).await.pop() {

@@ -320,7 +320,8 @@ impl Service {
     }
 
     /// Asks whoever has the shard. Among several nodes that may change under way: what surely was not done is asked
-    /// again, of whoever has it then, for a while.
+    /// again, of whoever has it then, for a while. A read whose answer was lost is asked again once: if the request itself
+    /// ended the node that had it, it must not end one node after another.
     async fn route(&self, doors: &[Door], shard: ShardId, request: Request) -> Result<Outcome, Unavailable> {
         let door = &doors[usize::from(shard.0)];
         let Some(others) = self.inner.others.get() else {
@@ -329,6 +330,7 @@ impl Service {
         };
         let is_write = request.is_write();
         let mut patience: Option<Patience<'_>> = None;
+        let mut may_be_lost = !is_write;
         loop {
             let answer = match door.at() {
                 At::Here(way) => self.send(&way, request.clone()).await,
@@ -341,7 +343,10 @@ impl Service {
             let error = match answer {
                 Ok(outcome) => return Ok(outcome),
                 Err(NotAnswered::NotThere) => NotAnswered::NotThere,
-                Err(NotAnswered::Lost) if !is_write => NotAnswered::NotThere,
+                Err(NotAnswered::Lost) if may_be_lost => {
+                    may_be_lost = false;
+                    NotAnswered::NotThere
+                }
                 Err(error) => return Err(self.reason(error, is_write)),
             };
             let patience = match &mut patience {
@@ -470,5 +475,51 @@ struct Decrement<'a>(&'a Metrics);
 impl Drop for Decrement<'_> {
     fn drop(&mut self) {
         self.0.queue_depth.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Feed, Wanted, clock::Clocks, cluster::Tenancy, peers::Asked};
+    use limina_engine::{Command, locks};
+    use limina_store::NodeId;
+    use prometheus_client::registry::Registry;
+
+    /// Another node that ends whenever it is asked something, and counts how often that happens.
+    #[derive(Default)]
+    struct Ends(AtomicUsize);
+
+    impl crate::Peers for Ends {
+        fn ask<'a>(&'a self, _: &'a str, _: ShardId, _: &'a Request) -> Asked<'a, Outcome> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async { Err(NotAnswered::Lost) })
+        }
+
+        fn follow<'a>(&'a self, _: &'a str, _: &'a Wanted) -> Asked<'a, Box<dyn Feed>> {
+            Box::pin(async { Err(NotAnswered::NotThere) })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_that_ends_its_node_is_not_passed_from_node_to_node() {
+        let name = |text: &str| Name::new(text).unwrap();
+        let check = async |command: locks::Command, expect: Unavailable, asked: usize| {
+            let peers = Arc::new(Ends::default());
+            let service = Service::new(Metrics::register(&mut Registry::default()));
+            // Long enough to be asked dozens of times.
+            let patience = Duration::from_secs(10);
+            let tenancy = Tenancy::alone(Clocks::new());
+            let others = Others::new(NodeId(1), peers.clone(), tenancy, patience);
+            service.start(1, Some(others));
+            service.set_at(ShardId(0), At::There("another".into()));
+            let command = Command::Locks(command);
+            let request = Request { namespace: name("n"), idempotency: None, command };
+            assert_eq!(service.submit(request).await.unwrap_err(), expect);
+            assert_eq!(peers.0.load(Ordering::Relaxed), asked, "how often a node was asked");
+        };
+        check(locks::Command::Get(name("l")), Unavailable::ShardUnavailable, 2).await;
+        let release = locks::Command::Release { id: name("l"), session: None };
+        check(release, Unavailable::OutcomeUnknown, 1).await;
     }
 }

@@ -16,6 +16,8 @@ pub struct Options {
     pub max_queue: usize,
     /// About how many changes one append covers. A request that has more of them has an append of its own.
     pub max_batch: usize,
+    /// About how many bytes one append has. A request that writes more has an append of its own.
+    pub max_batch_bytes: usize,
     /// How many things that are due are done in one round, so that a heap of them is worked off in slices.
     pub due_slice: usize,
     /// How far time may lag behind while a heap of what is due is worked off, so that clients have their turn between
@@ -25,7 +27,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { max_queue: 16_384, max_batch: 8_192, due_slice: 1_024, max_lag: Millis(250) }
+        Options {
+            max_queue: 16_384,
+            max_batch: 8_192,
+            max_batch_bytes: 64 << 20,
+            due_slice: 1_024,
+            max_lag: Millis(250),
+        }
     }
 }
 
@@ -394,7 +402,7 @@ impl<T> Shard<T> {
                 if round.is_fetching {
                     return None;
                 }
-                let fetch = open.run_round(self.may_relax, &mut self.outputs);
+                let fetch = open.run_round(self.may_relax, &self.options, &mut self.queue, &mut self.outputs);
                 self.outputs.extend(fetch);
                 continue;
             }
@@ -424,7 +432,11 @@ impl<T> Open<T> {
     /// for the next ones.
     fn is_full(&self, options: &Options) -> bool {
         let most = if self.is_behind { options.due_slice.min(options.max_batch) } else { options.max_batch };
-        self.building.weight >= most
+        self.building.weight >= most || self.has_enough_bytes(options)
+    }
+
+    fn has_enough_bytes(&self, options: &Options) -> bool {
+        self.engine.unsealed_bytes() >= options.max_batch_bytes
     }
 
     /// Takes what is due, then what waits. Says whether there was anything.
@@ -532,8 +544,15 @@ impl<T> Open<T> {
         work.extend(background.map(Work::Due));
     }
 
-    /// Applies the round in order. Where something more must be fetched, asks for it and stops there.
-    fn run_round(&mut self, may_relax: bool, outputs: &mut VecDeque<Output<T>>) -> Option<Output<T>> {
+    /// Applies the round in order. Where something more must be fetched, asks for it and stops there. Where the batch has
+    /// enough bytes, the round ends: the requests that it has not begun go back to the queue.
+    fn run_round(
+        &mut self,
+        may_relax: bool,
+        options: &Options,
+        queue: &mut VecDeque<(T, Job)>,
+        outputs: &mut VecDeque<Output<T>>,
+    ) -> Option<Output<T>> {
         let mut round = self.round.take()?;
         // What can be told beforehand is fetched for all at once, before the first is applied.
         let mut reads = if round.is_ready { Vec::new() } else { self.missing(&round) };
@@ -549,6 +568,18 @@ impl<T> Open<T> {
                     }
                     let work = round.work.pop_front().expect("it was just there");
                     self.decided(round.now, work, applied, outputs);
+                    // What is due is done to its end: time has come to this round's instant, and nothing due by then may be
+                    // left when anybody is answered. It comes first, so behind a request there is only background work, which
+                    // is found again.
+                    if self.has_enough_bytes(options)
+                        && let Some(Work::Request(..)) = round.work.front()
+                    {
+                        for work in round.work.drain(..).rev() {
+                            if let Work::Request(ticket, job) = work {
+                                queue.push_front((ticket, job));
+                            }
+                        }
+                    }
                 }
                 Err(Missing(more)) => reads = more,
             }

@@ -1,5 +1,6 @@
 //! Key-values: what limits and locks are about.
 
+use crate::object::too_many_keys;
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{self, MapAccess, Visitor},
@@ -13,6 +14,9 @@ use utoipa::{
         schema::{AdditionalProperties, ObjectBuilder, OneOfBuilder, Type},
     },
 };
+
+/// The most keys of key-values, and of a selection. Reading stops at the first key beyond that.
+pub(crate) const MAX_KEYS: usize = 64;
 
 /// Values by key, in the order in which they were written. A key may stand twice: whoever takes them has to look.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -45,6 +49,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for KeyValues<'a> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<KeyValues<'de>, A::Error> {
                 let mut pairs = Vec::with_capacity(4);
                 while let Some((Text(key), value)) = map.next_entry()? {
+                    if pairs.len() == MAX_KEYS {
+                        return Err(too_many_keys(MAX_KEYS));
+                    }
                     pairs.push((key, value));
                 }
                 Ok(KeyValues(pairs))

@@ -1,6 +1,6 @@
 //! The ledger: limits as accounts; hold, commit and rollback; values now and as of any operation.
 
-use crate::{Duration, Problem, object};
+use crate::{Duration, MAX_BATCH, Problem, object};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -46,7 +46,7 @@ pub struct Hold {
     #[schema(min_length = 1, max_length = 256, example = "payment-4711")]
     pub operation_id: String,
     /// What to hold where; each limit once.
-    #[serde(deserialize_with = "object::list")]
+    #[serde(deserialize_with = "object::list::<64, _, _>")]
     #[schema(min_items = 1, max_items = 64)]
     pub changes: Vec<Change>,
     /// Pass over limits in which the operation has an open hold already.
@@ -86,7 +86,11 @@ pub struct Finalization {
     #[schema(min_length = 1, max_length = 256, example = "payment-4711")]
     pub operation_id: String,
     /// Which, each limit once; without this, all that are open, at their held values.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional_list")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "object::optional_list::<64, _, _>"
+    )]
     #[schema(min_items = 1, max_items = 64)]
     pub changes: Option<Vec<FinalizationChange>>,
 }
@@ -108,7 +112,7 @@ pub struct FinalizationChange {
 #[serde(deny_unknown_fields, bound(deserialize = "I: Deserialize<'de>"))]
 pub struct Batch<I> {
     /// The single requests.
-    #[serde(deserialize_with = "object::list")]
+    #[serde(deserialize_with = "object::list::<MAX_BATCH, _, _>")]
     #[schema(min_items = 1, max_items = 8192)]
     pub operations: Vec<I>,
 }
@@ -118,6 +122,7 @@ pub struct Batch<I> {
 #[serde(deny_unknown_fields)]
 pub struct ValuesQuery {
     /// Which; each once.
+    #[serde(deserialize_with = "object::values::<1000, _, _>")]
     #[schema(min_items = 1, max_items = 1000, example = json!(["provider-7/daily"]))]
     pub limit_names: Vec<String>,
     /// As of this operation: at its last hold request that held something.

@@ -20,7 +20,10 @@ mod words;
 
 pub use duration::Duration;
 pub use key_values::KeyValues;
-pub use object::Object;
+pub use object::{AtMost, Object};
 pub use page::Page;
 pub use problem::Problem;
 pub use selection::Selection;
+
+/// The most items of a batch.
+pub const MAX_BATCH: usize = 8192;

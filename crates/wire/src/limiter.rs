@@ -3,7 +3,7 @@
 //! What a check reads and answers borrows its texts, from the body or from what is answered: it is asked more often
 //! than anything else.
 
-use crate::{Duration, KeyValues, Problem, Selection, object, words::from_word};
+use crate::{Duration, KeyValues, MAX_BATCH, Problem, Selection, object, words::from_word};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use utoipa::ToSchema;
@@ -17,7 +17,7 @@ pub struct NewRule<'a> {
     #[schema(min_length = 1, max_length = 256, example = "per-card")]
     pub name: Option<String>,
     /// Each distinct combination of these keys' values has a limit of its own. None: one limit for all.
-    #[serde(default, alias = "GroupBy")]
+    #[serde(default, alias = "GroupBy", deserialize_with = "object::values::<16, _, _>")]
     #[schema(max_items = 16, example = json!(["card"]))]
     pub group_by: Vec<String>,
     /// What it applies to, besides having the keys.
@@ -215,7 +215,7 @@ fn one() -> u64 {
 #[serde(deny_unknown_fields)]
 pub struct CheckBatch<'a> {
     /// The single checks.
-    #[serde(borrow, deserialize_with = "object::list")]
+    #[serde(borrow, deserialize_with = "object::list::<MAX_BATCH, _, _>")]
     #[schema(min_items = 1, max_items = 8192)]
     pub checks: Vec<Check<'a>>,
 }

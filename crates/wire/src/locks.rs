@@ -1,6 +1,6 @@
 //! Locks on sets of key-values.
 
-use crate::{Duration, KeyValues, words::from_word};
+use crate::{Duration, KeyValues, object, words::from_word};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use utoipa::ToSchema;
@@ -17,7 +17,12 @@ pub struct NewLock<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
     /// Several locks, granted all at once or not at all, in place of the two above.
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        borrow,
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "object::optional_values::<64, _, _>"
+    )]
     #[schema(min_items = 1, max_items = 64)]
     pub locks: Option<Vec<WantedLock<'a>>>,
     /// For how long it is held without a heartbeat: 100 ms–24 h.

@@ -5,7 +5,7 @@
 
 use serde::{
     Deserialize, Deserializer,
-    de::{self, MapAccess, Visitor, value::MapAccessDeserializer},
+    de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer},
 };
 use std::{collections::BTreeMap, fmt, marker::PhantomData};
 
@@ -32,21 +32,82 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// A list of objects.
-pub(crate) fn list<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Vec<T>, D::Error> {
-    let objects = Vec::<Object<T>>::deserialize(deserializer)?;
-    Ok(objects.into_iter().map(|Object(object)| object).collect())
+/// A list of at most `MAX` items. Reading stops at the first item beyond that, so that a list costs no more memory than a
+/// list of the permitted length, however long the body is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AtMost<const MAX: usize, T>(pub Vec<T>);
+
+impl<'de, const MAX: usize, T: Deserialize<'de>> Deserialize<'de> for AtMost<MAX, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<AtMost<MAX, T>, D::Error> {
+        struct ListVisitor<const MAX: usize, T>(PhantomData<T>);
+
+        impl<'de, const MAX: usize, T: Deserialize<'de>> Visitor<'de> for ListVisitor<MAX, T> {
+            type Value = AtMost<MAX, T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                // What serde's own lists say.
+                f.write_str("a sequence")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<AtMost<MAX, T>, A::Error> {
+                let mut items = Vec::new();
+                while items.len() < MAX {
+                    match list.next_element()? {
+                        Some(item) => items.push(item),
+                        None => return Ok(AtMost(items)),
+                    }
+                }
+                match list.next_element::<IgnoredAny>()? {
+                    None => Ok(AtMost(items)),
+                    Some(_) => Err(de::Error::custom(format_args!("must not have more than {MAX} items"))),
+                }
+            }
+        }
+        deserializer.deserialize_seq(ListVisitor(PhantomData))
+    }
 }
 
-/// A list of objects, or `null`.
-pub(crate) fn optional_list<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+impl<const MAX: usize, T> AtMost<MAX, Object<T>> {
+    fn into_objects(self) -> Vec<T> {
+        self.0.into_iter().map(|Object(object)| object).collect()
+    }
+}
+
+/// A list of at most `MAX` objects.
+pub(crate) fn list<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    AtMost::<MAX, Object<T>>::deserialize(deserializer).map(AtMost::into_objects)
+}
+
+/// A list of at most `MAX` objects, or `null`.
+pub(crate) fn optional_list<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<T>>, D::Error> {
-    let objects = Option::<Vec<Object<T>>>::deserialize(deserializer)?;
-    Ok(objects.map(|objects| objects.into_iter().map(|Object(object)| object).collect()))
+    Ok(Option::<AtMost<MAX, Object<T>>>::deserialize(deserializer)?.map(AtMost::into_objects))
 }
+
+/// A list of at most `MAX` values.
+pub(crate) fn values<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    AtMost::<MAX, T>::deserialize(deserializer).map(|AtMost(values)| values)
+}
+
+/// A list of at most `MAX` values, or `null`.
+pub(crate) fn optional_values<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<T>>, D::Error> {
+    Ok(Option::<AtMost<MAX, T>>::deserialize(deserializer)?.map(|AtMost(values)| values))
+}
+
+/// The error of an object that has one key more than it may.
+pub(crate) fn too_many_keys<E: de::Error>(max: usize) -> E {
+    E::custom(format_args!("must not have more than {max} keys"))
+}
+
+/// The most entries of a context.
+const MAX_TEXTS: usize = 64;
 
 /// Texts by text, each key once.
 struct Texts(BTreeMap<String, String>);
@@ -65,6 +126,9 @@ impl<'de> Deserialize<'de> for Texts {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Texts, A::Error> {
                 let mut texts = BTreeMap::new();
                 while let Some((key, value)) = map.next_entry::<String, String>()? {
+                    if texts.len() == MAX_TEXTS {
+                        return Err(too_many_keys(MAX_TEXTS));
+                    }
                     if texts.contains_key(&key) {
                         return Err(de::Error::custom(format_args!("duplicate field `{key}`")));
                     }
@@ -117,4 +181,45 @@ pub(crate) fn patch_object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<T>>, D::Error> {
     optional(deserializer).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    thread_local! {
+        static READ: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// An item that counts how many of its kind were read.
+    struct Item;
+
+    impl<'de> Deserialize<'de> for Item {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Item, D::Error> {
+            READ.set(READ.get() + 1);
+            IgnoredAny::deserialize(deserializer).map(|_| Item)
+        }
+    }
+
+    #[test]
+    fn a_list_is_read_up_to_its_bound() {
+        let check = |items: usize, expect: Result<usize, &str>, read: usize| {
+            READ.set(0);
+            let list = serde_json::to_string(&vec![1; items]).unwrap();
+            let found = serde_json::from_str::<AtMost<3, Item>>(&list);
+            let found = found.map(|AtMost(items)| items.len()).map_err(|error| error.to_string());
+            match (&found, expect) {
+                (Ok(found), Ok(expect)) => assert_eq!(*found, expect, "{list}"),
+                (Err(found), Err(expect)) => assert!(found.starts_with(expect), "{found}"),
+                _ => panic!("{found:?} of {list}"),
+            }
+            assert_eq!(READ.get(), read, "items that were read of {list}");
+        };
+        check(0, Ok(0), 0);
+        check(2, Ok(2), 2);
+        check(3, Ok(3), 3);
+        check(4, Err("must not have more than 3 items"), 3);
+        check(1_000, Err("must not have more than 3 items"), 3);
+    }
 }

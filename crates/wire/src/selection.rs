@@ -1,8 +1,8 @@
 //! Conditions on key-values, and queries made of them.
 
 use crate::{
-    key_values::{InvalidValue, KeyValue, Text, reason, typed_value},
-    object::{self, Object},
+    key_values::{InvalidValue, KeyValue, MAX_KEYS, Text, reason, typed_value},
+    object::{self, Object, too_many_keys},
 };
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
@@ -87,11 +87,21 @@ pub struct Query<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_keys: Option<u32>,
     /// At least one of these, if there are any.
-    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty", deserialize_with = "object::list")]
+    #[serde(
+        borrow,
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "object::list::<64, _, _>"
+    )]
     #[schema(no_recursion)]
     pub any: Vec<Query<'a>>,
     /// Every one of these.
-    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty", deserialize_with = "object::list")]
+    #[serde(
+        borrow,
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "object::list::<64, _, _>"
+    )]
     #[schema(no_recursion)]
     pub all: Vec<Query<'a>>,
 }
@@ -110,6 +120,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for Selection<'a> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Selection<'de>, A::Error> {
                 let mut conditions = Vec::new();
                 while let Some((Text(key), condition)) = map.next_entry()? {
+                    if conditions.len() == MAX_KEYS {
+                        return Err(too_many_keys(MAX_KEYS));
+                    }
                     conditions.push((key, condition));
                 }
                 Ok(Selection(conditions))

@@ -10,8 +10,8 @@ const ENGINE: &str = "crates/engine/src";
 
 /// From the bottom up. A module may use the modules of the layers below its own, and none of its own layer.
 const LAYERS: &[&[&str]] = &[
-    &["compact", "ids", "lists", "time"],
-    &["name"],
+    &["answer", "compact", "ids", "time"],
+    &["lists", "name", "options"],
     &["key_values", "keyed"],
     &["effect", "record", "selection"],
     &["recent", "timers"],

@@ -30,19 +30,22 @@ impl Engine {
         self.advance_time(now);
         let Job { request, progress, changed } = job;
         let request = &*request;
-        let slice = self.options.build_slice;
+        let options = self.options.clone();
+        let max_answer = options.max_answer;
         let may_relax = request.idempotency.is_none();
         let asked = Asked { now, request, is_begun: *changed || progress.is_begun(), changed, fetched };
         match &request.command {
             Command::Ledger(command) => self.decide(asked, |families, turn, _| {
-                durable(ledger::apply(&mut families.ledger, turn, command, progress), Outcome::Ledger)
+                let result = ledger::apply(&mut families.ledger, turn, command, progress, max_answer);
+                durable(result, max_answer, Outcome::Ledger)
             }),
             Command::Limiter(command) => self.decide(asked, |families, turn, wait| {
-                Ok(match limiter::apply(&mut families.limiter, turn, command, wait, may_relax, slice) {
+                Ok(match limiter::apply(&mut families.limiter, turn, command, wait, may_relax, &options) {
                     limiter::Applied::Done { result, is_relaxed } => {
                         Applied::Done { outcome: Outcome::Limiter(result), is_relaxed }
                     }
                     limiter::Applied::Refused => Applied::durable(Outcome::TooManyWait),
+                    limiter::Applied::TooLarge => Applied::too_large(max_answer),
                     limiter::Applied::Waits => Applied::Waiting(wait),
                 })
             }),
@@ -54,7 +57,8 @@ impl Engine {
                 })
             }),
             Command::Events(command) => self.decide(asked, |families, turn, _| {
-                durable(events::apply(&mut families.events, turn, command), Outcome::Events)
+                let result = events::apply(&mut families.events, turn, command, max_answer);
+                durable(result, max_answer, Outcome::Events)
             }),
             Command::DeleteNamespace => Ok(Applied::durable(self.delete_namespace(&request.namespace))),
             Command::ListNamespaces(page) => Ok(Applied::durable(self.list_namespaces(page))),
@@ -84,7 +88,9 @@ impl Engine {
             note(view.read(|reader| idempotency::find(reader, view, idempotency)).map(|_| ()));
         }
         match &job.request.command {
-            Command::Ledger(command) => note(ledger::missing(&namespace.families.ledger, view, command)),
+            Command::Ledger(command) => {
+                note(ledger::missing(&namespace.families.ledger, view, command, self.options.max_answer))
+            }
             Command::Events(command) => note(events::missing(&namespace.families.events, view, command)),
             // All of it is resident.
             Command::Limiter(_)
@@ -129,7 +135,9 @@ impl Engine {
                         }
                     }
                     Err(Stop::Missing(missing)) => return Err(missing),
-                    Err(Stop::Unreadable) => return Ok(Applied::durable(Outcome::Unreadable)),
+                    Err(Stop::Unreadable | Stop::TooLarge) => {
+                        return Ok(Applied::durable(Outcome::Unreadable));
+                    }
                 }
             }
             let before = turn.head.position;
@@ -162,11 +170,16 @@ impl Engine {
 }
 
 /// The outcome of a command that may need stored records.
-fn durable<R>(result: Result<R, Stop>, outcome: impl FnOnce(R) -> Outcome) -> Result<Applied, Missing> {
+fn durable<R>(
+    result: Result<R, Stop>,
+    max_answer: usize,
+    outcome: impl FnOnce(R) -> Outcome,
+) -> Result<Applied, Missing> {
     match result {
         Ok(result) => Ok(Applied::durable(outcome(result))),
         Err(Stop::Missing(missing)) => Err(missing),
         Err(Stop::Unreadable) => Ok(Applied::durable(Outcome::Unreadable)),
+        Err(Stop::TooLarge) => Ok(Applied::too_large(max_answer)),
     }
 }
 

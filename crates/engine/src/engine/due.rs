@@ -167,7 +167,7 @@ fn run_out(families: &mut Families, turn: &mut Turn<'_>, key: TimerKey, timer: T
             match ledger::expire(&mut families.ledger, turn, &operation_id, due, held_at) {
                 Ok(()) => {}
                 Err(Stop::Missing(missing)) => return Err(missing),
-                Err(Stop::Unreadable) => {
+                Err(Stop::Unreadable | Stop::TooLarge) => {
                     turn.timers.postpone(key, now.after(POSTPONED));
                     turn.effect(Effect::DuePostponed { namespace: turn.head.name.clone() });
                     return Ok(());

@@ -1,8 +1,8 @@
 //! From what is stored to an engine.
 
-use super::{Context, Engine, Options, Sizes, namespace::Namespace};
+use super::{Context, Engine, Sizes, namespace::Namespace};
 use crate::{
-    Position, Time, idempotency,
+    Options, Position, Time, idempotency,
     ids::NamespaceId,
     record::{
         self, Malformed,

@@ -15,7 +15,7 @@ pub use loading::{BadRecord, Loading};
 pub use stats::{Sizes, Stats};
 
 use crate::{
-    Effect, Name, Outcome, Page, Time,
+    Effect, Name, Options, Outcome, Page, Time,
     ids::{NamespaceId, WaitId},
     outcome::NamespaceInfo,
     recent::Writes,
@@ -26,19 +26,6 @@ use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use context::{Context, Garbage};
 use hashbrown::HashMap;
 use namespace::Namespace;
-
-/// Bounds of the engine.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// How many counters a change of rules sums up at a time, before others have their turn.
-    pub build_slice: usize,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options { build_slice: 1_024 }
-    }
-}
 
 /// One shard's decisions. Requests are applied one after another, each at one instant.
 #[derive(Debug)]
@@ -164,6 +151,11 @@ impl Engine {
         ended
     }
 
+    /// About how many bytes the next seal has to write.
+    pub fn unsealed_bytes(&self) -> usize {
+        self.context.changes.bytes()
+    }
+
     /// Whether the next seal has anything to write.
     pub fn has_changes(&self) -> bool {
         self.context.has_changes()
@@ -204,5 +196,9 @@ impl Engine {
 impl Applied {
     fn durable(outcome: Outcome) -> Applied {
         Applied::Done { outcome, is_relaxed: false }
+    }
+
+    fn too_large(max_answer: usize) -> Applied {
+        Applied::durable(Outcome::AnswerTooLarge { max_bytes: max_answer as u64 })
     }
 }

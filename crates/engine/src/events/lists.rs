@@ -4,7 +4,14 @@ use super::{
     reply::{Refusal, Reply},
     stream::{Events, Stream},
 };
-use crate::{Name, Page, lists::pick};
+use crate::{
+    Name, Page,
+    answer::{self, Room, TooLarge},
+    lists::pick,
+};
+
+/// What an answer says of each event, besides its text.
+const EVENT_BYTES: usize = 128;
 
 pub(super) fn get(events: &Events, name: &Name) -> Result<Reply, Refusal> {
     Ok(Reply::Stream(events.find(name)?.info()))
@@ -16,6 +23,17 @@ pub(super) fn list(events: &Events, page: &Page<Name>) -> Reply {
     Reply::Streams(pick(streams, page.limit, |stream| Some(stream.info()), name))
 }
 
-pub(super) fn incubating(events: &Events, name: &Name) -> Result<Reply, Refusal> {
-    Ok(Reply::Incubating(events.find(name)?.key_frame()))
+pub(super) fn incubating(
+    events: &Events,
+    name: &Name,
+    mut room: Room,
+) -> Result<Result<Reply, Refusal>, TooLarge> {
+    let stream = match events.find(name) {
+        Ok(stream) => stream,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    for event in stream.incubating() {
+        room.take(EVENT_BYTES + answer::text(event.as_bytes()))?;
+    }
+    Ok(Ok(Reply::Incubating(stream.key_frame())))
 }

@@ -25,6 +25,7 @@ pub(crate) use stream::{Events, Garbage};
 
 use crate::{
     Position,
+    answer::Room,
     turn::{Stop, Turn, View},
 };
 
@@ -33,6 +34,7 @@ pub(crate) fn apply(
     events: &mut Events,
     turn: &mut Turn<'_>,
     command: &Command,
+    max_answer: usize,
 ) -> Result<Result<Reply, Refusal>, Stop> {
     Ok(match command {
         Command::Put { name, terms } => stream::put(events, turn, name, terms),
@@ -41,7 +43,7 @@ pub(crate) fn apply(
         Command::KeyFrame { stream, make } => reads::key_frame(events, turn, stream, make.as_ref()),
         Command::Get(name) => lists::get(events, name),
         Command::List(page) => Ok(lists::list(events, page)),
-        Command::Incubating(name) => lists::incubating(events, name),
+        Command::Incubating(name) => lists::incubating(events, name, Room::new(max_answer))?,
         Command::Changes { stream, after, limit } => {
             return reads::changes(events, turn.view(), stream, *after, *limit);
         }

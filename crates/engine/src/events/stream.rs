@@ -220,6 +220,11 @@ impl Stream {
         }
     }
 
+    /// What incubates, in the order of acceptance.
+    pub(super) fn incubating(&self) -> impl Iterator<Item = &Event> {
+        self.keys.values().filter(|key| key.is_incubating).map(|key| &key.event)
+    }
+
     pub(super) fn key_frame(&self) -> KeyFrame {
         let incubating = self.keys.values().filter(|key| key.is_incubating);
         KeyFrame { clock: self.head.clock, events: incubating.map(Key::info).collect() }

@@ -128,6 +128,7 @@ fn execute(
     let mut numbers = Vec::with_capacity(hold.changes.len());
     for change in &hold.changes {
         let number = ledger.find(&change.limit_name).unwrap_or_else(|| {
+            turn.changes.will_write(limits::TERMS_BYTES + limits::context_bytes(&change.context));
             ledger.create(Terms {
                 name: change.limit_name.clone(),
                 limit_id: change.limit_id.clone(),

@@ -1,13 +1,22 @@
 //! `limits`: making, changing, reading and listing the accounts themselves.
 
 use super::{Context, LimitInfo, NewLimit, Patch, Refusal, Reply, state::Ledger, state::Terms};
-use crate::{Name, Page, turn::Turn};
+use crate::{Name, Page, answer, turn::Turn};
 use alloc::{vec, vec::Vec};
+
+/// About what the stored terms of a limit take, besides their context.
+pub(super) const TERMS_BYTES: usize = 512;
+
+/// About what a stored context takes.
+pub(super) fn context_bytes(context: &Context) -> usize {
+    context.iter().map(|(key, value)| key.len() + value.len() + 4).sum()
+}
 
 pub(super) fn create(ledger: &mut Ledger, turn: &mut Turn<'_>, new: &NewLimit) -> Result<LimitInfo, Refusal> {
     if ledger.find(&new.name).is_some() {
         return Err(Refusal::DuplicateLimitName { limit_name: new.name.clone() });
     }
+    turn.changes.will_write(TERMS_BYTES + context_bytes(&new.context));
     let number = ledger.create(Terms {
         name: new.name.clone(),
         limit_id: new.limit_id.clone(),
@@ -39,6 +48,7 @@ pub(super) fn patch(
     }
     if terms != ledger.limit(number).terms {
         turn.advance();
+        turn.changes.will_write(TERMS_BYTES + context_bytes(&terms.context));
         *ledger.change_terms(number) = terms;
     }
     Ok(ledger.info(number))
@@ -48,10 +58,11 @@ pub(super) fn get(ledger: &Ledger, name: &Name) -> Result<LimitInfo, Refusal> {
     Ok(ledger.info(find(ledger, name)?))
 }
 
-pub(super) fn list(ledger: &Ledger, page: &Page<Name>) -> Reply {
+pub(super) fn list(ledger: &Ledger, page: &Page<Name>, max_answer: usize) -> Reply {
     let mut names = ledger.names_after(page.after.as_ref());
-    let items = names.by_ref().take(page.limit).map(|number| ledger.info(number)).collect();
-    Reply::Limits { items, more: names.next().is_some() }
+    let infos = names.by_ref().take(page.limit).map(|number| ledger.info(number));
+    let (items, is_cut) = answer::fitting(infos, max_answer);
+    Reply::Limits { items, more: is_cut || names.next().is_some() }
 }
 
 pub(super) fn find(ledger: &Ledger, name: &Name) -> Result<u32, Refusal> {

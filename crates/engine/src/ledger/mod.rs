@@ -29,7 +29,11 @@ pub use reply::{
 };
 pub(crate) use state::Ledger;
 
-use crate::turn::{Stop, Turn, View};
+use crate::{
+    Name,
+    answer::{self, Room},
+    turn::{Stop, Turn, View},
+};
 use alloc::vec::Vec;
 
 /// The items of a batch that are done. A batch that must fetch more records goes on behind them.
@@ -49,6 +53,7 @@ pub(crate) fn apply(
     turn: &mut Turn<'_>,
     command: &Command,
     progress: &mut Progress,
+    max_answer: usize,
 ) -> Result<Result<Reply, Refusal>, Stop> {
     match command {
         Command::CreateLimit(new) => Ok(limits::create(ledger, turn, new).map(Reply::Limit)),
@@ -57,11 +62,14 @@ pub(crate) fn apply(
         }
         Command::Transfer(transfer) => apply_transfer(ledger, turn, transfer),
         Command::Batch(transfers) => {
+            if !progress.is_begun() {
+                check_answer(ledger, turn.view(), transfers, max_answer)?;
+            }
             for transfer in &transfers[progress.0.len()..] {
                 let result = match apply_transfer(ledger, turn, transfer) {
                     Ok(result) => result,
                     Err(Stop::Unreadable) => Err(Refusal::Unreadable),
-                    Err(Stop::Missing(missing)) => return Err(Stop::Missing(missing)),
+                    Err(stop @ (Stop::Missing(_) | Stop::TooLarge)) => return Err(stop),
                 };
                 progress.0.push(result);
             }
@@ -72,13 +80,21 @@ pub(crate) fn apply(
         | Command::Values { .. }
         | Command::GetOperation(_)
         | Command::ListOperations { .. }
-        | Command::ListEntries { .. } => read(ledger, turn.view(), command),
+        | Command::ListEntries { .. } => read(ledger, turn.view(), command, max_answer),
     }
 }
 
 /// Says what must be fetched before the command can run, as far as that can be told now.
-pub(crate) fn missing(ledger: &Ledger, view: View<'_>, command: &Command) -> Result<(), Stop> {
-    if command.is_write() { prefetch(view, command) } else { read(ledger, view, command).map(|_| ()) }
+pub(crate) fn missing(
+    ledger: &Ledger,
+    view: View<'_>,
+    command: &Command,
+    max_answer: usize,
+) -> Result<(), Stop> {
+    match command.is_write() {
+        true => prefetch(view, command),
+        false => read(ledger, view, command, max_answer).map(|_| ()),
+    }
 }
 
 /// A write needs its operation. It seldom needs more (the values of a repeated one), and then says so when it runs.
@@ -92,20 +108,80 @@ fn prefetch(view: View<'_>, command: &Command) -> Result<(), Stop> {
 }
 
 /// The commands that only read stored records.
-fn read(ledger: &Ledger, view: View<'_>, command: &Command) -> Result<Result<Reply, Refusal>, Stop> {
+fn read(
+    ledger: &Ledger,
+    view: View<'_>,
+    command: &Command,
+    max_answer: usize,
+) -> Result<Result<Reply, Refusal>, Stop> {
     match command {
         Command::Values { limit_names, as_of } => match values::read(ledger, view, limit_names, as_of) {
             Err(Stop::Unreadable) => Ok(Err(Refusal::LimitsValuesReadingException)),
             other => other,
         },
         Command::GetOperation(id) => operations::get(ledger, view, id),
-        Command::ListOperations { only_held, page } => operations::list(ledger, view, *only_held, page),
+        Command::ListOperations { only_held, page } => {
+            operations::list(ledger, view, *only_held, page, max_answer)
+        }
         Command::ListEntries { limit_name, page } => entries::list(ledger, view, limit_name, page),
         Command::GetLimit(name) => Ok(limits::get(ledger, name).map(Reply::Limit)),
-        Command::ListLimits(page) => Ok(Ok(limits::list(ledger, page))),
+        Command::ListLimits(page) => Ok(Ok(limits::list(ledger, page, max_answer))),
         Command::CreateLimit(_) | Command::PatchLimit { .. } | Command::Transfer(_) | Command::Batch(_) => {
             unreachable!("writes take a turn")
         }
+    }
+}
+
+/// What an answer says of each item of a batch: a whole problem document, if it was refused.
+const ITEM_BYTES: usize = 512;
+/// What an answer says of each limit of an item, besides its name and its id.
+const VALUE_BYTES: usize = 256;
+
+/// Stops if the answer to a batch would be too large. An item can meet up to 1,024 limits that it does not name: all
+/// those of its operation.
+fn check_answer(
+    ledger: &Ledger,
+    view: View<'_>,
+    transfers: &[Transfer],
+    max_answer: usize,
+) -> Result<(), Stop> {
+    // Everything is asked for at once, so that one round fetches it.
+    view.prefetch(transfers.iter().map(|transfer| keys::operation(view.namespace, transfer.operation_id())))?;
+    // Names stand in a problem document up to three times: in the detail, and in one or two members.
+    let value = |name: &Name, id_bytes: usize| VALUE_BYTES + 3 * answer::text(name.as_bytes()) + id_bytes;
+    let known_id = |limit: u32| match &ledger.limit(limit).terms.limit_id {
+        Some(id) => answer::text(id.as_bytes()),
+        None => 0,
+    };
+    let measure = |id_bytes: &dyn Fn(&Name) -> usize| -> Result<(), Stop> {
+        let named = |name: &Name| value(name, id_bytes(name));
+        let mut room = Room::new(max_answer);
+        for transfer in transfers {
+            room.take(ITEM_BYTES + 3 * answer::text(transfer.operation_id().as_bytes()))?;
+            room.take(match transfer {
+                Transfer::Hold(hold) => hold.changes.iter().map(|change| named(&change.limit_name)).sum(),
+                Transfer::Finish(Finalization { changes: Some(changes), .. }) => {
+                    changes.iter().map(|change| named(&change.limit_name)).sum()
+                }
+                Transfer::Finish(Finalization { changes: None, operation_id, .. }) => {
+                    match view.read(|reader| operations::find(ledger, reader, view.namespace, operation_id)) {
+                        Ok(Some(operation)) => {
+                            let limits = operation.holds.iter().map(|hold| hold.limit);
+                            limits.map(|n| value(&ledger.limit(n).terms.name, known_id(n))).sum()
+                        }
+                        // The item itself will say that it cannot be read.
+                        Ok(None) | Err(Stop::Unreadable) => 0,
+                        Err(stop) => return Err(stop),
+                    }
+                }
+            })?;
+        }
+        Ok(())
+    };
+    // Most batches are far from the bound whatever ids their limits have; looking those up costs as much as the work.
+    match measure(&|_| answer::text(&[b'"'; Name::MAX_BYTES])) {
+        Err(Stop::TooLarge) => measure(&|name| ledger.find(name).map_or(0, known_id)),
+        other => other,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{HeldLimitInfo, OperationInfo, Refusal, Reply, keys, state::Balance, state::Ledger};
 use crate::{
-    Name, Page, Position, Time,
+    Name, Page, Position, Time, answer,
     ids::NamespaceId,
     reads::{Absent, Reader},
     turn::{Stop, View},
@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 
 /// How many limits an operation may touch over all its hold requests, so that its record stays small.
 pub const MAX_LIMITS_PER_OPERATION: usize = 1024;
+
+/// A hold has many fields and is encoded in few bytes, so it is shown in up to this many times more than the estimate.
+const HOLD_FACTOR: usize = 4;
 
 /// An operation as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,6 +115,7 @@ pub(super) fn list(
     view: View<'_>,
     only_held: bool,
     page: &Page<Name>,
+    max_answer: usize,
 ) -> Result<Result<Reply, Refusal>, Stop> {
     view.read(|reader| {
         let range = if only_held {
@@ -127,12 +131,16 @@ pub(super) fn list(
             .collect::<Result<_, _>>()?;
         // All look-ups are made before the first failure counts, so that one round fetches all of them.
         let found: Vec<_> = ids.iter().map(|id| find(ledger, reader, view.namespace, id)).collect();
-        let mut items = Vec::with_capacity(ids.len());
+        let mut operations = Vec::with_capacity(ids.len());
         for (id, operation) in ids.into_iter().zip(found) {
-            let operation = operation?.ok_or(Absent::Unreadable)?;
-            items.push(operation.info(ledger, id));
+            operations.push((id, operation?.ok_or(Absent::Unreadable)?));
         }
-        let next = scanned.more_after.as_deref().and_then(keys::operation_id);
+        let infos = operations.into_iter().map(|(id, operation)| operation.info(ledger, id));
+        let (items, is_cut) = answer::fitting(infos, max_answer / HOLD_FACTOR);
+        let next = match is_cut {
+            true => items.last().map(|item| item.operation_id.clone()),
+            false => scanned.more_after.as_deref().and_then(keys::operation_id),
+        };
         Ok(Ok(Reply::Operations { items, next }))
     })
 }

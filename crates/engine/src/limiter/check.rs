@@ -9,8 +9,22 @@ use super::{
     state::request_meter,
     window::{Kind, Meter, State},
 };
-use crate::{Millis, Name, Time, key_values::KeyValues, keyed::Place, turn::Turn};
+use crate::{
+    Millis, Name, Time,
+    answer::{self, Room, TooLarge},
+    key_values::KeyValues,
+    keyed::Place,
+    turn::Turn,
+};
 use alloc::vec::Vec;
+
+/// What an answer says of each check, besides its limits: a whole problem document, if it was refused.
+const DECISION_BYTES: usize = 512;
+/// What an answer says of each limit, besides its names and its group.
+const LIMIT_BYTES: usize = 320;
+
+/// About what a stored window takes, besides its group; a crowded one takes more.
+const WINDOW_BYTES: usize = 256;
 
 /// How something is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,10 +72,11 @@ pub(super) fn check(
     turn: &mut Turn<'_>,
     check: &Check,
     may_relax: bool,
-) -> (Result<Reply, Refusal>, bool) {
+    room: Room,
+) -> Result<(Result<Reply, Refusal>, bool), TooLarge> {
     let manner = Manner::Check { dry_run: check.dry_run, may_relax };
-    let Decided { decision, is_relaxed } = decide(limiter, turn, &check.entries, manner);
-    (verdict(decision).map(Reply::Allowed), is_relaxed)
+    let Decided { decision, is_relaxed } = decide(limiter, turn, &check.entries, manner, room)?;
+    Ok((verdict(decision).map(Reply::Allowed), is_relaxed))
 }
 
 pub(super) fn batch(
@@ -69,15 +84,20 @@ pub(super) fn batch(
     turn: &mut Turn<'_>,
     checks: &[Check],
     may_relax: bool,
-) -> (Reply, bool) {
+    mut room: Room,
+) -> Result<(Reply, bool), TooLarge> {
+    // Which limits apply depends on the rules alone, so all of it is known before the first check takes anything.
+    let collected = checks.iter().map(|check| Touches::of(limiter, &check.entries, &mut room));
+    let collected: Vec<Touches> = collected.collect::<Result<_, _>>()?;
     let mut all_relaxed = true;
-    let decisions = checks.iter().map(|check| {
+    let decisions = checks.iter().zip(collected).map(|(check, touches)| {
         let manner = Manner::Check { dry_run: check.dry_run, may_relax };
-        let Decided { decision, is_relaxed } = decide(limiter, turn, &check.entries, manner);
+        let Decided { decision, is_relaxed } = decide_all(limiter, turn, &check.entries, touches, manner);
         all_relaxed &= is_relaxed;
         decision
     });
-    (Reply::Batch(decisions.collect()), all_relaxed)
+    let decisions = decisions.collect();
+    Ok((Reply::Batch(decisions), all_relaxed))
 }
 
 fn verdict(decision: Decision) -> Result<Decision, Refusal> {
@@ -89,15 +109,16 @@ pub(super) fn move_counter(
     turn: &mut Turn<'_>,
     key_values: &KeyValues,
     by: i64,
-) -> Result<Reply, Refusal> {
+    room: Room,
+) -> Result<Result<Reply, Refusal>, TooLarge> {
     let decision = if by < 0 {
         give_back(limiter, turn, key_values, by.unsigned_abs());
-        nothing_asked()
+        Ok(nothing_asked())
     } else {
         let entry = Take { key_values: key_values.clone(), hits: by, limit: None };
-        verdict(decide(limiter, turn, core::slice::from_ref(&entry), Manner::Counter).decision)?
+        verdict(decide(limiter, turn, core::slice::from_ref(&entry), Manner::Counter, room)?.decision)
     };
-    Ok(Reply::Moved { counter: limiter.counter(key_values), decision })
+    Ok(decision.map(|decision| Reply::Moved { counter: limiter.counter(key_values), decision }))
 }
 
 pub(super) fn set_counter(
@@ -127,21 +148,48 @@ fn give_back(limiter: &mut Limiter, turn: &mut Turn<'_>, key_values: &KeyValues,
     }
 }
 
-/// Decides all entries together, one after another: a later one sees what an earlier one takes. If one is refused,
-/// nothing of any of them stays.
+/// Every group that the entries of a check touch, and for each entry where its own end.
+struct Touches {
+    touches: Vec<Touch>,
+    ends: Vec<usize>,
+}
+
+impl Touches {
+    fn of(limiter: &Limiter, entries: &[Take], room: &mut Room) -> Result<Touches, TooLarge> {
+        room.take(DECISION_BYTES)?;
+        let mut touches = Vec::with_capacity(entries.len());
+        let mut ends = Vec::with_capacity(entries.len());
+        for (number, entry) in entries.iter().enumerate() {
+            collect(limiter, number as u32, entry, &mut touches, room)?;
+            ends.push(touches.len());
+        }
+        Ok(Touches { touches, ends })
+    }
+}
+
+/// Decides all entries together, if there is room for the answer.
 pub(super) fn decide(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
     entries: &[Take],
     manner: Manner,
+    mut room: Room,
+) -> Result<Decided, TooLarge> {
+    let touches = Touches::of(limiter, entries, &mut room)?;
+    Ok(decide_all(limiter, turn, entries, touches, manner))
+}
+
+/// Decides all entries together, one after another: a later one sees what an earlier one takes. If one is refused,
+/// nothing of any of them stays.
+fn decide_all(
+    limiter: &mut Limiter,
+    turn: &mut Turn<'_>,
+    entries: &[Take],
+    touches: Touches,
+    manner: Manner,
 ) -> Decided {
     let now = turn.now;
-    let mut touches = Vec::with_capacity(entries.len());
-    let mut ends = Vec::new();
-    for (number, entry) in entries.iter().enumerate() {
-        collect(limiter, number as u32, entry, &mut touches);
-        ends.push(touches.len());
-    }
+    let Touches { mut touches, ends } = touches;
     let is_relaxed = match manner {
         Manner::Check { may_relax, .. } => may_relax && touches.iter().all(|touch| !touch.is_durable),
         Manner::Counter | Manner::Lease => false,
@@ -220,10 +268,18 @@ fn retry_after(limiter: &Limiter, now: Time, entries: &[Take], touches: &[Touch]
     Some(longest)
 }
 
-/// Every group that an entry touches, the limits in the order in which they are shown.
-fn collect(limiter: &Limiter, entry: u32, take: &Take, touches: &mut Vec<Touch>) {
+/// Every group that an entry touches, the limits in the order in which they are shown. Collecting ends where the answer
+/// has no room for one more limit.
+fn collect(
+    limiter: &Limiter,
+    entry: u32,
+    take: &Take,
+    touches: &mut Vec<Touch>,
+    room: &mut Room,
+) -> Result<(), TooLarge> {
     let key_values = &take.key_values;
     if let Some(given) = take.limit {
+        room.take(LIMIT_BYTES + answer::text(key_values.as_bytes()))?;
         touches.push(Touch {
             entry,
             rule: None,
@@ -237,14 +293,17 @@ fn collect(limiter: &Limiter, entry: u32, take: &Take, touches: &mut Vec<Touch>)
             is_durable: false,
             exceeded: false,
         });
-        return;
+        return Ok(());
     }
     let first = touches.len();
     let mut scratch = Vec::new();
+    let mut fits = Ok(());
     limiter.rules.matching(key_values, |rule, group| {
-        if !rule.is_active {
+        if !rule.is_active || fits.is_err() {
             return;
         }
+        // The names stand in the answer twice where the limit refuses.
+        let rule_bytes = LIMIT_BYTES + 2 * answer::text(rule.terms().name.as_bytes());
         let generation = rule.stored.generation;
         let own = Touch {
             entry,
@@ -260,6 +319,7 @@ fn collect(limiter: &Limiter, entry: u32, take: &Take, touches: &mut Vec<Touch>)
             exceeded: false,
         };
         if rule.overrides.is_empty() {
+            fits = room.take(rule_bytes + answer::text(own.values.as_bytes()));
             touches.push(own);
             return;
         }
@@ -268,6 +328,11 @@ fn collect(limiter: &Limiter, entry: u32, take: &Take, touches: &mut Vec<Touch>)
         for item in rule.overrides.applying(key_values, &mut scratch).filter(|item| item.is_active) {
             is_overridden = true;
             let terms = &item.stored.terms;
+            let override_bytes = 2 * answer::text(terms.name.as_bytes());
+            fits = room.take(rule_bytes + override_bytes + answer::text(terms.key_values.as_bytes()));
+            if fits.is_err() {
+                return;
+            }
             let is_exact = rule.is_exact(&terms.key_values);
             is_group_touched |= is_exact;
             touches.push(Touch {
@@ -285,10 +350,14 @@ fn collect(limiter: &Limiter, entry: u32, take: &Take, touches: &mut Vec<Touch>)
             });
         }
         if !is_group_touched {
+            if !is_overridden {
+                fits = room.take(rule_bytes + answer::text(own.values.as_bytes()));
+            }
             touches.push(Touch { is_limit: !is_overridden, ..own });
         }
     });
     touches[first..].sort_unstable_by(|a, b| a.order().cmp(&b.order()));
+    fits
 }
 
 impl Touch {
@@ -328,6 +397,9 @@ fn move_all(
             None => limiter.groups.insert(touch.owner, &touch.values, touch.meter.initial()),
         };
         touch.place = Some(place);
+        if when == When::Now {
+            turn.changes.will_write(WINDOW_BYTES + touch.values.as_bytes().len());
+        }
         let state = limiter.groups.change(place, when);
         match entry.hits < 0 {
             true => touch.meter.give_back(state, turn.now, hits),

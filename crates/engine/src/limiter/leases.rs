@@ -7,14 +7,15 @@ use super::{
     reply::{LeaseInfo, Refusal, Reply},
 };
 use crate::{
-    Effect, Listed, Millis, Name, Page, Position, Time,
+    Effect, Millis, Name, Page, Position, Time,
+    answer::{Room, TooLarge},
     ids::NamespaceId,
     key_values::KeyValues,
+    lists::pick,
     record::{self, Malformed},
     timers::{SetBy, Timer, TimerKey, Timers},
     turn::Turn,
 };
-use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// A lease, as it is kept and stored.
@@ -54,16 +55,21 @@ impl Lease {
     }
 }
 
-pub(super) fn take(limiter: &mut Limiter, turn: &mut Turn<'_>, new: &NewLease) -> Result<Reply, Refusal> {
+pub(super) fn take(
+    limiter: &mut Limiter,
+    turn: &mut Turn<'_>,
+    new: &NewLease,
+    room: Room,
+) -> Result<Result<Reply, Refusal>, TooLarge> {
     // The same lease again, from a submitter that does not know whether it was granted.
     if let Some(lease) = limiter.leases.get(&new.id) {
         let decision = check::nothing_asked();
-        return Ok(Reply::LeaseTaken { lease: lease.info(turn.now), decision });
+        return Ok(Ok(Reply::LeaseTaken { lease: lease.info(turn.now), decision }));
     }
     let entry = Take { key_values: new.key_values.clone(), hits: new.hits as i64, limit: None };
-    let decided = check::decide(limiter, turn, core::slice::from_ref(&entry), check::Manner::Lease);
+    let decided = check::decide(limiter, turn, core::slice::from_ref(&entry), check::Manner::Lease, room)?;
     if !decided.decision.allowed {
-        return Err(Refusal::LimitReached(decided.decision));
+        return Ok(Err(Refusal::LimitReached(decided.decision)));
     }
     let lease = Lease {
         id: new.id.clone(),
@@ -78,7 +84,7 @@ pub(super) fn take(limiter: &mut Limiter, turn: &mut Turn<'_>, new: &NewLease) -
     let info = lease.info(turn.now);
     keep(turn, &lease);
     limiter.leases.insert(new.id.clone(), lease);
-    Ok(Reply::LeaseTaken { lease: info, decision: decided.decision })
+    Ok(Ok(Reply::LeaseTaken { lease: info, decision: decided.decision }))
 }
 
 pub(super) fn extend(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name) -> Result<Reply, Refusal> {
@@ -123,10 +129,8 @@ pub(super) fn get(limiter: &Limiter, now: Time, id: &Name) -> Result<Reply, Refu
 pub(super) fn list(limiter: &Limiter, now: Time, page: &Page<Name>) -> Reply {
     use core::ops::Bound::{Excluded, Unbounded};
     let range = (page.after.as_ref().map_or(Unbounded, Excluded), Unbounded);
-    let mut leases = limiter.leases.range::<Name, _>(range).map(|(_, lease)| lease);
-    let items: Vec<LeaseInfo> = leases.by_ref().take(page.limit).map(|lease| lease.info(now)).collect();
-    let next = leases.next().and(items.last()).map(|last| last.id.clone());
-    Reply::Leases(Listed { items, next })
+    let leases = limiter.leases.range::<Name, _>(range);
+    Reply::Leases(pick(leases, page.limit, |(_, lease)| Some(lease.info(now)), |(id, _)| (*id).clone()))
 }
 
 /// A grant that is told again: as it is now, if it still lives.

@@ -4,9 +4,15 @@ use super::{
     Limiter,
     command::CounterId,
     counters,
-    reply::{OverrideInfo, Refusal, Reply, RuleMatch},
+    reply::{Refusal, Reply, RuleMatch},
 };
-use crate::{Name, Page, key_values::KeyValues, lists::pick, selection::Query};
+use crate::{
+    Name, Page,
+    answer::{self, Room, TooLarge},
+    key_values::KeyValues,
+    lists::pick,
+    selection::Query,
+};
 use alloc::vec::Vec;
 
 pub(super) fn rules(limiter: &Limiter, query: &Query, page: &Page<Name>) -> Reply {
@@ -44,17 +50,30 @@ pub(super) fn counters(limiter: &Limiter, query: &Query, page: &Page<CounterId>)
     ))
 }
 
-pub(super) fn matches(limiter: &Limiter, key_values: &KeyValues) -> Reply {
+pub(super) fn matches(limiter: &Limiter, key_values: &KeyValues, mut room: Room) -> Result<Reply, TooLarge> {
     let mut matches = Vec::new();
     let mut scratch = Vec::new();
+    let mut fits = Ok(());
     limiter.rules.matching(key_values, |rule, group| {
-        if rule.is_active {
-            let applying = rule.overrides.applying(key_values, &mut scratch).filter(|item| item.is_active);
-            let mut overrides: Vec<OverrideInfo> = applying.map(|item| rule.override_info(item)).collect();
-            overrides.sort_unstable_by(|a, b| a.item.name.cmp(&b.item.name));
-            matches.push(RuleMatch { rule: rule.info(), group: KeyValues::from_projected(group), overrides });
+        if !rule.is_active || fits.is_err() {
+            return;
         }
+        let found =
+            RuleMatch { rule: rule.info(), group: KeyValues::from_projected(group), overrides: Vec::new() };
+        fits = room.take(answer::estimate(&found));
+        matches.push(found);
+        let overrides = &mut matches.last_mut().expect("it was just put there").overrides;
+        for item in rule.overrides.applying(key_values, &mut scratch).filter(|item| item.is_active) {
+            let info = rule.override_info(item);
+            fits = fits.and_then(|()| room.take(answer::estimate(&info)));
+            if fits.is_err() {
+                return;
+            }
+            overrides.push(info);
+        }
+        overrides.sort_unstable_by(|a, b| a.item.name.cmp(&b.item.name));
     });
+    fits?;
     matches.sort_unstable_by(|a, b| a.rule.rule.name.cmp(&b.rule.rule.name));
-    Reply::Matches(matches)
+    Ok(Reply::Matches(matches))
 }

@@ -34,7 +34,8 @@ pub use state::Sizes;
 pub(crate) use state::{Garbage, Limiter};
 
 use crate::{
-    Millis, Name, Time, WaitId,
+    Millis, Name, Options, Time, WaitId,
+    answer::{Room, TooLarge},
     ids::NamespaceId,
     timers::{SetBy, Timer, TimerKey, Timers},
     turn::Turn,
@@ -64,49 +65,56 @@ pub(crate) enum Applied {
     Waits,
     /// Too many wait already.
     Refused,
+    /// The answer would be too large.
+    TooLarge,
 }
 
 /// Runs a command of the limiter. Nothing has to be fetched for it. `wait` names the request if its answer comes later;
-/// `may_relax` says whether the answer may leave before it is durable; `slice` is how many counters a change of rules
-/// counts at once.
+/// `may_relax` says whether the answer may leave before it is durable.
 pub(crate) fn apply(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
     command: &Command,
     wait: WaitId,
     may_relax: bool,
-    slice: usize,
+    options: &Options,
 ) -> Applied {
-    let (result, is_relaxed) = match command {
-        Command::Change(change) => match build::begin(limiter, turn, change, wait, slice) {
-            Begun::Done(result) => (result, false),
+    let room = Room::new(options.max_answer);
+    let done = match command {
+        Command::Change(change) => match build::begin(limiter, turn, change, wait, options.build_slice) {
+            Begun::Done(result) => Ok((result, false)),
             Begun::Waits => return Applied::Waits,
             Begun::Refused => return Applied::Refused,
         },
-        Command::Check(check) => check::check(limiter, turn, check, may_relax),
+        Command::Check(check) => check::check(limiter, turn, check, may_relax, room),
         Command::CheckBatch(checks) => {
-            let (reply, is_relaxed) = check::batch(limiter, turn, checks, may_relax);
-            (Ok(reply), is_relaxed)
+            let decided = check::batch(limiter, turn, checks, may_relax, room);
+            decided.map(|(reply, is_relaxed)| (Ok(reply), is_relaxed))
         }
         Command::MoveCounter { key_values, by } => {
-            (check::move_counter(limiter, turn, key_values, *by), false)
+            check::move_counter(limiter, turn, key_values, *by, room).map(|result| (result, false))
         }
         Command::SetCounter { key_values, to } => {
-            (Ok(check::set_counter(limiter, turn, key_values, *to)), false)
+            Ok((Ok(check::set_counter(limiter, turn, key_values, *to)), false))
         }
-        Command::TakeLease(new) => (leases::take(limiter, turn, new), false),
-        Command::ExtendLease(id) => (leases::extend(limiter, turn, id), false),
-        Command::ReleaseLease(id) => (leases::release(limiter, turn, id), false),
+        Command::TakeLease(new) => leases::take(limiter, turn, new, room).map(|result| (result, false)),
+        Command::ExtendLease(id) => Ok((leases::extend(limiter, turn, id), false)),
+        Command::ReleaseLease(id) => Ok((leases::release(limiter, turn, id), false)),
+        Command::Match(key_values) => {
+            lists::matches(limiter, key_values, room).map(|reply| (Ok(reply), false))
+        }
         Command::GetRule(_)
         | Command::ListRules { .. }
         | Command::GetOverride { .. }
         | Command::ListOverrides { .. }
-        | Command::Match(_)
         | Command::ListCounters { .. }
         | Command::GetLease(_)
-        | Command::ListLeases(_) => (read(limiter, turn, command), false),
+        | Command::ListLeases(_) => Ok((read(limiter, turn, command), false)),
     };
-    Applied::Done { result, is_relaxed }
+    match done {
+        Ok((result, is_relaxed)) => Applied::Done { result, is_relaxed },
+        Err(TooLarge) => Applied::TooLarge,
+    }
 }
 
 fn read(limiter: &Limiter, turn: &Turn<'_>, command: &Command) -> Result<Reply, Refusal> {
@@ -123,7 +131,6 @@ fn read(limiter: &Limiter, turn: &Turn<'_>, command: &Command) -> Result<Reply, 
             }
         }
         Command::ListOverrides { rule, query, page } => lists::overrides(limiter, rule, query, page),
-        Command::Match(key_values) => Ok(lists::matches(limiter, key_values)),
         Command::ListCounters { query, page } => Ok(lists::counters(limiter, query, page)),
         Command::GetLease(id) => leases::get(limiter, turn.now, id),
         Command::ListLeases(page) => Ok(leases::list(limiter, turn.now, page)),
@@ -134,7 +141,8 @@ fn read(limiter: &Limiter, turn: &Turn<'_>, command: &Command) -> Result<Reply, 
         | Command::SetCounter { .. }
         | Command::TakeLease(_)
         | Command::ExtendLease(_)
-        | Command::ReleaseLease(_) => unreachable!("writes take a turn"),
+        | Command::ReleaseLease(_)
+        | Command::Match(_) => unreachable!("these are run above"),
     }
 }
 

@@ -24,6 +24,8 @@ use crate::{
 use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
 use hashbrown::HashMap;
 
+/// About what a stored counter takes, besides its key-values.
+const COUNTER_BYTES: usize = 32;
 /// How many overrides of a rule that is gone are freed at a time.
 const GARBAGE_SLICE: usize = 1_024;
 
@@ -90,6 +92,7 @@ impl Limiter {
         leased: u128,
     ) {
         let before = self.counters.get(key_values).total();
+        turn.changes.will_write(COUNTER_BYTES + key_values.as_bytes().len());
         let place = self.counters.set(key_values, unleased, leased, turn.namespace, turn.changes);
         let after = self.counters.get(key_values).total();
         if let Some(place) = place {

@@ -132,7 +132,7 @@ impl Locks {
         };
         grant.keep(turn);
         let is_possible = self.insert(grant.clone());
-        debug_assert!(is_possible, "a lock is held by two");
+        assert!(is_possible, "a lock is held by two");
         self.info(turn.now, &grant)
     }
 

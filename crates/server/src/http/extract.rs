@@ -25,7 +25,7 @@ use axum::{
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use limina_engine::{Idempotency, Name, Page, Position, limiter::CounterId};
-use limina_wire::{Object, ledger};
+use limina_wire::{AtMost, MAX_BATCH, Object, ledger};
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
@@ -105,7 +105,7 @@ pub(crate) struct Items<I>(pub(crate) Vec<Result<I, Failure>>);
 #[serde(deny_unknown_fields)]
 struct RawBatch<'a> {
     #[serde(borrow)]
-    operations: Vec<&'a RawValue>,
+    operations: AtMost<MAX_BATCH, &'a RawValue>,
 }
 
 impl<I: DeserializeOwned> RequestBody for Items<I> {
@@ -116,7 +116,7 @@ impl<I: DeserializeOwned> RequestBody for Items<I> {
         if let Ok(Object(batch)) = serde_json::from_slice::<Object<ledger::Batch<I>>>(bytes) {
             return Ok(Items(batch.operations.into_iter().map(Ok).collect()));
         }
-        let RawBatch { operations } = parse(bytes)?;
+        let RawBatch { operations: AtMost(operations) } = parse(bytes)?;
         Ok(Items(operations.into_iter().map(|item| parse(item.get().as_bytes())).collect()))
     }
 }

@@ -3,19 +3,24 @@
 use super::{App, problem::Failure, status};
 use axum::{http::StatusCode, response::Response};
 use limina_engine::{
-    Command, Listed, Name, Outcome, Page, Position,
+    Command, Listed, Name, Outcome, Page, Position, answer,
     events::{self, StreamInfo},
     limiter::{self, CounterId, CounterInfo, LeaseInfo, OverrideInfo, RuleInfo},
     locks::{self, GrantInfo},
 };
+use serde::Serialize;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// A list is looked through for so long, and then answered as far as it goes.
 const LIST_TIME: Duration = Duration::from_secs(1);
 
+/// From so many bytes on, a page ends early and says where the next one begins. A part that was begun is shown whole, so
+/// that a page has at most three quarters of an answer's bytes.
+const PAGE_BYTES: usize = answer::MAX_BYTES / 2;
+
 /// Something that is listed.
-pub(super) trait Item: Sized {
+pub(super) trait Item: Serialize + Sized {
     type Cursor: Clone;
 
     /// A part of the list, or another outcome as it is.
@@ -52,8 +57,8 @@ items! {
     StreamInfo, Name, Events, events::Reply::Streams;
 }
 
-/// Asks for part after part, each of which holds nobody up, until the page is full, the list ends, or the client has
-/// waited long enough.
+/// Asks for part after part, each of which holds nobody up, until the page is full or large, the list ends, or the client
+/// has waited long enough.
 pub(super) async fn list<T: Item>(
     app: App,
     namespace: Name,
@@ -62,6 +67,7 @@ pub(super) async fn list<T: Item>(
 ) -> Result<Response, Failure> {
     let end = Instant::now() + LIST_TIME;
     let mut items = Vec::new();
+    let mut bytes = 0;
     loop {
         let outcome = app.ask(namespace.clone(), None, command(page.clone())).await;
         let mut part = match outcome.map(T::part_of) {
@@ -70,8 +76,9 @@ pub(super) async fn list<T: Item>(
             Err(unavailable) => return status::answer(Err(unavailable), StatusCode::OK),
         };
         page.limit = page.limit.saturating_sub(part.items.len());
+        bytes += answer::estimate(&part.items);
         items.append(&mut part.items);
-        if page.limit == 0 || part.next.is_none() || Instant::now() >= end {
+        if page.limit == 0 || bytes >= PAGE_BYTES || part.next.is_none() || Instant::now() >= end {
             let listed = Listed { items, next: part.next };
             return status::answer(Ok(T::outcome(listed)), StatusCode::OK);
         }

@@ -17,6 +17,7 @@ mod rate_limit;
 mod serve;
 mod socket;
 pub(crate) mod status;
+mod streams;
 mod to_wire;
 
 pub use metrics::Metrics;
@@ -59,6 +60,7 @@ struct Shared {
     metrics: Metrics,
     registry: Arc<Registry>,
     body_timeout: Duration,
+    reader_timeout: Duration,
     /// What other nodes show; until it is known, there are none.
     secret: OnceLock<Secret>,
     time_sync: TimeSync,
@@ -75,6 +77,7 @@ impl App {
             metrics,
             registry,
             body_timeout: Duration::from_secs(30),
+            reader_timeout: Duration::from_secs(120),
             secret: OnceLock::new(),
             time_sync: TimeSync::new(),
             conversations: watch::Sender::new(false),
@@ -83,10 +86,23 @@ impl App {
 
     /// The same with another time within which a whole body must arrive; 30 s if not set.
     pub fn with_body_timeout(self, body_timeout: Duration) -> App {
+        let reader_timeout = self.0.reader_timeout;
+        self.with_timeouts(body_timeout, reader_timeout)
+    }
+
+    /// The same with another time after which a client is cut off that takes no byte of what is sent to it; two minutes
+    /// if not set.
+    pub fn with_reader_timeout(self, reader_timeout: Duration) -> App {
+        let body_timeout = self.0.body_timeout;
+        self.with_timeouts(body_timeout, reader_timeout)
+    }
+
+    fn with_timeouts(self, body_timeout: Duration, reader_timeout: Duration) -> App {
         let Shared { backend, metrics, registry, .. } = &*self.0;
-        let mut shared = App::new(backend.clone(), metrics.clone(), registry.clone()).0;
-        Arc::get_mut(&mut shared).expect("nobody else has it yet").body_timeout = body_timeout;
-        App(shared)
+        let mut app = App::new(backend.clone(), metrics.clone(), registry.clone());
+        let shared = Arc::get_mut(&mut app.0).expect("nobody else has it yet");
+        (shared.body_timeout, shared.reader_timeout) = (body_timeout, reader_timeout);
+        app
     }
 
     /// From now on other nodes that show this secret are answered. Before, and without, it knows of no others.
@@ -116,6 +132,10 @@ impl App {
 
     pub(crate) fn body_timeout(&self) -> Duration {
         self.0.body_timeout
+    }
+
+    pub(crate) fn reader_timeout(&self) -> Duration {
+        self.0.reader_timeout
     }
 
     /// Has it done, and says how it went.

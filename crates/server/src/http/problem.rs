@@ -54,6 +54,8 @@ codes! {
         "The whole body must arrive within 30 seconds. Nothing was done, and the connection is closed."
     PayloadTooLarge PAYLOAD_TOO_LARGE "The body is too large"
         "Bodies may have 1 MiB, those of batches 16 MiB. Nothing was done, and the connection is closed."
+    AnswerTooLarge PAYLOAD_TOO_LARGE "The answer would be too large"
+        "So many rules, overrides, holds or events would stand in the answer that it could have more than max_bytes. Nothing was done. Ask for less at a time: a smaller batch, or fewer overrides that apply to the same key-values."
     UnsupportedMediaType UNSUPPORTED_MEDIA_TYPE "The body is not declared as JSON"
         "Content-Type must be application/json or absent, and the body must not be compressed."
     IdempotencyKeyReused UNPROCESSABLE_ENTITY "The Idempotency-Key belongs to another request"

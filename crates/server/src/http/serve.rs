@@ -2,13 +2,14 @@
 
 use super::{
     App,
-    socket::{Peer, Socket},
+    socket::{Peer, Sending, Socket},
+    streams::{Streams, watched},
 };
 use crate::peers;
-use axum::Router;
+use axum::{Router, body::Body};
 use hyper::{Request, Response, Version, body::Incoming, header::CONTENT_TYPE, service::Service};
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
+    rt::{TokioIo, TokioTimer},
     server::{conn::auto, graceful::GracefulShutdown},
     service::TowerToHyperService,
 };
@@ -25,7 +26,8 @@ use std::{
 };
 use tokio::{net::TcpListener, task::JoinSet, time::sleep};
 
-/// A connection that is silent for so long, or does not get a request's head across, is looked at twice and then closed.
+/// A connection on which nothing is asked, answered or sent for so long, or that does not get a request's head across, is
+/// looked at twice and then closed.
 const SILENCE: Duration = Duration::from_secs(15);
 /// An HTTP/2 connection on which nothing moves is asked for a sign of life.
 const PING_EVERY: Duration = Duration::from_secs(30);
@@ -38,11 +40,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// requests in flight end, and returns after 10 s at the latest.
 pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
     let router = app.router();
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+    let patience = app.reader_timeout();
+    let mut builder = auto::Builder::new(Streams { patience });
     // The library's own limit sets a timer for every request. Timers were about 7 % of a short profile, taken on a busy
     // machine; see `run` for what is done instead.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None);
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING_EVERY);
+    // The answer to a ping comes after all that was sent before it, which a slow reader has yet to read.
+    builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING_EVERY).keep_alive_timeout(patience);
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
@@ -59,9 +63,9 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
                     if app.secret().is_some() {
                         peers::settings(&mut builder.http2());
                     }
-                    let requests = Arc::new(Requests::default());
                     let inner = TowerToHyperService::new(router.clone());
-                    let (socket, peer) = Socket::new(stream);
+                    let (socket, peer) = Socket::new(stream, patience);
+                    let requests = Arc::new(Requests::of(&socket));
                     let service = Watched { inner, requests: requests.clone(), peer };
                     let socket = TokioIo::new(socket);
                     let connection = builder.serve_connection_with_upgrades(socket, service).into_owned();
@@ -89,12 +93,12 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
 /// for each request.
 async fn run<E: std::fmt::Display>(connection: impl Future<Output = Result<(), E>>, requests: Arc<Requests>) {
     let mut connection = pin!(connection);
-    let (mut begun, mut silent) = (0, 0);
+    let (mut seen, mut silent) = (Seen::default(), 0);
     let ended = loop {
         tokio::select! {
             ended = &mut connection => break ended,
             () = sleep(SILENCE) => {
-                silent = if requests.is_silent_since(&mut begun) { silent + 1 } else { 0 };
+                silent = if requests.is_silent_since(&mut seen) { silent + 1 } else { 0 };
                 if silent >= 2 {
                     return;
                 }
@@ -107,19 +111,34 @@ async fn run<E: std::fmt::Display>(connection: impl Future<Output = Result<(), E
 }
 
 /// The requests of one connection.
-#[derive(Default)]
 struct Requests {
     begun: AtomicU64,
     open: AtomicU64,
+    /// An answer goes on being sent after its request is done.
+    sending: Arc<Sending>,
     /// It is not closed for being silent: HTTP/2 has a sign of life of its own, and an answer that never ends is one.
     may_be_silent: AtomicBool,
 }
 
+/// What a connection had done when it was last looked at.
+#[derive(Default)]
+struct Seen {
+    begun: u64,
+    writes: u64,
+}
+
 impl Requests {
-    /// Whether none is open and none has begun since this was last asked.
-    fn is_silent_since(&self, begun: &mut u64) -> bool {
-        let before = std::mem::replace(begun, self.begun.load(Ordering::Relaxed));
-        *begun == before
+    fn of(socket: &Socket) -> Requests {
+        let sending = socket.sending().clone();
+        Requests { begun: 0.into(), open: 0.into(), sending, may_be_silent: false.into() }
+    }
+
+    /// Whether none is open, none has begun and nothing was sent since this was last asked.
+    fn is_silent_since(&self, seen: &mut Seen) -> bool {
+        let before = std::mem::replace(&mut seen.begun, self.begun.load(Ordering::Relaxed));
+        let is_sending = self.sending.is_active_since(&mut seen.writes);
+        seen.begun == before
+            && !is_sending
             && self.open.load(Ordering::Relaxed) == 0
             && !self.may_be_silent.load(Ordering::Relaxed)
     }
@@ -159,9 +178,9 @@ pin_project! {
     }
 }
 
-impl<F, B, E> Future for Answering<F>
+impl<F, E> Future for Answering<F>
 where
-    F: Future<Output = Result<Response<B>, E>>,
+    F: Future<Output = Result<Response<Body>, E>>,
 {
     type Output = F::Output;
 
@@ -173,7 +192,7 @@ where
         {
             this.open.0.may_be_silent.store(true, Ordering::Relaxed);
         }
-        answer
+        answer.map_ok(|response| response.map(watched))
     }
 }
 

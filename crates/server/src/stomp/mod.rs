@@ -32,13 +32,12 @@ use limina_stomp::{Action, Ending, Headers, Options, Session, Ticket};
 use std::time::Duration;
 use tokio::{
     sync::watch,
+    task::coop::consume_budget,
     time::{Instant, sleep_until, timeout},
 };
 
 /// The sub-protocols, the newest first.
 const PROTOCOLS: [&str; 3] = ["v12.stomp", "v11.stomp", "v10.stomp"];
-/// A client that takes nothing for so long is given up.
-const STALLED: Duration = Duration::from_secs(120);
 /// After the last word, the client has so long to hang up.
 const LINGER: Duration = Duration::from_secs(5);
 /// Frames of WebSocket are no larger than what STOMP allows, with its heads.
@@ -99,6 +98,8 @@ impl Connection {
 
     async fn converse(&mut self) -> Result<Ending, Gone> {
         loop {
+            // What arrived together may be many messages that neither await anything nor answer anything.
+            consume_budget().await;
             let wakeup = self.session.poll_timeout().map(|at| self.begun + Duration::from_millis(at));
             tokio::select! {
                 biased;
@@ -113,6 +114,8 @@ impl Connection {
                     };
                     let mut input = &data[..];
                     while !input.is_empty() {
+                        // So may one message: it can hold thousands of frames.
+                        consume_budget().await;
                         let now = self.now();
                         self.session.handle_input(&mut input, now);
                         if let Some(ending) = self.act().await? {
@@ -208,10 +211,8 @@ impl Connection {
     }
 
     async fn send(&mut self, message: Message) -> Result<(), Gone> {
-        match timeout(STALLED, self.socket.send(message)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(Gone),
-        }
+        // A client that takes nothing is found out by its socket.
+        self.socket.send(message).await.map_err(|_| Gone)
     }
 
     fn now(&self) -> u64 {

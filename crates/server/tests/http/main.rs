@@ -34,6 +34,7 @@ mod bodies;
 mod events;
 mod limiter;
 mod locks;
+mod readers;
 mod replies;
 mod requests;
 
@@ -188,11 +189,20 @@ async fn start() -> Server {
 }
 
 async fn start_with(body_timeout: Duration) -> Server {
+    start_app(|app| app.with_body_timeout(body_timeout)).await
+}
+
+/// It bears with clients that take nothing for so long.
+async fn start_patient(reader_timeout: Duration) -> Server {
+    start_app(|app| app.with_reader_timeout(reader_timeout)).await
+}
+
+async fn start_app(set: impl FnOnce(App) -> App) -> Server {
     let fake = Arc::new(Fake::default());
     fake.ready.store(true, Ordering::Relaxed);
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
-    let app = App::new(fake.clone(), metrics, Arc::new(registry)).with_body_timeout(body_timeout);
+    let app = set(App::new(fake.clone(), metrics, Arc::new(registry)));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();

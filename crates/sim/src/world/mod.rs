@@ -446,6 +446,8 @@ fn shard_options(random: &mut Random) -> ShardOptions {
     ShardOptions {
         max_queue: 10_000,
         max_batch: 1 + random.below(40) as usize,
+        // A few hundred bytes end a batch in the middle of a round.
+        max_batch_bytes: *random.pick(&[1, 300, 3_000, 64 << 20]),
         due_slice: *random.pick(&[1, 1, 2, 4, 10]),
         max_lag: Millis(*random.pick(&[0, 20, 250, 1_000])),
     }

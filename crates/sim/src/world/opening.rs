@@ -69,7 +69,8 @@ impl World {
     pub(super) fn load(&self) -> Result<Engine, String> {
         let range = record::key::residents();
         let page = self.scan(range.start, range.end)?;
-        Engine::open(EngineOptions { build_slice: self.build_slice }, page).map_err(|error| error.to_string())
+        let options = EngineOptions { build_slice: self.build_slice, ..EngineOptions::default() };
+        Engine::open(options, page).map_err(|error| error.to_string())
     }
 
     pub(super) fn scan(

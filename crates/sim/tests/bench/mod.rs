@@ -131,7 +131,7 @@ pub(crate) struct Bench {
 
 impl Bench {
     fn new(build_slice: usize, tells: bool) -> Bench {
-        let options = Options { build_slice };
+        let options = Options { build_slice, ..Options::default() };
         Bench {
             engine: Engine::open(options.clone(), []).unwrap(),
             options,

@@ -30,7 +30,8 @@ impl Default for Limits {
 pub enum Decoded {
     /// A frame.
     Frame(Frame),
-    /// An end of line between frames. Those that follow a frame look the same, and say the same: the peer is alive.
+    /// One or more ends of line between frames. Those that follow a frame look the same, and say the same: the peer is
+    /// alive. A run of them that arrives in one piece is one heart-beat, so that a megabyte of them is one step of work.
     HeartBeat,
 }
 
@@ -67,7 +68,7 @@ pub enum FrameError {
 /// Reads frames out of bytes that come in any pieces.
 ///
 /// It keeps what it has of the frame that is not complete yet, and never more of it than the [`Limits`] allow. How the
-/// bytes are cut makes no difference to what comes out.
+/// bytes are cut makes no difference to the frames that come out, only to the number of heart-beats between two of them.
 ///
 /// ```
 /// use limina_stomp::{Command, Decoder, Decoded, Limits};
@@ -156,6 +157,9 @@ impl Decoder {
             match self.state {
                 State::Failed(error) => return Err(error),
                 State::Command => {
+                    if self.line.is_empty() && skip_ends_of_line(input) {
+                        return Ok(Some(Decoded::HeartBeat));
+                    }
                     let Some(line) = self.take_line(input, COMMAND_LINE, FrameError::UnknownCommand)? else {
                         return Ok(None);
                     };
@@ -280,4 +284,13 @@ impl Decoder {
         *input = rest;
         if *end == 0 { Ok(true) } else { Err(FrameError::ContentLengthWrong) }
     }
+}
+
+/// Takes all ends of line (LF or CR LF) off the front of `input`. Says whether there were any.
+fn skip_ends_of_line(input: &mut &[u8]) -> bool {
+    let before = input.len();
+    while let [b'\n', rest @ ..] | [b'\r', b'\n', rest @ ..] = *input {
+        *input = rest;
+    }
+    input.len() < before
 }

@@ -4,7 +4,7 @@ use super::{MAX_BATCH_BODY, MAX_BODY, PAGE_PARAMETERS, RequestBody, parse};
 use crate::http::problem::Failure;
 use bytes::Bytes;
 use limina_wire::{
-    Object,
+    AtMost, MAX_BATCH, Object,
     limiter::{Check, CheckBatch},
 };
 use serde::Deserialize;
@@ -74,7 +74,7 @@ impl Unparsed<Batched> {
         if let Ok(Object(batch)) = serde_json::from_slice::<Object<CheckBatch<'_>>>(&self.bytes) {
             return Ok(batch.checks.into_iter().map(Ok).collect());
         }
-        let RawChecks { checks } = parse(&self.bytes)?;
+        let RawChecks { checks: AtMost(checks) } = parse(&self.bytes)?;
         Ok(checks.into_iter().map(|item| parse(item.get().as_bytes())).collect())
     }
 }
@@ -84,5 +84,5 @@ impl Unparsed<Batched> {
 #[serde(deny_unknown_fields)]
 struct RawChecks<'a> {
     #[serde(borrow)]
-    checks: Vec<&'a RawValue>,
+    checks: AtMost<MAX_BATCH, &'a RawValue>,
 }

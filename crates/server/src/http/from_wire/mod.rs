@@ -11,10 +11,9 @@ pub(crate) use selection::{Known, query};
 
 use super::problem::Failure;
 use limina_engine::{Millis, Name};
-use limina_wire::{Duration, Problem};
+use limina_wire::{Duration, MAX_BATCH, Problem};
 use std::collections::HashSet;
 
-const MAX_BATCH: usize = 8192;
 const MIN_TTL: Millis = Millis(100);
 const MAX_TTL: Millis = Millis::DAY;
 

@@ -48,6 +48,10 @@ pub(crate) fn answer(result: Result<Outcome, Unavailable>, success: StatusCode) 
             "too many requests of this kind wait in this namespace; nothing was done",
         )),
         Outcome::Unreadable => Err(unreadable()),
+        Outcome::AnswerTooLarge { max_bytes } => {
+            let detail = format!("the answer could have more than {max_bytes} bytes; nothing was done");
+            Err(Failure::new(Code::AnswerTooLarge, detail).with("max_bytes", max_bytes))
+        }
     }
 }
 

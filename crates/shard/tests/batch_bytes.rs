@@ -1,0 +1,65 @@
+//! How many bytes an append has.
+
+use limina_engine::{
+    Command, Engine, KeyValues, Millis, Name, Options as EngineOptions, Request, Time,
+    key_values::Value,
+    locks::{self, Acquire, Lock, Mode},
+};
+use limina_shard::{Opening, Options, Output, Shard};
+
+const REQUESTS: usize = 50;
+
+/// A request whose change has about a thousand bytes.
+fn large(number: usize) -> Request {
+    let name = |text: String| Name::new(&text).unwrap();
+    let text = format!("{number:04}{}", "x".repeat(1_000));
+    let key_values = KeyValues::new(vec![("key", Value::String(text.as_str()))]).unwrap();
+    let command = locks::Command::Acquire(Acquire {
+        id: name(format!("lock {number}")),
+        session: name("session".to_owned()),
+        locks: vec![Lock { key_values, mode: Mode::Exclusive }],
+        ttl: Millis(10_000),
+        wait: Millis(0),
+        owner: None,
+    });
+    Request { namespace: name("n".to_owned()), idempotency: None, command: Command::Locks(command) }
+}
+
+/// What comes together is parted where it has too many bytes, and answered in its order.
+#[test]
+fn a_batch_ends_where_it_has_enough_bytes() {
+    let check = |max_batch_bytes: usize, expect: usize| {
+        let mut shard = Shard::new(Options { max_batch_bytes, ..Options::default() });
+        let engine = Engine::open(EngineOptions::default(), []).unwrap();
+        shard.handle_opened(engine, Time(1), Opening::Interrupted);
+        for number in 0..REQUESTS {
+            shard.handle_request(number, large(number)).unwrap();
+        }
+        let (mut appends, mut answered) = (Vec::new(), Vec::new());
+        while let Some(output) = shard.poll(Time(1)) {
+            match output {
+                Output::Append { writes, requests } => {
+                    let bytes =
+                        writes.iter().map(|write| write.key.len() + write.value.map_or(0, <[u8]>::len));
+                    let bytes: usize = bytes.sum();
+                    assert!(bytes < max_batch_bytes.saturating_add(2_000), "an append of {bytes} bytes");
+                    appends.push(requests);
+                    shard.handle_persisted();
+                }
+                Output::Reply(reply) => {
+                    assert!(reply.result.unwrap().is_done());
+                    answered.push(reply.ticket);
+                }
+                Output::Effect(_) | Output::Confirm => {}
+                other => panic!("not expected here: {other:?}"),
+            }
+        }
+        assert_eq!(answered, (0..REQUESTS).collect::<Vec<_>>());
+        assert_eq!(appends.iter().sum::<usize>(), REQUESTS);
+        assert_eq!(appends.len(), expect, "{appends:?} with {max_batch_bytes} bytes");
+    };
+    check(usize::MAX, 1);
+    check(1, REQUESTS);
+    // About ten of them.
+    check(10_000, 5);
+}
