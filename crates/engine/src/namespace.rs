@@ -268,6 +268,10 @@ impl Keys {
         key::lock(self.0, token)
     }
 
+    pub(crate) fn lock_listeners(self, token: Position) -> Key {
+        key::lock_listeners(self.0, token)
+    }
+
     pub(crate) fn event_stream(self, stream: Position) -> Key {
         key::event_stream(self.0, stream)
     }

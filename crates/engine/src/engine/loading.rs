@@ -135,6 +135,9 @@ impl Engine {
             Resident::Lock(id, token) => {
                 return self.load_into(id, |namespace| namespace.families.locks.load(token, bytes));
             }
+            Resident::LockListeners(id, token) => {
+                return self.load_into(id, |namespace| namespace.families.locks.load_listeners(token, bytes));
+            }
         }
         Ok(())
     }

@@ -500,7 +500,8 @@ fn decide(
     {
         match turn.view().read(|reader| idempotency::find(reader, turn.view(), idempotency)) {
             Ok(kept) => {
-                if let Some(outcome) = kept.and_then(|kept| again(families, turn, kept)) {
+                if let Some(outcome) = kept.and_then(|kept| again(families, turn, &job.request.command, kept))
+                {
                     return Ok(Applied::durable(outcome));
                 }
             }
@@ -550,13 +551,13 @@ fn decide(
 }
 
 /// A kept outcome that is told again; none if the request is to be decided afresh.
-fn again(families: &Families, turn: &Turn<'_>, kept: Outcome) -> Option<Outcome> {
+fn again(families: &mut Families, turn: &mut Turn<'_>, command: &Command, kept: Outcome) -> Option<Outcome> {
     match kept {
         Outcome::Limiter(Ok(reply)) => {
             limiter::again(&families.limiter, turn, &reply).map(|reply| Outcome::Limiter(Ok(reply)))
         }
         Outcome::Locks(Ok(reply)) => {
-            locks::again(&families.locks, turn, &reply).map(|reply| Outcome::Locks(Ok(reply)))
+            locks::again(&mut families.locks, turn, command, reply).map(|reply| Outcome::Locks(Ok(reply)))
         }
         other => Some(other),
     }

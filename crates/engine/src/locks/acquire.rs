@@ -22,7 +22,9 @@ pub(super) fn acquire(
 ) -> Applied {
     // The same request again, from a submitter that does not know what became of it: it must not wait behind itself.
     if let Some(grant) = locks.by_id(&wanted.id) {
-        let (grant, session) = (locks.info(turn.now, grant), grant.session.clone());
+        let (token, session) = (grant.token, grant.session.clone());
+        locks.listen(turn, token, Some(&wanted.id));
+        let grant = locks.info(turn.now, &locks.grants[&token]);
         return Applied::Done(Ok(Reply::Granted { grant, session }));
     }
     if let Some(wait) = locks.waits.get(&wanted.id).copied() {
@@ -50,15 +52,26 @@ pub(super) fn time_out(locks: &mut Locks, turn: &mut Turn<'_>, wait: WaitId) {
     locks.leave(turn, wait, Outcome::Locks(Err(Refusal::LockWaitTimeout(blocked))));
 }
 
-/// Whoever asked is gone.
-pub(super) fn abandon(locks: &mut Locks, turn: &mut Turn<'_>, id: &Name) -> Reply {
-    if let Some(wait) = locks.waits.get(id).copied() {
+/// The request has hung up: it waits no more, and a grant that was told to it alone ends.
+pub(super) fn abandon(locks: &mut Locks, turn: &mut Turn<'_>, request: &Name) -> Reply {
+    if let Some(wait) = locks.waits.get(request).copied() {
         time_out(locks, turn, wait);
     }
-    if let Some(token) = locks.tokens.get(id).copied() {
-        locks.take_back(turn, token);
-    }
+    locks.hang_up(turn, request);
     Reply::Abandoned
+}
+
+/// A kept grant is returned to another request, as it is now, if it still lives.
+pub(super) fn again(
+    locks: &mut Locks,
+    turn: &mut Turn<'_>,
+    request: Option<&Name>,
+    kept: Reply,
+) -> Option<Reply> {
+    let Reply::Granted { grant, session } = kept else { return Some(kept) };
+    let token = locks.by_id(&grant.id)?.token;
+    locks.listen(turn, token, request);
+    Some(Reply::Granted { grant: locks.info(turn.now, &locks.grants[&token]), session })
 }
 
 pub(super) fn granted(grant: GrantInfo, session: Name) -> Outcome {

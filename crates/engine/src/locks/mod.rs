@@ -6,11 +6,12 @@
 //!
 //! What is held is stored; who waits is not. All of it is resident.
 //!
-//! Read in this order: `command`, `reply`, `queue`, `state`, `acquire`, `holders`.
+//! Read in this order: `command`, `reply`, `queue`, `state`, `acquire`, `listeners`, `holders`.
 
 mod acquire;
 mod command;
 mod holders;
+mod listeners;
 mod lists;
 mod queue;
 mod reply;
@@ -47,9 +48,18 @@ pub(crate) fn apply(locks: &mut Locks, turn: &mut Turn<'_>, command: &Command, w
     })
 }
 
-/// A kept reply that is given again; none if the request is to be decided afresh.
-pub(crate) fn again(locks: &Locks, turn: &Turn<'_>, reply: &Reply) -> Option<Reply> {
-    holders::again(locks, turn.now, reply)
+/// A kept reply that is given again, to this command; none if the request is to be decided afresh.
+pub(crate) fn again(
+    locks: &mut Locks,
+    turn: &mut Turn<'_>,
+    command: &crate::Command,
+    reply: Reply,
+) -> Option<Reply> {
+    let request = match command {
+        crate::Command::Locks(Command::Acquire(wanted)) => Some(&wanted.id),
+        _ => None,
+    };
+    acquire::again(locks, turn, request, reply)
 }
 
 /// A holder's time has run out.

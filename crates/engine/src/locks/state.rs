@@ -2,6 +2,7 @@
 
 use super::{
     command::{Acquire, Lock},
+    listeners::Listeners,
     queue::Queue,
     reply::{Blocked, GrantInfo, Holder},
 };
@@ -29,6 +30,10 @@ pub(crate) struct Locks {
     pub(super) tokens: HashMap<Name, Position>,
     pub(super) waiters: BTreeMap<WaitId, Waiter>,
     pub(super) waits: HashMap<Name, WaitId>,
+    /// The listeners of grants that others than the request that made them were told of.
+    pub(super) listeners: BTreeMap<Position, Listeners>,
+    /// The same by request.
+    pub(super) listening: BTreeSet<(Name, Position)>,
     queues: HashMap<KeyValues, Queue>,
 }
 
@@ -150,6 +155,9 @@ impl Locks {
         turn.timers.cancel(grant.timer_key(turn.keys.id()));
         turn.advance();
         turn.remove(turn.keys.lock(token));
+        if self.forget_listeners(token) {
+            turn.remove(turn.keys.lock_listeners(token));
+        }
         self.change_queues(&grant.locks, |queue| queue.let_go(token));
         self.grant_next(turn, &grant.locks);
         Some(grant)

@@ -30,6 +30,7 @@ const LIMITER_WINDOW: u8 = 0x22;
 const LIMITER_COUNTER: u8 = 0x23;
 const LIMITER_LEASE: u8 = 0x24;
 const LOCK: u8 = 0x30;
+const LOCK_LISTENERS: u8 = 0x31;
 const EVENT_STREAM: u8 = 0x40;
 const EVENT_KEY: u8 = 0x41;
 
@@ -71,6 +72,8 @@ pub enum Resident {
     LimiterLease(NamespaceId, Position),
     /// [`lock`]
     Lock(NamespaceId, Position),
+    /// [`lock_listeners`]
+    LockListeners(NamespaceId, Position),
     /// [`event_stream`]
     EventStream(NamespaceId, Position),
     /// [`event_key`]
@@ -146,6 +149,11 @@ pub fn limiter_lease(id: NamespaceId, token: Position) -> Key {
 /// A lock that is held, by its fencing token.
 pub fn lock(id: NamespaceId, token: Position) -> Key {
     resident(id, LOCK).u64(token.0)
+}
+
+/// The requests that were answered with the lock of this fencing token.
+pub fn lock_listeners(id: NamespaceId, token: Position) -> Key {
+    resident(id, LOCK_LISTENERS).u64(token.0)
 }
 
 /// A stream of events, by the change that made it.
@@ -294,6 +302,7 @@ pub fn parse_resident(key: &[u8]) -> Option<Resident> {
                 LIMITER_COUNTER => Resident::LimiterCounter(id, take_u32(&mut rest)?),
                 LIMITER_LEASE => Resident::LimiterLease(id, Position(take_u64(&mut rest)?)),
                 LOCK => Resident::Lock(id, Position(take_u64(&mut rest)?)),
+                LOCK_LISTENERS => Resident::LockListeners(id, Position(take_u64(&mut rest)?)),
                 EVENT_STREAM => Resident::EventStream(id, Position(take_u64(&mut rest)?)),
                 EVENT_KEY => {
                     let stream = Position(take_u64(&mut rest)?);
@@ -440,6 +449,7 @@ mod tests {
         check(limiter_counter(id, 5).done(), Resident::LimiterCounter(id, 5));
         check(limiter_lease(id, Position(5)).done(), Resident::LimiterLease(id, Position(5)));
         check(lock(id, Position(5)).done(), Resident::Lock(id, Position(5)));
+        check(lock_listeners(id, Position(5)).done(), Resident::LockListeners(id, Position(5)));
         check(event_stream(id, Position(5)).done(), Resident::EventStream(id, Position(5)));
         let key = Resident::EventKey(id, Position(5), Position(6));
         check(event_key(id, Position(5), Position(6)).done(), key);
