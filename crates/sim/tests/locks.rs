@@ -39,6 +39,8 @@ fn long_scripts() {
 fn script(random: &mut Random, spans: &[u64], length: usize) -> (usize, Vec<Step<What>>) {
     let mut doors = Doors::with_spans(random, spans);
     let mut steps = Vec::new();
+    // The last requests for locks that had a key.
+    let mut asked: Vec<Request> = Vec::new();
     while steps.len() < length {
         let span = *random.pick(doors.spans());
         let wait = match random.below(12) {
@@ -54,14 +56,32 @@ fn script(random: &mut Random, spans: &[u64], length: usize) -> (usize, Vec<Step
             5 => What::EndWaits,
             6 if random.one_in(2) => What::Ask(bench::plain(Command::DeleteNamespace)),
             7 => What::Ask(bench::plain(Command::ListNamespaces(Page { after: None, limit: 10 }))),
+            8..=11 if !asked.is_empty() => What::Ask(again(&mut doors, random, &asked)),
             _ => {
                 let command = Command::Locks(doors.command(random));
                 What::Ask(bench::request(random, command, 6))
             }
         };
+        if let What::Ask(request) = &what
+            && let (Command::Locks(locks::Command::Acquire(_)), Some(_)) =
+                (&request.command, &request.idempotency)
+        {
+            asked.push(request.clone());
+            asked.drain(..asked.len().saturating_sub(4));
+        }
         steps.push(Step { wait, what });
     }
     (1, steps)
+}
+
+/// A retry of one of these requests, or the hang-up of its first connection.
+fn again(doors: &mut Doors, random: &mut Random, asked: &[Request]) -> Request {
+    let first = random.pick(asked).clone();
+    let Command::Locks(wanted) = &first.command else { unreachable!("only these are remembered") };
+    match doors.hang_up_or_retry(random, wanted) {
+        hang_up @ locks::Command::Abandon(_) => bench::plain(Command::Locks(hang_up)),
+        retry => Request { command: Command::Locks(retry), ..first },
+    }
 }
 
 fn act(bench: &mut Bench, what: &What) -> Result<(), String> {

@@ -130,7 +130,9 @@ impl Engine {
             {
                 match turn.view().read(|reader| idempotency::find(reader, turn.view(), idempotency)) {
                     Ok(kept) => {
-                        if let Some(outcome) = kept.and_then(|kept| again(families, turn, kept)) {
+                        if let Some(outcome) =
+                            kept.and_then(|kept| again(families, turn, &request.command, kept))
+                        {
                             return Ok(Applied::durable(outcome));
                         }
                     }
@@ -184,13 +186,17 @@ fn durable<R>(
 }
 
 /// A kept outcome as it is returned again. `None` if the request is to be decided afresh.
-fn again(families: &Families, turn: &Turn<'_>, kept: Outcome) -> Option<Outcome> {
+fn again(families: &mut Families, turn: &mut Turn<'_>, command: &Command, kept: Outcome) -> Option<Outcome> {
     match kept {
         Outcome::Limiter(Ok(reply)) => {
             limiter::again(&families.limiter, turn, &reply).map(|reply| Outcome::Limiter(Ok(reply)))
         }
         Outcome::Locks(Ok(reply)) => {
-            locks::again(&families.locks, turn, &reply).map(|reply| Outcome::Locks(Ok(reply)))
+            let command = match command {
+                Command::Locks(command) => Some(command),
+                _ => None,
+            };
+            locks::again(&mut families.locks, turn, command, reply).map(|reply| Outcome::Locks(Ok(reply)))
         }
         other => Some(other),
     }

@@ -14,7 +14,9 @@ const MAX_WAITING: usize = 131_072;
 pub(super) fn acquire(locks: &mut Locks, turn: &mut Turn<'_>, wanted: &Acquire, wait: WaitId) -> Applied {
     // The same request again, from a submitter that does not know what became of it: it must not wait behind itself.
     if let Some(grant) = locks.by_id(&wanted.id) {
-        let (grant, session) = (locks.info(turn.now, grant), grant.session.clone());
+        let (token, session) = (grant.token, grant.session.clone());
+        locks.listen(turn, token, Some(&wanted.id));
+        let grant = locks.info(turn.now, &locks.grants[&token]);
         return Applied::Done(Ok(Reply::Granted { grant, session }));
     }
     if let Some(earlier) = locks.waits.get(&wanted.id).copied() {
@@ -42,13 +44,24 @@ pub(super) fn time_out(locks: &mut Locks, turn: &mut Turn<'_>, wait: WaitId) {
     locks.leave(turn, wait, Refusal::LockWaitTimeout(blocked));
 }
 
-/// Whoever asked is gone.
-pub(super) fn abandon(locks: &mut Locks, turn: &mut Turn<'_>, id: &Name) -> Reply {
-    if let Some(wait) = locks.waits.get(id).copied() {
+/// The request has hung up: it waits no more, and a grant that was told to it alone ends.
+pub(super) fn abandon(locks: &mut Locks, turn: &mut Turn<'_>, request: &Name) -> Reply {
+    if let Some(wait) = locks.waits.get(request).copied() {
         time_out(locks, turn, wait);
     }
-    if let Some(token) = locks.tokens.get(id).copied() {
-        locks.take_back(turn, token);
-    }
+    locks.hang_up(turn, request);
     Reply::Abandoned
+}
+
+/// Returns a kept grant to another request, as the grant is now, if it still lives.
+pub(super) fn again(
+    locks: &mut Locks,
+    turn: &mut Turn<'_>,
+    request: Option<&Name>,
+    kept: Reply,
+) -> Option<Reply> {
+    let Reply::Granted { grant, session } = kept else { return Some(kept) };
+    let token = locks.by_id(&grant.id)?.token;
+    locks.listen(turn, token, request);
+    Some(Reply::Granted { grant: locks.info(turn.now, &locks.grants[&token]), session })
 }

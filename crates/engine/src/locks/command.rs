@@ -12,7 +12,8 @@ pub const MAX_LOCKS: usize = 64;
 pub enum Command {
     /// Hold some locks, all at once or not at all.
     Acquire(Acquire),
-    /// Whoever asked for these locks is gone: they are not waited for any more, and not held if they were granted.
+    /// The request of this id has hung up. It waits no more; a grant that was told to this request alone ends. A grant that
+    /// was also told to another request, a retry under the same idempotency key, stays.
     Abandon(Name),
     /// Hold them for their ttl from now on.
     Heartbeat {

@@ -4,7 +4,7 @@ use super::{
     reply::{Refusal, Reply},
     state::{Grant, Locks},
 };
-use crate::{Effect, Name, Position, Time, turn::Turn};
+use crate::{Effect, Name, Position, turn::Turn};
 
 pub(super) fn heartbeat(
     locks: &mut Locks,
@@ -38,13 +38,6 @@ pub(super) fn expire(locks: &mut Locks, turn: &mut Turn<'_>, token: Position) {
     if let Some(Grant { id: lock_id, owner, .. }) = locks.take_back(turn, token) {
         turn.effect(Effect::LockExpired { namespace: turn.head.name.clone(), lock_id, owner });
     }
-}
-
-/// A grant that is told again: as it is now, if it still lives.
-pub(super) fn again(locks: &Locks, now: Time, reply: &Reply) -> Option<Reply> {
-    let Reply::Granted { grant, session } = reply else { return Some(reply.clone()) };
-    let grant = locks.info(now, locks.by_id(&grant.id)?);
-    Some(Reply::Granted { grant, session: session.clone() })
 }
 
 fn held<'a>(locks: &'a Locks, id: &Name, session: Option<&Name>) -> Result<&'a Grant, Refusal> {

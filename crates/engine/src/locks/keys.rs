@@ -1,4 +1,4 @@
-//! The keys of the records of locks.
+//! The keys of the records of locks. All of them are resident.
 
 use crate::{
     Position,
@@ -6,24 +6,37 @@ use crate::{
     record::key::{self, Key, ResidentKey},
 };
 
-/// The only kind of record that locks have.
+/// The first of the kinds of records that locks have.
 pub(crate) const FAMILY: u8 = 0x30;
+
+const GRANT: u8 = FAMILY;
+const LISTENERS: u8 = FAMILY + 1;
+
+/// A record of locks, by its key.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Resident {
+    Grant(Position),
+    Listeners(Position),
+}
+
+pub(super) fn parse(key: ResidentKey<'_>) -> Option<Resident> {
+    let mut rest = key.rest();
+    let parsed = match key.kind {
+        GRANT => Resident::Grant(Position(rest.u64()?)),
+        LISTENERS => Resident::Listeners(Position(rest.u64()?)),
+        _ => return None,
+    };
+    rest.end(parsed)
+}
 
 /// A grant, by its fencing token.
 pub(super) fn grant(id: NamespaceId, token: Position) -> Key {
-    key::resident(id, FAMILY).u64(token.0)
+    key::resident(id, GRANT).u64(token.0)
 }
 
-/// The fencing token in a grant's key.
-pub(super) fn parse(key: ResidentKey<'_>) -> Option<Position> {
-    let mut rest = key.rest();
-    match key.kind {
-        FAMILY => {
-            let token = Position(rest.u64()?);
-            rest.end(token)
-        }
-        _ => None,
-    }
+/// The requests that were answered with the grant of this fencing token.
+pub(super) fn listeners(id: NamespaceId, token: Position) -> Key {
+    key::resident(id, LISTENERS).u64(token.0)
 }
 
 #[cfg(test)]
@@ -31,9 +44,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_parsed_as_it_was_made() {
-        let key = grant(NamespaceId(7), Position(5));
-        assert_eq!(key::family_record(&key).and_then(parse), Some(Position(5)));
-        assert_eq!(key::family_record(&key[..key.len() - 1]).and_then(parse), None);
+    fn keys_are_parsed_as_they_were_made() {
+        #[track_caller]
+        fn check(key: Key, expect: Resident) {
+            assert_eq!(parse(key::family_record(&key).expect("a family's key")), Some(expect));
+            assert_eq!(key::family_record(&key[..key.len() - 1]).and_then(parse), None);
+        }
+        let id = NamespaceId(7);
+        check(grant(id, Position(5)), Resident::Grant(Position(5)));
+        check(listeners(id, Position(5)), Resident::Listeners(Position(5)));
     }
 }

@@ -6,12 +6,13 @@
 //!
 //! What is held is stored; who waits is not. All of it is resident.
 //!
-//! Read in this order: `command`, `reply`, `queue`, `state`, `acquire`, `holders`.
+//! Read in this order: `command`, `reply`, `queue`, `state`, `acquire`, `listeners`, `holders`.
 
 mod acquire;
 mod command;
 mod holders;
 pub(crate) mod keys;
+mod listeners;
 mod lists;
 mod queue;
 mod reply;
@@ -45,9 +46,19 @@ pub(crate) fn apply(locks: &mut Locks, turn: &mut Turn<'_>, command: &Command, w
     })
 }
 
-/// A kept reply that is given again; none if the request is to be decided afresh.
-pub(crate) fn again(locks: &Locks, turn: &Turn<'_>, reply: &Reply) -> Option<Reply> {
-    holders::again(locks, turn.now, reply)
+/// A kept reply that is returned again to this command. `None` if the command is to be decided afresh. (A kept reply is
+/// found by the idempotency key alone, so the command may be one of another family.)
+pub(crate) fn again(
+    locks: &mut Locks,
+    turn: &mut Turn<'_>,
+    command: Option<&Command>,
+    reply: Reply,
+) -> Option<Reply> {
+    let request = match command {
+        Some(Command::Acquire(wanted)) => Some(&wanted.id),
+        _ => None,
+    };
+    acquire::again(locks, turn, request, reply)
 }
 
 /// A holder's time has run out.

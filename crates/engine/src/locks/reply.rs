@@ -15,7 +15,7 @@ pub enum Reply {
         /// The holder's word, for the holder alone.
         session: Name,
     },
-    /// Nobody waits for them or holds them under that id.
+    /// Nothing waits for that request any more, and nothing is held for it alone.
     Abandoned,
     /// They are held for their ttl from now on.
     Extended(GrantInfo),

@@ -3,6 +3,7 @@
 use super::{
     command::{Acquire, Lock},
     keys,
+    listeners::Listeners,
     queue::Queue,
     reply::{Blocked, GrantInfo, Holder, Refusal, Reply},
 };
@@ -31,6 +32,10 @@ pub(crate) struct Locks {
     pub(super) tokens: HashMap<Name, Position>,
     pub(super) waiters: BTreeMap<WaitId, Waiter>,
     pub(super) waits: HashMap<Name, WaitId>,
+    /// The listeners of grants that others than the request that made them were told of.
+    pub(super) listeners: BTreeMap<Position, Listeners>,
+    /// The same by request.
+    pub(super) listening: BTreeSet<(Name, Position)>,
     queues: HashMap<KeyValues, Queue>,
     /// Answers to requests that waited.
     completed: Vec<(WaitId, Result<Reply, Refusal>)>,
@@ -154,6 +159,9 @@ impl Locks {
         turn.timers.cancel(grant.timer_key(turn.namespace));
         turn.advance();
         turn.remove(keys::grant(turn.namespace, token));
+        if self.forget_listeners(token) {
+            turn.remove(keys::listeners(turn.namespace, token));
+        }
         self.change_queues(&grant.locks, |queue| queue.let_go(token));
         self.grant_next(turn, &grant.locks);
         Some(grant)
@@ -253,9 +261,15 @@ impl Locks {
         core::mem::take(&mut self.completed)
     }
 
-    /// Loads a stored grant.
+    /// Loads a stored record. A grant comes before its listeners.
     pub(crate) fn load(&mut self, key: ResidentKey<'_>, bytes: &[u8]) -> Result<(), Malformed> {
-        let token = keys::parse(key).ok_or(Malformed)?;
+        match keys::parse(key).ok_or(Malformed)? {
+            keys::Resident::Grant(token) => self.load_grant(token, bytes),
+            keys::Resident::Listeners(token) => self.load_listeners(token, bytes),
+        }
+    }
+
+    fn load_grant(&mut self, token: Position, bytes: &[u8]) -> Result<(), Malformed> {
         let grant: Grant = record::decode(bytes)?;
         match grant.token == token && self.insert(grant) {
             true => Ok(()),

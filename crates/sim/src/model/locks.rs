@@ -39,8 +39,20 @@ enum State {
         expires_at: u64,
         /// The same without what an opening added, which is not stored.
         stored_expires_at: u64,
+        told: Told,
     },
 }
+
+/// Who was answered with a grant and has not hung up.
+#[derive(Debug, Clone, PartialEq)]
+enum Told {
+    These(Vec<Name>),
+    /// More than the contract says are remembered: no hang-up ends the grant any more.
+    TooMany,
+}
+
+/// How many requests that were answered with one grant are remembered.
+const MOST_TOLD: usize = 8;
 
 /// One step, and what it leads to.
 pub(super) struct Turn {
@@ -88,6 +100,14 @@ impl Asked {
     }
 }
 
+/// The name by which a request for locks hangs up.
+pub(super) fn name_of(request: &Request) -> Option<&Name> {
+    match &request.command {
+        limina_engine::Command::Locks(Command::Acquire(wanted)) => Some(&wanted.id),
+        _ => None,
+    }
+}
+
 impl Locks {
     /// What is answered at once, when all that is due is done; nothing if it has to wait. Of a list as much as `shown`
     /// says that it covers.
@@ -101,9 +121,7 @@ impl Locks {
         Some(match command {
             Command::Acquire(wanted) => return self.acquire(turn, request, wanted),
             Command::Abandon(id) => {
-                if let Some(place) = self.asked.iter().position(|asked| asked.wanted.id == *id) {
-                    self.end(turn, place);
-                }
+                self.hang_up(turn, id);
                 Ok(Reply::Abandoned)
             }
             Command::Heartbeat { id, session } => self.holder(id, Some(session)).map(|place| {
@@ -127,6 +145,7 @@ impl Locks {
     fn acquire(&mut self, turn: &mut Turn, request: &Request, wanted: &Acquire) -> Option<Answer> {
         if let Ok(place) = self.holder(&wanted.id, None) {
             let session = self.asked[place].wanted.session.clone();
+            self.tell(&wanted.id, Some(&wanted.id));
             return Some(Ok(Reply::Granted { grant: self.info(turn.now, place), session }));
         }
         if let Some(place) = self.asked.iter().position(|asked| asked.wanted.id == wanted.id) {
@@ -143,6 +162,39 @@ impl Locks {
             return Some(Err(Refusal::LockHeld(blocked)));
         }
         None
+    }
+
+    /// A client hangs up: it waits no more, and each grant that nobody else was told of ends, the oldest first.
+    fn hang_up(&mut self, turn: &mut Turn, request: &Name) {
+        let waits = |asked: &Asked| asked.waits() && asked.wanted.id == *request;
+        if let Some(place) = self.asked.iter().position(waits) {
+            self.end(turn, place);
+        }
+        let mut last_of = Vec::new();
+        for asked in &mut self.asked {
+            if let State::Holds { token, told: Told::These(told), .. } = &mut asked.state
+                && told.contains(request)
+            {
+                told.retain(|other| other != request);
+                last_of.extend(told.is_empty().then_some(*token));
+            }
+        }
+        last_of.sort_unstable();
+        for token in last_of {
+            let place = self.asked.iter().position(|asked| asked.token() == Some(token));
+            self.end(turn, place.expect("a hang-up ends only what nobody else was told of"));
+        }
+    }
+
+    /// A request is answered with the grant of this id; not one for locks if it has no name of its own.
+    pub(super) fn tell(&mut self, id: &Name, request: Option<&Name>) {
+        let Ok(place) = self.holder(id, None) else { return };
+        let State::Holds { told, .. } = &mut self.asked[place].state else { return };
+        match (&mut *told, request) {
+            (Told::These(names), Some(request)) if names.contains(request) => {}
+            (Told::These(names), Some(request)) if names.len() < MOST_TOLD => names.push(request.clone()),
+            _ => *told = Told::TooMany,
+        }
     }
 
     /// Somebody holds or waits no more; then whoever can be granted, is.
@@ -171,8 +223,9 @@ impl Locks {
     fn grant(&mut self, turn: &mut Turn, place: usize) -> Reply {
         let (token, granted_at) = (turn.order.advance(), turn.now);
         let expires_at = granted_at + self.asked[place].wanted.ttl.0;
+        let told = Told::These(vec![self.asked[place].wanted.id.clone()]);
         self.asked[place].state =
-            State::Holds { token, granted_at, expires_at, stored_expires_at: expires_at };
+            State::Holds { token, granted_at, expires_at, stored_expires_at: expires_at, told };
         let session = self.asked[place].wanted.session.clone();
         Reply::Granted { grant: self.info(turn.now, place), session }
     }

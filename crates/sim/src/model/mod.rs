@@ -208,7 +208,7 @@ impl Model {
         let namespace = self.namespaces.remove(name).unwrap_or_else(|| Namespace::unborn(self.floor));
         let mut ways = Vec::new();
         let mut expected = String::new();
-        let repeat = namespace.repeat(now, request.idempotency.as_ref(), answer);
+        let repeat = namespace.repeat(now, request, answer);
         if let Some(repeat) = &repeat {
             match &repeat.result {
                 Ok(namespace) => {
@@ -308,7 +308,7 @@ impl Model {
             return Err(format!("{:?}", Outcome::IdempotencyKeyInUse));
         }
         let namespace = self.namespaces.get_mut(&request.namespace).ok_or("nobody is there to wait for")?;
-        if namespace.repeat(now, request.idempotency.as_ref(), None).is_some() {
+        if namespace.repeat(now, request, None).is_some() {
             return Err("a kept reply".into());
         }
         let (answer, told) = namespace.at_locks(now, |locks, turn| locks.run(turn, request, command, None));
@@ -473,8 +473,8 @@ impl Namespace {
         }
     }
 
-    fn repeat(&self, now: Time, key: Option<&Idempotency>, answer: Option<&Outcome>) -> Option<Repeat> {
-        let key = key?;
+    fn repeat(&self, now: Time, request: &Request, answer: Option<&Outcome>) -> Option<Repeat> {
+        let key = request.idempotency.as_ref()?;
         let kept = self.replies.get(&key.key).filter(|kept| now.0 < kept.given + DAY)?;
         let is_lease_gone = matches!(&kept.grant, Some(Granted::Lease(id)) if !self.limiter.has_lease(id));
         let is_lock_gone =
@@ -485,8 +485,12 @@ impl Namespace {
         }
         // A lease that is gone leaves it open whether its key is still known.
         let is_certain = kept.is_certain && !is_lease_gone;
-        let Some(answer) = answer else { return Some(Repeat { result: Ok(self.clone()), is_certain }) };
         let mut next = self.clone();
+        if let (Some(Granted::Lock(id)), true) = (&kept.grant, is_same) {
+            // From now on the hang-up of the request that made the grant does not end it.
+            next.locks.tell(id, locks::name_of(request));
+        }
+        let Some(answer) = answer else { return Some(Repeat { result: Ok(next), is_certain }) };
         let expected =
             if is_same { next.kept_outcome(now, key, answer) } else { Some(Outcome::IdempotencyKeyReused) };
         let result = match expected {

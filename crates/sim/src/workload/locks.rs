@@ -94,6 +94,18 @@ impl Doors {
         self.remember(again)
     }
 
+    /// A client that got no answer in time repeats its request on another connection, under a new id; or the hang-up of
+    /// the first connection is noticed, possibly after the retry.
+    pub fn hang_up_or_retry(&mut self, random: &mut Random, first: &Command) -> Command {
+        let Command::Acquire(wanted) = first else { return first.clone() };
+        if random.one_in(2) {
+            return Command::Abandon(wanted.id.clone());
+        }
+        self.count += 1;
+        let (id, session) = (name(&format!("lock{}", self.count)), name(&format!("session{}", self.count)));
+        Command::Acquire(self.remember(Acquire { id, session, ..wanted.clone() }))
+    }
+
     fn draw(&mut self, random: &mut Random) -> Acquire {
         self.count += 1;
         let first = random.below(self.locks.len() as u64) as usize;

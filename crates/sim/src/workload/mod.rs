@@ -11,7 +11,7 @@ pub use limiter::Limits;
 pub use locks::Doors;
 
 use crate::random::Random;
-use limina_engine::{Command, Idempotency, Name, Page, Request};
+use limina_engine::{Command, Idempotency, Name, Page, Request, locks as engine_locks};
 
 /// Which names there are to choose from.
 #[derive(Debug, Clone)]
@@ -22,6 +22,8 @@ pub struct Workload {
     locks: Doors,
     events: Happenings,
     keys: u64,
+    /// The last request for locks that had a key.
+    keyed: Option<Request>,
 }
 
 /// What a namespace is used for.
@@ -60,11 +62,34 @@ impl Workload {
             locks: Doors::new(random),
             events: Happenings::new(random),
             keys: 1 + random.below(30),
+            keyed: None,
         }
     }
 
     /// The next request.
     pub fn request(&mut self, random: &mut Random) -> Request {
+        if random.one_in(12)
+            && let Some(request) = self.keyed.clone()
+            && let Command::Locks(locks) = &request.command
+        {
+            // A client that got no answer in time hangs up and repeats its request, in either order.
+            return match self.locks.hang_up_or_retry(random, locks) {
+                hang_up @ engine_locks::Command::Abandon(_) => {
+                    Request { idempotency: None, command: Command::Locks(hang_up), ..request }
+                }
+                retry => Request { command: Command::Locks(retry), ..request },
+            };
+        }
+        let request = self.fresh_request(random);
+        if matches!(&request.command, Command::Locks(engine_locks::Command::Acquire(_)))
+            && request.idempotency.is_some()
+        {
+            self.keyed = Some(request.clone());
+        }
+        request
+    }
+
+    fn fresh_request(&mut self, random: &mut Random) -> Request {
         let (namespace, families) = random.pick(&self.namespaces).clone();
         let family = match families {
             Families::LedgerAndLimiter if random.one_in(2) => Families::Ledger,

@@ -1,6 +1,8 @@
 //! An engine without shard and store, and the model beside it. A script that fails is cut down to the shortest one that
 //! still fails.
 
+mod witness;
+
 use bytes::Bytes;
 use limina_engine::{
     Answer, Applied, Command, Due, Engine, Fetched, Idempotency, Job, Missing, Name, Options, Outcome, Read,
@@ -15,6 +17,7 @@ use std::{
     fmt::Write as _,
     panic::{self, AssertUnwindSafe},
 };
+use witness::Witness;
 
 /// Longer than anybody waits.
 const ALL_WAITS: u64 = 600_000;
@@ -122,6 +125,7 @@ pub(crate) struct Bench {
     options: Options,
     stored: BTreeMap<Bytes, Bytes>,
     judge: Judge,
+    witness: Witness,
     now: Time,
     /// Who waits for an answer.
     pub(crate) waiting: BTreeMap<WaitId, Request>,
@@ -137,6 +141,7 @@ impl Bench {
             options,
             stored: BTreeMap::new(),
             judge: Judge::default(),
+            witness: Witness::default(),
             now: Time(1_000_000),
             waiting: BTreeMap::new(),
             tells,
@@ -225,6 +230,7 @@ impl Bench {
         if outcome == Outcome::Unreadable || (outcome == Outcome::IdempotencyKeyInUse && !is_in_use) {
             return Err(format!("not expected: {outcome:?}"));
         }
+        self.witness.hears(self.now, request, &outcome)?;
         self.decided(request, Fate::Answered(outcome))
     }
 

@@ -1,0 +1,105 @@
+//! Who was answered with a grant, so that the hang-up of one request never ends a grant that another was told of.
+//!
+//! A retry under the same idempotency key is answered with the grant that the first request made. From then on the grant
+//! has two listeners, and ends by a hang-up only when both have hung up. Listeners are stored: a hang-up may be reported
+//! after the shard was opened again, or by another node to the shard's next owner.
+
+use super::{keys, state::Locks};
+use crate::{
+    Name, Position,
+    record::{self, Malformed},
+    turn::Turn,
+};
+use alloc::{vec, vec::Vec};
+use serde::{Deserialize, Serialize};
+
+/// How many listeners of a grant are remembered. A client that repeats its request more often than this was told of its
+/// grant, or else the ttl ends it.
+const MAX_LISTENERS: usize = 8;
+
+/// The requests that were answered with a grant and have not hung up. A grant that only its own request was told of has no
+/// such record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Listeners {
+    /// These, by their ids.
+    Known(Vec<Name>),
+    /// More than are remembered. No hang-up ends the grant any more.
+    Unknown,
+}
+
+impl Locks {
+    /// A request is answered with this grant. A request that is not one for locks has no id; its hang-up is not reported.
+    pub(super) fn listen(&mut self, turn: &mut Turn<'_>, token: Position, request: Option<&Name>) {
+        let Some(grant) = self.grants.get(&token) else { return };
+        let listeners = self.listeners.get(&token);
+        let mut names = match listeners {
+            None => vec![grant.id.clone()],
+            Some(Listeners::Known(names)) => names.clone(),
+            Some(Listeners::Unknown) => return,
+        };
+        match request {
+            Some(request) if names.contains(request) => return,
+            Some(request) if names.len() < MAX_LISTENERS => {
+                names.push(request.clone());
+                self.set_listeners(token, Listeners::Known(names));
+            }
+            _ => self.set_listeners(token, Listeners::Unknown),
+        }
+        turn.put(keys::listeners(turn.namespace, token), &self.listeners[&token]);
+    }
+
+    /// A request has hung up. Each grant that nobody else was told of is taken back, the oldest first.
+    pub(super) fn hang_up(&mut self, turn: &mut Turn<'_>, request: &Name) {
+        for token in self.listened_to_by(request) {
+            let mut others = match self.listeners.get(&token) {
+                Some(Listeners::Known(names)) => names.clone(),
+                Some(Listeners::Unknown) | None => Vec::new(),
+            };
+            others.retain(|other| other != request);
+            if others.is_empty() {
+                self.take_back(turn, token);
+            } else {
+                self.set_listeners(token, Listeners::Known(others));
+                turn.put(keys::listeners(turn.namespace, token), &self.listeners[&token]);
+            }
+        }
+    }
+
+    fn listened_to_by(&self, request: &Name) -> Vec<Position> {
+        let own = self.tokens.get(request).filter(|token| !self.listeners.contains_key(*token)).copied();
+        let first = (request.clone(), Position(0));
+        let others = self.listening.range(first..).take_while(|(name, _)| name == request);
+        let mut tokens: Vec<Position> = own.into_iter().chain(others.map(|(_, token)| *token)).collect();
+        tokens.sort_unstable();
+        tokens
+    }
+
+    fn set_listeners(&mut self, token: Position, listeners: Listeners) {
+        self.forget_listeners(token);
+        if let Listeners::Known(names) = &listeners {
+            self.listening.extend(names.iter().map(|name| (name.clone(), token)));
+        }
+        self.listeners.insert(token, listeners);
+    }
+
+    /// The grant is gone. Says whether a record of its listeners is to be removed.
+    pub(super) fn forget_listeners(&mut self, token: Position) -> bool {
+        let listeners = self.listeners.remove(&token);
+        if let Some(Listeners::Known(names)) = &listeners {
+            for name in names {
+                self.listening.remove(&(name.clone(), token));
+            }
+        }
+        listeners.is_some()
+    }
+
+    /// Loads the listeners of a grant, which was loaded before.
+    pub(super) fn load_listeners(&mut self, token: Position, bytes: &[u8]) -> Result<(), Malformed> {
+        let listeners: Listeners = record::decode(bytes)?;
+        if !self.grants.contains_key(&token) {
+            return Err(Malformed);
+        }
+        self.set_listeners(token, listeners);
+        Ok(())
+    }
+}
