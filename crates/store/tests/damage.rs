@@ -37,6 +37,7 @@ fn options() -> EmbeddedOptions {
         reserve_bytes: Some(0),
         idle_seal: Duration::from_millis(20),
         cache_bytes: 1 << 20,
+        ..EmbeddedOptions::default()
     }
 }
 

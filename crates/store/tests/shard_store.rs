@@ -174,6 +174,42 @@ async fn appends_wait_while_memory_is_above_its_bound() {
     waiting.await.expect("the task ends").expect("append");
 }
 
+/// An append that waited for a checkpoint that fails again and again would never be answered.
+#[tokio::test]
+async fn appends_are_refused_while_checkpoints_fail_and_memory_is_above_its_bound() {
+    let memory = Arc::new(Memory::new(&MemoryOptions::default()).expect("memory"));
+    let options = ShardStoreOptions { soft_bytes: 500, hard_bytes: 1000 };
+    let shard = Arc::new(open(&memory, options).await);
+    shard.append(Seq(1), records(&format!("a={}", "x".repeat(400)))).await.expect("append");
+    memory.fail_checkpoint(0);
+    shard.checkpoint().await.expect_err("is to fail");
+    assert_eq!(shard.room(), Room::Plenty, "there is room in memory");
+
+    // From half of the bound on, only what must be done is done.
+    shard.append(Seq(2), records(&format!("b={}", "x".repeat(400)))).await.expect("append");
+    assert_eq!(shard.room(), Room::Reserve);
+    shard.append(Seq(3), records(&format!("c={}", "x".repeat(400)))).await.expect("append");
+
+    // Above it, nothing: not what comes now, and not what waited already.
+    let refused = shard.append(Seq(4), records("d=1")).await;
+    assert!(matches!(refused, Err(AppendError::Full)), "{refused:?}");
+    shard.checkpoint().await.expect("the first part");
+    shard.append(Seq(4), records(&format!("d={}", "x".repeat(2000)))).await.expect("append");
+    let waiting = tokio::spawn({
+        let shard = shard.clone();
+        async move { shard.append(Seq(5), records("e=1")).await }
+    });
+    tokio::task::yield_now().await;
+    memory.fail_checkpoint(0);
+    shard.checkpoint().await.expect_err("is to fail");
+    let refused = waiting.await.expect("the task ends");
+    assert!(matches!(refused, Err(AppendError::Full)), "{refused:?}");
+
+    shard.checkpoint().await.expect("checkpoint");
+    assert_eq!(shard.room(), Room::Plenty);
+    shard.append(Seq(5), records("e=1")).await.expect("append");
+}
+
 /// Many batches of the same few records are few records in memory.
 #[tokio::test]
 async fn records_coalesce() {

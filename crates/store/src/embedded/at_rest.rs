@@ -7,7 +7,7 @@ use super::{
     directory::{self, Lock, META, Meta},
     fjall_files,
     shadow::Shadow,
-    table::FjallTable,
+    table::{FjallTable, TableOptions},
 };
 use crate::{
     AppendError, Batch, ConfirmError, Epoch, Journal, JournalStats, Records, Room, Seq, ShardId, StoreError,
@@ -23,7 +23,7 @@ use std::{
     sync::Arc,
 };
 
-const CACHE_BYTES: u64 = 16 << 20;
+const TABLE: TableOptions = TableOptions { cache_bytes: 16 << 20, cached_files: 64 };
 /// After so many bytes or records there is word of progress.
 const PROGRESS_BYTES: u64 = 64 << 20;
 const PROGRESS_RECORDS: u64 = 1 << 18;
@@ -227,7 +227,7 @@ fn check_records(
     shards: Option<u16>,
     tell: &mut dyn FnMut(Finding),
 ) -> Option<FjallTable> {
-    let table = match FjallTable::open_copy(shadow.path(), original, CACHE_BYTES) {
+    let table = match FjallTable::open_copy(shadow.path(), original, TABLE) {
         Ok(table) => table,
         Err(error) => {
             tell(Finding::Problem(error));

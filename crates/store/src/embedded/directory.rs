@@ -102,7 +102,8 @@ fn create(directory: &Path) -> Result<(), StoreError> {
         .map_err(|error| StoreError::io("creating", directory.display().to_string(), error))
 }
 
-fn sync(directory: &Path) -> Result<(), StoreError> {
+/// Syncs a directory, or a file.
+pub(super) fn sync(directory: &Path) -> Result<(), StoreError> {
     let synced = File::open(directory).and_then(|file| file.sync_all());
     synced.map_err(|error| StoreError::io("syncing", directory.display().to_string(), error))
 }

@@ -9,6 +9,7 @@ use crate::StoreError;
 use std::{
     fs::File,
     io::{ErrorKind, Read, Seek, SeekFrom},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64, xxh3_128};
@@ -265,6 +266,14 @@ pub(super) fn read_without_zeros(path: &Path) -> std::io::Result<Vec<u8>> {
         }
         zeros += read - used;
     }
+}
+
+/// Writes a log's bytes over themselves and syncs them: nothing changes but what the disk has.
+pub(super) fn write_log_again(path: &Path) -> Result<(), StoreError> {
+    let bytes = read_without_zeros(path).map_err(|error| failed("reading", path, error))?;
+    let file = File::options().write(true).open(path);
+    let written = file.and_then(|file| file.write_all_at(&bytes, 0).and_then(|()| file.sync_all()));
+    written.map_err(|error| failed("writing", path, error))
 }
 
 struct Batch {

@@ -9,6 +9,8 @@ mod damage;
 mod directory;
 mod filling;
 mod fjall_files;
+mod open_table;
+mod reopening;
 mod shadow;
 mod table;
 mod writer;
@@ -27,7 +29,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use table::FjallTable;
+use table::{FjallTable, TableOptions};
 use writer::{Writer, WriterOptions};
 
 /// How an embedded store is made and kept.
@@ -45,6 +47,8 @@ pub struct EmbeddedOptions {
     pub idle_seal: Duration,
     /// How much of the table is kept in memory.
     pub cache_bytes: u64,
+    /// How many of the table's files stay open between two look-ups.
+    pub cached_files: usize,
 }
 
 impl Default for EmbeddedOptions {
@@ -55,6 +59,7 @@ impl Default for EmbeddedOptions {
             reserve_bytes: None,
             idle_seal: Duration::from_millis(20),
             cache_bytes: 64 << 20,
+            cached_files: 384,
         }
     }
 }
@@ -91,7 +96,9 @@ impl Embedded {
         };
         let (mut journal, opened) = Segmented::open(disk.clone(), segmented)?;
         let table_directory = directory::subdirectory(directory, "table")?;
-        let table = FjallTable::open(&table_directory, options.cache_bytes, known.is_some())?;
+        let table_options =
+            TableOptions { cache_bytes: options.cache_bytes, cached_files: options.cached_files };
+        let table = FjallTable::open(&table_directory, table_options, known.is_some())?;
         for shard in (0..meta.shards).map(ShardId) {
             let applied = table.applied_now(shard)?;
             if known.is_none() && applied.max(journal.last_seq(shard)) > Seq::ZERO {
@@ -124,6 +131,12 @@ impl Embedded {
     /// How many shards the directory was created with.
     pub fn shards(&self) -> u16 {
         self.shards
+    }
+
+    /// Tells `each` whether the table is open, now and at every change: one that has failed is opened again. Returns when
+    /// that has not succeeded for so long that only a restart may help, with the reason.
+    pub async fn watch_table(&self, each: impl FnMut(bool)) -> StoreError {
+        self.table.watch(each).await
     }
 
     /// Ends the store well: what was begun is finished, the last frame is sealed. Whatever is asked afterwards is

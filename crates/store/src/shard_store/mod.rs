@@ -23,7 +23,8 @@ pub struct ShardStoreOptions {
     /// From so many bytes on a checkpoint is due. [`Backlog::due`] tells.
     pub soft_bytes: usize,
     /// Above so many bytes appends wait until a checkpoint has taken some. Whoever appends must not be the one who
-    /// checkpoints then; `usize::MAX` turns the waiting off.
+    /// checkpoints then; `usize::MAX` turns the waiting off. While checkpoints fail, appends are refused instead, and
+    /// from half of it on [`ShardStore::room`] says [`Room::Reserve`].
     pub hard_bytes: usize,
 }
 
@@ -55,6 +56,7 @@ pub struct ShardStore<J, T> {
     state: Mutex<State>,
     /// Held while a checkpoint runs.
     checkpointing: tokio::sync::Mutex<()>,
+    /// Told at the end of each checkpoint, whether it succeeded or failed.
     checkpointed: tokio::sync::Notify,
 }
 
@@ -66,6 +68,8 @@ struct State {
     applied: Seq,
     active: Records,
     frozen: Option<Frozen>,
+    /// The last checkpoint failed.
+    is_failing: bool,
     /// An append was begun and its success was not seen: no other may follow before the shard is taken again.
     adrift: bool,
 }
@@ -97,6 +101,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
                 applied,
                 active: Records::default(),
                 frozen: None,
+                is_failing: false,
                 adrift: true,
             }),
             checkpointing: tokio::sync::Mutex::new(()),
@@ -147,16 +152,20 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         self.lock().epoch
     }
 
-    /// Whether there is room for more.
+    /// Whether there is room for more: in the journal, and, while checkpoints fail, in memory.
     pub fn room(&self) -> Room {
-        self.journal.room()
+        let state = self.lock();
+        match state.is_failing && state.bytes() > self.options.hard_bytes / 2 {
+            true => Room::Reserve,
+            false => self.journal.room(),
+        }
     }
 
     /// Appends the batch, each key once, as number `seq`. On success they are durable, and look-ups see
     /// them. After [`AppendError::Unknown`], or when this future was dropped, only [`ShardStore::retake`] helps.
     pub async fn append(&self, seq: Seq, batch: impl Into<Batch>) -> Result<(), AppendError> {
         let batch = batch.into();
-        self.wait_for_checkpoint().await;
+        self.wait_for_checkpoint().await?;
         if let Some(long) = batch.images().find(|record| record.key.len() > MAX_KEY_BYTES) {
             let detail = format!("a key of {} bytes is longer than {MAX_KEY_BYTES}", long.key.len());
             return Err(AppendError::NotDone(StoreError::Unusable(detail)));
@@ -193,12 +202,19 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         Ok(state.epoch)
     }
 
-    /// Holds an append back while memory is above its bound. Not even a failing checkpoint may lift it: it is retried.
-    async fn wait_for_checkpoint(&self) {
+    /// Holds an append back while memory is above its bound. While checkpoints fail, nobody knows for how long that would
+    /// be, so the append is refused.
+    async fn wait_for_checkpoint(&self) -> Result<(), AppendError> {
         loop {
             let checkpointed = self.checkpointed.notified();
-            if self.lock().bytes() <= self.options.hard_bytes {
-                return;
+            {
+                let state = self.lock();
+                if state.bytes() <= self.options.hard_bytes {
+                    return Ok(());
+                }
+                if state.is_failing {
+                    return Err(AppendError::Full);
+                }
             }
             checkpointed.await;
         }
@@ -227,9 +243,15 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
     pub async fn checkpoint(&self) -> Result<Option<Seq>, StoreError> {
         let _alone = self.checkpointing.lock().await;
         let Some((epoch, frozen)) = self.freeze() else { return Ok(None) };
-        self.table.checkpoint(self.shard, epoch, frozen.upto, frozen.records).await?;
+        let written = self.table.checkpoint(self.shard, epoch, frozen.upto, frozen.records).await;
+        if let Err(error) = written {
+            self.lock().is_failing = true;
+            self.checkpointed.notify_waiters();
+            return Err(error);
+        }
         let contained = {
             let mut state = self.lock();
+            state.is_failing = false;
             state.applied = frozen.upto;
             state.frozen.take()
         };
