@@ -19,7 +19,7 @@ pub use secret::{InvalidSecret, Secret};
 /// Asks for an outcome. The number stands for the encoding: one that is not understood is not found.
 const ASK: &str = "/peer/v1/ask";
 /// Follows a stream.
-const FOLLOW: &str = "/peer/v1/follow";
+const FOLLOW: &str = "/peer/v2/follow";
 /// The header that says in which shard something is asked for.
 const SHARD: &str = "x-limina-shard";
 /// How many requests may be open on one connection. Each request for a lock that waits is one.

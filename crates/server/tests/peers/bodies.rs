@@ -3,7 +3,7 @@
 use super::*;
 use reqwest::{Client, StatusCode};
 
-const PATHS: [&str; 2] = ["/peer/v1/ask", "/peer/v1/follow"];
+const PATHS: [&str; 2] = ["/peer/v1/ask", "/peer/v2/follow"];
 
 async fn post(node: &Node, path: &str, shard: &str, secret: &str, body: Vec<u8>) -> StatusCode {
     let client = Client::builder().http2_prior_knowledge().build().unwrap();
