@@ -24,7 +24,7 @@ pub use driver::load_engine;
 pub use limina_store::ShardId;
 pub use metrics::Metrics;
 pub use node::{Joining, Node, NodeOptions, OpenError};
-pub use peers::{Fed, Feed, FeedEnded, NotAnswered, Peers, Wanted};
+pub use peers::{Feed, FeedEnded, NotAnswered, Peers, Wanted};
 pub use routing::shard_of;
 pub use service::{Service, Unavailable};
 pub use streams::{Ended, Follower, Message, NotFollowed, Told};

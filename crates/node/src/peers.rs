@@ -46,16 +46,7 @@ struct ShardNumber(u16);
 /// What another node tells of a stream.
 pub trait Feed: Send {
     /// The next of it, in order; waits until there is any. After an error nothing more comes.
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<Fed>, FeedEnded>> + Send + '_>>;
-}
-
-/// One message of a stream, on its way to the ring of another node.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Fed {
-    /// What is told.
-    pub told: Told,
-    /// Whether it is a key frame for all who follow, and not only for those who begin or have fallen behind.
-    pub is_for_all: bool,
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<Told>, FeedEnded>> + Send + '_>>;
 }
 
 /// Why another node tells nothing more.

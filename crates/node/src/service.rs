@@ -286,8 +286,13 @@ impl Service {
 
     /// A shard of this process serves requests from now on, or no longer.
     pub(crate) fn set_open(&self, shard: ShardId, is_open: bool) {
-        let was_open = self.door(shard).is_open.swap(is_open, Ordering::AcqRel);
+        let door = self.door(shard);
+        let was_open = door.is_open.swap(is_open, Ordering::AcqRel);
         self.inner.metrics.shards_open.inc_by(i64::from(is_open) - i64::from(was_open));
+        if is_open {
+            // Followers compare what they have with the streams of a shard that opens, also if it was here before.
+            door.at.send_modify(|_| {});
+        }
     }
 
     /// A shard of this process is served no longer: other nodes must follow its streams elsewhere.

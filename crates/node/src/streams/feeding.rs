@@ -8,7 +8,7 @@ use std::{sync::Weak, time::Duration};
 /// How long to wait before another node is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
-/// Sees to it that the ring is fed, from wherever the stream's shard is, for as long as anybody follows.
+/// Feeds the ring, from wherever the stream's shard is, for as long as anybody follows.
 pub(super) async fn feed(service: Service, topic: Weak<Topic>, mut every: Duration) {
     let Some(address) = topic.upgrade().map(|topic| topic.address.clone()) else { return };
     let Some((shard, mut whereabouts)) = service.watch(&address.0) else { return };
@@ -16,14 +16,15 @@ pub(super) async fn feed(service: Service, topic: Weak<Topic>, mut every: Durati
         let at = whereabouts.borrow_and_update().clone();
         let feeding = async {
             match at {
-                // What its shard tells goes into the ring by itself.
-                At::Here(_) => beat(&service, &topic, &mut every).await,
+                // The shard's effects go into the ring without a feed.
+                At::Here(_) => feed_from_here(&service, &topic, &mut every).await,
                 At::There(other) => feed_from(&service, &topic, shard, &other).await,
                 At::Nowhere => std::future::pending().await,
             }
         };
         tokio::select! {
             () = feeding => {}
+            // The shard has moved, or has opened again.
             moved = whereabouts.changed() => if moved.is_err() { return },
         }
         if topic.upgrade().is_none_or(|topic| topic.lock().ended.is_some()) {
@@ -32,17 +33,35 @@ pub(super) async fn feed(service: Service, topic: Weak<Topic>, mut every: Durati
     }
 }
 
-/// Tells those who follow, every now and then, all that incubates.
-async fn beat(service: &Service, topic: &Weak<Topic>, every: &mut Duration) {
-    tokio::time::sleep(*every).await;
-    let Some(topic) = topic.upgrade() else { return };
-    topic.lock().is_for_all = true;
-    match service.key_frame(&topic.address, None).await {
-        Ok(info) => *every = Duration::from_millis(info.terms.key_frame_every.0),
-        // It was deleted while it was elsewhere.
-        Err(NotFollowed::StreamNotFound) => service.streams().deleted(&topic.address.0, &topic.address.1),
-        // Those who follow have what they have; there will be another time.
-        Err(_) => topic.lock().is_for_all = false,
+/// Compares the ring with the stream, which may have changed while the shard was elsewhere, or without effects because the
+/// shard had lost its memory. Then asks for a key frame every now and then.
+async fn feed_from_here(service: &Service, topic: &Weak<Topic>, every: &mut Duration) {
+    let mut is_compared = false;
+    loop {
+        if is_compared {
+            tokio::time::sleep(*every).await;
+        }
+        let Some(topic) = topic.upgrade() else { return };
+        let info = match is_compared {
+            true => service.push_key_frame(&topic.address, None).await,
+            false => service.stream_info(&topic).await,
+        };
+        match info {
+            Ok(info) => {
+                topic.tell(|state| state.ring.handle_clock(info.clock));
+                *every = Duration::from_millis(info.terms.key_frame_every.0);
+                is_compared = true;
+            }
+            // It was deleted while the shard was elsewhere.
+            Err(NotFollowed::StreamNotFound) => {
+                let (namespace, stream) = &topic.address;
+                return service.streams().deleted(namespace, stream);
+            }
+            Err(NotFollowed::Unavailable(_)) => {
+                drop(topic);
+                tokio::time::sleep(ASK_AGAIN).await;
+            }
+        }
     }
 }
 
@@ -51,7 +70,7 @@ async fn feed_from(service: &Service, topic: &Weak<Topic>, shard: ShardId, other
     let wanted = {
         let Some(topic) = topic.upgrade() else { return };
         let (namespace, stream) = topic.address.clone();
-        let resume_after = topic.lock().last;
+        let resume_after = topic.lock().ring.last();
         Wanted { shard, namespace, stream, resume_after, make: None }
     };
     let Some(others) = service.others() else { return };
@@ -62,11 +81,11 @@ async fn feed_from(service: &Service, topic: &Weak<Topic>, shard: ShardId, other
         let told = feed.next().await;
         let Some(topic) = topic.upgrade() else { return };
         match told {
-            Ok(told) => topic.tell(|ring| {
-                for fed in told {
-                    match fed.told {
-                        Told::Change(change) => ring.push_change(change),
-                        Told::KeyFrame(frame) => ring.push_key_frame(frame, fed.is_for_all),
+            Ok(told) => topic.tell(|state| {
+                for told in told {
+                    match told {
+                        Told::Change(change) => state.ring.push_change(change),
+                        Told::KeyFrame(frame) => state.ring.push_key_frame(frame),
                     }
                 }
             }),

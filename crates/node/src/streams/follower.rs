@@ -1,44 +1,38 @@
-//! Somebody who follows a stream: a client of this node, or another node.
+//! A follower of a stream: a client of this node, or another node.
 
-use super::{
-    Address, Ended, Message, NotFollowed, Told, Topic, feeding,
-    ring::{Next, Place},
-};
-use crate::{Fed, Feed, FeedEnded, NotAnswered, Service, Unavailable, Wanted};
+use super::{Address, Ended, Message, NotFollowed, Told, Topic, cursor::Cursor, cursor::Step, feeding};
+use crate::{Feed, FeedEnded, NotAnswered, Service, Unavailable, Wanted};
 use limina_engine::{
     Command, Name, Outcome, Request,
     events::{self, Changes, Reply, StreamInfo, StreamTerms},
 };
 use std::{
-    collections::VecDeque,
     pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::sync::watch;
 
-/// How many messages a follower is given at a time.
-const AT_ONCE: usize = 256;
-/// How many missed changes are read at a time.
-const READ_AT_ONCE: usize = 1_000;
-/// How long to wait before a key frame is asked for again.
+/// How long to wait before the owner is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
+/// How long a follower that is behind waits for an owner that answers. Then it ends, and its client comes back.
+const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Somebody who follows a stream.
+/// A follower of a stream.
 pub struct Follower {
     service: Service,
     topic: Arc<Topic>,
     news: watch::Receiver<()>,
-    place: Place,
-    /// How often the shard had left this node when it began.
-    moves: u64,
-    /// What it missed before it came, or since, read from the store.
-    missed: VecDeque<Arc<Message>>,
+    cursor: Cursor,
+    /// Set while the follower reads pages.
+    reading: Option<Reading>,
+    /// For another node: how often the shard had left this node when the feed began. The feed ends when it leaves again.
+    feeds_until_move: Option<u64>,
 }
 
 impl Service {
-    /// Follows a stream: from a key frame on, or after a clock, if all changes since are still kept. `make` is what the
-    /// stream is to be if there is none.
+    /// Follows a stream: from a current key frame on, or after a clock, if all changes since are still kept. If the stream
+    /// does not exist, it is made with the terms in `make`.
     pub async fn follow(
         &self,
         namespace: Name,
@@ -46,7 +40,9 @@ impl Service {
         resume_after: Option<u64>,
         make: Option<StreamTerms>,
     ) -> Result<Follower, NotFollowed> {
-        self.follow_as(namespace, stream, resume_after, make, false).await
+        let mut follower = self.join_topic(namespace, stream, resume_after);
+        follower.begin(make).await?;
+        Ok(follower)
     }
 
     /// Follows a stream on behalf of another node, which has a ring of its own.
@@ -55,43 +51,54 @@ impl Service {
         if !self.is_here(shard) {
             return Err(NotAnswered::NotThere);
         }
-        match self.follow_as(namespace, stream, resume_after, make, true).await {
-            Ok(follower) => Ok(Box::new(follower)),
+        let mut follower = self.join_topic(namespace, stream, resume_after);
+        follower.feeds_until_move = Some(follower.topic.lock().moves);
+        match follower.begin(make).await {
+            Ok(()) => Ok(Box::new(follower)),
             Err(NotFollowed::StreamNotFound) => Ok(Box::new(NoStream)),
             Err(NotFollowed::Unavailable(_)) => Err(NotAnswered::NotThere),
         }
     }
 
-    async fn follow_as(
-        &self,
-        namespace: Name,
-        stream: Name,
-        resume_after: Option<u64>,
-        make: Option<StreamTerms>,
-        is_feed: bool,
-    ) -> Result<Follower, NotFollowed> {
+    fn join_topic(&self, namespace: Name, stream: Name, resume_after: Option<u64>) -> Follower {
         let topic = self.streams().join((namespace, stream));
         let news = topic.news.subscribe();
-        let place = Place { clock: 0, frames: 0, for_all: 0, is_feed };
-        let moves = topic.lock().moves;
-        let missed = VecDeque::new();
-        let mut follower = Follower { service: self.clone(), topic, news, place, moves, missed };
-        let can_begin = follower.topic.lock().usable_key_frame().is_some();
-        if !can_begin {
-            let info = self.key_frame(&follower.topic.address, make).await?;
-            let mut ring = follower.topic.lock();
-            if ring.feeder.is_none() {
-                let every = Duration::from_millis(info.terms.key_frame_every.0);
-                let feeder = feeding::feed(self.clone(), Arc::downgrade(&follower.topic), every);
-                ring.feeder = Some(tokio::spawn(feeder).abort_handle());
+        let cursor = Cursor::new(resume_after);
+        Follower { service: self.clone(), topic, news, cursor, reading: None, feeds_until_move: None }
+    }
+
+    /// The stream as it is now: the answer to a question that is asked after this call.
+    pub(super) async fn stream_info(&self, topic: &Topic) -> Result<StreamInfo, NotFollowed> {
+        let question = || {
+            let (service, address) = (self.clone(), topic.address.clone());
+            async move {
+                let command = events::Command::Get(address.1.clone());
+                match service.ask(&address, command).await? {
+                    Reply::Stream(info) => Ok(info),
+                    _ => Err(NotFollowed::StreamNotFound),
+                }
             }
-        }
-        follower.begin(resume_after).await?;
-        Ok(follower)
+        };
+        topic.infos.ask(question).await
+    }
+
+    /// A key frame of the stream as it is now, shared by all followers that ask at the same time.
+    async fn current_key_frame(&self, topic: &Topic) -> Result<Arc<Message>, NotFollowed> {
+        let question = || {
+            let (service, address) = (self.clone(), topic.address.clone());
+            async move {
+                let command = events::Command::Incubating(address.1.clone());
+                match service.ask(&address, command).await? {
+                    Reply::Incubating(frame) => Ok(Message::new(Told::KeyFrame(frame))),
+                    _ => Err(NotFollowed::StreamNotFound),
+                }
+            }
+        };
+        topic.key_frames.ask(question).await
     }
 
     /// Has a key frame put into the ring, in its place among the changes.
-    pub(super) async fn key_frame(
+    pub(super) async fn push_key_frame(
         &self,
         address: &Address,
         make: Option<StreamTerms>,
@@ -99,6 +106,14 @@ impl Service {
         let command = events::Command::KeyFrame { stream: address.1.clone(), make };
         match self.ask(address, command).await? {
             Reply::Stream(info) => Ok(info),
+            _ => Err(NotFollowed::StreamNotFound),
+        }
+    }
+
+    async fn changes(&self, address: &Address, after: u64, limit: usize) -> Result<Changes, NotFollowed> {
+        let command = events::Command::Changes { stream: address.1.clone(), after, limit };
+        match self.ask(address, command).await? {
+            Reply::Changes(changes) => Ok(changes),
             _ => Err(NotFollowed::StreamNotFound),
         }
     }
@@ -116,129 +131,128 @@ impl Service {
 }
 
 impl Follower {
-    /// Finds the place to begin at: after that clock if everything since is kept, or else with a key frame.
-    async fn begin(&mut self, resume_after: Option<u64>) -> Result<(), NotFollowed> {
-        if let Some(after) = resume_after {
-            self.wait_for_ring().await;
-            self.place.clock = after;
-            self.read_missed().await?;
-            let ring = self.topic.lock();
-            if !ring.is_behind(&self.place) {
-                (self.place.frames, self.place.for_all) = (ring.frames, ring.for_all);
-                return Ok(());
-            }
-        }
-        self.missed.clear();
-        let ring = self.topic.lock();
-        // Where there is none, it is as behind as can be, and asks for one.
-        if let Some(frame) = ring.usable_key_frame() {
-            self.missed.push_back(frame.clone());
-            self.place = ring.place_after(frame, self.place.is_feed);
-        }
-        Ok(())
-    }
-
-    /// Waits until the ring has begun. In this node it has; from another it is on its way.
-    async fn wait_for_ring(&mut self) {
-        while self.topic.lock().is_empty() {
-            let _still_there = self.news.changed().await;
-        }
-    }
-
-    /// Reads what was told before the ring began, as far as it is kept, and puts it before what comes from the ring.
-    async fn read_missed(&mut self) -> Result<(), NotFollowed> {
-        loop {
-            let after = self.place.clock;
-            // No more than the ring lacks: what it has comes from there, also if the store has more by now.
-            let missing = self.topic.lock().before_first().saturating_sub(after);
-            if missing == 0 {
-                break;
-            }
-            let limit = READ_AT_ONCE.min(usize::try_from(missing).unwrap_or(usize::MAX));
-            let stream = self.topic.address.1.clone();
-            let command = events::Command::Changes { stream, after, limit };
-            match self.service.ask(&self.topic.address, command).await? {
-                Reply::Changes(Changes::Kept(changes)) if !changes.is_empty() => {
-                    self.place.clock += changes.len() as u64;
-                    let messages = changes.into_iter().map(|change| Message::new(Told::Change(change)));
-                    self.missed.extend(messages);
+    /// Finds the place to begin at.
+    async fn begin(&mut self, make: Option<StreamTerms>) -> Result<(), NotFollowed> {
+        if self.topic.lock().ring.last().is_none() {
+            let info = match self.service.stream_info(&self.topic).await {
+                Err(NotFollowed::StreamNotFound) if make.is_some() => {
+                    self.service.push_key_frame(&self.topic.address, make).await?
                 }
-                _ => break,
+                info => info?,
+            };
+            let mut state = self.topic.lock();
+            state.ring.begin(info.clock);
+            if state.feeder.is_none() {
+                let every = Duration::from_millis(info.terms.key_frame_every.0);
+                let feeder = feeding::feed(self.service.clone(), Arc::downgrade(&self.topic), every);
+                state.feeder = Some(tokio::spawn(feeder).abort_handle());
             }
         }
-        Ok(())
+        loop {
+            let question = self.cursor.poll_begin(&self.topic.lock().ring);
+            match question {
+                Some(question) => self.answer(question).await?,
+                None => return Ok(()),
+            }
+        }
     }
 
-    /// The next messages, in order; waits until there are any.
+    /// The next messages, in order; waits until there are any. May be dropped and called again: nothing is lost.
     pub async fn next(&mut self) -> Result<Vec<Arc<Message>>, Ended> {
-        Ok(self.next_marked().await?.into_iter().map(|next| next.message).collect())
-    }
-
-    async fn next_marked(&mut self) -> Result<Vec<Next>, Ended> {
-        let mut asked_at: Option<Instant> = None;
+        let mut unanswered_since: Option<Instant> = None;
         loop {
             self.news.mark_unchanged();
-            let missed = self.missed.drain(..self.missed.len().min(AT_ONCE));
-            let mut messages: Vec<_> = missed.map(|message| Next { message, is_for_all: false }).collect();
-            let has_lost = {
-                let ring = self.topic.lock();
-                if let (Some(ended), true) = (ring.ended, messages.is_empty()) {
-                    return Err(ended);
-                }
-                while messages.len() < AT_ONCE
-                    && self.missed.is_empty()
-                    && let Some(message) = ring.next(&mut self.place)
-                {
-                    messages.push(message);
-                }
-                if messages.is_empty() && self.place.is_feed && ring.moves != self.moves {
-                    return Err(Ended::Unavailable(Unavailable::ShardUnavailable));
-                }
-                ring.is_behind(&self.place) && ring.usable_key_frame().is_none()
+            let (step, ended) = {
+                let state = self.topic.lock();
+                let has_moved = self.feeds_until_move.is_some_and(|moves| moves != state.moves);
+                let moved = has_moved.then_some(Ended::Unavailable(Unavailable::ShardUnavailable));
+                (self.cursor.poll(&state.ring), state.ended.or(moved))
             };
-            if !messages.is_empty() {
-                return Ok(messages);
+            if !self.cursor.is_behind() && !matches!(step, Step::AskPage { .. }) {
+                self.reading = None;
             }
-            if has_lost && asked_at.is_none_or(|at| at.elapsed() >= ASK_AGAIN) {
-                self.catch_up().await?;
-                asked_at = Some(Instant::now());
-                continue;
-            }
-            // What was asked of another node may be lost on its way. The news live as long as the topic, held here.
-            let changed = self.news.changed();
-            match has_lost {
-                true => drop(tokio::time::timeout(ASK_AGAIN, changed).await),
-                false => drop(changed.await),
+            let question = match (step, ended) {
+                (Step::Send(messages), _) => return Ok(messages),
+                (_, Some(ended)) => return Err(ended),
+                (Step::Wait, None) => {
+                    // The sender lives as long as the topic, which is held here.
+                    let _is_alive = self.news.changed().await;
+                    continue;
+                }
+                (question, None) => question,
+            };
+            match self.answer(question).await {
+                Ok(()) => unanswered_since = None,
+                Err(NotFollowed::StreamNotFound) => return Err(Ended::Deleted),
+                Err(NotFollowed::Unavailable(reason)) => {
+                    let since = *unanswered_since.get_or_insert_with(Instant::now);
+                    let is_hopeless = reason == Unavailable::ShuttingDown || since.elapsed() > PATIENCE;
+                    if is_hopeless || self.feeds_until_move.is_some() {
+                        return Err(Ended::Unavailable(reason));
+                    }
+                    // The shard opens again, or is on its way to another node.
+                    tokio::time::sleep(ASK_AGAIN).await;
+                }
             }
         }
     }
 
-    /// What comes next is not in the ring: it is read, if it is little and still kept, or else there will be a key frame.
-    async fn catch_up(&mut self) -> Result<(), Ended> {
-        let caught_up = async {
-            let missing = self.topic.lock().before_first().saturating_sub(self.place.clock);
-            if self.place.clock > 0 && missing <= READ_AT_ONCE as u64 {
-                self.read_missed().await?;
+    /// Asks the owner what the cursor wants to know.
+    async fn answer(&mut self, question: Step) -> Result<(), NotFollowed> {
+        match question {
+            Step::Send(_) | Step::Wait => {}
+            Step::AskClock => {
+                let info = self.service.stream_info(&self.topic).await?;
+                self.cursor.handle_clock(info.clock, &self.topic.lock().ring);
             }
-            let is_behind = self.topic.lock().is_behind(&self.place);
-            if is_behind && self.missed.is_empty() {
-                self.service.key_frame(&self.topic.address, None).await?;
+            Step::AskKeyFrame => {
+                let frame = self.service.current_key_frame(&self.topic).await?;
+                self.cursor.handle_key_frame(frame);
             }
-            Ok(())
-        };
-        caught_up.await.map_err(|error| match error {
-            NotFollowed::StreamNotFound => Ended::Deleted,
-            NotFollowed::Unavailable(reason) => Ended::Unavailable(reason),
-        })
+            Step::AskPage { .. } => self.read_page().await?,
+        }
+        Ok(())
+    }
+
+    /// Reads a page, unless another follower has read it meanwhile. Followers of a stream read one at a time, so that they
+    /// never occupy the shard, however many there are.
+    async fn read_page(&mut self) -> Result<(), NotFollowed> {
+        self.reading.get_or_insert_with(|| Reading::new(&self.topic));
+        let _turn = self.topic.page_turn.lock().await;
+        let wanted = self.cursor.wanted_page(&self.topic.lock().ring);
+        if let Some((after, limit)) = wanted {
+            let changes = self.service.changes(&self.topic.address, after, limit).await?;
+            self.cursor.handle_page(after, changes, &mut self.topic.lock().ring);
+        }
+        Ok(())
+    }
+}
+
+/// Pages stay in memory for as long as any follower reads them.
+struct Reading(Arc<Topic>);
+
+impl Reading {
+    fn new(topic: &Arc<Topic>) -> Reading {
+        topic.lock().readers += 1;
+        Reading(topic.clone())
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.readers -= 1;
+        if state.readers == 0 {
+            state.ring.drop_pages();
+        }
     }
 }
 
 impl Feed for Follower {
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<Fed>, FeedEnded>> + Send + '_>> {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<Told>, FeedEnded>> + Send + '_>> {
         Box::pin(async {
-            let fed = |next: Next| Fed { told: next.message.told.clone(), is_for_all: next.is_for_all };
-            match self.next_marked().await {
-                Ok(messages) => Ok(messages.into_iter().map(fed).collect()),
+            match Follower::next(self).await {
+                Ok(messages) => Ok(messages.iter().map(|message| message.told.clone()).collect()),
                 Err(Ended::Deleted) => Err(FeedEnded::NoStream),
                 Err(Ended::Unavailable(_)) => Err(FeedEnded::Lost),
             }
@@ -250,7 +264,7 @@ impl Feed for Follower {
 struct NoStream;
 
 impl Feed for NoStream {
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<Fed>, FeedEnded>> + Send + '_>> {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<Told>, FeedEnded>> + Send + '_>> {
         Box::pin(async { Err(FeedEnded::NoStream) })
     }
 }

@@ -1,25 +1,33 @@
-//! Those who follow streams of events.
+//! Followers of streams of events.
 //!
-//! What a shard tells of a stream goes into one ring, which all who follow it share: each of them is a place in it. Who
-//! reads slowly holds up nobody and costs nothing; one that has fallen behind the ring goes on from a key frame.
+//! A follower is a cursor: the clock of the last change that it has. A node has one [`Ring`] for each stream that is
+//! followed there: the latest changes, encoded once for all followers. A follower that is behind the ring reads the changes
+//! that the shard still keeps, a page at a time, as its client takes them; followers share pages. Only a new follower,
+//! and one whose changes are no longer kept, gets a key frame: a current one, made for all who ask at the same time.
 //!
-//! Where the shard is in another node, the ring is fed from there, by one connection for all who follow the stream here.
-//! When the shard moves, so does the feeding, after the last clock in the ring.
+//! Where the shard is in another node, the ring is fed from there, by one connection for all followers of the stream
+//! here. When the shard moves, the feed moves with it, after the last clock in the ring.
+//!
+//! Read in this order: `ring` and `cursor` (without IO), `follower`, `feeding`.
 
+mod cursor;
 mod feeding;
 mod follower;
+mod joint;
 mod ring;
 
+pub use cursor::{Cursor, Step};
 pub use follower::Follower;
+pub use ring::{PAGE, Page, RECENT_CHANGES, Ring};
 
 use crate::{Unavailable, shard_of};
 use bytes::Bytes;
+use joint::Joint;
 use limina_engine::{
     Name,
-    events::{Change, KeyFrame},
+    events::{Change, KeyFrame, StreamInfo},
 };
 use limina_store::ShardId;
-use ring::Ring;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,
@@ -28,7 +36,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, task::AbortHandle};
 
 /// Something that is told to those who follow a stream.
 #[derive(Debug)]
@@ -48,7 +56,8 @@ pub enum Told {
 }
 
 impl Message {
-    fn new(told: Told) -> Arc<Message> {
+    /// A message that is not encoded yet.
+    pub fn new(told: Told) -> Arc<Message> {
         Arc::new(Message { told, encoded: OnceLock::new() })
     }
 
@@ -57,6 +66,15 @@ impl Message {
         match &self.told {
             Told::Change(change) => change.clock,
             Told::KeyFrame(frame) => frame.clock,
+        }
+    }
+
+    /// About how long it is when it is encoded.
+    fn approximate_bytes(&self) -> usize {
+        const REST: usize = 128;
+        match &self.told {
+            Told::Change(change) => REST + change.event.len(),
+            Told::KeyFrame(frame) => frame.events.iter().map(|event| REST + event.event.len()).sum(),
         }
     }
 
@@ -83,10 +101,34 @@ struct Shared {
 /// One stream that is followed.
 struct Topic {
     address: Address,
-    ring: Mutex<Ring>,
-    /// Moves when there is something new.
+    state: Mutex<State>,
+    /// Changes with the state.
     news: watch::Sender<()>,
     followers: AtomicUsize,
+    infos: Arc<Joint<StreamInfo>>,
+    key_frames: Arc<Joint<Arc<Message>>>,
+    /// Held by the follower that reads a page.
+    page_turn: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    ring: Ring,
+    /// Feeds the ring.
+    feeder: Option<AbortHandle>,
+    /// How often the stream's shard has left this node.
+    moves: u64,
+    /// How many followers read pages.
+    readers: usize,
+    ended: Option<Ended>,
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        if let Some(feeder) = &self.feeder {
+            feeder.abort();
+        }
+    }
 }
 
 /// Why nothing more is told.
@@ -122,17 +164,14 @@ impl Streams {
     /// A durable change, in order.
     pub(crate) fn changed(&self, namespace: &Name, stream: &Name, change: Change) {
         if let Some(topic) = self.find(namespace, stream) {
-            topic.tell(|ring| ring.push_change(change));
+            topic.tell(|state| state.ring.push_change(change));
         }
     }
 
-    /// All that incubates, in its place among the changes.
+    /// The periodic key frame, in its place among the changes.
     pub(crate) fn key_frame(&self, namespace: &Name, stream: &Name, frame: KeyFrame) {
         if let Some(topic) = self.find(namespace, stream) {
-            topic.tell(|ring| {
-                let is_for_all = std::mem::take(&mut ring.is_for_all);
-                ring.push_key_frame(frame, is_for_all);
-            });
+            topic.tell(|state| state.ring.push_key_frame(frame));
         }
     }
 
@@ -140,7 +179,7 @@ impl Streams {
     pub(crate) fn moved(&self, shard: ShardId, shards: u16) {
         let topics = self.lock();
         for topic in topics.values().filter(|topic| shard_of(topic.address.0.as_str(), shards) == shard) {
-            topic.tell(|ring| ring.moves += 1);
+            topic.tell(|state| state.moves += 1);
         }
     }
 
@@ -148,15 +187,15 @@ impl Streams {
     pub(crate) fn deleted(&self, namespace: &Name, stream: &Name) {
         let removed = self.remove(&(namespace.clone(), stream.clone()), |_| true);
         if let Some(topic) = removed {
-            topic.tell(|ring| ring.ended = Some(Ended::Deleted));
+            topic.tell(|state| state.ended = Some(Ended::Deleted));
         }
     }
 
     /// The process stops: nobody is told anything more.
     pub(crate) fn stop(&self) {
         for topic in self.lock().values() {
-            topic.tell(|ring| {
-                ring.ended.get_or_insert(Ended::Unavailable(Unavailable::ShuttingDown));
+            topic.tell(|state| {
+                state.ended.get_or_insert(Ended::Unavailable(Unavailable::ShuttingDown));
             });
         }
     }
@@ -175,8 +214,15 @@ impl Streams {
         let mut topics = self.lock();
         let topic = topics.entry(address.clone()).or_insert_with(|| {
             self.0.count.fetch_add(1, Ordering::AcqRel);
-            let (ring, news) = (Mutex::default(), watch::Sender::new(()));
-            Arc::new(Topic { address, ring, news, followers: AtomicUsize::new(0) })
+            Arc::new(Topic {
+                address,
+                state: Mutex::default(),
+                news: watch::Sender::new(()),
+                followers: AtomicUsize::new(0),
+                infos: Arc::default(),
+                key_frames: Arc::default(),
+                page_turn: tokio::sync::Mutex::default(),
+            })
         });
         topic.followers.fetch_add(1, Ordering::AcqRel);
         topic.clone()
@@ -192,11 +238,11 @@ impl Streams {
 }
 
 impl Topic {
-    fn lock(&self) -> MutexGuard<'_, Ring> {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, change: impl FnOnce(&mut Ring)) {
+    fn tell(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.lock());
         self.news.send_replace(());
     }
@@ -204,109 +250,26 @@ impl Topic {
 
 #[cfg(test)]
 mod tests {
-    use super::{ring::Place, *};
-    use limina_engine::{
-        Time,
-        events::{ChangeKind, KEPT_CHANGES},
-    };
-
-    fn change(clock: u64) -> Change {
-        Change { clock, kind: ChangeKind::Submitted, event: "e".into(), time: Time(1) }
-    }
-
-    fn frame(clock: u64) -> KeyFrame {
-        KeyFrame { clock, events: Vec::new() }
-    }
-
-    /// A topic that somebody follows.
-    fn followed() -> (Streams, Arc<Topic>, [Name; 2]) {
-        let names = ["n", "s"].map(|name| Name::new(name).unwrap());
-        let streams = Streams::default();
-        let topic = streams.join((names[0].clone(), names[1].clone()));
-        (streams, topic, names)
-    }
-
-    /// All that somebody is told from there on: clocks, those of key frames negative.
-    fn told(topic: &Topic, place: &mut Place) -> Vec<i64> {
-        let ring = topic.lock();
-        let next = || ring.next(place);
-        std::iter::from_fn(next)
-            .map(|next| match &next.message.told {
-                Told::Change(change) => change.clock as i64,
-                Told::KeyFrame(frame) => -(frame.clock as i64),
-            })
-            .collect()
-    }
-
-    #[test]
-    fn changes_come_in_order_and_key_frames_in_their_place() {
-        let (streams, topic, [n, s]) = followed();
-        let beat = || topic.lock().is_for_all = true;
-        streams.key_frame(&n, &s, frame(7));
-        let mut place = Place { clock: 7, frames: 0, for_all: 0, is_feed: false };
-        let mut slow = place;
-        (8..=10).for_each(|clock| streams.changed(&n, &s, change(clock)));
-        assert_eq!(told(&topic, &mut place), [8, 9, 10]);
-        beat();
-        streams.key_frame(&n, &s, frame(10));
-        streams.changed(&n, &s, change(11));
-        assert_eq!(told(&topic, &mut place), [-10, 11]);
-        assert_eq!(told(&topic, &mut slow), [8, 9, 10, -10, 11], "whoever is slow gets it in the same place");
-
-        // One that was asked for by somebody who begins is nothing to the others.
-        streams.key_frame(&n, &s, frame(11));
-        assert_eq!(told(&topic, &mut place), []);
-        // One that has been passed would take back what was told since.
-        streams.changed(&n, &s, change(12));
-        assert_eq!(told(&topic, &mut place), [12]);
-        topic.lock().for_all += 1;
-        assert_eq!(told(&topic, &mut place), []);
-    }
-
-    #[test]
-    fn whoever_falls_behind_goes_on_from_a_key_frame() {
-        let (streams, topic, [n, s]) = followed();
-        streams.key_frame(&n, &s, frame(7));
-        let mut place = Place { clock: 7, frames: 0, for_all: 0, is_feed: false };
-        (8..=8 + KEPT_CHANGES).for_each(|clock| streams.changed(&n, &s, change(clock)));
-        assert_eq!(topic.lock().changes.len() as u64, KEPT_CHANGES);
-        assert!(topic.lock().usable_key_frame().is_none(), "the old one is of no use any more");
-        assert_eq!(told(&topic, &mut place), []);
-        let last = 8 + KEPT_CHANGES;
-        streams.key_frame(&n, &s, frame(last));
-        streams.changed(&n, &s, change(last + 1));
-        assert_eq!(told(&topic, &mut place), [-(last as i64), last as i64 + 1]);
-    }
-
-    #[test]
-    fn what_was_never_told_leaves_no_gap_that_looks_like_none() {
-        let (streams, topic, [n, s]) = followed();
-        streams.key_frame(&n, &s, frame(7));
-        let mut place = Place { clock: 7, frames: 0, for_all: 0, is_feed: false };
-        streams.changed(&n, &s, change(8));
-        // 9 and 10 became durable, but their answers were lost with the shard's memory.
-        streams.changed(&n, &s, change(11));
-        assert_eq!(told(&topic, &mut place), [], "not 8 and then 11");
-        assert!(topic.lock().is_behind(&place));
-        streams.key_frame(&n, &s, frame(11));
-        assert_eq!(told(&topic, &mut place), [-11]);
-    }
+    use super::*;
 
     #[test]
     fn nothing_is_kept_for_nobody() {
-        let (streams, topic, [n, s]) = followed();
+        let names = ["n", "s"].map(|name| Name::new(name).unwrap());
+        let [n, s] = &names;
+        let streams = Streams::default();
+        let topic = streams.join((n.clone(), s.clone()));
         let second = streams.join(topic.address.clone());
         streams.leave(&topic);
-        assert!(streams.find(&n, &s).is_some());
+        assert!(streams.find(n, s).is_some());
         streams.leave(&second);
-        assert!(streams.find(&n, &s).is_none());
+        assert!(streams.find(n, s).is_none());
         assert_eq!(streams.0.count.load(Ordering::Relaxed), 0);
 
         let third = streams.join(topic.address.clone());
-        streams.deleted(&n, &s);
+        streams.deleted(n, s);
         assert_eq!(third.lock().ended, Some(Ended::Deleted));
         let fourth = streams.join(topic.address.clone());
         streams.leave(&third);
-        assert!(streams.find(&n, &s).is_some_and(|found| Arc::ptr_eq(&found, &fourth)), "another stream");
+        assert!(streams.find(n, s).is_some_and(|found| Arc::ptr_eq(&found, &fourth)), "another stream");
     }
 }

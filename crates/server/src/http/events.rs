@@ -14,8 +14,8 @@ use axum::{
     body::Body,
     extract::State,
     http::{
-        StatusCode,
-        header::{CACHE_CONTROL, CONTENT_TYPE},
+        HeaderMap, StatusCode,
+        header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE},
     },
     response::{IntoResponse, Response},
     routing::{MethodRouter, delete, get, post, put},
@@ -26,11 +26,17 @@ use limina_engine::{
     self as engine, Idempotency, Name,
     events::{Command, Mode, StreamInfo, StreamTerms},
 };
-use limina_node::{Follower, NotFollowed, Told};
+use limina_node::{Follower, NotFollowed, Told, Unavailable};
 use limina_stomp::Payload;
 use limina_wire::{Page, Problem, events as wire};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+/// How long an `EventSource` is held while the shard opens.
+const HELD: Duration = Duration::from_secs(10);
+/// How often to try meanwhile.
+const TRY_EVERY: Duration = Duration::from_millis(200);
+/// Ends at once: a browser connects again after this many milliseconds.
+const COME_BACK: &str = ": not available at the moment\nretry: 1000\n\n";
 /// A stream of server-sent events on which nothing happens says so now and then.
 const SILENCE: Duration = Duration::from_secs(15);
 /// The name of the topic on which the time is told.
@@ -245,16 +251,42 @@ pub(in crate::http) async fn follow(
     Namespace(namespace): Namespace,
     StreamName(stream): StreamName,
     LastEventId(after): LastEventId,
+    headers: HeaderMap,
     _: NoQuery,
 ) -> Answer {
-    let follower = app.follow(namespace, stream.clone(), after).await;
-    let follower = follower.map_err(|reason| not_followed(&stream, reason))?;
+    let is_event_source = accepts_events(&headers);
+    let begin = Instant::now();
+    let follower = loop {
+        match app.follow(namespace.clone(), stream.clone(), after).await {
+            Ok(follower) => break follower,
+            // A browser gives up for ever at any status but 200, so it is held until the server has started or, where
+            // that takes long, sent away with a stream that ends.
+            Err(NotFollowed::Unavailable(reason)) if is_event_source => {
+                if reason == Unavailable::ShuttingDown || begin.elapsed() > HELD {
+                    return Ok(event_stream(COME_BACK));
+                }
+                tokio::time::sleep(TRY_EVERY).await;
+            }
+            Err(reason) => return Err(not_followed(&stream, reason)),
+        }
+    };
     let body = Body::from_stream(unfold(follower, |mut follower| async {
         let sent = sent_events(&mut follower).await?;
         Some((Ok::<_, std::convert::Infallible>(sent), follower))
     }));
+    Ok(event_stream(body))
+}
+
+fn event_stream(body: impl Into<Body>) -> Response {
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
-    Ok((headers, body).into_response())
+    (headers, body.into()).into_response()
+}
+
+/// Whether the client asks for this media type by its name, as every `EventSource` does.
+fn accepts_events(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let types = values.flat_map(|value| value.split(',')).map(|item| item.split(';').next().unwrap_or(item));
+    types.into_iter().any(|name| name.trim().eq_ignore_ascii_case("text/event-stream"))
 }
 
 /// The next messages; nothing if there will be none.

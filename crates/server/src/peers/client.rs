@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header::AUTHORIZATION};
 use limina_engine::{Outcome, Request as EngineRequest};
-use limina_node::{Fed, Feed, FeedEnded, NotAnswered, Peers, ShardId, Wanted, peers::Asked};
+use limina_node::{Feed, FeedEnded, NotAnswered, Peers, ShardId, Told, Wanted, peers::Asked};
 use serde::de::DeserializeOwned;
 use std::{
     collections::HashMap,
@@ -176,7 +176,7 @@ impl HttpFeed {
 }
 
 impl Feed for HttpFeed {
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<Fed>, FeedEnded>> + Send + '_>> {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<Told>, FeedEnded>> + Send + '_>> {
         Box::pin(async { self.message().await.unwrap_or(Err(FeedEnded::Lost)) })
     }
 }

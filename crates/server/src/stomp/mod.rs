@@ -42,6 +42,8 @@ const PROTOCOLS: [&str; 3] = ["v12.stomp", "v11.stomp", "v10.stomp"];
 const LINGER: Duration = Duration::from_secs(5);
 /// Frames of WebSocket are no larger than what STOMP allows, with its heads.
 const MAX_MESSAGE: usize = 256 << 10;
+/// The read buffer of a connection, which is allocated at once. Clients send little: most only subscribe.
+const READ_BUFFER: usize = 4 << 10;
 
 /// Follow streams of events: STOMP over WebSocket.
 #[utoipa::path(
@@ -58,6 +60,7 @@ pub(crate) async fn upgrade(
     let upgrade = upgrade.map_err(|rejection| Failure::invalid("Upgrade", rejection.body_text()))?;
     let id = draw_id()?;
     let upgrade = upgrade.protocols(PROTOCOLS).max_message_size(MAX_MESSAGE).max_frame_size(MAX_MESSAGE);
+    let upgrade = upgrade.read_buffer_size(READ_BUFFER);
     Ok(upgrade.on_upgrade(move |socket| async move {
         let begun = Instant::now();
         let session = Session::new(Options::default(), id.as_str(), 0);

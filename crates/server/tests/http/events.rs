@@ -149,3 +149,29 @@ async fn replies_and_refusals_look_as_they_should() {
     check(conflict, 409, "EventConflict", json!({"conflicting_time": 5, "invalidated": true})).await;
     check(Refusal::StreamFull { max_events: 5 }, 507, "StreamFull", json!({"max_events": 5})).await;
 }
+
+/// A browser's `EventSource` gives up for ever when it is answered 503. It connects again when a stream ends.
+#[tokio::test]
+async fn an_event_source_is_never_told_to_give_up_because_of_the_server() {
+    let server = start().await;
+    let path = "/v1/events/s/stream";
+    let reply = server.request("GET", path).header("accept", "text/event-stream").send().await.unwrap();
+    assert_eq!(reply.status(), 200);
+    assert_eq!(reply.headers()["content-type"], "text/event-stream");
+    let body = reply.text().await.unwrap();
+    assert!(body.lines().any(|line| line == "retry: 1000"), "{body}");
+    assert!(!body.lines().any(|line| line.starts_with("data:")), "{body}");
+
+    // Other clients get the status.
+    problem_of(server.send("GET", path, "").await, 503, "ShuttingDown").await;
+}
+
+#[tokio::test]
+async fn an_event_source_that_connects_while_the_server_starts_is_answered_when_it_has() {
+    let server = start().await;
+    let starting = NotFollowed::Unavailable(Unavailable::ShardUnavailable);
+    let reasons = [starting.clone(), starting, NotFollowed::StreamNotFound];
+    server.fake.not_followed.lock().unwrap().extend(reasons);
+    let request = server.request("GET", "/v1/events/s/stream").header("accept", "text/event-stream");
+    problem_of(request.send().await.unwrap(), 404, "StreamNotFound").await;
+}

@@ -8,7 +8,7 @@ use limina_engine::{
     },
     outcome::NamespaceInfo,
 };
-use limina_node::{Cluster, NodeStatus, ShardStatus, Unavailable};
+use limina_node::{Cluster, NodeStatus, NotFollowed, ShardStatus, Unavailable};
 use limina_server::{App, Backend, Metrics, backend::Pending, openapi_json, serve};
 use prometheus_client::registry::Registry;
 use reqwest::{Client, Method, Response};
@@ -48,6 +48,8 @@ struct Fake {
     script: Mutex<VecDeque<Outcome>>,
     answer: Mutex<Option<Result<Outcome, Unavailable>>>,
     pages: Mutex<Vec<Page<Name>>>,
+    /// Why streams cannot be followed, one reason after another; then the server is shutting down.
+    not_followed: Mutex<VecDeque<NotFollowed>>,
     ready: AtomicBool,
     /// While it is locked, no answer is given.
     gate: tokio::sync::Mutex<()>,
@@ -88,7 +90,9 @@ impl Backend for Fake {
         _: Option<u64>,
         _: Option<limina_engine::events::StreamTerms>,
     ) -> limina_server::backend::Following<'_> {
-        Box::pin(async { Err(limina_node::NotFollowed::Unavailable(Unavailable::ShuttingDown)) })
+        let reason = self.not_followed.lock().unwrap().pop_front();
+        let reason = reason.unwrap_or(NotFollowed::Unavailable(Unavailable::ShuttingDown));
+        Box::pin(async { Err(reason) })
     }
 
     fn answer_peer(

@@ -17,15 +17,15 @@ fn wanted() -> Wanted {
     Wanted { shard: ShardId(4095), namespace, stream, resume_after: Some(7), make: Some(make) }
 }
 
-fn change(clock: u64) -> Fed {
+fn change(clock: u64) -> Told {
     let change = Change { clock, kind: ChangeKind::Published, event: "🌮".into(), time: Time(5) };
-    Fed { told: Told::Change(change), is_for_all: false }
+    Told::Change(change)
 }
 
-fn key_frame(events: usize) -> Fed {
+fn key_frame(events: usize) -> Told {
     let event = EventInfo { event: "e".repeat(1024).into(), time: Time(1), publishes_at: Time(2) };
     let frame = KeyFrame { clock: 9, events: vec![event; events] };
-    Fed { told: Told::KeyFrame(frame), is_for_all: true }
+    Told::KeyFrame(frame)
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use limina_engine::{
     outcome::NamespaceInfo,
 };
 use limina_node::{
-    Cluster, Fed, Feed, FeedEnded, NotAnswered, NotFollowed, Peers, ShardId, Told, Unavailable, Wanted,
+    Cluster, Feed, FeedEnded, NotAnswered, NotFollowed, Peers, ShardId, Told, Unavailable, Wanted,
     peers::Asked,
 };
 use limina_server::{
@@ -120,10 +120,10 @@ impl Backend for Fake {
 }
 
 /// Tells what it is given; waits for ever when there is no more.
-struct FakeFeed(mpsc::UnboundedReceiver<Result<Vec<Fed>, FeedEnded>>);
+struct FakeFeed(mpsc::UnboundedReceiver<Result<Vec<Told>, FeedEnded>>);
 
 impl Feed for FakeFeed {
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<Fed>, FeedEnded>> + Send + '_>> {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<Told>, FeedEnded>> + Send + '_>> {
         Box::pin(async {
             match self.0.recv().await {
                 Some(told) => told,
@@ -173,7 +173,7 @@ impl Node {
         self.fake.gate.forget_permits(Semaphore::MAX_PERMITS);
     }
 
-    fn feeds(&self) -> mpsc::UnboundedSender<Result<Vec<Fed>, FeedEnded>> {
+    fn feeds(&self) -> mpsc::UnboundedSender<Result<Vec<Told>, FeedEnded>> {
         let (sender, receiver) = mpsc::unbounded_channel();
         *self.fake.feed.lock().unwrap() = Some(FakeFeed(receiver));
         sender

@@ -1,0 +1,350 @@
+//! Followers of streams over real nodes and a store in memory. What clients see must hold whatever becomes of the shard.
+
+use limina_engine::{
+    Command, Millis, Name, Outcome, Request,
+    events::{self, Mode, Reply, StreamTerms},
+};
+use limina_node::{
+    Feed, FeedEnded, Follower, Joining, Metrics, Node, NodeOptions, NotAnswered, Peers, Service, ShardStatus,
+    Told, Wanted, peers::Asked, shard_of,
+};
+use limina_store::{
+    NodeId, ShardId,
+    memory::{AppendFault, Cluster, Memory, MemoryOptions},
+};
+use prometheus_client::{encoding::text::encode, registry::Registry};
+use std::{
+    collections::HashMap,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::{sync::watch, task::JoinSet, time::timeout};
+
+/// Longer than anything takes, also on a busy machine.
+const LONG: Duration = Duration::from_secs(60);
+const SHARDS: u16 = 4;
+
+type Fed = Told;
+
+fn name(text: &str) -> Name {
+    Name::new(text).expect("a valid name")
+}
+
+/// A stream in which nothing happens unless it is submitted: neither is anything published nor is there a key frame.
+fn terms() -> StreamTerms {
+    let day = Millis(24 * 60 * 60 * 1_000);
+    StreamTerms { mode: Mode::OnlyOnce, duration: day, max_events: 100_000, key_frame_every: day }
+}
+
+async fn ask(service: &Service, namespace: &Name, command: events::Command) -> Reply {
+    let command = Command::Events(command);
+    let request = Request { namespace: namespace.clone(), idempotency: None, command };
+    match timeout(LONG, service.submit(request)).await.expect("an answer in time") {
+        Ok(Outcome::Events(Ok(reply))) => reply,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn make(service: &Service, namespace: &Name) -> u64 {
+    let command = events::Command::Put { name: name("s"), terms: terms() };
+    match ask(service, namespace, command).await {
+        Reply::StreamCreated(info) => info.clock,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn submission(event: u64) -> events::Command {
+    events::Command::Submit { stream: name("s"), event: format!("e{event}").into(), make: None }
+}
+
+/// Submits events of these numbers, many at a time. Each is one change of the stream.
+async fn submit(service: &Service, namespace: &Name, numbers: std::ops::Range<u64>) {
+    let mut submitting = JoinSet::new();
+    for number in numbers {
+        let (service, namespace) = (service.clone(), namespace.clone());
+        submitting.spawn(async move { ask(&service, &namespace, submission(number)).await });
+        if submitting.len() > 500 {
+            submitting.join_next().await.expect("one of them").expect("it was submitted");
+        }
+    }
+    while let Some(submitted) = submitting.join_next().await {
+        submitted.expect("it was submitted");
+    }
+}
+
+async fn follow(service: &Service, namespace: &Name, resume_after: Option<u64>) -> Follower {
+    let following = service.follow(namespace.clone(), name("s"), resume_after, None);
+    timeout(LONG, following).await.expect("an answer in time").expect("a stream to follow")
+}
+
+/// What a follower is sent until it has this clock: the clocks of changes, and those of key frames as negative numbers.
+async fn sent_until(follower: &mut Follower, clock: u64) -> Vec<i64> {
+    let mut sent = Vec::new();
+    while sent.last().is_none_or(|last: &i64| last.unsigned_abs() < clock) {
+        let messages = timeout(LONG, follower.next()).await;
+        let messages = messages.unwrap_or_else(|_| panic!("nothing came after {:?}", sent.last()));
+        sent.extend(messages.expect("it goes on").iter().map(|message| match &message.told {
+            Told::Change(change) => change.clock as i64,
+            Told::KeyFrame(frame) => -(frame.clock as i64),
+        }));
+    }
+    sent
+}
+
+fn clocks(clocks: std::ops::RangeInclusive<u64>) -> Vec<i64> {
+    clocks.map(|clock| clock as i64).collect()
+}
+
+/// One node alone.
+struct Alone {
+    memory: Arc<Memory>,
+    service: Service,
+    registry: Registry,
+    _node: Node,
+}
+
+impl Alone {
+    async fn start() -> Alone {
+        let memory = MemoryOptions { shards: 1, segment_bytes: 4 << 20, ..MemoryOptions::default() };
+        let memory = Arc::new(Memory::new(&memory).expect("an empty store"));
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let service = Service::new(metrics.clone());
+        let (journal, table, options) = (memory.clone(), memory.clone(), NodeOptions::default());
+        let node = Node::start(service.clone(), metrics, journal, table, 1, options).await.expect("it opens");
+        Alone { memory, service, registry, _node: node }
+    }
+
+    /// How many requests the shard has decided.
+    fn decided(&self) -> u64 {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("written to memory");
+        let lines = text.lines().filter(|line| line.starts_with("limina_decisions_total"));
+        lines.map(|line| line.rsplit(' ').next().expect("a number").parse::<u64>().expect("a number")).sum()
+    }
+}
+
+/// Several nodes in one process, and what is between them.
+struct Nodes {
+    cluster: Arc<Cluster>,
+    between: Arc<Between>,
+}
+
+#[derive(Default)]
+struct Between {
+    services: Mutex<HashMap<String, Service>>,
+    /// Feeds pass nothing on while this is set.
+    are_feeds_stuck: watch::Sender<bool>,
+}
+
+impl Nodes {
+    fn new() -> Nodes {
+        let memory = MemoryOptions { shards: SHARDS, segment_bytes: 4 << 20, ..MemoryOptions::default() };
+        let cluster = Cluster::new(&memory).expect("an empty store");
+        Nodes { cluster, between: Arc::default() }
+    }
+
+    async fn join(&self, number: u64) -> (Service, Node) {
+        let metrics = Metrics::register(&mut Registry::default());
+        let service = Service::new(metrics.clone());
+        let address = number.to_string();
+        self.between.services.lock().unwrap().insert(address.clone(), service.clone());
+        let peers: Arc<dyn Peers> = self.between.clone();
+        let joining = Joining { address, tenure: LONG, peers };
+        let store = self.cluster.node(NodeId(number));
+        let node = Node::join(service.clone(), metrics, store, SHARDS, joining, NodeOptions::default());
+        (service, node)
+    }
+
+    /// Waits until the nodes have equal shares, and returns a namespace whose shard is in this one.
+    async fn namespace_at(&self, service: &Service, nodes: u16) -> Name {
+        let share = usize::from(SHARDS / nodes);
+        let mine = async {
+            loop {
+                let cluster = service.cluster();
+                let is_mine =
+                    |shard: &&ShardStatus| shard.owner.as_ref() == Some(&cluster.me) && shard.is_open;
+                let mine: Vec<u16> = cluster.shards.iter().filter(is_mine).map(|shard| shard.shard).collect();
+                if mine.len() == share && service.is_ready() {
+                    return mine[0];
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let shard = timeout(LONG, mine).await.expect("shards settle");
+        let names = (0..).map(|number| format!("n{number}"));
+        let found = names.into_iter().find(|text| shard_of(text, SHARDS) == ShardId(shard));
+        name(&found.expect("there is one"))
+    }
+
+    fn stick_feeds(&self, are_stuck: bool) {
+        self.between.are_feeds_stuck.send_replace(are_stuck);
+    }
+}
+
+impl Between {
+    fn service(&self, address: &str) -> Result<Service, NotAnswered> {
+        self.services.lock().unwrap().get(address).cloned().ok_or(NotAnswered::NotThere)
+    }
+}
+
+impl Peers for Between {
+    fn ask<'a>(&'a self, address: &'a str, shard: ShardId, request: &'a Request) -> Asked<'a, Outcome> {
+        Box::pin(async move { self.service(address)?.answer_peer(shard, request.clone()).await })
+    }
+
+    fn follow<'a>(&'a self, address: &'a str, wanted: &'a Wanted) -> Asked<'a, Box<dyn Feed>> {
+        Box::pin(async move {
+            let feed = self.service(address)?.feed_peer(wanted.clone()).await?;
+            let is_stuck = self.are_feeds_stuck.subscribe();
+            Ok(Box::new(Stickable { feed, is_stuck }) as Box<dyn Feed>)
+        })
+    }
+}
+
+struct Stickable {
+    feed: Box<dyn Feed>,
+    is_stuck: watch::Receiver<bool>,
+}
+
+impl Feed for Stickable {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<Fed>, FeedEnded>> + Send + '_>> {
+        Box::pin(async {
+            let told = self.feed.next().await;
+            let _sender_is_gone = self.is_stuck.wait_for(|is_stuck| !is_stuck).await;
+            told
+        })
+    }
+}
+
+/// An append became durable, but this was not known, and its effects were lost with the shard's memory.
+#[tokio::test]
+async fn a_shard_that_reopens_tells_its_followers_what_they_missed() {
+    let node = Alone::start().await;
+    let namespace = name("n");
+    let first = make(&node.service, &namespace).await;
+    let mut follower = follow(&node.service, &namespace, None).await;
+    assert_eq!(sent_until(&mut follower, first).await, [-(first as i64)]);
+    node.memory.fail_append(AppendFault::UnknownButHappened);
+    let request =
+        Request { namespace: namespace.clone(), idempotency: None, command: Command::Events(submission(1)) };
+    node.service.submit(request).await.expect_err("its outcome is not known");
+    assert_eq!(sent_until(&mut follower, first + 1).await, clocks(first + 1..=first + 1));
+}
+
+#[tokio::test]
+async fn a_shard_that_returns_tells_its_followers_what_they_missed() {
+    let nodes = Nodes::new();
+    let (here, _node) = nodes.join(1).await;
+    nodes.namespace_at(&here, 1).await;
+    let (there, other_node) = nodes.join(2).await;
+    let namespace = nodes.namespace_at(&there, 2).await;
+    let first = make(&here, &namespace).await;
+    let mut follower = follow(&here, &namespace, None).await;
+    assert_eq!(sent_until(&mut follower, first).await, [-(first as i64)]);
+    nodes.stick_feeds(true);
+    submit(&there, &namespace, 0..3).await;
+    timeout(LONG, other_node.stop()).await.expect("it stops");
+    assert_eq!(sent_until(&mut follower, first + 3).await, clocks(first + 1..=first + 3));
+}
+
+#[tokio::test]
+async fn a_clock_that_this_node_has_not_reached_is_not_taken_for_one_that_nobody_has() {
+    let nodes = Nodes::new();
+    let (here, _node) = nodes.join(1).await;
+    nodes.namespace_at(&here, 1).await;
+    let (there, _other_node) = nodes.join(2).await;
+    let namespace = nodes.namespace_at(&there, 2).await;
+    let first = make(&here, &namespace).await;
+    let mut old = follow(&here, &namespace, None).await;
+    assert_eq!(sent_until(&mut old, first).await, [-(first as i64)]);
+    nodes.stick_feeds(true);
+    submit(&there, &namespace, 0..5).await;
+    // Its client has been told of three changes by the owner, and comes to a node that has heard of none.
+    let mut resumed = follow(&here, &namespace, Some(first + 3)).await;
+    let mut new = follow(&here, &namespace, None).await;
+    assert_eq!(sent_until(&mut new, first + 5).await, [-(first as i64 + 5)]);
+    nodes.stick_feeds(false);
+    assert_eq!(sent_until(&mut resumed, first + 5).await, clocks(first + 4..=first + 5));
+    assert_eq!(sent_until(&mut old, first + 5).await, clocks(first + 1..=first + 5));
+    // Nobody has reached this one.
+    let mut ahead = follow(&here, &namespace, Some(first + 6)).await;
+    assert_eq!(sent_until(&mut ahead, first + 5).await, [-(first as i64 + 5)]);
+}
+
+#[tokio::test]
+async fn a_new_follower_gets_a_current_key_frame_and_nothing_of_the_past() {
+    let node = Alone::start().await;
+    let namespace = name("n");
+    let first = make(&node.service, &namespace).await;
+    let _other = follow(&node.service, &namespace, None).await;
+    submit(&node.service, &namespace, 0..20).await;
+    let mut follower = follow(&node.service, &namespace, None).await;
+    assert_eq!(sent_until(&mut follower, first + 20).await, [-(first as i64 + 20)]);
+}
+
+#[tokio::test]
+async fn a_follower_that_is_behind_gets_the_changes_that_are_kept() {
+    let node = Alone::start().await;
+    let namespace = name("n");
+    let first = make(&node.service, &namespace).await;
+    let mut slow = follow(&node.service, &namespace, None).await;
+    let mut other = follow(&node.service, &namespace, None).await;
+    assert_eq!(sent_until(&mut slow, first).await, [-(first as i64)]);
+    submit(&node.service, &namespace, 0..3_000).await;
+    sent_until(&mut other, first + 3_000).await;
+    // The shard opens again, so that this node no longer has what it was told before.
+    node.memory.fail_append(AppendFault::UnknownButHappened);
+    let request = Request {
+        namespace: namespace.clone(),
+        idempotency: None,
+        command: Command::Events(submission(3_000)),
+    };
+    node.service.submit(request).await.expect_err("its outcome is not known");
+    submit(&node.service, &namespace, 3_001..3_010).await;
+    let mut new = follow(&node.service, &namespace, None).await;
+    sent_until(&mut new, first + 3_010).await;
+    assert_eq!(sent_until(&mut slow, first + 3_010).await, clocks(first + 1..=first + 3_010));
+}
+
+#[tokio::test]
+async fn a_follower_whose_changes_are_gone_gets_a_key_frame() {
+    let node = Alone::start().await;
+    let namespace = name("n");
+    let first = make(&node.service, &namespace).await;
+    let mut slow = follow(&node.service, &namespace, Some(first)).await;
+    submit(&node.service, &namespace, 0..events::KEPT_CHANGES + 100).await;
+    let last = first + events::KEPT_CHANGES + 100;
+    assert_eq!(sent_until(&mut slow, last).await, [-(last as i64)]);
+    let mut oldest = follow(&node.service, &namespace, Some(first + 100)).await;
+    assert_eq!(sent_until(&mut oldest, last).await, clocks(first + 101..=last));
+}
+
+/// After a restart all followers ask at once.
+#[tokio::test]
+async fn many_followers_cost_the_shard_about_what_one_costs() {
+    let node = Alone::start().await;
+    let namespace = name("n");
+    let first = make(&node.service, &namespace).await;
+    submit(&node.service, &namespace, 0..3_000).await;
+    let last = first + 3_000;
+    let before = node.decided();
+    let mut following = JoinSet::new();
+    for number in 0..100 {
+        let (service, namespace) = (node.service.clone(), namespace.clone());
+        following.spawn(async move {
+            let resume_after = (number % 2 == 0).then_some(first + number);
+            let mut follower = follow(&service, &namespace, resume_after).await;
+            (resume_after, sent_until(&mut follower, last).await)
+        });
+    }
+    while let Some(followed) = following.join_next().await {
+        match followed.expect("it followed") {
+            (Some(after), sent) => assert_eq!(sent, clocks(after + 1..=last)),
+            (None, sent) => assert_eq!(sent, [-(last as i64)]),
+        }
+    }
+    let asked = node.decided() - before;
+    assert!(asked < 100, "100 followers have asked the shard {asked} times");
+}
