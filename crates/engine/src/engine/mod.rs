@@ -46,6 +46,8 @@ impl Default for Options {
 pub struct Engine {
     options: Options,
     meta: record::ShardMeta,
+    /// The time that the last sealed batch has stored, or the opening has read.
+    stored_time: Time,
     namespaces: BTreeMap<Name, Namespace>,
     names: HashMap<NamespaceId, Name>,
     sweeps: BTreeMap<u64, Sweeping>,
@@ -428,6 +430,11 @@ impl Engine {
                 self.desk.mark_changed(namespace);
             }
         }
+        // Reads have seen this time too, and the next opening must not begin before it.
+        if self.meta.time > self.stored_time {
+            self.desk.changes.put(&key::shard_meta(), &self.meta);
+            any = true;
+        }
         any
     }
 
@@ -469,6 +476,7 @@ impl Engine {
         }
         if !desk.changes.writes.is_empty() {
             desk.changes.put(&key::shard_meta(), &self.meta);
+            self.stored_time = self.meta.time;
         }
         let (writes, effects) = desk.changes.take();
         desk.sealed = writes;
