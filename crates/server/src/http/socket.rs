@@ -3,6 +3,7 @@
 use rustix::event::{PollFd, PollFlags, poll};
 use std::{
     io::{self, IoSlice},
+    ops::Deref,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -10,20 +11,35 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
+    sync::OwnedSemaphorePermit,
 };
 
 /// The socket as the connection uses it.
-pub(super) struct Socket(Arc<TcpStream>);
+pub(super) struct Socket(Arc<Stream>);
+
+/// A stream, and its place among the connections, which is free again when the descriptor is closed.
+struct Stream {
+    stream: TcpStream,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Deref for Stream {
+    type Target = TcpStream;
+
+    fn deref(&self) -> &TcpStream {
+        &self.stream
+    }
+}
 
 /// The client at the other end, of whom one can ask whether it is still there.
 #[derive(Clone)]
-pub(super) struct Peer(Arc<TcpStream>);
+pub(super) struct Peer(Arc<Stream>);
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream) -> (Socket, Peer) {
+    pub(super) fn new(stream: TcpStream, place: OwnedSemaphorePermit) -> (Socket, Peer) {
         // Without it small answers wait for the client's acknowledgement; a failure costs only time.
         let _ = stream.set_nodelay(true);
-        let stream = Arc::new(stream);
+        let stream = Arc::new(Stream { stream, _place: place });
         (Socket(stream.clone()), Peer(stream))
     }
 }
@@ -31,7 +47,7 @@ impl Socket {
 impl Peer {
     /// Whether it has hung up by now, also if the connection has not noticed yet.
     pub(super) fn is_gone(&self) -> bool {
-        let mut polled = [PollFd::new(&*self.0, PollFlags::RDHUP)];
+        let mut polled = [PollFd::new(&self.0.stream, PollFlags::RDHUP)];
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         // Errors and the end of both ways are always told.
         poll(&mut polled, Some(&now)).is_ok() && !polled[0].revents().is_empty()
@@ -86,6 +102,6 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(rustix::net::shutdown(&*self.0, rustix::net::Shutdown::Write)?))
+        Poll::Ready(Ok(rustix::net::shutdown(&self.0.stream, rustix::net::Shutdown::Write)?))
     }
 }
