@@ -1,6 +1,8 @@
 //! The binary: configuration, wiring, subcommands. Only here do concrete stores and front ends have names.
 
+mod clock;
 mod config;
+mod descriptors;
 mod logs;
 mod moving;
 mod progress;

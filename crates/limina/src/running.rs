@@ -1,6 +1,6 @@
 //! A node on its store, which is a directory of its own or a database that it shares.
 
-use crate::config::Config;
+use crate::{config::Config, descriptors::Descriptors};
 use limina_node::{Joining, Metrics, Node, NodeOptions, Service};
 use limina_server::{App, HttpPeers, Secret};
 use limina_store::{
@@ -11,6 +11,8 @@ use limina_store::{
 use std::{error::Error, net::SocketAddr, sync::Arc, time::Duration};
 
 const MIB: u64 = 1 << 20;
+/// How long a stop may take: longer than requests in flight have to end, and shorter than supervisors usually wait.
+const STOP_WITHIN: Duration = Duration::from_secs(25);
 /// How long to wait before a database that does not answer is tried again: at first, and at most.
 const CONNECT_AGAIN: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(5)];
 
@@ -28,12 +30,13 @@ impl Running {
     pub(crate) async fn start(
         config: &Config,
         listening: SocketAddr,
+        descriptors: &Descriptors,
         service: Service,
         metrics: Metrics,
         app: &App,
     ) -> Result<Running, Box<dyn Error>> {
         match &config.store {
-            None => Running::alone(config, service, metrics).await,
+            None => Running::alone(config, descriptors, service, metrics).await,
             Some(url) => {
                 let address = advertised(config, listening)?;
                 Running::shared(config, url, address, service, metrics, app).await
@@ -41,11 +44,17 @@ impl Running {
         }
     }
 
-    async fn alone(config: &Config, service: Service, metrics: Metrics) -> Result<Running, Box<dyn Error>> {
+    async fn alone(
+        config: &Config,
+        descriptors: &Descriptors,
+        service: Service,
+        metrics: Metrics,
+    ) -> Result<Running, Box<dyn Error>> {
         let options = EmbeddedOptions {
             shards: config.shards,
             segment_bytes: config.journal_segment_mib * MIB,
             reserve_bytes: config.storage_reserve_mib.map(|mib| mib * MIB),
+            cached_files: descriptors.table_files,
             ..EmbeddedOptions::default()
         };
         let data = config.data.clone();
@@ -75,10 +84,19 @@ impl Running {
         Ok(Running::Shared(node, store))
     }
 
+    /// Returns when the store cannot be used any more, with the reason. Until then tells `service` whether it can be read.
+    pub(crate) async fn lost(&self, service: &Service) -> StoreError {
+        match self {
+            Running::Alone(_, store) => store.watch_table(|is_open| service.set_store_open(is_open)).await,
+            Running::Shared(..) => std::future::pending().await,
+        }
+    }
+
     /// Answers what was taken, and ends.
     pub(crate) async fn stop(self, end_front: impl AsyncFnOnce()) -> Result<(), StoreError> {
         match self {
             Running::Alone(node, store) => {
+                end_in_any_case();
                 node.stop().await;
                 end_front().await;
                 store.close().await
@@ -90,6 +108,22 @@ impl Running {
                 Ok(())
             }
         }
+    }
+}
+
+/// A disk that hangs must not keep the process from ending. Everything that was acknowledged is durable, so the process may
+/// end at any moment; the next start only has more to read.
+fn end_in_any_case() {
+    let end = || {
+        std::thread::sleep(STOP_WITHIN);
+        tracing::error!(
+            "the store did not end within {} s; the process ends without it",
+            STOP_WITHIN.as_secs()
+        );
+        std::process::exit(1);
+    };
+    if let Err(error) = std::thread::Builder::new().name("limina-stop".to_string()).spawn(end) {
+        tracing::warn!(%error, "nothing bounds how long stopping takes");
     }
 }
 

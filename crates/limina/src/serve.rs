@@ -1,7 +1,9 @@
 //! `limina serve`: from the configuration to a running server, and from SIGTERM to the end.
 
 use crate::{
+    clock,
     config::{Config, ServeArgs},
+    descriptors::Descriptors,
     logs,
     rules::{Gate, RulesFile},
     running::Running,
@@ -19,10 +21,12 @@ use tokio::{
 pub(crate) fn serve(args: ServeArgs) -> Result<(), Box<dyn Error>> {
     let config = args.resolve()?;
     logs::start(&config)?;
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run(config))
+    clock::check()?;
+    let descriptors = Descriptors::prepare(&config)?;
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run(config, descriptors))
 }
 
-async fn run(config: Config) -> Result<(), Box<dyn Error>> {
+async fn run(config: Config, descriptors: Descriptors) -> Result<(), Box<dyn Error>> {
     // The address is taken first: it is the likelier mistake, and a probe is answered "not ready" from now on.
     let listener = TcpListener::bind(config.listen)
         .await
@@ -38,6 +42,7 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
     let service = Service::new(node_metrics.clone());
     let gate = Arc::new(Gate::closed(service.clone()));
     let app = App::new(gate.clone(), server_metrics, Arc::new(registry));
+    app.limit_connections(descriptors.connections);
     let (stop_serving, stopped) = tokio::sync::oneshot::channel::<()>();
     let front = tokio::spawn(limina_server::serve(listener, app.clone(), async move {
         let _closed_means_stop = stopped.await;
@@ -45,7 +50,7 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
 
     let mut stop = pin!(stop);
     let running = tokio::select! {
-        running = Running::start(&config, address, service.clone(), node_metrics, &app) => running?,
+        running = Running::start(&config, address, &descriptors, service.clone(), node_metrics, &app) => running?,
         () = &mut stop => {
             tracing::info!("stopped before the store was open");
             return Ok(());
@@ -69,9 +74,13 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
             Some(rules) => rules.run(service.clone(), ready).await,
         }
     };
-    tokio::select! {
+    let lost = tokio::select! {
         never = serving => match never {},
-        () = stop => {}
+        lost = running.lost(&service) => Some(lost),
+        () = stop => None,
+    };
+    if let Some(lost) = &lost {
+        tracing::error!(error = lost as &dyn Error, "the store cannot be used any more; the process ends");
     }
     tracing::info!("stopping: answering what was taken, refusing what is new");
     // What was taken is answered while new requests still find somebody who tells them to go elsewhere.
@@ -84,7 +93,7 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
     };
     running.stop(end_front).await?;
     tracing::info!("stopped");
-    Ok(())
+    lost.map_or(Ok(()), |lost| Err(lost.into()))
 }
 
 /// SIGTERM or SIGINT.

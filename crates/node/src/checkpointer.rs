@@ -64,8 +64,10 @@ impl<J: Journal, T: Table> Checkpointer<J, T> {
         self.metrics.journal_bytes.set(stats.live_bytes as i64);
         self.metrics.journal_segments.set(stats.segments as i64);
         self.metrics.journal_syncs.inc_by(stats.syncs.saturating_sub(self.metrics.journal_syncs.get()));
-        self.metrics.storage_full.set(i64::from(self.journal.room() == Room::Reserve));
         let stores = self.stores.all();
+        let is_full = self.journal.room() == Room::Reserve
+            || stores.values().any(|store| store.room() == Room::Reserve);
+        self.metrics.storage_full.set(i64::from(is_full));
         let backlogs = stores.values().map(|store| store.backlog());
         let (bytes, records) =
             backlogs.fold((0, 0), |(b, r), backlog| (b + backlog.bytes, r + backlog.records));

@@ -62,6 +62,8 @@ struct Inner {
     /// Empty until the store is open.
     doors: OnceLock<Vec<Door>>,
     is_stopping: AtomicBool,
+    /// Whether stored records can be read.
+    is_store_open: AtomicBool,
     /// The other nodes, where there may be some.
     others: OnceLock<Others>,
     metrics: Metrics,
@@ -129,6 +131,7 @@ impl Service {
             inner: Arc::new(Inner {
                 doors: OnceLock::new(),
                 is_stopping: AtomicBool::new(false),
+                is_store_open: AtomicBool::new(true),
                 others: OnceLock::new(),
                 metrics,
                 streams: Streams::default(),
@@ -193,9 +196,13 @@ impl Service {
     }
 
     /// Whether requests are served. Alone: every shard is open. Among others: this node's tenure has not run out, and
-    /// since it came there was a moment at which every shard was served. And the process is not stopping.
+    /// since it came there was a moment at which every shard was served. And the process is not stopping, and its store
+    /// can be read.
     pub fn is_ready(&self) -> bool {
         let Ok(doors) = self.doors() else { return false };
+        if !self.inner.is_store_open.load(Ordering::Acquire) {
+            return false;
+        }
         match self.inner.others.get() {
             None => doors.iter().all(Door::is_open),
             Some(others) => others.is_ready(),
@@ -223,6 +230,11 @@ impl Service {
     pub fn begin_stop(&self) {
         self.inner.is_stopping.store(true, Ordering::Release);
         self.inner.streams.stop();
+    }
+
+    /// From now on stored records can be read, or cannot. Requests that need none are answered in either case.
+    pub fn set_store_open(&self, is_open: bool) {
+        self.inner.is_store_open.store(is_open, Ordering::Release);
     }
 
     pub(crate) fn streams(&self) -> &Streams {

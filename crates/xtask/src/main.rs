@@ -72,7 +72,7 @@ fn test() -> Outcome {
     doc.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
     run(doc)?;
     clients::install()?;
-    packages::install(&[packages::POSTGRES])?;
+    packages::install(&[packages::POSTGRES, packages::C_COMPILER])?;
     let mut tests = Command::new(env!("CARGO"));
     tests.args(["test", "--workspace"]);
     // Many tests wait for something most of their time.

@@ -7,12 +7,20 @@ use std::{
 
 /// A package, and a way to see whether it is installed.
 pub(crate) struct Package {
+    /// As apt-get knows it; several names where it takes several.
     pub(crate) name: &'static str,
     pub(crate) is_there: fn() -> bool,
 }
 
 /// For the tests of the store and for the benchmark, which start servers of their own.
 pub(crate) const POSTGRES: Package = Package { name: "postgresql", is_there: has_postgres };
+
+/// For the tests of a failing disk, which compile a small library that is preloaded.
+pub(crate) const C_COMPILER: Package = Package { name: "gcc libc6-dev", is_there: has_c_compiler };
+
+fn has_c_compiler() -> bool {
+    runs("cc", &["--version"])
+}
 
 /// Where Debian and Ubuntu put it.
 fn has_postgres() -> bool {
@@ -35,7 +43,8 @@ pub(crate) fn install(packages: &[Package]) -> Result<(), String> {
         return Err(format!("installing needs root: run this as root, or {by_hand}"));
     }
     apt_get(&["update", "-qq"])?;
-    apt_get(&[&["install", "-qq", "--yes", "--no-install-recommends"], &missing[..]].concat())
+    let names: Vec<&str> = missing.iter().flat_map(|names| names.split(' ')).collect();
+    apt_get(&[&["install", "-qq", "--yes", "--no-install-recommends"], &names[..]].concat())
 }
 
 fn apt_get(args: &[&str]) -> Result<(), String> {

@@ -60,6 +60,7 @@ impl Loading {
         Loading(Engine {
             options,
             meta,
+            stored_time: Time(0),
             namespaces: BTreeMap::new(),
             names: HashMap::new(),
             sweeps: BTreeMap::new(),
@@ -75,6 +76,7 @@ impl Loading {
 
     /// That was all.
     pub fn finish(mut self) -> Engine {
+        self.0.stored_time = self.0.meta.time;
         let Engine { meta, namespaces, context, .. } = &mut self.0;
         for Namespace { id, families, .. } in namespaces.values_mut() {
             families.limiter.finish_load(meta.time, *id, &mut context.timers);

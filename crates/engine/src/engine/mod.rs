@@ -32,6 +32,8 @@ use namespace::Namespace;
 pub struct Engine {
     options: Options,
     meta: record::ShardMeta,
+    /// The time that the last sealed batch has stored, or the opening has read.
+    stored_time: Time,
     namespaces: BTreeMap<Name, Namespace>,
     names: HashMap<NamespaceId, Name>,
     sweeps: BTreeMap<u64, Sweeping>,
@@ -123,8 +125,8 @@ impl Engine {
         Outcome::Namespaces(self.namespaces.range::<Name, _>(range).take(page.limit).map(info).collect())
     }
 
-    /// Marks relaxed window states to be written with the next seal, many at a time, as before a planned stop. Returns
-    /// whether there were any.
+    /// Marks relaxed window states, and the time that reads have seen, to be written with the next seal, as before a
+    /// planned stop. Returns whether there was anything. To be called until there is not.
     pub fn flush_relaxed(&mut self) -> bool {
         let mut any = false;
         for namespace in self.namespaces.values_mut() {
@@ -132,6 +134,11 @@ impl Engine {
                 any = true;
                 self.context.mark_changed(namespace);
             }
+        }
+        // Reads have seen this time too, and the next opening must not begin before it.
+        if self.meta.time > self.stored_time {
+            self.context.changes.put(&key::shard_meta(), &self.meta);
+            any = true;
         }
         any
     }
@@ -175,6 +182,7 @@ impl Engine {
         }
         if !context.changes.writes.is_empty() {
             context.changes.put(&key::shard_meta(), &self.meta);
+            self.stored_time = self.meta.time;
         }
         let (writes, effects) = context.changes.take();
         context.sealed = writes;

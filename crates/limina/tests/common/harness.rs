@@ -25,6 +25,8 @@ pub(crate) struct Server {
     http: reqwest::blocking::Client,
     args: Vec<OsString>,
     data: PathBuf,
+    /// What of the environment the process has beside the usual.
+    env: Vec<(OsString, OsString)>,
     /// Held for its `Drop`; none where the caller owns the directory.
     _home: Option<TempDir>,
 }
@@ -46,12 +48,37 @@ impl Server {
 
     #[track_caller]
     pub(crate) fn start_with(data: impl AsRef<Path>, flags: &[&str]) -> Server {
+        Server::start_under(data, flags, |_| ())
+    }
+
+    /// As `start_with`, in an environment that `set` says, also when it is started again.
+    #[track_caller]
+    pub(crate) fn start_under(
+        data: impl AsRef<Path>,
+        flags: &[&str],
+        set: impl FnOnce(&mut Command),
+    ) -> Server {
         let data = data.as_ref().to_owned();
-        let args = ["--listen".into(), "127.0.0.1:0".into(), "--data".into(), data.clone().into()];
-        let args: Vec<OsString> = args.into_iter().chain(flags.iter().map(Into::into)).collect();
-        let process = Process::spawn(limina().arg("serve").args(&args));
+        let args = args_of(&data, flags);
+        let mut environment = Command::new(LIMINA);
+        set(&mut environment);
+        let set = environment.get_envs().filter_map(|(name, value)| Some((name.into(), value?.into())));
+        let env: Vec<(OsString, OsString)> = set.collect();
+        let process = Process::spawn(limina().arg("serve").args(&args).envs(env.iter().cloned()));
         let address = process.address();
-        Server { process, address, http: client(), args, data, _home: None }
+        Server { process, address, http: client(), args, data, env, _home: None }
+    }
+
+    /// As `start_with`, in a process that may have so many file descriptors.
+    #[track_caller]
+    pub(crate) fn start_limited(data: impl AsRef<Path>, flags: &[&str], descriptors: u32) -> Server {
+        let data = data.as_ref().to_owned();
+        let args = args_of(&data, flags);
+        let mut command = without_settings(Command::new("sh"));
+        command.arg("-c").arg(format!("ulimit -n {descriptors}; exec \"$@\"")).args(["sh", LIMINA, "serve"]);
+        let process = Process::spawn(command.args(&args));
+        let address = process.address();
+        Server { process, address, http: client(), args, data, env: Vec::new(), _home: None }
     }
 
     /// On a database, at a given address. It may not listen yet.
@@ -60,7 +87,8 @@ impl Server {
         let args = ["--listen".into(), address.to_string().into()];
         let args: Vec<OsString> = args.into_iter().chain(flags.iter().map(Into::into)).collect();
         let process = Process::spawn(limina().arg("serve").args(&args));
-        Server { process, address, http: client(), args, data: PathBuf::new(), _home: None }
+        let (data, env) = (PathBuf::new(), Vec::new());
+        Server { process, address, http: client(), args, data, env, _home: None }
     }
 
     /// SIGKILL: no goodbye, as in a crash.
@@ -88,7 +116,8 @@ impl Server {
     #[track_caller]
     pub(crate) fn begin_again(&mut self) {
         self.process.refuse_panics();
-        self.process = Process::spawn(limina().arg("serve").args(&self.args));
+        let mut command = limina();
+        self.process = Process::spawn(command.arg("serve").args(&self.args).envs(self.env.iter().cloned()));
         self.http = client();
     }
 
@@ -154,7 +183,15 @@ impl Server {
 
 /// The binary with an environment that says nothing to it.
 pub(crate) fn limina() -> Command {
-    let mut command = Command::new(LIMINA);
+    without_settings(Command::new(LIMINA))
+}
+
+fn args_of(data: &Path, flags: &[&str]) -> Vec<OsString> {
+    let args = ["--listen".into(), "127.0.0.1:0".into(), "--data".into(), data.into()];
+    args.into_iter().chain(flags.iter().map(Into::into)).collect()
+}
+
+fn without_settings(mut command: Command) -> Command {
     for (name, _) in std::env::vars() {
         if name.starts_with("LIMINA_") || name == "RUST_LOG" {
             command.env_remove(name);

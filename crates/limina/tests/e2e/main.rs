@@ -11,6 +11,9 @@ mod concurrency;
 mod conventions;
 mod durability;
 mod event_flows;
+mod failing_disk;
+#[path = "../../../store/tests/faults/mod.rs"]
+mod faults;
 mod full_disk;
 mod h2;
 mod ledger_flows;

@@ -22,6 +22,7 @@ pub struct Metrics {
     requests: Family<AnswerLabels, Counter>,
     durations: Family<OperationLabels, Histogram>,
     in_flight: Gauge,
+    pub(super) connections_refused: Counter,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -48,6 +49,7 @@ impl Metrics {
             requests: Family::default(),
             durations: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             in_flight: Gauge::default(),
+            connections_refused: Counter::default(),
         };
         registry.register(
             "limina_http_requests",
@@ -64,6 +66,11 @@ impl Metrics {
             "limina_http_requests_in_flight",
             "HTTP requests that are being answered",
             metrics.in_flight.clone(),
+        );
+        registry.register(
+            "limina_http_connections_refused",
+            "Connections refused since there were as many as file descriptors allow",
+            metrics.connections_refused.clone(),
         );
         metrics
     }

@@ -64,6 +64,8 @@ struct Shared {
     /// What other nodes show; until it is known, there are none.
     secret: OnceLock<Secret>,
     time_sync: TimeSync,
+    /// How many connections there may be.
+    places: OnceLock<usize>,
     /// Connections that speak STOMP listen to it: whether they are to end. It knows when the last one has.
     conversations: watch::Sender<bool>,
 }
@@ -80,6 +82,7 @@ impl App {
             reader_timeout: Duration::from_secs(120),
             secret: OnceLock::new(),
             time_sync: TimeSync::new(),
+            places: OnceLock::new(),
             conversations: watch::Sender::new(false),
         }))
     }
@@ -103,6 +106,15 @@ impl App {
         let shared = Arc::get_mut(&mut app.0).expect("nobody else has it yet");
         (shared.body_timeout, shared.reader_timeout) = (body_timeout, reader_timeout);
         app
+    }
+
+    /// There may be so many connections at once; more are answered 503 and closed. To be said before serving begins.
+    pub fn limit_connections(&self, most: usize) {
+        self.0.places.get_or_init(|| most);
+    }
+
+    fn max_connections(&self) -> usize {
+        self.0.places.get().copied().unwrap_or(usize::MAX)
     }
 
     /// From now on other nodes that show this secret are answered. Before, and without, it knows of no others.

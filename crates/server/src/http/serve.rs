@@ -22,9 +22,14 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
-use tokio::{net::TcpListener, task::JoinSet, time::sleep};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::JoinSet,
+    time::sleep,
+};
 
 /// A connection on which nothing is asked, answered or sent for so long, or that does not get a request's head across, is
 /// looked at twice and then closed.
@@ -35,6 +40,8 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// After an error of the listener (no file descriptor left, say) it rests for this time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How often it is logged that connections are refused.
+const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// Serves HTTP/1.1, and HTTP/2 by prior knowledge, until `shutdown` is done; then accepts nothing more, lets the
 /// requests in flight end, and returns after 10 s at the latest.
@@ -47,6 +54,8 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None);
     // The answer to a ping comes after all that was sent before it, which a slow reader has yet to read.
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING_EVERY).keep_alive_timeout(patience);
+    let places = Arc::new(Semaphore::new(app.max_connections().min(Semaphore::MAX_PERMITS)));
+    let mut told = Told::default();
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
@@ -60,11 +69,20 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
             }
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
+                    let Ok(place) = places.clone().try_acquire_owned() else {
+                        refuse(&stream);
+                        app.0.metrics.connections_refused.inc();
+                        if told.is_due() {
+                            let most = app.max_connections();
+                            tracing::warn!(most, "connections are refused: there are as many as file descriptors allow");
+                        }
+                        continue;
+                    };
                     if app.secret().is_some() {
                         peers::settings(&mut builder.http2());
                     }
                     let inner = TowerToHyperService::new(router.clone());
-                    let (socket, peer) = Socket::new(stream, patience);
+                    let (socket, peer) = Socket::new(stream, place, patience);
                     let requests = Arc::new(Requests::of(&socket));
                     let service = Watched { inner, requests: requests.clone(), peer };
                     let socket = TokioIo::new(socket);
@@ -73,7 +91,9 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
                 }
                 Err(error) if is_of_the_connection(&error) => {}
                 Err(error) => {
-                    tracing::error!(%error, "a connection could not be accepted");
+                    if told.is_due() {
+                        tracing::error!(%error, "a connection could not be accepted");
+                    }
                     sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -87,6 +107,32 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
         tracing::warn!("requests were still in flight when the time for draining was over");
     }
     connections.shutdown().await;
+}
+
+/// Tells a client that there is no place for its connection. The descriptor is closed at once, so the client may see a
+/// reset instead.
+fn refuse(stream: &TcpStream) {
+    const BODY: &str = r#"{"type":"/docs#Overloaded","title":"More is asked than can be done","status":503,"detail":"There are as many connections as the server may have. Nothing was done; try again after Retry-After.","code":"Overloaded"}"#;
+    let length = BODY.len();
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
+         content-type: application/problem+json\r\ncontent-length: {length}\r\n\r\n{BODY}"
+    );
+    let _client_gone = stream.try_write(answer.as_bytes());
+}
+
+/// When something was last logged that may happen thousands of times a second.
+#[derive(Default)]
+struct Told(Option<Instant>);
+
+impl Told {
+    fn is_due(&mut self) -> bool {
+        let is_due = self.0.is_none_or(|at| at.elapsed() >= TELL_EVERY);
+        if is_due {
+            self.0 = Some(Instant::now());
+        }
+        is_due
+    }
 }
 
 /// Runs a connection until it ends, or until the client has said nothing for a while. One timer for each connection, not

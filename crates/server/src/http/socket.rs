@@ -8,6 +8,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use socket2::SockRef;
 use std::{
     io::{self, IoSlice},
+    ops::Deref,
     pin::Pin,
     sync::{
         Arc,
@@ -19,6 +20,7 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
+    sync::OwnedSemaphorePermit,
     time::{Instant, Sleep, sleep_until},
 };
 
@@ -28,13 +30,27 @@ const MAX_UNSENT: u32 = 128 << 10;
 
 /// The socket as the connection uses it.
 pub(super) struct Socket {
-    stream: Arc<TcpStream>,
+    stream: Arc<Stream>,
     sending: Arc<Sending>,
     /// How long the client may take nothing.
     patience: Duration,
     /// Runs while there is something to send and no room for it.
     stalled: Option<Pin<Box<Sleep>>>,
     is_stalled: bool,
+}
+
+/// A stream, and its place among the connections. The place is free again when the descriptor is closed.
+struct Stream {
+    stream: TcpStream,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Deref for Stream {
+    type Target = TcpStream;
+
+    fn deref(&self) -> &TcpStream {
+        &self.stream
+    }
 }
 
 /// What was written to a socket, for those who only need to know that something was.
@@ -54,16 +70,16 @@ impl Sending {
 
 /// The client at the other end, of whom one can ask whether it is still there.
 #[derive(Clone)]
-pub(super) struct Peer(Arc<TcpStream>);
+pub(super) struct Peer(Arc<Stream>);
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, patience: Duration) -> (Socket, Peer) {
+    pub(super) fn new(stream: TcpStream, place: OwnedSemaphorePermit, patience: Duration) -> (Socket, Peer) {
         // Without it small answers wait for the client's acknowledgement; a failure costs only time.
         let _ = stream.set_nodelay(true);
         // Of what is not sent yet, the kernel keeps little: so that a slow reader shows in the socket often, and not once
         // in megabytes. A failure costs such a reader its patience.
         let _ = SockRef::from(&stream).set_tcp_notsent_lowat(MAX_UNSENT);
-        let stream = Arc::new(stream);
+        let stream = Arc::new(Stream { stream, _place: place });
         let peer = Peer(stream.clone());
         (Socket { stream, sending: Arc::default(), patience, stalled: None, is_stalled: false }, peer)
     }
@@ -98,7 +114,7 @@ impl Socket {
 impl Peer {
     /// Whether it has hung up by now, also if the connection has not noticed yet.
     pub(super) fn is_gone(&self) -> bool {
-        let mut polled = [PollFd::new(&*self.0, PollFlags::RDHUP)];
+        let mut polled = [PollFd::new(&self.0.stream, PollFlags::RDHUP)];
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         // Errors and the end of both ways are always told.
         poll(&mut polled, Some(&now)).is_ok() && !polled[0].revents().is_empty()
@@ -159,6 +175,6 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(rustix::net::shutdown(&*self.stream, rustix::net::Shutdown::Write)?))
+        Poll::Ready(Ok(rustix::net::shutdown(&self.stream.stream, rustix::net::Shutdown::Write)?))
     }
 }

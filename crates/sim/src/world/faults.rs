@@ -2,6 +2,7 @@
 
 use super::{DAY, Event, SHARD, World, ready, shard_options};
 use crate::followers::Follower;
+use limina_engine::Engine;
 use limina_shard::{Failure, Loss, Shard};
 use limina_store::memory::{AppendFault, Memory, Remains};
 use limina_store::{AppendError, Batch};
@@ -115,6 +116,7 @@ impl World {
     /// be done for lack of room is dropped.
     pub(super) fn stop(&mut self) -> Result<(), String> {
         self.report.stops += 1;
+        self.stopped_at = self.shard.engine().map(Engine::time);
         self.abandon(Loss::NotDone)?;
         let remains = self.memory.kill();
         self.restart(remains)

@@ -181,6 +181,8 @@ struct World {
     is_fenced: bool,
     /// The process has begun anew and does not know what time it was.
     is_restarted: bool,
+    /// How far shard time had come at the planned stop that was last, until the shard opens again.
+    stopped_at: Option<Time>,
     wake_at: Option<u64>,
     /// When everything that ends by itself has ended.
     rests_at: Option<u64>,
@@ -232,6 +234,7 @@ impl World {
             read_faults,
             is_fenced: false,
             is_restarted: true,
+            stopped_at: None,
             wake_at: None,
             rests_at: None,
             report: Report::default(),

@@ -26,6 +26,11 @@ impl World {
                 let known =
                     if self.is_restarted { engine.time() } else { engine.time().max(self.clock.time()) };
                 self.is_restarted = false;
+                if let Some(stopped) = self.stopped_at.take().filter(|stopped| *stopped > engine.time()) {
+                    return Err(format!(
+                        "shard time went back over a planned stop, from {stopped:?} to {known:?}"
+                    ));
+                }
                 self.clock = ShardClock::start(known, self.reading());
                 let ready = self.clock.time();
                 self.is_lost_track |= self.judge.reopened(doubt_happened, engine.time(), ready).is_err();

@@ -1,4 +1,6 @@
 //! Faults below a process, by a small library in C that is preloaded. See `faults.c` for the rules.
+// Each test binary uses a part of it.
+#![allow(dead_code)]
 
 use std::{
     path::{Path, PathBuf},

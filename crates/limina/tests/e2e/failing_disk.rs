@@ -1,0 +1,209 @@
+//! A disk that fails or is full below the table, a process that may open few files, and a clock that is wrong.
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::faults::Faults;
+use crate::harness::{Process, Server, eventually, limina};
+use crate::ledger::{batch, hold, results};
+use crate::reply::Reply;
+
+/// So small that a few batches are above what memory may hold while checkpoints fail.
+const FLAGS: [&str; 8] =
+    ["--journal-segment-mib", "4", "--checkpoint-mib", "1", "--shards", "1", "--storage-reserve-mib", "1"];
+/// No answer may take this long, whatever the disk does: a look-up waits 5 s for a table that is being opened again.
+const ANSWER: Duration = Duration::from_secs(30);
+/// In how many rounds the backlog passes every bound: each writes about 200 KiB.
+const ROUNDS: usize = 60;
+
+struct Setup {
+    server: Server,
+    faults: Faults,
+    held: Vec<String>,
+    rounds: usize,
+    _home: TempDir,
+}
+
+impl Setup {
+    fn new() -> Setup {
+        let home = TempDir::new().expect("a temporary directory");
+        let faults = Faults::compile(home.path());
+        let server = Server::start_under(home.path().join("data"), &FLAGS, |command| faults.preload(command));
+        server.ledger().create("a");
+        Setup { server, faults, held: Vec::new(), rounds: 0, _home: home }
+    }
+
+    /// Holds of 1 with long ids, so that there is soon enough for a checkpoint. Says whether they were taken.
+    fn write(&mut self) -> Reply {
+        let ids: Vec<String> = (0..300).map(|n| format!("{:0200}/{n}", self.rounds)).collect();
+        self.rounds += 1;
+        let operations = ids.iter().map(|id| hold(id, &[("a", 1)])).collect();
+        let begun = Instant::now();
+        let reply = self.server.ledger().post("/hold/batch", batch(operations));
+        assert!(begun.elapsed() < ANSWER, "an answer took {:?}", begun.elapsed());
+        match reply.status {
+            200 => {
+                let taken = results(&reply).iter().zip(ids).filter(|(result, _)| result["status"] == 200);
+                self.held.extend(taken.map(|(_, id)| id).collect::<Vec<_>>());
+            }
+            503 => assert_ne!(reply.code(), "OutcomeUnknown", "the journal does not fail"),
+            _ => panic!("{} {}", reply.status, reply.text),
+        }
+        reply
+    }
+
+    /// A read that needs the table.
+    fn read(&self) -> Reply {
+        let begun = Instant::now();
+        let reply = self.server.ledger().operation(&self.held[0]);
+        assert!(begun.elapsed() < ANSWER, "an answer took {:?}", begun.elapsed());
+        reply
+    }
+
+    /// Everything that was acknowledged is there.
+    #[track_caller]
+    fn check(&self) {
+        self.server.ledger().values(&["a"]).ok().value("a", 0, self.held.len() as i64);
+        for id in self.held.iter().step_by(97) {
+            self.server.ledger().operation(id).ok();
+        }
+    }
+
+    /// Writes are taken again, and the backlog goes, without a restart.
+    #[track_caller]
+    fn recovers(&mut self) {
+        let taken = eventually(|| (self.write().status == 200).then_some(()));
+        assert!(taken.is_some(), "writes are refused for ever");
+        let failures = self.metric("limina_checkpoint_failures_total");
+        let checkpoints = self.metric("limina_checkpoint_duration_seconds_count");
+        let done = eventually(|| {
+            self.write();
+            (self.metric("limina_checkpoint_duration_seconds_count") > checkpoints).then_some(())
+        });
+        assert!(done.is_some(), "no checkpoint succeeds; {failures} have failed");
+        self.server.get("/readyz").ok();
+        self.check();
+    }
+
+    fn metric(&self, name: &str) -> f64 {
+        let text = self.server.get("/metrics").ok().text;
+        let line = text.lines().find(|line| line.split_whitespace().next() == Some(name));
+        let line = line.unwrap_or_else(|| panic!("no {name} in {text}"));
+        line.split_whitespace().nth(1).expect("a value").parse().expect("a number")
+    }
+}
+
+/// Compactions and ingestions fail for as long as the disk does; the process serves on, refuses what it cannot take, and
+/// recovers. While it lasts, SIGTERM ends it, and a restart finds everything.
+#[test]
+fn a_table_that_cannot_be_written_is_survived() {
+    for rules in ["write EIO 1000 /tables/", "write ENOSPC 1000 /tables/ fjall:worker", "sync EIO 1000 .jnl"]
+    {
+        let mut setup = Setup::new();
+        for _ in 0..30 {
+            setup.write().ok();
+        }
+        setup.faults.set(rules);
+        let mut refused = false;
+        for _ in 0..ROUNDS {
+            refused |= setup.write().status == 503;
+            setup.read().ok();
+        }
+        assert!(refused || rules.contains("worker"), "memory has no bound; {} rounds under {rules}", ROUNDS);
+        setup.faults.set("");
+        setup.recovers();
+
+        setup.faults.set(rules);
+        for _ in 0..ROUNDS {
+            setup.write();
+        }
+        let begun = Instant::now();
+        setup.server.stop();
+        assert!(begun.elapsed() < Duration::from_secs(20), "SIGTERM took {:?}", begun.elapsed());
+        setup.faults.set("");
+        setup.server.start_again();
+        setup.check();
+    }
+}
+
+/// What cannot be opened again is not served on without: the process says so and ends, and a supervisor starts it again.
+#[test]
+fn a_table_that_cannot_be_opened_again_ends_the_process() {
+    let mut setup = Setup::new();
+    for _ in 0..30 {
+        setup.write().ok();
+    }
+    setup.faults.set("write EIO 1000 /tables/\nread EIO 1000 /keyspaces/");
+    let unready = eventually(|| {
+        setup.write();
+        (setup.server.get("/readyz").status == 503).then_some(())
+    });
+    unready.expect("`/readyz` tells");
+    let read = setup.read();
+    read.refused(503, "ShardUnavailable");
+    let status = setup.server.process().exit();
+    assert_eq!(status.code(), Some(1), "{}", setup.server.log());
+    assert!(setup.server.log().contains("cannot be opened again"), "{}", setup.server.log());
+    setup.faults.set("");
+    setup.server.start_again();
+    setup.check();
+}
+
+/// Idle connections take only what the store leaves them.
+#[test]
+fn connections_leave_file_descriptors_to_the_store() {
+    let home = TempDir::new().expect("a temporary directory");
+    let flags = ["--journal-segment-mib", "1", "--journal-mib", "8", "--checkpoint-mib", "1"];
+    let server = Server::start_limited(home.path().join("data"), &flags, 64);
+    let ledger = server.ledger();
+    ledger.create("a");
+    let idle: Vec<TcpStream> =
+        (0..200).map(|_| TcpStream::connect(server.address()).expect("a connection")).collect();
+    for round in 0..60 {
+        let operations = (0..300).map(|n| hold(&format!("{round:0200}/{n}"), &[("a", 1)])).collect();
+        let reply = ledger.post("/hold/batch", batch(operations)).ok();
+        assert!(results(&reply).iter().all(|result| result["status"] == 200), "{}", reply.text);
+    }
+    ledger.values(&["a"]).ok().value("a", 0, 60 * 300);
+    let refused = idle.iter().filter(|stream| is_refused(stream)).count();
+    assert!((100..200).contains(&refused), "{refused} of 200 were refused");
+    let log = server.log();
+    let warnings = log.lines().filter(|line| line.contains("connections are refused")).count();
+    assert!((1..20).contains(&warnings), "{warnings} warnings");
+    assert!(server.get("/metrics").ok().text.contains("limina_http_connections_refused_total"));
+}
+
+/// Whether the server has closed it, with or without a word.
+fn is_refused(mut stream: &TcpStream) -> bool {
+    stream.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        Ok(_) => answer.is_empty() || answer.starts_with(b"HTTP/1.1 503"),
+        Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+    }
+}
+
+#[test]
+fn too_few_file_descriptors_are_refused_at_the_start() {
+    let home = TempDir::new().expect("a temporary directory");
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "ulimit -n 40; exec \"$@\"", "sh", crate::harness::LIMINA, "serve", "--listen"]);
+    let mut process = Process::spawn(command.args(["127.0.0.1:0", "--data"]).arg(home.path().join("data")));
+    assert_eq!(process.exit().code(), Some(1));
+    assert!(process.log().contains("may have only 40 files open"), "{}", process.log());
+}
+
+#[test]
+fn a_clock_before_1970_is_refused_at_the_start() {
+    let home = TempDir::new().expect("a temporary directory");
+    let faults = Faults::compile(home.path());
+    let mut command = limina();
+    faults
+        .preload(command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(home.path().join("data")));
+    let mut process = Process::spawn(command.env("FAULTS_CLOCK", "-4000000000"));
+    assert_eq!(process.exit().code(), Some(1), "{}", process.log());
+    assert!(process.log().contains("before 1970"), "{}", process.log());
+}
