@@ -7,3 +7,4 @@ mod idempotency;
 mod names;
 mod pages;
 mod paths;
+mod sizes;

@@ -16,6 +16,7 @@ mod real_clients;
 mod server_sent;
 mod settings;
 mod stomp_connections;
+mod stomp_floods;
 mod stomp_octets;
 mod stomp_races;
 pub(crate) mod stomp_stalled;
