@@ -55,6 +55,7 @@ impl Service {
         if !self.is_here(shard) {
             return Err(NotAnswered::NotThere);
         }
+        self.begin_serving();
         match self.follow_as(namespace, stream, resume_after, make, true).await {
             Ok(follower) => Ok(Box::new(follower)),
             Err(NotFollowed::StreamNotFound) => Ok(Box::new(NoStream)),

@@ -65,6 +65,8 @@ pub struct Report {
     pub losses: u64,
     /// Checkpoints made.
     pub checkpoints: u64,
+    /// Times that clients were served only a while after an opening.
+    pub held_back: u64,
     /// Steps of the wall clock.
     pub clock_steps: u64,
     /// Requests that had to wait for locks.
@@ -95,6 +97,7 @@ impl Report {
         self.crashes += run.crashes;
         self.losses += run.losses;
         self.checkpoints += run.checkpoints;
+        self.held_back += run.held_back;
         self.clock_steps += run.clock_steps;
         self.waits += run.waits;
         self.stops += run.stops;
@@ -130,6 +133,8 @@ enum Event {
     Open {
         generation: u64,
     },
+    /// Clients can reach the process from now on.
+    Serve,
     Wake {
         generation: u64,
     },
@@ -181,6 +186,8 @@ struct World {
     is_fenced: bool,
     /// The process has begun anew and does not know what time it was.
     is_restarted: bool,
+    /// Clients cannot reach the process yet.
+    is_held_back: bool,
     wake_at: Option<u64>,
     /// When everything that ends by itself has ended.
     rests_at: Option<u64>,
@@ -232,6 +239,7 @@ impl World {
             read_faults,
             is_fenced: false,
             is_restarted: true,
+            is_held_back: false,
             wake_at: None,
             rests_at: None,
             report: Report::default(),
@@ -337,6 +345,7 @@ impl World {
                 Err(loss) => self.lose(loss)?,
             },
             Event::Open { generation } if generation == self.generation => self.open()?,
+            Event::Serve => self.serve(),
             // One that was put off for an earlier one is nobody's.
             Event::Wake { generation } if generation == self.generation && self.wake_at == Some(self.now) => {
                 self.wake_at = None;
