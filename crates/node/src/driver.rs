@@ -146,6 +146,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
         let mut arrived = Vec::new();
         let mut taken_back = Vec::new();
         loop {
+            let told_at = Instant::now();
             let now = self.tell_time(&mut clock);
             // Looked at before each poll: a client's request is never decided while time still stands.
             if is_held_back && *serving.borrow_and_update() {
@@ -167,6 +168,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 self.end();
                 return Finished::Closed;
             }
+            // Counted from when the time was told: what was done since has taken time as well.
             let wakeup = if self.shard.is_starved() {
                 Some(ROOM_PAUSE)
             } else {
@@ -201,7 +203,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                         self.reopen(REOPEN_PAUSE);
                     }
                 },
-                () = sleep(wakeup) => {}
+                () = sleep_until(wakeup.map(|span| told_at + span)) => {}
                 _ = serving.changed(), if is_held_back => {}
                 _ = orders.changed(), if !is_stopping => match *orders.borrow_and_update() {
                     Order::Serve => self.look(),
@@ -476,9 +478,9 @@ async fn some(count: impl Future<Output = usize>) -> Option<usize> {
     Some(count.await).filter(|count| *count > 0)
 }
 
-async fn sleep(span: Option<Duration>) {
-    match span {
-        Some(span) => tokio::time::sleep(span).await,
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
         None => std::future::pending().await,
     }
 }
