@@ -19,7 +19,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 /// How long to wait before a shard that could not be opened is tried again.
 const REOPEN_PAUSE: Duration = Duration::from_millis(500);
@@ -133,13 +133,24 @@ impl<J: Journal, T: Table> Driver<J, T> {
         mut orders: watch::Receiver<Order>,
     ) -> Finished {
         let mut clock = ShardClock::start(engine.time(), self.clocks.read());
+        let mut serving = self.service.serving();
+        let mut is_held_back = !*serving.borrow_and_update();
+        if is_held_back {
+            self.shard.hold_back();
+        }
         self.opened(engine, clock.time(), opening);
         let mut is_stopping = false;
         let mut is_closed = false;
         let mut arrived = Vec::new();
         let mut taken_back = Vec::new();
         loop {
+            let told_at = Instant::now();
             let now = self.tell_time(&mut clock);
+            // Looked at before each poll: a client's request is never decided while time still stands.
+            if is_held_back && *serving.borrow_and_update() {
+                is_held_back = false;
+                self.shard.handle_serving(now);
+            }
             self.shard.handle_room(self.store.room() == Room::Plenty);
             self.shard.handle_tenure(self.tenancy.is_sure());
             while let Some(output) = self.shard.poll(now) {
@@ -155,6 +166,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 self.end();
                 return Finished::Closed;
             }
+            // Counted from when the time was told: what was done since has taken time as well.
             let wakeup = if self.shard.is_starved() {
                 Some(ROOM_PAUSE)
             } else {
@@ -167,8 +179,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                     arrived.drain(..).for_each(|(ticket, request)| self.arrived(ticket, request));
                 }
                 Some(_) = some(self.arrivals.taken_back.recv_many(&mut taken_back, self.options.max_batch)) => {
-                    let nobody = || oneshot::channel().0;
-                    taken_back.drain(..).for_each(|request| self.arrived(nobody(), request));
+                    taken_back.drain(..).for_each(|(ticket, request)| self.arrived(ticket, request));
                 }
                 answers = doing(&mut self.fetching) => self.shard.handle_fetched(answers),
                 result = doing(&mut self.persisting) => match result {
@@ -190,7 +201,8 @@ impl<J: Journal, T: Table> Driver<J, T> {
                         self.reopen(REOPEN_PAUSE);
                     }
                 },
-                () = sleep(wakeup) => {}
+                () = sleep_until(wakeup.map(|span| told_at + span)) => {}
+                _ = serving.changed(), if is_held_back => {}
                 _ = orders.changed(), if !is_stopping => match *orders.borrow_and_update() {
                     Order::Serve => self.look(),
                     Order::Close { .. } => {
@@ -464,9 +476,9 @@ async fn some(count: impl Future<Output = usize>) -> Option<usize> {
     Some(count.await).filter(|count| *count > 0)
 }
 
-async fn sleep(span: Option<Duration>) {
-    match span {
-        Some(span) => tokio::time::sleep(span).await,
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
         None => std::future::pending().await,
     }
 }

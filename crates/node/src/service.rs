@@ -8,7 +8,11 @@ use crate::{
     shard_of,
     streams::Streams,
 };
-use limina_engine::{Command, Name, Outcome, Page, Request, outcome::NamespaceInfo};
+use limina_engine::{
+    Command, Name, Outcome, Page, Request,
+    limiter::{self, Change},
+    outcome::NamespaceInfo,
+};
 use limina_shard::Failure;
 use limina_store::{NodeId, ShardId};
 use serde::{Deserialize, Serialize};
@@ -19,12 +23,17 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use tokio::sync::{mpsc, mpsc::error::TrySendError, oneshot, watch};
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, mpsc::error::TrySendError, oneshot, watch},
+};
 
 /// How many requests may wait until somebody serves their shard. One more is refused at once.
 const MAX_WAITING: usize = 16_384;
 /// How long to wait before asking again, unless it is known before that the shard has moved.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// How long a node tries to take back a request whose client has gone, while the shard does not answer.
+const TAKE_BACK_FOR: Duration = Duration::from_secs(600);
 
 /// Where a reply goes.
 pub(crate) type Ticket = oneshot::Sender<Result<Outcome, Failure>>;
@@ -42,14 +51,14 @@ pub(crate) fn way(max_queue: usize) -> (Way, Arrivals) {
 /// Where requests go in.
 pub(crate) struct Way {
     submit: mpsc::Sender<Submission>,
-    take_back: mpsc::UnboundedSender<Request>,
+    take_back: mpsc::UnboundedSender<Submission>,
 }
 
 /// Where they come out.
 pub(crate) struct Arrivals {
     pub(crate) submissions: mpsc::Receiver<Submission>,
     /// What takes back an earlier submission whose client has gone. There is no bound but the number of those.
-    pub(crate) taken_back: mpsc::UnboundedReceiver<Request>,
+    pub(crate) taken_back: mpsc::UnboundedReceiver<Submission>,
 }
 
 /// Hands requests to the shard of their namespace, wherever it is. Cheap to clone.
@@ -64,6 +73,8 @@ struct Inner {
     is_stopping: AtomicBool,
     /// Whether stored records can be read.
     is_store_open: AtomicBool,
+    /// Whether clients can reach the shards of this process.
+    is_serving: watch::Sender<bool>,
     /// The other nodes, where there may be some.
     others: OnceLock<Others>,
     metrics: Metrics,
@@ -132,6 +143,7 @@ impl Service {
                 doors: OnceLock::new(),
                 is_stopping: AtomicBool::new(false),
                 is_store_open: AtomicBool::new(true),
+                is_serving: watch::Sender::new(true),
                 others: OnceLock::new(),
                 metrics,
                 streams: Streams::default(),
@@ -141,12 +153,20 @@ impl Service {
 
     /// Does what is asked, and returns when it is durable. Where the caller does not wait for that, a lock that it asked
     /// for is not waited for either, and not held.
+    ///
+    /// A request that takes another one back goes on until it is done, whether or not the caller waits for that.
     pub async fn submit(&self, request: Request) -> Result<Outcome, Unavailable> {
         let checks = Asked::of(&request);
         let result = match self.doors() {
             Ok(doors) => {
                 let shard = shard_of(request.namespace.as_str(), doors.len() as u16);
-                self.route(doors, shard, request).await
+                match request.takes_back() {
+                    true => {
+                        let taking_back = tokio::spawn(self.clone().taken_back(shard, request));
+                        taking_back.await.unwrap_or(Err(Unavailable::OutcomeUnknown))
+                    }
+                    false => self.route(doors, shard, request).await,
+                }
             }
             Err(unavailable) => Err(unavailable),
         };
@@ -169,7 +189,8 @@ impl Service {
     pub async fn answer_peer(&self, shard: ShardId, request: Request) -> Result<Outcome, NotAnswered> {
         let door = self.inner.doors.get().and_then(|doors| doors.get(usize::from(shard.0)));
         let Some(At::Here(way)) = door.map(Door::at) else { return Err(NotAnswered::NotThere) };
-        self.send(&way, request).await.map_err(|error| match error {
+        self.asked_by_peer(&request.command);
+        self.send(shard, &way, request).await.map_err(|error| match error {
             // It is this node that stops, not the one that asks.
             NotAnswered::Unavailable(Unavailable::ShuttingDown) => {
                 NotAnswered::Unavailable(Unavailable::ShardUnavailable)
@@ -223,6 +244,34 @@ impl Service {
             None => Cluster::alone(self.is_ready(), doors.iter().map(Door::is_open)),
             Some(others) => others
                 .cluster(self.is_ready(), |shard| doors.get(usize::from(shard.0)).is_some_and(Door::is_open)),
+        }
+    }
+
+    /// Clients cannot reach this service before [`Service::begin_serving`]. Time stands still until then in shards that are
+    /// opened after an interruption: holders of locks and leases must not lose time in which they cannot send heartbeats.
+    pub fn hold_back(&self) {
+        self.inner.is_serving.send_replace(false);
+    }
+
+    /// Clients are served from now on.
+    pub fn begin_serving(&self) {
+        self.inner.is_serving.send_if_modified(|is_serving| !std::mem::replace(is_serving, true));
+    }
+
+    /// Whether clients are served, now and when that changes.
+    pub(crate) fn serving(&self) -> watch::Receiver<bool> {
+        self.inner.is_serving.subscribe()
+    }
+
+    /// Another node asks for one of its clients, so clients do reach the shards of this process. What a node asks for
+    /// itself, to apply its file of rules, does not tell.
+    fn asked_by_peer(&self, command: &Command) {
+        let is_for_a_client = !matches!(
+            command,
+            Command::ListNamespaces(_) | Command::Limiter(limiter::Command::Change(Change::ApplyFile(_)))
+        );
+        if is_for_a_client && !*self.inner.is_serving.borrow() {
+            self.begin_serving();
         }
     }
 
@@ -343,17 +392,22 @@ impl Service {
         let door = &doors[usize::from(shard.0)];
         let Some(others) = self.inner.others.get() else {
             let At::Here(way) = door.at() else { return Err(Unavailable::ShardUnavailable) };
-            return self.send(&way, request).await.map_err(|error| self.reason(error, true));
+            return self.send(shard, &way, request).await.map_err(|error| self.reason(error, true));
         };
         let is_write = request.is_write();
         let mut patience: Option<Patience<'_>> = None;
         let mut may_be_lost = !is_write;
         loop {
             let answer = match door.at() {
-                At::Here(way) => self.send(&way, request.clone()).await,
+                At::Here(way) => self.send(shard, &way, request.clone()).await,
                 At::There(address) => {
                     self.inner.metrics.forwarded.inc();
-                    others.peers().ask(&address, shard, &request).await
+                    // The other node takes the request back if it learns that nobody waits. But its answer may be under
+                    // way already, so this node, which knows its client, takes it back as well.
+                    let mut unheard = Unheard::new(self, shard, &request);
+                    let answer = others.peers().ask(&address, shard, &request).await;
+                    unheard.take_back = None;
+                    answer
                 }
                 At::Nowhere => Err(NotAnswered::NotThere),
             };
@@ -385,17 +439,24 @@ impl Service {
         }
     }
 
-    async fn send(&self, way: &Way, request: Request) -> Result<Outcome, NotAnswered> {
+    async fn send(&self, shard: ShardId, way: &Way, request: Request) -> Result<Outcome, NotAnswered> {
         let (ticket, reply) = oneshot::channel();
         let is_write = request.is_write();
-        let take_back = request.taken_back_by();
-        way.submit.try_send((ticket, request)).map_err(|error| match error {
-            TrySendError::Full(_) => NotAnswered::Unavailable(Unavailable::Overloaded),
-            TrySendError::Closed(_) => NotAnswered::NotThere,
-        })?;
+        let unheard = Unheard::new(self, shard, &request);
+        let mut asking = Asking { reply, unheard };
+        let sent = match request.takes_back() {
+            true => way.take_back.send((ticket, request)).map_err(|_| NotAnswered::NotThere),
+            false => way.submit.try_send((ticket, request)).map_err(|error| match error {
+                TrySendError::Full(_) => NotAnswered::Unavailable(Unavailable::Overloaded),
+                TrySendError::Closed(_) => NotAnswered::NotThere,
+            }),
+        };
+        if let Err(error) = sent {
+            asking.unheard.take_back = None;
+            return Err(error);
+        }
         self.inner.metrics.queue_depth.inc();
         let _depth = Decrement(&self.inner.metrics);
-        let mut asking = Asking { reply, take_back: take_back.map(|request| (&way.take_back, request)) };
         let answer = match self.inner.others.get() {
             None => (&mut asking.reply).await,
             Some(others) => tokio::select! {
@@ -408,7 +469,7 @@ impl Service {
                 }),
             },
         };
-        asking.take_back = None;
+        asking.unheard.take_back = None;
         match answer {
             Ok(result) => result.map_err(|failure| match failure {
                 Failure::Unavailable => NotAnswered::NotThere,
@@ -420,6 +481,31 @@ impl Service {
             // The shard's task ended without an answer. A write may have been done.
             Err(_) if is_write => Err(NotAnswered::Lost),
             Err(_) => Err(NotAnswered::NotThere),
+        }
+    }
+
+    /// Takes an earlier request back at whichever node has the shard. Doing that twice changes nothing, so it is repeated
+    /// until it was surely done.
+    async fn taken_back(self, shard: ShardId, request: Request) -> Result<Outcome, Unavailable> {
+        let doors = self.inner.doors.get().ok_or(Unavailable::ShardUnavailable)?;
+        let until = Instant::now() + TAKE_BACK_FOR;
+        loop {
+            match self.route(doors, shard, request.clone()).await {
+                Ok(outcome) => return Ok(outcome),
+                Err(_) if self.inner.is_stopping.load(Ordering::Acquire) => {
+                    return Err(Unavailable::ShuttingDown);
+                }
+                Err(unavailable) if Instant::now() >= until => {
+                    let (namespace, code) = (&request.namespace, unavailable.code());
+                    tracing::warn!(
+                        %namespace,
+                        code,
+                        "a lock whose client has gone could not be released; its ttl will end it"
+                    );
+                    return Err(unavailable);
+                }
+                Err(_) => tokio::time::sleep(ASK_AGAIN).await,
+            }
         }
     }
 
@@ -470,18 +556,36 @@ impl Drop for Patience<'_> {
     }
 }
 
-/// A client that waits for its answer. If it goes away before, what it asked for is taken back.
+/// A client that waits for the answer of a shard in this process.
+///
+/// The order of the fields counts, since they are dropped in it: the ticket must show that nobody waits before the request
+/// is taken back. A request that reaches the shard after it was taken back has such a ticket, and is not begun.
 struct Asking<'a> {
     reply: oneshot::Receiver<Result<Outcome, Failure>>,
-    take_back: Option<(&'a mpsc::UnboundedSender<Request>, Request)>,
+    unheard: Unheard<'a>,
 }
 
-impl Drop for Asking<'_> {
+/// A request whose answer nobody has heard. If it is dropped with `take_back` in it, the client has gone, and what it asked
+/// for is taken back.
+struct Unheard<'a> {
+    service: &'a Service,
+    shard: ShardId,
+    take_back: Option<Request>,
+}
+
+impl Unheard<'_> {
+    fn new<'a>(service: &'a Service, shard: ShardId, request: &Request) -> Unheard<'a> {
+        Unheard { service, shard, take_back: request.taken_back_by() }
+    }
+}
+
+impl Drop for Unheard<'_> {
     fn drop(&mut self) {
-        if let Some((sender, request)) = self.take_back.take() {
-            // First the ticket shows that nobody waits: a submission that arrives after what takes it back is not made.
-            self.reply.close();
-            let _shard_is_gone = sender.send(request);
+        // Without a runtime the process ends, and nobody is served any more.
+        if let Some(request) = self.take_back.take()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn(self.service.clone().taken_back(self.shard, request));
         }
     }
 }
@@ -498,22 +602,97 @@ impl Drop for Decrement<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Feed, Wanted, clock::Clocks, cluster::Tenancy, peers::Asked};
-    use limina_engine::{Command, locks};
-    use limina_store::NodeId;
+    use crate::{Feed, Peers, Wanted, clock::Clocks, cluster::Tenancy, peers::Asked as AskedOf};
+    use limina_engine::{
+        KeyValues, Millis,
+        key_values::Value,
+        locks::{self, Acquire, Lock, Mode},
+    };
     use prometheus_client::registry::Registry;
+    use std::sync::Mutex;
+
+    /// Another node that never answers a request for locks, and loses what takes it back a few times.
+    struct Fake {
+        asked: mpsc::UnboundedSender<Request>,
+        losses: Mutex<Vec<NotAnswered>>,
+    }
+
+    impl Peers for Fake {
+        fn ask<'a>(&'a self, _: &'a str, _: ShardId, request: &'a Request) -> AskedOf<'a, Outcome> {
+            let _nobody_listens = self.asked.send(request.clone());
+            Box::pin(async move {
+                if !request.takes_back() {
+                    std::future::pending::<()>().await;
+                }
+                match self.losses.lock().unwrap().pop() {
+                    Some(loss) => Err(loss),
+                    None => Ok(Outcome::Locks(Ok(locks::Reply::Abandoned))),
+                }
+            })
+        }
+
+        fn follow<'a>(&'a self, _: &'a str, _: &'a Wanted) -> AskedOf<'a, Box<dyn Feed>> {
+            Box::pin(std::future::ready(Err(NotAnswered::NotThere)))
+        }
+    }
+
+    fn acquire() -> Request {
+        let name = |text: &str| Name::new(text).unwrap();
+        let key_values = KeyValues::new(vec![("lock", Value::<&str>::Integer(1))]).unwrap();
+        let wanted = Acquire {
+            id: name("id"),
+            session: name("session"),
+            locks: vec![Lock { key_values, mode: Mode::Exclusive }],
+            ttl: Millis(1_000),
+            wait: Millis(1_000),
+            owner: None,
+        };
+        let command = Command::Locks(locks::Command::Acquire(wanted));
+        Request { namespace: name("n"), idempotency: None, command }
+    }
+
+    /// The answer of the other node may be under way when the client hangs up, so that only this node can take it back.
+    #[tokio::test]
+    async fn what_another_node_was_asked_for_is_taken_back_until_it_is_done() {
+        let (asked, mut requests) = mpsc::unbounded_channel();
+        let losses = vec![NotAnswered::NotThere, NotAnswered::Lost, NotAnswered::Lost];
+        let peers = Arc::new(Fake { asked, losses: Mutex::new(losses) });
+        let service = Service::new(Metrics::register(&mut Registry::default()));
+        let patience = Duration::from_secs(1);
+        let tenancy = Tenancy::alone(Clocks::new());
+        service.start(1, Some(Others::new(NodeId(1), peers, tenancy, patience)));
+        service.set_at(ShardId(0), At::There("other".into()));
+
+        let request = acquire();
+        let waiting = tokio::spawn({
+            let (service, request) = (service.clone(), request.clone());
+            async move { service.submit(request).await }
+        });
+        assert_eq!(requests.recv().await.as_ref(), Some(&request));
+        waiting.abort();
+        for _ in 0..4 {
+            assert_eq!(requests.recv().await, request.taken_back_by());
+        }
+        // It is done, and not asked for again. Whatever is asked next is the first that is.
+        let other = Request { namespace: Name::new("other").unwrap(), ..acquire() };
+        let _never_answered = tokio::spawn({
+            let (service, other) = (service.clone(), other.clone());
+            async move { service.submit(other).await }
+        });
+        assert_eq!(requests.recv().await, Some(other));
+    }
 
     /// Another node that ends whenever it is asked something, and counts how often that happens.
     #[derive(Default)]
     struct Ends(AtomicUsize);
 
-    impl crate::Peers for Ends {
-        fn ask<'a>(&'a self, _: &'a str, _: ShardId, _: &'a Request) -> Asked<'a, Outcome> {
+    impl Peers for Ends {
+        fn ask<'a>(&'a self, _: &'a str, _: ShardId, _: &'a Request) -> AskedOf<'a, Outcome> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Box::pin(async { Err(NotAnswered::Lost) })
         }
 
-        fn follow<'a>(&'a self, _: &'a str, _: &'a Wanted) -> Asked<'a, Box<dyn Feed>> {
+        fn follow<'a>(&'a self, _: &'a str, _: &'a Wanted) -> AskedOf<'a, Box<dyn Feed>> {
             Box::pin(async { Err(NotAnswered::NotThere) })
         }
     }

@@ -55,6 +55,8 @@ pub struct Shard<T> {
     is_closing: bool,
     /// Relaxed answers need not wait.
     may_relax: bool,
+    /// Clients cannot reach the shard yet, though it may be open.
+    is_held_back: bool,
     outputs: VecDeque<Output<T>>,
 }
 
@@ -66,6 +68,8 @@ struct Open<T> {
     in_flight: Option<Batch<T>>,
     /// Who waits for an answer that the engine gives later.
     waiting: BTreeMap<WaitId, T>,
+    /// The time of the opening, at which time stands still until clients are served.
+    stands_still_at: Option<Time>,
     /// How many requests were decided.
     decisions: u64,
     batches_since_sweep: usize,
@@ -230,14 +234,33 @@ impl<T> Shard<T> {
             is_starved: false,
             is_closing: false,
             may_relax: true,
+            is_held_back: false,
             outputs: VecDeque::new(),
+        }
+    }
+
+    /// Clients cannot reach this process until [`Shard::handle_serving`]. Whoever holds something cannot send a heartbeat
+    /// meanwhile, so the time of a shard that is opened after an interruption stands still, and nothing falls due.
+    pub fn hold_back(&mut self) {
+        self.is_held_back = true;
+    }
+
+    /// Clients are served from now on. If time stood still, it goes on, and whoever holds something has its full time.
+    pub fn handle_serving(&mut self, now: Time) {
+        self.is_held_back = false;
+        if let Some(open) = &mut self.open
+            && open.stands_still_at.take().is_some()
+        {
+            open.engine.grace(now.max(open.engine.time()));
         }
     }
 
     /// The engine has been loaded from everything durable, and serves from now on.
     pub fn handle_opened(&mut self, mut engine: Engine, now: Time, opening: Opening) {
+        let now = now.max(engine.time());
+        let stands_still = opening == Opening::Interrupted && self.is_held_back;
         if opening == Opening::Interrupted {
-            engine.grace(now.max(engine.time()));
+            engine.grace(now);
         }
         assert!(self.open.is_none(), "a shard is opened once, until it is lost");
         self.open = Some(Open {
@@ -246,6 +269,7 @@ impl<T> Shard<T> {
             building: Batch::default(),
             in_flight: None,
             waiting: BTreeMap::new(),
+            stands_still_at: stands_still.then_some(now),
             decisions: 0,
             batches_since_sweep: 0,
             is_behind: false,
@@ -382,7 +406,11 @@ impl<T> Shard<T> {
     /// When [`Shard::poll`] should be called again even if nothing comes in.
     pub fn next_wakeup(&self) -> Option<Time> {
         let open = self.open.as_ref()?;
-        if self.is_starved || open.round.is_some() || open.is_full(&self.options) {
+        if self.is_starved
+            || open.stands_still_at.is_some()
+            || open.round.is_some()
+            || open.is_full(&self.options)
+        {
             return None;
         }
         open.engine.next_due()
@@ -411,6 +439,7 @@ impl<T> Shard<T> {
                 (false, false) => Room::Due,
                 (true, false) => Room::Clients,
             };
+            let now = open.stands_still_at.unwrap_or(now);
             if !open.is_full(&self.options) {
                 let has_leisure = !self.is_closing;
                 if open.take_round(now, &mut self.queue, &self.options, room, has_leisure, &mut self.outputs)

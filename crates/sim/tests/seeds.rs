@@ -16,14 +16,15 @@ fn check(seeds: std::ops::Range<u64>, options: &Options) {
         assert_eq!(report, again, "two runs of one seed differ\n{replay}");
         total.add(&report);
     }
-    let Report { crashes, losses, unknown_happened, waits, stops, lags, followers, .. } = &total;
+    let Report { crashes, losses, unknown_happened, waits, stops, lags, held_back, followers, .. } = &total;
     assert!(
         *crashes > 50
             && *losses > 50
             && *unknown_happened > 10
             && *waits > 1_000
             && *stops > 20
-            && *lags > 10,
+            && *lags > 10
+            && *held_back > 20,
         "the faults did not happen: {total:?}"
     );
     let Counts { resumed, begun, compared } = followers;

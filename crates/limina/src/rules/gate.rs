@@ -16,10 +16,12 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn closed(service: Service) -> Gate {
+        service.hold_back();
         Gate { service, is_open: AtomicBool::new(false) }
     }
 
     pub(crate) fn open(&self) {
+        self.service.begin_serving();
         self.is_open.store(true, Ordering::Release);
     }
 

@@ -51,6 +51,7 @@ impl Service {
         if !self.is_here(shard) {
             return Err(NotAnswered::NotThere);
         }
+        self.begin_serving();
         let mut follower = self.join_topic(namespace, stream, resume_after);
         follower.feeds_until_move = Some(follower.topic.lock().moves);
         match follower.begin(make).await {

@@ -6,7 +6,7 @@ use super::{
     from_wire,
     ids::draw_id,
     lists::list,
-    problem::Failure,
+    problem::{Code, Failure},
     socket::Peer,
     status,
 };
@@ -22,6 +22,7 @@ use limina_engine::{
     locks::{Command, GrantInfo, Reply},
     selection::Query,
 };
+use limina_node::Unavailable;
 use limina_wire::{Page, Problem, locks as wire, selection::Query as Search};
 
 pub(in crate::http) fn routes() -> Vec<Route> {
@@ -64,15 +65,26 @@ pub(in crate::http) async fn acquire(
     let Call { namespace, idempotency, body } = call;
     let id = draw_id()?;
     let command = from_wire::locks::acquire(id.clone(), draw_id()?, body.json()?)?;
-    let outcome = app.ask(namespace.clone(), idempotency, engine::Command::Locks(command)).await;
-    if let Ok(Outcome::Locks(Ok(Reply::Granted { grant, .. }))) = &outcome
-        && grant.id == id
-        && peer.is_gone()
-    {
-        // Nobody will hear of this grant. (Of an earlier one that is told again, somebody has.)
-        let _none_to_tell = submit(app, namespace, None, Command::Abandon(id)).await;
+    let outcome = tokio::select! {
+        biased;
+        outcome = app.ask(namespace.clone(), idempotency, engine::Command::Locks(command)) => outcome,
+        // The service takes back a request that nobody waits for any more.
+        () = peer.hung_up() => return Err(hung_up()),
+    };
+    let may_be_held =
+        matches!(outcome, Ok(Outcome::Locks(Ok(Reply::Granted { .. }))) | Err(Unavailable::OutcomeUnknown));
+    // The runtime may hear of the grant before it hears that the client has hung up, so the kernel is asked.
+    if may_be_held && peer.is_gone() {
+        let _nobody_to_tell = submit(app, namespace, None, Command::Abandon(id)).await;
+        return Err(hung_up());
     }
     status::answer(outcome, StatusCode::OK)
+}
+
+/// For a client that has closed only its sending side and still reads.
+fn hung_up() -> Failure {
+    Failure::new(Code::ClientHungUp, "the client closed its side of the connection; nothing is held")
+        .closing()
 }
 
 /// Hold a lock for its ttl from now on.

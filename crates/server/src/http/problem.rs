@@ -100,6 +100,8 @@ codes! {
         "The member key_values says which lock; lock_id, owner and expires_in_ms who holds it, if anybody does, and waiting how many wait for it. Nothing is held. With a wait the request would have waited."
     LockWaitTimeout CONFLICT "A lock was not free in time"
         "The request has waited for as long as its wait says. The members are those of LockHeld. Nothing is held."
+    ClientHungUp BAD_REQUEST "The client closed the connection before it was answered"
+        "Closing the sending side of a connection counts as hanging up: the request waits no more, and holds nothing. Keep the connection open until the answer."
     LockNotFound NOT_FOUND "There is no such lock"
         "It was released, or its time has run out, or there never was one. The member lock_id says which. A holder that sees this does not hold the lock any more."
     SessionMismatch CONFLICT "The lock is held by another session"

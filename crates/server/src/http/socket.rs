@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net::TcpStream,
     sync::OwnedSemaphorePermit,
     time::{Instant, Sleep, sleep_until},
@@ -112,6 +112,16 @@ impl Socket {
 }
 
 impl Peer {
+    /// Returns when the client has hung up, also if it sent more bytes before that nobody has read yet: a connection that
+    /// has such bytes does not look for the end behind them.
+    pub(super) async fn hung_up(&self) {
+        // Nobody asks the kernel for urgent data, so this waits for the end of what the client sends alone.
+        if self.0.ready(Interest::PRIORITY).await.is_err() {
+            // The runtime ends.
+            std::future::pending().await
+        }
+    }
+
     /// Whether it has hung up by now, also if the connection has not noticed yet.
     pub(super) fn is_gone(&self) -> bool {
         let mut polled = [PollFd::new(&self.0.stream, PollFlags::RDHUP)];

@@ -160,3 +160,54 @@ async fn refusals_say_what_is_in_the_way() {
     check(Refusal::LockNotFound { lock_id: lock_id.clone() }, 404, "LockNotFound", members.clone()).await;
     check(Refusal::SessionMismatch { lock_id }, 409, "SessionMismatch", members).await;
 }
+
+const LOCK: &str = r#"{"key_values": {"k": 1}, "ttl": "1s", "wait": "5m"}"#;
+
+/// Sends a request for a lock and these bytes, and closes the sending side.
+async fn ask_and_hang_up(server: &Server, behind: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let head = format!("POST /v1/ns/n/locks HTTP/1.1\r\nHost: l\r\nContent-Length: {}\r\n\r\n", LOCK.len());
+    stream.write_all(format!("{head}{LOCK}{behind}").as_bytes()).await.unwrap();
+    stream.shutdown().await.unwrap();
+    stream
+}
+
+/// All that is answered, which is nothing or that the client has hung up.
+async fn is_told_of_no_grant(mut stream: TcpStream) {
+    let mut answer = String::new();
+    let read = tokio::time::timeout(Duration::from_secs(30), stream.read_to_string(&mut answer));
+    read.await.expect("the hang-up is noticed").expect("an answer, or none");
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    assert!(answer.is_empty() || answer.contains("ClientHungUp"), "{answer}");
+}
+
+const BEHIND: [&str; 3] = ["", "\r\n", "GET /healthz HTTP/1.1\r\nHost: l\r\n\r\n"];
+
+/// Nothing is answered while the gate is closed, so it is the hang-up that ends the wait.
+#[tokio::test]
+async fn who_hangs_up_waits_no_more_whatever_it_sent_before() {
+    for behind in BEHIND {
+        let server = start().await;
+        let _closed = server.fake.gate.lock().await;
+        is_told_of_no_grant(ask_and_hang_up(&server, behind).await).await;
+    }
+}
+
+/// The grant is there at once; but the client had hung up by then.
+#[tokio::test]
+async fn a_client_that_has_hung_up_is_told_of_no_grant() {
+    for behind in BEHIND {
+        let server = start().await;
+        is_told_of_no_grant(ask_and_hang_up(&server, behind).await).await;
+        let asked = server.fake.asked.lock().unwrap();
+        let commands: Vec<&Command> = asked.iter().map(|request| &request.command).collect();
+        match commands[..] {
+            // It was noticed before anything was asked.
+            [] => {}
+            [Command::Locks(LockCommand::Acquire(wanted)), Command::Locks(LockCommand::Abandon(gone))] => {
+                assert_eq!(*gone, wanted.id, "{behind:?}");
+            }
+            _ => panic!("{behind:?}: {commands:?}"),
+        }
+    }
+}

@@ -184,6 +184,16 @@ impl Judge {
         if self.live.0.len() > MOST_STATES { Err(CannotTell) } else { Ok(()) }
     }
 
+    /// Whether everything that was decided is durable.
+    pub fn is_settled(&self) -> bool {
+        self.durable.is_none()
+    }
+
+    /// Clients could not reach the shard until now, and time stood still: whoever holds something has its full time.
+    pub fn serving(&mut self, ready: Time) {
+        self.live.0.iter_mut().for_each(|model| model.reopen(ready));
+    }
+
     /// The names of all namespaces that may be there.
     pub fn namespaces(&self) -> Vec<Name> {
         let mut names: Vec<Name> =

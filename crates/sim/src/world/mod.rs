@@ -65,6 +65,8 @@ pub struct Report {
     pub losses: u64,
     /// Checkpoints made.
     pub checkpoints: u64,
+    /// Times that clients were served only a while after an opening.
+    pub held_back: u64,
     /// Steps of the wall clock.
     pub clock_steps: u64,
     /// Requests that had to wait for locks.
@@ -95,6 +97,7 @@ impl Report {
         self.crashes += run.crashes;
         self.losses += run.losses;
         self.checkpoints += run.checkpoints;
+        self.held_back += run.held_back;
         self.clock_steps += run.clock_steps;
         self.waits += run.waits;
         self.stops += run.stops;
@@ -130,6 +133,8 @@ enum Event {
     Open {
         generation: u64,
     },
+    /// Clients can reach the process from now on.
+    Serve,
     Wake {
         generation: u64,
     },
@@ -183,6 +188,8 @@ struct World {
     is_restarted: bool,
     /// How far shard time had come at the planned stop that was last, until the shard opens again.
     stopped_at: Option<Time>,
+    /// Clients cannot reach the process yet.
+    is_held_back: bool,
     wake_at: Option<u64>,
     /// When everything that ends by itself has ended.
     rests_at: Option<u64>,
@@ -235,6 +242,7 @@ impl World {
             is_fenced: false,
             is_restarted: true,
             stopped_at: None,
+            is_held_back: false,
             wake_at: None,
             rests_at: None,
             report: Report::default(),
@@ -340,6 +348,7 @@ impl World {
                 Err(loss) => self.lose(loss)?,
             },
             Event::Open { generation } if generation == self.generation => self.open()?,
+            Event::Serve => self.serve(),
             // One that was put off for an earlier one is nobody's.
             Event::Wake { generation } if generation == self.generation && self.wake_at == Some(self.now) => {
                 self.wake_at = None;

@@ -1,7 +1,7 @@
 //! Opening a shard from what is stored, and asking the store.
 
 use super::{Event, SHARD, World, ready};
-use limina_engine::{Answer, Engine, Options as EngineOptions, Read, Request, record};
+use limina_engine::{Answer, Command, Engine, Name, Options as EngineOptions, Page, Read, Request, record};
 use limina_shard::{Opening, ShardClock};
 use limina_store as store;
 use limina_store::{Seq, ShardStore, ShardStoreOptions, StoreError};
@@ -25,11 +25,16 @@ impl World {
                 self.say(|| "the shard is open".into());
                 let known =
                     if self.is_restarted { engine.time() } else { engine.time().max(self.clock.time()) };
-                self.is_restarted = false;
                 if let Some(stopped) = self.stopped_at.take().filter(|stopped| *stopped > engine.time()) {
                     return Err(format!(
                         "shard time went back over a planned stop, from {stopped:?} to {known:?}"
                     ));
+                }
+                if std::mem::replace(&mut self.is_restarted, false) && self.random.one_in(2) {
+                    self.shard.hold_back();
+                    self.is_held_back = true;
+                    let delay = self.random.below(20_000);
+                    self.after(delay, Event::Serve);
                 }
                 self.clock = ShardClock::start(known, self.reading());
                 let ready = self.clock.time();
@@ -46,6 +51,30 @@ impl World {
             Err(error) => return Err(format!("the shard does not open: {error}")),
         }
         Ok(())
+    }
+
+    /// Clients are served from now on; until then time stood still. The model is told when everything decided is durable,
+    /// so that it need not begin again from before; any answer shows that.
+    pub(super) fn serve(&mut self) {
+        if !self.is_held_back {
+            // That process is gone.
+            return;
+        }
+        let is_open = self.shard.engine().is_some();
+        if is_open && !self.judge.is_settled() {
+            let command = Command::ListNamespaces(Page { after: None, limit: 1 });
+            let namespace = Name::new("any").expect("a valid name");
+            self.submit(Request { namespace, idempotency: None, command });
+            return self.after(100, Event::Serve);
+        }
+        let (now, _) = self.clock.advance(self.reading());
+        self.say(|| format!("clients are served from {} on", now.0));
+        self.is_held_back = false;
+        self.report.held_back += 1;
+        if is_open {
+            self.judge.serving(now);
+        }
+        self.shard.handle_serving(now);
     }
 
     /// What the store holds now tells whether the last append had happened.

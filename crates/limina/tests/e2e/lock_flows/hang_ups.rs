@@ -49,6 +49,48 @@ fn a_closed_connection_leaves_the_queue() {
     assert_eq!(locks.ids().len(), 0);
 }
 
+/// Bytes behind the body, which nobody reads while the request waits, do not hide the hang-up.
+#[test]
+fn a_closed_connection_leaves_the_queue_whatever_it_sent_before() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    let held = locks.grant(exclusive(lock()));
+    for behind in [b"\r\n".to_vec(), raw::request("GET", "/healthz", "", b"")] {
+        let mut connection = asking(server.address(), &waiting(exclusive(lock()), PATIENT));
+        connection.send(behind);
+        locks.await_queue(&held, 1);
+        drop(connection);
+        locks.await_queue(&held, 0);
+    }
+    locks.let_go(&held);
+}
+
+/// A client hangs up and repeats its request under the same key. The server sleeps meanwhile, so that it finds the first
+/// request, the retry and the hang-up at once. The retry is told of a grant, and that grant stays.
+#[test]
+fn a_lock_that_was_told_to_a_retry_stays() {
+    let mut server = Server::fresh();
+    let locks = server.locks();
+    for round in 0..20 {
+        let body = exclusive(lock()).to_string();
+        let key = format!("Idempotency-Key: key {round}\r\n");
+        let request = raw::request("POST", "/v1/locks", &key, body.as_bytes());
+        let [mut first, mut retry] = [(); 2].map(|()| raw::Connection::open(server.address()));
+        server.process().signal(Signal::STOP);
+        first.send(&request);
+        retry.send(&request);
+        drop(first);
+        server.process().signal(Signal::CONT);
+        let grant = retry.receive().granted();
+        for _ in 0..20 {
+            locks.taken(exclusive(lock()));
+            locks.heartbeat(&grant).ok();
+        }
+        locks.let_go(&grant);
+    }
+    assert_eq!(locks.ids().len(), 0);
+}
+
 #[test]
 fn a_reset_stream_leaves_the_queue_and_its_connection_stays() {
     let server = Server::fresh();
