@@ -127,7 +127,7 @@ impl Cursor {
         }
     }
 
-    /// Whether it is behind the ring, and reads pages.
+    /// Whether it has read a page last, and not the ring.
     pub fn is_behind(&self) -> bool {
         self.page.is_some()
     }
@@ -203,4 +203,192 @@ fn page_for(clock: u64, ring: &Ring) -> (u64, usize) {
     let aligned = clock - clock % PAGE;
     let after = if ring.is_kept_after(aligned) { aligned } else { clock };
     (after, (aligned + PAGE - after) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::streams::{RECENT_CHANGES, Told};
+    use limina_engine::{
+        Time,
+        events::{Change, ChangeKind, KeyFrame},
+    };
+
+    fn change(clock: u64) -> Change {
+        Change { clock, kind: ChangeKind::Submitted, event: "e".into(), time: Time(1) }
+    }
+
+    fn frame(clock: u64) -> KeyFrame {
+        KeyFrame { clock, events: Vec::new() }
+    }
+
+    /// A ring that has been told the changes after `begin`, up to `end`.
+    fn ring(begin: u64, end: u64) -> Ring {
+        let mut ring = Ring::default();
+        ring.begin(begin);
+        (begin + 1..=end).for_each(|clock| ring.push_change(change(clock)));
+        ring
+    }
+
+    /// A follower that has everything up to this clock.
+    fn at(clock: u64, ring: &Ring) -> Cursor {
+        let mut cursor = Cursor::new(Some(clock));
+        assert!(cursor.poll_begin(ring).is_none(), "the ring has reached {clock}");
+        cursor
+    }
+
+    /// What a follower does until it must ask or wait: the clocks that are sent, those of key frames as negative numbers.
+    fn run(cursor: &mut Cursor, ring: &Ring) -> (Vec<i64>, Step) {
+        let mut sent = Vec::new();
+        loop {
+            match cursor.poll(ring) {
+                Step::Send(messages) => sent.extend(messages.iter().map(|message| match &message.told {
+                    Told::Change(change) => change.clock as i64,
+                    Told::KeyFrame(frame) => -(frame.clock as i64),
+                })),
+                step => return (sent, step),
+            }
+        }
+    }
+
+    #[track_caller]
+    fn check(cursor: &mut Cursor, ring: &Ring, sent: &[i64], next: &str) {
+        let (found, step) = run(cursor, ring);
+        assert_eq!((&found[..], &*format!("{step:?}")), (sent, next));
+    }
+
+    fn clocks(clocks: std::ops::RangeInclusive<u64>) -> Vec<i64> {
+        clocks.map(|clock| clock as i64).collect()
+    }
+
+    #[test]
+    fn changes_come_in_order_and_key_frames_in_their_place() {
+        let mut ring = ring(7, 10);
+        let (mut quick, mut slow) = (at(7, &ring), at(7, &ring));
+        check(&mut quick, &ring, &[8, 9, 10], "Wait");
+        ring.push_key_frame(frame(10));
+        ring.push_change(change(11));
+        check(&mut quick, &ring, &[-10, 11], "Wait");
+        check(&mut slow, &ring, &[8, 9, 10, -10, 11], "Wait");
+    }
+
+    #[test]
+    fn a_key_frame_never_takes_back_what_was_sent() {
+        let mut ring = ring(7, 9);
+        let mut cursor = at(7, &ring);
+        check(&mut cursor, &ring, &[8, 9], "Wait");
+        ring.push_key_frame(frame(8));
+        check(&mut cursor, &ring, &[], "Wait");
+    }
+
+    #[test]
+    fn a_new_follower_begins_with_a_key_frame_that_was_made_for_it() {
+        let mut ring = ring(7, 9);
+        ring.push_key_frame(frame(9));
+        let mut cursor = Cursor::new(None);
+        check(&mut cursor, &ring, &[], "AskKeyFrame");
+        ring.push_change(change(10));
+        cursor.handle_key_frame(Message::new(Told::KeyFrame(frame(10))));
+        ring.push_change(change(11));
+        check(&mut cursor, &ring, &[-10, 11], "Wait");
+    }
+
+    #[test]
+    fn the_owner_says_whether_a_clock_is_reached_that_this_node_has_not_reached() {
+        let mut ring = ring(7, 9);
+        let mut cursor = Cursor::new(Some(11));
+        check(&mut cursor, &ring, &[], "AskClock");
+        cursor.handle_clock(12, &ring);
+        (10..=11).for_each(|clock| ring.push_change(change(clock)));
+        check(&mut cursor, &ring, &[], "Wait");
+        ring.push_change(change(12));
+        check(&mut cursor, &ring, &[12], "Wait");
+
+        let mut cursor = Cursor::new(Some(14));
+        check(&mut cursor, &ring, &[], "AskClock");
+        cursor.handle_clock(13, &ring);
+        check(&mut cursor, &ring, &[], "AskKeyFrame");
+    }
+
+    #[test]
+    fn what_this_node_has_missed_is_read() {
+        let mut ring = ring(7, 8);
+        let (mut cursor, mut other) = (at(7, &ring), at(8, &ring));
+        // 9 and 10 became durable, but their effects were lost with the shard's memory.
+        ring.handle_clock(10);
+        check(&mut other, &ring, &[], "AskPage { after: 0, limit: 256 }");
+        other.handle_page(0, Changes::NotKept, &mut ring);
+        check(&mut other, &ring, &[], "AskPage { after: 8, limit: 248 }");
+        other.handle_page(8, Changes::Kept(vec![change(9), change(10)]), &mut ring);
+        check(&mut other, &ring, &[9, 10], "Wait");
+        // 8 was in the ring, and is read again: where it ends is where the ring began anew.
+        check(&mut cursor, &ring, &[], "AskPage { after: 7, limit: 249 }");
+        cursor.handle_page(7, Changes::Kept((8..=10).map(change).collect()), &mut ring);
+        check(&mut cursor, &ring, &[8, 9, 10], "Wait");
+        ring.push_change(change(11));
+        check(&mut cursor, &ring, &[11], "Wait");
+    }
+
+    #[test]
+    fn followers_behind_the_ring_share_pages() {
+        let recent = RECENT_CHANGES as u64;
+        let mut ring = ring(0, recent + 300);
+        let (mut first, mut second) = (at(10, &ring), at(20, &ring));
+        check(&mut first, &ring, &[], "AskPage { after: 0, limit: 256 }");
+        assert_eq!(second.wanted_page(&ring), Some((0, 256)));
+        first.handle_page(0, Changes::Kept((1..=256).map(change).collect()), &mut ring);
+        assert_eq!(second.wanted_page(&ring), None);
+        check(&mut first, &ring, &clocks(11..=256), "AskPage { after: 256, limit: 256 }");
+        check(&mut second, &ring, &clocks(21..=256), "AskPage { after: 256, limit: 256 }");
+        second.handle_page(256, Changes::Kept((257..=512).map(change).collect()), &mut ring);
+        check(&mut second, &ring, &clocks(257..=recent + 300), "Wait");
+        assert!(!second.is_behind());
+        assert!(matches!(first.poll(&ring), Step::Send(messages) if messages[0].clock() == 257));
+        assert!(!first.is_behind(), "the first batch ended in the ring");
+    }
+
+    #[test]
+    fn only_a_follower_whose_changes_are_not_kept_gets_a_key_frame() {
+        let recent = RECENT_CHANGES as u64;
+        let mut ring = ring(0, recent + 300);
+        let (mut lost, mut other) = (at(200, &ring), at(100, &ring));
+        check(&mut lost, &ring, &[], "AskPage { after: 0, limit: 256 }");
+        lost.handle_page(0, Changes::NotKept, &mut ring);
+        check(&mut lost, &ring, &[], "AskPage { after: 200, limit: 56 }");
+        lost.handle_page(200, Changes::NotKept, &mut ring);
+        check(&mut lost, &ring, &[], "AskKeyFrame");
+        check(&mut other, &ring, &[], "AskKeyFrame");
+        let current = Message::new(Told::KeyFrame(frame(recent + 300)));
+        lost.handle_key_frame(current);
+        check(&mut lost, &ring, &[-(recent as i64 + 300)], "Wait");
+    }
+
+    /// A store that was set back, say: the follower must not ask for ever.
+    #[test]
+    fn a_page_that_does_not_have_what_it_should_is_not_asked_for_again() {
+        for page in [vec![], vec![change(1)], vec![change(7)]] {
+            let mut ring = ring(0, 5);
+            let mut cursor = at(5, &ring);
+            ring.handle_clock(9);
+            check(&mut cursor, &ring, &[], "AskPage { after: 0, limit: 256 }");
+            cursor.handle_page(0, Changes::Kept(page.clone()), &mut ring);
+            if let Step::AskPage { after, .. } = run(&mut cursor, &ring).1 {
+                assert_eq!(after, 5);
+                cursor.handle_page(after, Changes::Kept(page), &mut ring);
+            }
+            check(&mut cursor, &ring, &[], "AskKeyFrame");
+        }
+    }
+
+    #[test]
+    fn a_follower_takes_little_at_a_time() {
+        let mut ring = Ring::default();
+        ring.begin(0);
+        for clock in 1..=1_000 {
+            let event = "e".repeat(1_024).into();
+            ring.push_change(Change { event, ..change(clock) });
+        }
+        let Step::Send(messages) = at(0, &ring).poll(&ring) else { panic!("there is something to send") };
+        assert!(messages.len() < 64, "{}", messages.len());
+    }
 }

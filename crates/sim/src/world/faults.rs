@@ -1,7 +1,6 @@
 //! What goes wrong, and what becomes of the machine then.
 
 use super::{DAY, Event, SHARD, World, ready, shard_options};
-use crate::followers::Follower;
 use limina_engine::Engine;
 use limina_shard::{Failure, Loss, Shard};
 use limina_store::memory::{AppendFault, Memory, Remains};
@@ -124,6 +123,7 @@ impl World {
 
     pub(super) fn restart(&mut self, remains: Remains) -> Result<(), String> {
         self.is_stopping = false;
+        self.followers.owner_died();
         let options = shard_options(&mut self.random);
         self.shard = Shard::new(options);
         self.is_restarted = true;
@@ -154,7 +154,7 @@ impl World {
             return Err(format!("of {order} decisions only {} were told of", self.judged));
         }
         self.judged = 0;
-        self.followers.iter_mut().for_each(Follower::shard_lost);
+        self.followers.shard_lost();
         Ok(())
     }
 }

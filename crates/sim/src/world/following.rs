@@ -1,31 +1,24 @@
-//! Those who follow streams.
+//! Followers of streams.
 
 use super::World;
-use limina_engine::{Command, Outcome, Request, events};
+use limina_engine::{Command, Outcome, Request};
 use limina_shard::Failure;
 
 impl World {
-    /// Some of those who follow go away, and others come back.
-    pub(super) fn come_and_go(&mut self) {
-        for index in 0..self.followers.len() {
-            match self.random.below(8) {
-                0 => self.followers[index].leave(),
-                1..=3 => self.come_back(index),
-                _ => {}
-            }
+    /// Followers take what there is, all of it or some, and ask the shard. Returns whether they asked anything.
+    pub(super) fn pump_followers(&mut self, is_all: bool) -> Result<bool, String> {
+        if self.shard.engine().is_none() || self.is_stopping {
+            return Ok(false);
         }
-    }
-
-    pub(super) fn come_back(&mut self, index: usize) {
-        let follower = &mut self.followers[index];
-        let question = follower.come_back(&mut self.random);
-        let namespace = follower.address().0.clone();
-        if let Some(question) = question {
+        let asked = self.followers.pump(&mut self.random, is_all)?;
+        let has_asked = !asked.is_empty();
+        for (namespace, question) in asked {
             self.submit(Request { namespace, idempotency: None, command: Command::Events(question) });
         }
+        Ok(has_asked)
     }
 
-    /// Those who asked for this go on with the answer, and all who are there compare what they have with it.
+    /// Those who asked for this go on with the answer.
     pub(super) fn tell_followers(
         &mut self,
         request: &Request,
@@ -36,24 +29,6 @@ impl World {
             Ok(Outcome::Events(answer)) => Some(answer),
             _ => None,
         };
-        let mut asked = Vec::new();
-        for follower in &mut self.followers {
-            let (namespace, stream) = follower.address();
-            if *namespace != request.namespace {
-                continue;
-            }
-            if let (events::Command::Incubating(name), Some(Ok(events::Reply::Incubating(frame)))) =
-                (question, answer)
-                && name == stream
-            {
-                follower.compare(frame, &mut self.report.followers)?;
-            }
-            asked.extend(follower.answered(question, answer, &mut self.report.followers)?);
-        }
-        for question in asked {
-            let (namespace, command) = (request.namespace.clone(), Command::Events(question));
-            self.submit(Request { namespace, idempotency: None, command });
-        }
-        Ok(())
+        self.followers.answered(&request.namespace, question, answer)
     }
 }

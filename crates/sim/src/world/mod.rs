@@ -7,7 +7,7 @@ mod judging;
 mod opening;
 
 use crate::{
-    followers::{Counts, Follower},
+    followers::{Counts, Followers},
     model::{Fate, Judge},
     random::Random,
     workload::Workload,
@@ -29,8 +29,6 @@ use std::{
 const SHARD: ShardId = ShardId(0);
 /// More than any healthy run needs.
 const MOST_EVENTS: u64 = 1_000_000;
-/// How many follow a stream.
-const FOLLOWERS: usize = 2;
 const DAY: u64 = 24 * 60 * 60 * 1000;
 
 /// How a run is made.
@@ -153,7 +151,7 @@ struct World {
     store: Option<ShardStore<Memory, Memory>>,
     shard: Shard<Request>,
     judge: Judge,
-    followers: Vec<Follower>,
+    followers: Followers,
     /// The monotonic clock, in milliseconds.
     now: u64,
     /// How far the wall clock is ahead of it.
@@ -209,12 +207,8 @@ impl World {
         let memory = Arc::new(Memory::new(&memory_options).expect("an empty store opens"));
         let read_faults = random.one_in(4);
         let workload = Workload::new(&mut random, read_faults);
-        let streams = workload.streams().into_iter();
-        let followers = streams.flat_map(|(namespace, stream)| {
-            (0..FOLLOWERS).map(move |_| Follower::new(namespace.clone(), stream.clone()))
-        });
         World {
-            followers: followers.collect(),
+            followers: Followers::new(workload.streams()),
             workload,
             options: options.clone(),
             memory,
@@ -263,6 +257,7 @@ impl World {
         }
         self.faults = false;
         self.audit()?;
+        self.report.followers = self.followers.counts.clone();
         self.report.digest = self.digest()?;
         Ok(self.report)
     }
@@ -278,6 +273,9 @@ impl World {
             self.now = self.now.max(time);
             self.happen(event)?;
             self.drain()?;
+            if self.pump_followers(false)? {
+                self.drain()?;
+            }
         }
         Ok(())
     }
@@ -310,7 +308,7 @@ impl World {
                     let request = self.workload.request(&mut self.random);
                     self.send(request);
                 }
-                self.come_and_go();
+                self.followers.come_and_go(&mut self.random);
                 if self.random.one_in(6) {
                     let delay = self.random.below(60);
                     self.after(delay, Event::Checkpoint);
@@ -426,9 +424,7 @@ impl World {
                 }
                 Output::Effect(effect) => {
                     self.say(|| format!("{effect:?}"));
-                    for follower in &mut self.followers {
-                        follower.hear(&effect, &mut self.report.followers)?;
-                    }
+                    self.followers.hear(&effect);
                 }
             }
         }

@@ -40,6 +40,7 @@ impl World {
                 let ready = self.clock.time();
                 self.is_lost_track |= self.judge.reopened(doubt_happened, engine.time(), ready).is_err();
                 self.shard.handle_opened(engine, ready, Opening::Interrupted);
+                self.followers.shard_opened(&mut self.random);
                 self.look_around();
             }
             Err(error) if self.faults => {
