@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio_postgres::GenericClient;
 
 /// Each brings the schema from one version to the next; they are only ever added to.
-const MIGRATIONS: [&str; 1] = [include_str!("migrations/1.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("migrations/1.sql"), include_str!("migrations/2.sql")];
 /// The lock under which the schema is looked at and changed: "limina" in ASCII.
 const LOCK: i64 = 0x6c69_6d69_6e61;
 const SECRET_BYTES: usize = 32;
