@@ -81,14 +81,17 @@ async fn join(
 ) -> Result<Node, Failed> {
     // All nodes of a benchmark are processes of one machine.
     let node = NodeId(std::process::id().into());
-    let store = Arc::new(Postgres::connect(url, PostgresOptions { node, shards: None }).await?);
+    let tenure = Duration::from_millis(tenure.millis);
+    let options = PostgresOptions { node, shards: None, patience: tenure };
+    let store = Arc::new(Postgres::connect(url, options).await?);
     let secret = Secret::new(store.secret())?;
     app.let_in(secret.clone());
     let joining = Joining {
         address: address.to_string(),
-        tenure: Duration::from_millis(tenure.millis),
+        host: String::new(),
+        tenure,
         peers: Arc::new(HttpPeers::new(secret)),
     };
     let shards = store.shards();
-    Ok(Node::join(service.clone(), metrics, store, shards, joining, NodeOptions::default()))
+    Ok(Node::join(service.clone(), metrics, store, shards, joining, NodeOptions::default()).await?)
 }

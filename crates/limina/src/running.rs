@@ -73,14 +73,16 @@ impl Running {
         metrics: Metrics,
         app: &App,
     ) -> Result<Running, Box<dyn Error>> {
-        let options = PostgresOptions { node: draw_node_id()?, shards: config.shards };
+        let options =
+            PostgresOptions { node: draw_node_id()?, shards: config.shards, patience: config.tenure };
         let store = Arc::new(connect(url, options).await?);
         let secret = Secret::new(store.secret())?;
         app.let_in(secret.clone());
         let peers = Arc::new(HttpPeers::new(secret));
-        let joining = Joining { address, tenure: config.tenure, peers };
+        let joining = Joining { address, host: host_name(), tenure: config.tenure, peers };
         let shards = store.shards();
-        let node = Node::join(service, metrics, store.clone(), shards, joining, node_options(config)?);
+        let node =
+            Node::join(service, metrics, store.clone(), shards, joining, node_options(config)?).await?;
         Ok(Running::Shared(node, store))
     }
 
@@ -155,7 +157,12 @@ fn draw_node_id() -> Result<NodeId, Box<dyn Error>> {
     Ok(NodeId(getrandom::u64()? >> 1))
 }
 
-/// A database that does not answer is waited for; one that cannot be used is not.
+/// The name of this machine, for operators; empty if the system does not say.
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// A database that does not answer is waited for; one that cannot be used, or refuses this node, is not.
 async fn connect(url: &str, options: PostgresOptions) -> Result<Postgres, StoreError> {
     let [mut pause, longest] = CONNECT_AGAIN;
     loop {

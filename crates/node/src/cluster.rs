@@ -11,25 +11,24 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// How often somebody who waits looks whether the store is there.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-
-/// Until when it is sure that nobody takes this node's shards away, by its own monotonic clock. Cheap to clone.
+/// Until when it is sure that nobody takes this node's shards away, by its own monotonic clock; and whether the store answers
+/// at all. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Tenancy {
     until: Arc<AtomicU64>,
+    is_away: Arc<watch::Sender<bool>>,
     clocks: Clocks,
 }
 
 impl Tenancy {
     /// Of a node that is alone: for ever.
     pub(crate) fn alone(clocks: Clocks) -> Tenancy {
-        Tenancy { until: Arc::new(AtomicU64::new(u64::MAX)), clocks }
+        Tenancy { until: Arc::new(AtomicU64::new(u64::MAX)), is_away: Arc::default(), clocks }
     }
 
     /// Of a node that must renew it: not begun yet.
     pub(crate) fn shared(clocks: Clocks) -> Tenancy {
-        Tenancy { until: Arc::new(AtomicU64::new(0)), clocks }
+        Tenancy { until: Arc::new(AtomicU64::new(0)), ..Tenancy::alone(clocks) }
     }
 
     /// It was renewed by a request sent at that time.
@@ -41,6 +40,18 @@ impl Tenancy {
     pub(crate) fn is_sure(&self) -> bool {
         self.clocks.monotonic() < self.until.load(Ordering::Acquire)
     }
+
+    /// The store answered a renewal, or failed to. It is away once a renewal has failed and the tenure has run out: until
+    /// then it may be back soon, and requests wait for it.
+    pub(crate) fn heard_of_store(&self, has_answered: bool) {
+        let is_away = !has_answered && !self.is_sure();
+        self.is_away.send_if_modified(|was_away| std::mem::replace(was_away, is_away) != is_away);
+    }
+
+    /// Whether the store is away, now and whenever that changes.
+    pub(crate) fn is_away(&self) -> watch::Receiver<bool> {
+        self.is_away.subscribe()
+    }
 }
 
 /// The other nodes.
@@ -48,6 +59,8 @@ pub(crate) struct Others {
     me: NodeId,
     peers: Arc<dyn Peers>,
     tenancy: Tenancy,
+    /// Whether the store can do everything, as far as is known.
+    is_able: Box<dyn Fn() -> bool + Send + Sync>,
     patience: Duration,
     view: Mutex<View>,
     /// Every shard was served once since this node came.
@@ -55,22 +68,24 @@ pub(crate) struct Others {
 }
 
 impl Others {
-    pub(crate) fn new(me: NodeId, peers: Arc<dyn Peers>, tenancy: Tenancy, patience: Duration) -> Others {
+    pub(crate) fn new(
+        me: NodeId,
+        peers: Arc<dyn Peers>,
+        tenancy: Tenancy,
+        is_able: impl Fn() -> bool + Send + Sync + 'static,
+        patience: Duration,
+    ) -> Others {
         let (view, was_complete) = (Mutex::default(), watch::Sender::new(false));
-        Others { me, peers, tenancy, patience, view, was_complete }
+        Others { me, peers, tenancy, is_able: Box::new(is_able), patience, view, was_complete }
     }
 
     pub(crate) fn peers(&self) -> &dyn Peers {
         &*self.peers
     }
 
-    /// Returns when the store has not answered for so long that whoever waits for it need wait no longer.
-    pub(crate) async fn store_is_away(&self) {
-        let mut away = Duration::ZERO;
-        while away < self.patience {
-            tokio::time::sleep(LOOK_EVERY).await;
-            away = if self.tenancy.is_sure() { Duration::ZERO } else { away + LOOK_EVERY };
-        }
+    /// Whether the store does not answer, so that nothing can be done here.
+    pub(crate) fn store_is_away(&self) -> bool {
+        *self.tenancy.is_away.borrow()
     }
 
     /// How long a request waits until somebody serves its shard.
@@ -100,7 +115,7 @@ impl Others {
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        *self.was_complete.borrow() && self.tenancy.is_sure()
+        *self.was_complete.borrow() && self.tenancy.is_sure() && (self.is_able)()
     }
 
     /// Returns when every shard was served once.

@@ -19,10 +19,13 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, task::JoinSet};
 
 /// How long to wait before a shard that could not be opened is tried again.
 const REOPEN_PAUSE: Duration = Duration::from_millis(500);
+
+/// How long to wait before a shared store that could not be reached is asked again.
+const READ_AGAIN: Duration = Duration::from_millis(100);
 
 /// How often to look whether there is room again for what is due.
 const ROOM_PAUSE: Duration = Duration::from_millis(200);
@@ -74,13 +77,16 @@ pub(crate) enum Order {
     },
 }
 
-/// How a shard's task ended.
+/// Another node has taken the shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Finished {
-    /// As it was told to.
-    Closed,
-    /// Another node has taken the shard.
-    NotOwned,
+pub(crate) struct NotOwned;
+
+/// The time at which another node handed a shard over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HandedTime {
+    /// Shard time when this node's monotonic clock showed `monotonic`, or a little before.
+    pub(crate) time: Time,
+    pub(crate) monotonic: u64,
 }
 
 pub(crate) struct Driver<J, T> {
@@ -125,14 +131,18 @@ impl<J: Journal, T: Table> Driver<J, T> {
         }
     }
 
-    /// Serves until it is told to end, or another node has the shard.
+    /// Serves until it is told to end, or another node has the shard. Returns the shard's clock, which goes on.
     pub(crate) async fn run(
         mut self,
         engine: Engine,
-        opening: Opening,
+        handed: Option<HandedTime>,
         mut orders: watch::Receiver<Order>,
-    ) -> Finished {
-        let mut clock = ShardClock::start(engine.time(), self.clocks.read());
+    ) -> Result<ShardClock, NotOwned> {
+        let mut is_away = self.tenancy.is_away();
+        let (mut clock, opening) = match handed {
+            None => (ShardClock::start(engine.time(), self.clocks.read()), Opening::Interrupted),
+            Some(handed) => (self.go_on(engine.time(), handed), Opening::HandedOver),
+        };
         let mut serving = self.service.serving();
         let mut is_held_back = !*serving.borrow_and_update();
         if is_held_back {
@@ -164,7 +174,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                     continue;
                 }
                 self.end();
-                return Finished::Closed;
+                return Ok(clock);
             }
             // Counted from when the time was told: what was done since has taken time as well.
             let wakeup = if self.shard.is_starved() {
@@ -177,6 +187,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 count = self.arrivals.submissions.recv_many(&mut arrived, self.options.max_batch), if wants_more => {
                     is_closed = count == 0;
                     arrived.drain(..).for_each(|(ticket, request)| self.arrived(ticket, request));
+                    self.look_after_store(*is_away.borrow());
                 }
                 Some(_) = some(self.arrivals.taken_back.recv_many(&mut taken_back, self.options.max_batch)) => {
                     taken_back.drain(..).for_each(|(ticket, request)| self.arrived(ticket, request));
@@ -193,7 +204,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                     }
                     Err(OpenError::Store { source: StoreError::NotOwned, .. }) => {
                         self.end();
-                        return Finished::NotOwned;
+                        return Err(NotOwned);
                     }
                     Err(error) => {
                         tracing::error!(shard = self.id.0, error = &error as &dyn Error, "a shard cannot be opened");
@@ -201,6 +212,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                         self.reopen(REOPEN_PAUSE);
                     }
                 },
+                Ok(()) = is_away.changed() => self.look_after_store(*is_away.borrow_and_update()),
                 () = sleep_until(wakeup.map(|span| told_at + span)) => {}
                 _ = serving.changed(), if is_held_back => {}
                 _ = orders.changed(), if !is_stopping => match *orders.borrow_and_update() {
@@ -214,6 +226,25 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 },
             }
         }
+    }
+
+    /// Time goes on from where another node left it. What passed since this node heard of that is counted by the clock here.
+    fn go_on(&self, stored: Time, handed: HandedTime) -> ShardClock {
+        let reading = self.clocks.read();
+        let since = reading.monotonic.saturating_sub(handed.monotonic) / 1000;
+        ShardClock::go_on(stored.max(Time(handed.time.0.saturating_add(since))), reading)
+    }
+
+    /// While the store is away nobody waits for it. Whether an append that was sent is done, is not known; nothing else is.
+    fn look_after_store(&mut self, is_away: bool) {
+        if !is_away {
+            return;
+        }
+        if self.opening.is_none() {
+            let is_sent = self.persisting.take().is_some() && !self.store.withdraw();
+            self.lost(if is_sent { Loss::Unknown } else { Loss::NotDone });
+        }
+        self.shard.reject_waiting(Failure::Unavailable);
     }
 
     /// It is said that another node has the shard. An append under way will tell; without one, the shard is taken again,
@@ -244,9 +275,10 @@ impl<J: Journal, T: Table> Driver<J, T> {
         match output {
             Output::Fetch(reads) => {
                 let (store, metrics) = (self.store.clone(), self.metrics.clone());
+                let is_shared = self.service.others().is_some();
                 self.fetching = Some(Box::pin(async move {
                     let begin = Instant::now();
-                    let answers = fetch(&store, reads).await;
+                    let answers = fetch(&store, reads, is_shared).await;
                     metrics.fetch_seconds.observe(begin.elapsed().as_secs_f64());
                     answers
                 }));
@@ -264,8 +296,10 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 };
                 self.persisting = Some(match is_large {
                     true => {
-                        let append = tokio::spawn(append);
-                        Box::pin(async move { append.await.unwrap_or(Err(Loss::Unknown)) })
+                        let mut append = JoinSet::from_iter([append]);
+                        Box::pin(async move {
+                            append.join_next().await.and_then(Result::ok).unwrap_or(Err(Loss::Unknown))
+                        })
                     }
                     false => Box::pin(append),
                 });
@@ -432,13 +466,33 @@ fn batch(writes: &Writes) -> Batch {
     }))
 }
 
-async fn fetch<J: Journal, T: Table>(store: &ShardStore<J, T>, reads: Vec<Read>) -> Vec<(Read, Answer)> {
+/// A shared store that cannot be reached is asked again: that says nothing about the records. When it is away, whoever waits
+/// is told so, and this is dropped.
+async fn fetch<J: Journal, T: Table>(
+    store: &ShardStore<J, T>,
+    reads: Vec<Read>,
+    is_shared: bool,
+) -> Vec<(Read, Answer)> {
     let asked = reads.iter().map(|read| match read.clone() {
         Read::Get(key) => store::Read::Get(key),
         Read::LastAtOrBefore { from, at } => store::Read::LastAtOrBefore { from, at },
         Read::Scan { from, to, limit } => store::Read::Scan { from, to, limit },
     });
-    let answers = store.read(asked.collect()).await.into_iter().map(|answer| match answer {
+    let asked: Vec<store::Read> = asked.collect();
+    let answers = loop {
+        let answers = store.read(asked.clone()).await;
+        let unreachable = answers
+            .iter()
+            .filter_map(|answer| answer.as_ref().err())
+            .find(|error| is_shared && matches!(&***error, StoreError::Unavailable(_)));
+        let Some(error) = unreachable else { break answers };
+        tracing::warn!(
+            error = &**error as &dyn Error,
+            "the store could not be reached for a read; trying again"
+        );
+        tokio::time::sleep(READ_AGAIN).await;
+    };
+    let answers = answers.into_iter().map(|answer| match answer {
         Ok(store::Answer::Value(value)) => Answer::Value(value),
         Ok(store::Answer::Last(last)) => Answer::Last(last),
         Ok(store::Answer::Page(page)) => Answer::Page(page),

@@ -1,20 +1,22 @@
-//! Keeps this node's tenure, and its share of the shards.
+//! Keeps this node's share of the shards.
 //!
-//! The store knows all nodes and who owns what. The keeper renews this node's tenure there, looks at what it is shown,
-//! opens shards that are this node's, takes those whose owner is gone, and gives away what others should have. Nothing here
-//! is needed for safety: a node that acts on an old view is refused by the store.
+//! The store knows all nodes and who owns what. The keeper looks at what it is shown whenever this node's tenure is renewed
+//! (see [`crate::renewing`]), opens shards that are this node's, takes those whose owner is gone, and gives away what others
+//! should have. Nothing here is needed for safety: a node that acts on an old view is refused by the store.
 
 use crate::{
-    OpenError,
-    driver::{self, Driver, Finished, Order, Surroundings},
+    AddressTaken, Joining, OpenError,
+    driver::{self, Driver, HandedTime, NotOwned, Order, Surroundings},
     keeping::{Act, Keeping},
     node::{EndWithShard, NodeOptions, Stores},
+    reach,
+    renewing::{Bell, Renewing, Seen, announcement, every},
     service::{self, At},
 };
-use limina_engine::{Command, Engine, Name, Page, Request};
-use limina_shard::Opening;
+use limina_engine::{Command, Engine, Name, Page, Request, Time};
+use limina_shard::ShardClock;
 use limina_store::{
-    Announcement, Holding, Journal, Member, NodeId, ShardId, ShardStore, StoreError, Table, Tenure, View,
+    Epoch, Handed, Journal, Member, NodeId, ShardId, ShardStore, StoreError, Table, Tenure, View,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,15 +25,11 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::{
-    sync::{Notify, watch},
-    task::JoinSet,
-    time::{MissedTickBehavior, timeout},
+    sync::watch,
+    task::{AbortHandle, JoinHandle, JoinSet},
+    time::timeout,
 };
 
-/// How often a tenure is renewed while it lasts, at least.
-const RENEWALS: u32 = 5;
-/// However long it lasts, the others are looked at so often.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long to wait before a shard that could not be opened or given away is tried again.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
 /// How often a shard is tried to be given away.
@@ -40,22 +38,72 @@ const GIVE_ATTEMPTS: usize = 20;
 const HAND_OVER: Duration = Duration::from_secs(5);
 const ASK_HEIR: Duration = Duration::from_millis(20);
 
+/// Registers a node. Where another one has its address, that may be the same process before it crashed: its tenure is waited
+/// for. A node that leaves is waited for as well. One that goes on renewing is another process that was given the same address.
+pub(crate) async fn arrive<S: Tenure>(store: &S, joining: &Joining) -> Result<(), AddressTaken> {
+    let tenure = joining.tenure;
+    let mut until = None;
+    let mut is_failing = false;
+    loop {
+        let mut pause = every(tenure);
+        match timeout(tenure, store.renew(announcement(joining, false))).await {
+            Ok(Ok(view)) => {
+                is_failing = false;
+                let Some(other) = view.occupant(&joining.address, store.me()) else { return Ok(()) };
+                let now = tokio::time::Instant::now();
+                let until = *until.get_or_insert_with(|| {
+                    let (address, node, host) = (&joining.address, other.id, &other.host);
+                    tracing::warn!(
+                        address, %node, host,
+                        "another node has this node's address; waiting whether its tenure runs out"
+                    );
+                    now + tenure.max(other.expires_in) + pause
+                });
+                if now >= until && !other.is_leaving {
+                    let Member { id, host, age, .. } = other.clone();
+                    return Err(AddressTaken { address: joining.address.clone(), node: id, host, age });
+                }
+                pause = pause.min(other.expires_in + Duration::from_millis(10));
+            }
+            failed => {
+                let error =
+                    failed.unwrap_or_else(|_| Err(StoreError::Unavailable("it does not answer".to_owned())));
+                if let (Err(error), false) = (error, std::mem::replace(&mut is_failing, true)) {
+                    tracing::error!(
+                        error = &error as &dyn Error,
+                        "this node could not be registered; trying again"
+                    );
+                }
+            }
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
 pub(crate) struct Keeper<S> {
     store: Arc<S>,
     around: Surroundings,
     options: NodeOptions,
-    /// Where other nodes reach this one, and for how long it is thought alive.
-    address: String,
-    tenure: Duration,
+    joining: Arc<Joining>,
     stores: Stores<S, S>,
     keeping: Keeping,
     tasks: JoinSet<(ShardId, Finished)>,
     /// What each shard's task was last told.
     orders: BTreeMap<ShardId, watch::Sender<Order>>,
-    /// Told when a shard is served here.
-    opened: Arc<Notify>,
-    /// Since when the store does not answer.
-    failing: Option<Instant>,
+    bell: Bell,
+    /// When the last view was here, by this node's monotonic clock.
+    seen_at: u64,
+    /// Those who look whether nodes are reached.
+    looking: BTreeMap<NodeId, AbortHandle>,
+}
+
+/// How a shard's task ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Finished {
+    /// As it was told to.
+    Closed,
+    /// Another node has taken the shard.
+    NotOwned,
 }
 
 impl<S: Journal + Table + Tenure> Keeper<S> {
@@ -63,43 +111,52 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
         store: Arc<S>,
         around: Surroundings,
         options: NodeOptions,
-        address: String,
-        tenure: Duration,
+        joining: Joining,
         stores: Stores<S, S>,
     ) -> Keeper<S> {
         Keeper {
-            keeping: Keeping::new(store.me(), tenure),
+            keeping: Keeping::new(store.me(), joining.tenure),
             store,
             around,
             options,
-            address,
-            tenure,
+            joining: Arc::new(joining),
             stores,
             tasks: JoinSet::new(),
             orders: BTreeMap::new(),
-            opened: Arc::default(),
-            failing: None,
+            bell: Bell::default(),
+            seen_at: 0,
+            looking: BTreeMap::new(),
         }
     }
 
     /// Keeps until it is told to stop, then gives everything away.
     pub(crate) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
-        let mut tick = tokio::time::interval(LOOK_EVERY.min(self.tenure / RENEWALS));
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (store, opened) = (self.store.clone(), self.opened.clone());
+        let (mut seen, renewing) = self.renew();
         while !self.keeping.has_left() {
             tokio::select! {
-                _ = tick.tick() => {}
-                () = store.changed() => {}
-                () = opened.notified() => {}
-                Some(ended) = self.tasks.join_next() => self.ended(ended),
-                _ = stopping.changed(), if !self.keeping.is_leaving() => self.keeping.leave(),
+                Ok(()) = seen.changed() => {
+                    let Seen { view, at } = seen.borrow_and_update().clone();
+                    self.see(view, at).await;
+                }
+                Some(ended) = self.tasks.join_next() => {
+                    self.ended(ended);
+                    while let Some(ended) = self.tasks.try_join_next() {
+                        self.ended(ended);
+                    }
+                    // What comes next is decided by how it is now.
+                    self.bell.ring();
+                }
+                _ = stopping.changed(), if !self.keeping.is_leaving() => {
+                    self.keeping.leave();
+                    self.bell.leave();
+                }
             }
-            while let Some(ended) = self.tasks.try_join_next() {
-                self.ended(ended);
-            }
-            self.renew().await;
         }
+        self.bell.end();
+        if let Err(error) = renewing.await {
+            tracing::error!(%error, "a task failed");
+        }
+        self.looking.values().for_each(AbortHandle::abort);
         if let Err(error) = self.store.leave().await {
             tracing::warn!(
                 error = &error as &dyn Error,
@@ -108,88 +165,70 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
         }
     }
 
-    async fn renew(&mut self) {
-        let announcement = Announcement {
-            address: self.address.clone(),
-            is_leaving: self.keeping.is_leaving(),
-            tenure: self.tenure,
+    /// Begins to renew the tenure.
+    fn renew(&self) -> (watch::Receiver<Seen>, JoinHandle<()>) {
+        let (seen, receiver) = watch::channel(Seen::default());
+        let renewing = Renewing {
+            store: self.store.clone(),
+            around: self.around.clone(),
+            joining: self.joining.clone(),
+            stores: self.stores.clone(),
+            bell: self.bell.clone(),
+            seen,
         };
-        let sent_at = self.around.clocks.monotonic();
-        let answer = timeout(self.tenure, self.store.renew(announcement)).await;
-        let answer = answer.unwrap_or_else(|_| Err(StoreError::Unavailable("it does not answer".to_owned())));
-        match answer {
-            Ok(view) => {
-                if self.is_current(&view) {
-                    self.around.tenancy.renewed(sent_at, self.tenure);
-                }
-                if let Some(since) = self.failing.take() {
-                    tracing::info!(
-                        after_ms = since.elapsed().as_millis() as u64,
-                        "the tenure is renewed again"
-                    );
-                }
-                self.see(view).await;
-            }
-            Err(error) => {
-                self.around.metrics.renewal_failures.inc();
-                if self.failing.is_none() {
-                    tracing::error!(
-                        error = &error as &dyn Error,
-                        "the tenure could not be renewed; trying again"
-                    );
-                    self.failing = Some(Instant::now());
-                }
-            }
-        }
-    }
-
-    /// Whether nobody else had one of the shards that are served here, at the instant of this view. A node that was thought
-    /// dead may still have some in memory that were taken from it, and must not answer from there.
-    fn is_current(&self, view: &View) -> bool {
-        self.stores.all().into_iter().all(|(shard, store)| {
-            let is_it = |holding: &&Holding| holding.shard == shard && holding.epoch == store.epoch();
-            view.shards.iter().find(is_it).is_some_and(|holding| holding.owner == Some(self.store.me()))
-        })
+        (receiver, tokio::spawn(renewing.run()))
     }
 
     /// Acts on what the store shows.
-    async fn see(&mut self, view: View) {
+    async fn see(&mut self, view: View, at: u64) {
         self.tell_changes(&view);
+        self.seen_at = at;
         let service = self.around.service.clone();
         let is_open = |shard| service.is_open(shard);
-        let now = Duration::from_micros(self.around.clocks.monotonic());
-        let acts = self.keeping.see(now, view, is_open);
+        let acts = self.keeping.see(Duration::from_micros(at), view, is_open);
         let view = self.keeping.view();
         self.around.metrics.nodes.set(live(view).count() as i64);
         if let Some(others) = service.others() {
             others.see(view.clone(), is_open);
         }
+        let mut wanted = Vec::new();
         for act in acts {
-            self.act(act).await;
+            match act {
+                Act::Claim { shard, seen, from } => wanted.push((shard, seen, from)),
+                act => self.act(act),
+            }
+        }
+        self.claim(wanted).await;
+    }
+
+    /// Claims shards that nobody serves, all at once, and opens those that it gets.
+    async fn claim(&mut self, wanted: Vec<(ShardId, Epoch, Option<NodeId>)>) {
+        if wanted.is_empty() {
+            return;
+        }
+        let shards = wanted.iter().map(|(shard, seen, _)| (*shard, *seen)).collect();
+        let claimed = match self.store.claim(shards).await {
+            Ok(claimed) => claimed,
+            Err(error) => {
+                let shards = wanted.len();
+                let error = &error as &dyn Error;
+                return tracing::warn!(shards, error, "shards that nobody serves could not be taken over");
+            }
+        };
+        for (shard, _, from) in wanted.into_iter().filter(|(shard, ..)| claimed.contains(shard)) {
+            let from = from.map(|from| from.to_string());
+            tracing::info!(shard = shard.0, from, "taking a shard over: nobody serves it");
+            self.around.metrics.shards_claimed.inc();
+            if let Some(open) = self.keeping.claimed(shard) {
+                self.act(open);
+            }
         }
     }
 
-    async fn act(&mut self, act: Act) {
+    fn act(&mut self, act: Act) {
         match act {
-            Act::Open { shard, opening } => self.open(shard, opening),
-            Act::Claim { shard, seen, from } => match self.store.claim(shard, seen).await {
-                Ok(true) => {
-                    let from = from.map(|from| from.to_string());
-                    tracing::info!(shard = shard.0, from, "taking a shard over: nobody serves it");
-                    self.around.metrics.shards_claimed.inc();
-                    if let Some(Act::Open { shard, opening }) = self.keeping.claimed(shard) {
-                        self.open(shard, opening);
-                    }
-                }
-                Ok(false) => {}
-                Err(error) => {
-                    tracing::warn!(
-                        shard = shard.0,
-                        error = &error as &dyn Error,
-                        "a shard could not be taken"
-                    );
-                }
-            },
+            Act::Open { shard, handed } => self.open(shard, handed),
+            Act::Claim { .. } => unreachable!("claims are made together"),
             Act::Look { shard } => {
                 if let Some(order) = self.orders.get(&shard) {
                     // It is told the same again.
@@ -210,30 +249,41 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
     }
 
     /// Who came and who went.
-    fn tell_changes(&self, view: &View) {
+    fn tell_changes(&mut self, view: &View) {
         let names = |view| -> BTreeSet<(NodeId, String)> {
             live(view).map(|member| (member.id, member.address.clone())).collect()
         };
         let (before, now) = (names(self.keeping.view()), names(view));
         for (node, address) in now.difference(&before) {
-            tracing::info!(%node, address, me = *node == self.store.me(), "a node is here");
+            let is_me = *node == self.store.me();
+            tracing::info!(%node, address, me = is_me, "a node is here");
+            let look = reach::look(self.joining.peers.clone(), *node, address.as_str().into(), is_me);
+            self.looking.insert(*node, tokio::spawn(look).abort_handle());
         }
         for (node, address) in before.difference(&now) {
             tracing::info!(%node, address, "a node is gone");
+            if let Some(looking) = self.looking.remove(node) {
+                looking.abort();
+            }
         }
     }
 
-    fn open(&mut self, shard: ShardId, opening: Opening) {
+    fn open(&mut self, shard: ShardId, handed: Option<Handed>) {
+        // When the view was made is not known, only that it was before it arrived: less may have passed, never more.
+        let handed = handed.map(|Handed { shard_time_ms, ago }| HandedTime {
+            time: Time(shard_time_ms.saturating_add(ago.as_millis() as u64)),
+            monotonic: self.seen_at,
+        });
         let (order, orders) = watch::channel(Order::Serve);
         self.orders.insert(shard, order);
         let task = ShardTask {
             shard,
-            opening,
+            handed,
             store: self.store.clone(),
             stores: self.stores.clone(),
             around: self.around.clone(),
             options: self.options.clone(),
-            opened: self.opened.clone(),
+            bell: self.bell.clone(),
             orders,
         };
         self.tasks.spawn(async move {
@@ -264,12 +314,12 @@ type Opened<S> = (Arc<ShardStore<S, S>>, Driver<S, S>, Engine);
 /// One shard of this node, from its opening to its end.
 struct ShardTask<S> {
     shard: ShardId,
-    opening: Opening,
+    handed: Option<HandedTime>,
     store: Arc<S>,
     stores: Stores<S, S>,
     around: Surroundings,
     options: NodeOptions,
-    opened: Arc<Notify>,
+    bell: Bell,
     orders: watch::Receiver<Order>,
 }
 
@@ -280,20 +330,22 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
             Ok(opened) => opened,
             Err(finished) => return finished,
         };
-        let finished = driver.run(engine, self.opening, self.orders.clone()).await;
+        let finished = driver.run(engine, self.handed, self.orders.clone()).await;
         self.stores.remove(shard);
         let order = *self.orders.borrow();
         match (finished, order) {
-            (Finished::Closed, Order::Close { to }) => self.give(&store, to).await,
-            _ => finished,
+            (Ok(clock), Order::Close { to }) => self.give(&store, to, clock).await,
+            (Ok(_), Order::Serve) => Finished::Closed,
+            (Err(NotOwned), _) => Finished::NotOwned,
         }
     }
 
     /// Gives the shard away. If the store does not answer for long, whoever should have it takes it when this node's
     /// tenure has run out.
-    async fn give(&self, store: &ShardStore<S, S>, to: Option<NodeId>) -> Finished {
+    async fn give(&self, store: &ShardStore<S, S>, to: Option<NodeId>, mut clock: ShardClock) -> Finished {
         for _ in 0..GIVE_ATTEMPTS {
-            match self.store.give(self.shard, store.epoch(), to).await {
+            let (Time(time), _) = clock.advance(self.around.clocks.read());
+            match self.store.give(self.shard, store.epoch(), to, time).await {
                 Ok(true) => {
                     self.around.service.set_at_node(self.shard, to);
                     self.wait_for_heir().await;
@@ -335,7 +387,7 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
             let error = match self.try_open().await {
                 Ok(opened) => {
                     let elapsed_ms = begun.elapsed().as_millis() as u64;
-                    let handed = self.opening == Opening::HandedOver;
+                    let handed = self.handed.is_some();
                     tracing::info!(shard = self.shard.0, handed, elapsed_ms, "serving a shard");
                     self.around.metrics.opening_seconds.observe(begun.elapsed().as_secs_f64());
                     return Ok(opened);
@@ -361,7 +413,7 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
         let driver = Driver::new(shard, store.clone(), self.around.clone(), arrivals);
         self.stores.insert(shard, store.clone());
         self.around.service.set_at(shard, At::Here(Arc::new(way)));
-        self.opened.notify_one();
+        self.bell.ring();
         Ok((store, driver, engine))
     }
 }

@@ -3,8 +3,7 @@
 //! [`Keeping`] is shown what the store shows, and says what is to be done: [`crate::Node`] does it.
 
 use crate::placement::{Move, plan};
-use limina_shard::Opening;
-use limina_store::{Epoch, NodeId, ShardId, View};
+use limina_store::{Epoch, Handed, Holding, NodeId, ShardId, View};
 use std::{collections::BTreeMap, time::Duration};
 
 /// So many shards are closed at a time: each is on its way to its next owner for as long as that takes to load it, and the
@@ -33,10 +32,11 @@ pub enum Act {
     Open {
         /// Which.
         shard: ShardId,
-        /// What was before.
-        opening: Opening,
+        /// What its last owner left, if it gave the shard to this node. Otherwise nobody served it for a while.
+        handed: Option<Handed>,
     },
-    /// Claim a shard that nobody serves; if that succeeds, call [`Keeping::claimed`].
+    /// Claim a shard that nobody serves, together with all others of which this is said at the same time; if that succeeds,
+    /// call [`Keeping::claimed`].
     Claim {
         /// Which.
         shard: ShardId,
@@ -102,7 +102,8 @@ impl Keeping {
 
     /// What the store shows, at `now` by a clock that never goes back. `is_open` tells which shards are served here.
     pub fn see(&mut self, now: Duration, view: View, is_open: impl Fn(ShardId) -> bool) -> Vec<Act> {
-        // Who has not reached the store for so long may be only the first who does again: the others are not dead.
+        // If this node could not reach the store for longer than a tenure, the other nodes probably could not either.
+        // Their expired tenures prove nothing yet, so claim no shard for one more tenure.
         if self.renewed_at.is_some_and(|at| now.saturating_sub(at) > self.tenure) {
             self.patient_until = now + self.tenure;
         }
@@ -116,8 +117,7 @@ impl Keeping {
                 // It may have been taken away while this node was thought dead. The store tells.
                 (Some(false), false) => acts.push(Act::Look { shard }),
                 (None, true) => {
-                    let opening = if holding.is_handed { Opening::HandedOver } else { Opening::Interrupted };
-                    acts.push(self.open(shard, opening));
+                    acts.push(self.open(shard, holding.handed));
                 }
                 (None, false) => acts.push(Act::Place { shard, at: self.live(holding.owner) }),
             }
@@ -147,7 +147,7 @@ impl Keeping {
 
     /// A claim succeeded. If the store has shown it before, there is nothing more to do.
     pub fn claimed(&mut self, shard: ShardId) -> Option<Act> {
-        (!self.running.contains_key(&shard)).then(|| self.open(shard, Opening::Interrupted))
+        (!self.running.contains_key(&shard)).then(|| self.open(shard, None))
     }
 
     /// A shard is served here no longer.
@@ -155,9 +155,9 @@ impl Keeping {
         self.running.remove(&shard);
     }
 
-    fn open(&mut self, shard: ShardId, opening: Opening) -> Act {
+    fn open(&mut self, shard: ShardId, handed: Option<Handed>) -> Act {
         self.running.insert(shard, false);
-        Act::Open { shard, opening }
+        Act::Open { shard, handed }
     }
 
     /// A node, if it is alive and not this one.
@@ -167,22 +167,46 @@ impl Keeping {
     }
 }
 
+/// Whether a renewal that shows this view counts: nobody else had one of the shards that `me` serves, each under its epoch. A
+/// node that was thought dead may still have some in memory that were taken from it, and must not answer from there.
+pub fn is_current(view: &View, me: NodeId, serving: impl IntoIterator<Item = (ShardId, Epoch)>) -> bool {
+    let is_known = view.members.iter().any(|member| member.id == me && member.is_live);
+    is_known
+        && serving.into_iter().all(|(shard, epoch)| {
+            let is_it = |holding: &&Holding| holding.shard == shard && holding.epoch == epoch;
+            view.shards.iter().find(is_it).is_some_and(|holding| holding.owner == Some(me))
+        })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use limina_store::{Holding, Member};
+    use limina_store::Member;
 
     const ME: NodeId = NodeId(1);
     const OTHER: NodeId = NodeId(2);
     const SHARD: ShardId = ShardId(0);
     const NOW: Duration = Duration::from_secs(100);
+    const HANDED: Handed = Handed { shard_time_ms: 7, ago: Duration::ZERO };
 
     fn view(owner: Option<NodeId>, is_handed: bool, is_leaving: bool) -> View {
-        let member =
-            |id: NodeId, is_leaving| Member { id, address: id.to_string(), is_live: true, is_leaving };
+        let member = |id: NodeId, is_leaving| Member {
+            id,
+            address: id.to_string(),
+            host: String::new(),
+            age: NOW,
+            is_live: true,
+            expires_in: NOW,
+            is_leaving,
+        };
         View {
             members: vec![member(ME, is_leaving), member(OTHER, false)],
-            shards: vec![Holding { shard: SHARD, epoch: Epoch(3), owner, is_handed }],
+            shards: vec![Holding {
+                shard: SHARD,
+                epoch: Epoch(3),
+                owner,
+                handed: is_handed.then_some(HANDED),
+            }],
         }
     }
 
@@ -194,7 +218,7 @@ mod tests {
         let claim = Act::Claim { shard: SHARD, seen: Epoch(3), from: None };
         let place = |at| Act::Place { shard: SHARD, at };
         assert_eq!(keeping.see(NOW, view(None, false, false), closed), [place(None), claim]);
-        assert_eq!(keeping.claimed(SHARD), Some(Act::Open { shard: SHARD, opening: Opening::Interrupted }));
+        assert_eq!(keeping.claimed(SHARD), Some(Act::Open { shard: SHARD, handed: None }));
         assert_eq!(keeping.claimed(SHARD), None, "once");
         assert_eq!(keeping.see(NOW, view(Some(ME), false, false), closed), [], "it is being opened");
 
@@ -204,7 +228,7 @@ mod tests {
         assert_eq!(keeping.see(NOW, view(Some(OTHER), false, false), closed), [place(Some(OTHER))]);
 
         // It is handed back.
-        let handed = Act::Open { shard: SHARD, opening: Opening::HandedOver };
+        let handed = Act::Open { shard: SHARD, handed: Some(HANDED) };
         assert_eq!(keeping.see(NOW, view(Some(ME), true, false), closed), [handed]);
         keeping.leave();
         let close = Act::Close { shard: SHARD, to: Some(OTHER) };
@@ -227,5 +251,24 @@ mod tests {
         assert!(!claims(111), "it was away itself");
         assert!(!claims(115));
         assert!(claims(116));
+    }
+
+    #[test]
+    fn a_renewal_counts_only_if_it_shows_what_is_served() {
+        #[track_caller]
+        fn check(view: &View, serving: &[u64], expect: bool) {
+            let serving = serving.iter().map(|epoch| (SHARD, Epoch(*epoch)));
+            assert_eq!(is_current(view, ME, serving), expect);
+        }
+        let mine = view(Some(ME), false, false);
+        check(&mine, &[], true);
+        check(&mine, &[3], true);
+        check(&mine, &[4], false);
+        check(&view(Some(OTHER), false, false), &[3], false);
+        check(&view(None, false, false), &[], true);
+        // Another node has this one's address: nothing was renewed.
+        let mut other = view(Some(ME), false, false);
+        other.members.remove(0);
+        check(&other, &[3], false);
     }
 }

@@ -6,12 +6,12 @@ use crate::{
     clock::Clocks,
     cluster::{Others, Tenancy},
     driver::{self, Driver, Order, Surroundings},
-    keeper::Keeper,
+    keeper::{Keeper, arrive},
     service::{self, At},
 };
 use limina_engine::Stats;
-use limina_shard::{Opening, Options as ShardOptions};
-use limina_store::{Journal, ShardId, ShardStore, ShardStoreOptions, StoreError, Table, Tenure};
+use limina_shard::Options as ShardOptions;
+use limina_store::{Journal, NodeId, ShardId, ShardStore, ShardStoreOptions, StoreError, Table, Tenure};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -44,10 +44,35 @@ impl Default for NodeOptions {
 pub struct Joining {
     /// Where the others reach it.
     pub address: String,
+    /// The name of the machine, for operators.
+    pub host: String,
     /// After so long without a sign of life its shards are taken over.
     pub tenure: Duration,
     /// How it asks the others.
     pub peers: Arc<dyn Peers>,
+}
+
+/// Another node, which is alive, has the address of this one.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the address {address} is that of another node, {node}, which {} {} s ago and renews its tenure: every node needs an address \
+     of its own, see --advertise",
+    started(host),
+    age.as_secs()
+)]
+pub struct AddressTaken {
+    /// Of both.
+    pub address: String,
+    /// The other node's name.
+    pub node: NodeId,
+    /// The other node's machine, if it is known.
+    pub host: String,
+    /// How long ago the other one started.
+    pub age: Duration,
+}
+
+fn started(host: &str) -> String {
+    if host.is_empty() { "started".to_owned() } else { format!("started on {host}") }
 }
 
 /// Why a shard could not be opened.
@@ -136,7 +161,7 @@ impl Node {
             let (order, orders) = watch::channel(Order::Serve);
             let task = tokio::spawn(async move {
                 let _ends = EndWithShard(shard);
-                driver.run(engine, Opening::Interrupted, orders).await;
+                let _however_it_ended = driver.run(engine, None, orders).await;
             });
             (order, task)
         });
@@ -145,25 +170,28 @@ impl Node {
     }
 
     /// Serves on `service` among other nodes that share the store: registers this one, takes its share of the shards, and
-    /// has the rest done by their owners. Returns at once; [`Service::is_ready`] tells when every shard is served.
-    pub fn join<S: Journal + Table + Tenure>(
+    /// has the rest done by their owners. Returns when the node is registered; [`Service::is_ready`] tells when every shard is
+    /// served. Where another node has its address, it waits until that one's tenure has run out; if it is renewed, this fails.
+    pub async fn join<S: Journal + Table + Tenure>(
         service: Service,
         metrics: Metrics,
         store: Arc<S>,
         shards: u16,
         joining: Joining,
         options: NodeOptions,
-    ) -> Node {
-        let Joining { address, tenure, peers } = joining;
+    ) -> Result<Node, AddressTaken> {
+        arrive(&*store, &joining).await?;
         let clocks = Clocks::new();
         let tenancy = Tenancy::shared(clocks.clone());
         let around = Surroundings::new(&service, &metrics, clocks, tenancy.clone(), &options);
-        service.start(shards, Some(Others::new(store.me(), peers, tenancy, tenure * 2)));
+        let (able, peers, patience) = (store.clone(), joining.peers.clone(), joining.tenure * 2);
+        service
+            .start(shards, Some(Others::new(store.me(), peers, tenancy, move || able.is_able(), patience)));
         let stores = Stores::default();
-        let keeper = Keeper::new(store.clone(), around, options.clone(), address, tenure, stores.clone());
+        let keeper = Keeper::new(store.clone(), around, options.clone(), joining, stores.clone());
         let (stop, stopping) = watch::channel(false);
         let serving = Serving::AmongOthers(tokio::spawn(keeper.run(stopping.clone())));
-        Node::with(service, serving, store, stores, metrics, &options, (stop, stopping))
+        Ok(Node::with(service, serving, store, stores, metrics, &options, (stop, stopping)))
     }
 
     fn with<J: Journal, T: Table>(

@@ -15,6 +15,9 @@ pub type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, NotAnswered>> + Se
 /// How other nodes are asked. Connections are kept and made again by themselves; dropping a future or a [`Feed`] tells the
 /// other node that nobody waits any more.
 pub trait Peers: Send + Sync + 'static {
+    /// The name of the node that is reached at `address`.
+    fn who<'a>(&'a self, address: &'a str) -> Asked<'a, String>;
+
     /// Has the node at `address` do what is asked, in a shard of its own.
     fn ask<'a>(&'a self, address: &'a str, shard: ShardId, request: &'a Request) -> Asked<'a, Outcome>;
 

@@ -105,6 +105,7 @@ impl Shares {
 mod tests {
     use super::*;
     use limina_store::Holding;
+    use std::time::Duration;
 
     /// Members as "a b- c!" (`-` is dead, `!` leaves), owners of the shards as "aab." (`.` is nobody).
     fn view(members: &str, owners: &str) -> View {
@@ -112,7 +113,10 @@ mod tests {
         let members = members.split_whitespace().map(|word| Member {
             id: id(word),
             address: String::new(),
+            host: String::new(),
+            age: Duration::ZERO,
             is_live: !word.ends_with('-'),
+            expires_in: Duration::ZERO,
             is_leaving: word.ends_with('!'),
         });
         let owner = |letter: char| (letter != '.').then(|| id(&letter.to_string()));
@@ -120,7 +124,7 @@ mod tests {
             shard: ShardId(shard as u16),
             epoch: Epoch(7),
             owner: owner(letter),
-            is_handed: false,
+            handed: None,
         });
         View { members: members.collect(), shards: shards.collect() }
     }

@@ -399,6 +399,8 @@ impl Service {
         let mut may_be_lost = !is_write;
         loop {
             let answer = match door.at() {
+                // Nothing is begun that cannot be done.
+                At::Here(_) if others.store_is_away() => Err(NotAnswered::NotThere),
                 At::Here(way) => self.send(shard, &way, request.clone()).await,
                 At::There(address) => {
                     self.inner.metrics.forwarded.inc();
@@ -420,6 +422,9 @@ impl Service {
                 }
                 Err(error) => return Err(self.reason(error, is_write)),
             };
+            if others.store_is_away() {
+                return Err(self.reason(error, is_write));
+            }
             let patience = match &mut patience {
                 Some(patience) => patience,
                 none => none.insert(Patience::new(door, others.patience())?),
@@ -457,18 +462,7 @@ impl Service {
         }
         self.inner.metrics.queue_depth.inc();
         let _depth = Decrement(&self.inner.metrics);
-        let answer = match self.inner.others.get() {
-            None => (&mut asking.reply).await,
-            Some(others) => tokio::select! {
-                biased;
-                answer = &mut asking.reply => answer,
-                // What was asked for is taken back, where it can be, as if the client had gone.
-                () = others.store_is_away() => return Err(match is_write {
-                    true => NotAnswered::Lost,
-                    false => NotAnswered::Unavailable(Unavailable::ShardUnavailable),
-                }),
-            },
-        };
+        let answer = (&mut asking.reply).await;
         asking.unheard.take_back = None;
         match answer {
             Ok(result) => result.map_err(|failure| match failure {

@@ -4,8 +4,8 @@ use limina_engine::Time;
 
 /// Turns readings of the machine's two clocks into shard time.
 ///
-/// It starts at the later of the last persisted shard time and the wall clock, advances by the monotonic clock, and is
-/// slewed towards the wall clock by at most 5 %. A step of the wall clock is reported, not followed.
+/// It starts at the later of the last persisted shard time and the wall clock, or, where another process has handed it over,
+/// at that process's time. It advances by the monotonic clock, and is slewed towards the wall clock by at most 5 %. A step of the wall clock is reported, not followed.
 #[derive(Debug)]
 pub struct ShardClock {
     /// Shard time, in microseconds, at the last reading.
@@ -37,6 +37,13 @@ impl ShardClock {
     /// Begins at the later of the two.
     pub fn start(persisted: Time, reading: Reading) -> ShardClock {
         let time = reading.wall.max(persisted.0.saturating_mul(1000));
+        ShardClock { time, monotonic: reading.monotonic, ahead: difference(reading.wall, time) }
+    }
+
+    /// Goes on from a time that another process had a moment ago, however far the wall clock here is from it: whoever holds
+    /// something for some time then has it for that time, give or take the 5 %.
+    pub fn go_on(from: Time, reading: Reading) -> ShardClock {
+        let time = from.0.saturating_mul(1000);
         ShardClock { time, monotonic: reading.monotonic, ahead: difference(reading.wall, time) }
     }
 
@@ -93,6 +100,16 @@ mod tests {
     fn starts_at_the_later_of_persisted_and_wall() {
         assert_eq!(ShardClock::start(Time(5_000), at(0, 9 * S)).time(), Time(9_000));
         assert_eq!(ShardClock::start(Time(12_000), at(0, 9 * S)).time(), Time(12_000));
+    }
+
+    /// The wall clock of the next owner is an hour ahead, or behind.
+    #[test]
+    fn goes_on_where_another_process_was() {
+        for (wall, after_a_minute) in [(3_700 * S, 163_000), (50 * S, 157_000)] {
+            let mut clock = ShardClock::go_on(Time(100_000), at(7 * S, wall));
+            assert_eq!(clock.time(), Time(100_000));
+            assert_eq!(clock.advance(at(67 * S, wall + 60 * S)), (Time(after_a_minute), None));
+        }
     }
 
     #[test]

@@ -12,9 +12,10 @@ fn nodes_agree_on_who_owns_what() {
         assert_eq!(report, again, "two runs of one seed differ\n{replay}");
         total.add(&report);
     }
-    let Report { successes, fenced, late, pauses, crashes, stops, unknown, .. } = &total;
+    let Report { successes, relaxed, fenced, late, pauses, crashes, stops, unknown, .. } = &total;
     assert!(
         *successes > 50_000
+            && *relaxed > 10_000
             && *fenced > 500
             && *late > 1_000
             && *pauses > 100

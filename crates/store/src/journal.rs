@@ -31,6 +31,12 @@ pub trait Journal: Send + Sync + 'static {
         payload: Bytes,
     ) -> impl Future<Output = Result<(), AppendError>> + Send;
 
+    /// Takes back an append of this shard that was begun and not sent yet, if the store keeps such ones waiting. Says whether
+    /// it did: then the append surely did not happen, and will not.
+    fn withdraw(&self, _shard: ShardId) -> bool {
+        false
+    }
+
     /// Returns when it is sure that `epoch` still owned the shard at a moment after the call began.
     fn confirm(&self, shard: ShardId, epoch: Epoch) -> impl Future<Output = Result<(), ConfirmError>> + Send;
 

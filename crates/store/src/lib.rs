@@ -29,7 +29,7 @@ pub use records::Records;
 pub use runs::HISTORY;
 pub use shard_store::{Answer, Backlog, Read, ShardStore, ShardStoreOptions};
 pub use table::Table;
-pub use tenure::{Announcement, Holding, Member, NodeId, Tenure, View};
+pub use tenure::{Announcement, Handed, Holding, Member, NodeId, Tenure, View};
 
 use bytes::Bytes;
 

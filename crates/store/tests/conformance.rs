@@ -170,8 +170,12 @@ impl tenure::Cluster for NodesOverDatabase {
 
     /// The database's clock cannot be moved, but all that it is compared with can.
     async fn pass(&mut self, time: Duration) {
-        let move_back = "UPDATE limina.node SET expires_at = expires_at - $1 * interval '1 second'";
-        database::execute(&self.url, move_back, &[&time.as_secs_f64()]).await;
+        for move_back in [
+            "UPDATE limina.node SET expires_at = expires_at - $1 * interval '1 second'",
+            "UPDATE limina.shard SET handed_at = handed_at - $1 * interval '1 second'",
+        ] {
+            database::execute(&self.url, move_back, &[&time.as_secs_f64()]).await;
+        }
     }
 }
 
@@ -192,6 +196,8 @@ tenure! {
     nodes_see_each_other,
     one_claim_wins,
     stale_claims_fail,
+    a_living_owner_keeps_its_shards,
+    many_are_claimed_at_once,
     giving_hands_over,
     tenure_runs_out,
     an_address_is_one_nodes,

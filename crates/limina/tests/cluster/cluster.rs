@@ -91,6 +91,14 @@ impl Cluster {
         self.nodes.len() - 1
     }
 
+    /// As `join`, in another environment.
+    #[track_caller]
+    pub(crate) fn join_under(&mut self, environment: &[(&str, &str)]) -> usize {
+        let flags = flags(&self.store, self.tenure);
+        self.nodes.push(Server::node_under(free_address(), &flags, environment));
+        self.nodes.len() - 1
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }

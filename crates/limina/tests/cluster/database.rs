@@ -71,6 +71,48 @@ fn while_the_database_hangs_requests_are_answered_with_503() {
     let _frozen = Frozen::new(&server);
     await_unready(&cluster, 0);
     cluster[0].ledger().values(&["a"]).refused(503, "ShardUnavailable");
+    // Long into the outage nothing is sent to the database, so a write is surely not done either.
+    let told = eventually(|| {
+        let told = cluster[0].ledger().hold("late", &[("a", 1)]);
+        (told.code() == "ShardUnavailable").then_some(())
+    });
+    assert!(told.is_some(), "it is never known that nothing is sent");
+    for n in 0..20 {
+        cluster[0].ledger().hold(&format!("later-{n}"), &[("a", 1)]).refused(503, "ShardUnavailable");
+    }
+}
+
+/// Of everything that clients ask for while the database hangs, only what was sent before that was known is in doubt.
+#[test]
+fn what_was_not_sent_is_surely_not_done() {
+    let (server, url) = private();
+    let cluster = Cluster::on(url, 1, SHORT);
+    let ledger = cluster[0].ledger();
+    ledger.create("a");
+    let frozen = Frozen::new(&server);
+    let holds: Vec<(String, String)> = std::thread::scope(|scope| {
+        let asks: Vec<_> = (0..40)
+            .map(|n| {
+                let (ledger, name) = (&ledger, format!("hold-{n}"));
+                scope.spawn(move || {
+                    let told = ledger.hold(&name, &[("a", 1)]);
+                    (name, told.code().to_owned())
+                })
+            })
+            .collect();
+        asks.into_iter().map(|ask| ask.join().expect("a client")).collect()
+    });
+    drop(frozen);
+    cluster.settle(&[0]);
+    let unknown = holds.iter().filter(|(_, code)| code == "OutcomeUnknown").count();
+    for (name, code) in &holds {
+        match &code[..] {
+            "OutcomeUnknown" => {}
+            "ShardUnavailable" => assert_eq!(ledger.states(name), [], "{name} was told as not done"),
+            other => panic!("{name}: {other}"),
+        }
+    }
+    assert!(unknown < holds.len(), "nothing was sent after the first batch, and yet all are in doubt");
 }
 
 #[track_caller]

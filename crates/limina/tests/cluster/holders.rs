@@ -90,6 +90,61 @@ fn a_shard_that_is_handed_over_extends_nothing() {
     held.stays(&cluster[0], &cluster[2]);
 }
 
+/// The next owner's clock is an hour ahead: whoever holds something for a minute still does.
+#[test]
+fn a_shard_that_is_handed_over_keeps_its_time() {
+    let shim = Shim::make();
+    let mut cluster = Cluster::of(1, LONG);
+    let namespace = cluster.namespace_of(0);
+    let grant = cluster[0].locks_of(&namespace).grant(lasting(exclusive(json!({"k": 1})), "60s"));
+    let ahead = cluster.join_under(&[("LD_PRELOAD", &shim.library), ("CLOCK_AHEAD", "3600")]);
+    cluster.settle(&[0, ahead]);
+    let date = cluster[ahead].get("/healthz").header("date").to_owned();
+    assert_ne!(date, cluster[0].get("/healthz").header("date"), "its clock is not ahead");
+    cluster.node(0).stop();
+    let locks = cluster[ahead].locks_of(&namespace);
+    let path = format!("/{}", encode(&grant.lock_id));
+    let left = insist(|| locks.request("GET", &path)).ok().number("expires_in_ms");
+    assert!(left <= 60_000, "{left} ms");
+    locks.heartbeat(&grant).ok();
+    locks.taken(exclusive(json!({"k": 1})));
+}
+
+/// A library that puts the wall clock of a process ahead.
+struct Shim {
+    library: String,
+    /// Held for its `Drop`.
+    _home: tempfile::TempDir,
+}
+
+impl Shim {
+    const SOURCE: &str = r#"
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <stdlib.h>
+        #include <time.h>
+        int clock_gettime(clockid_t clock, struct timespec *time) {
+            static int (*real)(clockid_t, struct timespec *);
+            if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+            int failed = real(clock, time);
+            const char *ahead = getenv("CLOCK_AHEAD");
+            if (!failed && clock == CLOCK_REALTIME && ahead) time->tv_sec += atoi(ahead);
+            return failed;
+        }
+    "#;
+
+    #[track_caller]
+    fn make() -> Shim {
+        let home = tempfile::tempdir().expect("a directory");
+        let [source, library] = ["clock.c", "clock.so"].map(|name| home.path().join(name));
+        std::fs::write(&source, Shim::SOURCE).expect("written");
+        let mut compiler = std::process::Command::new("cc");
+        let made = compiler.args(["-shared", "-fPIC", "-o"]).args([&library, &source]).arg("-ldl").status();
+        assert!(made.is_ok_and(|status| status.success()), "a C compiler is needed");
+        Shim { library: library.display().to_string(), _home: home }
+    }
+}
+
 /// One whose `ttl` is short sends heartbeats through another node, and never loses its lock.
 #[test]
 fn heartbeats_keep_a_lock_over_a_death() {

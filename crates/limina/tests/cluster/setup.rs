@@ -2,10 +2,11 @@
 
 use std::process::Command;
 
+use limina_pg_server::USER;
 use tokio_postgres::NoTls;
 
-use crate::cluster::{Cluster, LONG, flags, free_address, new_store};
-use crate::harness::{Process, limina};
+use crate::cluster::{Cluster, LONG, SHORT, View, flags, free_address, metric, new_store};
+use crate::harness::{Process, eventually, limina};
 
 /// `limina serve` with these arguments must end with status 1 and say all of these words.
 #[track_caller]
@@ -71,6 +72,54 @@ fn a_schema_of_somebody_else_is_refused() {
     execute(&store, "create schema limina; create table limina.something_else (id int)");
     let listen = free_address().to_string();
     refused(&[&["--listen", &listen][..], &flags(&store, LONG)].concat(), &["schema", "limina"]);
+}
+
+/// What will not cure itself ends the start, and is named.
+#[test]
+fn a_database_that_refuses_is_not_waited_for() {
+    let store = new_store();
+    let listen = free_address().to_string();
+    let refused_at = |store: &str, words: &[&str]| refused(&["--listen", &listen, "--store", store], words);
+    let (server, database) = store.rsplit_once('/').expect("a database");
+    refused_at(&format!("{server}/missing"), &["missing", "does not exist"]);
+    refused_at(&store.replace(&format!("{USER}@"), "nobody@"), &["nobody", "role"]);
+    refused_at(&format!("{store}?sslmode=require"), &["tls"]);
+    execute(
+        &store,
+        "do $$ begin create role powerless login; exception when duplicate_object then null; end $$",
+    );
+    let powerless = store.replace(&format!("{USER}@"), "powerless@");
+    refused_at(&powerless, &["permission denied", database]);
+}
+
+/// The second one ends, and says who the first one is. The first one never notices.
+#[test]
+fn two_nodes_cannot_have_one_address() {
+    let cluster = Cluster::of(1, SHORT);
+    let before = View::of(&cluster[0]).expect("a view").epochs;
+    let (listen, address) = (free_address().to_string(), cluster[0].address().to_string());
+    let me = cluster[0].get("/v1/cluster").ok().body["node"].as_str().expect("a name").to_owned();
+    let args = ["--listen", &listen, "--advertise", &address];
+    let args = [&args[..], &flags(cluster.store(), SHORT)].concat();
+    refused(&args, &[&address, &me, "--advertise"]);
+    assert_eq!(View::of(&cluster[0]).expect("a view").epochs, before, "its tenure was disturbed");
+    assert_eq!(metric(&cluster[0], "limina_cluster_renewal_failures_total"), 0.0);
+}
+
+/// Both the node and the others say so.
+#[test]
+fn an_address_that_leads_nowhere_is_warned_of() {
+    let mut cluster = Cluster::of(1, LONG);
+    let nowhere = free_address().to_string();
+    let store = cluster.store().to_owned();
+    let second = cluster.join_with(&[&flags(&store, LONG)[..], &["--advertise", &nowhere]].concat());
+    for (node, words) in [(0, "another node cannot be reached"), (second, "this node cannot reach itself")] {
+        let said = eventually(|| {
+            let log = cluster[node].log();
+            log.lines().any(|line| line.contains(words) && line.contains(&nowhere)).then_some(())
+        });
+        assert!(said.is_some(), "{words:?} is not in:\n{}", cluster[node].log());
+    }
 }
 
 #[test]

@@ -84,9 +84,15 @@ impl Server {
     /// On a database, at a given address. It may not listen yet.
     #[track_caller]
     pub(crate) fn node(address: SocketAddr, flags: &[&str]) -> Server {
+        Server::node_under(address, flags, &[])
+    }
+
+    /// The same, in another environment, which a later start does not have.
+    #[track_caller]
+    pub(crate) fn node_under(address: SocketAddr, flags: &[&str], environment: &[(&str, &str)]) -> Server {
         let args = ["--listen".into(), address.to_string().into()];
         let args: Vec<OsString> = args.into_iter().chain(flags.iter().map(Into::into)).collect();
-        let process = Process::spawn(limina().arg("serve").args(&args));
+        let process = Process::spawn(limina().arg("serve").args(&args).envs(environment.iter().copied()));
         let (data, env) = (PathBuf::new(), Vec::new());
         Server { process, address, http: client(), args, data, env, _home: None }
     }

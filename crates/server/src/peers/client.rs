@@ -1,7 +1,7 @@
 //! Asking another node.
 
 use super::{
-    ASK, FOLLOW, SHARD, Secret,
+    ASK, FOLLOW, SHARD, Secret, WHO,
     connections::{Connection, Connections, NotSent},
     routes::ALIVE_EVERY,
     wire::{MAX_MESSAGE, Messages, decode, encode},
@@ -132,6 +132,17 @@ impl From<NotSent> for NotAnswered {
 }
 
 impl Peers for HttpPeers {
+    fn who<'a>(&'a self, address: &'a str) -> Asked<'a, String> {
+        Box::pin(async move {
+            // It is about no shard.
+            let (answer, _connection) =
+                self.post(&self.asks, address, WHO, ShardId(0), encode(&address)).await?;
+            let answer = Limited::new(answer, MAX_MESSAGE).collect().await;
+            let bytes = answer.map_err(|_| NotAnswered::Lost)?.to_bytes();
+            decode(&bytes).ok_or(NotAnswered::Lost)
+        })
+    }
+
     fn ask<'a>(&'a self, address: &'a str, shard: ShardId, request: &'a EngineRequest) -> Asked<'a, Outcome> {
         Box::pin(async move {
             let (answer, _connection) = self.post(&self.asks, address, ASK, shard, encode(request)).await?;

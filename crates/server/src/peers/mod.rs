@@ -18,6 +18,8 @@ pub use secret::{InvalidSecret, Secret};
 
 /// Asks for an outcome. The number stands for the encoding: one that is not understood is not found.
 const ASK: &str = "/peer/v1/ask";
+/// Asks who it is.
+const WHO: &str = "/peer/v1/who";
 /// Follows a stream.
 const FOLLOW: &str = "/peer/v1/follow";
 /// The header that says in which shard something is asked for.

@@ -1,7 +1,7 @@
 //! Being asked by another node.
 
 use super::{
-    ASK, CONNECTION_WINDOW, FOLLOW, MAX_STREAMS, SHARD, STREAM_WINDOW,
+    ASK, CONNECTION_WINDOW, FOLLOW, MAX_STREAMS, SHARD, STREAM_WINDOW, WHO,
     wire::{SIGN_OF_LIFE, decode, encode, encode_message},
 };
 use crate::http::{
@@ -38,11 +38,12 @@ const PING_EVERY: Duration = Duration::from_secs(5);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The calls of nodes that show the secret.
-pub(crate) fn routes(app: &App) -> [Route; 2] {
+pub(crate) fn routes(app: &App) -> [Route; 3] {
     let only_peers = from_fn_with_state(app.clone(), only_peers);
     [
         (ASK, "ask", post(ask).route_layer(only_peers.clone())),
-        (FOLLOW, "follow", post(follow).route_layer(only_peers)),
+        (FOLLOW, "follow", post(follow).route_layer(only_peers.clone())),
+        (WHO, "who", post(who).route_layer(only_peers)),
     ]
 }
 
@@ -72,6 +73,13 @@ async fn ask(State(app): State<App>, request: Request) -> Result<Response, Failu
     let request = read(&app, &parts, body).await?;
     let answer = app.backend().answer_peer(shard(&parts)?, request).await;
     Ok(octets(encode(&answer)))
+}
+
+/// Says which node this is. The body is the address at which it was looked for.
+async fn who(State(app): State<App>, request: Request) -> Result<Response, Failure> {
+    let (parts, body) = request.into_parts();
+    let _address: String = read(&app, &parts, body).await?;
+    Ok(octets(encode(&app.backend().cluster().me)))
 }
 
 /// Tells of a stream: first whether it does, and then all of it.

@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 pub(super) enum Wish {
     Append(u64),
     Read,
+    /// Something that is answered at once, from memory, while the node's tenure surely lasts.
+    Relaxed,
 }
 
 #[derive(Debug)]
@@ -32,15 +34,20 @@ pub(super) struct Clients {
     /// When the last request was told that nothing was done, or that it is not known.
     pub(super) last_failure: Millis,
     pub(super) successes: u64,
+    pub(super) relaxed: u64,
     pub(super) failures: u64,
     pub(super) unknown: u64,
 }
 
 impl Clients {
     /// A client begins to ask; its number is also what it appends.
-    pub(super) fn begin(&mut self, now: Millis, shard: ShardId, is_read: bool) -> (u64, Wish) {
+    pub(super) fn begin(&mut self, now: Millis, shard: ShardId, kind: u64) -> (u64, Wish) {
         self.count += 1;
-        let wish = if is_read { Wish::Read } else { Wish::Append(self.count) };
+        let wish = match kind {
+            0 => Wish::Read,
+            1 => Wish::Relaxed,
+            _ => Wish::Append(self.count),
+        };
         self.asking.insert(self.count, Asking { shard, wish, since: now });
         (self.count, wish)
     }
@@ -59,6 +66,10 @@ impl Clients {
                 self.successes += 1;
                 self.check_read(shard, since, &found)?;
                 self.remember(now, shard, found);
+                Ok(())
+            }
+            (Wish::Relaxed, Answer::Relaxed) => {
+                self.relaxed += 1;
                 Ok(())
             }
             (Wish::Append(_), Answer::Unknown) => {

@@ -4,7 +4,7 @@ use super::{
     clients::Wish,
     wires::{Answer, Millis},
 };
-use limina_node::keeping::{Act, Keeping};
+use limina_node::keeping::{Act, Keeping, is_current};
 use limina_store::{
     AppendError, ConfirmError, Epoch, Journal, NodeId, Seq, ShardId, StoreError, Tenure, View,
     memory::MemoryNode,
@@ -57,6 +57,12 @@ pub(super) enum Want {
     /// Ask another node.
     Forward(NodeId, Asked),
     Answer(u64, Answer),
+    /// Answer a client at once, from what this node has in memory of a shard under this epoch.
+    Relax {
+        client: u64,
+        shard: ShardId,
+        epoch: Epoch,
+    },
 }
 
 /// A shard in a node.
@@ -89,6 +95,11 @@ pub(super) struct Node {
     calls: BTreeMap<u64, Call>,
     call_count: u64,
     is_renewing: bool,
+    /// When the renewal that is under way was sent.
+    renewing_since: Millis,
+    tenure: Millis,
+    /// Until then nobody can take a shard away that this node serves.
+    sure_until: Millis,
     pub(super) paused_until: Millis,
     pub(super) has_left: bool,
 }
@@ -105,6 +116,9 @@ impl Node {
             calls: BTreeMap::new(),
             call_count: 0,
             is_renewing: false,
+            renewing_since: 0,
+            tenure: tenure.as_millis() as Millis,
+            sure_until: 0,
             paused_until: 0,
             has_left: false,
         }
@@ -123,10 +137,11 @@ impl Node {
     }
 
     /// It is time to renew.
-    pub(super) fn tick(&mut self) -> Vec<Want> {
+    pub(super) fn tick(&mut self, now: Millis) -> Vec<Want> {
         if std::mem::replace(&mut self.is_renewing, true) {
             return Vec::new();
         }
+        self.renewing_since = now;
         vec![Want::Call(Call::Renew { is_leaving: self.keeping.is_leaving() })]
     }
 
@@ -169,6 +184,13 @@ impl Node {
     }
 
     fn see(&mut self, now: Millis, view: View) -> Vec<Want> {
+        let serving = self.shards.iter().filter_map(|(shard, held)| match held {
+            Held::Serving(serving) if !serving.is_giving => Some((*shard, serving.epoch)),
+            _ => None,
+        });
+        if is_current(&view, self.store.me(), serving) {
+            self.sure_until = self.renewing_since + self.tenure;
+        }
         let open: Vec<ShardId> = self.shards.keys().copied().filter(|shard| self.serves(*shard)).collect();
         let acts = self.keeping.see(Duration::from_millis(now), view, |shard| open.contains(&shard));
         let mut wants: Vec<Want> = acts.into_iter().flat_map(|act| self.act(act)).collect();
@@ -222,11 +244,18 @@ impl Node {
     }
 
     /// Somebody asks for something.
-    pub(super) fn asked(&mut self, asked: Asked) -> Vec<Want> {
+    pub(super) fn asked(&mut self, now: Millis, asked: Asked) -> Vec<Want> {
         let shard = asked.shard;
         if self.serves(shard)
             && let Some(Held::Serving(serving)) = self.shards.get_mut(&shard)
         {
+            if asked.wish == Wish::Relaxed {
+                let (client, epoch) = (asked.client, serving.epoch);
+                return vec![match now < self.sure_until {
+                    true => Want::Relax { client, shard, epoch },
+                    false => Want::Answer(client, Answer::NotDone),
+                }];
+            }
             serving.queue.push_back(asked);
             return self.go_on(shard);
         }
@@ -250,7 +279,7 @@ impl Node {
             (Some(Wish::Append(number)), _) => {
                 Call::Append { shard, epoch, seq: Seq(serving.list.len() as u64 + 1), number }
             }
-            (Some(Wish::Read), _) => Call::Confirm { shard, epoch },
+            (Some(Wish::Read | Wish::Relaxed), _) => Call::Confirm { shard, epoch },
             (None, Some(to)) => Call::Give { shard, epoch, to },
             (None, None) => return Vec::new(),
         };
@@ -309,10 +338,11 @@ pub(super) async fn carry_out(
     Ok(match call {
         Call::Renew { is_leaving } => {
             let address = address.to_string();
-            let announcement = limina_store::Announcement { address, is_leaving, tenure };
+            let announcement =
+                limina_store::Announcement { address, host: String::new(), is_leaving, tenure };
             Done::Viewed(store.renew(announcement).await?)
         }
-        Call::Claim { shard, seen } => yes_or_no(store.claim(shard, seen).await?),
+        Call::Claim { shard, seen } => yes_or_no(!store.claim(vec![(shard, seen)]).await?.is_empty()),
         Call::Take { shard } => match store.take(shard).await {
             Ok(epoch) => Done::Taken(epoch),
             Err(StoreError::NotOwned) => Done::Fenced,
@@ -336,7 +366,7 @@ pub(super) async fn carry_out(
             Err(ConfirmError::Fenced) => Done::Fenced,
             Err(ConfirmError::Failed(error)) => return Err(error),
         },
-        Call::Give { shard, epoch, to } => yes_or_no(store.give(shard, epoch, to).await?),
+        Call::Give { shard, epoch, to } => yes_or_no(store.give(shard, epoch, to, 0).await?),
         Call::Leave => {
             store.leave().await?;
             Done::Yes

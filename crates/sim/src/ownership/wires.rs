@@ -35,6 +35,8 @@ pub(super) enum Answer {
     Appended,
     /// All that the shard holds.
     Read(Vec<u64>),
+    /// The node answered from its memory.
+    Relaxed,
     /// Nothing was done.
     NotDone,
     /// It may have been done.

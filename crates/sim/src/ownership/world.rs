@@ -3,11 +3,11 @@
 use super::{
     clients::Clients,
     node::{Asked, Call, Done, Node, Want, carry_out, list},
-    wires::{Event, Millis, Wires},
+    wires::{Answer, Event, Millis, Wires},
 };
 use crate::{random::Random, world::ready};
 use limina_store::{
-    Journal, NodeId, ShardId,
+    Epoch, Journal, NodeId, ShardId,
     memory::{Cluster, MemoryOptions},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -26,6 +26,8 @@ const END: Millis = 100_000;
 pub struct Report {
     /// Requests that were answered as they should.
     pub successes: u64,
+    /// Requests that were answered at once, from memory.
+    pub relaxed: u64,
     /// Requests that were told that nothing was done.
     pub failures: u64,
     /// Appends of which it was not known.
@@ -50,6 +52,7 @@ impl Report {
     /// Both together.
     pub fn add(&mut self, other: &Report) {
         self.successes += other.successes;
+        self.relaxed += other.relaxed;
         self.failures += other.failures;
         self.unknown += other.unknown;
         self.moves += other.moves;
@@ -74,6 +77,8 @@ struct World {
     wanted: u64,
     node_count: u64,
     clients: Clients,
+    /// Whose each shard is, and the epoch with which that began.
+    owners: BTreeMap<ShardId, (Option<NodeId>, Epoch)>,
     last_move: Millis,
     report: Report,
 }
@@ -96,6 +101,7 @@ pub fn run(seed: u64, is_verbose: bool) -> Result<Report, String> {
         wanted,
         node_count: 0,
         clients: Clients::default(),
+        owners: BTreeMap::new(),
         last_move: 0,
         report: Report::default(),
     };
@@ -132,7 +138,8 @@ impl World {
             Event::Tick(id) => {
                 if self.can_act(id, || Event::Tick(id)) {
                     self.wires.at(self.now + RENEW_EVERY, Event::Tick(id));
-                    self.with_node(id, Node::tick)?;
+                    let now = self.now;
+                    self.with_node(id, |node| node.tick(now))?;
                 }
             }
             Event::Called { node, number, call } => self.called(node, number, call)?,
@@ -149,7 +156,8 @@ impl World {
             Event::Asked { node, asked } => {
                 let again = asked.clone();
                 if self.can_act(node, || Event::Asked { node, asked: again }) {
-                    self.with_node(node, |node| node.asked(asked))?;
+                    let now = self.now;
+                    self.with_node(node, |node| node.asked(now, asked))?;
                 }
             }
             Event::Answered { client, answer } => self.clients.answered(self.now, client, answer)?,
@@ -181,11 +189,22 @@ impl World {
                 Want::Forward(other, asked) => {
                     let arrives = self.now + self.delay();
                     // Who waits for an answer that never comes is told at some time that it is not known.
-                    let answer = super::wires::Answer::Unknown;
+                    let answer = Answer::Unknown;
                     self.wires.at(self.now + 8_000, Event::Answered { client: asked.client, answer });
                     if !self.is_lost() {
                         self.wires.at(arrives, Event::Asked { node: other, asked });
                     }
+                }
+                Want::Relax { client, shard, epoch } => {
+                    // It waits for nothing, so nobody else may have had the shard up to this very instant.
+                    let (owner, since) = self.owners.get(&shard).copied().unwrap_or((None, Epoch(0)));
+                    if owner != Some(id) || since > epoch {
+                        return Err(format!(
+                            "{id} gives a relaxed answer of {shard:?} under {epoch:?}, and it is {owner:?}'s since {since:?}"
+                        ));
+                    }
+                    let arrives = self.now + self.delay();
+                    self.wires.at(arrives, Event::Answered { client, answer: Answer::Relaxed });
                 }
                 Want::Answer(client, answer) => {
                     let arrives = self.now + self.delay();
@@ -219,6 +238,12 @@ impl World {
         let address = self.nodes.get(&id).map_or(u64::MAX - id.0, |node| node.address);
         let done = ready(carry_out(&store, address, TENURE, call))?.map_err(|error| error.to_string())?;
         self.report.fenced += u64::from(matches!(done, Done::Fenced));
+        for shard in (0..self.shards).map(ShardId) {
+            let (owner, epoch) = self.cluster.owner(shard).map_err(|error| error.to_string())?;
+            if self.owners.get(&shard).is_none_or(|(before, _)| *before != owner) {
+                self.owners.insert(shard, (owner, epoch));
+            }
+        }
         if !self.is_lost() {
             let arrives = self.now + self.delay();
             self.wires.at(arrives, Event::Heard { node: id, number, done: Some(done) });
@@ -248,8 +273,8 @@ impl World {
             return;
         }
         let shard = ShardId(self.random.below(u64::from(self.shards)) as u16);
-        let is_read = self.random.one_in(3);
-        let (client, wish) = self.clients.begin(self.now, shard, is_read);
+        let kind = self.random.below(4);
+        let (client, wish) = self.clients.begin(self.now, shard, kind);
         let node = *self.random.pick(&ids);
         let asked = Asked { client, shard, wish, is_forwarded: false };
         let arrives = self.now + self.delay();
@@ -360,9 +385,9 @@ impl World {
                 self.report.digest = mixed.wrapping_mul(0x0000_0100_0000_01b3);
             }
         }
-        let Clients { successes, failures, unknown, .. } = &self.clients;
-        (self.report.successes, self.report.failures, self.report.unknown) =
-            (*successes, *failures, *unknown);
+        let Clients { successes, relaxed, failures, unknown, .. } = &self.clients;
+        (self.report.successes, self.report.relaxed) = (*successes, *relaxed);
+        (self.report.failures, self.report.unknown) = (*failures, *unknown);
         Ok(())
     }
 }

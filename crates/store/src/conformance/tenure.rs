@@ -2,8 +2,8 @@
 
 use super::{append, check_tail, is_fenced, overlay, payload, take};
 use crate::{
-    Announcement, ConfirmError, Epoch, Holding, Journal, NodeId, Seq, ShardId, StoreError, Table, Tenure,
-    View,
+    Announcement, ConfirmError, Epoch, Handed, Holding, Journal, NodeId, Seq, ShardId, StoreError, Table,
+    Tenure, View,
 };
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -28,7 +28,8 @@ const TENURE: Duration = Duration::from_secs(5);
 const DEADLINE: Duration = Duration::from_secs(60);
 
 fn announcement(address: &str) -> Announcement {
-    Announcement { address: address.to_string(), is_leaving: false, tenure: TENURE }
+    let (address, host) = (address.to_string(), "machine".to_string());
+    Announcement { address, host, is_leaving: false, tenure: TENURE }
 }
 
 /// What the node sees when it renews, under an address of its own.
@@ -53,7 +54,14 @@ fn members(view: &View) -> Vec<(NodeId, &str, &str)> {
 
 async fn claim<N: Tenure>(node: &N) {
     let seen = holding(&view(node).await).epoch;
-    assert!(node.claim(SHARD, seen).await.expect("claim"), "nobody else wanted it");
+    assert!(claims(node, seen).await, "nobody else wanted it");
+}
+
+/// Whether the node gets the shard that it saw under this epoch.
+async fn claims<N: Tenure>(node: &N, seen: Epoch) -> bool {
+    let claimed = node.claim(vec![(SHARD, seen)]).await.expect("claim");
+    assert!(claimed.iter().all(|shard| *shard == SHARD), "{claimed:?}");
+    !claimed.is_empty()
 }
 
 /// Nothing that is written under the epoch succeeds.
@@ -76,13 +84,16 @@ pub async fn nodes_see_each_other(mut cluster: impl Cluster) {
     assert!(seen.shards.len() > usize::from(SHARD.0));
     for (number, holding) in seen.shards.iter().enumerate() {
         assert_eq!((usize::from(holding.shard.0), holding.owner), (number, None));
-        assert!(!holding.is_handed);
+        assert_eq!(holding.handed, None);
     }
     let leaving = Announcement { is_leaving: true, ..announcement("two") };
     let seen = b.renew(leaving).await.expect("renew");
     assert_eq!(members(&seen), [(A, "one", "live"), (B, "two", "leaving")]);
-    let seen = a.renew(announcement("elsewhere")).await.expect("renew");
-    assert_eq!(members(&seen), [(A, "elsewhere", "live"), (B, "two", "leaving")]);
+    let seen = a.renew(announcement("one")).await.expect("renew");
+    assert_eq!(members(&seen), [(A, "one", "live"), (B, "two", "leaving")]);
+    let a = &seen.members[0];
+    assert_eq!(a.host, "machine");
+    assert!(a.expires_in > Duration::ZERO && a.expires_in <= TENURE, "{:?}", a.expires_in);
 }
 
 /// Of two that claim what they saw, one wins, and the other owns nothing.
@@ -91,17 +102,17 @@ pub async fn one_claim_wins(mut cluster: impl Cluster) {
     for round in 1..=10 {
         let (seen, same) = (holding(&view(&*a).await), holding(&view(&*b).await));
         assert_eq!(seen.epoch, same.epoch);
-        let (first, second) = tokio::join!(a.claim(SHARD, seen.epoch), b.claim(SHARD, seen.epoch));
-        let (first, second) = (first.expect("claim"), second.expect("claim"));
+        let (first, second) = tokio::join!(claims(&*a, seen.epoch), claims(&*b, seen.epoch));
         assert!(first != second, "round {round}: {first} and {second}");
         let (winner, loser) = if first { (&a, &b) } else { (&b, &a) };
         let now = holding(&view(&**loser).await);
-        assert_eq!((now.owner, now.is_handed), (Some(winner.me()), false));
+        assert_eq!((now.owner, now.handed), (Some(winner.me()), None));
         assert!(now.epoch > seen.epoch);
         assert!(matches!(loser.take(SHARD).await, Err(StoreError::NotOwned)));
         let epoch = take(&**winner, SHARD).await;
         assert!(epoch > now.epoch);
         append(&**winner, SHARD, epoch, round, 10).await;
+        assert!(winner.give(SHARD, epoch, None, 0).await.expect("give"));
     }
 }
 
@@ -110,14 +121,56 @@ pub async fn stale_claims_fail(mut cluster: impl Cluster) {
     let (a, b) = (cluster.node(A).await, cluster.node(B).await);
     let at_first = holding(&view(&*b).await).epoch;
     claim(&*a).await;
-    assert!(!b.claim(SHARD, at_first).await.expect("claim"));
+    cluster.pass(TENURE).await;
+    assert!(!claims(&*b, at_first).await);
     let claimed = holding(&view(&*b).await).epoch;
     let epoch = take(&*a, SHARD).await;
-    assert!(!b.claim(SHARD, claimed).await.expect("claim"));
+    assert!(!claims(&*b, claimed).await);
     append(&*a, SHARD, epoch, 1, 10).await;
-    assert!(b.claim(SHARD, epoch).await.expect("claim"), "an append changes no epoch");
+    assert!(claims(&*b, epoch).await, "an append changes no epoch");
     check_fenced(&*a, epoch, 2).await;
     assert!(matches!(a.take(SHARD).await, Err(StoreError::NotOwned)));
+}
+
+/// The owner was dead when the shard was looked at, and has renewed since: it keeps the shard, under the same epoch.
+pub async fn a_living_owner_keeps_its_shards(mut cluster: impl Cluster) {
+    let (a, b) = (cluster.node(A).await, cluster.node(B).await);
+    claim(&*a).await;
+    let epoch = take(&*a, SHARD).await;
+    cluster.pass(TENURE).await;
+    let seen = view(&*b).await;
+    assert_eq!(members(&seen)[0].2, "dead");
+    assert_eq!(holding(&seen).epoch, epoch);
+    view(&*a).await;
+    assert!(!claims(&*b, epoch).await, "its owner is alive");
+    assert!(!claims(&*a, epoch).await, "nobody claims what it owns itself");
+    append(&*a, SHARD, epoch, 1, 10).await;
+    a.confirm(SHARD, epoch).await.expect("confirm");
+    cluster.pass(TENURE).await;
+    assert!(claims(&*b, epoch).await, "its owner is dead again");
+    check_fenced(&*a, epoch, 2).await;
+}
+
+/// Of many shards that are claimed at once, each is judged for itself.
+pub async fn many_are_claimed_at_once(mut cluster: impl Cluster) {
+    let (a, b) = (cluster.node(A).await, cluster.node(B).await);
+    let shards = view(&*b).await.shards;
+    claim(&*a).await;
+    let stale = ShardId(0);
+    let wanted = |view: &View| -> Vec<(ShardId, Epoch)> {
+        view.shards.iter().map(|holding| (holding.shard, holding.epoch)).collect()
+    };
+    let mut all = wanted(&view(&*b).await);
+    all.iter_mut().filter(|(shard, _)| *shard == stale).for_each(|(_, epoch)| epoch.0 += 1);
+    let mut claimed = b.claim(all).await.expect("claim");
+    claimed.sort_unstable();
+    let expected = shards.iter().map(|holding| holding.shard).filter(|id| ![SHARD, stale].contains(id));
+    assert!(claimed.iter().copied().eq(expected), "{claimed:?}");
+    for holding in view(&*a).await.shards {
+        let owner = if holding.shard == SHARD { Some(A) } else { Some(B) };
+        assert_eq!(holding.owner, owner.filter(|_| holding.shard != stale), "{holding:?}");
+    }
+    assert_eq!(b.claim(Vec::new()).await.expect("claim"), []);
 }
 
 /// A shard that is given is the other's, with all that is in it, and the giver's epoch is over.
@@ -127,28 +180,35 @@ pub async fn giving_hands_over(mut cluster: impl Cluster) {
     claim(&*a).await;
     let epoch = take(&*a, SHARD).await;
     append(&*a, SHARD, epoch, 1, 10).await;
-    assert!(!b.give(SHARD, epoch, Some(B)).await.expect("give"), "only the owner gives");
-    assert!(!a.give(SHARD, Epoch(epoch.0 - 1), Some(B)).await.expect("give"), "and only under its epoch");
+    assert!(!b.give(SHARD, epoch, Some(B), 0).await.expect("give"), "only the owner gives");
+    assert!(!a.give(SHARD, Epoch(epoch.0 - 1), Some(B), 0).await.expect("give"), "and only under its epoch");
     assert!(a.confirm(SHARD, epoch).await.is_ok());
 
-    assert!(a.give(SHARD, epoch, Some(B)).await.expect("give"));
+    assert!(a.give(SHARD, epoch, Some(B), 1_700_000_000_123).await.expect("give"));
     check_fenced(&*a, epoch, 2).await;
-    assert!(!a.give(SHARD, epoch, None).await.expect("give"));
+    assert!(!a.give(SHARD, epoch, None, 0).await.expect("give"));
     let given = holding(&view(&*b).await);
-    assert_eq!((given.owner, given.is_handed), (Some(B), true));
+    assert_eq!(given.owner, Some(B));
+    let handed = |view: &View| holding(view).handed.expect("it was given");
+    let Handed { shard_time_ms, ago } = handed(&view(&*b).await);
+    assert_eq!(shard_time_ms, 1_700_000_000_123, "it is kept as it was left");
+    cluster.pass(Duration::from_secs(2)).await;
+    let later = handed(&view(&*b).await);
+    assert_eq!(later.shard_time_ms, shard_time_ms);
+    assert!(later.ago >= ago + Duration::from_secs(2), "{:?} and {ago:?}", later.ago);
     let epoch = take(&*b, SHARD).await;
     check_tail(&*b, SHARD, epoch, 0, 1, 10).await;
     append(&*b, SHARD, epoch, 2, 10).await;
 
-    assert!(b.give(SHARD, epoch, None).await.expect("give"));
+    assert!(b.give(SHARD, epoch, None, 0).await.expect("give"));
     check_fenced(&*b, epoch, 3).await;
     let free = holding(&view(&*a).await);
-    assert_eq!((free.owner, free.is_handed), (None, false));
+    assert_eq!((free.owner, free.handed), (None, None));
     assert!(matches!(b.take(SHARD).await, Err(StoreError::NotOwned)));
 }
 
-/// A node that does not renew is dead when its tenure has run out, is forgotten later, and owns its shards until somebody
-/// claims them.
+/// A node that does not renew is dead when its tenure has run out, owns its shards until somebody claims them, and is
+/// forgotten when it owns nothing any more.
 pub async fn tenure_runs_out(mut cluster: impl Cluster) {
     let (a, b) = (cluster.node(A).await, cluster.node(B).await);
     claim(&*a).await;
@@ -162,21 +222,35 @@ pub async fn tenure_runs_out(mut cluster: impl Cluster) {
     assert_eq!(members(&view(&*b).await), [(A, &name[..], "live"), (B, &other, "live")]);
     cluster.pass(TENURE + Duration::from_secs(61)).await;
     let seen = view(&*b).await;
-    assert_eq!(members(&seen), [(B, &other[..], "live")]);
+    assert_eq!(members(&seen), [(A, &name[..], "dead"), (B, &other, "live")]);
     assert_eq!(holding(&seen).owner, Some(A));
     append(&*a, SHARD, epoch, 1, 10).await;
     claim(&*b).await;
     check_fenced(&*a, epoch, 2).await;
+    view(&*b).await;
+    assert_eq!(members(&view(&*b).await), [(B, &other[..], "live")]);
 }
 
-/// A node that says another one's address has taken its place.
+/// A live node keeps its address: another one with the same is not renewed, and ends nobody's tenure. Whoever comes when
+/// the tenure has run out takes the address over, and then the first one is not renewed any more.
 pub async fn an_address_is_one_nodes(mut cluster: impl Cluster) {
     let (a, b) = (cluster.node(A).await, cluster.node(B).await);
     a.renew(announcement("here")).await.expect("renew");
+    cluster.pass(TENURE / 2).await;
     let seen = b.renew(announcement("here")).await.expect("renew");
-    assert_eq!(members(&seen), [(A, "here", "dead"), (B, "here", "live")]);
-    let seen = b.renew(announcement("there")).await.expect("renew");
-    assert_eq!(members(&seen), [(A, "here", "dead"), (B, "there", "live")]);
+    assert_eq!(members(&seen), [(A, "here", "live")]);
+    assert_eq!(seen.occupant("here", B).map(|member| member.id), Some(A));
+    let seen = a.renew(announcement("here")).await.expect("renew");
+    assert_eq!((members(&seen), seen.occupant("here", A)), (vec![(A, "here", "live")], None));
+    cluster.pass(TENURE / 2).await;
+    b.renew(announcement("here")).await.expect("renew");
+    cluster.pass(TENURE / 2).await;
+    let seen = b.renew(announcement("here")).await.expect("renew");
+    assert_eq!(members(&seen), [(B, "here", "live")]);
+    let seen = a.renew(announcement("here")).await.expect("renew");
+    assert_eq!(members(&seen), [(B, "here", "live")]);
+    let occupant = seen.occupant("here", A).expect("the other has it");
+    assert_eq!((occupant.id, &occupant.host[..]), (B, "machine"));
 }
 
 /// A node that left is not there, and what it owned is nobody's and under no epoch of its.
@@ -188,7 +262,7 @@ pub async fn leaving_frees(mut cluster: impl Cluster) {
     a.leave().await.expect("leave");
     let seen = view(&*b).await;
     assert_eq!(seen.members.iter().map(|member| member.id).collect::<Vec<_>>(), [B]);
-    assert_eq!((holding(&seen).owner, holding(&seen).is_handed), (None, false));
+    assert_eq!((holding(&seen).owner, holding(&seen).handed), (None, None));
     check_fenced(&*a, epoch, 2).await;
     claim(&*b).await;
     let epoch = take(&*b, SHARD).await;
@@ -208,7 +282,7 @@ pub async fn changes_are_told(mut cluster: impl Cluster) {
     claim(&*a).await;
     let epoch = holding(&view(&*a).await).epoch;
     let is_ours = |view: &View| holding(view).owner == Some(B);
-    let (_, given) = tokio::join!(until(&is_ours), a.give(SHARD, epoch, Some(B)));
+    let (_, given) = tokio::join!(until(&is_ours), a.give(SHARD, epoch, Some(B), 0));
     assert!(given.expect("give"));
     let is_gone = |view: &View| !is_there(view);
     let (_, left) = tokio::join!(until(&is_gone), a.leave());

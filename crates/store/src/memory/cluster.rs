@@ -2,8 +2,8 @@
 
 use super::{Memory, MemoryOptions};
 use crate::{
-    Announcement, AppendError, ConfirmError, Epoch, Holding, Journal, JournalStats, Member, NodeId, Records,
-    Room, Seq, ShardId, StoreError, Table, Tenure, View,
+    Announcement, AppendError, ConfirmError, Epoch, Handed, Holding, Journal, JournalStats, Member, NodeId,
+    Records, Room, Seq, ShardId, StoreError, Table, Tenure, View,
 };
 use bytes::Bytes;
 use std::{
@@ -13,7 +13,7 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// A node that is dead for longer than this is forgotten.
+/// A node that is dead for longer than this, and owns nothing, is forgotten.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
 /// A store in memory that several nodes share. Every future is ready at once, but for [`Tenure::changed`].
@@ -32,6 +32,8 @@ struct State {
 
 struct Known {
     address: String,
+    host: String,
+    started_at: Duration,
     is_leaving: bool,
     expires_at: Duration,
 }
@@ -39,8 +41,12 @@ struct Known {
 #[derive(Clone, Copy, Default)]
 struct Owner {
     node: Option<NodeId>,
-    is_handed: bool,
+    handed: Option<HandedAt>,
 }
+
+/// The shard's time in milliseconds, and when it was left.
+#[derive(Clone, Copy)]
+struct HandedAt(u64, Duration);
 
 /// The store as one of the nodes uses it.
 pub struct MemoryNode {
@@ -66,6 +72,12 @@ impl Cluster {
     /// Moves the clock.
     pub fn advance(&self, time: Duration) {
         self.lock().now += time;
+    }
+
+    /// Who owns the shard at this instant, and under which epoch.
+    pub fn owner(&self, shard: ShardId) -> Result<(Option<NodeId>, Epoch), StoreError> {
+        let mut state = self.lock();
+        Ok((state.owner(shard)?.node, self.epoch(shard)?))
     }
 
     /// The store itself, for what can go wrong.
@@ -99,19 +111,24 @@ impl State {
         }
     }
 
+    /// Nothing happens where another live node has the address.
     fn renew(&mut self, me: NodeId, announcement: Announcement) {
-        let Announcement { address, is_leaving, tenure } = announcement;
+        let Announcement { address, host, is_leaving, tenure } = announcement;
         let now = self.now;
-        self.members.retain(|_, member| member.expires_at + REMEMBERED >= now);
-        for (_, member) in
-            self.members.iter_mut().filter(|(id, member)| **id != me && member.address == address)
-        {
-            member.expires_at = member.expires_at.min(now);
+        let owners = &self.owners;
+        let owns = |id: NodeId| owners.iter().any(|owner| owner.node == Some(id));
+        self.members.retain(|id, member| *id == me || member.expires_at + REMEMBERED >= now || owns(*id));
+        let is_occupied = |(id, member): (&NodeId, &Known)| {
+            *id != me && member.address == address && member.expires_at > now
+        };
+        if self.members.iter().any(is_occupied) {
+            return;
         }
-        let is_known = self.members.get(&me).is_some_and(|member| {
-            member.address == address && member.is_leaving == is_leaving && member.expires_at > now
-        });
-        self.members.insert(me, Known { address, is_leaving, expires_at: now + tenure });
+        self.members.retain(|id, member| *id == me || member.address != address);
+        let known = self.members.get(&me);
+        let is_known = known.is_some_and(|known| known.is_leaving == is_leaving && known.expires_at > now);
+        let started_at = known.map_or(now, |known| known.started_at);
+        self.members.insert(me, Known { address, host, started_at, is_leaving, expires_at: now + tenure });
         if !is_known {
             self.tell(me);
         }
@@ -121,10 +138,17 @@ impl State {
         let member = |(id, known): (&NodeId, &Known)| Member {
             id: *id,
             address: known.address.clone(),
-            is_live: known.expires_at > self.now,
+            host: known.host.clone(),
+            age: self.now.saturating_sub(known.started_at),
+            is_live: self.is_live(*id),
+            expires_in: known.expires_at.saturating_sub(self.now),
             is_leaving: known.is_leaving,
         };
         self.members.iter().map(member).collect()
+    }
+
+    fn is_live(&self, node: NodeId) -> bool {
+        self.members.get(&node).is_some_and(|known| known.expires_at > self.now)
     }
 }
 
@@ -136,30 +160,44 @@ impl Tenure for MemoryNode {
     async fn renew(&self, announcement: Announcement) -> Result<View, StoreError> {
         let mut state = self.cluster.lock();
         state.renew(self.me, announcement);
+        let now = state.now;
         let holding = |(shard, owner): (usize, &Owner)| {
             let shard = ShardId(shard as u16);
             let epoch = self.cluster.epoch(shard)?;
-            Ok(Holding { shard, epoch, owner: owner.node, is_handed: owner.is_handed })
+            let handed = |HandedAt(shard_time_ms, at)| Handed { shard_time_ms, ago: now.saturating_sub(at) };
+            Ok(Holding { shard, epoch, owner: owner.node, handed: owner.handed.map(handed) })
         };
         let shards = state.owners.iter().enumerate().map(holding).collect::<Result<_, StoreError>>()?;
         Ok(View { members: state.members(), shards })
     }
 
-    async fn claim(&self, shard: ShardId, seen: Epoch) -> Result<bool, StoreError> {
+    async fn claim(&self, wanted: Vec<(ShardId, Epoch)>) -> Result<Vec<ShardId>, StoreError> {
         let mut state = self.cluster.lock();
-        if self.cluster.epoch(shard)? != seen {
-            return Ok(false);
+        let mut claimed = Vec::new();
+        for (shard, seen) in wanted {
+            let owner = state.owner(shard)?.node;
+            if self.cluster.epoch(shard)? == seen && !owner.is_some_and(|owner| state.is_live(owner)) {
+                *state.owner(shard)? = Owner { node: Some(self.me), handed: None };
+                self.cluster.next_epoch(shard)?;
+                claimed.push(shard);
+            }
         }
-        *state.owner(shard)? = Owner { node: Some(self.me), is_handed: false };
-        self.cluster.next_epoch(shard).map(|_| true)
+        Ok(claimed)
     }
 
-    async fn give(&self, shard: ShardId, epoch: Epoch, to: Option<NodeId>) -> Result<bool, StoreError> {
+    async fn give(
+        &self,
+        shard: ShardId,
+        epoch: Epoch,
+        to: Option<NodeId>,
+        shard_time_ms: u64,
+    ) -> Result<bool, StoreError> {
         let mut state = self.cluster.lock();
         if state.owner(shard)?.node != Some(self.me) || self.cluster.epoch(shard)? != epoch {
             return Ok(false);
         }
-        *state.owner(shard)? = Owner { node: to, is_handed: to.is_some() };
+        let handed = to.map(|_| HandedAt(shard_time_ms, state.now));
+        *state.owner(shard)? = Owner { node: to, handed };
         state.tell(self.me);
         self.cluster.next_epoch(shard).map(|_| true)
     }
@@ -179,6 +217,10 @@ impl Tenure for MemoryNode {
 
     async fn changed(&self) {
         self.changed.notified().await;
+    }
+
+    fn is_able(&self) -> bool {
+        true
     }
 }
 

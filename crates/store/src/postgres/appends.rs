@@ -5,8 +5,8 @@
 //! well.
 
 use super::{
-    connection::{ATTEMPTS, Connector, Link, Session, is_conflict, warned},
-    pool::closed,
+    connection::{ATTEMPTS, Session, is_conflict, warned},
+    pool::{Pool, closed},
     queue::Queue,
     row::{from_shard, number, to_shard, unsigned},
     unreleased::Unreleased,
@@ -16,7 +16,10 @@ use crate::{
 };
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 use tokio::{sync::oneshot, task::JoinHandle};
@@ -25,8 +28,8 @@ use tokio_postgres::{
     error::{Severity, SqlState},
 };
 
-/// How many statements are under way at once.
-const WRITERS: usize = 3;
+/// How many statements are under way at once, each on a connection of its own.
+pub(super) const WRITERS: usize = 3;
 /// How many bytes of payloads go into one statement, unless a single one is longer.
 const STATEMENT_BYTES: usize = 16 << 20;
 /// Who was told that there is no space may try again after this time.
@@ -51,6 +54,9 @@ pub(super) struct Appends {
 
 struct Shared {
     queue: Queue<Waiting>,
+    pool: Pool,
+    /// An append that is not answered in this time has met a connection that hangs.
+    answer: Duration,
     full_since: Mutex<Option<Instant>>,
     unreleased: Arc<Mutex<Unreleased>>,
 }
@@ -61,17 +67,20 @@ struct Waiting {
 }
 
 impl Appends {
+    /// Over a pool of [`WRITERS`] connections.
     pub(super) fn start(
-        connector: &Arc<Connector>,
+        pool: Pool,
+        answer: Duration,
         unreleased: &Arc<Mutex<Unreleased>>,
     ) -> (Appends, Vec<JoinHandle<()>>) {
         let shared = Arc::new(Shared {
             queue: Queue::default(),
+            pool,
+            answer,
             full_since: Mutex::default(),
             unreleased: unreleased.clone(),
         });
-        let writer = |_| Writer { shared: shared.clone(), link: Link::new(connector.clone()) };
-        let writers = (0..WRITERS).map(writer).map(|writer| tokio::spawn(writer.run())).collect();
+        let writers = (0..WRITERS).map(|_| tokio::spawn(shared.clone().write())).collect();
         (Appends { shared }, writers)
     }
 
@@ -85,6 +94,15 @@ impl Appends {
         let pushed = self.shared.queue.push(Waiting { append, done });
         pushed.map_err(|_| AppendError::NotDone(closed()))?;
         outcome.await.unwrap_or_else(|_| Err(AppendError::Unknown(closed())))
+    }
+
+    /// Takes back what waits to be sent for this shard. Says whether there was anything: that is surely not done.
+    pub(super) fn withdraw(&self, shard: ShardId) -> bool {
+        self.shared.queue.remove(|waiting| waiting.append.shard == shard)
+    }
+
+    pub(super) fn is_able(&self) -> bool {
+        self.shared.pool.is_able()
     }
 
     pub(super) fn room(&self) -> Room {
@@ -101,6 +119,41 @@ impl Appends {
 }
 
 impl Shared {
+    async fn write(self: Arc<Self>) {
+        while let Some(group) = self.queue.group(bounded()).await {
+            let outcomes = self.append_all(&group).await;
+            self.note(&group, &outcomes);
+            for (waiting, outcome) in group.into_iter().zip(outcomes) {
+                // Nobody may wait any more.
+                let _ = waiting.done.send(outcome);
+            }
+        }
+    }
+
+    async fn append_all(&self, group: &[Waiting]) -> Vec<Result<(), AppendError>> {
+        let mut lease = match self.pool.lease().await {
+            Ok(lease) => lease,
+            Err(error) => return all(group, &AppendError::NotDone(error)),
+        };
+        let is_sent = AtomicBool::new(false);
+        let session = lease.begin();
+        let error = tokio::select! {
+            outcomes = append_on(session, group, &is_sent) => {
+                lease.end();
+                return outcomes;
+            }
+            // The old server may still do it, and nobody will see that. Or the new one has it.
+            () = session.superseded() => lease.abandon(),
+            // The server may only wait for a standby: then it goes on waiting.
+            () = tokio::time::sleep(self.answer) => lease.retire(false),
+        };
+        let error = match is_sent.load(Ordering::Relaxed) {
+            true => AppendError::Unknown(error),
+            false => AppendError::NotDone(error),
+        };
+        all(group, &error)
+    }
+
     fn full_since(&self) -> MutexGuard<'_, Option<Instant>> {
         self.full_since.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -125,24 +178,6 @@ impl Shared {
     }
 }
 
-struct Writer {
-    shared: Arc<Shared>,
-    link: Link,
-}
-
-impl Writer {
-    async fn run(mut self) {
-        while let Some(group) = self.shared.clone().queue.group(bounded()).await {
-            let outcomes = append_all(&mut self.link, &group).await;
-            self.shared.note(&group, &outcomes);
-            for (waiting, outcome) in group.into_iter().zip(outcomes) {
-                // Nobody may wait any more.
-                let _ = waiting.done.send(outcome);
-            }
-        }
-    }
-}
-
 /// Takes as much as goes into one statement, and one append of each shard at most.
 fn bounded() -> impl FnMut(&Waiting) -> bool {
     let mut shards = BTreeSet::new();
@@ -158,20 +193,12 @@ fn bounded() -> impl FnMut(&Waiting) -> bool {
     }
 }
 
-async fn append_all(link: &mut Link, group: &[Waiting]) -> Vec<Result<(), AppendError>> {
-    let error = match link.session().await {
-        Err(error) => AppendError::NotDone(error),
-        Ok(session) => tokio::select! {
-            outcomes = append_on(session, group) => return outcomes,
-            // The old server may still do it, and nobody will see that. Or the new one has it.
-            () = session.superseded() => AppendError::Unknown(link.abandon()),
-        },
-    };
-    all(group, &error)
-}
-
-async fn append_on(session: &Session, group: &[Waiting]) -> Vec<Result<(), AppendError>> {
-    match send(session, group).await {
+async fn append_on(
+    session: &Session,
+    group: &[Waiting],
+    is_sent: &AtomicBool,
+) -> Vec<Result<(), AppendError>> {
+    match send(session, group, is_sent).await {
         Ok(appended) => judge(session, group, &appended).await,
         Err(error) => all(group, &error),
     }
@@ -181,8 +208,12 @@ fn all(group: &[Waiting], error: &AppendError) -> Vec<Result<(), AppendError>> {
     group.iter().map(|_| Err(error.again())).collect()
 }
 
-/// Sends the statement, and says which shards appended.
-async fn send(session: &Session, group: &[Waiting]) -> Result<BTreeSet<ShardId>, AppendError> {
+/// Sends the statement, and says which shards appended. `is_sent` is set before the server can know of it.
+async fn send(
+    session: &Session,
+    group: &[Waiting],
+    is_sent: &AtomicBool,
+) -> Result<BTreeSet<ShardId>, AppendError> {
     let appends = || group.iter().map(|waiting| &waiting.append);
     let shards: Vec<i32> = appends().map(|append| from_shard(append.shard)).collect();
     let epochs: Vec<i64> = appends().map(|append| number(append.epoch.0)).collect();
@@ -191,6 +222,7 @@ async fn send(session: &Session, group: &[Waiting]) -> Result<BTreeSet<ShardId>,
     let prepared = session.prepare(APPEND).await;
     let statement = prepared.map_err(|error| AppendError::NotDone(error.into()))?;
     let mut attempts = 1;
+    is_sent.store(true, Ordering::Relaxed);
     loop {
         let warnings = session.warnings();
         match session.run(&statement, &[&shards, &epochs, &seqs, &payloads]).await {

@@ -1,8 +1,7 @@
 //! Confirms: the questions of all shards that wait go into one statement, which is sent after all of them were asked.
 
 use super::{
-    connection::{Connector, Link},
-    pool::closed,
+    pool::{Pool, closed},
     queue::Queue,
     row::{from_shard, number},
 };
@@ -10,8 +9,8 @@ use crate::{ConfirmError, Epoch, ShardId, StoreError};
 use std::sync::Arc;
 use tokio::{sync::oneshot, task::JoinHandle};
 
-/// Two, so that one can collect while the other is on its way.
-const ASKERS: usize = 2;
+/// Two, each on a connection of its own, so that one can collect while the other is on its way.
+pub(super) const ASKERS: usize = 2;
 
 /// Whose epochs are current. Where there is a synchronous standby, the statement writes something, so that its commit
 /// waits for it: a server that was cut off, and has a successor, answers nobody then.
@@ -24,6 +23,7 @@ const CONFIRM: &str = "
 
 pub(super) struct Confirms {
     queue: Arc<Queue<Waiting>>,
+    pool: Arc<Pool>,
 }
 
 struct Waiting {
@@ -33,11 +33,16 @@ struct Waiting {
 }
 
 impl Confirms {
-    pub(super) fn start(connector: &Arc<Connector>) -> (Confirms, Vec<JoinHandle<()>>) {
-        let queue = Arc::new(Queue::default());
-        let asker = |_| tokio::spawn(ask(queue.clone(), Link::new(connector.clone())));
+    /// Over a pool of [`ASKERS`] connections.
+    pub(super) fn start(pool: Pool) -> (Confirms, Vec<JoinHandle<()>>) {
+        let (queue, pool) = (Arc::new(Queue::default()), Arc::new(pool));
+        let asker = |_| tokio::spawn(ask(queue.clone(), pool.clone()));
         let askers = (0..ASKERS).map(asker).collect();
-        (Confirms { queue }, askers)
+        (Confirms { queue, pool }, askers)
+    }
+
+    pub(super) fn is_able(&self) -> bool {
+        self.pool.is_able()
     }
 
     pub(super) async fn confirm(&self, shard: ShardId, epoch: Epoch) -> Result<(), ConfirmError> {
@@ -52,9 +57,9 @@ impl Confirms {
     }
 }
 
-async fn ask(queue: Arc<Queue<Waiting>>, mut link: Link) {
+async fn ask(queue: Arc<Queue<Waiting>>, pool: Arc<Pool>) {
     while let Some(group) = queue.group(|_| true).await {
-        let current = current(&mut link, &group).await;
+        let current = current(&pool, &group).await;
         for (place, waiting) in group.into_iter().enumerate() {
             let answer = match &current {
                 Ok(current) if current[place] => Ok(()),
@@ -68,9 +73,9 @@ async fn ask(queue: Arc<Queue<Waiting>>, mut link: Link) {
 }
 
 /// Of each, whether its epoch is the shard's.
-async fn current(link: &mut Link, group: &[Waiting]) -> Result<Vec<bool>, StoreError> {
+async fn current(pool: &Pool, group: &[Waiting]) -> Result<Vec<bool>, StoreError> {
     let shards: Vec<i32> = group.iter().map(|waiting| from_shard(waiting.shard)).collect();
     let epochs: Vec<i64> = group.iter().map(|waiting| number(waiting.epoch.0)).collect();
-    let rows = link.query(CONFIRM, &[&shards, &epochs]).await?;
+    let rows = pool.query(CONFIRM, &[&shards, &epochs]).await?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }

@@ -1,4 +1,4 @@
-//! Connections to the database that come back by themselves.
+//! Connections to the database: how one is made, what runs on it, and what its errors mean.
 
 use super::{
     hosts,
@@ -11,6 +11,7 @@ use std::{
     convert::Infallible,
     error::Error as _,
     future::poll_fn,
+    io,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -19,9 +20,8 @@ use std::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    sync,
-    task::{JoinHandle, JoinSet},
-    time::Instant,
+    sync::{self, Notify, watch},
+    task::{AbortHandle, JoinSet},
 };
 use tokio_postgres::{
     AsyncMessage, Client, Config, Connection, Error, NoTls, Row, Statement, Transaction,
@@ -32,12 +32,8 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 /// The parameters of a statement.
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// A connection that is not there after this time will not come.
-const CONNECTING: Duration = Duration::from_secs(5);
-/// For so long a call waits for the database to come back.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Nothing but an append takes this long, unless the server hangs.
-const ANSWER: Duration = Duration::from_secs(30);
+/// A connection that is not there after this time will not come, however patient the node is.
+pub(super) const CONNECTING: Duration = Duration::from_secs(5);
 /// So often a statement is tried that met another one.
 pub(super) const ATTEMPTS: usize = 5;
 /// A server that is silent for so long may have a successor.
@@ -78,10 +74,20 @@ const SETTLE: &str = "
     SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')";
 
+/// Who hears of what other nodes do.
+#[derive(Clone)]
+pub(super) struct Ears {
+    /// What this node says itself.
+    pub(super) own: String,
+    pub(super) changed: Arc<Notify>,
+}
+
 /// How the database is reached.
 pub(super) struct Connector {
     /// One for each server that may have it.
     configs: Vec<Config>,
+    /// An attempt to connect ends after this time.
+    connecting: Duration,
     tls: Option<MakeRustlsConnect>,
     place: String,
     timelines: Timelines,
@@ -90,7 +96,8 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    pub(super) fn new(url: &str) -> Result<Arc<Connector>, StoreError> {
+    /// An attempt to connect takes no longer than `patience`.
+    pub(super) fn new(url: &str, patience: Duration) -> Result<Arc<Connector>, StoreError> {
         let (url, tls) = tls::choose(url)?;
         // The parser's own words may repeat a part of the password.
         let config: Config = url.parse().map_err(|_| {
@@ -101,11 +108,12 @@ impl Connector {
         let settings: String = SETTINGS.iter().map(|setting| format!(" -c {setting}")).collect();
         let options = format!("{}{settings}", config.get_options().unwrap_or_default());
         let mut configs = hosts::each(&config)?;
+        let connecting = patience.min(CONNECTING);
         for config in &mut configs {
             config
                 .options(&options)
                 .target_session_attrs(TargetSessionAttrs::ReadWrite)
-                .connect_timeout(CONNECTING)
+                .connect_timeout(connecting)
                 .tcp_user_timeout(SILENCE)
                 .keepalives_idle(SILENCE / 2)
                 .keepalives_interval(SILENCE / 5)
@@ -113,7 +121,7 @@ impl Connector {
         }
         let (place, timelines) = (hosts::place(&config), Timelines::default());
         let looking = sync::Mutex::default();
-        Ok(Arc::new(Connector { configs, tls, place, timelines, looking }))
+        Ok(Arc::new(Connector { configs, connecting, tls, place, timelines, looking }))
     }
 
     /// Where the database is, for messages.
@@ -121,72 +129,78 @@ impl Connector {
         &self.place
     }
 
-    /// One attempt.
+    /// One attempt at every server at once; the first that takes writes, and has no successor, is it.
     pub(super) async fn connect(self: &Arc<Self>) -> Result<Session, StoreError> {
-        let warnings = Arc::new(AtomicU64::new(0));
-        let counted = warnings.clone();
-        let hear = move |message| {
-            if let AsyncMessage::Notice(notice) = message {
-                counted.fetch_add(1, Ordering::SeqCst);
-                tracing::warn!(message = notice.message(), code = notice.code().code(), "PostgreSQL warns");
-            }
-        };
-        Ok(Session { warnings, ..self.connect_and_hear(hear).await? })
+        self.connect_with(None).await
     }
 
-    /// One attempt at every server at once; the first that takes writes, and has no successor, is it. `hear` is called with
-    /// what the server says unasked.
-    pub(super) async fn connect_and_hear(
-        self: &Arc<Self>,
-        hear: impl FnMut(AsyncMessage) + Clone + Send + 'static,
-    ) -> Result<Session, StoreError> {
-        let mut attempts = self.attempts(hear);
+    /// The same; the session hears what other nodes say, if there are ears for it.
+    pub(super) async fn connect_with(self: &Arc<Self>, ears: Option<&Ears>) -> Result<Session, StoreError> {
+        let mut attempts = self.attempts(ears);
         let mut failures = Vec::new();
         while let Some(attempt) = attempts.join_next().await {
             match attempt {
                 Ok(Ok(session)) if self.timelines.see(session.timeline) => return Ok(session),
-                Ok(Ok(_)) => failures.push("the server has a successor".to_string()),
+                Ok(Ok(_)) => failures.push(NotConnected::passing("the server has a successor")),
                 Ok(Err(failure)) => failures.push(failure),
-                Err(panicked) => failures.push(panicked.to_string()),
+                Err(panicked) => failures.push(NotConnected::passing(&panicked.to_string())),
             }
         }
-        let why = failures.join("; ");
-        Err(StoreError::Unavailable(format!("connecting to {}: {why}", self.place)))
+        // Where one server may come back, it may be the one that takes this node in.
+        let is_permanent = failures.iter().all(|failure| failure.is_permanent);
+        let why: Vec<String> = failures.into_iter().map(|failure| failure.words).collect();
+        let why = format!("connecting to {}: {}", self.place, why.join("; "));
+        Err(if is_permanent { StoreError::Unusable(why) } else { StoreError::Unavailable(why) })
     }
 
-    fn attempts(
-        self: &Arc<Self>,
-        hear: impl FnMut(AsyncMessage) + Clone + Send + 'static,
-    ) -> JoinSet<Result<Session, String>> {
-        (0..self.configs.len()).map(|server| self.clone().attempt(server, hear.clone())).collect()
+    fn attempts(self: &Arc<Self>, ears: Option<&Ears>) -> JoinSet<Result<Session, NotConnected>> {
+        (0..self.configs.len()).map(|server| self.clone().attempt(server, ears.cloned())).collect()
     }
 
-    async fn attempt(
-        self: Arc<Self>,
-        server: usize,
-        hear: impl FnMut(AsyncMessage) + Send + 'static,
-    ) -> Result<Session, String> {
+    async fn attempt(self: Arc<Self>, server: usize, ears: Option<Ears>) -> Result<Session, NotConnected> {
         let config = &self.configs[server];
+        let warnings = Arc::new(AtomicU64::new(0));
+        let (ended, life) = watch::channel(());
+        let listens = ears.is_some();
+        let hear = hear(warnings.clone(), ears);
         let connecting = async {
+            // The task that moves the bytes has `ended`, so that the receiver sees when it is over.
             let (client, driver) = match &self.tls {
                 None => {
                     let (client, connection) = config.connect(NoTls).await?;
-                    (client, tokio::spawn(drive(connection, hear)))
+                    (client, tokio::spawn(drive(connection, hear, ended)))
                 }
                 Some(tls) => {
                     let (client, connection) = config.connect(tls.clone()).await?;
-                    (client, tokio::spawn(drive(connection, hear)))
+                    (client, tokio::spawn(drive(connection, hear, ended)))
                 }
             };
             client.batch_execute(SETTLE).await?;
+            if listens {
+                client.batch_execute("LISTEN limina_changed").await?;
+            }
             let timeline = client.query_one(TIMELINE, &[]).await?.get(0);
             Ok((client, driver, timeline))
         };
-        let connected = tokio::time::timeout(CONNECTING, connecting).await;
-        let connected = connected.map_err(|_| "there was no answer in time".to_string())?;
-        let (client, driver, timeline) = connected.map_err(|error: Error| describe(&error))?;
-        let (statements, warnings) = (Mutex::default(), Arc::default());
-        Ok(Session { client, driver, connector: self, timeline, statements, warnings })
+        let connected = tokio::time::timeout(self.connecting, connecting).await;
+        let connected = connected.map_err(|_| NotConnected::passing("there was no answer in time"))?;
+        let (client, driver, timeline) = connected.map_err(|error: Error| NotConnected::new(&error))?;
+        let (in_use, used) = watch::channel(());
+        Ok(Session {
+            life: Life {
+                used,
+                moved: life,
+                driver: driver.abort_handle(),
+                connector: self.clone(),
+                timeline,
+            },
+            client,
+            connector: self,
+            timeline,
+            statements: Mutex::default(),
+            warnings,
+            _in_use: in_use,
+        })
     }
 
     /// Looks at all servers now and then. Of all who ask for it one does it, and only where it lasts.
@@ -194,7 +208,7 @@ impl Connector {
         tokio::time::sleep(LOOK).await;
         let _turn = self.looking.lock().await;
         loop {
-            let mut attempts = self.attempts(|_| {});
+            let mut attempts = self.attempts(None);
             while let Some(attempt) = attempts.join_next().await {
                 if let Ok(Ok(session)) = attempt {
                     self.timelines.see(session.timeline);
@@ -204,16 +218,57 @@ impl Connector {
         }
     }
 
-    /// Several attempts, for a while.
-    async fn connect_patiently(self: &Arc<Self>) -> Result<Session, StoreError> {
-        let deadline = Instant::now() + PATIENCE;
-        let mut pauses = Pauses::default();
-        loop {
-            match self.connect().await {
-                Err(_) if Instant::now() < deadline => pauses.pause().await,
-                connected => return connected,
+    /// Asks the server to end what a session is at. It need not hear it.
+    async fn cancel(self: Arc<Self>, cancel: tokio_postgres::CancelToken) {
+        let cancelled = tokio::time::timeout(self.connecting, async {
+            match &self.tls {
+                None => cancel.cancel_query(NoTls).await,
+                Some(tls) => cancel.cancel_query(tls.clone()).await,
             }
+        });
+        if let Ok(Err(error)) = cancelled.await {
+            tracing::debug!(error = describe(&error), "a statement could not be cancelled");
         }
+    }
+}
+
+/// Why an attempt to connect failed.
+struct NotConnected {
+    words: String,
+    /// It will not cure itself: somebody must change the server, or what this node was started with.
+    is_permanent: bool,
+}
+
+impl NotConnected {
+    fn new(error: &Error) -> NotConnected {
+        let words = match error.code() {
+            Some(&SqlState::TOO_MANY_CONNECTIONS) => format!(
+                "the server takes no more connections, and a node needs {}: see max_connections ({})",
+                super::CONNECTIONS,
+                describe(error)
+            ),
+            _ => describe(error),
+        };
+        NotConnected { words, is_permanent: is_permanent(error) }
+    }
+
+    fn passing(words: &str) -> NotConnected {
+        NotConnected { words: words.to_string(), is_permanent: false }
+    }
+}
+
+/// What is done with what the server says unasked.
+fn hear(warnings: Arc<AtomicU64>, ears: Option<Ears>) -> impl FnMut(AsyncMessage) + Send + 'static {
+    move |message| match message {
+        AsyncMessage::Notice(notice) => {
+            warnings.fetch_add(1, Ordering::SeqCst);
+            tracing::warn!(message = notice.message(), code = notice.code().code(), "PostgreSQL warns");
+        }
+        AsyncMessage::Notification(notification) => match &ears {
+            Some(ears) if notification.payload() != ears.own => ears.changed.notify_one(),
+            _ => {}
+        },
+        _ => {}
     }
 }
 
@@ -229,8 +284,11 @@ impl Pauses {
 }
 
 /// Moves bytes until the connection ends.
-async fn drive<S, T>(mut connection: Connection<S, T>, mut hear: impl FnMut(AsyncMessage))
-where
+async fn drive<S, T>(
+    mut connection: Connection<S, T>,
+    mut hear: impl FnMut(AsyncMessage),
+    _ended: watch::Sender<()>,
+) where
     S: AsyncRead + AsyncWrite + Unpin,
     T: AsyncRead + AsyncWrite + Unpin,
 {
@@ -259,20 +317,87 @@ fn describe(error: &Error) -> String {
     words
 }
 
+/// Whether it will be the same however often it is tried: a wrong role or password, a database that does not exist,
+/// missing rights, a server that does not encrypt or cannot be trusted.
+fn is_permanent(error: &Error) -> bool {
+    const CODES: [SqlState; 4] = [
+        SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+        SqlState::INVALID_PASSWORD,
+        SqlState::INVALID_CATALOG_NAME,
+        SqlState::INSUFFICIENT_PRIVILEGE,
+    ];
+    if let Some(code) = error.code() {
+        return CODES.contains(code);
+    }
+    // The client names these kinds by their words alone.
+    let words = error.to_string();
+    let is_ours = ["error performing TLS handshake", "authentication error", "invalid configuration"];
+    is_ours.contains(&&words[..]) && !is_of_the_network(error)
+}
+
+/// Whether the connection was lost meanwhile.
+fn is_of_the_network(error: &Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut, UnexpectedEof};
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            let lost = [BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut, UnexpectedEof];
+            return lost.contains(&error.kind());
+        }
+        cause = error.source();
+    }
+    false
+}
+
 impl From<Error> for StoreError {
     fn from(error: Error) -> StoreError {
-        StoreError::Unavailable(format!("PostgreSQL: {}", describe(&error)))
+        let words = format!("PostgreSQL: {}", describe(&error));
+        if is_permanent(&error) { StoreError::Unusable(words) } else { StoreError::Unavailable(words) }
     }
 }
 
 /// A connection that stands.
 pub(super) struct Session {
     client: Client,
-    driver: JoinHandle<()>,
     connector: Arc<Connector>,
     timeline: i64,
     statements: Mutex<HashMap<&'static str, Statement>>,
     warnings: Arc<AtomicU64>,
+    life: Life,
+    /// Gone when this session is.
+    _in_use: watch::Sender<()>,
+}
+
+/// What is known of a session by whoever does not use it.
+#[derive(Clone)]
+pub(super) struct Life {
+    used: watch::Receiver<()>,
+    moved: watch::Receiver<()>,
+    driver: AbortHandle,
+    connector: Arc<Connector>,
+    timeline: i64,
+}
+
+impl Life {
+    /// Returns when the session cannot be used any more, or nobody has it any more. Something may still be under way on its
+    /// connection: see [`Life::ended`].
+    pub(super) async fn over(&mut self) {
+        tokio::select! {
+            _dropped = self.used.changed() => {}
+            _dropped = self.moved.changed() => {}
+            // The old server may hang, and has nothing to say any more.
+            () = self.connector.timelines.past(self.timeline) => self.driver.abort(),
+        }
+    }
+
+    /// Returns when the connection is closed.
+    pub(super) async fn ended(&mut self) {
+        let _dropped = self.moved.changed().await;
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.moved.has_changed().is_err()
+    }
 }
 
 impl Session {
@@ -321,72 +446,31 @@ impl Session {
         }
     }
 
-    fn is_usable(&self) -> bool {
+    pub(super) fn is_usable(&self) -> bool {
         !self.client.is_closed() && !self.connector.timelines.is_past(self.timeline)
     }
 
-    /// Returns when the connection is lost, or has become useless.
-    pub(super) async fn ended(mut self) {
-        tokio::select! {
-            _panicked = &mut self.driver => {}
-            () = self.connector.timelines.past(self.timeline) => {}
-        }
-    }
-}
-
-/// A session for one user at a time, made anew where the last one was lost.
-pub(super) struct Link {
-    connector: Arc<Connector>,
-    session: Option<Session>,
-}
-
-impl Link {
-    pub(super) fn new(connector: Arc<Connector>) -> Link {
-        Link { connector, session: None }
-    }
-
-    pub(super) async fn session(&mut self) -> Result<&Session, StoreError> {
-        if !self.session.as_ref().is_some_and(Session::is_usable) {
-            self.session = Some(self.connector.connect_patiently().await?);
-        }
-        Ok(self.session.as_ref().expect("it stands"))
-    }
-
-    /// One statement, which is a transaction. Where the server did not answer it may have been done.
-    pub(super) async fn query(
-        &mut self,
-        sql: &'static str,
-        params: Params<'_>,
-    ) -> Result<Vec<Row>, StoreError> {
-        let mut attempts = 1;
-        loop {
-            let session = self.session().await?;
-            let warnings = session.warnings();
-            let answer = tokio::select! {
-                answer = session.query(sql, params) => answer,
-                () = session.superseded() => return Err(self.abandon()),
-                // The connection stays: the server may only wait for a standby, and each one that is left to it so would
-                // be one more. A server that is gone is noticed by its silence.
-                () = tokio::time::sleep(ANSWER) => return Err(no_answer()),
-            };
-            match answer {
-                Err(error) if is_conflict(&error) && attempts < ATTEMPTS => attempts += 1,
-                Ok(_) if session.warnings() != warnings => return Err(warned()),
-                answer => return Ok(answer?),
-            }
-        }
+    pub(super) fn life(&self) -> Life {
+        self.life.clone()
     }
 
     /// Closes the connection at once, whatever it is at.
-    pub(super) fn abandon(&mut self) -> StoreError {
-        if let Some(session) = self.session.take() {
-            session.driver.abort();
+    pub(super) fn abandon(self) {
+        self.life.driver.abort();
+    }
+
+    /// Gives the connection up, which closes when the server has ended what it is at. It is asked to do so now, unless
+    /// that is an append: nothing cancels one.
+    pub(super) fn retire(self, may_cancel: bool) {
+        tracing::warn!("a connection to PostgreSQL gave no answer in time and is replaced");
+        if may_cancel {
+            let cancel = self.client.cancel_token();
+            tokio::spawn(self.connector.clone().cancel(cancel));
         }
-        no_answer()
     }
 }
 
-fn no_answer() -> StoreError {
+pub(super) fn no_answer() -> StoreError {
     StoreError::Unavailable("PostgreSQL gave no answer in time".to_string())
 }
 

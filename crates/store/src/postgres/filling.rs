@@ -1,7 +1,7 @@
 //! A new schema that is being filled: in one transaction, so that all of it is there or nothing.
 
 use super::{
-    connection::{Connector, Session, warned},
+    connection::{CONNECTING, Connector, Session, warned},
     row::from_shard,
     schema,
     table::{digest, split},
@@ -32,7 +32,7 @@ pub struct PostgresFilling {
 impl PostgresFilling {
     /// Makes the schema, or takes one that is empty and that no node uses.
     pub async fn begin(url: &str, shards: Option<u16>) -> Result<PostgresFilling, StoreError> {
-        let connector = Connector::new(url)?;
+        let connector = Connector::new(url, CONNECTING)?;
         let session = connector.connect().await?;
         session.execute("BEGIN").await?;
         let meta = schema::prepare_within(session.client(), connector.place(), shards).await?;

@@ -1,40 +1,46 @@
 //! Who is there, by the database's clock.
 
 use super::{
-    connection::{Connector, Pauses},
     pool::Pool,
     row::{from_node, to_node, to_shard, unsigned},
 };
-use crate::{Announcement, Epoch, Holding, Member, NodeId, StoreError, View};
-use std::sync::Arc;
-use tokio::sync::Notify;
-use tokio_postgres::{AsyncMessage, Row};
+use crate::{Announcement, Epoch, Handed, Holding, Member, NodeId, StoreError, View};
+use std::time::Duration;
+use tokio_postgres::Row;
 
-/// One statement, and so one instant. What it reads is as it was before, so what it changes is said once more: this node,
-/// and that others with its address are not alive.
+/// Renews this node's row, or takes over one with its address whose tenure has run out. The address is unique, so of two
+/// live nodes with the same one only the first is ever renewed. A dead node's row stays while it owns shards: whoever claims
+/// one of them locks that row, and so excludes a renewal.
 const RENEW: &str = "
     WITH known AS (
-        SELECT FROM limina.node WHERE id = $1 AND address = $2 AND is_leaving = $3 AND expires_at > now()
+        SELECT FROM limina.node WHERE id = $1 AND is_leaving = $3 AND expires_at > now()
     ), removed AS (
-        DELETE FROM limina.node WHERE id <> $1 AND expires_at < now() - interval '1 minute'
-    ), ended AS (
-        UPDATE limina.node SET expires_at = now() WHERE id <> $1 AND address = $2 AND expires_at > now()
+        DELETE FROM limina.node
+        WHERE id <> $1 AND address <> $2 AND expires_at < now() - interval '1 minute'
+            AND NOT EXISTS (SELECT FROM limina.shard WHERE owner = node.id)
     ), renewed AS (
-        INSERT INTO limina.node (id, address, is_leaving, expires_at)
-        VALUES ($1, $2, $3, now() + $4 * interval '1 second')
-        ON CONFLICT (id) DO UPDATE
-        SET address = excluded.address, is_leaving = excluded.is_leaving, expires_at = excluded.expires_at
-    ), told AS (
-        SELECT pg_notify('limina_changed', $1::bigint::text) WHERE NOT EXISTS (SELECT FROM known)
+        INSERT INTO limina.node (id, address, is_leaving, expires_at, host, started_at)
+        VALUES ($1, $2, $3, now() + $4 * interval '1 second', $5, now())
+        ON CONFLICT (address) DO UPDATE SET
+            id = excluded.id, is_leaving = excluded.is_leaving, expires_at = excluded.expires_at, host = excluded.host,
+            started_at = CASE WHEN node.id = excluded.id THEN node.started_at ELSE excluded.started_at END
+        WHERE node.id = excluded.id OR node.expires_at <= now()
+        RETURNING id
     )
-    SELECT $1 AS node, $2 AS address, true AS is_live, $3 AS is_leaving,
-        NULL::integer AS shard, NULL::bigint AS epoch, NULL::bigint AS owner, NULL::boolean AS is_handed
-    FROM (SELECT count(*) FROM told) AS told
+    SELECT (SELECT pg_notify('limina_changed', id::text) FROM renewed WHERE NOT EXISTS (SELECT FROM known))::text";
+
+/// Everything at one instant, which is after the renewal: where a claim came first, it shows that.
+const VIEW: &str = "
+    SELECT id AS node, address, host, extract(epoch FROM now() - started_at)::float8 AS age,
+        greatest(extract(epoch FROM expires_at - now()), 0)::float8 AS expires_in, is_leaving,
+        NULL::integer AS shard, NULL::bigint AS epoch, NULL::bigint AS owner,
+        NULL::bigint AS handed_time, NULL::float8 AS handed_ago
+    FROM limina.node
+    WHERE expires_at >= now() - interval '1 minute' OR id = ANY (ARRAY(SELECT owner FROM limina.shard))
     UNION ALL
-    SELECT id, address, expires_at > now() AND address <> $2, is_leaving, NULL, NULL, NULL, NULL
-    FROM limina.node WHERE id <> $1 AND expires_at >= now() - interval '1 minute'
-    UNION ALL
-    SELECT NULL, NULL, NULL, NULL, id, epoch, owner, is_handed FROM limina.shard";
+    SELECT NULL, NULL, NULL, NULL, NULL, NULL, id, epoch, owner,
+        CASE WHEN is_handed THEN handed_time END, extract(epoch FROM now() - handed_at)::float8
+    FROM limina.shard";
 
 const LEAVE: &str = "
     WITH gone AS (
@@ -42,15 +48,17 @@ const LEAVE: &str = "
     ), mine AS (
         SELECT id FROM limina.shard WHERE owner = $1 ORDER BY id FOR UPDATE
     ), freed AS (
-        UPDATE limina.shard SET owner = NULL, epoch = epoch + 1, is_handed = false FROM mine WHERE shard.id = mine.id
+        UPDATE limina.shard SET owner = NULL, epoch = epoch + 1, is_handed = false, handed_at = NULL, handed_time = NULL
+        FROM mine WHERE shard.id = mine.id
     )
     SELECT pg_notify('limina_changed', $1::bigint::text)::text";
 
 pub(super) async fn renew(pool: &Pool, me: NodeId, announcement: Announcement) -> Result<View, StoreError> {
-    let Announcement { address, is_leaving, tenure } = announcement;
-    let rows = pool.query(RENEW, &[&from_node(me), &address, &is_leaving, &tenure.as_secs_f64()]).await?;
+    let Announcement { address, host, is_leaving, tenure } = announcement;
+    let tenure = tenure.as_secs_f64();
+    pool.query(RENEW, &[&from_node(me), &address, &is_leaving, &tenure, &host]).await?;
     let mut view = View::default();
-    for row in &rows {
+    for row in &pool.query(VIEW, &[]).await? {
         match row.get("node") {
             Some(id) => view.members.push(member(to_node(id), row)),
             None => view.shards.push(holding(row)),
@@ -62,41 +70,34 @@ pub(super) async fn renew(pool: &Pool, me: NodeId, announcement: Announcement) -
 }
 
 fn member(id: NodeId, row: &Row) -> Member {
-    let (address, is_live, is_leaving) = (row.get("address"), row.get("is_live"), row.get("is_leaving"));
-    Member { id, address, is_live, is_leaving }
+    let expires_in = span(row.get("expires_in"));
+    Member {
+        id,
+        address: row.get("address"),
+        host: row.get("host"),
+        age: span(row.get("age")),
+        is_live: expires_in > Duration::ZERO,
+        expires_in,
+        is_leaving: row.get("is_leaving"),
+    }
 }
 
 fn holding(row: &Row) -> Holding {
+    let time: Option<i64> = row.get("handed_time");
+    let ago: Option<f64> = row.get("handed_ago");
     Holding {
         shard: to_shard(row.get("shard")),
         epoch: Epoch(unsigned(row.get("epoch"))),
         owner: row.get::<_, Option<i64>>("owner").map(to_node),
-        is_handed: row.get("is_handed"),
+        handed: time.zip(ago).map(|(time, ago)| Handed { shard_time_ms: unsigned(time), ago: span(ago) }),
     }
+}
+
+/// The database's clock may have been put back.
+fn span(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
 pub(super) async fn leave(pool: &Pool, me: NodeId) -> Result<(), StoreError> {
     pool.query(LEAVE, &[&from_node(me)]).await.map(|_| ())
-}
-
-/// Hears of what other nodes do, for as long as it is let. Whenever it may have missed something, it says so.
-pub(super) async fn listen(connector: Arc<Connector>, me: NodeId, changed: Arc<Notify>) {
-    let own = from_node(me).to_string();
-    let mut pauses = Pauses::default();
-    loop {
-        let (own, told) = (own.clone(), changed.clone());
-        let hear = move |message| match message {
-            AsyncMessage::Notification(notification) if notification.payload() != own => told.notify_one(),
-            _ => {}
-        };
-        if let Ok(session) = connector.connect_and_hear(hear).await
-            && session.execute("LISTEN limina_changed").await.is_ok()
-        {
-            pauses = Pauses::default();
-            changed.notify_one();
-            session.ended().await;
-        }
-        changed.notify_one();
-        pauses.pause().await;
-    }
 }

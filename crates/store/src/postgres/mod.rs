@@ -6,8 +6,8 @@
 //! it sent arrives.
 //!
 //! Each kind of work has connections of its own, since a connection does one thing after the other: appends, confirms,
-//! look-ups, checkpoints, changes of ownership. They come back by themselves. While the database is not there, calls fail
-//! after some seconds.
+//! look-ups, checkpoints, changes of ownership, renewals. All of them are made at the start, and made again when they are lost.
+//! While the database is not there, calls fail at once.
 
 mod appends;
 mod checkpoint;
@@ -32,16 +32,19 @@ use crate::{
     Announcement, AppendError, ConfirmError, Epoch, Journal, JournalStats, NodeId, Records, Room, Seq,
     ShardId, StoreError, Table, Tenure, View, segmented::Append,
 };
-use appends::Appends;
+use appends::{Appends, WRITERS};
 use bytes::Bytes;
-use confirms::Confirms;
-use connection::Connector;
+use confirms::{ASKERS, Confirms};
+use connection::{Connector, Ears};
 pub use filling::PostgresFilling;
 use pool::Pool;
 use release::Releases;
 use schema::Meta;
 pub use snapshot::PostgresSnapshot;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 use tokio::{
     sync::Notify,
     task::{AbortHandle, JoinHandle},
@@ -49,11 +52,18 @@ use tokio::{
 use unreleased::Unreleased;
 
 /// Connections for look-ups.
-const READERS: usize = 4;
+const READERS: usize = 2;
 /// Connections for changes of ownership.
-const KEEPERS: usize = 2;
+const KEEPERS: usize = 1;
+/// Connections for renewals, which also hear what other nodes say.
+const RENEWERS: usize = 1;
 /// Connections for checkpoints and for removing what is released.
-const CHECKPOINTERS: usize = 2;
+const CHECKPOINTERS: usize = 1;
+/// How many connections a node has.
+const CONNECTIONS: usize = WRITERS + ASKERS + READERS + KEEPERS + RENEWERS + CHECKPOINTERS;
+
+/// A part of a checkpoint writes much: nobody waits for it, so it has more time than others.
+const CHECKPOINT_ANSWER: Duration = Duration::from_secs(60);
 
 /// How a store over PostgreSQL is made.
 #[derive(Debug, Clone)]
@@ -63,6 +73,8 @@ pub struct PostgresOptions {
     /// How many shards there are. It is fixed when the schema is made (64 if nothing else is asked for); asking for
     /// another number later is refused.
     pub shards: Option<u16>,
+    /// A connection that gives no answer for so long hangs, and is replaced. Appends have twice that time.
+    pub patience: Duration,
 }
 
 /// The store in a database, as one node uses it. Dropping it ends it as a killed process would, but for appends that were
@@ -76,44 +88,54 @@ pub struct Postgres {
     unreleased: Arc<Mutex<Unreleased>>,
     readers: Pool,
     keepers: Pool,
+    renewers: Pool,
     checkpointers: Arc<Pool>,
     changed: Arc<Notify>,
     /// Those that finish their work when the store is closed.
     workers: Mutex<Vec<JoinHandle<()>>>,
-    /// Those that need not.
-    background: Vec<AbortHandle>,
+    /// This one need not.
+    releasing: AbortHandle,
 }
 
 impl Postgres {
     /// Connects, and makes or migrates the schema. It tries once: a database that is not there may be tried again.
     pub async fn connect(url: &str, options: PostgresOptions) -> Result<Postgres, StoreError> {
-        let connector = Connector::new(url)?;
-        let meta = schema::prepare(&connector, options.shards).await?;
-        tracing::info!(database = connector.place(), shards = meta.shards, "opened the store");
+        let PostgresOptions { node, shards, patience } = options;
+        let connector = Connector::new(url, patience)?;
+        let meta = schema::prepare(&connector, shards).await?;
+        let changed: Arc<Notify> = Arc::default();
+        let ears = Ears { own: row::from_node(node).to_string(), changed: changed.clone() };
+        let pool = |size, answer, ears| Pool::connect(&connector, size, answer, ears);
+        let (writers, askers, readers, keepers, renewers, checkpointers) = tokio::try_join!(
+            pool(WRITERS, patience, None),
+            pool(ASKERS, patience, None),
+            pool(READERS, patience, None),
+            pool(KEEPERS, patience, None),
+            pool(RENEWERS, patience, Some(ears)),
+            pool(CHECKPOINTERS, CHECKPOINT_ANSWER.max(patience), None),
+        )?;
+        let (database, connections) = (connector.place(), CONNECTIONS);
+        tracing::info!(database, shards = meta.shards, connections, "opened the store");
         let unreleased = Arc::default();
-        let (appends, writers) = Appends::start(&connector, &unreleased);
-        let (confirms, askers) = Confirms::start(&connector);
-        let checkpointers = Arc::new(Pool::new(&connector, CHECKPOINTERS));
+        let (appends, writing) = Appends::start(writers, 2 * patience, &unreleased);
+        let (confirms, asking) = Confirms::start(askers);
+        let checkpointers = Arc::new(checkpointers);
         let releases: Arc<Releases> = Arc::default();
-        let changed = Arc::default();
-        let background = [
-            tokio::spawn(release::run(releases.clone(), checkpointers.clone())).abort_handle(),
-            tokio::spawn(members::listen(connector.clone(), options.node, Arc::clone(&changed)))
-                .abort_handle(),
-        ];
+        let releasing = tokio::spawn(release::run(releases.clone(), checkpointers.clone())).abort_handle();
         Ok(Postgres {
-            me: options.node,
+            me: node,
             meta,
             appends,
             confirms,
             releases,
             unreleased,
-            readers: Pool::new(&connector, READERS),
-            keepers: Pool::new(&connector, KEEPERS),
+            readers,
+            keepers,
+            renewers,
             checkpointers,
             changed,
-            workers: Mutex::new(writers.into_iter().chain(askers).collect()),
-            background: background.into(),
+            workers: Mutex::new(writing.into_iter().chain(asking).collect()),
+            releasing,
         })
     }
 
@@ -140,12 +162,10 @@ impl Postgres {
     fn stop(&self) {
         self.appends.close();
         self.confirms.close();
-        for pool in [&self.readers, &self.keepers, &*self.checkpointers] {
+        for pool in [&self.readers, &self.keepers, &self.renewers, &*self.checkpointers] {
             pool.close();
         }
-        for task in &self.background {
-            task.abort();
-        }
+        self.releasing.abort();
     }
 
     fn unreleased(&self) -> MutexGuard<'_, Unreleased> {
@@ -191,6 +211,10 @@ impl Journal for Postgres {
         self.unreleased().release(shard, upto);
         // A store that is closed has nothing to release; the next opening does it.
         let _ = self.releases.push((shard, upto));
+    }
+
+    fn withdraw(&self, shard: ShardId) -> bool {
+        self.appends.withdraw(shard)
     }
 
     fn room(&self) -> Room {
@@ -246,15 +270,21 @@ impl Tenure for Postgres {
     }
 
     async fn renew(&self, announcement: Announcement) -> Result<View, StoreError> {
-        members::renew(&self.keepers, self.me, announcement).await
+        members::renew(&self.renewers, self.me, announcement).await
     }
 
-    async fn claim(&self, shard: ShardId, seen: Epoch) -> Result<bool, StoreError> {
-        shards::claim(&self.keepers, self.me, shard, seen).await
+    async fn claim(&self, wanted: Vec<(ShardId, Epoch)>) -> Result<Vec<ShardId>, StoreError> {
+        shards::claim(&self.keepers, self.me, &wanted).await
     }
 
-    async fn give(&self, shard: ShardId, epoch: Epoch, to: Option<NodeId>) -> Result<bool, StoreError> {
-        let given = shards::give(&self.keepers, self.me, shard, epoch, to).await?;
+    async fn give(
+        &self,
+        shard: ShardId,
+        epoch: Epoch,
+        to: Option<NodeId>,
+        shard_time_ms: u64,
+    ) -> Result<bool, StoreError> {
+        let given = shards::give(&self.keepers, self.me, shard, epoch, to, shard_time_ms).await?;
         self.unreleased().forget(shard);
         Ok(given)
     }
@@ -265,5 +295,10 @@ impl Tenure for Postgres {
 
     async fn changed(&self) {
         self.changed.notified().await;
+    }
+
+    fn is_able(&self) -> bool {
+        let pools = [&self.readers, &self.keepers, &self.renewers];
+        self.appends.is_able() && self.confirms.is_able() && pools.iter().all(|pool| pool.is_able())
     }
 }

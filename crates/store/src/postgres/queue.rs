@@ -68,6 +68,14 @@ impl<T> Queue<T> {
         Some(group)
     }
 
+    /// Takes out what waits and is it. Says whether there was any.
+    pub(super) fn remove(&self, mut is_it: impl FnMut(&T) -> bool) -> bool {
+        let mut state = self.lock();
+        let before = state.waiting.len();
+        state.waiting.retain(|item| !is_it(item));
+        state.waiting.len() < before
+    }
+
     /// Takes nothing more in. What waits is still done.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;

@@ -3,7 +3,7 @@
 
 use super::{
     pool::{Ask, Pool},
-    row::{from_node, from_shard, number, unsigned},
+    row::{from_node, from_shard, number, to_shard, unsigned},
 };
 use crate::{Epoch, NodeId, Seq, ShardId, StoreError};
 use bytes::Bytes;
@@ -15,14 +15,30 @@ const TAKE: &str = "
     WITH mine AS (SELECT id FROM limina.shard WHERE id = $1 AND owner = $2 FOR UPDATE)
     UPDATE limina.shard SET epoch = epoch + 1 FROM mine WHERE shard.id = mine.id RETURNING epoch";
 
+/// First the owners' rows are locked, and with them their renewals: one that is under way is waited for, and seen; one that
+/// comes later sees the claim.
 const CLAIM: &str = "
-    WITH free AS (SELECT id FROM limina.shard WHERE id = $1 AND epoch = $2 FOR UPDATE)
-    UPDATE limina.shard SET epoch = epoch + 1, owner = $3, is_handed = false
-    FROM free WHERE shard.id = free.id RETURNING epoch";
+    WITH asked AS MATERIALIZED (
+        SELECT * FROM unnest($1::integer[], $2::bigint[]) AS asked (shard, epoch)
+    ), owners AS MATERIALIZED (
+        SELECT id, expires_at > now() AS is_live FROM limina.node
+        WHERE id = ANY (ARRAY(SELECT owner FROM limina.shard JOIN asked ON shard.id = asked.shard))
+        ORDER BY id FOR SHARE
+    ), free AS MATERIALIZED (
+        SELECT shard.id FROM limina.shard JOIN asked ON shard.id = asked.shard AND shard.epoch = asked.epoch
+        WHERE shard.owner IS NULL OR shard.owner <> ALL (ARRAY(SELECT id FROM owners WHERE is_live))
+        ORDER BY shard.id FOR UPDATE OF shard
+    )
+    UPDATE limina.shard
+    SET epoch = epoch + 1, owner = $3, is_handed = false, handed_at = NULL, handed_time = NULL
+    FROM free WHERE shard.id = free.id RETURNING shard.id";
 
 const GIVE: &str = "
     WITH mine AS (SELECT id FROM limina.shard WHERE id = $1 AND epoch = $2 AND owner = $3 FOR UPDATE)
-    UPDATE limina.shard SET epoch = epoch + 1, owner = $4, is_handed = $4::bigint IS NOT NULL
+    UPDATE limina.shard
+    SET epoch = epoch + 1, owner = $4, is_handed = $4::bigint IS NOT NULL,
+        handed_at = CASE WHEN $4::bigint IS NOT NULL THEN clock_timestamp() END,
+        handed_time = CASE WHEN $4::bigint IS NOT NULL THEN $5::bigint END
     FROM mine WHERE shard.id = mine.id RETURNING pg_notify('limina_changed', $3::bigint::text)::text";
 
 /// The shard's epoch and last seq, with each of the next appends; the sum decides where a part ends before any payload is
@@ -44,9 +60,15 @@ pub(super) async fn take(pool: &Pool, me: NodeId, shard: ShardId) -> Result<Epoc
     rows.first().map(|row| Epoch(unsigned(row.get(0)))).ok_or(StoreError::NotOwned)
 }
 
-pub(super) async fn claim(pool: &Pool, me: NodeId, shard: ShardId, seen: Epoch) -> Result<bool, StoreError> {
-    let rows = pool.query(CLAIM, &[&from_shard(shard), &number(seen.0), &from_node(me)]).await?;
-    Ok(!rows.is_empty())
+pub(super) async fn claim(
+    pool: &Pool,
+    me: NodeId,
+    wanted: &[(ShardId, Epoch)],
+) -> Result<Vec<ShardId>, StoreError> {
+    let shards: Vec<i32> = wanted.iter().map(|(shard, _)| from_shard(*shard)).collect();
+    let epochs: Vec<i64> = wanted.iter().map(|(_, epoch)| number(epoch.0)).collect();
+    let rows = pool.query(CLAIM, &[&shards, &epochs, &from_node(me)]).await?;
+    Ok(rows.iter().map(|row| to_shard(row.get(0))).collect())
 }
 
 pub(super) async fn give(
@@ -55,9 +77,10 @@ pub(super) async fn give(
     shard: ShardId,
     epoch: Epoch,
     to: Option<NodeId>,
+    shard_time_ms: u64,
 ) -> Result<bool, StoreError> {
-    let to = to.map(from_node);
-    let rows = pool.query(GIVE, &[&from_shard(shard), &number(epoch.0), &from_node(me), &to]).await?;
+    let (to, time) = (to.map(from_node), number(shard_time_ms));
+    let rows = pool.query(GIVE, &[&from_shard(shard), &number(epoch.0), &from_node(me), &to, &time]).await?;
     Ok(!rows.is_empty())
 }
 

@@ -1,7 +1,7 @@
 //! Everything that the database holds at one instant, for reading only.
 
 use super::{
-    connection::{Connector, Params, Session},
+    connection::{CONNECTING, Connector, Params, Session},
     pool::Ask,
     row::{from_shard, unsigned},
     schema, shards, table,
@@ -29,7 +29,7 @@ pub struct PostgresSnapshot {
 impl PostgresSnapshot {
     /// Takes it.
     pub async fn take(url: &str) -> Result<PostgresSnapshot, StoreError> {
-        let connector = Connector::new(url)?;
+        let connector = Connector::new(url, CONNECTING)?;
         let session = connector.connect().await?;
         session.execute(BEGIN).await?;
         let shards = schema::shards(session.client(), connector.place()).await?;

@@ -187,6 +187,12 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         }
     }
 
+    /// Takes back an append that was begun and surely not sent; says whether there was one. Whether or not, only
+    /// [`ShardStore::retake`] helps afterwards.
+    pub fn withdraw(&self) -> bool {
+        self.journal.withdraw(self.shard)
+    }
+
     fn begin_append(&self, seq: Seq) -> Result<Epoch, AppendError> {
         let mut state = self.lock();
         let refuse = |detail: String| Err(AppendError::NotDone(StoreError::Unavailable(detail)));

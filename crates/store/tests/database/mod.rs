@@ -18,18 +18,35 @@ pub(crate) fn new_database() -> String {
 /// How many shards the stores of tests have.
 pub(crate) const SHARDS: u16 = 8;
 
+/// Nothing but a server that was halted takes longer to answer, on a machine that is busy too.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 pub(crate) async fn connect(url: &str, node: u64) -> Result<Postgres, StoreError> {
-    Postgres::connect(url, PostgresOptions { node: NodeId(node), shards: Some(SHARDS) }).await
+    connect_with(url, node, PATIENCE).await
 }
 
-/// Connects as a node that makes itself known and takes every shard for itself.
+pub(crate) async fn connect_with(url: &str, node: u64, patience: Duration) -> Result<Postgres, StoreError> {
+    let options = PostgresOptions { node: NodeId(node), shards: Some(SHARDS), patience };
+    Postgres::connect(url, options).await
+}
+
+/// Connects as a node that makes itself known and takes every shard for itself. The node before it is dead.
 pub(crate) async fn connect_as_owner(url: &str, node: u64) -> Result<Postgres, StoreError> {
-    let store = connect(url, node).await?;
-    let announcement =
-        Announcement { address: format!("node-{node}"), is_leaving: false, tenure: Duration::from_secs(60) };
-    for holding in store.renew(announcement).await?.shards {
-        assert!(store.claim(holding.shard, holding.epoch).await?, "somebody else took {holding:?}");
-    }
+    own(connect(url, node).await?, url).await
+}
+
+/// Makes a node the owner of every shard.
+pub(crate) async fn own(store: Postgres, url: &str) -> Result<Postgres, StoreError> {
+    // Whatever the database was set to.
+    let end = "SET default_transaction_read_only = off; SET lock_timeout = 0; SET statement_timeout = 0;
+               UPDATE limina.node SET expires_at = now()";
+    client(url).await.batch_execute(end).await.expect("the tenure ends");
+    let (address, host) = (format!("node-{}", store.me()), String::new());
+    let tenure = Duration::from_secs(60);
+    let view = store.renew(Announcement { address, host, is_leaving: false, tenure }).await?;
+    let wanted = view.shards.iter().map(|holding| (holding.shard, holding.epoch)).collect();
+    let claimed = store.claim(wanted).await?;
+    assert_eq!(claimed.len(), view.shards.len(), "somebody else took some of {view:?}");
     Ok(store)
 }
 

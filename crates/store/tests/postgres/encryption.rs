@@ -34,9 +34,9 @@ async fn only_a_server_that_is_trusted_is_spoken_to() {
     drop(store);
 
     let unknown = connect(&format!("{by_name}?sslmode=require"), 1).await;
-    assert!(matches!(unknown, Err(StoreError::Unavailable(_))), "nobody knows who signed it");
+    assert!(matches!(unknown, Err(StoreError::Unusable(_))), "nobody knows who signed it");
     let another = connect(&format!("{plain}?sslmode=require&sslrootcert={trusted}"), 1).await;
-    assert!(matches!(another, Err(StoreError::Unavailable(_))), "it is for another name");
+    assert!(matches!(another, Err(StoreError::Unusable(_))), "it is for another name");
     for refused in ["sslmode=prefer", "sslmode=require&sslrootcert=/nowhere"] {
         let refused = connect(&format!("{plain}?{refused}"), 1).await;
         assert!(matches!(refused, Err(StoreError::Unusable(_))));

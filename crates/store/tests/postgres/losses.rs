@@ -1,7 +1,7 @@
 //! Connections and servers that are lost while appends are under way.
 
 use crate::{
-    database::{client, connect_as_owner, new_database},
+    database::{client, connect_as_owner, connect_with, new_database},
     eventually,
 };
 use bytes::Bytes;
@@ -73,7 +73,7 @@ impl Appender {
                     expected.push(payload);
                     last += 1;
                 }
-                Err(AppendError::NotDone(_)) => {}
+                Err(AppendError::NotDone(_)) => pause().await,
                 Err(AppendError::Unknown(_)) => {
                     unknown += 1;
                     epoch = self.take().await;
@@ -99,7 +99,7 @@ impl Appender {
         loop {
             match self.store.take(self.shard).await {
                 Ok(epoch) => return epoch,
-                Err(StoreError::Unavailable(_)) => {}
+                Err(StoreError::Unavailable(_)) => pause().await,
                 Err(other) => panic!("{other:?}"),
             }
         }
@@ -109,11 +109,16 @@ impl Appender {
         loop {
             match self.store.tail(self.shard, epoch, Seq(after)).await {
                 Ok(tail) => return tail,
-                Err(StoreError::Unavailable(_)) => {}
+                Err(StoreError::Unavailable(_)) => pause().await,
                 Err(other) => panic!("{other:?}"),
             }
         }
     }
+}
+
+/// While there is no server every call fails at once.
+async fn pause() {
+    tokio::time::sleep(Duration::from_millis(2)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -207,4 +212,56 @@ async fn without_a_server_calls_fail_after_a_while() {
     store.close().await;
     let closed = store.append(shard, epoch, Seq(2), Bytes::new()).await;
     assert!(matches!(closed, Err(AppendError::NotDone(_))), "{closed:?}");
+}
+
+/// One connection hangs, and its server goes on: it is replaced, whether or not somebody waited for its answer.
+#[tokio::test]
+async fn a_connection_that_hangs_is_not_handed_out_again() {
+    let server = PgServer::start().expect("PostgreSQL starts");
+    let url = server.url(&server.new_database().expect("a database"));
+    let patience = Duration::from_secs(3);
+    let store = connect_with(&url, 1, patience).await.expect("connect");
+    let look_up = || store.get_many(ShardId(0), vec![Bytes::from_static(b"key")]);
+    // Each connection for look-ups has done one.
+    let (first, second) = tokio::join!(look_up(), look_up());
+    first.and(second).expect("look-ups");
+    let observer = client(&url).await;
+    let readers =
+        "SELECT pid FROM pg_stat_activity WHERE application_name = 'limina' AND query LIKE '%limina.record%'
+                   AND pid <> pg_backend_pid()";
+    let readers: Vec<i32> =
+        observer.query(readers, &[]).await.expect("a look").iter().map(|row| row.get(0)).collect();
+    assert_eq!(readers.len(), 2);
+
+    let _halted = Halted::new(readers[0]);
+    let mut failures = 0;
+    for _ in 0..20 {
+        // Two at once, so that both connections are used. Whoever does not wait long enough must not leave the connection
+        // to the next one.
+        let [first, second] = [(); 2].map(|()| tokio::time::timeout(patience / 2, look_up()));
+        let (first, second) = tokio::join!(first, second);
+        failures += [first, second].iter().filter(|found| !matches!(found, Ok(Ok(_)))).count();
+    }
+    assert_eq!(failures, 1, "so many of 40 met the connection that hangs");
+}
+
+/// A process of the server that does nothing until this is dropped.
+struct Halted(i32);
+
+impl Halted {
+    fn new(process: i32) -> Halted {
+        Halted::signal("-STOP", process);
+        Halted(process)
+    }
+
+    fn signal(signal: &str, process: i32) {
+        let done = std::process::Command::new("kill").args([signal, &process.to_string()]).status();
+        assert!(done.is_ok_and(|status| status.success()), "{signal}");
+    }
+}
+
+impl Drop for Halted {
+    fn drop(&mut self) {
+        Halted::signal("-CONT", self.0);
+    }
 }

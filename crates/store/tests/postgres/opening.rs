@@ -1,14 +1,20 @@
 //! Making the schema, and finding it as it was made or otherwise.
 
-use crate::database::{connect, execute, new_database};
+use crate::{
+    database::{client, connect, execute, new_database},
+    eventually,
+};
+use limina_pg_server::USER;
 use limina_store::{
     NodeId, StoreError,
     postgres::{Postgres, PostgresOptions},
 };
+use std::time::Duration;
 
 /// Opening with this number of shards must give that number, or fail with these words.
 async fn check(url: &str, asked: Option<u16>, expected: Result<u16, &str>) {
-    let opened = Postgres::connect(url, PostgresOptions { node: NodeId(1), shards: asked }).await;
+    let patience = Duration::from_secs(60);
+    let opened = Postgres::connect(url, PostgresOptions { node: NodeId(1), shards: asked, patience }).await;
     match (opened, expected) {
         (Ok(store), Ok(shards)) => assert_eq!(store.shards(), shards),
         (Err(StoreError::Unusable(words)), Err(expected)) => {
@@ -85,4 +91,37 @@ async fn no_error_shows_the_password() {
     ] {
         assert!(matches!(words(url).await, StoreError::Unusable(_)), "{url}");
     }
+}
+
+/// What will not cure itself is told apart from what may.
+#[tokio::test]
+async fn what_will_not_cure_itself_is_unusable() {
+    let url = new_database();
+    let (server, database) = url.rsplit_once('/').expect("a database");
+    check(&format!("{server}/missing"), None, Err("database \"missing\" does not exist")).await;
+    let as_role = |role: &str| url.replace(&format!("{USER}@"), &format!("{role}@"));
+    check(&as_role("nobody"), None, Err("role \"nobody\" does not exist")).await;
+    check(&format!("{url}?sslmode=require"), None, Err("does not support TLS")).await;
+    client(&url).await.batch_execute("CREATE ROLE powerless LOGIN").await.expect("a role");
+    check(&as_role("powerless"), None, Err(&format!("permission denied for database {database}"))).await;
+}
+
+/// All connections are made at the start; where the server does not take them, it is said why.
+#[tokio::test]
+async fn a_node_has_ten_connections_or_none() {
+    let url = new_database();
+    let observer = client(&url).await;
+    let store = connect(&url, 1).await.expect("connect");
+    let connections =
+        "SELECT FROM pg_stat_activity WHERE application_name = 'limina' AND datname = current_database()";
+    // The one that made the schema ends by itself.
+    eventually(async || observer.query(connections, &[]).await.expect("a look").len() == 10).await;
+    store.close().await;
+    drop(store);
+    let limited = "CREATE ROLE few LOGIN CONNECTION LIMIT 4;
+                   GRANT ALL ON SCHEMA limina TO few; GRANT ALL ON ALL TABLES IN SCHEMA limina TO few";
+    observer.batch_execute(limited).await.expect("roles");
+    let opened = connect(&url.replace(&format!("{USER}@"), "few@"), 1).await;
+    let Err(StoreError::Unavailable(words)) = opened else { panic!("four connections are not enough") };
+    assert!(words.contains("takes no more connections, and a node needs 10"), "{words:?}");
 }

@@ -1,12 +1,12 @@
 //! Who waits for whom: checkpoints, takings over, standbys.
 
 use crate::{
-    database::{SHARDS, client, connect_as_owner, new_database},
+    database::{SHARDS, client, connect, connect_as_owner, new_database},
     eventually,
 };
 use bytes::Bytes;
 use limina_pg_server::PgServer;
-use limina_store::{AppendError, ConfirmError, Journal, Seq, ShardId};
+use limina_store::{AppendError, ConfirmError, Journal, Seq, ShardId, Tenure};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 use tokio_postgres::Client;
@@ -104,6 +104,56 @@ async fn appends_that_wait_share_a_statement() {
     assert_eq!((stats.appends, stats.syncs), (u64::from(SHARDS), WRITERS as u64 + 1));
 }
 
+/// A renewal that is under way when its node's shards are claimed is waited for, and counts.
+#[tokio::test]
+async fn a_claim_waits_for_a_renewal() {
+    let url = new_database();
+    let owner = connect_as_owner(&url, 1).await.expect("connect");
+    let epoch = owner.take(SHARD).await.expect("take");
+    let other = Arc::new(connect(&url, 2).await.expect("connect"));
+    let (renewal, observer) = (client(&url).await, client(&url).await);
+    observer.batch_execute("UPDATE limina.node SET expires_at = now() - interval '1 s'").await.expect("dead");
+    let renew = "BEGIN; UPDATE limina.node SET expires_at = now() + interval '1 h' WHERE id = 1";
+    renewal.batch_execute(renew).await.expect("a renewal");
+    let claiming = tokio::spawn({
+        let other = other.clone();
+        async move { other.claim(vec![(SHARD, epoch)]).await }
+    });
+    eventually(async || !waiting(&observer, "Lock").await.is_empty()).await;
+    renewal.batch_execute("COMMIT").await.expect("it is renewed");
+    assert_eq!(claiming.await.expect("the task ends").expect("claim"), []);
+    owner.append(SHARD, epoch, Seq(1), PAYLOAD).await.expect("append");
+}
+
+/// What waits behind statements that hang was surely not sent, and can be taken back.
+#[tokio::test]
+async fn an_append_that_was_not_sent_can_be_withdrawn() {
+    let url = new_database();
+    let store = Arc::new(connect_as_owner(&url, 1).await.expect("connect"));
+    let (lock, observer) = (client(&url).await, client(&url).await);
+    let mut epochs = Vec::new();
+    for shard in (0..=WRITERS as u16).map(ShardId) {
+        epochs.push((shard, store.take(shard).await.expect("take")));
+    }
+    lock.batch_execute("BEGIN; SELECT FROM limina.shard FOR UPDATE").await.expect("a lock");
+    let mut appends = JoinSet::new();
+    for (number, (shard, epoch)) in epochs.iter().copied().enumerate() {
+        let store = store.clone();
+        appends.spawn(async move { (shard, store.append(shard, epoch, Seq(1), PAYLOAD).await.is_ok()) });
+        eventually(async || waiting(&observer, "Lock").await.len() > number.min(WRITERS - 1)).await;
+    }
+    tokio::task::yield_now().await;
+    let last = ShardId(WRITERS as u16);
+    assert!(!store.withdraw(ShardId(0)), "it was sent");
+    assert!(store.withdraw(last), "nobody could send it");
+    assert!(!store.withdraw(last), "once");
+    lock.batch_execute("COMMIT").await.expect("the lock is free");
+    let mut appended = appends.join_all().await;
+    appended.sort_unstable();
+    assert!(appended.iter().all(|(shard, is_done)| *is_done == (*shard != last)), "{appended:?}");
+    assert_eq!(store.tail(last, epochs[WRITERS].1, Seq(0)).await.expect("tail"), []);
+}
+
 /// A server that should have a synchronous standby, and has none, confirms nothing. When it is made to stop waiting, it
 /// says that all is well, with a warning.
 #[tokio::test]
@@ -118,6 +168,7 @@ async fn nothing_is_confirmed_without_the_standby() {
         let set = format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'");
         client(&url).await.batch_execute(&set).await.expect("a setting");
         server.crash_and_restart().expect("restart");
+        eventually(async || store.is_able()).await;
     };
     standby("nobody").await;
 

@@ -8,7 +8,11 @@ CREATE TABLE limina.meta (
 
 CREATE TABLE limina.node (
     id bigint PRIMARY KEY,
-    address text NOT NULL,
+    -- An address belongs to one node.
+    address text NOT NULL UNIQUE,
+    -- For operators: the machine's name, and when the process first renewed its tenure.
+    host text NOT NULL DEFAULT '',
+    started_at timestamptz NOT NULL DEFAULT now(),
     expires_at timestamptz NOT NULL,
     is_leaving boolean NOT NULL
 );
@@ -20,7 +24,10 @@ CREATE TABLE limina.shard (
     seq bigint NOT NULL DEFAULT 0,
     applied bigint NOT NULL DEFAULT 0,
     owner bigint,
-    is_handed boolean NOT NULL DEFAULT false
+    is_handed boolean NOT NULL DEFAULT false,
+    -- Shard time in milliseconds when the shard was handed to its owner, and when that was.
+    handed_time bigint,
+    handed_at timestamptz
 ) WITH (fillfactor = 20);
 
 CREATE TABLE limina.journal (
