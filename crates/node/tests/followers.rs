@@ -151,10 +151,11 @@ impl Nodes {
         let address = number.to_string();
         self.between.services.lock().unwrap().insert(address.clone(), service.clone());
         let peers: Arc<dyn Peers> = self.between.clone();
-        let joining = Joining { address, tenure: LONG, peers };
+        let joining = Joining { address, host: "test".into(), tenure: LONG, peers };
         let store = self.cluster.node(NodeId(number));
-        let node = Node::join(service.clone(), metrics, store, SHARDS, joining, NodeOptions::default());
-        (service, node)
+        let options = NodeOptions::default();
+        let node = Node::join(service.clone(), metrics, store, SHARDS, joining, options).await;
+        (service, node.expect("the address is free"))
     }
 
     /// Waits until the nodes have equal shares, and returns a namespace whose shard is in this one.
@@ -190,6 +191,10 @@ impl Between {
 }
 
 impl Peers for Between {
+    fn who<'a>(&'a self, address: &'a str) -> Asked<'a, String> {
+        Box::pin(async move { Ok(self.service(address)?.cluster().me) })
+    }
+
     fn ask<'a>(&'a self, address: &'a str, shard: ShardId, request: &'a Request) -> Asked<'a, Outcome> {
         Box::pin(async move { self.service(address)?.answer_peer(shard, request.clone()).await })
     }

@@ -140,6 +140,55 @@ fn a_large_key_frame_is_delivered_whole() {
     }
 }
 
+/// What an idle subscriber costs: its connection's task, and small buffers.
+#[test]
+fn a_subscriber_costs_little_memory() {
+    const SUBSCRIBERS: u64 = 300;
+    let mut server = Server::fresh();
+    server.events().only_once("s", LONG);
+    let subscribe = |server: &Server| {
+        let mut stomp = Stomp::connect(server);
+        stomp.follow("0", "/topic/s");
+        stomp
+    };
+    // The first ones grow what all share.
+    let _first: Vec<Stomp> = (0..50).map(|_| subscribe(&server)).collect();
+    let before = resident(&mut server);
+    let _subscribers: Vec<Stomp> = (0..SUBSCRIBERS).map(|_| subscribe(&server)).collect();
+    let each = resident(&mut server).saturating_sub(before) / SUBSCRIBERS;
+    println!("{} KiB for each subscriber", each >> 10);
+    assert!(each < 69 << 10, "{} KiB for each subscriber", each >> 10);
+}
+
+/// Followers that come back share what they have missed, and take it as their clients do.
+#[test]
+fn many_who_resume_far_back_cost_little_memory() {
+    let mut server = Server::fresh();
+    let events = server.events();
+    events.only_once("s", LONG);
+    let start = events.clock("s");
+    std::thread::scope(|scope| {
+        for writer in 0..8 {
+            let events = events.clone();
+            scope.spawn(move || {
+                for n in 0..500 {
+                    events.accept("s", &format!("{writer}/{n}/{}", "x".repeat(1000)));
+                }
+            });
+        }
+    });
+    let before = resident(&mut server);
+    // They take the first change, and read no further.
+    let mut resumed: Vec<Stomp> = (0..64).map(|_| Stomp::connect(&server)).collect();
+    resumed.iter_mut().for_each(|stomp| stomp.resume("0", "/topic/s", start));
+    for stomp in &mut resumed {
+        assert_eq!(stomp.push().change().clock, start + 1);
+    }
+    let grown = resident(&mut server).saturating_sub(before);
+    println!("{} MiB for 64 subscribers that are 4,000 changes behind", grown >> 20);
+    assert!(grown < 64 << 20, "{} MiB for 64 subscribers that are 4,000 changes behind", grown >> 20);
+}
+
 /// The server's resident memory, in octets.
 pub(crate) fn resident(server: &mut Server) -> u64 {
     let path = format!("/proc/{}/status", server.process().id());
