@@ -10,6 +10,7 @@ use crate::ledger::hold;
 use crate::link::Link;
 use crate::load;
 use crate::reply::Reply;
+use crate::setup::execute;
 
 /// A server of its own, since it is about to be crashed or halted.
 fn private() -> (PgServer, String) {
@@ -186,6 +187,27 @@ fn a_node_that_is_cut_off_answers_nothing_old_and_comes_back() {
     cluster.settle(&[0, 1, old]);
     at(old).values(&["a"]).ok().value("a", 0, 2);
     at(old).hold("after", &[("a", 1)]).ok().value("a", 0, 3);
+}
+
+/// A node whose connections are lost, and that gets no others, is not ready, and says why.
+#[test]
+fn a_server_that_takes_no_more_connections_is_told_by_readiness() {
+    let (_server, url) = private();
+    let (base, database) = url.rsplit_once('/').expect("a database");
+    let role = format!("create role few login; grant create on database {database} to few");
+    execute(&url, &role);
+    let few = format!("{}/{database}", base.replace(&format!("{USER}@"), "few@"));
+    let cluster = Cluster::on(few, 1, SHORT);
+    cluster[0].ledger().create("a");
+    execute(&url, "alter role few connection limit 4");
+    execute(&url, "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'few'");
+    let said = eventually(|| cluster[0].log().contains("takes no more connections").then_some(()));
+    assert!(said.is_some(), "nothing names the limit:\n{}", cluster[0].log());
+    await_unready(&cluster, 0);
+    execute(&url, "alter role few connection limit -1");
+    cluster.settle(&[0]);
+    let ledger = cluster[0].ledger();
+    insist(|| ledger.request("GET", "/limits/a")).ok();
 }
 
 #[test]

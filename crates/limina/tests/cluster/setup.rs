@@ -29,7 +29,7 @@ fn serve() -> Command {
 
 /// Runs statements in the database.
 #[track_caller]
-fn execute(store: &str, statements: &str) {
+pub(crate) fn execute(store: &str, statements: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let (client, connection) = tokio_postgres::connect(store, NoTls).await.expect("the database");

@@ -45,7 +45,7 @@ impl Clients {
         self.count += 1;
         let wish = match kind {
             0 => Wish::Read,
-            1 => Wish::Relaxed,
+            1..=3 => Wish::Relaxed,
             _ => Wish::Append(self.count),
         };
         self.asking.insert(self.count, Asking { shard, wish, since: now });

@@ -227,7 +227,9 @@ impl World {
             self.report.late += 1;
             return;
         }
-        let arrives = self.now + self.delay();
+        // A claim that arrives late meets an owner that was thought dead and has renewed since.
+        let is_late = matches!(call, Call::Claim { .. }) && self.is_troubled() && self.random.one_in(3);
+        let arrives = self.now + if is_late { self.random.below(2_000) } else { self.delay() };
         self.report.late += u64::from(arrives > self.now + GIVE_UP);
         self.wires.at(arrives, Event::Called { node: id, number, call });
     }
@@ -273,7 +275,7 @@ impl World {
             return;
         }
         let shard = ShardId(self.random.below(u64::from(self.shards)) as u16);
-        let kind = self.random.below(4);
+        let kind = self.random.below(6);
         let (client, wish) = self.clients.begin(self.now, shard, kind);
         let node = *self.random.pick(&ids);
         let asked = Asked { client, shard, wish, is_forwarded: false };
@@ -292,7 +294,11 @@ impl World {
         let back = self.now + self.random.below(6_000);
         match self.random.below(4) {
             0 => {
-                let span = self.random.below(8_000);
+                // Often it wakes up when its tenure has just run out.
+                let span = match self.random.one_in(2) {
+                    true => TENURE.as_millis() as Millis - RENEW_EVERY + self.random.below(1_500),
+                    false => self.random.below(8_000),
+                };
                 let node = self.nodes.get_mut(&id).expect("it was picked");
                 node.paused_until = (self.now + span).min(TROUBLE_ENDS);
                 self.report.pauses += 1;

@@ -139,7 +139,11 @@ impl Shared {
         let session = lease.begin();
         let error = tokio::select! {
             outcomes = append_on(session, group, &is_sent) => {
-                lease.end();
+                // Where the outcome is not known, the connection was lost, though its session may not know it yet.
+                match outcomes.iter().any(|outcome| matches!(outcome, Err(AppendError::Unknown(_)))) {
+                    true => drop(lease.abandon()),
+                    false => lease.end(),
+                }
                 return outcomes;
             }
             // The old server may still do it, and nobody will see that. Or the new one has it.

@@ -25,7 +25,9 @@ use tokio::{
 };
 use tokio_postgres::{
     AsyncMessage, Client, Config, Connection, Error, NoTls, Row, Statement, Transaction,
-    config::TargetSessionAttrs, error::SqlState, types::ToSql,
+    config::TargetSessionAttrs,
+    error::{Severity, SqlState},
+    types::ToSql,
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -477,6 +479,11 @@ pub(super) fn no_answer() -> StoreError {
 /// Whether the statement met another one, and may be tried again.
 pub(super) fn is_conflict(error: &Error) -> bool {
     matches!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED))
+}
+
+/// Whether the connection is over with this error, though its session may not know it yet.
+pub(super) fn ends_session(error: &Error) -> bool {
+    error.as_db_error().is_none_or(|said| said.parsed_severity() != Some(Severity::Error))
 }
 
 /// For example that the server no longer waits for a standby; it answers then as if all were well.

@@ -5,7 +5,7 @@
 //! once until an attempt succeeds. A connection that gives no answer in time is never handed out again, and replaced.
 
 use super::connection::{
-    ATTEMPTS, Connector, Ears, Life, Params, Pauses, Session, is_conflict, no_answer, warned,
+    ATTEMPTS, Connector, Ears, Life, Params, Pauses, Session, ends_session, is_conflict, no_answer, warned,
 };
 use crate::StoreError;
 use std::{
@@ -233,8 +233,14 @@ impl Lease {
             self.end();
             match answer {
                 Err(error) if is_conflict(&error) && attempts < ATTEMPTS => attempts += 1,
+                Err(error) => {
+                    if ends_session(&error) {
+                        self.abandon();
+                    }
+                    return Err(error.into());
+                }
                 Ok(_) if has_warned => return Err(warned()),
-                answer => return Ok(answer?),
+                Ok(rows) => return Ok(rows),
             }
         }
     }

@@ -38,9 +38,11 @@ pub(crate) async fn connect_as_owner(url: &str, node: u64) -> Result<Postgres, S
 /// Makes a node the owner of every shard.
 pub(crate) async fn own(store: Postgres, url: &str) -> Result<Postgres, StoreError> {
     // Whatever the database was set to.
-    let end = "SET default_transaction_read_only = off; SET lock_timeout = 0; SET statement_timeout = 0;
-               UPDATE limina.node SET expires_at = now()";
-    client(url).await.batch_execute(end).await.expect("the tenure ends");
+    let end = client(url).await;
+    for statement in ["SET default_transaction_read_only = off", "UPDATE limina.node SET expires_at = now()"]
+    {
+        end.batch_execute(statement).await.expect(statement);
+    }
     let (address, host) = (format!("node-{}", store.me()), String::new());
     let tenure = Duration::from_secs(60);
     let view = store.renew(Announcement { address, host, is_leaving: false, tenure }).await?;

@@ -168,7 +168,11 @@ async fn nothing_is_confirmed_without_the_standby() {
         let set = format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'");
         client(&url).await.batch_execute(&set).await.expect("a setting");
         server.crash_and_restart().expect("restart");
-        eventually(async || store.is_able()).await;
+        // All connections are made again: none of the old server is left.
+        let observer = client(&url).await;
+        let made =
+            "SELECT FROM pg_stat_activity WHERE application_name = 'limina' AND datname = current_database()";
+        eventually(async || observer.query(made, &[]).await.expect("a look").len() == 10).await;
     };
     standby("nobody").await;
 
