@@ -6,7 +6,7 @@ use limina_engine::{Applied, Command, Engine, Fetched, Job, Name, Options, Outco
 #[test]
 fn a_planned_stop_stores_the_time_that_reads_have_seen() {
     let mut engine = Engine::open(Options::default(), []).expect("nothing is damaged");
-    assert!(!engine.hasten(), "nobody has seen any time");
+    assert!(!engine.flush_relaxed(), "nobody has seen any time");
     let namespace = Name::new("default").expect("a name");
     let command = Command::ListNamespaces(Page { after: None, limit: 10 });
     let mut job = Job::new(Request { namespace, idempotency: None, command });
@@ -14,9 +14,9 @@ fn a_planned_stop_stores_the_time_that_reads_have_seen() {
     assert!(matches!(applied, Applied::Done { outcome: Outcome::Namespaces(_), .. }));
     assert!(!engine.has_changes());
 
-    assert!(engine.hasten());
+    assert!(engine.flush_relaxed());
     let sealed = engine.seal();
-    assert!(!engine.hasten(), "it is stored once");
+    assert!(!engine.flush_relaxed(), "it is stored once");
     let stored = sealed.writes.iter().map(|write| {
         let value = write.value.expect("nothing is removed");
         (write.key.to_vec().into(), value.to_vec().into())

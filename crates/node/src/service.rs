@@ -612,6 +612,10 @@ mod tests {
     }
 
     impl Peers for Fake {
+        fn who<'a>(&'a self, _: &'a str) -> AskedOf<'a, String> {
+            Box::pin(async { Err(NotAnswered::NotThere) })
+        }
+
         fn ask<'a>(&'a self, _: &'a str, _: ShardId, request: &'a Request) -> AskedOf<'a, Outcome> {
             let _nobody_listens = self.asked.send(request.clone());
             Box::pin(async move {
@@ -654,7 +658,7 @@ mod tests {
         let service = Service::new(Metrics::register(&mut Registry::default()));
         let patience = Duration::from_secs(1);
         let tenancy = Tenancy::alone(Clocks::new());
-        service.start(1, Some(Others::new(NodeId(1), peers, tenancy, patience)));
+        service.start(1, Some(Others::new(NodeId(1), peers, tenancy, || true, patience)));
         service.set_at(ShardId(0), At::There("other".into()));
 
         let request = acquire();
@@ -681,6 +685,10 @@ mod tests {
     struct Ends(AtomicUsize);
 
     impl Peers for Ends {
+        fn who<'a>(&'a self, _: &'a str) -> AskedOf<'a, String> {
+            Box::pin(async { Err(NotAnswered::NotThere) })
+        }
+
         fn ask<'a>(&'a self, _: &'a str, _: ShardId, _: &'a Request) -> AskedOf<'a, Outcome> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Box::pin(async { Err(NotAnswered::Lost) })
@@ -700,7 +708,7 @@ mod tests {
             // Long enough to be asked dozens of times.
             let patience = Duration::from_secs(10);
             let tenancy = Tenancy::alone(Clocks::new());
-            let others = Others::new(NodeId(1), peers.clone(), tenancy, patience);
+            let others = Others::new(NodeId(1), peers.clone(), tenancy, || true, patience);
             service.start(1, Some(others));
             service.set_at(ShardId(0), At::There("another".into()));
             let command = Command::Locks(command);
