@@ -62,19 +62,19 @@ impl Request {
 
     /// What takes back the request, if whoever asked is gone before the answer. Most need not be: their answer can be
     /// asked for again, and nothing waits for them.
-    pub fn taken_back_by(&self) -> Option<Request> {
+    pub fn cancellation(&self) -> Option<Request> {
         let Command::Locks(locks::Command::Acquire(wanted)) = &self.command else { return None };
         let command = Command::Locks(locks::Command::Abandon(wanted.id.clone()));
         Some(Request { namespace: self.namespace.clone(), idempotency: None, command })
     }
 
     /// Whether it only takes back what an earlier request asked for.
-    pub fn takes_back(&self) -> bool {
+    pub fn is_cancellation(&self) -> bool {
         matches!(self.command, Command::Locks(locks::Command::Abandon(_)))
     }
 
     /// Whether it removes more than it writes, so that a full disk is no reason to refuse it.
-    pub fn makes_room(&self) -> bool {
+    pub fn is_allowed_when_full(&self) -> bool {
         use limiter::{Change, Command as Limiter};
         use locks::Command as Locks;
         match &self.command {

@@ -14,21 +14,21 @@ use tokio::sync::watch;
 /// Until when it is sure that nobody takes this node's shards away, by its own monotonic clock; and whether the store answers
 /// at all. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Tenancy {
+pub(crate) struct TenureGuard {
     until: Arc<AtomicU64>,
     is_away: Arc<watch::Sender<bool>>,
     clocks: Clocks,
 }
 
-impl Tenancy {
+impl TenureGuard {
     /// Of a node that is alone: for ever.
-    pub(crate) fn alone(clocks: Clocks) -> Tenancy {
-        Tenancy { until: Arc::new(AtomicU64::new(u64::MAX)), is_away: Arc::default(), clocks }
+    pub(crate) fn alone(clocks: Clocks) -> TenureGuard {
+        TenureGuard { until: Arc::new(AtomicU64::new(u64::MAX)), is_away: Arc::default(), clocks }
     }
 
     /// Of a node that must renew it: not begun yet.
-    pub(crate) fn shared(clocks: Clocks) -> Tenancy {
-        Tenancy { until: Arc::new(AtomicU64::new(0)), ..Tenancy::alone(clocks) }
+    pub(crate) fn shared(clocks: Clocks) -> TenureGuard {
+        TenureGuard { until: Arc::new(AtomicU64::new(0)), ..TenureGuard::alone(clocks) }
     }
 
     /// It was renewed by a request sent at that time.
@@ -58,7 +58,7 @@ impl Tenancy {
 pub(crate) struct Others {
     me: NodeId,
     peers: Arc<dyn Peers>,
-    tenancy: Tenancy,
+    tenure_guard: TenureGuard,
     /// Whether the store can do everything, as far as is known.
     is_able: Box<dyn Fn() -> bool + Send + Sync>,
     patience: Duration,
@@ -71,12 +71,12 @@ impl Others {
     pub(crate) fn new(
         me: NodeId,
         peers: Arc<dyn Peers>,
-        tenancy: Tenancy,
+        tenure_guard: TenureGuard,
         is_able: impl Fn() -> bool + Send + Sync + 'static,
         patience: Duration,
     ) -> Others {
         let (view, was_complete) = (Mutex::default(), watch::Sender::new(false));
-        Others { me, peers, tenancy, is_able: Box::new(is_able), patience, view, was_complete }
+        Others { me, peers, tenure_guard, is_able: Box::new(is_able), patience, view, was_complete }
     }
 
     pub(crate) fn peers(&self) -> &dyn Peers {
@@ -85,7 +85,7 @@ impl Others {
 
     /// Whether the store does not answer, so that nothing can be done here.
     pub(crate) fn store_is_away(&self) -> bool {
-        *self.tenancy.is_away.borrow()
+        *self.tenure_guard.is_away.borrow()
     }
 
     /// How long a request waits until somebody serves its shard.
@@ -94,7 +94,7 @@ impl Others {
     }
 
     /// What the store showed; and whether all that is to be served here is.
-    pub(crate) fn see(&self, view: View, is_open: impl Fn(ShardId) -> bool) {
+    pub(crate) fn handle_view(&self, view: View, is_open: impl Fn(ShardId) -> bool) {
         let is_live = |id| view.members.iter().any(|member| member.id == id && member.is_live);
         let is_served = view.shards.iter().all(|holding| match holding.owner {
             Some(owner) if owner == self.me => is_open(holding.shard),
@@ -115,7 +115,7 @@ impl Others {
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        *self.was_complete.borrow() && self.tenancy.is_sure() && (self.is_able)()
+        *self.was_complete.borrow() && self.tenure_guard.is_sure() && (self.is_able)()
     }
 
     /// Returns when every shard was served once.

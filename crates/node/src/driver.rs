@@ -3,8 +3,8 @@
 use crate::{
     Metrics, NodeOptions, OpenError, Service,
     clock::Clocks,
-    cluster::Tenancy,
-    service::{Arrivals, Ticket},
+    cluster::TenureGuard,
+    service::{ShardReceiver, Ticket},
 };
 use limina_engine::{Answer, Effect, Engine, Loading, Name, Read, Request, Stats, Time, Writes, record};
 use limina_shard::{Failure, Loss, Opening, Options, Output, Shard, ShardClock};
@@ -40,28 +40,28 @@ const LARGE_APPEND: usize = 512;
 // What the engine promises of these keys, the store makes use of.
 const _: () = assert!(record::key::HISTORY == store::HISTORY);
 
-type Doing<R> = Option<Pin<Box<dyn Future<Output = R> + Send>>>;
+type InFlight<R> = Option<Pin<Box<dyn Future<Output = R> + Send>>>;
 
 /// What every shard's task has around it. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Surroundings {
+pub(crate) struct ShardContext {
     pub(crate) service: Service,
     pub(crate) metrics: Metrics,
     pub(crate) clocks: Clocks,
-    pub(crate) tenancy: Tenancy,
+    pub(crate) tenure_guard: TenureGuard,
     options: Options,
 }
 
-impl Surroundings {
+impl ShardContext {
     pub(crate) fn new(
         service: &Service,
         metrics: &Metrics,
         clocks: Clocks,
-        tenancy: Tenancy,
+        tenure_guard: TenureGuard,
         options: &NodeOptions,
-    ) -> Surroundings {
+    ) -> ShardContext {
         let (service, metrics) = (service.clone(), metrics.clone());
-        Surroundings { service, metrics, clocks, tenancy, options: options.shard.clone() }
+        ShardContext { service, metrics, clocks, tenure_guard, options: options.shard.clone() }
     }
 }
 
@@ -95,13 +95,13 @@ pub(crate) struct Driver<J, T> {
     service: Service,
     metrics: Metrics,
     clocks: Clocks,
-    tenancy: Tenancy,
+    tenure_guard: TenureGuard,
     options: Options,
-    arrivals: Arrivals,
+    receiver: ShardReceiver,
     shard: Shard<Ticket>,
-    fetching: Doing<Vec<(Read, Answer)>>,
-    persisting: Doing<Result<(), Loss>>,
-    opening: Doing<Result<Engine, OpenError>>,
+    fetching: InFlight<Vec<(Read, Answer)>>,
+    persisting: InFlight<Result<(), Loss>>,
+    opening: InFlight<Result<Engine, OpenError>>,
     /// What this shard has added to the gauges.
     counted: Stats,
 }
@@ -110,20 +110,20 @@ impl<J: Journal, T: Table> Driver<J, T> {
     pub(crate) fn new(
         id: ShardId,
         store: Arc<ShardStore<J, T>>,
-        around: Surroundings,
-        arrivals: Arrivals,
+        context: ShardContext,
+        receiver: ShardReceiver,
     ) -> Driver<J, T> {
-        let Surroundings { service, metrics, clocks, tenancy, options } = around;
+        let ShardContext { service, metrics, clocks, tenure_guard, options } = context;
         Driver {
             id,
             store,
             service,
             metrics,
             clocks,
-            tenancy,
+            tenure_guard,
             shard: Shard::new(options.clone()),
             options,
-            arrivals,
+            receiver,
             fetching: None,
             persisting: None,
             opening: None,
@@ -138,7 +138,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
         handed: Option<HandedTime>,
         mut orders: watch::Receiver<Order>,
     ) -> Result<ShardClock, NotOwned> {
-        let mut is_away = self.tenancy.is_away();
+        let mut is_away = self.tenure_guard.is_away();
         let (mut clock, opening) = match handed {
             None => (ShardClock::start(engine.time(), self.clocks.read()), Opening::Interrupted),
             Some(handed) => (self.go_on(engine.time(), handed), Opening::HandedOver),
@@ -162,7 +162,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 self.shard.handle_serving(now);
             }
             self.shard.handle_room(self.store.room() == Room::Plenty);
-            self.shard.handle_tenure(self.tenancy.is_sure());
+            self.shard.handle_tenure(self.tenure_guard.is_sure());
             while let Some(output) = self.shard.poll(now) {
                 self.carry_out(output);
             }
@@ -184,12 +184,12 @@ impl<J: Journal, T: Table> Driver<J, T> {
             };
             let wants_more = !is_closed && self.shard.queue_len() < self.options.max_batch;
             tokio::select! {
-                count = self.arrivals.submissions.recv_many(&mut arrived, self.options.max_batch), if wants_more => {
+                count = self.receiver.submissions.recv_many(&mut arrived, self.options.max_batch), if wants_more => {
                     is_closed = count == 0;
                     arrived.drain(..).for_each(|(ticket, request)| self.arrived(ticket, request));
                     self.look_after_store(*is_away.borrow());
                 }
-                Some(_) = some(self.arrivals.taken_back.recv_many(&mut taken_back, self.options.max_batch)) => {
+                Some(_) = some(self.receiver.taken_back.recv_many(&mut taken_back, self.options.max_batch)) => {
                     taken_back.drain(..).for_each(|(ticket, request)| self.arrived(ticket, request));
                 }
                 answers = doing(&mut self.fetching) => self.shard.handle_fetched(answers),
@@ -221,7 +221,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                         is_stopping = true;
                         self.shard.handle_closing();
                         // What was sent is still received; what comes later is refused at the door.
-                        self.arrivals.submissions.close();
+                        self.receiver.submissions.close();
                     }
                 },
             }
@@ -258,8 +258,8 @@ impl<J: Journal, T: Table> Driver<J, T> {
     /// Nothing is served any more. Whoever still waits is told that nothing was done.
     fn end(&mut self) {
         self.service.set_open(self.id, false);
-        self.arrivals.submissions.close();
-        while let Ok((ticket, _)) = self.arrivals.submissions.try_recv() {
+        self.receiver.submissions.close();
+        while let Ok((ticket, _)) = self.receiver.submissions.try_recv() {
             let _client_gone = ticket.send(Err(Failure::Unavailable));
         }
         self.shard.reject_waiting(Failure::Unavailable);
@@ -349,7 +349,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
 
     fn arrived(&mut self, ticket: Ticket, request: Request) {
         // What would be taken back at once is not begun.
-        if ticket.is_closed() && request.taken_back_by().is_some() {
+        if ticket.is_closed() && request.cancellation().is_some() {
             return;
         }
         if let Err(ticket) = self.shard.handle_request(ticket, request) {
@@ -514,7 +514,7 @@ fn loss_of(error: &AppendError) -> Loss {
 }
 
 /// Waits for what is being done, if anything is, and takes its result.
-async fn doing<R>(slot: &mut Doing<R>) -> R {
+async fn doing<R>(slot: &mut InFlight<R>) -> R {
     match slot {
         Some(future) => {
             let result = future.as_mut().await;

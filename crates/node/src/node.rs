@@ -4,10 +4,10 @@ use crate::{
     Metrics, Peers, Service,
     checkpointer::Checkpointer,
     clock::Clocks,
-    cluster::{Others, Tenancy},
-    driver::{self, Driver, Order, Surroundings},
-    keeper::{Keeper, arrive},
-    service::{self, At},
+    cluster::{Others, TenureGuard},
+    driver::{self, Driver, Order, ShardContext},
+    ownership_manager::{OwnershipManager, arrive},
+    service::{self, Location},
 };
 use limina_engine::Stats;
 use limina_shard::Options as ShardOptions;
@@ -110,7 +110,7 @@ pub struct Node {
 enum Serving {
     /// A task each, for all there are.
     Alone(Vec<(watch::Sender<Order>, JoinHandle<()>)>),
-    /// The keeper, as many as are this node's share.
+    /// The ownership manager, as many as are this node's share.
     AmongOthers(JoinHandle<()>),
 }
 
@@ -127,8 +127,8 @@ impl Node {
     ) -> Result<Node, OpenError> {
         let begin = Instant::now();
         let clocks = Clocks::new();
-        let tenancy = Tenancy::alone(clocks.clone());
-        let around = Surroundings::new(&service, &metrics, clocks, tenancy, &options);
+        let tenure_guard = TenureGuard::alone(clocks.clone());
+        let context = ShardContext::new(&service, &metrics, clocks, tenure_guard, &options);
         let stores = Stores::default();
         let mut opened = Vec::new();
         for shard in (0..shards).map(ShardId) {
@@ -153,11 +153,11 @@ impl Node {
 
         service.start(shards, None);
         let tasks = opened.into_iter().map(|(shard, store, engine)| {
-            let (way, arrivals) = service::way(options.shard.max_queue);
-            service.set_at(shard, At::Here(Arc::new(way)));
+            let (way, receiver) = service::shard_channel(options.shard.max_queue);
+            service.set_location(shard, Location::Local(Arc::new(way)));
             // It is loaded and its queue takes requests: it is ready, whichever task runs first.
             service.set_open(shard, true);
-            let driver = Driver::new(shard, store, around.clone(), arrivals);
+            let driver = Driver::new(shard, store, context.clone(), receiver);
             let (order, orders) = watch::channel(Order::Serve);
             let task = tokio::spawn(async move {
                 let _ends = EndWithShard(shard);
@@ -182,15 +182,17 @@ impl Node {
     ) -> Result<Node, AddressTaken> {
         arrive(&*store, &joining).await?;
         let clocks = Clocks::new();
-        let tenancy = Tenancy::shared(clocks.clone());
-        let around = Surroundings::new(&service, &metrics, clocks, tenancy.clone(), &options);
+        let tenure_guard = TenureGuard::shared(clocks.clone());
+        let context = ShardContext::new(&service, &metrics, clocks, tenure_guard.clone(), &options);
         let (able, peers, patience) = (store.clone(), joining.peers.clone(), joining.tenure * 2);
-        service
-            .start(shards, Some(Others::new(store.me(), peers, tenancy, move || able.is_able(), patience)));
+        service.start(
+            shards,
+            Some(Others::new(store.me(), peers, tenure_guard, move || able.is_able(), patience)),
+        );
         let stores = Stores::default();
-        let keeper = Keeper::new(store.clone(), around, options.clone(), joining, stores.clone());
+        let manager = OwnershipManager::new(store.clone(), context, options.clone(), joining, stores.clone());
         let (stop, stopping) = watch::channel(false);
-        let serving = Serving::AmongOthers(tokio::spawn(keeper.run(stopping.clone())));
+        let serving = Serving::AmongOthers(tokio::spawn(manager.run(stopping.clone())));
         Ok(Node::with(service, serving, store, stores, metrics, &options, (stop, stopping)))
     }
 
@@ -220,7 +222,7 @@ impl Node {
                 };
                 tasks.into_iter().map(close).collect()
             }
-            Serving::AmongOthers(keeper) => vec![keeper],
+            Serving::AmongOthers(manager) => vec![manager],
         };
         for task in tasks.into_iter().chain([self.checkpointer]) {
             if let Err(error) = task.await {

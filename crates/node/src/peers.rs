@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::pin::Pin;
 
 /// Something that another node is asked for, on its way.
-pub type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, NotAnswered>> + Send + 'a>>;
+pub type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, PeerError>> + Send + 'a>>;
 
 /// How other nodes are asked. Connections are kept and made again by themselves; dropping a future or a [`Feed`] tells the
 /// other node that nobody waits any more.
@@ -63,7 +63,7 @@ pub enum FeedEnded {
 
 /// Why another node gave no outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum NotAnswered {
+pub enum PeerError {
     /// It does not own the shard, or was not reached. Nothing was done.
     NotThere,
     /// The connection was lost after it was asked. It may or may not have been done.

@@ -1,7 +1,7 @@
 //! Finds out whether nodes are reached where they say, and warns if they are not: otherwise every request that is passed on to
 //! such a node fails, and nothing names the cause.
 
-use crate::{NotAnswered, Peers};
+use crate::{PeerError, Peers};
 use limina_store::NodeId;
 use std::{sync::Arc, time::Duration};
 
@@ -52,7 +52,7 @@ async fn reached(peers: &dyn Peers, node: NodeId, address: &str) -> Result<(), U
         last = match peers.who(address).await {
             Ok(name) if name == node.to_string() => return Ok(()),
             Ok(name) => Unreached::Another(name),
-            Err(NotAnswered::NotThere | NotAnswered::Lost | NotAnswered::Unavailable(_)) => Unreached::Nobody,
+            Err(PeerError::NotThere | PeerError::Lost | PeerError::Unavailable(_)) => Unreached::Nobody,
         };
         tokio::time::sleep(TRY_AGAIN).await;
     }

@@ -1,7 +1,7 @@
 //! Renews this node's tenure, in a task of its own: however long it takes to claim, open or hand over shards, the tenure does
 //! not run out for it.
 
-use crate::{Joining, driver::Surroundings, keeping::is_current, node::Stores};
+use crate::{Joining, driver::ShardContext, node::Stores, ownership::is_current};
 use limina_store::{Announcement, Journal, StoreError, Table, Tenure, View};
 use std::{
     error::Error,
@@ -40,7 +40,7 @@ pub(crate) struct Seen {
     pub(crate) at: u64,
 }
 
-/// What the keeper says to the task that renews. Cheap to clone.
+/// What the ownership manager says to the task that renews. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Bell {
     wake: Arc<Notify>,
@@ -69,7 +69,7 @@ impl Bell {
 
 pub(crate) struct Renewing<S> {
     pub(crate) store: Arc<S>,
-    pub(crate) around: Surroundings,
+    pub(crate) context: ShardContext,
     pub(crate) joining: Arc<Joining>,
     pub(crate) stores: Stores<S, S>,
     pub(crate) bell: Bell,
@@ -99,14 +99,14 @@ impl<S: Journal + Table + Tenure> Renewing<S> {
     async fn renew(&self, failing: &mut Option<Instant>) {
         let tenure = self.joining.tenure;
         let announcement = announcement(&self.joining, self.bell.is_leaving.load(Ordering::Acquire));
-        let sent_at = self.around.clocks.monotonic();
+        let sent_at = self.context.clocks.monotonic();
         // One that takes longer would renew for next to nothing. It counts as failed before the tenure has run out twice.
         let answer = timeout(tenure * (RENEWALS - 1) / RENEWALS, self.store.renew(announcement)).await;
         let answer = answer.unwrap_or_else(|_| Err(StoreError::Unavailable("it does not answer".to_owned())));
         let is_renewed = match answer {
             Ok(view) => self.see(view, sent_at, failing.is_none()),
             Err(error) => {
-                self.around.tenancy.heard_of_store(false);
+                self.context.tenure_guard.heard_of_store(false);
                 if failing.is_none() {
                     tracing::error!(
                         error = &error as &dyn Error,
@@ -117,7 +117,7 @@ impl<S: Journal + Table + Tenure> Renewing<S> {
             }
         };
         if !is_renewed {
-            self.around.metrics.renewal_failures.inc();
+            self.context.metrics.renewal_failures.inc();
             failing.get_or_insert_with(Instant::now);
         } else if let Some(since) = failing.take() {
             let after_ms = since.elapsed().as_millis() as u64;
@@ -130,9 +130,9 @@ impl<S: Journal + Table + Tenure> Renewing<S> {
         let me = self.store.me();
         let serving = self.stores.all().into_iter().map(|(shard, store)| (shard, store.epoch()));
         if is_current(&view, me, serving) {
-            self.around.tenancy.renewed(sent_at, self.joining.tenure);
+            self.context.tenure_guard.renewed(sent_at, self.joining.tenure);
         }
-        self.around.tenancy.heard_of_store(true);
+        self.context.tenure_guard.heard_of_store(true);
         let occupant = view.occupant(&self.joining.address, me);
         let is_renewed = occupant.is_none();
         if let Some(other) = occupant.filter(|_| tell) {
@@ -144,7 +144,7 @@ impl<S: Journal + Table + Tenure> Renewing<S> {
                 "another node has taken this node's address, which must be its own; nothing is served until it is free again"
             );
         }
-        self.seen.send_replace(Seen { view, at: self.around.clocks.monotonic() });
+        self.seen.send_replace(Seen { view, at: self.context.clocks.monotonic() });
         is_renewed
     }
 }

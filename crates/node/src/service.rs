@@ -1,7 +1,7 @@
 //! The facade that every front end speaks to.
 
 use crate::{
-    NotAnswered,
+    PeerError,
     cluster::{Cluster, Others},
     metrics::{Decision, Metrics, Reason},
     rule_checks::Asked,
@@ -41,23 +41,23 @@ pub(crate) type Ticket = oneshot::Sender<Result<Outcome, Failure>>;
 /// A request on its way to its shard.
 pub(crate) type Submission = (Ticket, Request);
 
-/// The two ends of the way to a shard.
-pub(crate) fn way(max_queue: usize) -> (Way, Arrivals) {
+/// The channel to a shard: front ends send, the shard's task receives.
+pub(crate) fn shard_channel(max_queue: usize) -> (ShardSender, ShardReceiver) {
     let (submit, submissions) = mpsc::channel(max_queue);
     let (take_back, taken_back) = mpsc::unbounded_channel();
-    (Way { submit, take_back }, Arrivals { submissions, taken_back })
+    (ShardSender { submit, take_back }, ShardReceiver { submissions, taken_back })
 }
 
-/// Where requests go in.
-pub(crate) struct Way {
+/// The end of a shard's channel that requests are sent to.
+pub(crate) struct ShardSender {
     submit: mpsc::Sender<Submission>,
     take_back: mpsc::UnboundedSender<Submission>,
 }
 
-/// Where they come out.
-pub(crate) struct Arrivals {
+/// The end of a shard's channel that the shard's task receives from.
+pub(crate) struct ShardReceiver {
     pub(crate) submissions: mpsc::Receiver<Submission>,
-    /// What takes back an earlier submission whose client has gone. There is no bound but the number of those.
+    /// Cancellations of earlier submissions whose clients have gone. Their number is bounded by that of those submissions.
     pub(crate) taken_back: mpsc::UnboundedReceiver<Submission>,
 }
 
@@ -69,7 +69,7 @@ pub struct Service {
 
 struct Inner {
     /// Empty until the store is open.
-    doors: OnceLock<Vec<Door>>,
+    routes: OnceLock<Vec<Route>>,
     is_stopping: AtomicBool,
     /// Whether stored records can be read.
     is_store_open: AtomicBool,
@@ -81,9 +81,9 @@ struct Inner {
     streams: Streams,
 }
 
-/// The way to one shard.
-struct Door {
-    at: watch::Sender<At>,
+/// The route to one shard.
+struct Route {
+    location: watch::Sender<Location>,
     is_open: AtomicBool,
     /// How many requests wait until somebody serves the shard.
     waiting: AtomicUsize,
@@ -91,13 +91,13 @@ struct Door {
 
 /// Where a shard is, as far as is known here.
 #[derive(Clone)]
-pub(crate) enum At {
+pub(crate) enum Location {
     /// Nobody serves it, or it is not known who does.
-    Nowhere,
+    Unknown,
     /// In this process.
-    Here(Arc<Way>),
+    Local(Arc<ShardSender>),
     /// In another node, at this address.
-    There(Arc<str>),
+    Remote(Arc<str>),
 }
 
 /// Why there is no outcome. Except for [`Unavailable::OutcomeUnknown`], nothing was done.
@@ -140,7 +140,7 @@ impl Service {
     pub fn new(metrics: Metrics) -> Service {
         Service {
             inner: Arc::new(Inner {
-                doors: OnceLock::new(),
+                routes: OnceLock::new(),
                 is_stopping: AtomicBool::new(false),
                 is_store_open: AtomicBool::new(true),
                 is_serving: watch::Sender::new(true),
@@ -157,15 +157,15 @@ impl Service {
     /// A request that takes another one back goes on until it is done, whether or not the caller waits for that.
     pub async fn submit(&self, request: Request) -> Result<Outcome, Unavailable> {
         let checks = Asked::of(&request);
-        let result = match self.doors() {
-            Ok(doors) => {
-                let shard = shard_of(request.namespace.as_str(), doors.len() as u16);
-                match request.takes_back() {
+        let result = match self.routes() {
+            Ok(routes) => {
+                let shard = shard_of(request.namespace.as_str(), routes.len() as u16);
+                match request.is_cancellation() {
                     true => {
                         let taking_back = tokio::spawn(self.clone().taken_back(shard, request));
                         taking_back.await.unwrap_or(Err(Unavailable::OutcomeUnknown))
                     }
-                    false => self.route(doors, shard, request).await,
+                    false => self.submit_to(routes, shard, request).await,
                 }
             }
             Err(unavailable) => Err(unavailable),
@@ -186,14 +186,16 @@ impl Service {
     }
 
     /// Does what another node asks for, if the shard is in this one.
-    pub async fn answer_peer(&self, shard: ShardId, request: Request) -> Result<Outcome, NotAnswered> {
-        let door = self.inner.doors.get().and_then(|doors| doors.get(usize::from(shard.0)));
-        let Some(At::Here(way)) = door.map(Door::at) else { return Err(NotAnswered::NotThere) };
+    pub async fn answer_peer(&self, shard: ShardId, request: Request) -> Result<Outcome, PeerError> {
+        let route = self.inner.routes.get().and_then(|routes| routes.get(usize::from(shard.0)));
+        let Some(Location::Local(sender)) = route.map(Route::location) else {
+            return Err(PeerError::NotThere);
+        };
         self.asked_by_peer(&request.command);
-        self.send(shard, &way, request).await.map_err(|error| match error {
+        self.send(shard, &sender, request).await.map_err(|error| match error {
             // It is this node that stops, not the one that asks.
-            NotAnswered::Unavailable(Unavailable::ShuttingDown) => {
-                NotAnswered::Unavailable(Unavailable::ShardUnavailable)
+            PeerError::Unavailable(Unavailable::ShuttingDown) => {
+                PeerError::Unavailable(Unavailable::ShardUnavailable)
             }
             error => error,
         })
@@ -203,11 +205,11 @@ impl Service {
     pub async fn namespaces(&self, page: Page<Name>) -> Result<Vec<NamespaceInfo>, Unavailable> {
         let name = Name::new("default").expect("a valid name");
         let mut all = Vec::new();
-        let doors = self.doors()?;
-        for shard in (0..doors.len() as u16).map(ShardId) {
+        let routes = self.routes()?;
+        for shard in (0..routes.len() as u16).map(ShardId) {
             let command = Command::ListNamespaces(page.clone());
             let request = Request { namespace: name.clone(), idempotency: None, command };
-            if let Outcome::Namespaces(mut part) = self.route(doors, shard, request).await? {
+            if let Outcome::Namespaces(mut part) = self.submit_to(routes, shard, request).await? {
                 all.append(&mut part);
             }
         }
@@ -220,12 +222,12 @@ impl Service {
     /// since it came there was a moment at which every shard was served. And the process is not stopping, and its store
     /// can be read.
     pub fn is_ready(&self) -> bool {
-        let Ok(doors) = self.doors() else { return false };
+        let Ok(routes) = self.routes() else { return false };
         if !self.inner.is_store_open.load(Ordering::Acquire) {
             return false;
         }
         match self.inner.others.get() {
-            None => doors.iter().all(Door::is_open),
+            None => routes.iter().all(Route::is_open),
             Some(others) => others.is_ready(),
         }
     }
@@ -239,11 +241,12 @@ impl Service {
 
     /// All nodes and all shards, as far as is known here; no shards before the store is open.
     pub fn cluster(&self) -> Cluster {
-        let doors = self.inner.doors.get().map(Vec::as_slice).unwrap_or_default();
+        let routes = self.inner.routes.get().map(Vec::as_slice).unwrap_or_default();
         match self.inner.others.get() {
-            None => Cluster::alone(self.is_ready(), doors.iter().map(Door::is_open)),
-            Some(others) => others
-                .cluster(self.is_ready(), |shard| doors.get(usize::from(shard.0)).is_some_and(Door::is_open)),
+            None => Cluster::alone(self.is_ready(), routes.iter().map(Route::is_open)),
+            Some(others) => others.cluster(self.is_ready(), |shard| {
+                routes.get(usize::from(shard.0)).is_some_and(Route::is_open)
+            }),
         }
     }
 
@@ -299,23 +302,23 @@ impl Service {
         if let Some(others) = others {
             assert!(self.inner.others.set(others).is_ok(), "a service is started once");
         }
-        let door = |_| Door {
-            at: watch::Sender::new(At::Nowhere),
+        let route = |_| Route {
+            location: watch::Sender::new(Location::Unknown),
             is_open: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
         };
-        let doors = (0..shards).map(door).collect();
-        assert!(self.inner.doors.set(doors).is_ok(), "a service is started once");
+        let routes = (0..shards).map(route).collect();
+        assert!(self.inner.routes.set(routes).is_ok(), "a service is started once");
     }
 
     /// A shard is somewhere else from now on.
-    pub(crate) fn set_at(&self, shard: ShardId, at: At) {
-        let same = |old: &At| match (old, &at) {
-            (At::Nowhere, At::Nowhere) => true,
-            (At::There(old), At::There(new)) => old == new,
+    pub(crate) fn set_location(&self, shard: ShardId, at: Location) {
+        let same = |old: &Location| match (old, &at) {
+            (Location::Unknown, Location::Unknown) => true,
+            (Location::Remote(old), Location::Remote(new)) => old == new,
             _ => false,
         };
-        self.door(shard).at.send_if_modified(|old| {
+        self.route_to(shard).location.send_if_modified(|old| {
             let is_new = !same(old);
             if is_new {
                 *old = at.clone();
@@ -325,100 +328,105 @@ impl Service {
     }
 
     /// The same, where it is known by the node that has it.
-    pub(crate) fn set_at_node(&self, shard: ShardId, node: Option<NodeId>) {
+    pub(crate) fn set_location_node(&self, shard: ShardId, node: Option<NodeId>) {
         let address = self.inner.others.get().and_then(|others| others.address(node?));
-        self.set_at(shard, address.map_or(At::Nowhere, At::There));
+        self.set_location(shard, address.map_or(Location::Unknown, Location::Remote));
     }
 
     /// The other nodes, and the address of the one that has this shard.
     pub(crate) fn other(&self, shard: ShardId) -> Option<(&Others, Arc<str>)> {
-        match self.door(shard).at() {
-            At::There(address) => Some((self.inner.others.get()?, address)),
-            At::Here(_) | At::Nowhere => None,
+        match self.route_to(shard).location() {
+            Location::Remote(address) => Some((self.inner.others.get()?, address)),
+            Location::Local(_) | Location::Unknown => None,
         }
     }
 
     /// Where the shard of a namespace is, now and whenever that changes.
-    pub(crate) fn watch(&self, namespace: &Name) -> Option<(ShardId, watch::Receiver<At>)> {
-        let doors = self.inner.doors.get()?;
-        let shard = shard_of(namespace.as_str(), doors.len() as u16);
-        Some((shard, doors[usize::from(shard.0)].at.subscribe()))
+    pub(crate) fn watch(&self, namespace: &Name) -> Option<(ShardId, watch::Receiver<Location>)> {
+        let routes = self.inner.routes.get()?;
+        let shard = shard_of(namespace.as_str(), routes.len() as u16);
+        Some((shard, routes[usize::from(shard.0)].location.subscribe()))
     }
 
     /// A shard of this process serves requests from now on, or no longer.
     pub(crate) fn set_open(&self, shard: ShardId, is_open: bool) {
-        let door = self.door(shard);
-        let was_open = door.is_open.swap(is_open, Ordering::AcqRel);
+        let route = self.route_to(shard);
+        let was_open = route.is_open.swap(is_open, Ordering::AcqRel);
         self.inner.metrics.shards_open.inc_by(i64::from(is_open) - i64::from(was_open));
         if is_open {
             // Followers compare what they have with the streams of a shard that opens, also if it was here before.
-            door.at.send_modify(|_| {});
+            route.location.send_modify(|_| {});
         }
     }
 
     /// A shard of this process is served no longer: other nodes must follow its streams elsewhere.
     pub(crate) fn shard_left(&self, shard: ShardId) {
-        let shards = self.inner.doors.get().map_or(0, Vec::len);
+        let shards = self.inner.routes.get().map_or(0, Vec::len);
         self.streams().moved(shard, shards as u16);
     }
 
     /// Whether a shard is in this process.
     pub(crate) fn is_here(&self, shard: ShardId) -> bool {
-        let door = self.inner.doors.get().and_then(|doors| doors.get(usize::from(shard.0)));
-        door.is_some_and(|door| matches!(door.at(), At::Here(_)))
+        let route = self.inner.routes.get().and_then(|routes| routes.get(usize::from(shard.0)));
+        route.is_some_and(|route| matches!(route.location(), Location::Local(_)))
     }
 
     /// Whether a shard is in this process and serves requests.
     pub(crate) fn is_open(&self, shard: ShardId) -> bool {
-        self.door(shard).is_open()
+        self.route_to(shard).is_open()
     }
 
-    fn door(&self, shard: ShardId) -> &Door {
-        let doors = self.inner.doors.get().expect("a shard runs on a service that is started");
-        &doors[usize::from(shard.0)]
+    fn route_to(&self, shard: ShardId) -> &Route {
+        let routes = self.inner.routes.get().expect("a shard runs on a service that is started");
+        &routes[usize::from(shard.0)]
     }
 
-    fn doors(&self) -> Result<&[Door], Unavailable> {
+    fn routes(&self) -> Result<&[Route], Unavailable> {
         if self.inner.is_stopping.load(Ordering::Acquire) {
             return Err(Unavailable::ShuttingDown);
         }
-        self.inner.doors.get().map(Vec::as_slice).ok_or(Unavailable::ShardUnavailable)
+        self.inner.routes.get().map(Vec::as_slice).ok_or(Unavailable::ShardUnavailable)
     }
 
-    /// Asks whoever has the shard. Among several nodes that may change under way: what surely was not done is asked
+    /// Asks whoever has the shard. Among several nodes that may change under sender: what surely was not done is asked
     /// again, of whoever has it then, for a while. A read whose answer was lost is asked again once: if the request itself
     /// ended the node that had it, it must not end one node after another.
-    async fn route(&self, doors: &[Door], shard: ShardId, request: Request) -> Result<Outcome, Unavailable> {
-        let door = &doors[usize::from(shard.0)];
+    async fn submit_to(
+        &self,
+        routes: &[Route],
+        shard: ShardId,
+        request: Request,
+    ) -> Result<Outcome, Unavailable> {
+        let route = &routes[usize::from(shard.0)];
         let Some(others) = self.inner.others.get() else {
-            let At::Here(way) = door.at() else { return Err(Unavailable::ShardUnavailable) };
-            return self.send(shard, &way, request).await.map_err(|error| self.reason(error, true));
+            let Location::Local(sender) = route.location() else { return Err(Unavailable::ShardUnavailable) };
+            return self.send(shard, &sender, request).await.map_err(|error| self.reason(error, true));
         };
         let is_write = request.is_write();
         let mut patience: Option<Patience<'_>> = None;
         let mut may_be_lost = !is_write;
         loop {
-            let answer = match door.at() {
+            let answer = match route.location() {
                 // Nothing is begun that cannot be done.
-                At::Here(_) if others.store_is_away() => Err(NotAnswered::NotThere),
-                At::Here(way) => self.send(shard, &way, request.clone()).await,
-                At::There(address) => {
+                Location::Local(_) if others.store_is_away() => Err(PeerError::NotThere),
+                Location::Local(sender) => self.send(shard, &sender, request.clone()).await,
+                Location::Remote(address) => {
                     self.inner.metrics.forwarded.inc();
                     // The other node takes the request back if it learns that nobody waits. But its answer may be under
-                    // way already, so this node, which knows its client, takes it back as well.
+                    // sender already, so this node, which knows its client, takes it back as well.
                     let mut unheard = Unheard::new(self, shard, &request);
                     let answer = others.peers().ask(&address, shard, &request).await;
                     unheard.take_back = None;
                     answer
                 }
-                At::Nowhere => Err(NotAnswered::NotThere),
+                Location::Unknown => Err(PeerError::NotThere),
             };
             let error = match answer {
                 Ok(outcome) => return Ok(outcome),
-                Err(NotAnswered::NotThere) => NotAnswered::NotThere,
-                Err(NotAnswered::Lost) if may_be_lost => {
+                Err(PeerError::NotThere) => PeerError::NotThere,
+                Err(PeerError::Lost) if may_be_lost => {
                     may_be_lost = false;
-                    NotAnswered::NotThere
+                    PeerError::NotThere
                 }
                 Err(error) => return Err(self.reason(error, is_write)),
             };
@@ -427,7 +435,7 @@ impl Service {
             }
             let patience = match &mut patience {
                 Some(patience) => patience,
-                none => none.insert(Patience::new(door, others.patience())?),
+                none => none.insert(Patience::new(route, others.patience())?),
             };
             if !patience.wait().await || self.inner.is_stopping.load(Ordering::Acquire) {
                 return Err(self.reason(error, is_write));
@@ -435,25 +443,30 @@ impl Service {
         }
     }
 
-    fn reason(&self, error: NotAnswered, is_write: bool) -> Unavailable {
+    fn reason(&self, error: PeerError, is_write: bool) -> Unavailable {
         match error {
-            NotAnswered::Unavailable(reason) => reason,
-            NotAnswered::Lost if is_write => Unavailable::OutcomeUnknown,
+            PeerError::Unavailable(reason) => reason,
+            PeerError::Lost if is_write => Unavailable::OutcomeUnknown,
             _ if self.inner.is_stopping.load(Ordering::Acquire) => Unavailable::ShuttingDown,
-            NotAnswered::Lost | NotAnswered::NotThere => Unavailable::ShardUnavailable,
+            PeerError::Lost | PeerError::NotThere => Unavailable::ShardUnavailable,
         }
     }
 
-    async fn send(&self, shard: ShardId, way: &Way, request: Request) -> Result<Outcome, NotAnswered> {
+    async fn send(
+        &self,
+        shard: ShardId,
+        sender: &ShardSender,
+        request: Request,
+    ) -> Result<Outcome, PeerError> {
         let (ticket, reply) = oneshot::channel();
         let is_write = request.is_write();
         let unheard = Unheard::new(self, shard, &request);
         let mut asking = Asking { reply, unheard };
-        let sent = match request.takes_back() {
-            true => way.take_back.send((ticket, request)).map_err(|_| NotAnswered::NotThere),
-            false => way.submit.try_send((ticket, request)).map_err(|error| match error {
-                TrySendError::Full(_) => NotAnswered::Unavailable(Unavailable::Overloaded),
-                TrySendError::Closed(_) => NotAnswered::NotThere,
+        let sent = match request.is_cancellation() {
+            true => sender.take_back.send((ticket, request)).map_err(|_| PeerError::NotThere),
+            false => sender.submit.try_send((ticket, request)).map_err(|error| match error {
+                TrySendError::Full(_) => PeerError::Unavailable(Unavailable::Overloaded),
+                TrySendError::Closed(_) => PeerError::NotThere,
             }),
         };
         if let Err(error) = sent {
@@ -466,25 +479,25 @@ impl Service {
         asking.unheard.take_back = None;
         match answer {
             Ok(result) => result.map_err(|failure| match failure {
-                Failure::Unavailable => NotAnswered::NotThere,
-                Failure::OutcomeUnknown => NotAnswered::Lost,
-                Failure::StorageFull => NotAnswered::Unavailable(Unavailable::StorageFull),
+                Failure::Unavailable => PeerError::NotThere,
+                Failure::OutcomeUnknown => PeerError::Lost,
+                Failure::StorageFull => PeerError::Unavailable(Unavailable::StorageFull),
                 // Only where the whole process stops is that what is told.
-                Failure::Closing => NotAnswered::Unavailable(self.closing()),
+                Failure::Closing => PeerError::Unavailable(self.closing()),
             }),
             // The shard's task ended without an answer. A write may have been done.
-            Err(_) if is_write => Err(NotAnswered::Lost),
-            Err(_) => Err(NotAnswered::NotThere),
+            Err(_) if is_write => Err(PeerError::Lost),
+            Err(_) => Err(PeerError::NotThere),
         }
     }
 
-    /// Takes an earlier request back at whichever node has the shard. Doing that twice changes nothing, so it is repeated
+    /// Takes an earlier request back at whichever node has the shard. InFlight that twice changes nothing, so it is repeated
     /// until it was surely done.
     async fn taken_back(self, shard: ShardId, request: Request) -> Result<Outcome, Unavailable> {
-        let doors = self.inner.doors.get().ok_or(Unavailable::ShardUnavailable)?;
+        let routes = self.inner.routes.get().ok_or(Unavailable::ShardUnavailable)?;
         let until = Instant::now() + TAKE_BACK_FOR;
         loop {
-            match self.route(doors, shard, request.clone()).await {
+            match self.submit_to(routes, shard, request.clone()).await {
                 Ok(outcome) => return Ok(outcome),
                 Err(_) if self.inner.is_stopping.load(Ordering::Acquire) => {
                     return Err(Unavailable::ShuttingDown);
@@ -511,9 +524,9 @@ impl Service {
     }
 }
 
-impl Door {
-    fn at(&self) -> At {
-        self.at.borrow().clone()
+impl Route {
+    fn location(&self) -> Location {
+        self.location.borrow().clone()
     }
 
     fn is_open(&self) -> bool {
@@ -523,18 +536,18 @@ impl Door {
 
 /// A request that waits until somebody serves its shard.
 struct Patience<'a> {
-    door: &'a Door,
-    at: watch::Receiver<At>,
+    route: &'a Route,
+    at: watch::Receiver<Location>,
     until: Instant,
 }
 
 impl Patience<'_> {
-    fn new(door: &Door, span: Duration) -> Result<Patience<'_>, Unavailable> {
-        if door.waiting.fetch_add(1, Ordering::AcqRel) >= MAX_WAITING {
-            door.waiting.fetch_sub(1, Ordering::AcqRel);
+    fn new(route: &Route, span: Duration) -> Result<Patience<'_>, Unavailable> {
+        if route.waiting.fetch_add(1, Ordering::AcqRel) >= MAX_WAITING {
+            route.waiting.fetch_sub(1, Ordering::AcqRel);
             return Err(Unavailable::Overloaded);
         }
-        Ok(Patience { door, at: door.at.subscribe(), until: Instant::now() + span })
+        Ok(Patience { route, at: route.location.subscribe(), until: Instant::now() + span })
     }
 
     /// Waits until it may be worth to ask again; says whether it still is.
@@ -546,7 +559,7 @@ impl Patience<'_> {
 
 impl Drop for Patience<'_> {
     fn drop(&mut self) {
-        self.door.waiting.fetch_sub(1, Ordering::AcqRel);
+        self.route.waiting.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -569,7 +582,7 @@ struct Unheard<'a> {
 
 impl Unheard<'_> {
     fn new<'a>(service: &'a Service, shard: ShardId, request: &Request) -> Unheard<'a> {
-        Unheard { service, shard, take_back: request.taken_back_by() }
+        Unheard { service, shard, take_back: request.cancellation() }
     }
 }
 
@@ -596,7 +609,7 @@ impl Drop for Decrement<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Feed, Peers, Wanted, clock::Clocks, cluster::Tenancy, peers::Asked as AskedOf};
+    use crate::{Feed, Peers, Wanted, clock::Clocks, cluster::TenureGuard, peers::Asked as AskedOf};
     use limina_engine::{
         KeyValues, Millis,
         key_values::Value,
@@ -608,18 +621,18 @@ mod tests {
     /// Another node that never answers a request for locks, and loses what takes it back a few times.
     struct Fake {
         asked: mpsc::UnboundedSender<Request>,
-        losses: Mutex<Vec<NotAnswered>>,
+        losses: Mutex<Vec<PeerError>>,
     }
 
     impl Peers for Fake {
         fn who<'a>(&'a self, _: &'a str) -> AskedOf<'a, String> {
-            Box::pin(async { Err(NotAnswered::NotThere) })
+            Box::pin(async { Err(PeerError::NotThere) })
         }
 
         fn ask<'a>(&'a self, _: &'a str, _: ShardId, request: &'a Request) -> AskedOf<'a, Outcome> {
             let _nobody_listens = self.asked.send(request.clone());
             Box::pin(async move {
-                if !request.takes_back() {
+                if !request.is_cancellation() {
                     std::future::pending::<()>().await;
                 }
                 match self.losses.lock().unwrap().pop() {
@@ -630,7 +643,7 @@ mod tests {
         }
 
         fn follow<'a>(&'a self, _: &'a str, _: &'a Wanted) -> AskedOf<'a, Box<dyn Feed>> {
-            Box::pin(std::future::ready(Err(NotAnswered::NotThere)))
+            Box::pin(std::future::ready(Err(PeerError::NotThere)))
         }
     }
 
@@ -649,17 +662,17 @@ mod tests {
         Request { namespace: name("n"), idempotency: None, command }
     }
 
-    /// The answer of the other node may be under way when the client hangs up, so that only this node can take it back.
+    /// The answer of the other node may be under sender when the client hangs up, so that only this node can take it back.
     #[tokio::test]
     async fn what_another_node_was_asked_for_is_taken_back_until_it_is_done() {
         let (asked, mut requests) = mpsc::unbounded_channel();
-        let losses = vec![NotAnswered::NotThere, NotAnswered::Lost, NotAnswered::Lost];
+        let losses = vec![PeerError::NotThere, PeerError::Lost, PeerError::Lost];
         let peers = Arc::new(Fake { asked, losses: Mutex::new(losses) });
         let service = Service::new(Metrics::register(&mut Registry::default()));
         let patience = Duration::from_secs(1);
-        let tenancy = Tenancy::alone(Clocks::new());
-        service.start(1, Some(Others::new(NodeId(1), peers, tenancy, || true, patience)));
-        service.set_at(ShardId(0), At::There("other".into()));
+        let tenure_guard = TenureGuard::alone(Clocks::new());
+        service.start(1, Some(Others::new(NodeId(1), peers, tenure_guard, || true, patience)));
+        service.set_location(ShardId(0), Location::Remote("other".into()));
 
         let request = acquire();
         let waiting = tokio::spawn({
@@ -669,7 +682,7 @@ mod tests {
         assert_eq!(requests.recv().await.as_ref(), Some(&request));
         waiting.abort();
         for _ in 0..4 {
-            assert_eq!(requests.recv().await, request.taken_back_by());
+            assert_eq!(requests.recv().await, request.cancellation());
         }
         // It is done, and not asked for again. Whatever is asked next is the first that is.
         let other = Request { namespace: Name::new("other").unwrap(), ..acquire() };
@@ -686,16 +699,16 @@ mod tests {
 
     impl Peers for Ends {
         fn who<'a>(&'a self, _: &'a str) -> AskedOf<'a, String> {
-            Box::pin(async { Err(NotAnswered::NotThere) })
+            Box::pin(async { Err(PeerError::NotThere) })
         }
 
         fn ask<'a>(&'a self, _: &'a str, _: ShardId, _: &'a Request) -> AskedOf<'a, Outcome> {
             self.0.fetch_add(1, Ordering::Relaxed);
-            Box::pin(async { Err(NotAnswered::Lost) })
+            Box::pin(async { Err(PeerError::Lost) })
         }
 
         fn follow<'a>(&'a self, _: &'a str, _: &'a Wanted) -> AskedOf<'a, Box<dyn Feed>> {
-            Box::pin(async { Err(NotAnswered::NotThere) })
+            Box::pin(async { Err(PeerError::NotThere) })
         }
     }
 
@@ -707,10 +720,10 @@ mod tests {
             let service = Service::new(Metrics::register(&mut Registry::default()));
             // Long enough to be asked dozens of times.
             let patience = Duration::from_secs(10);
-            let tenancy = Tenancy::alone(Clocks::new());
-            let others = Others::new(NodeId(1), peers.clone(), tenancy, || true, patience);
+            let tenure_guard = TenureGuard::alone(Clocks::new());
+            let others = Others::new(NodeId(1), peers.clone(), tenure_guard, || true, patience);
             service.start(1, Some(others));
-            service.set_at(ShardId(0), At::There("another".into()));
+            service.set_location(ShardId(0), Location::Remote("another".into()));
             let command = Command::Locks(command);
             let request = Request { namespace: name("n"), idempotency: None, command };
             assert_eq!(service.submit(request).await.unwrap_err(), expect);

@@ -5,7 +5,7 @@ use limina_engine::{
     events::{self, Mode, Reply, StreamTerms},
 };
 use limina_node::{
-    Feed, FeedEnded, Follower, Joining, Metrics, Node, NodeOptions, NotAnswered, Peers, Service, ShardStatus,
+    Feed, FeedEnded, Follower, Joining, Metrics, Node, NodeOptions, PeerError, Peers, Service, ShardStatus,
     Told, Wanted, peers::Asked, shard_of,
 };
 use limina_store::{
@@ -185,8 +185,8 @@ impl Nodes {
 }
 
 impl Between {
-    fn service(&self, address: &str) -> Result<Service, NotAnswered> {
-        self.services.lock().unwrap().get(address).cloned().ok_or(NotAnswered::NotThere)
+    fn service(&self, address: &str) -> Result<Service, PeerError> {
+        self.services.lock().unwrap().get(address).cloned().ok_or(PeerError::NotThere)
     }
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use limina_engine::{Outcome, Request};
 use limina_node::{
-    AddressTaken, Feed, Joining, Metrics, Node, NodeOptions, NotAnswered, Peers, Service, ShardId, Wanted,
+    AddressTaken, Feed, Joining, Metrics, Node, NodeOptions, PeerError, Peers, Service, ShardId, Wanted,
     peers::Asked,
 };
 use limina_store::{
@@ -106,15 +106,15 @@ struct Nobody;
 
 impl Peers for Nobody {
     fn who<'a>(&'a self, _: &'a str) -> Asked<'a, String> {
-        Box::pin(async { Err(NotAnswered::NotThere) })
+        Box::pin(async { Err(PeerError::NotThere) })
     }
 
     fn ask<'a>(&'a self, _: &'a str, _: ShardId, _: &'a Request) -> Asked<'a, Outcome> {
-        Box::pin(async { Err(NotAnswered::NotThere) })
+        Box::pin(async { Err(PeerError::NotThere) })
     }
 
     fn follow<'a>(&'a self, _: &'a str, _: &'a Wanted) -> Asked<'a, Box<dyn Feed>> {
-        Box::pin(async { Err(NotAnswered::NotThere) })
+        Box::pin(async { Err(PeerError::NotThere) })
     }
 }
 

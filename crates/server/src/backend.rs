@@ -2,7 +2,7 @@
 
 use limina_engine::{Name, Outcome, Page, Request, events::StreamTerms, outcome::NamespaceInfo};
 use limina_node::{
-    Cluster, Feed, Follower, NotFollowed, Service, ShardId, Unavailable, Wanted, peers::Asked,
+    Cluster, Feed, FollowError, Follower, Service, ShardId, Unavailable, Wanted, peers::Asked,
 };
 use std::pin::Pin;
 
@@ -10,7 +10,7 @@ use std::pin::Pin;
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, Unavailable>> + Send + 'a>>;
 
 /// Somebody who begins to follow a stream.
-pub type Following<'a> = Pin<Box<dyn Future<Output = Result<Follower, NotFollowed>> + Send + 'a>>;
+pub type Following<'a> = Pin<Box<dyn Future<Output = Result<Follower, FollowError>> + Send + 'a>>;
 
 /// The service as the front ends see it, so that their tests need no shard and no store.
 pub trait Backend: Send + Sync + 'static {

@@ -106,7 +106,7 @@ enum Work<T> {
 
 /// What was decided and waits for durability.
 struct Batch<T> {
-    replies: Vec<Waiting<T>>,
+    replies: Vec<PendingReply<T>>,
     effects: Vec<Effect>,
     /// How many changes it stands for.
     weight: usize,
@@ -115,7 +115,7 @@ struct Batch<T> {
     has_background: bool,
 }
 
-struct Waiting<T> {
+struct PendingReply<T> {
     ticket: T,
     decided_at: Time,
     order: u64,
@@ -131,9 +131,9 @@ enum Room {
     Nothing,
 }
 
-impl<T> Waiting<T> {
+impl<T> PendingReply<T> {
     fn fail(self, failure: Failure) -> Output<T> {
-        let Waiting { ticket, decided_at, order, .. } = self;
+        let PendingReply { ticket, decided_at, order, .. } = self;
         Output::Reply(Reply { ticket, decided_at: Some(decided_at), order, result: Err(failure) })
     }
 }
@@ -281,7 +281,7 @@ impl<T> Shard<T> {
     /// Takes a request, or gives the ticket back if too many wait. What only takes back an earlier request is always
     /// taken: there cannot be more of these than there were of those.
     pub fn handle_request(&mut self, ticket: T, request: Request) -> Result<(), T> {
-        if self.queue.len() >= self.options.max_queue && !request.takes_back() {
+        if self.queue.len() >= self.options.max_queue && !request.is_cancellation() {
             return Err(ticket);
         }
         self.queue.push_back((ticket, Job::new(request)));
@@ -305,7 +305,7 @@ impl<T> Shard<T> {
         let batch = open.in_flight.take().expect("something was in flight");
         self.outputs.extend(batch.effects.into_iter().map(Output::Effect));
         let replies = batch.replies.into_iter();
-        self.outputs.extend(replies.map(|Waiting { ticket, decided_at, order, outcome, .. }| {
+        self.outputs.extend(replies.map(|PendingReply { ticket, decided_at, order, outcome, .. }| {
             Output::Reply(Reply { ticket, decided_at: Some(decided_at), order, result: Ok(outcome) })
         }));
     }
@@ -543,7 +543,8 @@ impl<T> Open<T> {
             && (weight == 0 || weight + weight_of(&job.request) <= max_batch)
             && let Some((ticket, job)) = queue.pop_front()
         {
-            let may_write = room == Room::Clients || (room == Room::Due && job.request.makes_room());
+            let may_write =
+                room == Room::Clients || (room == Room::Due && job.request.is_allowed_when_full());
             if job.request.is_write() && !may_write {
                 outputs.push_back(undecided(ticket, Failure::StorageFull));
                 refused = true;
@@ -636,7 +637,13 @@ impl<T> Open<T> {
                 self.building.is_empty = false;
                 self.building.weight += weight_of(&job.request);
                 let is_write = job.request.is_write();
-                self.building.replies.push(Waiting { ticket, decided_at: now, order, outcome, is_write });
+                self.building.replies.push(PendingReply {
+                    ticket,
+                    decided_at: now,
+                    order,
+                    outcome,
+                    is_write,
+                });
             }
             (Work::Request(ticket, _), Some(Applied::Done { outcome, is_relaxed: true })) => {
                 // No answer waits for what it changed, but that is to be appended all the same.
@@ -665,7 +672,7 @@ impl<T> Open<T> {
             if let Some(ticket) = self.waiting.remove(&id) {
                 self.decisions += 1;
                 let order = self.decisions;
-                self.building.replies.push(Waiting {
+                self.building.replies.push(PendingReply {
                     ticket,
                     decided_at: now,
                     order,

@@ -8,8 +8,8 @@
 //! after it, so that a limit's values as of any position are one look-up.
 
 mod command;
+mod commit_rollback;
 mod entries;
-mod finalization;
 mod hold;
 pub(crate) mod keys;
 mod limits;
@@ -192,8 +192,8 @@ fn apply_transfer(
 ) -> Result<Result<Reply, Refusal>, Stop> {
     match transfer {
         Transfer::Hold(hold) => hold::apply(ledger, turn, hold),
-        Transfer::Finish(finalization) => finalization::apply(ledger, turn, finalization),
+        Transfer::Finish(finalization) => commit_rollback::apply(ledger, turn, finalization),
     }
 }
 
-pub(crate) use finalization::expire;
+pub(crate) use commit_rollback::expire;

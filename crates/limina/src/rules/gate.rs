@@ -1,7 +1,7 @@
 //! Nobody is served before the rules stand.
 
 use limina_engine::{Name, Outcome, Page, Request, events::StreamTerms, outcome::NamespaceInfo};
-use limina_node::{Cluster, Feed, NotFollowed, Service, ShardId, Unavailable, Wanted, peers::Asked};
+use limina_node::{Cluster, Feed, FollowError, Service, ShardId, Unavailable, Wanted, peers::Asked};
 use limina_server::{
     Backend,
     backend::{Following, Pending},
@@ -55,7 +55,7 @@ impl Backend for Gate {
         match self.is_open() {
             true => Box::pin(self.service.follow(namespace, stream, resume_after, make)),
             false => {
-                Box::pin(std::future::ready(Err(NotFollowed::Unavailable(Unavailable::ShardUnavailable))))
+                Box::pin(std::future::ready(Err(FollowError::Unavailable(Unavailable::ShardUnavailable))))
             }
         }
     }

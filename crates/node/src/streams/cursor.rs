@@ -31,7 +31,7 @@ enum Stage {
     /// It has a key frame that was not sent yet.
     Beginning(Arc<Message>),
     /// It has everything up to this clock.
-    At(u64),
+    Location(u64),
 }
 
 /// What a follower does next.
@@ -71,7 +71,7 @@ impl Cursor {
                 self.stand_at(clock, ring);
                 None
             }
-            Stage::Beginning(_) | Stage::At(_) => None,
+            Stage::Beginning(_) | Stage::Location(_) => None,
         }
     }
 
@@ -85,7 +85,7 @@ impl Cursor {
                 self.stand_at(frame.clock(), ring);
                 Step::Send(vec![frame])
             }
-            Stage::At(clock) => self.go_on(clock, ring),
+            Stage::Location(clock) => self.go_on(clock, ring),
             Stage::Outside | Stage::Resuming(_) => unreachable!("it has begun"),
         }
     }
@@ -102,7 +102,7 @@ impl Cursor {
 
     /// What [`Step::AskPage`] asks for, if it is still needed: another follower may have read the page meanwhile.
     pub fn wanted_page(&self, ring: &Ring) -> Option<(u64, usize)> {
-        let Stage::At(clock) = self.stage else { return None };
+        let Stage::Location(clock) = self.stage else { return None };
         let is_needed = matches!(ring.after(clock), Place::Older)
             && ring.page_after(clock).is_none()
             && ring.is_kept_after(clock);
@@ -112,7 +112,7 @@ impl Cursor {
     /// The owner's answer to [`Step::AskPage`].
     pub fn handle_page(&mut self, after: u64, changes: Changes, ring: &mut Ring) {
         ring.handle_page(after, changes);
-        let Stage::At(clock) = self.stage else { return };
+        let Stage::Location(clock) = self.stage else { return };
         // If the aligned page is not whole any more, the part after the follower's clock may be.
         let may_ask_again = after < clock && !ring.is_kept_after(after);
         if !may_ask_again && ring.page_after(clock).is_none() {
@@ -133,7 +133,7 @@ impl Cursor {
     }
 
     fn stand_at(&mut self, clock: u64, ring: &Ring) {
-        self.stage = Stage::At(clock);
+        self.stage = Stage::Location(clock);
         self.key_frames = ring.key_frame().1;
     }
 
@@ -163,7 +163,7 @@ impl Cursor {
             bytes += message.approximate_bytes();
             messages.push(message);
         }
-        self.stage = Stage::At(clock);
+        self.stage = Stage::Location(clock);
         if !messages.is_empty() {
             return Step::Send(messages);
         }

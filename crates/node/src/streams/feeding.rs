@@ -1,7 +1,7 @@
 //! How the ring of a stream is fed, wherever the stream's shard is.
 
-use super::{NotFollowed, Told, Topic};
-use crate::{FeedEnded, Service, Wanted, service::At};
+use super::{FollowError, Told, Topic};
+use crate::{FeedEnded, Service, Wanted, service::Location};
 use limina_store::ShardId;
 use std::{sync::Weak, time::Duration};
 
@@ -17,9 +17,9 @@ pub(super) async fn feed(service: Service, topic: Weak<Topic>, mut every: Durati
         let feeding = async {
             match at {
                 // The shard's effects go into the ring without a feed.
-                At::Here(_) => feed_from_here(&service, &topic, &mut every).await,
-                At::There(other) => feed_from(&service, &topic, shard, &other).await,
-                At::Nowhere => std::future::pending().await,
+                Location::Local(_) => feed_from_here(&service, &topic, &mut every).await,
+                Location::Remote(other) => feed_from(&service, &topic, shard, &other).await,
+                Location::Unknown => std::future::pending().await,
             }
         };
         tokio::select! {
@@ -53,11 +53,11 @@ async fn feed_from_here(service: &Service, topic: &Weak<Topic>, every: &mut Dura
                 is_compared = true;
             }
             // It was deleted while the shard was elsewhere.
-            Err(NotFollowed::StreamNotFound) => {
+            Err(FollowError::StreamNotFound) => {
                 let (namespace, stream) = &topic.address;
                 return service.streams().deleted(namespace, stream);
             }
-            Err(NotFollowed::Unavailable(_)) => {
+            Err(FollowError::Unavailable(_)) => {
                 drop(topic);
                 tokio::time::sleep(ASK_AGAIN).await;
             }

@@ -1,7 +1,7 @@
 //! A follower of a stream: a client of this node, or another node.
 
-use super::{Address, Ended, Message, NotFollowed, Told, Topic, cursor::Cursor, cursor::Step, feeding};
-use crate::{Feed, FeedEnded, NotAnswered, Service, Unavailable, Wanted};
+use super::{Address, Ended, FollowError, Message, Told, Topic, cursor::Cursor, cursor::Step, feeding};
+use crate::{Feed, FeedEnded, PeerError, Service, Unavailable, Wanted};
 use limina_engine::{
     Command, Name, Outcome, Request,
     events::{self, Changes, Reply, StreamInfo, StreamTerms},
@@ -39,25 +39,25 @@ impl Service {
         stream: Name,
         resume_after: Option<u64>,
         make: Option<StreamTerms>,
-    ) -> Result<Follower, NotFollowed> {
+    ) -> Result<Follower, FollowError> {
         let mut follower = self.join_topic(namespace, stream, resume_after);
         follower.begin(make).await?;
         Ok(follower)
     }
 
     /// Follows a stream on behalf of another node, which has a ring of its own.
-    pub async fn feed_peer(&self, wanted: Wanted) -> Result<Box<dyn Feed>, NotAnswered> {
+    pub async fn feed_peer(&self, wanted: Wanted) -> Result<Box<dyn Feed>, PeerError> {
         let Wanted { shard, namespace, stream, resume_after, make } = wanted;
         if !self.is_here(shard) {
-            return Err(NotAnswered::NotThere);
+            return Err(PeerError::NotThere);
         }
         self.begin_serving();
         let mut follower = self.join_topic(namespace, stream, resume_after);
         follower.feeds_until_move = Some(follower.topic.lock().moves);
         match follower.begin(make).await {
             Ok(()) => Ok(Box::new(follower)),
-            Err(NotFollowed::StreamNotFound) => Ok(Box::new(NoStream)),
-            Err(NotFollowed::Unavailable(_)) => Err(NotAnswered::NotThere),
+            Err(FollowError::StreamNotFound) => Ok(Box::new(NoStream)),
+            Err(FollowError::Unavailable(_)) => Err(PeerError::NotThere),
         }
     }
 
@@ -69,14 +69,14 @@ impl Service {
     }
 
     /// The stream as it is now: the answer to a question that is asked after this call.
-    pub(super) async fn stream_info(&self, topic: &Topic) -> Result<StreamInfo, NotFollowed> {
+    pub(super) async fn stream_info(&self, topic: &Topic) -> Result<StreamInfo, FollowError> {
         let question = || {
             let (service, address) = (self.clone(), topic.address.clone());
             async move {
                 let command = events::Command::Get(address.1.clone());
                 match service.ask(&address, command).await? {
                     Reply::Stream(info) => Ok(info),
-                    _ => Err(NotFollowed::StreamNotFound),
+                    _ => Err(FollowError::StreamNotFound),
                 }
             }
         };
@@ -84,14 +84,14 @@ impl Service {
     }
 
     /// A key frame of the stream as it is now, shared by all followers that ask at the same time.
-    async fn current_key_frame(&self, topic: &Topic) -> Result<Arc<Message>, NotFollowed> {
+    async fn current_key_frame(&self, topic: &Topic) -> Result<Arc<Message>, FollowError> {
         let question = || {
             let (service, address) = (self.clone(), topic.address.clone());
             async move {
                 let command = events::Command::Incubating(address.1.clone());
                 match service.ask(&address, command).await? {
                     Reply::Incubating(frame) => Ok(Message::new(Told::KeyFrame(frame))),
-                    _ => Err(NotFollowed::StreamNotFound),
+                    _ => Err(FollowError::StreamNotFound),
                 }
             }
         };
@@ -103,40 +103,40 @@ impl Service {
         &self,
         address: &Address,
         make: Option<StreamTerms>,
-    ) -> Result<StreamInfo, NotFollowed> {
+    ) -> Result<StreamInfo, FollowError> {
         let command = events::Command::KeyFrame { stream: address.1.clone(), make };
         match self.ask(address, command).await? {
             Reply::Stream(info) => Ok(info),
-            _ => Err(NotFollowed::StreamNotFound),
+            _ => Err(FollowError::StreamNotFound),
         }
     }
 
-    async fn changes(&self, address: &Address, after: u64, limit: usize) -> Result<Changes, NotFollowed> {
+    async fn changes(&self, address: &Address, after: u64, limit: usize) -> Result<Changes, FollowError> {
         let command = events::Command::Changes { stream: address.1.clone(), after, limit };
         match self.ask(address, command).await? {
             Reply::Changes(changes) => Ok(changes),
-            _ => Err(NotFollowed::StreamNotFound),
+            _ => Err(FollowError::StreamNotFound),
         }
     }
 
-    async fn ask(&self, address: &Address, command: events::Command) -> Result<Reply, NotFollowed> {
+    async fn ask(&self, address: &Address, command: events::Command) -> Result<Reply, FollowError> {
         let command = Command::Events(command);
         let request = Request { namespace: address.0.clone(), idempotency: None, command };
         match self.submit(request).await {
             Ok(Outcome::Events(Ok(reply))) => Ok(reply),
-            Ok(Outcome::Unreadable) => Err(NotFollowed::Unavailable(Unavailable::ShardUnavailable)),
-            Ok(_) => Err(NotFollowed::StreamNotFound),
-            Err(unavailable) => Err(NotFollowed::Unavailable(unavailable)),
+            Ok(Outcome::Unreadable) => Err(FollowError::Unavailable(Unavailable::ShardUnavailable)),
+            Ok(_) => Err(FollowError::StreamNotFound),
+            Err(unavailable) => Err(FollowError::Unavailable(unavailable)),
         }
     }
 }
 
 impl Follower {
     /// Finds the place to begin at.
-    async fn begin(&mut self, make: Option<StreamTerms>) -> Result<(), NotFollowed> {
+    async fn begin(&mut self, make: Option<StreamTerms>) -> Result<(), FollowError> {
         if self.topic.lock().ring.last().is_none() {
             let info = match self.service.stream_info(&self.topic).await {
-                Err(NotFollowed::StreamNotFound) if make.is_some() => {
+                Err(FollowError::StreamNotFound) if make.is_some() => {
                     self.service.push_key_frame(&self.topic.address, make).await?
                 }
                 info => info?,
@@ -184,8 +184,8 @@ impl Follower {
             };
             match self.answer(question).await {
                 Ok(()) => unanswered_since = None,
-                Err(NotFollowed::StreamNotFound) => return Err(Ended::Deleted),
-                Err(NotFollowed::Unavailable(reason)) => {
+                Err(FollowError::StreamNotFound) => return Err(Ended::Deleted),
+                Err(FollowError::Unavailable(reason)) => {
                     let since = *unanswered_since.get_or_insert_with(Instant::now);
                     let is_hopeless = reason == Unavailable::ShuttingDown || since.elapsed() > PATIENCE;
                     if is_hopeless || self.feeds_until_move.is_some() {
@@ -199,7 +199,7 @@ impl Follower {
     }
 
     /// Asks the owner what the cursor wants to know.
-    async fn answer(&mut self, question: Step) -> Result<(), NotFollowed> {
+    async fn answer(&mut self, question: Step) -> Result<(), FollowError> {
         match question {
             Step::Send(_) | Step::Wait => {}
             Step::AskClock => {
@@ -217,7 +217,7 @@ impl Follower {
 
     /// Reads a page, unless another follower has read it meanwhile. Followers of a stream read one at a time, so that they
     /// never occupy the shard, however many there are.
-    async fn read_page(&mut self) -> Result<(), NotFollowed> {
+    async fn read_page(&mut self) -> Result<(), FollowError> {
         self.reading.get_or_insert_with(|| Reading::new(&self.topic));
         let _turn = self.topic.page_turn.lock().await;
         let wanted = self.cursor.wanted_page(&self.topic.lock().ring);

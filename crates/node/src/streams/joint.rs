@@ -1,6 +1,6 @@
 //! One question for many followers that ask it at the same time.
 
-use super::NotFollowed;
+use super::FollowError;
 use futures_util::{
     FutureExt,
     future::{BoxFuture, Shared, WeakShared},
@@ -8,14 +8,14 @@ use futures_util::{
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The answer that several followers wait for.
-pub(super) type Awaited<T> = Shared<BoxFuture<'static, Result<T, NotFollowed>>>;
+pub(super) type Awaited<T> = Shared<BoxFuture<'static, Result<T, FollowError>>>;
 
 /// A question that one follower asks for all. A follower must not get the answer to a question that was asked before it
 /// came, since that answer may be older than what its client knows. So those who come while a question is under way
 /// share the next one.
 pub(super) struct Joint<T: Clone> {
     /// The question that nobody has begun to ask yet. It is held by those who wait for it.
-    next: Mutex<Option<WeakShared<BoxFuture<'static, Result<T, NotFollowed>>>>>,
+    next: Mutex<Option<WeakShared<BoxFuture<'static, Result<T, FollowError>>>>>,
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -29,7 +29,7 @@ impl<T: Clone + Send + Sync + 'static> Joint<T> {
     /// Asks, or joins those who are about to.
     pub(super) fn ask<F>(self: &Arc<Self>, question: impl FnOnce() -> F) -> Awaited<T>
     where
-        F: Future<Output = Result<T, NotFollowed>> + Send + 'static,
+        F: Future<Output = Result<T, FollowError>> + Send + 'static,
     {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(awaited) = next.as_ref().and_then(WeakShared::upgrade) {

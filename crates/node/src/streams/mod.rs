@@ -142,7 +142,7 @@ pub enum Ended {
 
 /// Why a stream cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotFollowed {
+pub enum FollowError {
     /// It does not exist.
     StreamNotFound,
     /// There is no answer.

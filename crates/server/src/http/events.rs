@@ -26,7 +26,7 @@ use limina_engine::{
     self as engine, Idempotency, Name,
     events::{Command, Mode, StreamInfo, StreamTerms},
 };
-use limina_node::{Follower, NotFollowed, Told, Unavailable};
+use limina_node::{FollowError, Follower, Told, Unavailable};
 use limina_stomp::Payload;
 use limina_wire::{Page, Problem, events as wire};
 use std::time::{Duration, Instant};
@@ -261,7 +261,7 @@ pub(in crate::http) async fn follow(
             Ok(follower) => break follower,
             // A browser gives up for ever at any status but 200, so it is held until the server has started or, where
             // that takes long, sent away with a stream that ends.
-            Err(NotFollowed::Unavailable(reason)) if is_event_source => {
+            Err(FollowError::Unavailable(reason)) if is_event_source => {
                 if reason == Unavailable::ShuttingDown || begin.elapsed() > HELD {
                     return Ok(event_stream(COME_BACK));
                 }
@@ -309,10 +309,10 @@ pub(crate) fn encode(told: &Told) -> Bytes {
     Payload::new("application/json;charset=utf-8", &body).bytes().clone()
 }
 
-pub(crate) fn not_followed(stream: &Name, reason: NotFollowed) -> Failure {
+pub(crate) fn not_followed(stream: &Name, reason: FollowError) -> Failure {
     match reason {
-        NotFollowed::StreamNotFound => status::events::stream_not_found(stream),
-        NotFollowed::Unavailable(reason) => status::unavailable(reason),
+        FollowError::StreamNotFound => status::events::stream_not_found(stream),
+        FollowError::Unavailable(reason) => status::unavailable(reason),
     }
 }
 
@@ -323,7 +323,7 @@ impl App {
         namespace: Name,
         stream: Name,
         resume_after: Option<u64>,
-    ) -> Result<Follower, NotFollowed> {
+    ) -> Result<Follower, FollowError> {
         let Shared { backend, .. } = &*self.0;
         let make = made_by_use(&namespace, &stream);
         backend.follow(namespace, stream, resume_after, make).await

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header::AUTHORIZATION};
 use limina_engine::{Outcome, Request as EngineRequest};
-use limina_node::{Feed, FeedEnded, NotAnswered, Peers, ShardId, Told, Wanted, peers::Asked};
+use limina_node::{Feed, FeedEnded, PeerError, Peers, ShardId, Told, Wanted, peers::Asked};
 use serde::de::DeserializeOwned;
 use std::{
     collections::HashMap,
@@ -59,8 +59,8 @@ impl HttpPeers {
         path: &'static str,
         shard: ShardId,
         body: Bytes,
-    ) -> Result<(Incoming, Connection), NotAnswered> {
-        let mut connection = connections.get(address).await.ok_or(NotAnswered::NotThere)?;
+    ) -> Result<(Incoming, Connection), PeerError> {
+        let mut connection = connections.get(address).await.ok_or(PeerError::NotThere)?;
         let request = Request::builder()
             .method(Method::POST)
             .uri(connection.uri(path))
@@ -72,8 +72,8 @@ impl HttpPeers {
             Ok(response) => Ok((self.accepted(address, response)?, connection)),
             Err(not_sent) => {
                 tracing::debug!(address, error = %not_sent.error, "another node did not answer");
-                let not_answered = NotAnswered::from(not_sent);
-                if not_answered == NotAnswered::NotThere {
+                let not_answered = PeerError::from(not_sent);
+                if not_answered == PeerError::NotThere {
                     // It takes no more requests, though it may not have ended yet.
                     connections.forget(address, &connection);
                 }
@@ -83,13 +83,13 @@ impl HttpPeers {
     }
 
     /// The body of an answer that is one. Everything that is wrong with a request is found before anything is done.
-    fn accepted(&self, address: &str, response: Response<Incoming>) -> Result<Incoming, NotAnswered> {
+    fn accepted(&self, address: &str, response: Response<Incoming>) -> Result<Incoming, PeerError> {
         let status = response.status();
         if status == StatusCode::OK {
             return Ok(response.into_body());
         }
         self.warn(address, status);
-        Err(if status.is_client_error() { NotAnswered::NotThere } else { NotAnswered::Lost })
+        Err(if status.is_client_error() { PeerError::NotThere } else { PeerError::Lost })
     }
 
     fn warn(&self, address: &str, status: StatusCode) {
@@ -116,17 +116,17 @@ impl HttpPeers {
     }
 }
 
-impl From<NotSent> for NotAnswered {
+impl From<NotSent> for PeerError {
     /// Nothing was done if the body was not even handed over (nobody acts on less), or if the other node says that it has
     /// not looked at the stream: it refused it, or went away after an earlier one.
-    fn from(not_sent: NotSent) -> NotAnswered {
+    fn from(not_sent: NotSent) -> PeerError {
         let source = not_sent.error.source().and_then(|source| source.downcast_ref::<h2::Error>());
         let is_refused = source.is_some_and(|error| {
             error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM))
         });
         match is_refused || !not_sent.is_handed_over {
-            true => NotAnswered::NotThere,
-            false => NotAnswered::Lost,
+            true => PeerError::NotThere,
+            false => PeerError::Lost,
         }
     }
 }
@@ -138,8 +138,8 @@ impl Peers for HttpPeers {
             let (answer, _connection) =
                 self.post(&self.asks, address, WHO, ShardId(0), encode(&address)).await?;
             let answer = Limited::new(answer, MAX_MESSAGE).collect().await;
-            let bytes = answer.map_err(|_| NotAnswered::Lost)?.to_bytes();
-            decode(&bytes).ok_or(NotAnswered::Lost)
+            let bytes = answer.map_err(|_| PeerError::Lost)?.to_bytes();
+            decode(&bytes).ok_or(PeerError::Lost)
         })
     }
 
@@ -147,8 +147,8 @@ impl Peers for HttpPeers {
         Box::pin(async move {
             let (answer, _connection) = self.post(&self.asks, address, ASK, shard, encode(request)).await?;
             let answer = Limited::new(answer, MAX_MESSAGE).collect().await;
-            let bytes = answer.map_err(|_| NotAnswered::Lost)?.to_bytes();
-            decode(&bytes).unwrap_or(Err(NotAnswered::Lost))
+            let bytes = answer.map_err(|_| PeerError::Lost)?.to_bytes();
+            decode(&bytes).unwrap_or(Err(PeerError::Lost))
         })
     }
 
@@ -157,8 +157,8 @@ impl Peers for HttpPeers {
             let followed = self.post(&self.feeds, address, FOLLOW, wanted.shard, encode(wanted)).await?;
             let (answer, connection) = followed;
             let mut feed = HttpFeed { answer, messages: Messages::default(), _in_use: connection };
-            let begun: Option<Result<(), NotAnswered>> = feed.message().await;
-            begun.ok_or(NotAnswered::Lost)??;
+            let begun: Option<Result<(), PeerError>> = feed.message().await;
+            begun.ok_or(PeerError::Lost)??;
             Ok(Box::new(feed) as Box<dyn Feed>)
         })
     }

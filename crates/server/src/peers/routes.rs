@@ -24,7 +24,7 @@ use futures_util::{
     stream::{BoxStream, once, poll_fn, unfold},
 };
 use hyper_util::server::conn::auto::Http2Builder;
-use limina_node::{Feed, FeedEnded, NotAnswered, ShardId};
+use limina_node::{Feed, FeedEnded, PeerError, ShardId};
 use serde::de::DeserializeOwned;
 use std::{convert::Infallible, future::ready, task::Poll, time::Duration};
 use tokio::{sync::watch, time::interval};
@@ -88,7 +88,7 @@ async fn follow(State(app): State<App>, request: Request) -> Result<Response, Fa
     let wanted = read(&app, &parts, body).await?;
     match app.backend().feed_peer(wanted).await {
         Ok(feed) => {
-            let begun = encode_message(&Ok::<(), NotAnswered>(()));
+            let begun = encode_message(&Ok::<(), PeerError>(()));
             let told = told(feed, app.conversations().subscribe());
             let messages = once(ready(begun)).chain(told).boxed();
             Ok(octets(Body::from_stream(alive(messages).map(Ok::<_, Infallible>))))

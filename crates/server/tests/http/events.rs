@@ -169,8 +169,8 @@ async fn an_event_source_is_never_told_to_give_up_because_of_the_server() {
 #[tokio::test]
 async fn an_event_source_that_connects_while_the_server_starts_is_answered_when_it_has() {
     let server = start().await;
-    let starting = NotFollowed::Unavailable(Unavailable::ShardUnavailable);
-    let reasons = [starting.clone(), starting, NotFollowed::StreamNotFound];
+    let starting = FollowError::Unavailable(Unavailable::ShardUnavailable);
+    let reasons = [starting.clone(), starting, FollowError::StreamNotFound];
     server.fake.not_followed.lock().unwrap().extend(reasons);
     let request = server.request("GET", "/v1/events/s/stream").header("accept", "text/event-stream");
     problem_of(request.send().await.unwrap(), 404, "StreamNotFound").await;

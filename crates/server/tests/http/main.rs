@@ -8,7 +8,7 @@ use limina_engine::{
     },
     outcome::NamespaceInfo,
 };
-use limina_node::{Cluster, NodeStatus, NotFollowed, ShardStatus, Unavailable};
+use limina_node::{Cluster, FollowError, NodeStatus, ShardStatus, Unavailable};
 use limina_server::{App, Backend, Metrics, backend::Pending, openapi_json, serve};
 use prometheus_client::registry::Registry;
 use reqwest::{Client, Method, Response};
@@ -49,7 +49,7 @@ struct Fake {
     answer: Mutex<Option<Result<Outcome, Unavailable>>>,
     pages: Mutex<Vec<Page<Name>>>,
     /// Why streams cannot be followed, one reason after another; then the server is shutting down.
-    not_followed: Mutex<VecDeque<NotFollowed>>,
+    not_followed: Mutex<VecDeque<FollowError>>,
     ready: AtomicBool,
     /// While it is locked, no answer is given.
     gate: tokio::sync::Mutex<()>,
@@ -91,7 +91,7 @@ impl Backend for Fake {
         _: Option<limina_engine::events::StreamTerms>,
     ) -> limina_server::backend::Following<'_> {
         let reason = self.not_followed.lock().unwrap().pop_front();
-        let reason = reason.unwrap_or(NotFollowed::Unavailable(Unavailable::ShuttingDown));
+        let reason = reason.unwrap_or(FollowError::Unavailable(Unavailable::ShuttingDown));
         Box::pin(async { Err(reason) })
     }
 
@@ -101,11 +101,11 @@ impl Backend for Fake {
         request: Request,
     ) -> limina_node::peers::Asked<'_, Outcome> {
         let answer = self.submit(request);
-        Box::pin(async { answer.await.map_err(limina_node::NotAnswered::Unavailable) })
+        Box::pin(async { answer.await.map_err(limina_node::PeerError::Unavailable) })
     }
 
     fn feed_peer(&self, _: limina_node::Wanted) -> limina_node::peers::Asked<'_, Box<dyn limina_node::Feed>> {
-        Box::pin(async { Err(limina_node::NotAnswered::NotThere) })
+        Box::pin(async { Err(limina_node::PeerError::NotThere) })
     }
 
     fn cluster(&self) -> Cluster {

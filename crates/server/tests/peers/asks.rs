@@ -10,8 +10,8 @@ async fn requests_arrive_as_they_were_sent_and_answers_too() {
     let mut answers = vec![
         Ok(Outcome::NamespaceDeleted),
         Ok(Outcome::Ledger(Err(refusal))),
-        Err(NotAnswered::NotThere),
-        Err(NotAnswered::Lost),
+        Err(PeerError::NotThere),
+        Err(PeerError::Lost),
     ];
     answers.extend(
         [
@@ -21,7 +21,7 @@ async fn requests_arrive_as_they_were_sent_and_answers_too() {
             Unavailable::ShardUnavailable,
             Unavailable::OutcomeUnknown,
         ]
-        .map(|unavailable| Err(NotAnswered::Unavailable(unavailable))),
+        .map(|unavailable| Err(PeerError::Unavailable(unavailable))),
     );
     for answer in answers {
         node.answers(answer.clone());
@@ -113,5 +113,5 @@ async fn a_node_that_stops_answers_what_it_was_asked() {
     assert_eq!(soon(asked).await.unwrap(), Ok(Outcome::NamespaceDeleted));
     soon(node.server.serving).await.unwrap();
     let after = soon(peers.ask(&node.server.address, ShardId(0), &read())).await;
-    assert_eq!(after, Err(NotAnswered::NotThere));
+    assert_eq!(after, Err(PeerError::NotThere));
 }

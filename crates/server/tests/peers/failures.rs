@@ -10,7 +10,7 @@ use limina_engine::Position;
 async fn check(
     what: &str,
     misbehave: impl AsyncFnOnce(&mut RawConnection, u32),
-    expect: Result<Outcome, NotAnswered>,
+    expect: Result<Outcome, PeerError>,
 ) {
     let raw = Raw::bind().await;
     let peers = HttpPeers::new(secret());
@@ -37,7 +37,7 @@ fn go_away(last: u32, reason: u32) -> Vec<u8> {
 
 #[tokio::test]
 async fn what_was_surely_not_done_is_not_there() {
-    let not_there = || Err(NotAnswered::NotThere);
+    let not_there = || Err(PeerError::NotThere);
     let refused_stream = 7_u32.to_be_bytes();
     check("refused", async |c, s| c.send(RST_STREAM, 0, s, &refused_stream).await, not_there()).await;
     check("gone before", async |c, s| c.send(GO_AWAY, 0, 0, &go_away(s - 1, 0)).await, not_there()).await;
@@ -48,7 +48,7 @@ async fn what_was_surely_not_done_is_not_there() {
 
 #[tokio::test]
 async fn what_may_have_been_done_is_lost() {
-    let lost = || Err(NotAnswered::Lost);
+    let lost = || Err(PeerError::Lost);
     check("closed", async |_, _| {}, lost()).await;
     for reason in [0_u32, 2, 8, 11] {
         let reset = async |c: &mut RawConnection, s| c.send(RST_STREAM, 0, s, &reason.to_be_bytes()).await;
@@ -73,7 +73,7 @@ async fn whoever_is_not_reached_is_not_there() {
     let peers = HttpPeers::new(secret());
     for address in [&*gone, "no address", "nobody.invalid:1", ""] {
         let answer = soon(peers.ask(address, ShardId(0), &read())).await;
-        assert_eq!(answer, Err(NotAnswered::NotThere), "{address:?}");
+        assert_eq!(answer, Err(PeerError::NotThere), "{address:?}");
     }
 }
 
@@ -84,7 +84,7 @@ async fn whoever_does_not_share_the_secret_is_not_there() {
         let node = Node::start_with(secret_there).await;
         let peers = HttpPeers::new(secret());
         let answer = soon(peers.ask(node.address(), ShardId(0), &read())).await;
-        assert_eq!(answer, Err(NotAnswered::NotThere));
+        assert_eq!(answer, Err(PeerError::NotThere));
         assert_eq!(*node.fake.asked.lock().unwrap(), []);
     }
 }
@@ -102,7 +102,7 @@ async fn a_node_that_has_died_is_noticed() {
     let request = read();
     let asked = async { tokio::join!(peers.ask(&raw.address, ShardId(0), &request), node) };
     let (answer, _connection) = tokio::time::timeout(Duration::from_secs(10), asked).await.expect("in time");
-    assert_eq!(answer, Err(NotAnswered::Lost));
+    assert_eq!(answer, Err(PeerError::Lost));
 }
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn connections_are_shared_and_replaced_when_broken() {
     let client = async {
         let done = Ok(Outcome::NamespaceDeleted);
         assert_eq!(tokio::join!(ask(), ask()), (done.clone(), done.clone()));
-        assert_eq!(ask().await, Err(NotAnswered::Lost));
+        assert_eq!(ask().await, Err(PeerError::Lost));
         assert_eq!(ask().await, done);
     };
     soon(async { tokio::join!(node, client) }).await;
@@ -155,7 +155,7 @@ async fn a_node_that_goes_away_answers_what_it_has_and_is_asked_nothing_more() {
         is_seen.await.unwrap();
         loop {
             match ask().await {
-                Err(NotAnswered::NotThere) => {}
+                Err(PeerError::NotThere) => {}
                 answer => break answer,
             }
         }

@@ -52,7 +52,7 @@ async fn a_feed_that_is_not_to_be_had_says_so() {
     let node = Node::start().await;
     let peers = HttpPeers::new(secret());
     let answer = soon(peers.follow(node.address(), &wanted())).await;
-    assert_eq!(answer.err(), Some(NotAnswered::NotThere));
+    assert_eq!(answer.err(), Some(PeerError::NotThere));
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn a_broken_feed_is_lost() {
         assert_eq!(begun.is_ok(), expect_begun, "{answer:?}");
         match begun {
             Ok(mut feed) => assert_eq!(soon(feed.next()).await, Err(FeedEnded::Lost), "{answer:?}"),
-            Err(not_answered) => assert_eq!(not_answered, NotAnswered::Lost, "{answer:?}"),
+            Err(not_answered) => assert_eq!(not_answered, PeerError::Lost, "{answer:?}"),
         }
     };
     let begun = [1, 0, 0, 0, 0];

@@ -26,15 +26,15 @@ impl Backend for Front {
     }
 
     fn follow(&self, _: Name, _: Name, _: Option<u64>, _: Option<events::StreamTerms>) -> Following<'_> {
-        Box::pin(async { Err(NotFollowed::StreamNotFound) })
+        Box::pin(async { Err(FollowError::StreamNotFound) })
     }
 
     fn answer_peer(&self, _: ShardId, _: Request) -> Asked<'_, Outcome> {
-        Box::pin(async { Err(NotAnswered::NotThere) })
+        Box::pin(async { Err(PeerError::NotThere) })
     }
 
     fn feed_peer(&self, _: Wanted) -> Asked<'_, Box<dyn Feed>> {
-        Box::pin(async { Err(NotAnswered::NotThere) })
+        Box::pin(async { Err(PeerError::NotThere) })
     }
 
     fn is_ready(&self) -> bool {

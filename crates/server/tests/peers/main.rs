@@ -7,8 +7,7 @@ use limina_engine::{
     outcome::NamespaceInfo,
 };
 use limina_node::{
-    Cluster, Feed, FeedEnded, NotAnswered, NotFollowed, Peers, ShardId, Told, Unavailable, Wanted,
-    peers::Asked,
+    Cluster, Feed, FeedEnded, FollowError, PeerError, Peers, ShardId, Told, Unavailable, Wanted, peers::Asked,
 };
 use limina_server::{
     App, Backend, HttpPeers, Metrics, Secret,
@@ -54,7 +53,7 @@ fn read() -> Request {
 /// A node that answers what it was told to.
 struct Fake {
     asked: Mutex<Vec<(ShardId, Request)>>,
-    answer: Mutex<Result<Outcome, NotAnswered>>,
+    answer: Mutex<Result<Outcome, PeerError>>,
     /// Each answer takes one.
     gate: Semaphore,
     /// Told when a request is taken, and when it is let go of.
@@ -89,7 +88,7 @@ impl Backend for Fake {
     }
 
     fn follow(&self, _: Name, _: Name, _: Option<u64>, _: Option<events::StreamTerms>) -> Following<'_> {
-        Box::pin(async { Err(NotFollowed::StreamNotFound) })
+        Box::pin(async { Err(FollowError::StreamNotFound) })
     }
 
     fn answer_peer(&self, shard: ShardId, request: Request) -> Asked<'_, Outcome> {
@@ -106,7 +105,7 @@ impl Backend for Fake {
         Box::pin(async {
             *self.wanted.lock().unwrap() = Some(wanted);
             let feed = self.feed.lock().unwrap().take();
-            feed.map(|feed| Box::new(feed) as Box<dyn Feed>).ok_or(NotAnswered::NotThere)
+            feed.map(|feed| Box::new(feed) as Box<dyn Feed>).ok_or(PeerError::NotThere)
         })
     }
 
@@ -164,7 +163,7 @@ impl Node {
         &self.server.address
     }
 
-    fn answers(&self, answer: Result<Outcome, NotAnswered>) {
+    fn answers(&self, answer: Result<Outcome, PeerError>) {
         *self.fake.answer.lock().unwrap() = answer;
     }
 

@@ -4,7 +4,7 @@ use super::{
     clients::Wish,
     wires::{Answer, Millis},
 };
-use limina_node::keeping::{Act, Keeping, is_current};
+use limina_node::ownership::{OwnershipAction, OwnershipPlanner, is_current};
 use limina_store::{
     AppendError, ConfirmError, Epoch, Journal, NodeId, Seq, ShardId, StoreError, Tenure, View,
     memory::MemoryNode,
@@ -87,7 +87,7 @@ struct Serving {
 pub(super) struct Node {
     pub(super) store: Arc<MemoryNode>,
     pub(super) address: u64,
-    pub(super) keeping: Keeping,
+    pub(super) planner: OwnershipPlanner,
     shards: BTreeMap<ShardId, Held>,
     closing: BTreeMap<ShardId, Option<NodeId>>,
     at: BTreeMap<ShardId, Option<NodeId>>,
@@ -107,7 +107,7 @@ pub(super) struct Node {
 impl Node {
     pub(super) fn new(store: Arc<MemoryNode>, address: u64, tenure: Duration) -> Node {
         Node {
-            keeping: Keeping::new(store.me(), tenure),
+            planner: OwnershipPlanner::new(store.me(), tenure),
             store,
             address,
             shards: BTreeMap::new(),
@@ -142,7 +142,7 @@ impl Node {
             return Vec::new();
         }
         self.renewing_since = now;
-        vec![Want::Call(Call::Renew { is_leaving: self.keeping.is_leaving() })]
+        vec![Want::Call(Call::Renew { is_leaving: self.planner.is_leaving() })]
     }
 
     /// A call has ended, or was given up (then it may have been done, or be done later).
@@ -157,7 +157,7 @@ impl Node {
                 }
             }
             (Call::Claim { shard, .. }, Some(Done::Yes)) => {
-                self.keeping.claimed(shard).map_or(Vec::new(), |act| self.act(act))
+                self.planner.claimed(shard).map_or(Vec::new(), |act| self.act(act))
             }
             (Call::Claim { .. }, _) => Vec::new(),
             (Call::Take { shard }, Some(Done::Taken(epoch))) => {
@@ -192,28 +192,28 @@ impl Node {
             self.sure_until = self.renewing_since + self.tenure;
         }
         let open: Vec<ShardId> = self.shards.keys().copied().filter(|shard| self.serves(*shard)).collect();
-        let acts = self.keeping.see(Duration::from_millis(now), view, |shard| open.contains(&shard));
+        let acts = self.planner.handle_view(Duration::from_millis(now), view, |shard| open.contains(&shard));
         let mut wants: Vec<Want> = acts.into_iter().flat_map(|act| self.act(act)).collect();
-        if self.keeping.has_left() && !self.calls.values().any(|call| *call == Call::Leave) {
+        if self.planner.has_left() && !self.calls.values().any(|call| *call == Call::Leave) {
             wants.push(Want::Call(Call::Leave));
         }
         wants
     }
 
-    fn act(&mut self, act: Act) -> Vec<Want> {
+    fn act(&mut self, act: OwnershipAction) -> Vec<Want> {
         match act {
-            Act::Open { shard, .. } => self.take(shard),
-            Act::Claim { shard, seen, .. } => vec![Want::Call(Call::Claim { shard, seen })],
-            Act::Look { shard } => match self.shards.get(&shard) {
+            OwnershipAction::Open { shard, .. } => self.take(shard),
+            OwnershipAction::Claim { shard, seen, .. } => vec![Want::Call(Call::Claim { shard, seen })],
+            OwnershipAction::CheckOwnership { shard } => match self.shards.get(&shard) {
                 Some(Held::Serving(serving)) if !serving.is_busy && !serving.is_giving => self.lose(shard),
                 _ => Vec::new(),
             },
-            Act::Close { shard, to } => {
+            OwnershipAction::Close { shard, to } => {
                 self.closing.insert(shard, to);
                 self.at.insert(shard, None);
                 self.go_on(shard)
             }
-            Act::Place { shard, at } => {
+            OwnershipAction::Place { shard, at } => {
                 self.at.insert(shard, at);
                 Vec::new()
             }
@@ -239,7 +239,7 @@ impl Node {
         self.shards.remove(&shard);
         let to = self.closing.remove(&shard).flatten();
         self.at.insert(shard, to);
-        self.keeping.ended(shard);
+        self.planner.ended(shard);
         Vec::new()
     }
 

@@ -310,8 +310,8 @@ impl World {
             }
             2 => {
                 let node = self.nodes.get_mut(&id).expect("it was picked");
-                if !node.keeping.is_leaving() {
-                    node.keeping.leave();
+                if !node.planner.is_leaving() {
+                    node.planner.leave();
                     self.report.stops += 1;
                     let address = node.address;
                     // It comes back at the same address, when that is free, or at another one.
@@ -325,14 +325,14 @@ impl World {
 
     /// Nothing goes wrong any more, and there are as many nodes as there should be.
     fn mend(&mut self) {
-        let staying = self.nodes.values().filter(|node| !node.keeping.is_leaving()).count() as u64;
+        let staying = self.nodes.values().filter(|node| !node.planner.is_leaving()).count() as u64;
         for number in staying..self.wanted {
             self.wires.at(self.now + 1, Event::Start(1_000 + number));
         }
     }
 
     fn start(&mut self, address: u64) {
-        let staying = self.nodes.values().filter(|node| !node.keeping.is_leaving());
+        let staying = self.nodes.values().filter(|node| !node.planner.is_leaving());
         if staying.clone().count() as u64 >= self.wanted
             || staying.clone().any(|node| node.address == address)
         {

@@ -53,7 +53,7 @@ pub(super) struct Appends {
 }
 
 struct Shared {
-    queue: Queue<Waiting>,
+    queue: Queue<PendingAppend>,
     pool: Pool,
     /// An append that is not answered in this time has met a connection that hangs.
     answer: Duration,
@@ -61,7 +61,7 @@ struct Shared {
     unreleased: Arc<Mutex<Unreleased>>,
 }
 
-struct Waiting {
+struct PendingAppend {
     append: Append,
     done: oneshot::Sender<Result<(), AppendError>>,
 }
@@ -91,7 +91,7 @@ impl Appends {
             return Err(AppendError::NotDone(StoreError::Unusable(detail)));
         }
         let (done, outcome) = oneshot::channel();
-        let pushed = self.shared.queue.push(Waiting { append, done });
+        let pushed = self.shared.queue.push(PendingAppend { append, done });
         pushed.map_err(|_| AppendError::NotDone(closed()))?;
         outcome.await.unwrap_or_else(|_| Err(AppendError::Unknown(closed())))
     }
@@ -130,7 +130,7 @@ impl Shared {
         }
     }
 
-    async fn append_all(&self, group: &[Waiting]) -> Vec<Result<(), AppendError>> {
+    async fn append_all(&self, group: &[PendingAppend]) -> Vec<Result<(), AppendError>> {
         let mut lease = match self.pool.lease().await {
             Ok(lease) => lease,
             Err(error) => return all(group, &AppendError::NotDone(error)),
@@ -163,7 +163,7 @@ impl Shared {
     }
 
     /// Remembers how it went.
-    fn note(&self, group: &[Waiting], outcomes: &[Result<(), AppendError>]) {
+    fn note(&self, group: &[PendingAppend], outcomes: &[Result<(), AppendError>]) {
         let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
         if done > 0 {
             *self.full_since() = None;
@@ -172,7 +172,7 @@ impl Shared {
         }
         let mut unreleased = self.unreleased.lock().unwrap_or_else(PoisonError::into_inner);
         unreleased.count(done);
-        for (Waiting { append, .. }, outcome) in group.iter().zip(outcomes) {
+        for (PendingAppend { append, .. }, outcome) in group.iter().zip(outcomes) {
             match outcome {
                 Ok(()) => unreleased.add(append.shard, append.seq, append.payload.len()),
                 Err(AppendError::Fenced) => unreleased.forget(append.shard),
@@ -183,7 +183,7 @@ impl Shared {
 }
 
 /// Takes as much as goes into one statement, and one append of each shard at most.
-fn bounded() -> impl FnMut(&Waiting) -> bool {
+fn bounded() -> impl FnMut(&PendingAppend) -> bool {
     let mut shards = BTreeSet::new();
     let mut bytes = 0;
     move |waiting| {
@@ -199,7 +199,7 @@ fn bounded() -> impl FnMut(&Waiting) -> bool {
 
 async fn append_on(
     session: &Session,
-    group: &[Waiting],
+    group: &[PendingAppend],
     is_sent: &AtomicBool,
 ) -> Vec<Result<(), AppendError>> {
     match send(session, group, is_sent).await {
@@ -208,14 +208,14 @@ async fn append_on(
     }
 }
 
-fn all(group: &[Waiting], error: &AppendError) -> Vec<Result<(), AppendError>> {
+fn all(group: &[PendingAppend], error: &AppendError) -> Vec<Result<(), AppendError>> {
     group.iter().map(|_| Err(error.again())).collect()
 }
 
 /// Sends the statement, and says which shards appended. `is_sent` is set before the server can know of it.
 async fn send(
     session: &Session,
-    group: &[Waiting],
+    group: &[PendingAppend],
     is_sent: &AtomicBool,
 ) -> Result<BTreeSet<ShardId>, AppendError> {
     let appends = || group.iter().map(|waiting| &waiting.append);
@@ -253,7 +253,7 @@ fn failure(error: Error) -> AppendError {
 /// The outcome of each append. Those that were left out are looked at: another node's, or out of order.
 async fn judge(
     session: &Session,
-    group: &[Waiting],
+    group: &[PendingAppend],
     appended: &BTreeSet<ShardId>,
 ) -> Vec<Result<(), AppendError>> {
     if group.len() == appended.len() {
@@ -268,7 +268,7 @@ async fn judge(
         }
         Err(_) => not_done("it was left out, and it could not be found out why".to_string()),
     };
-    let outcome = |waiting: &Waiting| match appended.contains(&waiting.append.shard) {
+    let outcome = |waiting: &PendingAppend| match appended.contains(&waiting.append.shard) {
         true => Ok(()),
         false => Err(refusal(&waiting.append)),
     };

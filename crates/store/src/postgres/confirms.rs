@@ -22,11 +22,11 @@ const CONFIRM: &str = "
     ORDER BY place";
 
 pub(super) struct Confirms {
-    queue: Arc<Queue<Waiting>>,
+    queue: Arc<Queue<PendingConfirm>>,
     pool: Arc<Pool>,
 }
 
-struct Waiting {
+struct PendingConfirm {
     shard: ShardId,
     epoch: Epoch,
     answer: oneshot::Sender<Result<(), ConfirmError>>,
@@ -47,7 +47,7 @@ impl Confirms {
 
     pub(super) async fn confirm(&self, shard: ShardId, epoch: Epoch) -> Result<(), ConfirmError> {
         let (answer, answered) = oneshot::channel();
-        let pushed = self.queue.push(Waiting { shard, epoch, answer });
+        let pushed = self.queue.push(PendingConfirm { shard, epoch, answer });
         pushed.map_err(|_| ConfirmError::Failed(closed()))?;
         answered.await.unwrap_or_else(|_| Err(ConfirmError::Failed(closed())))
     }
@@ -57,7 +57,7 @@ impl Confirms {
     }
 }
 
-async fn ask(queue: Arc<Queue<Waiting>>, pool: Arc<Pool>) {
+async fn ask(queue: Arc<Queue<PendingConfirm>>, pool: Arc<Pool>) {
     while let Some(group) = queue.group(|_| true).await {
         let current = current(&pool, &group).await;
         for (place, waiting) in group.into_iter().enumerate() {
@@ -73,7 +73,7 @@ async fn ask(queue: Arc<Queue<Waiting>>, pool: Arc<Pool>) {
 }
 
 /// Of each, whether its epoch is the shard's.
-async fn current(pool: &Pool, group: &[Waiting]) -> Result<Vec<bool>, StoreError> {
+async fn current(pool: &Pool, group: &[PendingConfirm]) -> Result<Vec<bool>, StoreError> {
     let shards: Vec<i32> = group.iter().map(|waiting| from_shard(waiting.shard)).collect();
     let epochs: Vec<i64> = group.iter().map(|waiting| number(waiting.epoch.0)).collect();
     let rows = pool.query(CONFIRM, &[&shards, &epochs]).await?;

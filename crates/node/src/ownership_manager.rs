@@ -1,17 +1,17 @@
 //! Keeps this node's share of the shards.
 //!
-//! The store knows all nodes and who owns what. The keeper looks at what it is shown whenever this node's tenure is renewed
+//! The store knows all nodes and who owns what. The manager looks at what it is shown whenever this node's tenure is renewed
 //! (see [`crate::renewing`]), opens shards that are this node's, takes those whose owner is gone, and gives away what others
 //! should have. Nothing here is needed for safety: a node that acts on an old view is refused by the store.
 
 use crate::{
     AddressTaken, Joining, OpenError,
-    driver::{self, Driver, HandedTime, NotOwned, Order, Surroundings},
-    keeping::{Act, Keeping},
+    driver::{self, Driver, HandedTime, NotOwned, Order, ShardContext},
     node::{EndWithShard, NodeOptions, Stores},
+    ownership::{OwnershipAction, OwnershipPlanner},
     reach,
     renewing::{Bell, Renewing, Seen, announcement, every},
-    service::{self, At},
+    service::{self, Location},
 };
 use limina_engine::{Command, Engine, Name, Page, Request, Time};
 use limina_shard::ShardClock;
@@ -80,13 +80,13 @@ pub(crate) async fn arrive<S: Tenure>(store: &S, joining: &Joining) -> Result<()
     }
 }
 
-pub(crate) struct Keeper<S> {
+pub(crate) struct OwnershipManager<S> {
     store: Arc<S>,
-    around: Surroundings,
+    context: ShardContext,
     options: NodeOptions,
     joining: Arc<Joining>,
     stores: Stores<S, S>,
-    keeping: Keeping,
+    planner: OwnershipPlanner,
     tasks: JoinSet<(ShardId, Finished)>,
     /// What each shard's task was last told.
     orders: BTreeMap<ShardId, watch::Sender<Order>>,
@@ -106,18 +106,18 @@ enum Finished {
     NotOwned,
 }
 
-impl<S: Journal + Table + Tenure> Keeper<S> {
+impl<S: Journal + Table + Tenure> OwnershipManager<S> {
     pub(crate) fn new(
         store: Arc<S>,
-        around: Surroundings,
+        context: ShardContext,
         options: NodeOptions,
         joining: Joining,
         stores: Stores<S, S>,
-    ) -> Keeper<S> {
-        Keeper {
-            keeping: Keeping::new(store.me(), joining.tenure),
+    ) -> OwnershipManager<S> {
+        OwnershipManager {
+            planner: OwnershipPlanner::new(store.me(), joining.tenure),
             store,
-            around,
+            context,
             options,
             joining: Arc::new(joining),
             stores,
@@ -132,11 +132,11 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
     /// Keeps until it is told to stop, then gives everything away.
     pub(crate) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
         let (mut seen, renewing) = self.renew();
-        while !self.keeping.has_left() {
+        while !self.planner.has_left() {
             tokio::select! {
                 Ok(()) = seen.changed() => {
                     let Seen { view, at } = seen.borrow_and_update().clone();
-                    self.see(view, at).await;
+                    self.handle_view(view, at).await;
                 }
                 Some(ended) = self.tasks.join_next() => {
                     self.ended(ended);
@@ -146,8 +146,8 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
                     // What comes next is decided by how it is now.
                     self.bell.ring();
                 }
-                _ = stopping.changed(), if !self.keeping.is_leaving() => {
-                    self.keeping.leave();
+                _ = stopping.changed(), if !self.planner.is_leaving() => {
+                    self.planner.leave();
                     self.bell.leave();
                 }
             }
@@ -170,7 +170,7 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
         let (seen, receiver) = watch::channel(Seen::default());
         let renewing = Renewing {
             store: self.store.clone(),
-            around: self.around.clone(),
+            context: self.context.clone(),
             joining: self.joining.clone(),
             stores: self.stores.clone(),
             bell: self.bell.clone(),
@@ -180,21 +180,21 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
     }
 
     /// Acts on what the store shows.
-    async fn see(&mut self, view: View, at: u64) {
+    async fn handle_view(&mut self, view: View, at: u64) {
         self.tell_changes(&view);
         self.seen_at = at;
-        let service = self.around.service.clone();
+        let service = self.context.service.clone();
         let is_open = |shard| service.is_open(shard);
-        let acts = self.keeping.see(Duration::from_micros(at), view, is_open);
-        let view = self.keeping.view();
-        self.around.metrics.nodes.set(live(view).count() as i64);
+        let acts = self.planner.handle_view(Duration::from_micros(at), view, is_open);
+        let view = self.planner.view();
+        self.context.metrics.nodes.set(live(view).count() as i64);
         if let Some(others) = service.others() {
-            others.see(view.clone(), is_open);
+            others.handle_view(view.clone(), is_open);
         }
         let mut wanted = Vec::new();
         for act in acts {
             match act {
-                Act::Claim { shard, seen, from } => wanted.push((shard, seen, from)),
+                OwnershipAction::Claim { shard, seen, from } => wanted.push((shard, seen, from)),
                 act => self.act(act),
             }
         }
@@ -218,33 +218,33 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
         for (shard, _, from) in wanted.into_iter().filter(|(shard, ..)| claimed.contains(shard)) {
             let from = from.map(|from| from.to_string());
             tracing::info!(shard = shard.0, from, "taking a shard over: nobody serves it");
-            self.around.metrics.shards_claimed.inc();
-            if let Some(open) = self.keeping.claimed(shard) {
+            self.context.metrics.shards_claimed.inc();
+            if let Some(open) = self.planner.claimed(shard) {
                 self.act(open);
             }
         }
     }
 
-    fn act(&mut self, act: Act) {
+    fn act(&mut self, act: OwnershipAction) {
         match act {
-            Act::Open { shard, handed } => self.open(shard, handed),
-            Act::Claim { .. } => unreachable!("claims are made together"),
-            Act::Look { shard } => {
+            OwnershipAction::Open { shard, handed } => self.open(shard, handed),
+            OwnershipAction::Claim { .. } => unreachable!("claims are made together"),
+            OwnershipAction::CheckOwnership { shard } => {
                 if let Some(order) = self.orders.get(&shard) {
                     // It is told the same again.
                     order.send_modify(|_| {});
                 }
             }
-            Act::Close { shard, to } => {
+            OwnershipAction::Close { shard, to } => {
                 let Some(order) = self.orders.get(&shard) else { return };
                 let name = to.map(|to| to.to_string());
                 tracing::info!(shard = shard.0, to = name, "giving a shard away");
-                self.around.metrics.shards_given.inc();
+                self.context.metrics.shards_given.inc();
                 // What was taken is answered; what comes now waits for the next owner.
-                self.around.service.set_at(shard, At::Nowhere);
+                self.context.service.set_location(shard, Location::Unknown);
                 order.send_replace(Order::Close { to });
             }
-            Act::Place { shard, at } => self.around.service.set_at_node(shard, at),
+            OwnershipAction::Place { shard, at } => self.context.service.set_location_node(shard, at),
         }
     }
 
@@ -253,7 +253,7 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
         let names = |view| -> BTreeSet<(NodeId, String)> {
             live(view).map(|member| (member.id, member.address.clone())).collect()
         };
-        let (before, now) = (names(self.keeping.view()), names(view));
+        let (before, now) = (names(self.planner.view()), names(view));
         for (node, address) in now.difference(&before) {
             let is_me = *node == self.store.me();
             tracing::info!(%node, address, me = is_me, "a node is here");
@@ -281,7 +281,7 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
             handed,
             store: self.store.clone(),
             stores: self.stores.clone(),
-            around: self.around.clone(),
+            context: self.context.clone(),
             options: self.options.clone(),
             bell: self.bell.clone(),
             orders,
@@ -294,12 +294,12 @@ impl<S: Journal + Table + Tenure> Keeper<S> {
 
     fn ended(&mut self, ended: Result<(ShardId, Finished), tokio::task::JoinError>) {
         let Ok((shard, finished)) = ended else { return };
-        self.keeping.ended(shard);
+        self.planner.ended(shard);
         self.orders.remove(&shard);
         if finished == Finished::NotOwned {
             tracing::warn!(shard = shard.0, "a shard was taken over by another node");
-            self.around.metrics.shards_lost.inc();
-            self.around.service.set_at(shard, At::Nowhere);
+            self.context.metrics.shards_lost.inc();
+            self.context.service.set_location(shard, Location::Unknown);
         }
     }
 }
@@ -317,7 +317,7 @@ struct ShardTask<S> {
     handed: Option<HandedTime>,
     store: Arc<S>,
     stores: Stores<S, S>,
-    around: Surroundings,
+    context: ShardContext,
     options: NodeOptions,
     bell: Bell,
     orders: watch::Receiver<Order>,
@@ -344,10 +344,10 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
     /// tenure has run out.
     async fn give(&self, store: &ShardStore<S, S>, to: Option<NodeId>, mut clock: ShardClock) -> Finished {
         for _ in 0..GIVE_ATTEMPTS {
-            let (Time(time), _) = clock.advance(self.around.clocks.read());
+            let (Time(time), _) = clock.advance(self.context.clocks.read());
             match self.store.give(self.shard, store.epoch(), to, time).await {
                 Ok(true) => {
-                    self.around.service.set_at_node(self.shard, to);
+                    self.context.service.set_location_node(self.shard, to);
                     self.wait_for_heir().await;
                     return Finished::Closed;
                 }
@@ -368,7 +368,7 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
 
     /// Waits until the next owner serves the shard, so that not all that is given away is on its way at once.
     async fn wait_for_heir(&self) {
-        let Some((others, address)) = self.around.service.other(self.shard) else { return };
+        let Some((others, address)) = self.context.service.other(self.shard) else { return };
         let command = Command::ListNamespaces(Page { after: None, limit: 1 });
         let namespace = Name::new("default").expect("a valid name");
         let request = Request { namespace, idempotency: None, command };
@@ -389,7 +389,7 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
                     let elapsed_ms = begun.elapsed().as_millis() as u64;
                     let handed = self.handed.is_some();
                     tracing::info!(shard = self.shard.0, handed, elapsed_ms, "serving a shard");
-                    self.around.metrics.opening_seconds.observe(begun.elapsed().as_secs_f64());
+                    self.context.metrics.opening_seconds.observe(begun.elapsed().as_secs_f64());
                     return Ok(opened);
                 }
                 Err(OpenError::Store { source: StoreError::NotOwned, .. }) => return Err(Finished::NotOwned),
@@ -409,10 +409,10 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
         let store = ShardStore::open(self.store.clone(), self.store.clone(), shard, options).await;
         let store = Arc::new(store.map_err(|source| OpenError::Store { shard: shard.0, source })?);
         let engine = driver::load_engine(&store, shard).await?;
-        let (way, arrivals) = service::way(self.options.shard.max_queue);
-        let driver = Driver::new(shard, store.clone(), self.around.clone(), arrivals);
+        let (way, receiver) = service::shard_channel(self.options.shard.max_queue);
+        let driver = Driver::new(shard, store.clone(), self.context.clone(), receiver);
         self.stores.insert(shard, store.clone());
-        self.around.service.set_at(shard, At::Here(Arc::new(way)));
+        self.context.service.set_location(shard, Location::Local(Arc::new(way)));
         self.bell.ring();
         Ok((store, driver, engine))
     }

@@ -1,6 +1,6 @@
 //! What a node does about its share of the shards, decided without IO, so that the simulator drives the very same code.
 //!
-//! [`Keeping`] is shown what the store shows, and says what is to be done: [`crate::Node`] does it.
+//! [`OwnershipPlanner`] is shown what the store shows, and says what is to be done: [`crate::Node`] does it.
 
 use crate::placement::{Move, plan};
 use limina_store::{Epoch, Handed, Holding, NodeId, ShardId, View};
@@ -12,7 +12,7 @@ const CLOSED_AT_ONCE: usize = 4;
 
 /// One node's part.
 #[derive(Debug)]
-pub struct Keeping {
+pub struct OwnershipPlanner {
     me: NodeId,
     tenure: Duration,
     is_leaving: bool,
@@ -26,9 +26,9 @@ pub struct Keeping {
 
 /// What is to be done. The order counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
-    /// Open a shard that is ours and serve it, until [`Act::Close`] or it turns out to be another's; then call
-    /// [`Keeping::ended`].
+pub enum OwnershipAction {
+    /// Open a shard that is ours and serve it, until [`OwnershipAction::Close`] or it turns out to be another's; then call
+    /// [`OwnershipPlanner::ended`].
     Open {
         /// Which.
         shard: ShardId,
@@ -36,7 +36,7 @@ pub enum Act {
         handed: Option<Handed>,
     },
     /// Claim a shard that nobody serves, together with all others of which this is said at the same time; if that succeeds,
-    /// call [`Keeping::claimed`].
+    /// call [`OwnershipPlanner::claimed`].
     Claim {
         /// Which.
         shard: ShardId,
@@ -46,11 +46,11 @@ pub enum Act {
         from: Option<NodeId>,
     },
     /// Find out whether a shard that is served here is still ours.
-    Look {
+    CheckOwnership {
         /// Which.
         shard: ShardId,
     },
-    /// Answer what was taken, give the shard away, and when it is served there, call [`Keeping::ended`].
+    /// Answer what was taken, give the shard away, and when it is served there, call [`OwnershipPlanner::ended`].
     Close {
         /// Which.
         shard: ShardId,
@@ -66,10 +66,10 @@ pub enum Act {
     },
 }
 
-impl Keeping {
+impl OwnershipPlanner {
     /// A node that has nothing yet, and renews for `tenure` each time.
-    pub fn new(me: NodeId, tenure: Duration) -> Keeping {
-        Keeping {
+    pub fn new(me: NodeId, tenure: Duration) -> OwnershipPlanner {
+        OwnershipPlanner {
             me,
             tenure,
             is_leaving: false,
@@ -101,7 +101,12 @@ impl Keeping {
     }
 
     /// What the store shows, at `now` by a clock that never goes back. `is_open` tells which shards are served here.
-    pub fn see(&mut self, now: Duration, view: View, is_open: impl Fn(ShardId) -> bool) -> Vec<Act> {
+    pub fn handle_view(
+        &mut self,
+        now: Duration,
+        view: View,
+        is_open: impl Fn(ShardId) -> bool,
+    ) -> Vec<OwnershipAction> {
         // If this node could not reach the store for longer than a tenure, the other nodes probably could not either.
         // Their expired tenures prove nothing yet, so claim no shard for one more tenure.
         if self.renewed_at.is_some_and(|at| now.saturating_sub(at) > self.tenure) {
@@ -115,11 +120,11 @@ impl Keeping {
             match (self.running.get(&shard), holding.owner == Some(self.me)) {
                 (Some(_), true) | (Some(true), false) => {}
                 // It may have been taken away while this node was thought dead. The store tells.
-                (Some(false), false) => acts.push(Act::Look { shard }),
+                (Some(false), false) => acts.push(OwnershipAction::CheckOwnership { shard }),
                 (None, true) => {
                     acts.push(self.open(shard, holding.handed));
                 }
-                (None, false) => acts.push(Act::Place { shard, at: self.live(holding.owner) }),
+                (None, false) => acts.push(OwnershipAction::Place { shard, at: self.live(holding.owner) }),
             }
         }
         for step in plan(&self.view, self.me) {
@@ -127,7 +132,11 @@ impl Keeping {
                 Move::Claim { .. } if now < self.patient_until => {}
                 Move::Claim { shard, seen } => {
                     let from = self.view.shards.iter().find(|holding| holding.shard == shard);
-                    acts.push(Act::Claim { shard, seen, from: from.and_then(|holding| holding.owner) });
+                    acts.push(OwnershipAction::Claim {
+                        shard,
+                        seen,
+                        from: from.and_then(|holding| holding.owner),
+                    });
                 }
                 // One that is still being opened stays until it is, unless everything goes. The rest has its turn later.
                 Move::Give { shard, to } => {
@@ -137,7 +146,7 @@ impl Keeping {
                         && let Some(is_closing) = self.running.get_mut(&shard)
                         && !std::mem::replace(is_closing, true)
                     {
-                        acts.push(Act::Close { shard, to });
+                        acts.push(OwnershipAction::Close { shard, to });
                     }
                 }
             }
@@ -146,7 +155,7 @@ impl Keeping {
     }
 
     /// A claim succeeded. If the store has shown it before, there is nothing more to do.
-    pub fn claimed(&mut self, shard: ShardId) -> Option<Act> {
+    pub fn claimed(&mut self, shard: ShardId) -> Option<OwnershipAction> {
         (!self.running.contains_key(&shard)).then(|| self.open(shard, None))
     }
 
@@ -155,9 +164,9 @@ impl Keeping {
         self.running.remove(&shard);
     }
 
-    fn open(&mut self, shard: ShardId, handed: Option<Handed>) -> Act {
+    fn open(&mut self, shard: ShardId, handed: Option<Handed>) -> OwnershipAction {
         self.running.insert(shard, false);
-        Act::Open { shard, handed }
+        OwnershipAction::Open { shard, handed }
     }
 
     /// A node, if it is alive and not this one.
@@ -212,39 +221,42 @@ mod tests {
 
     #[test]
     fn a_shard_comes_and_goes() {
-        let mut keeping = Keeping::new(ME, Duration::from_secs(5));
+        let mut planner = OwnershipPlanner::new(ME, Duration::from_secs(5));
         let closed = |_| false;
         let open = |_| true;
-        let claim = Act::Claim { shard: SHARD, seen: Epoch(3), from: None };
-        let place = |at| Act::Place { shard: SHARD, at };
-        assert_eq!(keeping.see(NOW, view(None, false, false), closed), [place(None), claim]);
-        assert_eq!(keeping.claimed(SHARD), Some(Act::Open { shard: SHARD, handed: None }));
-        assert_eq!(keeping.claimed(SHARD), None, "once");
-        assert_eq!(keeping.see(NOW, view(Some(ME), false, false), closed), [], "it is being opened");
+        let claim = OwnershipAction::Claim { shard: SHARD, seen: Epoch(3), from: None };
+        let place = |at| OwnershipAction::Place { shard: SHARD, at };
+        assert_eq!(planner.handle_view(NOW, view(None, false, false), closed), [place(None), claim]);
+        assert_eq!(planner.claimed(SHARD), Some(OwnershipAction::Open { shard: SHARD, handed: None }));
+        assert_eq!(planner.claimed(SHARD), None, "once");
+        assert_eq!(planner.handle_view(NOW, view(Some(ME), false, false), closed), [], "it is being opened");
 
         // Another node has it, says the store: whoever serves it looks.
-        assert_eq!(keeping.see(NOW, view(Some(OTHER), false, false), open), [Act::Look { shard: SHARD }]);
-        keeping.ended(SHARD);
-        assert_eq!(keeping.see(NOW, view(Some(OTHER), false, false), closed), [place(Some(OTHER))]);
+        assert_eq!(
+            planner.handle_view(NOW, view(Some(OTHER), false, false), open),
+            [OwnershipAction::CheckOwnership { shard: SHARD }]
+        );
+        planner.ended(SHARD);
+        assert_eq!(planner.handle_view(NOW, view(Some(OTHER), false, false), closed), [place(Some(OTHER))]);
 
         // It is handed back.
-        let handed = Act::Open { shard: SHARD, handed: Some(HANDED) };
-        assert_eq!(keeping.see(NOW, view(Some(ME), true, false), closed), [handed]);
-        keeping.leave();
-        let close = Act::Close { shard: SHARD, to: Some(OTHER) };
-        assert_eq!(keeping.see(NOW, view(Some(ME), true, true), open), [close]);
-        assert_eq!(keeping.see(NOW, view(Some(ME), true, true), open), [], "once");
-        assert!(!keeping.has_left());
-        keeping.ended(SHARD);
-        assert!(keeping.has_left());
+        let handed = OwnershipAction::Open { shard: SHARD, handed: Some(HANDED) };
+        assert_eq!(planner.handle_view(NOW, view(Some(ME), true, false), closed), [handed]);
+        planner.leave();
+        let close = OwnershipAction::Close { shard: SHARD, to: Some(OTHER) };
+        assert_eq!(planner.handle_view(NOW, view(Some(ME), true, true), open), [close]);
+        assert_eq!(planner.handle_view(NOW, view(Some(ME), true, true), open), [], "once");
+        assert!(!planner.has_left());
+        planner.ended(SHARD);
+        assert!(planner.has_left());
     }
 
     #[test]
     fn after_an_outage_the_others_have_time_to_come_back() {
-        let mut keeping = Keeping::new(ME, Duration::from_secs(5));
+        let mut planner = OwnershipPlanner::new(ME, Duration::from_secs(5));
         let mut claims = |seconds: u64| {
-            let acts = keeping.see(Duration::from_secs(seconds), view(None, false, false), |_| false);
-            acts.iter().any(|act| matches!(act, Act::Claim { .. }))
+            let acts = planner.handle_view(Duration::from_secs(seconds), view(None, false, false), |_| false);
+            acts.iter().any(|act| matches!(act, OwnershipAction::Claim { .. }))
         };
         assert!(claims(100), "a node that comes takes what nobody has");
         assert!(claims(105));
