@@ -1,4 +1,5 @@
-//! What the engine wants done besides answering. One closed list; all of it waits for durability.
+//! Effects: what the engine wants pushed, logged or counted besides its answers. One closed list. Every effect waits until
+//! the writes sealed with it are durable.
 
 use crate::{Name, Position, Time};
 use alloc::{sync::Arc, vec::Vec};
@@ -9,57 +10,57 @@ use serde::{Deserialize, Serialize};
 pub enum Effect {
     /// An unfinished hold was rolled back because its time had run out.
     HoldExpired {
-        /// Where.
+        /// The namespace.
         namespace: Name,
-        /// Whose hold it was.
+        /// The operation whose hold expired.
         operation_id: Name,
         /// The position of the rollback.
         position: Position,
     },
     /// What a limiter's lease held was given back because its time had run out.
     LeaseExpired {
-        /// Where.
+        /// The namespace.
         namespace: Name,
-        /// Which.
+        /// The lease.
         lease_id: Name,
     },
     /// A lock was taken back because its holder gave no sign of life.
     LockExpired {
-        /// Where.
+        /// The namespace.
         namespace: Name,
-        /// Which.
+        /// The lock.
         lock_id: Name,
-        /// Whose it was.
+        /// The owner that the holder had named.
         owner: Option<Name>,
     },
     /// A stream of events has changed. Clocks ascend by one.
     StreamChanged {
-        /// Where.
+        /// The namespace.
         namespace: Name,
-        /// Which.
+        /// The stream.
         stream: Name,
         /// What became of which event.
         change: Change,
     },
     /// All that incubates in a stream, in its place among the changes.
     KeyFrame {
-        /// Where.
+        /// The namespace.
         namespace: Name,
-        /// Which stream.
+        /// The stream.
         stream: Name,
         /// What incubates.
         frame: KeyFrame,
     },
     /// A stream is gone. One that is made under the same name is another.
     StreamDeleted {
-        /// Where.
+        /// The namespace.
         namespace: Name,
-        /// Which.
+        /// The stream.
         stream: Name,
     },
     /// Something was due, but a stored record that it needs could not be read; it is tried again a little later.
     DuePostponed {
-        /// Where.
+        /// The namespace.
         namespace: Name,
     },
 }
@@ -72,7 +73,7 @@ pub type Event = Arc<str>;
 pub struct EventInfo {
     /// What happened.
     pub event: Event,
-    /// When.
+    /// When it happened.
     pub time: Time,
     /// When it is published, unless it is invalidated.
     pub publishes_at: Time,
@@ -94,7 +95,7 @@ pub struct Change {
     pub clock: u64,
     /// What became of the event.
     pub kind: ChangeKind,
-    /// Which.
+    /// The event.
     pub event: Event,
     /// When the event had happened.
     pub time: Time,

@@ -18,13 +18,13 @@ pub(crate) struct ServeArgs {
     /// With a shared store: where other nodes reach this one [default: the address to listen on]
     #[arg(long, env = "LIMINA_ADVERTISE", value_name = "HOST:PORT")]
     advertise: Option<String>,
-    /// With a shared store: after so long without a sign of life a node's shards are taken over [default: 5s]
+    /// Shared store: time without a renewal after which other nodes take over this node's shards [default: 5s]
     #[arg(long, env = "LIMINA_TENURE", value_name = "DURATION")]
     tenure: Option<Tenure>,
     /// Configuration file (TOML); its keys are the long names of these flags, with underscores
     #[arg(long, env = "LIMINA_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// How logs look
+    /// Log format: text or json
     #[arg(long, env = "LIMINA_LOG_FORMAT", value_name = "FORMAT")]
     log_format: Option<LogFormat>,
     /// What is logged: a level, or directives such as `info,limina_node=debug` [default: info]
@@ -36,13 +36,13 @@ pub(crate) struct ServeArgs {
     /// Size of a journal segment [default: 64]
     #[arg(long, env = "LIMINA_JOURNAL_SEGMENT_MIB", value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1024))]
     journal_segment_mib: Option<u64>,
-    /// Size from which on the journal is brought down by checkpoints [default: 1024]
+    /// Journal size that triggers a checkpoint [default: 1024]
     #[arg(long, env = "LIMINA_JOURNAL_MIB", value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
     journal_mib: Option<u64>,
-    /// Memory that one shard's records may take before a checkpoint moves them to the table [default: 32]
+    /// Memory of one shard's new records that triggers a checkpoint [default: 64]
     #[arg(long, env = "LIMINA_CHECKPOINT_MIB", value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=65_536))]
     checkpoint_mib: Option<u64>,
-    /// Free space below which writes are refused with StorageFull [default: two segments, at least 64]
+    /// Free disk space below which writes are rejected (StorageFull) [default: two segments, at least 64]
     #[arg(long, env = "LIMINA_STORAGE_RESERVE_MIB", value_name = "MIB")]
     storage_reserve_mib: Option<u64>,
     /// File of limiter rules (TOML): applied at start, and again when it changes
@@ -72,7 +72,7 @@ impl<'de> Deserialize<'de> for Tenure {
     }
 }
 
-/// How logs look.
+/// Log format: text or json.
 #[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {

@@ -29,15 +29,15 @@ struct Cli {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Serve requests. This is what happens without a subcommand, too.
+    /// Serve requests (also the default without a subcommand).
     Serve(config::ServeArgs),
-    /// Check a data directory at rest: read everything, change nothing.
+    /// Check the data directory of a stopped server: reads everything, changes nothing.
     Verify(verify::VerifyArgs),
-    /// Write everything that a store holds to a file: a backup, or what `import` makes another store from.
+    /// Export everything that a store holds to one file: a backup, or the input of `import`.
     Export(moving::ExportArgs),
-    /// Fill a new store with what `export` wrote.
+    /// Create a new store from a file that `export` wrote.
     Import(moving::ImportArgs),
-    /// What can be done with a file of limiter rules.
+    /// Work with a file of limiter rules.
     #[command(subcommand)]
     Rules(RulesCommand),
     /// Print the OpenAPI description of the HTTP interface.
@@ -46,7 +46,7 @@ enum Command {
 
 #[derive(clap::Subcommand)]
 enum RulesCommand {
-    /// Check a file of rules, without a server: every mistake, with its place.
+    /// Check a rules file without a server: prints every mistake with its line.
     Check(rules::CheckArgs),
 }
 

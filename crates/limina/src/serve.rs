@@ -82,7 +82,7 @@ async fn run(config: Config, descriptors: Descriptors) -> Result<(), Box<dyn Err
     if let Some(lost) = &lost {
         tracing::error!(error = lost as &dyn Error, "the store cannot be used any more; the process ends");
     }
-    tracing::info!("stopping: answering what was taken, refusing what is new");
+    tracing::info!("stopping: draining accepted requests, rejecting new ones");
     // What was taken is answered while new requests still find somebody who tells them to go elsewhere.
     service.begin_stop();
     let end_front = async || {

@@ -104,7 +104,7 @@ pub(crate) enum Location {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error, Serialize, Deserialize)]
 pub enum Unavailable {
     /// The shard's queue is full.
-    #[error("more is asked than can be done; try again shortly")]
+    #[error("the server is overloaded; try again shortly")]
     Overloaded,
     /// The process is stopping.
     #[error("the server is shutting down")]

@@ -18,10 +18,10 @@ pub struct Options {
     pub max_batch: usize,
     /// About how many bytes one append has. A request that writes more has an append of its own.
     pub max_batch_bytes: usize,
-    /// How many things that are due are done in one round, so that a heap of them is worked off in slices.
+    /// The most due timers that one round executes. More than that are executed in slices.
     pub due_slice: usize,
-    /// How far time may lag behind while a heap of what is due is worked off, so that clients have their turn between
-    /// slices. Where it would be more, they wait.
+    /// The most that shard time may lag while due timers are executed in slices, so that clients have their turn between
+    /// slices. Beyond this lag, clients wait until the slices are done.
     pub max_lag: Millis,
 }
 
@@ -464,8 +464,10 @@ impl<T> Open<T> {
         self.building.weight >= most || self.has_enough_bytes(options)
     }
 
+    /// The engine announces bytes that it may not write in the end. A batch with nothing to seal is never full, or no seal
+    /// would ever come to empty it.
     fn has_enough_bytes(&self, options: &Options) -> bool {
-        self.engine.unsealed_bytes() >= options.max_batch_bytes
+        !self.building.is_empty && self.engine.unsealed_bytes() >= options.max_batch_bytes
     }
 
     /// Takes what is due, then what waits. Says whether there was anything.

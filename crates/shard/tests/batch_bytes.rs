@@ -3,7 +3,9 @@
 use limina_engine::{
     Command, Engine, KeyValues, Millis, Name, Options as EngineOptions, Request, Time,
     key_values::Value,
+    limiter::{self, Change, Check, Durability, Limit, NewRule, Take},
     locks::{self, Acquire, Lock, Mode},
+    selection::Selection,
 };
 use limina_shard::{Opening, Options, Output, Shard};
 
@@ -62,4 +64,46 @@ fn a_batch_ends_where_it_has_enough_bytes() {
     check(1, REQUESTS);
     // About ten of them.
     check(10_000, 5);
+}
+
+fn limiter(command: limiter::Command) -> Request {
+    let namespace = Name::new("n").unwrap();
+    Request { namespace, idempotency: None, command: Command::Limiter(command) }
+}
+
+/// A refund of what is not there announces a write, and then writes nothing. Its answer is relaxed, so no seal follows.
+#[test]
+fn a_batch_that_writes_nothing_is_never_full() {
+    let mut shard = Shard::new(Options { max_batch_bytes: 1, ..Options::default() });
+    let engine = Engine::open(EngineOptions::default(), []).unwrap();
+    shard.handle_opened(engine, Time(1), Opening::Interrupted);
+    let rule = NewRule {
+        name: Name::new("slots").unwrap(),
+        group_by: vec!["key".into()],
+        selection: Selection::default(),
+        limit: Limit::AtMost(3),
+        window: None,
+        shadow: false,
+        durability: Some(Durability::Relaxed),
+        description: None,
+    };
+    let key_values = KeyValues::new(vec![("key", Value::String("x"))]).unwrap();
+    let refund = Check { entries: vec![Take { key_values, hits: -1, limit: None }], dry_run: false };
+    let requests = [
+        limiter(limiter::Command::Change(Change::CreateRule(rule))),
+        limiter(limiter::Command::Check(refund)),
+        large(0),
+    ];
+    for (number, request) in requests.into_iter().enumerate() {
+        shard.handle_request(number, request).unwrap();
+        let mut answered = false;
+        while let Some(output) = shard.poll(Time(1)) {
+            match output {
+                Output::Append { .. } | Output::Confirm => shard.handle_persisted(),
+                Output::Reply(reply) => answered = reply.result.unwrap().is_done(),
+                _ => {}
+            }
+        }
+        assert!(answered, "request {number}");
+    }
 }

@@ -212,7 +212,7 @@ pub enum Refusal {
         /// The limits.
         limit_names: Vec<Name>,
     },
-    /// A ceiling would be passed.
+    /// A ceiling would be exceeded.
     LimitExceeded {
         /// Each such limit, with its ceiling.
         limits: Vec<(Name, i64)>,

@@ -66,7 +66,7 @@ pub enum Refusal {
         /// The name.
         rule: Name,
     },
-    /// The rule belongs to a file, and only the file changes it.
+    /// The rule is managed by the rules file, and only the file changes it.
     RuleManagedByFile {
         /// The name.
         rule: Name,
@@ -76,7 +76,7 @@ pub enum Refusal {
         /// The name.
         rule: Name,
     },
-    /// An override lacks a key by which the rule would group.
+    /// An override lacks a key of the new group_by.
     OverridesConflict {
         /// The rule.
         rule: Name,

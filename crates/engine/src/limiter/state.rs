@@ -92,10 +92,10 @@ impl Limiter {
         leased: u128,
     ) {
         let before = self.counters.get(key_values).total();
-        turn.changes.will_write(COUNTER_BYTES + key_values.as_bytes().len());
         let place = self.counters.set(key_values, unleased, leased, turn.namespace, turn.changes);
         let after = self.counters.get(key_values).total();
         if let Some(place) = place {
+            turn.changes.will_write(COUNTER_BYTES + key_values.as_bytes().len());
             self.count(key_values, place, after as i128 - before as i128);
         }
     }

@@ -112,7 +112,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
 /// Tells a client that there is no place for its connection. The descriptor is closed at once, so the client may see a
 /// reset instead.
 fn refuse(stream: &TcpStream) {
-    const BODY: &str = r#"{"type":"/docs#Overloaded","title":"More is asked than can be done","status":503,"detail":"There are as many connections as the server may have. Nothing was done; try again after Retry-After.","code":"Overloaded"}"#;
+    const BODY: &str = r#"{"type":"/docs#Overloaded","title":"The server is overloaded","status":503,"detail":"There are as many connections as the server may have. Nothing was done; try again after Retry-After.","code":"Overloaded"}"#;
     let length = BODY.len();
     let answer = format!(
         "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\

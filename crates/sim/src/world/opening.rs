@@ -62,6 +62,10 @@ impl World {
             return;
         }
         let is_open = self.shard.engine().is_some();
+        // A decision that was made while time stood still must be judged before time goes on.
+        if is_open && !self.shard.is_idle() {
+            return self.after(100, Event::Serve);
+        }
         if is_open && !self.judge.is_settled() {
             let command = Command::ListNamespaces(Page { after: None, limit: 1 });
             let namespace = Name::new("any").expect("a valid name");

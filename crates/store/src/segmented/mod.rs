@@ -64,7 +64,8 @@ pub struct Segmented<D: Disk> {
     unsealed: bool,
     /// A segment was taken out of the journal, but the directory was not synced since.
     unsynced_removal: bool,
-    /// What it became. Not to be written to before: after a crash it may bear its old name again.
+    /// The segment's new name after recycling. Do not write to the segment before the rename is durable: after a crash the
+    /// old name may return.
     unsynced_spare: Option<Spare>,
     buffer: Vec<u8>,
     stats: JournalStats,

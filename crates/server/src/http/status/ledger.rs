@@ -63,7 +63,7 @@ pub(crate) fn refusal(refusal: ledger::Refusal) -> Failure {
                 .iter()
                 .map(|(name, ceiling)| json!({"limit_name": name.as_str(), "ceiling": ceiling}))
                 .collect();
-            let detail = format!("the ceiling would be passed in limit {}", listed(&names));
+            let detail = format!("the ceiling would be exceeded in limit {}", listed(&names));
             about_limits(Code::LimitExceeded, detail, &names).with("limits", ceilings)
         }
         ValueOverflow { limit_names } => about_limits(

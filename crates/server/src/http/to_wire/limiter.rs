@@ -39,7 +39,7 @@ pub(crate) fn limit_reached(decision: &Decision, status: u16) -> LimitReached<'_
         kind: Cow::Borrowed("https://iana.org/assignments/http-problem-types#quota-exceeded"),
         title: Cow::Borrowed(Code::LimitReached.title()),
         status,
-        detail: format!("refused by {}", violated_policies.join(", ")),
+        detail: format!("limit reached: {}", violated_policies.join(", ")),
         code: Cow::Borrowed(Code::LimitReached.word()),
         violated_policies,
         allowed: false,
