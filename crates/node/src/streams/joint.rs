@@ -7,15 +7,17 @@ use futures_util::{
 };
 use std::sync::{Arc, Mutex, PoisonError};
 
+type Question<T> = BoxFuture<'static, Result<T, FollowError>>;
+
 /// The answer that several followers wait for.
-pub(super) type Awaited<T> = Shared<BoxFuture<'static, Result<T, FollowError>>>;
+pub(super) type Awaited<T> = Shared<Question<T>>;
 
 /// A question that one follower asks for all. A follower must not get the answer to a question that was asked before it
 /// came, since that answer may be older than what its client knows. So those who come while a question is under way
 /// share the next one.
 pub(super) struct Joint<T: Clone> {
     /// The question that nobody has begun to ask yet. It is held by those who wait for it.
-    next: Mutex<Option<WeakShared<BoxFuture<'static, Result<T, FollowError>>>>>,
+    next: Mutex<Option<WeakShared<Question<T>>>>,
     turn: tokio::sync::Mutex<()>,
 }
 
