@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::cluster::{Cluster, LONG, SHORT, insist};
@@ -54,6 +55,30 @@ fn who_hangs_up_at_another_node_leaves_the_queue() {
     at(0).await_queue(&held, 0);
     at(0).let_go(&held);
     at(1).free(exclusive(json!({"k": 1})));
+}
+
+/// The client's node sleeps while the client goes and its grant falls due, so that it finds the hang-up and the owner's answer at
+/// once. The owner cannot take back what it has answered already.
+#[test]
+fn a_grant_to_one_who_has_gone_from_another_node_is_released() {
+    let mut cluster = Cluster::of(2, LONG);
+    let namespace = cluster.namespace_of(0);
+    let locks = cluster[0].locks_of(&namespace);
+    let body = waiting(exclusive(json!({"k": 1})), PATIENT).to_string();
+    let request = raw::request("POST", &format!("/v1/ns/{namespace}/locks"), "", body.as_bytes());
+    for round in 0..40 {
+        let held = locks.grant(exclusive(json!({"k": 1})));
+        let mut connection = raw::Connection::open(cluster[1].address());
+        connection.send(&request);
+        locks.await_queue(&held, 1);
+        cluster.node(1).process().signal(Signal::STOP);
+        drop(connection);
+        locks.let_go(&held);
+        cluster.node(1).process().signal(Signal::CONT);
+        let next = locks.ask(&waiting(exclusive(json!({"k": 1})), "20s"));
+        assert_eq!(next.status, 200, "held by one who is gone, round {round}: {:?}", locks.all(10));
+        locks.let_go(&next.granted());
+    }
 }
 
 #[test]

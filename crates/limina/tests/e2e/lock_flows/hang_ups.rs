@@ -65,24 +65,28 @@ fn a_closed_connection_leaves_the_queue_whatever_it_sent_before() {
     locks.let_go(&held);
 }
 
-/// A client hangs up and repeats its request under the same key. The server sleeps meanwhile, so that it finds the first
-/// request, the retry and the hang-up at once. The retry is told of a grant, and that grant stays.
+/// A client repeats its request under the same key and hangs up on the first one, while both wait for the disk. The retry is told
+/// of a grant, and that grant stays.
 #[test]
 fn a_lock_that_was_told_to_a_retry_stays() {
-    let mut server = Server::fresh();
+    let server = Server::fresh();
     let locks = server.locks();
-    for round in 0..20 {
+    let mut random = Random::new(1);
+    for round in 0..150 {
         let body = exclusive(lock()).to_string();
         let key = format!("Idempotency-Key: key {round}\r\n");
         let request = raw::request("POST", "/v1/locks", &key, body.as_bytes());
         let [mut first, mut retry] = [(); 2].map(|()| raw::Connection::open(server.address()));
-        server.process().signal(Signal::STOP);
         first.send(&request);
+        let sent = Instant::now();
+        let spin = |until: Duration| while sent.elapsed() < until {};
+        let (pause, until) = (random.below(1_000), random.below(2_000));
+        spin(Duration::from_micros(pause));
         retry.send(&request);
+        spin(Duration::from_micros(pause + until));
         drop(first);
-        server.process().signal(Signal::CONT);
         let grant = retry.receive().granted();
-        for _ in 0..20 {
+        for _ in 0..3 {
             locks.taken(exclusive(lock()));
             locks.heartbeat(&grant).ok();
         }
