@@ -38,7 +38,13 @@ impl TenureGuard {
     }
 
     pub(crate) fn is_sure(&self) -> bool {
-        self.clocks.monotonic() < self.until.load(Ordering::Acquire)
+        self.left() > Duration::ZERO
+    }
+
+    /// How long the tenure still surely lasts.
+    pub(crate) fn left(&self) -> Duration {
+        let until = self.until.load(Ordering::Acquire);
+        Duration::from_micros(until.saturating_sub(self.clocks.monotonic()))
     }
 
     /// The store answered a renewal, or failed to. It is away once a renewal has failed and the tenure has run out: until

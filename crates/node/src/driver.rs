@@ -240,7 +240,10 @@ impl<J: Journal, T: Table> Driver<J, T> {
         if !is_away {
             return;
         }
-        if self.opening.is_none() {
+        // If nothing is under way, the memory is as good as before: the next append or confirm tells whether the shard is still
+        // this node's.
+        let is_at_rest = self.shard.is_idle() && !self.shard.has_waiters();
+        if self.opening.is_none() && !is_at_rest {
             let is_sent = self.persisting.take().is_some() && !self.store.withdraw();
             self.lost(if is_sent { Loss::Unknown } else { Loss::NotDone });
         }

@@ -5,6 +5,7 @@ use crate::{Joining, driver::ShardContext, node::Stores, ownership::is_current};
 use limina_store::{Announcement, Journal, StoreError, Table, Tenure, View};
 use std::{
     error::Error,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -100,8 +101,9 @@ impl<S: Journal + Table + Tenure> Renewing<S> {
         let tenure = self.joining.tenure;
         let announcement = announcement(&self.joining, self.bell.is_leaving.load(Ordering::Acquire));
         let sent_at = self.context.clocks.monotonic();
-        // One that takes longer would renew for next to nothing. It counts as failed before the tenure has run out twice.
-        let answer = timeout(tenure * (RENEWALS - 1) / RENEWALS, self.store.renew(announcement)).await;
+        // One that takes longer would renew for next to nothing.
+        let answer = timeout(tenure * (RENEWALS - 1) / RENEWALS, self.store.renew(announcement));
+        let answer = self.tell_when_away(failing.is_some(), answer).await;
         let answer = answer.unwrap_or_else(|_| Err(StoreError::Unavailable("it does not answer".to_owned())));
         let is_renewed = match answer {
             Ok(view) => self.see(view, sent_at, failing.is_none()),
@@ -123,6 +125,20 @@ impl<S: Journal + Table + Tenure> Renewing<S> {
             let after_ms = since.elapsed().as_millis() as u64;
             tracing::info!(after_ms, "the tenure is renewed again");
         }
+    }
+
+    /// Waits for an answer. If an earlier renewal has failed, the store is away as soon as the tenure has run out, whether or
+    /// not this renewal has failed too by then.
+    async fn tell_when_away<T>(&self, is_failing: bool, answer: impl Future<Output = T>) -> T {
+        let mut answer = pin!(answer);
+        if is_failing {
+            let tenure_guard = &self.context.tenure_guard;
+            tokio::select! {
+                answer = &mut answer => return answer,
+                () = tokio::time::sleep(tenure_guard.left()) => tenure_guard.heard_of_store(false),
+            }
+        }
+        answer.await
     }
 
     /// Says whether the tenure was renewed.

@@ -392,6 +392,11 @@ impl<T> Shard<T> {
                 .is_none_or(|open| open.round.is_none() && open.building.is_empty && open.in_flight.is_none())
     }
 
+    /// Whether a request waits for an answer that comes later.
+    pub fn has_waiters(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| !open.waiting.is_empty())
+    }
+
     /// The engine, while the shard is open.
     pub fn engine(&self) -> Option<&Engine> {
         self.open.as_ref().map(|open| &open.engine)
