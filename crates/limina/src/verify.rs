@@ -5,7 +5,7 @@ use limina_engine::{Engine, Stats};
 use limina_node::load_engine;
 use limina_store::{
     ShardId, ShardStore, ShardStoreOptions,
-    embedded::{AtRest, Finding},
+    embedded::{Finding, ReadOnlyStore},
 };
 use std::{
     error::Error,
@@ -25,7 +25,7 @@ pub(crate) struct VerifyArgs {
 /// Checks the directory. Damage is an error, too.
 pub(crate) fn verify(args: VerifyArgs) -> Result<(), Box<dyn Error>> {
     let mut told = Told { problems: 0, progress: Progress::new() };
-    let at_rest = AtRest::check(&args.directory, &mut |finding| told.tell(finding))?;
+    let at_rest = ReadOnlyStore::check(&args.directory, &mut |finding| told.tell(finding))?;
     if let Some(at_rest) = at_rest {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(load_shards(at_rest, &args.directory, &mut told));
@@ -41,7 +41,7 @@ pub(crate) fn verify(args: VerifyArgs) -> Result<(), Box<dyn Error>> {
 }
 
 /// Loads every shard as a server would at its start: table, journal, and what both hold as an engine's records.
-async fn load_shards(at_rest: AtRest, directory: &Path, told: &mut Told) {
+async fn load_shards(at_rest: ReadOnlyStore, directory: &Path, told: &mut Told) {
     let at_rest = Arc::new(at_rest);
     let mut loaded = Vec::new();
     for shard in (0..at_rest.shards()).map(ShardId) {
@@ -73,7 +73,7 @@ async fn load_shards(at_rest: AtRest, directory: &Path, told: &mut Told) {
     ));
 }
 
-async fn load(at_rest: &Arc<AtRest>, shard: ShardId) -> Result<Engine, Box<dyn Error>> {
+async fn load(at_rest: &Arc<ReadOnlyStore>, shard: ShardId) -> Result<Engine, Box<dyn Error>> {
     let store =
         ShardStore::open(at_rest.clone(), at_rest.clone(), shard, ShardStoreOptions::default()).await?;
     Ok(load_engine(&store, shard).await?)

@@ -1,7 +1,7 @@
 //! Brings the table up to date behind the journal, one shard at a time, in the background.
 
 use crate::{Metrics, node::Stores};
-use limina_store::{Journal, Room, ShardStore, Table};
+use limina_store::{FreeSpace, Journal, ShardStore, Table};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -52,7 +52,8 @@ impl<J: Journal, T: Table> Checkpointer<J, T> {
     /// The shards with much to take over, and those that keep a large journal from shrinking.
     fn due(&self) -> Vec<Arc<ShardStore<J, T>>> {
         let stats = self.journal.stats();
-        let is_tight = stats.live_bytes > self.journal_bytes || self.journal.room() == Room::Reserve;
+        let is_tight =
+            stats.live_bytes > self.journal_bytes || self.journal.free_space() == FreeSpace::Reserve;
         let is_pinning = |shard| is_tight && stats.pinning.iter().any(|(pinning, _)| *pinning == shard);
         let stores = self.stores.all().into_iter();
         let due = stores.filter(|(shard, store)| store.backlog().due || is_pinning(*shard));
@@ -65,8 +66,8 @@ impl<J: Journal, T: Table> Checkpointer<J, T> {
         self.metrics.journal_segments.set(stats.segments as i64);
         self.metrics.journal_syncs.inc_by(stats.syncs.saturating_sub(self.metrics.journal_syncs.get()));
         let stores = self.stores.all();
-        let is_full = self.journal.room() == Room::Reserve
-            || stores.values().any(|store| store.room() == Room::Reserve);
+        let is_full = self.journal.free_space() == FreeSpace::Reserve
+            || stores.values().any(|store| store.free_space() == FreeSpace::Reserve);
         self.metrics.storage_full.set(i64::from(is_full));
         let backlogs = stores.values().map(|store| store.backlog());
         let (bytes, records) =

@@ -9,8 +9,8 @@ use crate::{
 use limina_engine::{Answer, Effect, Engine, Loading, Name, Read, Request, Stats, Time, Writes, record};
 use limina_shard::{Failure, Loss, Opening, Options, Output, Shard, ShardClock};
 use limina_store::{
-    self as store, AppendError, Batch, ConfirmError, Image, Journal, NodeId, Room, ShardId, ShardStore,
-    StoreError, Table,
+    self as store, AppendError, Batch, ConfirmError, FreeSpace, Journal, NodeId, RecordRef, ShardId,
+    ShardStore, StoreError, Table,
 };
 use std::{
     error::Error,
@@ -161,7 +161,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 is_held_back = false;
                 self.shard.handle_serving(now);
             }
-            self.shard.handle_room(self.store.room() == Room::Plenty);
+            self.shard.handle_room(self.store.free_space() == FreeSpace::Ample);
             self.shard.handle_tenure(self.tenure_guard.is_sure());
             while let Some(output) = self.shard.poll(now) {
                 self.carry_out(output);
@@ -462,7 +462,7 @@ pub async fn load_engine<J: Journal, T: Table>(
 }
 
 fn batch(writes: &Writes) -> Batch {
-    Batch::new(writes.iter().map(|write| Image {
+    Batch::new(writes.iter().map(|write| RecordRef {
         key: write.key,
         value: write.value,
         is_first: write.is_first,

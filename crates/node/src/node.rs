@@ -187,7 +187,7 @@ impl Node {
         let (able, peers, patience) = (store.clone(), joining.peers.clone(), joining.tenure * 2);
         service.start(
             shards,
-            Some(Others::new(store.me(), peers, tenure_guard, move || able.is_able(), patience)),
+            Some(Others::new(store.me(), peers, tenure_guard, move || able.is_available(), patience)),
         );
         let stores = Stores::default();
         let manager = OwnershipManager::new(store.clone(), context, options.clone(), joining, stores.clone());

@@ -3,7 +3,7 @@
 //! [`OwnershipPlanner`] is shown what the store shows, and says what is to be done: [`crate::Node`] does it.
 
 use crate::placement::{Move, plan};
-use limina_store::{Epoch, Handed, Holding, NodeId, ShardId, View};
+use limina_store::{Epoch, HandOver, NodeId, ShardId, ShardRow, View};
 use std::{collections::BTreeMap, time::Duration};
 
 /// So many shards are closed at a time: each is on its way to its next owner for as long as that takes to load it, and the
@@ -33,7 +33,7 @@ pub enum OwnershipAction {
         /// Which.
         shard: ShardId,
         /// What its last owner left, if it gave the shard to this node. Otherwise nobody served it for a while.
-        handed: Option<Handed>,
+        handed: Option<HandOver>,
     },
     /// Claim a shard that nobody serves, together with all others of which this is said at the same time; if that succeeds,
     /// call [`OwnershipPlanner::claimed`].
@@ -164,7 +164,7 @@ impl OwnershipPlanner {
         self.running.remove(&shard);
     }
 
-    fn open(&mut self, shard: ShardId, handed: Option<Handed>) -> OwnershipAction {
+    fn open(&mut self, shard: ShardId, handed: Option<HandOver>) -> OwnershipAction {
         self.running.insert(shard, false);
         OwnershipAction::Open { shard, handed }
     }
@@ -182,7 +182,7 @@ pub fn is_current(view: &View, me: NodeId, serving: impl IntoIterator<Item = (Sh
     let is_known = view.members.iter().any(|member| member.id == me && member.is_live);
     is_known
         && serving.into_iter().all(|(shard, epoch)| {
-            let is_it = |holding: &&Holding| holding.shard == shard && holding.epoch == epoch;
+            let is_it = |holding: &&ShardRow| holding.shard == shard && holding.epoch == epoch;
             view.shards.iter().find(is_it).is_some_and(|holding| holding.owner == Some(me))
         })
 }
@@ -196,7 +196,7 @@ mod tests {
     const OTHER: NodeId = NodeId(2);
     const SHARD: ShardId = ShardId(0);
     const NOW: Duration = Duration::from_secs(100);
-    const HANDED: Handed = Handed { shard_time_ms: 7, ago: Duration::ZERO };
+    const HANDED: HandOver = HandOver { shard_time_ms: 7, ago: Duration::ZERO };
 
     fn view(owner: Option<NodeId>, is_handed: bool, is_leaving: bool) -> View {
         let member = |id: NodeId, is_leaving| Member {
@@ -210,7 +210,7 @@ mod tests {
         };
         View {
             members: vec![member(ME, is_leaving), member(OTHER, false)],
-            shards: vec![Holding {
+            shards: vec![ShardRow {
                 shard: SHARD,
                 epoch: Epoch(3),
                 owner,

@@ -16,7 +16,7 @@ use crate::{
 use limina_engine::{Command, Engine, Name, Page, Request, Time};
 use limina_shard::ShardClock;
 use limina_store::{
-    Epoch, Handed, Journal, Member, NodeId, ShardId, ShardStore, StoreError, Table, Tenure, View,
+    Epoch, HandOver, Journal, Member, NodeId, ShardId, ShardStore, StoreError, Table, Tenure, View,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -268,9 +268,9 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
         }
     }
 
-    fn open(&mut self, shard: ShardId, handed: Option<Handed>) {
+    fn open(&mut self, shard: ShardId, handed: Option<HandOver>) {
         // When the view was made is not known, only that it was before it arrived: less may have passed, never more.
-        let handed = handed.map(|Handed { shard_time_ms, ago }| HandedTime {
+        let handed = handed.map(|HandOver { shard_time_ms, ago }| HandedTime {
             time: Time(shard_time_ms.saturating_add(ago.as_millis() as u64)),
             monotonic: self.seen_at,
         });

@@ -104,7 +104,7 @@ impl Shares {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use limina_store::Holding;
+    use limina_store::ShardRow;
     use std::time::Duration;
 
     /// Members as "a b- c!" (`-` is dead, `!` leaves), owners of the shards as "aab." (`.` is nobody).
@@ -120,7 +120,7 @@ mod tests {
             is_leaving: word.ends_with('!'),
         });
         let owner = |letter: char| (letter != '.').then(|| id(&letter.to_string()));
-        let shards = owners.chars().enumerate().map(|(shard, letter)| Holding {
+        let shards = owners.chars().enumerate().map(|(shard, letter)| ShardRow {
             shard: ShardId(shard as u16),
             epoch: Epoch(7),
             owner: owner(letter),

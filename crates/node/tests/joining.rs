@@ -7,7 +7,7 @@ use limina_node::{
     peers::Asked,
 };
 use limina_store::{
-    Announcement, AppendError, ConfirmError, Epoch, Journal, JournalStats, NodeId, Records, Room, Seq,
+    Announcement, AppendError, ConfirmError, Epoch, FreeSpace, Journal, JournalStats, NodeId, Records, Seq,
     StoreError, Table, Tenure, View,
     memory::{Cluster, MemoryNode, MemoryOptions},
 };
@@ -169,7 +169,7 @@ impl Tenure for Watched {
         self.node.changed().await;
     }
 
-    fn is_able(&self) -> bool {
+    fn is_available(&self) -> bool {
         true
     }
 }
@@ -201,8 +201,8 @@ impl Journal for Watched {
         self.node.release(shard, upto);
     }
 
-    fn room(&self) -> Room {
-        self.node.room()
+    fn free_space(&self) -> FreeSpace {
+        self.node.free_space()
     }
 
     fn stats(&self) -> JournalStats {

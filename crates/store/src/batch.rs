@@ -1,9 +1,9 @@
-//! A batch of records as one run of bytes, which is what the journal carries and what memory keeps.
+//! A batch of records in its encoded form: the payload of one append, and how records are kept in memory.
 //!
 //! Layout, little endian: a format byte (2), the number of records (u32), then for each record the length of its key
-//! (u32, with the highest bit set where the record is the first one ever under its key), the length of its value (u32,
-//! all ones where the record was removed), the key and the value. Each key stands once. There is no checksum: the
-//! journal has one over everything that it carries.
+//! (u32; the highest bit is set if the record is the first one ever under its key), the length of its value (u32; all
+//! ones if the record is removed), the key and the value. A key occurs once. There is no checksum, because the journal
+//! has one over each frame.
 
 use crate::Record;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -14,28 +14,28 @@ const RECORD_HEAD: usize = 8;
 const REMOVED: u32 = u32::MAX;
 const FIRST: u32 = 1 << 31;
 
-/// Records in their encoded form. Cheap to clone.
+/// Records in their encoded form. Cloning shares the bytes.
 #[derive(Debug, Clone)]
 pub struct Batch {
     payload: Bytes,
 }
 
-/// An after-image that lies somewhere else.
+/// A borrowed after-image: the new value of a record under its key, or its removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Image<'a> {
-    /// Orders the records of a shard, bytewise.
+pub struct RecordRef<'a> {
+    /// Records of a shard are sorted by the bytes of their keys.
     pub key: &'a [u8],
-    /// The new value, or none where the record was removed.
+    /// The new value; `None` removes the record.
     pub value: Option<&'a [u8]>,
-    /// Whether nothing has ever stood under the key before this batch. One that is removed again before a checkpoint
-    /// then need not be mentioned to the table at all.
+    /// True if no record has ever been under this key before this batch. If such a record is removed before the next
+    /// checkpoint, the table never has to know of it.
     pub is_first: bool,
 }
 
-/// Where a record lies within its batch.
+/// The offsets of a record within the payload of its batch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot {
-    /// Where the key begins. The value follows it.
+    /// Offset of the key. The value follows the key.
     pub(crate) at: u32,
     pub(crate) key: u32,
     pub(crate) value: Option<u32>,
@@ -43,14 +43,14 @@ pub(crate) struct Slot {
 }
 
 impl Batch {
-    /// One batch from records, each key once.
+    /// Encodes records. No key may occur twice.
     ///
     /// # Panics
     ///
-    /// When a key is two gigabytes long, or everything together is four: that is a mistake of the caller, and what was
-    /// written could not be read again.
-    pub fn new<'a>(records: impl Iterator<Item = Image<'a>> + Clone) -> Batch {
-        // What came and went within the batch was never there.
+    /// If a key has 2 GiB or more, or the whole batch has 4 GiB or more. The lengths would not fit their fields, so the
+    /// batch could not be read again.
+    pub fn new<'a>(records: impl Iterator<Item = RecordRef<'a>> + Clone) -> Batch {
+        // A record that was created and removed within this batch leaves no trace.
         let records = records.filter(|record| record.value.is_some() || !record.is_first);
         let (count, size) = (records.clone())
             .fold((0, HEAD), |(count, size), record| (count + 1, size + RECORD_HEAD + length(record)));
@@ -69,7 +69,7 @@ impl Batch {
         Batch { payload: out.freeze() }
     }
 
-    /// Takes bytes that are a batch.
+    /// Checks that the bytes are a batch.
     pub fn decode(payload: Bytes) -> Result<Batch, Malformed> {
         let malformed = |offset, problem| Err(Malformed { offset, problem });
         if payload.first() != Some(&FORMAT) {
@@ -89,13 +89,13 @@ impl Batch {
         }
     }
 
-    /// What the journal carries.
+    /// The encoded bytes, which are the payload of an append.
     pub fn payload(&self) -> &Bytes {
         &self.payload
     }
 
-    /// The records, in their order.
-    pub fn images(&self) -> impl Iterator<Item = Image<'_>> {
+    /// The records, in the order in which they were encoded.
+    pub fn images(&self) -> impl Iterator<Item = RecordRef<'_>> {
         self.slots().map(|slot| slot.image(&self.payload))
     }
 
@@ -114,10 +114,10 @@ impl Batch {
 }
 
 impl Slot {
-    pub(crate) fn image(self, payload: &[u8]) -> Image<'_> {
+    pub(crate) fn image(self, payload: &[u8]) -> RecordRef<'_> {
         let (key, after) = payload[self.at as usize..].split_at(self.key as usize);
         let value = self.value.map(|length| &after[..length as usize]);
-        Image { key, value, is_first: self.is_first }
+        RecordRef { key, value, is_first: self.is_first }
     }
 }
 
@@ -127,7 +127,7 @@ impl From<Vec<Record>> for Batch {
     }
 }
 
-fn length(record: Image<'_>) -> usize {
+fn length(record: RecordRef<'_>) -> usize {
     record.key.len() + record.value.map_or(0, <[u8]>::len)
 }
 
@@ -136,7 +136,7 @@ fn number(payload: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// The record whose head begins there, and where the next one begins.
+/// The record whose header begins at offset `head`, and the offset of the next one. `None` if the payload ends before.
 fn slot(payload: &[u8], head: usize) -> Option<(Slot, usize)> {
     let (key, value) = (number(payload, head)?, number(payload, head + 4)?);
     let value = (value != REMOVED).then_some(value);
@@ -146,13 +146,13 @@ fn slot(payload: &[u8], head: usize) -> Option<(Slot, usize)> {
     (end <= payload.len()).then_some((slot, end))
 }
 
-/// Why a payload is not a batch.
+/// The payload is not a batch of records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a batch of records, at byte {offset}: {problem}")]
 pub struct Malformed {
-    /// Where in the payload.
+    /// Offset of the error in the payload.
     pub offset: usize,
-    /// What is wrong there.
+    /// A description of the error.
     pub problem: &'static str,
 }
 
@@ -165,8 +165,8 @@ mod tests {
     type Given<'a> = (&'a [u8], Option<&'a [u8]>, bool);
 
     fn check(records: &[Given<'_>]) {
-        let image = |&(key, value, is_first)| Image { key, value, is_first };
-        let images: Vec<Image<'_>> = records.iter().map(image).collect();
+        let image = |&(key, value, is_first)| RecordRef { key, value, is_first };
+        let images: Vec<RecordRef<'_>> = records.iter().map(image).collect();
         let batch = Batch::new(images.iter().copied());
         let payload = batch.payload().clone();
         assert_eq!(batch.len(), records.len());
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_came_and_went_is_left_out() {
-        let gone = Image { key: b"a", value: None, is_first: true };
+        let gone = RecordRef { key: b"a", value: None, is_first: true };
         assert_eq!(Batch::new([gone].into_iter()).len(), 0);
     }
 

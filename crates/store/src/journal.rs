@@ -1,19 +1,19 @@
-//! The part of a store that answers wait for.
+//! The journal: the part of a store that answers wait for.
 
 use crate::{Epoch, Seq, ShardId, StoreError};
 use bytes::Bytes;
 use std::future::Future;
 
-/// The longest payload of one append.
+/// The longest payload of one append, in bytes.
 pub const MAX_PAYLOAD_BYTES: usize = 512 << 20;
 
-/// Durable, ordered appends, a sequence for each shard.
+/// Durable, ordered appends. Each shard has its own sequence.
 pub trait Journal: Send + Sync + 'static {
-    /// Takes the shard over: from now on only the returned epoch may append or confirm.
+    /// Takes ownership of the shard under a new epoch. From now on only this epoch may append or confirm.
     fn take(&self, shard: ShardId) -> impl Future<Output = Result<Epoch, StoreError>> + Send;
 
-    /// What was appended after `after`, in order and without gaps; a part of it (some megabytes) at a time, and
-    /// nothing when there is no more.
+    /// Returns the appends after `after`, in order and without gaps. Each call returns at most a few megabytes, or a
+    /// single longer append; an empty list means that there are no more.
     fn tail(
         &self,
         shard: ShardId,
@@ -21,8 +21,8 @@ pub trait Journal: Send + Sync + 'static {
         after: Seq,
     ) -> impl Future<Output = Result<Vec<(Seq, Bytes)>, StoreError>> + Send;
 
-    /// Appends one batch; durable when it returns. `seq` must follow the shard's last one. An append that was begun
-    /// goes on even if the returned future is dropped.
+    /// Appends one batch, which is durable when this returns. `seq` must be the shard's last seq plus one. Dropping the
+    /// future does not cancel the append.
     fn append(
         &self,
         shard: ShardId,
@@ -31,33 +31,33 @@ pub trait Journal: Send + Sync + 'static {
         payload: Bytes,
     ) -> impl Future<Output = Result<(), AppendError>> + Send;
 
-    /// Takes back an append of this shard that was begun and not sent yet, if the store keeps such ones waiting. Says whether
-    /// it did: then the append surely did not happen, and will not.
+    /// Cancels an append of this shard that still waits in a queue of the store. Returns true if it was cancelled: then
+    /// it did not happen and will not happen. Stores without such a queue return false.
     fn withdraw(&self, _shard: ShardId) -> bool {
         false
     }
 
-    /// Returns when it is sure that `epoch` still owned the shard at a moment after the call began.
+    /// Proves that `epoch` still owned the shard at some moment after this call began.
     fn confirm(&self, shard: ShardId, epoch: Epoch) -> impl Future<Output = Result<(), ConfirmError>> + Send;
 
-    /// The table holds everything of the shard up to `upto` durably: the journal need not keep it.
+    /// The table durably contains the shard up to `upto`, so the journal may drop these appends.
     fn release(&self, shard: ShardId, upto: Seq);
 
-    /// Whether there is room for more, as far as is known now. Costs next to nothing.
-    fn room(&self) -> Room;
+    /// Whether clients' writes may be accepted, as far as is known now. Cheap: it reads a flag.
+    fn free_space(&self) -> FreeSpace;
 
-    /// What the journal holds and has done, for operators and for whoever decides what to checkpoint.
+    /// The journal's size and work, for metrics and to decide which shard to checkpoint.
     fn stats(&self) -> JournalStats;
 }
 
-/// What the journal holds and has done.
+/// The journal's present size, and its work since it was opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JournalStats {
-    /// Segments that hold, or may hold, something unreleased.
+    /// Segments that may contain appends that are not released.
     pub segments: u64,
-    /// How many bytes these take on disk.
+    /// Bytes that these segments take on disk.
     pub live_bytes: u64,
-    /// Files kept for reuse.
+    /// Files that are ready to become segments.
     pub spares: u64,
     /// Frames written since opening.
     pub frames: u64,
@@ -65,38 +65,39 @@ pub struct JournalStats {
     pub appends: u64,
     /// Syncs of files since opening.
     pub syncs: u64,
-    /// The shards that keep the oldest segment from being released, and the first seq of each that does.
+    /// The shards that prevent the oldest segment from being released, each with its first unreleased seq.
     pub pinning: Vec<(ShardId, Seq)>,
 }
 
-/// How much more may be written.
+/// How much storage is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Room {
-    /// Write on.
-    Plenty,
-    /// Only what must be done (timers, checkpoints); clients are told that the storage is full.
+pub enum FreeSpace {
+    /// All writes may be accepted.
+    Ample,
+    /// Only the reserve is left. It is for the shards' own work, such as timers and checkpoints; clients' writes are
+    /// answered with `StorageFull`.
     Reserve,
 }
 
-/// Why an append did not become durable, or may not have.
+/// Why an append did not become durable, or may not have become durable.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// A newer epoch owns the shard. It surely did not happen.
+    /// A newer epoch owns the shard. The append did not happen.
     #[error("a newer owner has taken the shard")]
     Fenced,
-    /// There is no room. It surely did not happen.
+    /// The storage is full. The append did not happen.
     #[error("the storage is full")]
     Full,
-    /// It surely did not happen, for this reason.
+    /// The append did not happen, for this reason.
     #[error("the append was not begun")]
     NotDone(#[source] StoreError),
-    /// It may or may not have happened. [`Journal::take`], then [`Journal::tail`], tell.
+    /// The append may or may not have happened. To find out, call [`Journal::take`], then [`Journal::tail`].
     #[error("the outcome of the append is not known")]
     Unknown(#[source] StoreError),
 }
 
 impl AppendError {
-    /// The same once more, for everyone whose append went the same way.
+    /// A copy of the error, for each append of the same frame.
     pub(crate) fn again(&self) -> AppendError {
         match self {
             AppendError::Fenced => AppendError::Fenced,
@@ -107,13 +108,13 @@ impl AppendError {
     }
 }
 
-/// Why ownership could not be confirmed.
+/// Why ownership of a shard could not be confirmed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfirmError {
     /// A newer epoch owns the shard.
     #[error("a newer owner has taken the shard")]
     Fenced,
-    /// It could not be found out.
+    /// The store could not be asked, so the owner is not known.
     #[error("ownership could not be confirmed")]
     Failed(#[source] StoreError),
 }

@@ -1,17 +1,18 @@
-//! Where what was decided is kept.
+//! The durable storage of shards: bytes under keys, appended to a journal and sorted in a table.
 //!
-//! A store has two parts. The [`Journal`] is what an answer waits for: one append a batch, durable when it returns,
-//! refused when a newer owner has taken the shard. The [`Table`] holds the sorted records and is brought up to date
-//! behind the journal. [`ShardStore`] is the layer above both, written once: it keeps the records since the last
-//! checkpoint in memory and answers every look-up from there and from the table together.
+//! A store has two parts. Answers wait for the [`Journal`]: one append per batch, durable when it returns, and rejected
+//! if a newer owner has taken the shard. The [`Table`] holds the sorted records; checkpoints bring it up to date later.
+//! [`ShardStore`] is the layer above both, and is the same for every store: it keeps the records since the last
+//! checkpoint in memory, and answers look-ups from there and from the table together.
 //!
-//! This crate knows bytes. It must never know what a record means, who asked for it, or what time it is.
+//! This crate promises that an append that returned is found again after any crash, and that damaged data is reported
+//! instead of being used. It must never know what a record means, who sent a request, or what time it is.
 
 pub mod batch;
+pub mod bulk_loader;
 pub mod conformance;
 pub mod disk;
 pub mod embedded;
-pub mod filling;
 pub mod journal;
 pub mod memory;
 pub mod postgres;
@@ -22,25 +23,26 @@ pub mod shard_store;
 pub mod table;
 pub mod tenure;
 
-pub use batch::{Batch, Image};
-pub use filling::Filling;
-pub use journal::{AppendError, ConfirmError, Journal, JournalStats, Room};
+pub use batch::{Batch, RecordRef};
+pub use bulk_loader::BulkLoader;
+pub use journal::{AppendError, ConfirmError, FreeSpace, Journal, JournalStats};
 pub use records::Records;
 pub use runs::HISTORY;
 pub use shard_store::{Answer, Backlog, Read, ShardStore, ShardStoreOptions};
 pub use table::Table;
-pub use tenure::{Announcement, Handed, Holding, Member, NodeId, Tenure, View};
+pub use tenure::{Announcement, HandOver, Member, NodeId, ShardRow, Tenure, View};
 
 use bytes::Bytes;
 
-/// One of the fixed number of shards that a data directory or cluster was created with.
+/// One of the shards of a data directory or cluster. Their number is fixed when the store is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u16);
 
-/// How many shards there are where nobody asked for a number.
+/// The number of shards of a new store if the caller did not ask for another number.
 const DEFAULT_SHARDS: u16 = 64;
 
-/// The number of shards of a store that was created with `known`, or is about to be created; `place` says which store.
+/// Decides the number of shards: `known` if the store exists, otherwise what the caller `asked` for, otherwise the
+/// default. `place` names the store in error messages.
 pub(crate) fn agree_on_shards(
     place: &str,
     known: Option<u16>,
@@ -57,75 +59,76 @@ pub(crate) fn agree_on_shards(
     }
 }
 
-/// Who owns a shard: grows with every taking over, and an append or confirm of an older one is refused.
+/// Identifies one ownership of a shard. It grows whenever the shard is claimed, handed over or opened. Appends and
+/// confirms under an older epoch are rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
-/// The number of an append within its shard; the first is 1, and there are no gaps.
+/// The number of an append within its shard. The first is 1, and there are no gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seq(pub u64);
 
 impl Seq {
-    /// Before the first append.
+    /// The seq before the first append.
     pub const ZERO: Seq = Seq(0);
 
-    /// The one that follows.
+    /// The seq of the next append.
     pub fn next(self) -> Seq {
         Seq(self.0 + 1)
     }
 }
 
-/// An after-image: what stands under a key from now on. No value means that the key is gone.
+/// An after-image: the new value of a record under its key, or its removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Orders the records of a shard, bytewise.
+    /// Records of a shard are sorted by the bytes of their keys.
     pub key: Bytes,
-    /// The new value, or none where the record was removed.
+    /// The new value; `None` removes the record.
     pub value: Option<Bytes>,
 }
 
 impl Record {
-    /// The same, as a part of a batch; other records may have stood under its key.
-    pub fn image(&self) -> Image<'_> {
-        Image { key: &self.key, value: self.value.as_deref(), is_first: false }
+    /// Borrows the record. `is_first` is false, because other records may have been under its key before.
+    pub fn image(&self) -> RecordRef<'_> {
+        RecordRef { key: &self.key, value: self.value.as_deref(), is_first: false }
     }
 }
 
-/// Something in the store that could not be done. It is about the machine or the files, never about a request.
+/// A failure of the store. It concerns the machine, the files or the database, never a request.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The operating system refused.
+    /// The operating system returned an error.
     #[error("{action} {path}")]
     Io {
         /// What was attempted, as a participle: "reading", "syncing".
         action: &'static str,
         /// The file or directory.
         path: String,
-        /// Why not.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// What was read is not what was written.
+    /// Stored data is damaged: what was read is not what was written.
     #[error("damaged data in {path} at offset {offset}: {detail}")]
     Corrupt {
         /// The file, or the part of the table, that is damaged.
         path: String,
-        /// Where in it, in bytes.
+        /// Offset of the damage in the file, in bytes.
         offset: u64,
-        /// What is wrong there.
+        /// A description of the damage, for operators.
         detail: String,
     },
-    /// The sorted table failed in a way of its own.
+    /// The table's database failed; the text is its own error message.
     #[error("the table failed: {0}")]
     Table(String),
-    /// The directory or database cannot be used as it is: another version, another number of shards, in use by another
-    /// process.
+    /// The directory or database cannot be used as it is. For example, it has another version or another number of
+    /// shards, or another process uses it. Retrying does not help.
     #[error("{0}")]
     Unusable(String),
-    /// Another node owns the shard.
+    /// Another node owns the shard, so this node must not open or change it.
     #[error("another node owns the shard")]
     NotOwned,
-    /// The store stopped after an earlier failure, or is being closed.
+    /// The store failed earlier, cannot be reached, or is being closed. Retrying may help.
     #[error("the store is not available: {0}")]
     Unavailable(String),
 }
@@ -135,13 +138,13 @@ impl StoreError {
         StoreError::Io { action, path: path.into(), source }
     }
 
-    /// Whether it is for want of space.
+    /// Whether the cause is a full disk or an exhausted quota.
     pub(crate) fn is_full(&self) -> bool {
         use std::io::ErrorKind::{QuotaExceeded, StorageFull};
         matches!(self, StoreError::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
     }
 
-    /// The same error once more, for everyone who waits for the same thing.
+    /// A copy of the error, for each caller that waits for the same operation.
     pub(crate) fn again(&self) -> Self {
         match self {
             StoreError::Io { action, path, source } => {

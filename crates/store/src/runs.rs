@@ -1,41 +1,43 @@
-//! Histories, and how a table keeps them: in runs.
+//! Histories, and the runs in which a table stores them.
 //!
-//! A *history* is a sequence of records that only grows: their keys are the same but for the last eight bytes, which
-//! are a number, big-endian. Between two checkpoints many records are added to the same history, and they are
-//! neighbours. A table stores such neighbours as one record, a *run*, so that it has far fewer to sort, to index and to
-//! compact. Above the table nobody sees runs.
+//! A *history* is a sequence of records that only grows. The keys of its records differ only in their last eight bytes,
+//! which are a big-endian number. Between two checkpoints many records are added to the same history, and they are
+//! neighbours in the order of keys. A table stores such neighbours as one record, a *run*, so that it has far fewer
+//! records to sort, index and compact. Code above the table never sees runs.
 //!
-//! A run stands under the key of its first record. Its value is, for each of its records, the number of the key (8
-//! bytes, big-endian), the length of the value (4, little-endian) and the value. Where a run ends follows from its first
-//! records alone, so a checkpoint that is repeated, with more behind what it had, replaces the runs that it left.
+//! A run is stored under the key of its first record. Its value contains, for each of its records, the number from the
+//! key (8 bytes, big-endian), the length of the value (4 bytes, little-endian) and the value. The records from the
+//! first one on determine where a run ends. So if a checkpoint is repeated with more records at the end, it replaces
+//! the runs that it had written before.
 
-use crate::Image;
+use crate::RecordRef;
 use bytes::{Buf, Bytes, BytesMut};
 use std::borrow::Cow;
 
-/// The first byte of the keys of histories. Whoever writes such keys promises that
+/// The first byte of the keys of histories. A caller that writes such keys promises that
 ///
-/// - each is written once, above all others of its history, and nothing else lies between two of the same history;
-/// - they are removed from the first one on, and whoever removes one removes all: in between, look-ups may find more of
-///   the rest or less.
+/// - each key is written once, above all other keys of its history, and no key of another kind lies between two of the
+///   same history;
+/// - records are removed from the first one on, and a caller that removes one removes all of them. Until it has,
+///   look-ups may find more or fewer of the remaining records.
 pub const HISTORY: u8 = 0x03;
 
-/// A look-up reads a whole run, so runs are kept short.
+/// A look-up reads a whole run, so runs must be short.
 const MAX_RECORDS: usize = 256;
 const MAX_BYTES: usize = 16 << 10;
 const NUMBER: usize = 8;
 const LENGTH: usize = 4;
 
-/// What a table stores under a key; no value means removed.
+/// A key and its value in the table. `None` removes the key.
 pub(crate) type Stored<'a> = (&'a [u8], Option<Cow<'a, [u8]>>);
 
-/// Whether the key is one of a history.
+/// Whether the key belongs to a history.
 pub(crate) fn is_history(key: &[u8]) -> bool {
     key.first() == Some(&HISTORY)
 }
 
-/// Sorted records as a table stores them.
-pub(crate) fn pack<'a>(sorted: impl Iterator<Item = Image<'a>>) -> impl Iterator<Item = Stored<'a>> {
+/// Packs sorted records into the form in which a table stores them.
+pub(crate) fn pack<'a>(sorted: impl Iterator<Item = RecordRef<'a>>) -> impl Iterator<Item = Stored<'a>> {
     let mut sorted = sorted.peekable();
     std::iter::from_fn(move || {
         let first = sorted.next()?;
@@ -45,18 +47,18 @@ pub(crate) fn pack<'a>(sorted: impl Iterator<Item = Image<'a>>) -> impl Iterator
         let mut run = Vec::new();
         add(&mut run, first.key, value);
         for _ in 1..MAX_RECORDS {
-            let fits = |next: &Image<'_>| {
+            let fits = |next: &RecordRef<'_>| {
                 let value = next.value.filter(|value| run.len() + NUMBER + LENGTH + value.len() <= MAX_BYTES);
                 value.is_some() && self::prefix(next.key) == Some(prefix)
             };
-            let Some(Image { key, value: Some(value), .. }) = sorted.next_if(fits) else { break };
+            let Some(RecordRef { key, value: Some(value), .. }) = sorted.next_if(fits) else { break };
             add(&mut run, key, value);
         }
         Some((first.key, Some(run.into())))
     })
 }
 
-/// What the keys of a history have in common.
+/// The common part of all keys of a history; `None` if the key does not belong to one.
 fn prefix(key: &[u8]) -> Option<&[u8]> {
     is_history(key).then(|| key.split_last_chunk::<NUMBER>()).flatten().map(|(prefix, _)| prefix)
 }
@@ -67,8 +69,7 @@ fn add(run: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     run.extend_from_slice(value);
 }
 
-/// The records of which a table's record consists: the members of a run, or itself. None where it is not a run and
-/// should be.
+/// Unpacks a record of the table: the members of a run, or the record itself. `None` if it should be a run and is not.
 pub(crate) fn unpack(key: Bytes, value: Bytes) -> Option<Vec<(Bytes, Bytes)>> {
     let Some(prefix) = prefix(&key) else { return Some(vec![(key, value)]) };
     let mut members = Vec::new();
@@ -94,12 +95,12 @@ mod tests {
         [&[HISTORY, history][..], &number.to_be_bytes()].concat()
     }
 
-    /// Packs the records and says what each stored one consists of; and what is unpacked must be what was packed.
+    /// Packs the records and compares the number of records in each stored one; unpacking must return what was packed.
     #[track_caller]
     fn check(records: &[(Vec<u8>, Option<Vec<u8>>)], expect: &[usize]) {
         let image = |(key, value): &'_ (Vec<u8>, Option<Vec<u8>>)| (key.clone(), value.clone());
         let images =
-            records.iter().map(|(key, value)| Image { key, value: value.as_deref(), is_first: false });
+            records.iter().map(|(key, value)| RecordRef { key, value: value.as_deref(), is_first: false });
         let mut counts = Vec::new();
         let mut unpacked = Vec::new();
         for (key, value) in pack(images) {
@@ -127,7 +128,7 @@ mod tests {
             &[(key(1, 1), None), (key(1, 2), None), (key(1, 3), value(1)), (key(1, 9), value(1))],
             &[0, 0, 2],
         );
-        // Too short for a number: a record like any other.
+        // Too short for a number, so these are ordinary records.
         check(&[(vec![HISTORY], value(1)), (vec![HISTORY, 0], value(1)), (key(0, 0), value(1))], &[1, 1, 1]);
     }
 
@@ -142,7 +143,7 @@ mod tests {
 
     #[test]
     fn what_is_not_a_run_is_not_taken_for_one() {
-        let images = [Image { key: &key(1, 1), value: Some(b"one"), is_first: false }];
+        let images = [RecordRef { key: &key(1, 1), value: Some(b"one"), is_first: false }];
         let (_, run) = pack(images.into_iter()).next().expect("one run");
         let run = Bytes::from(run.expect("a value").into_owned());
         let check = |number: u64, bytes: Bytes, expect: bool| {

@@ -1,23 +1,24 @@
-//! The part of a store that holds the sorted records.
+//! The table: the part of a store that holds the sorted records.
 
 use crate::{Epoch, Records, Seq, ShardId, StoreError};
 use bytes::Bytes;
 use std::{future::Future, sync::Arc};
 
-/// Sorted records, as of each shard's last checkpoint. Look-ups never see a shard's neighbours. Records of histories may
-/// be packed, see [`HISTORY`](crate::HISTORY); look-ups do not show it.
+/// The sorted records of all shards, each as of the shard's last checkpoint. A look-up sees the records of its own
+/// shard only. Records of histories may be packed into runs (see [`HISTORY`](crate::HISTORY)), but look-ups return
+/// single records.
 pub trait Table: Send + Sync + 'static {
-    /// Up to where the shard's journal is contained in the table.
+    /// The last append of the shard that the table contains; [`Seq::ZERO`] if there is none.
     fn applied(&self, shard: ShardId) -> impl Future<Output = Result<Seq, StoreError>> + Send;
 
-    /// The values under the keys, in the order of the keys.
+    /// The values under the keys, in the order of the keys. `None` if there is no record.
     fn get_many(
         &self,
         shard: ShardId,
         keys: Vec<Bytes>,
     ) -> impl Future<Output = Result<Vec<Option<Bytes>>, StoreError>> + Send;
 
-    /// The first `limit` records with `from <= key < to`.
+    /// The first `limit` records with `from <= key < to`, sorted by key.
     fn scan(
         &self,
         shard: ShardId,
@@ -26,15 +27,15 @@ pub trait Table: Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<Vec<(Bytes, Bytes)>, StoreError>> + Send;
 
-    /// The last record with `from <= key <= at`, for each pair of `(from, at)`.
+    /// For each pair `(from, at)`, the last record with `from <= key <= at`.
     fn last_at_or_before(
         &self,
         shard: ShardId,
         ranges: Vec<(Bytes, Bytes)>,
     ) -> impl Future<Output = Result<Vec<Option<(Bytes, Bytes)>>, StoreError>> + Send;
 
-    /// Takes the records in and, when they are durable, remembers that the journal up to `upto` is contained.
-    /// Repeating it, or what was left half done by a crash, is harmless.
+    /// Writes the records, and once they are durable, stores that the table contains the journal up to `upto`. A
+    /// checkpoint can be repeated, also after a crash in the middle of it.
     fn checkpoint(
         &self,
         shard: ShardId,

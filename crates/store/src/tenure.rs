@@ -1,13 +1,13 @@
-//! Who owns which shard, where several nodes share a store.
+//! Which node owns which shard, if several nodes share a store.
 //!
-//! Every node knows of the others through the store alone. A node is alive while its tenure, which it renews, has not run
-//! out by the store's own clock. All of this decides who *should* own a shard; that nobody else can write to it is the
-//! matter of the epoch in [`Journal`](crate::Journal).
+//! A node knows of the other nodes only through the store. A node counts as alive until its tenure expires by the
+//! store's own clock, and it renews its tenure regularly. This decides which node *should* own a shard. It does not
+//! keep other nodes from writing: the epoch in [`Journal`](crate::Journal) does.
 
 use crate::{Epoch, ShardId, StoreError};
 use std::{fmt, future::Future, time::Duration};
 
-/// One process, from its start to its end, by a number drawn at random. A process that starts again is another node.
+/// Identifies one process, from its start to its end, by a random number. A process that is restarted is another node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 
@@ -17,97 +17,100 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// What a node says of itself whenever it renews.
+/// What a node tells the store with each renewal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announcement {
-    /// Where other nodes reach it. It stays the same for as long as the node runs.
+    /// The address at which other nodes reach this one. It must not change while the node runs.
     pub address: String,
-    /// The name of the machine, for operators; empty if it is not known.
+    /// The name of the machine, for operators. Empty if it is not known.
     pub host: String,
-    /// It is about to stop, and wants no more shards.
+    /// True if the node is about to stop and should get no more shards.
     pub is_leaving: bool,
-    /// For how long it is alive from now on without renewing again.
+    /// How long the node counts as alive from now on if it does not renew again.
     pub tenure: Duration,
 }
 
 /// A node as the store knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Which.
+    /// The node.
     pub id: NodeId,
-    /// Where it is reached.
+    /// The address at which other nodes reach it.
     pub address: String,
-    /// The machine it runs on, as it said itself.
+    /// The machine that it runs on, as the node reported it.
     pub host: String,
-    /// How long ago it first renewed, by the store's clock.
+    /// Time since its first renewal, by the store's clock.
     pub age: Duration,
-    /// Its tenure has not run out.
+    /// Whether its tenure has not expired yet.
     pub is_live: bool,
-    /// How long its tenure still lasts without another renewal; zero where it has run out.
+    /// Time until its tenure expires, if it does not renew again. Zero if it has expired.
     pub expires_in: Duration,
-    /// It is about to stop.
+    /// Whether it is about to stop.
     pub is_leaving: bool,
 }
 
-/// A shard as the store knows it.
+/// The store's row of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Holding {
-    /// Which.
+pub struct ShardRow {
+    /// The shard.
     pub shard: ShardId,
-    /// Grows with every taking over, giving, and opening.
+    /// Grows whenever the shard is claimed, handed over or opened.
     pub epoch: Epoch,
-    /// Whose it is: of a node that may be dead, or of nobody.
+    /// The node that owns the shard, which may be dead. `None` if no node does.
     pub owner: Option<NodeId>,
-    /// Set if the last owner gave it to this one and had answered everything before.
-    pub handed: Option<Handed>,
+    /// Set if the previous owner handed the shard over after it had answered everything. `None` after a claim.
+    pub handed: Option<HandOver>,
 }
 
-/// What the last owner of a shard left for the next one.
+/// What the previous owner of a shard leaves for the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Handed {
-    /// The shard's time when it was given, in milliseconds. The store only keeps it.
+pub struct HandOver {
+    /// Shard time at the hand-over, in milliseconds. The store does not interpret it.
     pub shard_time_ms: u64,
-    /// How long ago that was, by the store's clock, when it was looked at.
+    /// Time since the hand-over, by the store's clock, as of this view.
     pub ago: Duration,
 }
 
-/// Everything at one instant: members by id, and every shard by number.
+/// All nodes and shards as of one instant: members sorted by id, shards by number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct View {
-    /// Every node that was alive not long ago, or owns a shard.
+    /// All nodes that were alive recently or own a shard.
     pub members: Vec<Member>,
-    /// Every shard.
-    pub shards: Vec<Holding>,
+    /// All shards of the store.
+    pub shards: Vec<ShardRow>,
 }
 
 impl View {
-    /// The live node other than `me` that has this address, if there is one. While there is, `me` is not renewed.
+    /// The live node other than `me` that uses this address, if there is one. While there is, `me` cannot renew.
     pub fn occupant(&self, address: &str, me: NodeId) -> Option<&Member> {
         self.members.iter().find(|member| member.is_live && member.id != me && member.address == address)
     }
 }
 
-/// The part of a shared store that knows the nodes. It speaks for one of them, and [`Journal::take`](crate::Journal::take)
-/// of the same store succeeds only for shards that this node owns here, and says [`StoreError::NotOwned`] otherwise.
+/// The part of a shared store that knows the nodes, as one of these nodes uses it. On such a store
+/// [`Journal::take`](crate::Journal::take) succeeds only for shards that this node owns, and otherwise returns
+/// [`StoreError::NotOwned`].
 pub trait Tenure: Send + Sync + 'static {
-    /// The node it speaks for.
+    /// The node that uses this store.
     fn me(&self) -> NodeId;
 
-    /// Makes this node known or renews its tenure, and tells who owns what at an instant after that. A live node keeps its
-    /// address for itself: while another one has it, nothing is renewed, and [`View::occupant`] tells which. The address of a
-    /// node whose tenure has run out is free.
+    /// Registers this node or renews its tenure, and returns all nodes and owners as of an instant after that. Two live
+    /// nodes cannot have the same address: while another live node has it, this call renews nothing, and
+    /// [`View::occupant`] names that node. If the tenure of that node has expired, its address is free.
     fn renew(&self, announcement: Announcement) -> impl Future<Output = Result<View, StoreError>> + Send;
 
-    /// Makes this node the owner of all these shards whose owner is not alive at this instant, and that nobody took, gave or
-    /// opened since they had the epoch that is named with them; returns which these are. A renewal and a claim exclude each
-    /// other: either the claim sees that the owner is alive, or the owner's renewal shows that it lost the shard.
+    /// Claims shards whose owners are dead, and returns the shards that this node now owns. A shard is claimed only if
+    /// its owner's tenure has expired at this instant, and if its epoch is still the one given here. A renewal and a
+    /// claim exclude each other: either the claim sees that the owner is alive, or the owner's renewal shows that it
+    /// lost the shard.
     fn claim(
         &self,
         wanted: Vec<(ShardId, Epoch)>,
     ) -> impl Future<Output = Result<Vec<ShardId>, StoreError>> + Send;
 
-    /// Gives a shard that this node owns under `epoch` to another one, or to nobody; says whether it was still ours. From
-    /// then on nothing that this node does under that epoch succeeds. `shard_time_ms` is for the next owner, see [`Handed`].
+    /// Hands a shard that this node owns under `epoch` over to another node, or to none. Returns false if this node did
+    /// not own it under that epoch any more. From then on everything that this node does under that epoch fails.
+    /// `shard_time_ms` is for the next owner, see [`HandOver`].
     fn give(
         &self,
         shard: ShardId,
@@ -116,14 +119,13 @@ pub trait Tenure: Send + Sync + 'static {
         shard_time_ms: u64,
     ) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// This node is no more. What it still owns is nobody's.
+    /// Removes this node from the store. Shards that it still owns have no owner then.
     fn leave(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Returns when other nodes came, left, or gave shards since the last call, as far as can be told; at the latest when
-    /// somebody could not be told. Who renews now and then anyway misses nothing.
+    /// Returns when another node joined, left or handed over a shard since the last call. It may also return without
+    /// such a change, for example after a lost connection. It can miss changes, so callers must also renew regularly.
     fn changed(&self) -> impl Future<Output = ()> + Send;
 
-    /// Whether the store can do everything that it may be asked for, as far as is known now: write, read, and change owners.
-    /// Costs next to nothing.
-    fn is_able(&self) -> bool;
+    /// Whether the store can do everything: write, read, and change owners. Cheap: it reads what is known now.
+    fn is_available(&self) -> bool;
 }

@@ -6,7 +6,7 @@ use limina_store::{
     NodeId, StoreError,
     conformance::{Factory, Stop, journal, model, table, tenure},
     embedded::{Embedded, EmbeddedOptions},
-    memory::{Cluster, Memory, MemoryNode, MemoryOptions, Remains},
+    memory::{Cluster, Memory, MemoryNode, MemoryOptions, SurvivingData},
     postgres::Postgres,
 };
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 #[derive(Default)]
 struct InMemory {
-    remains: Option<Remains>,
+    remains: Option<SurvivingData>,
     openings: u64,
 }
 

@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use limina_store::{
     Answer, HISTORY, Read, Record, Seq, ShardId, ShardStore, ShardStoreOptions, StoreError,
-    embedded::{AtRest, Embedded, EmbeddedOptions, Finding},
+    embedded::{Embedded, EmbeddedOptions, Finding, ReadOnlyStore},
 };
 use std::{
     collections::BTreeMap,
@@ -374,7 +374,7 @@ fn problems(home: &Path) -> Vec<String> {
         Finding::Problem(error) => found.push(error.to_string()),
         Finding::Checked(_) | Finding::Note(_) | Finding::Progress(_) => {}
     };
-    match AtRest::check(home, &mut tell) {
+    match ReadOnlyStore::check(home, &mut tell) {
         Ok(_) => {}
         Err(error) => found.push(error.to_string()),
     }
@@ -415,9 +415,9 @@ async fn a_sound_directory_has_no_problems_and_stays_as_it_is() {
     assert_eq!(problems(home.path()), Vec::<String>::new());
     assert!(snapshot(home.path()) == before, "a check changed something");
 
-    let at_rest = AtRest::check(home.path(), &mut |_| {}).expect("check").expect("it is whole");
-    assert_eq!(at_rest.shards(), SHARDS);
-    let shards = open_shards(&Arc::new(at_rest)).await.expect("shards");
+    let read_only = ReadOnlyStore::check(home.path(), &mut |_| {}).expect("check").expect("it is whole");
+    assert_eq!(read_only.shards(), SHARDS);
+    let shards = open_shards(&Arc::new(read_only)).await.expect("shards");
     assert_eq!(original.read(&shards, &mut Random(1)).await, None);
     assert!(shards[0].append(Seq(original.seqs[0] + 1), Vec::new()).await.is_err(), "it is only looked at");
     drop(shards);

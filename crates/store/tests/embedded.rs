@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use limina_store::{
-    Answer, Journal, Read, Record, Room, Seq, ShardId, ShardStore, ShardStoreOptions, StoreError,
+    Answer, FreeSpace, Journal, Read, Record, Seq, ShardId, ShardStore, ShardStoreOptions, StoreError,
     embedded::{Embedded, EmbeddedOptions},
 };
 use std::{
@@ -185,10 +185,10 @@ async fn room_is_as_large_as_the_file_system_says() {
     let directory = directory();
     let all = EmbeddedOptions { reserve_bytes: Some(u64::MAX), ..options() };
     let store = Embedded::open(directory.path(), all).expect("open");
-    assert_eq!(store.room(), Room::Reserve);
+    assert_eq!(store.free_space(), FreeSpace::Reserve);
     drop(store);
     let store = Embedded::open(directory.path(), options()).expect("open");
-    assert_eq!(store.room(), Room::Plenty);
+    assert_eq!(store.free_space(), FreeSpace::Ample);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use limina_store::{
     AppendError, Epoch, Seq, ShardId, StoreError,
     disk::{Disk, SimulatedDisk},
-    segmented::{Append, Salts, Segmented, SegmentedOptions},
+    segmented::{Append, Salts, SegmentedJournal, SegmentedOptions},
 };
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ struct Expected {
     epoch: Option<Epoch>,
 }
 
-type Live = Segmented<SimulatedDisk>;
+type Live = SegmentedJournal<SimulatedDisk>;
 
 impl World {
     fn new(seed: u64) -> Self {
@@ -45,7 +45,7 @@ impl World {
             salts: Salts::Seeded(self.random.next()),
             ..SegmentedOptions::default()
         };
-        let (mut journal, _) = Segmented::open(Arc::new(self.disk.clone()), options)?;
+        let (mut journal, _) = SegmentedJournal::open(Arc::new(self.disk.clone()), options)?;
         for (shard, expected) in self.shards.iter_mut().enumerate() {
             expected.epoch = None;
             let shard = ShardId(shard as u16);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use limina_store::{
-    Answer, AppendError, Batch, ConfirmError, Image, Read, Record, Room, Seq, ShardId, ShardStore,
+    Answer, AppendError, Batch, ConfirmError, FreeSpace, Read, Record, RecordRef, Seq, ShardId, ShardStore,
     ShardStoreOptions,
     memory::{AppendFault, Memory, MemoryOptions},
 };
@@ -80,7 +80,7 @@ async fn what_surely_did_not_happen_can_be_tried_again() {
 async fn a_full_disk_refuses_and_recovers() {
     let (memory, shard) = new().await;
     memory.limit_space(memory.disk().map(|disk| disk.used()));
-    assert_eq!(shard.room(), Room::Reserve);
+    assert_eq!(shard.free_space(), FreeSpace::Reserve);
     let value = "x".repeat(3000);
     let mut seq = Seq(1);
     while shard.append(seq, records(&format!("a={value}"))).await.is_ok() {
@@ -89,7 +89,7 @@ async fn a_full_disk_refuses_and_recovers() {
     assert!(matches!(shard.append(seq, records("b=1")).await, Err(AppendError::Full)));
     check(&shard, &format!("a={value}")).await;
     memory.limit_space(None);
-    assert_eq!(shard.room(), Room::Plenty);
+    assert_eq!(shard.free_space(), FreeSpace::Ample);
     shard.append(seq, records("b=1")).await.expect("append");
 }
 
@@ -125,7 +125,7 @@ async fn a_failed_checkpoint_loses_nothing_and_is_repeated() {
 #[tokio::test]
 async fn what_a_cut_short_checkpoint_left_is_removed() {
     let (memory, shard) = new().await;
-    let mark = Image { key: b"mark", value: Some(b"1"), is_first: true };
+    let mark = RecordRef { key: b"mark", value: Some(b"1"), is_first: true };
     shard.append(Seq(1), Batch::new([mark].into_iter())).await.expect("append");
     memory.fail_checkpoint(1);
     shard.checkpoint().await.expect_err("is to fail");
@@ -183,11 +183,11 @@ async fn appends_are_refused_while_checkpoints_fail_and_memory_is_above_its_boun
     shard.append(Seq(1), records(&format!("a={}", "x".repeat(400)))).await.expect("append");
     memory.fail_checkpoint(0);
     shard.checkpoint().await.expect_err("is to fail");
-    assert_eq!(shard.room(), Room::Plenty, "there is room in memory");
+    assert_eq!(shard.free_space(), FreeSpace::Ample, "there is room in memory");
 
     // From half of the bound on, only what must be done is done.
     shard.append(Seq(2), records(&format!("b={}", "x".repeat(400)))).await.expect("append");
-    assert_eq!(shard.room(), Room::Reserve);
+    assert_eq!(shard.free_space(), FreeSpace::Reserve);
     shard.append(Seq(3), records(&format!("c={}", "x".repeat(400)))).await.expect("append");
 
     // Above it, nothing: not what comes now, and not what waited already.
@@ -206,7 +206,7 @@ async fn appends_are_refused_while_checkpoints_fail_and_memory_is_above_its_boun
     assert!(matches!(refused, Err(AppendError::Full)), "{refused:?}");
 
     shard.checkpoint().await.expect("checkpoint");
-    assert_eq!(shard.room(), Room::Plenty);
+    assert_eq!(shard.free_space(), FreeSpace::Ample);
     shard.append(Seq(5), records("e=1")).await.expect("append");
 }
 

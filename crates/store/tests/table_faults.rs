@@ -9,7 +9,7 @@ use bytes::Bytes;
 use faults::Faults;
 use limina_store::{
     Answer, Journal, Read, Record, Seq, ShardId, ShardStore, ShardStoreOptions,
-    embedded::{AtRest, Embedded, EmbeddedOptions, Finding},
+    embedded::{Embedded, EmbeddedOptions, Finding, ReadOnlyStore},
 };
 use std::{
     path::Path,
@@ -121,13 +121,13 @@ async fn checkpoint(shard: &Shard) {
 /// After a stop everything is there, and there is neither damage nor an abandoned file.
 async fn check_at_rest(store: &Store, rounds: u64) {
     let mut findings = Vec::new();
-    let at_rest = AtRest::check(&store.data(), &mut |finding| findings.push(finding));
+    let read_only = ReadOnlyStore::check(&store.data(), &mut |finding| findings.push(finding));
     let wrong: Vec<&Finding> = findings
         .iter()
         .filter(|finding| !matches!(finding, Finding::Checked(_) | Finding::Progress(_)))
         .collect();
     assert!(wrong.is_empty(), "{wrong:?}");
-    drop(at_rest);
+    drop(read_only);
     let (_open, shard) = store.open().await;
     check(&shard, rounds, false).await;
 }

@@ -7,7 +7,7 @@ use limina_engine::{
     record::{self, NamespaceHead, ShardMeta, key},
 };
 use limina_node::shard_of;
-use limina_store::{Batch, Filling, Record, Records, ShardId};
+use limina_store::{Batch, BulkLoader, Record, Records, ShardId};
 use std::{error::Error, io::Read};
 
 /// So many bytes are gathered before they are written: the more, the fewer and larger the pieces of the table.
@@ -27,7 +27,7 @@ pub(super) async fn import(
     mut reader: Reader<impl Read>,
     name: &str,
     common: Common,
-    filling: impl Filling,
+    filling: impl BulkLoader,
 ) -> Result<Totals, Box<dyn Error>> {
     let unreadable = |source| Unreadable { name: name.to_string(), source };
     let mut progress = Progress::new();
@@ -56,7 +56,7 @@ struct Shard {
     records: Records,
 }
 
-impl<F: Filling> Importing<F> {
+impl<F: BulkLoader> Importing<F> {
     fn new(filling: F) -> Importing<F> {
         let shards = (0..filling.shards()).map(|_| Shard::default()).collect();
         Importing { filling, shards, gathered_bytes: 0, current: None }

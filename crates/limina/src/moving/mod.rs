@@ -7,8 +7,8 @@ mod import;
 use crate::progress::{Progress, say};
 use file::{Header, Reader};
 use limina_store::{
-    embedded::{AtRest, EmbeddedFilling, EmbeddedOptions, Finding},
-    postgres::{PostgresFilling, PostgresSnapshot},
+    embedded::{EmbeddedLoader, EmbeddedOptions, Finding, ReadOnlyStore},
+    postgres::{PostgresLoader, PostgresSnapshot},
 };
 use std::{
     error::Error,
@@ -120,9 +120,9 @@ fn write_export(store: Store, out: impl Write) -> Result<(), Box<dyn Error>> {
 }
 
 /// Only what is sound is exported.
-fn at_rest(directory: &Path, progress: &mut Progress) -> Result<AtRest, Box<dyn Error>> {
+fn at_rest(directory: &Path, progress: &mut Progress) -> Result<ReadOnlyStore, Box<dyn Error>> {
     let mut problem = None;
-    let at_rest = AtRest::check(directory, &mut |finding| match finding {
+    let at_rest = ReadOnlyStore::check(directory, &mut |finding| match finding {
         Finding::Checked(_) | Finding::Note(_) => {}
         Finding::Problem(error) => problem = problem.take().or(Some(error)),
         Finding::Progress(words) => progress.tell(|| words),
@@ -160,11 +160,11 @@ fn read_import(
     let totals = match store {
         Store::Directory(directory) => {
             let options = EmbeddedOptions { shards, ..EmbeddedOptions::default() };
-            let filling = EmbeddedFilling::begin(&directory, options)?;
+            let filling = EmbeddedLoader::begin(&directory, options)?;
             runtime.block_on(import::import(reader, name, common, filling))?
         }
         Store::Postgres(url) => runtime.block_on(async {
-            let filling = PostgresFilling::begin(&url, shards).await?;
+            let filling = PostgresLoader::begin(&url, shards).await?;
             import::import(reader, name, common, filling).await
         })?,
     };

@@ -3,7 +3,7 @@
 use super::{DAY, Event, SHARD, World, ready, shard_options};
 use limina_engine::Engine;
 use limina_shard::{Failure, Loss, Shard};
-use limina_store::memory::{AppendFault, Memory, Remains};
+use limina_store::memory::{AppendFault, Memory, SurvivingData};
 use limina_store::{AppendError, Batch};
 use std::sync::Arc;
 
@@ -121,7 +121,7 @@ impl World {
         self.restart(remains)
     }
 
-    pub(super) fn restart(&mut self, remains: Remains) -> Result<(), String> {
+    pub(super) fn restart(&mut self, remains: SurvivingData) -> Result<(), String> {
         self.is_stopping = false;
         self.followers.owner_died();
         let options = shard_options(&mut self.random);

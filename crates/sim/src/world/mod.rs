@@ -15,7 +15,7 @@ use crate::{
 use limina_engine::{Command, Engine, Millis, Name, Outcome, Read, Request, Time, limiter};
 use limina_shard::{Loss, Options as ShardOptions, Output, Shard, ShardClock, clock::Reading};
 use limina_store::{
-    Batch, Image, Room, Seq, ShardId, ShardStore,
+    Batch, FreeSpace, RecordRef, Seq, ShardId, ShardStore,
     memory::{Memory, MemoryOptions},
 };
 use std::{
@@ -387,7 +387,7 @@ impl World {
     /// Does what the shard asks for.
     fn drain(&mut self) -> Result<(), String> {
         if let Some(store) = &self.store {
-            self.shard.handle_room(store.room() == Room::Plenty);
+            self.shard.handle_room(store.free_space() == FreeSpace::Ample);
         }
         let before = self.clock.time();
         let (time, _) = self.clock.advance(self.reading());
@@ -402,7 +402,7 @@ impl World {
                     self.after(delay, Event::Fetch { generation, reads });
                 }
                 Output::Append { writes, .. } => {
-                    let writes = Batch::new(writes.iter().map(|write| Image {
+                    let writes = Batch::new(writes.iter().map(|write| RecordRef {
                         key: write.key,
                         value: write.value,
                         is_first: write.is_first,

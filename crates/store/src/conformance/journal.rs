@@ -1,13 +1,13 @@
-//! What every journal must do.
+//! The cases that every journal must pass.
 
 use super::{Factory, STOPS, Stop, append, check_tail, is_fenced, overlay, payload, take};
-use crate::{AppendError, ConfirmError, Journal, Room, Seq, ShardId, Table, journal::MAX_PAYLOAD_BYTES};
+use crate::{AppendError, ConfirmError, FreeSpace, Journal, Seq, ShardId, Table, journal::MAX_PAYLOAD_BYTES};
 use bytes::Bytes;
 
 const A: ShardId = ShardId(0);
 const B: ShardId = ShardId(1);
 
-/// What was appended is there after every kind of end, and appending goes on after it.
+/// Appends survive every kind of stop, and appending continues afterwards.
 pub async fn appends_survive(mut factory: impl Factory) {
     let mut last = 0;
     for stop in STOPS.into_iter().chain([Stop::PowerLoss(8), Stop::Clean]) {
@@ -21,7 +21,7 @@ pub async fn appends_survive(mut factory: impl Factory) {
         check_tail(&*store, A, epoch, 0, last, 100).await;
         check_tail(&*store, A, epoch, 3, last, 100).await;
         check_tail(&*store, A, epoch, last, last, 100).await;
-        assert_eq!(store.room(), Room::Plenty);
+        assert_eq!(store.free_space(), FreeSpace::Ample);
         factory.stop(store, stop).await;
     }
     let store = factory.open().await.expect("open");
@@ -29,7 +29,7 @@ pub async fn appends_survive(mut factory: impl Factory) {
     check_tail(&*store, A, epoch, 0, last, 100).await;
 }
 
-/// Opening again and again without a single append loses nothing and invents nothing.
+/// Opening repeatedly without an append loses nothing and adds nothing.
 pub async fn openings_without_appends(mut factory: impl Factory) {
     for (round, stop) in STOPS.into_iter().cycle().take(9).enumerate() {
         let store = factory.open().await.expect("open");
@@ -44,7 +44,7 @@ pub async fn openings_without_appends(mut factory: impl Factory) {
     check_tail(&*store, A, epoch, 0, 1, 10).await;
 }
 
-/// Several shards append at once; each keeps its own order.
+/// Several shards append at the same time, and each keeps its own order.
 pub async fn shards_append_together(mut factory: impl Factory) {
     let store = factory.open().await.expect("open");
     let run = async |shard: ShardId, appends: u64| {
@@ -62,7 +62,7 @@ pub async fn shards_append_together(mut factory: impl Factory) {
     }
 }
 
-/// Whoever took the shard last is its only owner; epochs grow, even over openings.
+/// Only the last owner that took a shard may write. Epochs grow, also over openings.
 pub async fn older_epochs_are_fenced(mut factory: impl Factory) {
     let store = factory.open().await.expect("open");
     let first = take(&*store, A).await;
@@ -85,7 +85,7 @@ pub async fn older_epochs_are_fenced(mut factory: impl Factory) {
     check_tail(&*store, A, third, 0, 2, 10).await;
 }
 
-/// An append that does not follow the last one is refused and changes nothing.
+/// An append that does not follow the last one is rejected and changes nothing.
 pub async fn gaps_are_refused(mut factory: impl Factory) {
     let store = factory.open().await.expect("open");
     let epoch = take(&*store, A).await;
@@ -98,7 +98,7 @@ pub async fn gaps_are_refused(mut factory: impl Factory) {
     check_tail(&*store, A, epoch, 0, 2, 10).await;
 }
 
-/// What the table holds is released; what it does not is kept, over openings.
+/// Appends that the table contains are released. All others are kept, also over openings.
 pub async fn released_appends_go(mut factory: impl Factory) {
     let mut last = 0;
     for stop in STOPS {
@@ -123,7 +123,7 @@ pub async fn released_appends_go(mut factory: impl Factory) {
     check_tail(&*store, A, epoch, last - 30, last, 1000).await;
 }
 
-/// A shard that never checkpoints keeps its appends, whatever the others release.
+/// A shard that never checkpoints keeps its appends, whatever other shards release.
 pub async fn an_idle_shard_keeps_its_appends(mut factory: impl Factory) {
     let store = factory.open().await.expect("open");
     let idle = take(&*store, B).await;
@@ -142,7 +142,7 @@ pub async fn an_idle_shard_keeps_its_appends(mut factory: impl Factory) {
     check_tail(&*store, A, epoch, 300, 300, 2000).await;
 }
 
-/// Payloads longer than any buffer, one by one and read back in parts.
+/// Payloads that are longer than any buffer, appended one by one and read back in parts.
 pub async fn large_payloads(mut factory: impl Factory) {
     const LENGTH: usize = 3 << 20;
     let store = factory.open().await.expect("open");

@@ -1,7 +1,7 @@
-//! What every store must do, checked the same way on each.
+//! The conformance suite: cases that every store must pass.
 //!
-//! Each function is one case. A store's tests bring a [`Factory`] and run them all; [`model::check`] runs any history
-//! against a naive model.
+//! Each function is one case. The tests of a store implement [`Factory`] and run all cases; [`model::check`] compares
+//! arbitrary histories with a naive model.
 
 pub mod journal;
 pub mod model;
@@ -12,37 +12,38 @@ use crate::{AppendError, Epoch, Journal, Record, Records, Seq, ShardId, StoreErr
 use bytes::Bytes;
 use std::{future::Future, sync::Arc};
 
-/// Makes stores over the same data, again and again.
+/// Opens stores over the same data repeatedly.
 pub trait Factory: Send {
-    /// What it makes.
+    /// The store under test.
     type Store: Journal + Table;
 
     /// Opens the store, or creates it the first time.
     fn open(&mut self) -> impl Future<Output = Result<Arc<Self::Store>, StoreError>> + Send;
 
-    /// Ends a store that nobody else holds any more.
+    /// Stops a store. The caller must hold the only reference to it.
     fn stop(&mut self, store: Arc<Self::Store>, how: Stop) -> impl Future<Output = ()> + Send;
 }
 
-/// How a store ends.
+/// How a store is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// As intended.
+    /// It is closed properly.
     Clean,
     /// The process is killed.
     Kill,
-    /// Power is lost; where that cannot be simulated, the process is killed. What survives is chosen by the seed.
+    /// Power is lost, and the seed decides which unsynced data survives. A factory that cannot simulate this kills the
+    /// process instead.
     PowerLoss(u64),
 }
 
-/// Every way to end.
+/// Every kind of stop.
 pub const STOPS: [Stop; 3] = [Stop::Clean, Stop::Kill, Stop::PowerLoss(7)];
 
 fn bytes(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
 
-/// `"a=1 b= c"`: `a` is 1, `b` is empty, `c` is gone.
+/// Parses `"a=1 b= c"`: `a` is 1, `b` is empty, `c` is removed.
 fn records(text: &str) -> Vec<Record> {
     let record = |word: &str| match word.split_once('=') {
         Some((key, value)) => Record { key: bytes(key), value: Some(bytes(value)) },
@@ -62,7 +63,7 @@ fn page(found: &[(Bytes, Bytes)]) -> String {
     found.iter().map(record).collect::<Vec<_>>().join(" ")
 }
 
-/// A payload of its own for each append, of the given length.
+/// A payload of the given length that is different for each append.
 fn payload(shard: ShardId, seq: u64, length: usize) -> Bytes {
     let mut bytes: Vec<u8> = format!("{}/{seq} ", shard.0).into_bytes();
     bytes.resize(length.max(bytes.len()), seq as u8);
@@ -78,7 +79,7 @@ async fn take<S: Journal>(store: &S, shard: ShardId) -> Epoch {
     store.take(shard).await.unwrap_or_else(|error| panic!("taking {shard:?}: {error:?}"))
 }
 
-/// The journal must hold exactly the appends `after + 1..=last`, of the given length.
+/// Checks that the journal has exactly the appends `after + 1..=last`, of the given length.
 async fn check_tail<S: Journal>(
     store: &S,
     shard: ShardId,

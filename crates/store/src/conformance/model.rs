@@ -1,46 +1,46 @@
-//! Whatever happens to a shard, against a model that is nothing but a map.
+//! Arbitrary histories of a shard, compared with a model that is only a map.
 
 use super::{Factory, Stop};
 use crate::{Answer, HISTORY, Read, Record, Seq, ShardId, ShardStore, ShardStoreOptions};
 use bytes::Bytes;
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
-/// One step. Keys are numbers below [`KEYS`].
+/// One step of a history. Keys are numbers below [`KEYS`].
 #[derive(Debug, Clone)]
 pub enum Step {
-    /// Appends these changes; no value means removed.
+    /// Appends these changes. `None` removes the key.
     Append(BTreeMap<u8, Option<u16>>),
-    /// Adds so many records to each of these histories.
+    /// Adds this many records to each of these histories.
     Extend(BTreeMap<u8, u16>),
     /// Removes a whole history.
     Forget(u8),
-    /// Compares every kind of look-up in this range, `from..=to`, with this limit.
+    /// Compares every kind of look-up in the range `from..=to`, with this limit.
     Look(u8, u8, usize),
-    /// The same from the one place to the other: each is a history and a number in it.
+    /// The same for a range of histories. Each end is a history and a number in it.
     LookIntoHistories((u8, u16), (u8, u16), usize),
-    /// Brings the table up to date.
+    /// Runs a checkpoint.
     Checkpoint,
-    /// Takes the shard over again, in the same process.
+    /// Takes ownership of the shard again, in the same process.
     Retake,
-    /// Ends the store and opens it again.
+    /// Stops the store and opens it again.
     Reopen(Stop),
 }
 
-/// How many keys there are: few, so that they meet each other.
+/// The number of keys. It is small, so that steps often use the same keys.
 pub const KEYS: u8 = 40;
 
-/// How many histories there are.
+/// The number of histories.
 pub const HISTORIES: u8 = 3;
 
 const SHARD: ShardId = ShardId(1);
 
-/// Runs the steps and compares each answer with the model's.
+/// Runs the steps, and compares each result with the model.
 pub async fn check<F: Factory>(mut factory: F, steps: Vec<Step>) {
     let mut model: BTreeMap<Bytes, Bytes> = BTreeMap::new();
     let mut store = factory.open().await.expect("open");
     let mut shard = open(&store).await;
     let mut seq = Seq::ZERO;
-    // The last number of each history, also of one that was forgotten: no key of a history is written twice.
+    // The last number of each history, also of a removed one: no key of a history is written twice.
     let mut lasts = [0; HISTORIES as usize];
     for step in steps {
         match step {
@@ -89,7 +89,7 @@ async fn open<S: crate::Journal + crate::Table>(store: &Arc<S>) -> ShardStore<S,
     opened.expect("opening the shard")
 }
 
-/// What a step that changes something appends.
+/// The records that a step appends.
 fn changes(step: &Step, model: &BTreeMap<Bytes, Bytes>, lasts: &mut [u64]) -> Vec<Record> {
     let history = |history: u8| model.range(history_key(history, 0)..history_key(history + 1, 0));
     match step {
@@ -118,7 +118,7 @@ fn history_key(history: u8, number: u64) -> Bytes {
     [&[HISTORY, history][..], &number.to_be_bytes()].concat().into()
 }
 
-/// Keys of several lengths, among them ones that are others' prefixes and ones that end with a zero byte.
+/// Keys of several lengths. Some are prefixes of others, and some end with a zero byte.
 fn key(number: u8) -> Bytes {
     match number % 4 {
         0 => Bytes::copy_from_slice(&[number]),

@@ -1,4 +1,4 @@
-//! What every table must do.
+//! The cases that every table must pass.
 
 use super::{Factory, Stop, append, bytes, overlay, page, take};
 use crate::{HISTORY, Journal, Record, Records, Seq, ShardId, Table};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 const A: ShardId = ShardId(2);
 const B: ShardId = ShardId(3);
 
-/// Appends up to `seq` and checkpoints the records there, as the layer above would.
+/// Appends up to `seq`, and checkpoints the records there, as `ShardStore` would.
 async fn fill<S: Journal + Table>(store: &S, shard: ShardId, from: u64, seq: u64, text: &str) {
     let epoch = take(store, shard).await;
     for seq in from..=seq {
@@ -45,7 +45,7 @@ async fn check_last<S: Table>(store: &S, shard: ShardId, ranges: &[(&str, &str)]
     assert_eq!(found.join(" "), expected, "last {ranges:?}");
 }
 
-/// Look-ups of every kind find what they should, and never a neighbour's.
+/// Look-ups of every kind find the right records, and never those of another shard.
 pub async fn look_ups(mut factory: impl Factory) {
     let store = factory.open().await.expect("open");
     let store = &*store;
@@ -71,7 +71,7 @@ pub async fn look_ups(mut factory: impl Factory) {
     check_last(store, A, &[], "").await;
 }
 
-/// A removed record is gone; what is checkpointed later replaces what was earlier; repeating is harmless.
+/// A checkpoint replaces and removes records of earlier checkpoints, and can be repeated.
 pub async fn checkpoints_replace_and_remove(mut factory: impl Factory) {
     let mut store = factory.open().await.expect("open");
     fill(&*store, A, 1, 1, "a=1 b=1 c=1 d=1").await;
@@ -90,7 +90,7 @@ pub async fn checkpoints_replace_and_remove(mut factory: impl Factory) {
     }
 }
 
-/// What was checkpointed is there after every kind of end, and how far is remembered.
+/// Checkpoints and the applied seq survive every kind of stop.
 pub async fn checkpoints_survive(mut factory: impl Factory) {
     let mut seq = 0;
     for stop in super::STOPS {
@@ -106,8 +106,8 @@ pub async fn checkpoints_survive(mut factory: impl Factory) {
     check_scan(&*store, A, ("", "z"), 10, "a=4 b0=0 b2=2 b4=4").await;
 }
 
-/// A history is removed from its beginning on, some records at a time. What is found meanwhile is of what is left, and
-/// in the end nothing is.
+/// A history is removed from its beginning, some records at a time. Look-ups meanwhile find only records that are left,
+/// and nothing in the end.
 pub async fn histories_are_removed_bit_by_bit(mut factory: impl Factory) {
     const COUNT: u64 = 1000;
     const SLICE: usize = 100;

@@ -1,30 +1,30 @@
-//! What every store that several nodes share must do.
+//! The cases that every store that several nodes share must pass.
 
 use super::{append, check_tail, is_fenced, overlay, payload, take};
 use crate::{
-    Announcement, ConfirmError, Epoch, Handed, Holding, Journal, NodeId, Seq, ShardId, StoreError, Table,
+    Announcement, ConfirmError, Epoch, HandOver, Journal, NodeId, Seq, ShardId, ShardRow, StoreError, Table,
     Tenure, View,
 };
 use std::{future::Future, sync::Arc, time::Duration};
 
-/// Makes nodes over one store, which is new.
+/// Creates nodes that share one new store.
 pub trait Cluster: Send {
     /// The store as one node uses it.
     type Node: Journal + Table + Tenure;
 
-    /// Another node.
+    /// Adds a node.
     fn node(&mut self, id: NodeId) -> impl Future<Output = Arc<Self::Node>> + Send;
 
-    /// Lets time go by for the store.
+    /// Lets this time pass by the store's clock.
     fn pass(&mut self, time: Duration) -> impl Future<Output = ()> + Send;
 }
 
 const A: NodeId = NodeId(1);
-/// Ids use all bits.
+/// This id checks that all 64 bits are stored.
 const B: NodeId = NodeId(u64::MAX);
 const SHARD: ShardId = ShardId(3);
 const TENURE: Duration = Duration::from_secs(5);
-/// A notification that does not come within this time will not come.
+/// The test fails if a notification does not arrive within this time.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 fn announcement(address: &str) -> Announcement {
@@ -32,16 +32,16 @@ fn announcement(address: &str) -> Announcement {
     Announcement { address, host, is_leaving: false, tenure: TENURE }
 }
 
-/// What the node sees when it renews, under an address of its own.
+/// Renews with an address of its own, and returns what the node sees.
 async fn view<N: Tenure>(node: &N) -> View {
     node.renew(announcement(&format!("node {}", node.me()))).await.expect("renew")
 }
 
-fn holding(view: &View) -> Holding {
+fn holding(view: &View) -> ShardRow {
     *view.shards.iter().find(|holding| holding.shard == SHARD).expect("every shard is there")
 }
 
-/// Every member as its id, its address, and what it is besides.
+/// Every member with its id, its address, and its state.
 fn members(view: &View) -> Vec<(NodeId, &str, &str)> {
     let state = |is_live, is_leaving| match (is_live, is_leaving) {
         (true, false) => "live",
@@ -64,7 +64,7 @@ async fn claims<N: Tenure>(node: &N, seen: Epoch) -> bool {
     !claimed.is_empty()
 }
 
-/// Nothing that is written under the epoch succeeds.
+/// Checks that nothing can be written under the epoch.
 async fn check_fenced<N: Journal + Table>(node: &N, epoch: Epoch, seq: u64) {
     assert!(is_fenced(node.append(SHARD, epoch, Seq(seq), payload(SHARD, seq, 10)).await));
     assert!(matches!(node.confirm(SHARD, epoch).await, Err(ConfirmError::Fenced)));
@@ -75,7 +75,7 @@ async fn check_fenced<N: Journal + Table>(node: &N, epoch: Epoch, seq: u64) {
     assert_eq!(found, [None]);
 }
 
-/// A node appears when it first renews, and every shard is nobody's at first.
+/// A node appears at its first renewal, and no shard has an owner at first.
 pub async fn nodes_see_each_other(mut cluster: impl Cluster) {
     let (a, b) = (cluster.node(A).await, cluster.node(B).await);
     assert_eq!((a.me(), b.me()), (A, B));
@@ -96,7 +96,7 @@ pub async fn nodes_see_each_other(mut cluster: impl Cluster) {
     assert!(a.expires_in > Duration::ZERO && a.expires_in <= TENURE, "{:?}", a.expires_in);
 }
 
-/// Of two that claim what they saw, one wins, and the other owns nothing.
+/// If two nodes claim the same shard, one wins, and the other owns nothing.
 pub async fn one_claim_wins(mut cluster: impl Cluster) {
     let (a, b) = (cluster.node(A).await, cluster.node(B).await);
     for round in 1..=10 {
@@ -116,7 +116,7 @@ pub async fn one_claim_wins(mut cluster: impl Cluster) {
     }
 }
 
-/// Whoever saw the shard before it was taken, given or opened claims nothing.
+/// A claim fails if the shard was taken, handed over or opened since the claiming node saw it.
 pub async fn stale_claims_fail(mut cluster: impl Cluster) {
     let (a, b) = (cluster.node(A).await, cluster.node(B).await);
     let at_first = holding(&view(&*b).await).epoch;
@@ -132,7 +132,7 @@ pub async fn stale_claims_fail(mut cluster: impl Cluster) {
     assert!(matches!(a.take(SHARD).await, Err(StoreError::NotOwned)));
 }
 
-/// The owner was dead when the shard was looked at, and has renewed since: it keeps the shard, under the same epoch.
+/// An owner that looked dead and has renewed since keeps its shard, under the same epoch.
 pub async fn a_living_owner_keeps_its_shards(mut cluster: impl Cluster) {
     let (a, b) = (cluster.node(A).await, cluster.node(B).await);
     claim(&*a).await;
@@ -151,7 +151,7 @@ pub async fn a_living_owner_keeps_its_shards(mut cluster: impl Cluster) {
     check_fenced(&*a, epoch, 2).await;
 }
 
-/// Of many shards that are claimed at once, each is judged for itself.
+/// If many shards are claimed together, each is decided separately.
 pub async fn many_are_claimed_at_once(mut cluster: impl Cluster) {
     let (a, b) = (cluster.node(A).await, cluster.node(B).await);
     let shards = view(&*b).await.shards;
@@ -173,7 +173,7 @@ pub async fn many_are_claimed_at_once(mut cluster: impl Cluster) {
     assert_eq!(b.claim(Vec::new()).await.expect("claim"), []);
 }
 
-/// A shard that is given is the other's, with all that is in it, and the giver's epoch is over.
+/// A shard that is handed over belongs to the other node with all its records, and the previous epoch is fenced.
 pub async fn giving_hands_over(mut cluster: impl Cluster) {
     let (a, b) = (cluster.node(A).await, cluster.node(B).await);
     view(&*b).await;
@@ -190,7 +190,7 @@ pub async fn giving_hands_over(mut cluster: impl Cluster) {
     let given = holding(&view(&*b).await);
     assert_eq!(given.owner, Some(B));
     let handed = |view: &View| holding(view).handed.expect("it was given");
-    let Handed { shard_time_ms, ago } = handed(&view(&*b).await);
+    let HandOver { shard_time_ms, ago } = handed(&view(&*b).await);
     assert_eq!(shard_time_ms, 1_700_000_000_123, "it is kept as it was left");
     cluster.pass(Duration::from_secs(2)).await;
     let later = handed(&view(&*b).await);
@@ -207,8 +207,8 @@ pub async fn giving_hands_over(mut cluster: impl Cluster) {
     assert!(matches!(b.take(SHARD).await, Err(StoreError::NotOwned)));
 }
 
-/// A node that does not renew is dead when its tenure has run out, owns its shards until somebody claims them, and is
-/// forgotten when it owns nothing any more.
+/// A node that does not renew is dead when its tenure has expired. It owns its shards until another node claims them,
+/// and is removed when it owns nothing any more.
 pub async fn tenure_runs_out(mut cluster: impl Cluster) {
     let (a, b) = (cluster.node(A).await, cluster.node(B).await);
     claim(&*a).await;
@@ -231,8 +231,8 @@ pub async fn tenure_runs_out(mut cluster: impl Cluster) {
     assert_eq!(members(&view(&*b).await), [(B, &other[..], "live")]);
 }
 
-/// A live node keeps its address: another one with the same is not renewed, and ends nobody's tenure. Whoever comes when
-/// the tenure has run out takes the address over, and then the first one is not renewed any more.
+/// A live node keeps its address: another node with the same address is not renewed, and ends nobody's tenure. Once the
+/// tenure has expired, another node may take over the address, and then the first node is not renewed any more.
 pub async fn an_address_is_one_nodes(mut cluster: impl Cluster) {
     let (a, b) = (cluster.node(A).await, cluster.node(B).await);
     a.renew(announcement("here")).await.expect("renew");
@@ -253,7 +253,7 @@ pub async fn an_address_is_one_nodes(mut cluster: impl Cluster) {
     assert_eq!((occupant.id, &occupant.host[..]), (B, "machine"));
 }
 
-/// A node that left is not there, and what it owned is nobody's and under no epoch of its.
+/// A node that left is removed. Its shards have no owner, and its epochs are fenced.
 pub async fn leaving_frees(mut cluster: impl Cluster) {
     let (a, b) = (cluster.node(A).await, cluster.node(B).await);
     claim(&*a).await;
@@ -269,7 +269,7 @@ pub async fn leaving_frees(mut cluster: impl Cluster) {
     check_tail(&*b, SHARD, epoch, 0, 1, 10).await;
 }
 
-/// Who waits for a change hears that a node came, that a shard was given, and that a node left.
+/// A node that waits for changes is notified when a node joins, hands over a shard, or leaves.
 pub async fn changes_are_told(mut cluster: impl Cluster) {
     let (a, b) = (cluster.node(A).await, cluster.node(B).await);
     let until = async |is_so: &dyn Fn(&View) -> bool| {

@@ -1,8 +1,9 @@
-//! A disk in memory that loses power, fills up and fails, the same way each time for the same seed.
+//! A disk in memory that loses power, fills up and fails. The same seed gives the same behaviour.
 //!
-//! The model is as unkind as Linux may be. What was not synced survives sector by sector, in any of the versions that
-//! were written since the last sync. A file's length and the directory's entries are as uncertain until synced. After
-//! a failed sync the data stay readable, but a later sync that succeeds does not make them durable.
+//! The model does the worst that Linux may do. Data that was not synced survives sector by sector, in any of the
+//! versions that were written since the last sync. A file's length and the entries of the directory are as uncertain
+//! until they are synced. After a failed sync the data stays readable, but a later successful sync does not make it
+//! durable.
 
 use super::{Disk, DiskFile};
 use std::{
@@ -13,7 +14,7 @@ use std::{
 
 const SECTOR: usize = 512;
 
-/// A directory in memory. Clones are the same disk.
+/// A directory in memory. A clone is the same directory.
 #[derive(Debug, Clone, Default)]
 pub struct SimulatedDisk {
     state: Arc<Mutex<State>>,
@@ -24,10 +25,10 @@ struct State {
     files: BTreeMap<u64, Content>,
     next_file: u64,
     names: BTreeMap<String, u64>,
-    /// What the directory held at the last sync, and what was done to it since.
+    /// The directory's entries as of the last sync, and what was done to them since.
     durable_names: BTreeMap<String, u64>,
     unsynced_names: Vec<NameChange>,
-    /// Handles from before a crash are dead.
+    /// The number of crashes so far. File handles from before a crash no longer work.
     crashes: u64,
     space: Option<u64>,
     writes: Fault,
@@ -45,9 +46,9 @@ enum NameChange {
 struct Content {
     bytes: Vec<u8>,
     durable_length: usize,
-    /// What may be found in a sector instead of its present bytes: every version since the last sync.
+    /// For each sector, the versions since the last sync that a crash may leave instead of the present one.
     unsynced: BTreeMap<usize, Vec<[u8; SECTOR]>>,
-    /// Sectors whose sync failed. The operating system thinks that they are clean, so no sync will write them.
+    /// Sectors whose sync failed. The operating system considers them clean, so no later sync writes them.
     forgotten: BTreeSet<usize>,
     length_forgotten: bool,
 }
@@ -79,7 +80,7 @@ impl SimulatedDisk {
         Self::default()
     }
 
-    /// Loses power. Of what was not synced a part survives, chosen by the seed. Open files are dead afterwards.
+    /// Simulates a loss of power. The seed decides which unsynced data survives. Open files no longer work afterwards.
     pub fn crash(&self, seed: u64) {
         let mut state = self.lock();
         let mut random = Random::new(seed);
@@ -101,27 +102,27 @@ impl SimulatedDisk {
         state.syncs = Fault::default();
     }
 
-    /// After `pass` more writes, the next `fail` ones fail; a part of what they should have written is written.
+    /// After `pass` more writes, the next `fail` writes fail. A failing write still writes a part of its data.
     pub fn fail_writes(&self, pass: u64, fail: u64) {
         self.lock().writes = Fault { pass, fail };
     }
 
-    /// After `pass` more syncs (of files or of the directory), the next `fail` ones fail.
+    /// After `pass` more syncs of files or of the directory, the next `fail` syncs fail.
     pub fn fail_syncs(&self, pass: u64, fail: u64) {
         self.lock().syncs = Fault { pass, fail };
     }
 
-    /// From now on the files together hold at most this many bytes; none means no limit.
+    /// Limits the total size of all files, in bytes. `None` means no limit.
     pub fn limit_space(&self, bytes: Option<u64>) {
         self.lock().space = bytes;
     }
 
-    /// How many bytes the files hold together.
+    /// The total size of all files, in bytes.
     pub fn used(&self) -> u64 {
         self.lock().used()
     }
 
-    /// Damages one stored byte: the bits of `mask` are turned over. False when there is no such byte.
+    /// Damages one stored byte by flipping the bits of `mask`. Returns false if there is no such byte.
     pub fn flip(&self, name: &str, offset: u64, mask: u8) -> bool {
         let mut state = self.lock();
         let state = &mut *state;
@@ -155,7 +156,7 @@ impl State {
         self.forget_unnamed();
     }
 
-    /// Drops the content that no name, present or still possible after a crash, leads to.
+    /// Drops file contents that have no name now, and could not get one back by a crash.
     fn forget_unnamed(&mut self) {
         let mut alive: BTreeSet<u64> =
             self.names.values().chain(self.durable_names.values()).copied().collect();
@@ -344,7 +345,7 @@ impl DiskFile for SimulatedFile {
             let fails = state.writes.strikes();
             let content = state.files.get_mut(&self.id).ok_or(io::ErrorKind::NotFound)?;
             if fails {
-                // Every other sector of it arrives: enough to be neither the old content nor the new.
+                // Write every other sector, so that the content is neither the old nor the new one.
                 for (index, part) in bytes.chunks(SECTOR).enumerate().step_by(2) {
                     content.write(part, offset + index * SECTOR);
                 }
@@ -373,7 +374,7 @@ impl DiskFile for SimulatedFile {
     }
 }
 
-/// A small generator (splitmix64): the same numbers for the same seed, for ever.
+/// A small random number generator (splitmix64). Its sequence for a seed must never change.
 #[derive(Debug)]
 struct Random(u64);
 
@@ -410,7 +411,7 @@ mod tests {
         Some(bytes)
     }
 
-    /// Writes, optionally syncs, crashes under many seeds, and says what was found afterwards.
+    /// Runs `act` and crashes, under many seeds, and returns the distinct contents that were found afterwards.
     fn outcomes(act: impl Fn(&SimulatedDisk)) -> BTreeSet<Option<Vec<u8>>> {
         (0..64)
             .map(|seed| {

@@ -1,12 +1,12 @@
-//! Finding the damaged file when fjall only says that something is damaged, or would not say so.
+//! Finds the damaged file when fjall reports damage without naming a file, or would not report it.
 
-use super::fjall_files::{self, Live};
+use super::fjall_files::{self, LiveTable};
 use crate::StoreError;
 use std::path::Path;
 
-/// What fjall does not look at, or looks at too late: every version file is held against the checksum that stands in
-/// `current`, every table's contents against the one in its trailer, and every batch of its log against its own. Says
-/// which logs end with a torn batch, because fjall will cut it off.
+/// Checks what fjall does not check, or checks too late: every version file against the checksum in `current`, every
+/// table file's contents against the checksum in its trailer, and every batch of its log. Returns a description of each
+/// torn batch at the end of a log, because fjall will drop it.
 pub(super) fn check_before_opening(directory: &Path) -> Result<Vec<String>, StoreError> {
     for keyspace in fjall_files::keyspaces(directory) {
         let tables = fjall_files::live_tables(&keyspace)?.unwrap_or_default();
@@ -22,7 +22,7 @@ pub(super) fn check_before_opening(directory: &Path) -> Result<Vec<String>, Stor
     Ok(torn)
 }
 
-/// The error to report when fjall failed with these words: where the damage is, if it can be found.
+/// The error to report when fjall failed with these words. It names the damaged file if one can be found.
 pub(super) fn explain(directory: &Path, words: String) -> StoreError {
     first_damage(directory)
         .unwrap_or_else(|| StoreError::Table(format!("{words}, in {}", directory.display())))
@@ -30,7 +30,7 @@ pub(super) fn explain(directory: &Path, words: String) -> StoreError {
 
 fn first_damage(directory: &Path) -> Option<StoreError> {
     let keyspaces = fjall_files::keyspaces(directory);
-    let mut tables: Vec<Live> = Vec::new();
+    let mut tables: Vec<LiveTable> = Vec::new();
     for keyspace in &keyspaces {
         match fjall_files::live_tables(keyspace) {
             Ok(live) => tables.extend(live.unwrap_or_default()),
@@ -44,5 +44,5 @@ fn first_damage(directory: &Path) -> Option<StoreError> {
             Err(damage) => Some(damage),
         })
     };
-    fjall_files::check_marker(directory).err().or_else(table).or_else(log)
+    fjall_files::check_version_file(directory).err().or_else(table).or_else(log)
 }

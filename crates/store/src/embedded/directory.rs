@@ -1,4 +1,4 @@
-//! The data directory itself: who uses it, and what it was created as.
+//! The data directory itself: its lock, its metadata, and the mark of an unfinished import.
 
 use crate::StoreError;
 use std::{
@@ -9,37 +9,37 @@ use std::{
 
 const LOCK: &str = "LOCK";
 pub(super) const META: &str = "limina.meta";
-/// Stands in a directory while it is being filled.
-const FILLING: &str = "limina.filling";
-/// What a volume may hold that was never used.
-const NEVER_OURS: &str = "lost+found";
+/// This file exists while an import is loading the directory.
+const INCOMPLETE_MARK: &str = "limina.filling";
+/// File systems create this directory in a new volume, so it does not count as content.
+const LOST_AND_FOUND: &str = "lost+found";
 const FORMAT: u32 = 1;
 
-/// Held as long as the directory is in use. The operating system lets go of it when the process ends.
+/// The lock file of the directory. The operating system unlocks it when the process ends.
 pub(super) struct Lock {
     file: File,
 }
 
-/// Creates the directory if need be and takes it for this process.
+/// Creates the directory if needed, and locks it for this process.
 pub(super) fn lock(directory: &Path) -> Result<Lock, StoreError> {
     create(directory)?;
     let path = directory.join(LOCK);
     let mut lock = Lock { file: open_lock(&path).map_err(|error| failed("opening", &path, error))? };
     lock.take(directory)?;
-    lock.sign().map_err(|error| failed("writing", &path, error))?;
+    lock.write_pid().map_err(|error| failed("writing", &path, error))?;
     Ok(lock)
 }
 
-/// Takes a directory that must exist, to look at it. It need not be writable; if it is not and has no lock file, then
-/// nobody can use it, and there is nothing to take.
+/// Locks an existing directory for reading. The directory may be read-only. If it is read-only and has no lock file, no
+/// server can use it, and nothing needs to be locked.
 pub(super) fn lock_to_read(directory: &Path) -> Result<Option<Lock>, StoreError> {
     let path = directory.join(LOCK);
     match open_lock(&path) {
         Ok(file) => {
             let mut lock = Lock { file };
             lock.take(directory)?;
-            // On a full disk nothing can be written, and looking is allowed nevertheless.
-            let _ = lock.sign();
+            // On a full disk the process id cannot be written. Reading is allowed nevertheless.
+            let _ = lock.write_pid();
             Ok(Some(lock))
         }
         Err(error) if matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied) => {
@@ -78,8 +78,8 @@ impl Lock {
         }
     }
 
-    /// Says who has it.
-    fn sign(&mut self) -> std::io::Result<()> {
+    /// Writes the process id into the lock file, for the error message of another process.
+    fn write_pid(&mut self) -> std::io::Result<()> {
         self.file.set_len(0)?;
         write!(self.file, "{}", std::process::id())
     }
@@ -89,7 +89,7 @@ fn failed(action: &'static str, path: &Path, error: std::io::Error) -> StoreErro
     StoreError::io(action, path.display().to_string(), error)
 }
 
-/// A directory below the data directory, created if need be.
+/// A directory below the data directory, created if needed.
 pub(super) fn subdirectory(directory: &Path, name: &str) -> Result<PathBuf, StoreError> {
     let path = directory.join(name);
     create(&path)?;
@@ -108,24 +108,24 @@ pub(super) fn sync(directory: &Path) -> Result<(), StoreError> {
     synced.map_err(|error| StoreError::io("syncing", directory.display().to_string(), error))
 }
 
-/// Marks a directory that holds nothing as one that is being filled.
-pub(super) fn begin_filling(directory: &Path) -> Result<(), StoreError> {
+/// Marks an empty directory as incomplete, before an import loads it.
+pub(super) fn mark_incomplete(directory: &Path) -> Result<(), StoreError> {
     check_empty(directory)?;
-    let path = directory.join(FILLING);
+    let path = directory.join(INCOMPLETE_MARK);
     File::create(&path).map_err(|error| failed("creating", &path, error))?;
     sync(directory)
 }
 
-/// Takes the mark away.
-pub(super) fn end_filling(directory: &Path) -> Result<(), StoreError> {
-    let path = directory.join(FILLING);
+/// Removes the mark after the import.
+pub(super) fn mark_complete(directory: &Path) -> Result<(), StoreError> {
+    let path = directory.join(INCOMPLETE_MARK);
     std::fs::remove_file(&path).map_err(|error| failed("removing", &path, error))?;
     sync(directory)
 }
 
-/// Refuses a directory that was to be filled, if that did not come to its end.
-pub(super) fn check_filled(directory: &Path) -> Result<(), StoreError> {
-    match directory.join(FILLING).exists() {
+/// Refuses a directory whose import was not finished.
+pub(super) fn check_complete(directory: &Path) -> Result<(), StoreError> {
+    match directory.join(INCOMPLETE_MARK).exists() {
         true => Err(StoreError::Unusable(format!(
             "data directory {} holds a part of an import that was not finished; remove it and import again",
             directory.display()
@@ -134,16 +134,16 @@ pub(super) fn check_filled(directory: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Refuses a directory that holds anything. One that does not exist holds nothing.
+/// Refuses a directory that is not empty. A missing directory counts as empty.
 pub(super) fn check_empty(directory: &Path) -> Result<(), StoreError> {
-    check_filled(directory)?;
+    check_complete(directory)?;
     let entries = match std::fs::read_dir(directory) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         entries => entries.map_err(|error| failed("reading", directory, error))?,
     };
     for entry in entries {
         let name = entry.map_err(|error| failed("reading", directory, error))?.file_name();
-        if name != LOCK && name != NEVER_OURS {
+        if name != LOCK && name != LOST_AND_FOUND {
             return Err(StoreError::Unusable(format!(
                 "the directory {} is not empty: it holds {}",
                 directory.display(),
@@ -154,21 +154,25 @@ pub(super) fn check_empty(directory: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What the directory was created as. The file is written last of all, so that a directory without it is new.
+/// The settings with which the directory was created. Its file is written last, so a directory without it is new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Meta {
     pub(super) shards: u16,
 }
 
-/// What the directory is, or will be created as.
-pub(super) fn agree(directory: &Path, known: Option<Meta>, asked: Option<u16>) -> Result<Meta, StoreError> {
+/// The metadata of the directory, or of the one to be created.
+pub(super) fn agree_on_meta(
+    directory: &Path,
+    known: Option<Meta>,
+    asked: Option<u16>,
+) -> Result<Meta, StoreError> {
     let place = format!("data directory {}", directory.display());
     let shards = crate::agree_on_shards(&place, known.map(|meta| meta.shards), asked)?;
     Ok(Meta { shards })
 }
 
 impl Meta {
-    /// None if the directory was never completely created.
+    /// Returns `None` if the directory was never completely created.
     pub(super) fn read(directory: &Path) -> Result<Option<Meta>, StoreError> {
         let path = directory.join(META);
         let bytes = match std::fs::read(&path) {

@@ -1,9 +1,9 @@
-//! The files of the table as fjall writes them (the version that is pinned), read without fjall.
+//! Reads the table's files in fjall's format (of the pinned version), without fjall.
 //!
-//! `version` says which format it is. Each keyspace has a file `current` that names a version file and bears its
-//! checksum; the version file lists the live table files, each with the checksum of all its bytes. A table file is
-//! blocks, one after the other, each with a header that bears its checksum, then a table of contents and a trailer.
-//! fjall's own log (`*.jnl`) is batches with a checksum over their items.
+//! The file `version` names the format. Each keyspace has a file `current` with the name and the checksum of a version
+//! file. The version file lists the live table files, each with the checksum of all its bytes. A table file is a
+//! sequence of blocks, each with a header that has its checksum, followed by a table of contents and a trailer. fjall's
+//! own log (`*.jnl`) is a sequence of batches, each with a checksum over its items.
 
 use crate::StoreError;
 use std::{
@@ -20,23 +20,22 @@ const MARKER: &[u8] = b"FJL\x03";
 const BLOCK_MAGIC: [u8; 4] = *b"LSM\x03";
 /// Magic, type (u8), checksum (u128), length (u32), uncompressed length (u32), checksum of the header (u32).
 const BLOCK_HEADER: usize = 33;
-/// Magic, version (u8), kind of checksum (u8), checksum of the contents (u128), where they are (u64), their length
-/// (u64).
+/// Magic, version (u8), kind of checksum (u8), checksum of the contents (u128), their offset (u64), their length (u64).
 const TRAILER: usize = 38;
 const TRAILER_BEGINS: &[u8] = b"SFA!\x01\x00";
 const CONTENTS_BEGIN: &[u8] = b"TOC!";
-/// A version file lists these of each table: id (u64), kind of checksum (u8), checksum (u128), global seqno (u64).
+/// For each table, a version file lists: id (u64), kind of checksum (u8), checksum (u128), global seqno (u64).
 const LISTED: usize = 33;
-/// How many damaged places of one file are told.
-const PLACES: usize = 8;
+/// The maximum number of damaged blocks that are reported for a file.
+const MAX_REPORTED: usize = 8;
 
 /// A table file that the current version lists.
-pub(super) struct Live {
+pub(super) struct LiveTable {
     pub(super) path: PathBuf,
     pub(super) checksum: u128,
 }
 
-/// The folders of the keyspaces.
+/// The directories of the keyspaces.
 pub(super) fn keyspaces(directory: &Path) -> Vec<PathBuf> {
     files(&directory.join("keyspaces"))
 }
@@ -47,7 +46,7 @@ pub(super) fn logs(directory: &Path) -> Vec<PathBuf> {
     files(directory).into_iter().filter(is_log).collect()
 }
 
-/// What a directory holds, in order; nothing if it cannot be read, which those who open its files notice.
+/// The files of a directory, sorted. Empty if the directory cannot be read; code that opens its files will report that.
 pub(super) fn files(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -55,8 +54,8 @@ pub(super) fn files(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Whether `version` says what it should.
-pub(super) fn check_marker(directory: &Path) -> Result<(), StoreError> {
+/// Checks that the file `version` has the expected content.
+pub(super) fn check_version_file(directory: &Path) -> Result<(), StoreError> {
     let path = directory.join("version");
     match std::fs::read(&path) {
         Ok(bytes) if bytes == MARKER => Ok(()),
@@ -65,9 +64,9 @@ pub(super) fn check_marker(directory: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// The live tables of a keyspace, by its version file, which must have the checksum that stands in `current`. Nothing
-/// where there is no `current`: then the keyspace was never completely created, and fjall deals with it.
-pub(super) fn live_tables(keyspace: &Path) -> Result<Option<Vec<Live>>, StoreError> {
+/// The live tables of a keyspace, from its version file, which must have the checksum that `current` states. `None` if
+/// there is no `current`: then the keyspace was never completely created, and fjall handles that.
+pub(super) fn live_tables(keyspace: &Path) -> Result<Option<Vec<LiveTable>>, StoreError> {
     let current = keyspace.join("current");
     let bytes = match std::fs::read(&current) {
         Ok(bytes) => bytes,
@@ -91,11 +90,11 @@ pub(super) fn live_tables(keyspace: &Path) -> Result<Option<Vec<Live>>, StoreErr
     let listed = section(&bytes, b"tables").and_then(listed_tables);
     let listed = listed.ok_or_else(|| corrupt(&version, 0, "its list of tables cannot be understood"))?;
     let tables = keyspace.join("tables");
-    let live = |(id, checksum): (u64, u128)| Live { path: tables.join(id.to_string()), checksum };
+    let live = |(id, checksum): (u64, u128)| LiveTable { path: tables.join(id.to_string()), checksum };
     Ok(Some(listed.into_iter().map(live).collect()))
 }
 
-/// A section of a file that ends with contents and a trailer.
+/// A section of a file that ends with a table of contents and a trailer.
 fn section<'a>(bytes: &'a [u8], wanted: &[u8]) -> Option<&'a [u8]> {
     let trailer = bytes.last_chunk::<TRAILER>()?;
     let mut rest = bytes.get(usize::try_from(u64_at(trailer, 22)).ok()?..)?.strip_prefix(CONTENTS_BEGIN)?;
@@ -111,7 +110,7 @@ fn section<'a>(bytes: &'a [u8], wanted: &[u8]) -> Option<&'a [u8]> {
     None
 }
 
-/// Levels, in each runs, in each tables.
+/// The file contains levels, each level contains runs, and each run contains tables.
 fn listed_tables(mut bytes: &[u8]) -> Option<Vec<(u64, u128)>> {
     let mut listed = Vec::new();
     for _ in 0..*bytes.split_off_first()? {
@@ -125,8 +124,8 @@ fn listed_tables(mut bytes: &[u8]) -> Option<Vec<(u64, u128)>> {
     Some(listed)
 }
 
-/// Holds the contents of a table file against the checksum in its trailer. fjall does so too, but only after it has
-/// made room for as many sections as damaged bytes may say, and ends the process where there is not so much memory.
+/// Checks the contents of a table file against the checksum in its trailer. fjall checks it too, but first allocates
+/// memory for as many sections as the damaged bytes may say, and aborts the process if there is not enough memory.
 pub(super) fn check_contents(path: &Path) -> Result<(), StoreError> {
     let read = || -> std::io::Result<Result<(), (u64, &'static str)>> {
         let mut file = File::open(path)?;
@@ -159,18 +158,18 @@ pub(super) fn check_contents(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Reads a table file to the end; says how long it is, or what is wrong with it.
-pub(super) fn check_table(table: &Live) -> Result<u64, Vec<StoreError>> {
+/// Reads a whole table file. Returns its length, or the damage.
+pub(super) fn check_table(table: &LiveTable) -> Result<u64, Vec<StoreError>> {
     check_contents(&table.path).map_err(|damage| vec![damage])?;
     let hashed = File::open(&table.path).and_then(|mut file| hash(&mut file));
     match hashed {
         Ok((length, checksum)) if checksum == table.checksum => Ok(length),
-        Ok(_) => match places(&table.path) {
-            places if places.is_empty() => {
+        Ok(_) => match damaged_blocks(&table.path) {
+            damaged_blocks if damaged_blocks.is_empty() => {
                 let words = "the file does not have the checksum that stands in its keyspace's version";
                 Err(vec![corrupt(&table.path, 0, words)])
             }
-            places => Err(places),
+            damaged_blocks => Err(damaged_blocks),
         },
         Err(error) => Err(vec![failed("reading", &table.path, error)]),
     }
@@ -193,18 +192,18 @@ fn hash(file: &mut File) -> std::io::Result<(u64, u128)> {
     }
 }
 
-/// Which blocks of a table file are damaged, some of them.
-fn places(path: &Path) -> Vec<StoreError> {
+/// Some of the damaged blocks of a table file.
+fn damaged_blocks(path: &Path) -> Vec<StoreError> {
     let Ok(bytes) = std::fs::read(path) else { return Vec::new() };
     let contents = bytes.last_chunk::<TRAILER>().map_or(0, |trailer| u64_at(trailer, 22));
     let end = usize::try_from(contents).unwrap_or(usize::MAX).min(bytes.len());
     let mut found = Vec::new();
     let mut offset = 0;
-    while offset < end && found.len() < PLACES {
+    while offset < end && found.len() < MAX_REPORTED {
         let Some(header) = bytes.get(offset..offset + BLOCK_HEADER) else { break };
         if header[..4] != BLOCK_MAGIC || xxh3_128(&header[..29]) as u32 != u32_at(header, 29) {
-            // Where the next block begins would stand here. Or the blocks end, and small sections without checksums
-            // follow.
+            // Without a valid header, the offset of the next block is not known. Or the blocks end here, followed by
+            // small sections without checksums.
             if found.is_empty() {
                 let words = "a block's header, or what follows the last block, is not what was written";
                 found.push(corrupt(path, offset as u64, words));
@@ -223,15 +222,15 @@ fn places(path: &Path) -> Vec<StoreError> {
     found
 }
 
-/// What one of fjall's own logs holds.
+/// What one of fjall's logs contains.
 pub(super) struct Log {
     pub(super) batches: u64,
-    /// Where a batch begins that is not whole, if there is one. It is the last one, and fjall drops it.
+    /// Offset of an incomplete batch, if there is one. It is the last one, and fjall drops it.
     pub(super) torn: Option<u64>,
 }
 
-/// Reads a log. We write one batch after the sync of the one before, so only the last may be torn; fjall would cut off
-/// a log anywhere in the middle, and say nothing.
+/// Reads a log. A batch is written only after the sync of the previous one, so only the last one may be torn. fjall
+/// itself would truncate a log at damage in the middle without an error.
 pub(super) fn check_log(path: &Path) -> Result<Log, StoreError> {
     let bytes = read_without_zeros(path).map_err(|error| failed("reading", path, error))?;
     let (mut batches, mut offset, mut last) = (0, 0, None);
@@ -247,7 +246,7 @@ pub(super) fn check_log(path: &Path) -> Result<Log, StoreError> {
     Ok(Log { batches, torn: (offset < bytes.len()).then_some(offset as u64) })
 }
 
-/// What is in a file up to the zeros at its end, of which a log has many megabytes.
+/// Reads a file up to the zeros at its end. A log ends with many megabytes of zeros.
 pub(super) fn read_without_zeros(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let mut bytes = Vec::new();
@@ -268,8 +267,9 @@ pub(super) fn read_without_zeros(path: &Path) -> std::io::Result<Vec<u8>> {
     }
 }
 
-/// Writes a log's bytes over themselves and syncs them: nothing changes but what the disk has.
-pub(super) fn write_log_again(path: &Path) -> Result<(), StoreError> {
+/// Writes the bytes of a log over themselves and syncs them. The content does not change, but now it is certainly on
+/// disk.
+pub(super) fn rewrite_log(path: &Path) -> Result<(), StoreError> {
     let bytes = read_without_zeros(path).map_err(|error| failed("reading", path, error))?;
     let file = File::options().write(true).open(path);
     let written = file.and_then(|file| file.write_all_at(&bytes, 0).and_then(|()| file.sync_all()));

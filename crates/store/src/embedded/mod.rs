@@ -1,29 +1,30 @@
-//! The default store: one directory, one process.
+//! The default store: one directory, used by one process.
 //!
-//! The journal is segment files behind one thread that takes whatever waits, from all shards, into one frame. The
-//! table is fjall, brought up to date behind it. Opening holds the two against each other: a table that is older than
-//! the journal's beginning, or newer than its end, means that acknowledged data were lost, and is refused.
+//! The journal consists of segment files, and one thread writes the waiting appends of all shards as one frame. The
+//! table is a fjall database that checkpoints bring up to date. Opening compares the two: if the table is older than
+//! the journal's beginning or newer than its end, acknowledged data was lost, and the directory is refused.
 
-mod at_rest;
 mod damage;
 mod directory;
-mod filling;
 mod fjall_files;
+mod loader;
 mod open_table;
+mod read_only;
 mod reopening;
 mod shadow;
 mod table;
 mod writer;
 
 use crate::{
-    AppendError, ConfirmError, Epoch, Journal, JournalStats, Records, Room, Seq, ShardId, StoreError, Table,
+    AppendError, ConfirmError, Epoch, FreeSpace, Journal, JournalStats, Records, Seq, ShardId, StoreError,
+    Table,
     disk::{Disk, OsDisk},
-    segmented::{Segmented, SegmentedOptions},
+    segmented::{SegmentedJournal, SegmentedOptions},
 };
-pub use at_rest::{AtRest, Finding};
 use bytes::Bytes;
 use directory::{Lock, Meta};
-pub use filling::EmbeddedFilling;
+pub use loader::EmbeddedLoader;
+pub use read_only::{Finding, ReadOnlyStore};
 use std::{
     path::Path,
     sync::Arc,
@@ -32,22 +33,22 @@ use std::{
 use table::{FjallTable, TableOptions};
 use writer::{Writer, WriterOptions};
 
-/// How an embedded store is made and kept.
+/// The settings of an embedded store.
 #[derive(Debug, Clone)]
 pub struct EmbeddedOptions {
-    /// How many shards there are. It is fixed when the directory is created (64 if nothing else is asked for); asking
-    /// for another number later is refused.
+    /// The number of shards. `None` means 64 for a new directory, and whatever an existing one has. An existing
+    /// directory is refused if it has another number.
     pub shards: Option<u16>,
-    /// How long a segment of the journal is.
+    /// The length of a journal segment, in bytes.
     pub segment_bytes: u64,
-    /// Below so many available bytes clients are told that the storage is full; two segments, and at least 64 MiB,
-    /// unless something else is asked for.
+    /// With fewer available bytes than this, clients' writes are answered with `StorageFull`. `None` means two
+    /// segments, and at least 64 MiB.
     pub reserve_bytes: Option<u64>,
-    /// How long the journal is idle before it proves its last frame durable with an empty one.
+    /// How long the journal is idle before it writes an empty frame, which proves that the previous frame was durable.
     pub idle_seal: Duration,
-    /// How much of the table is kept in memory.
+    /// Memory for the table's block cache, in bytes.
     pub cache_bytes: u64,
-    /// How many of the table's files stay open between two look-ups.
+    /// The number of table files that stay open between look-ups.
     pub cached_files: usize,
 }
 
@@ -64,27 +65,27 @@ impl Default for EmbeddedOptions {
     }
 }
 
-/// The store in one directory. Dropping it ends it as a killed process would; [`Embedded::close`] ends it well.
+/// The store in one directory. Dropping it is like killing the process; [`Embedded::close`] shuts it down properly.
 pub struct Embedded {
     writer: Writer,
     table: FjallTable,
     shards: u16,
-    /// Last, so that the directory is free only when everything else has ended.
+    /// The last field, so that the directory is unlocked after everything else has been dropped.
     _lock: Lock,
 }
 
 impl Embedded {
-    /// Opens the directory, or creates it. This blocks: it reads the journal.
+    /// Opens or creates the directory. This blocks, because it reads the journal.
     pub fn open(directory: &Path, options: EmbeddedOptions) -> Result<Embedded, StoreError> {
         let lock = directory::lock(directory)?;
-        directory::check_filled(directory)?;
+        directory::check_complete(directory)?;
         Embedded::open_locked(directory, lock, options)
     }
 
     fn open_locked(directory: &Path, lock: Lock, options: EmbeddedOptions) -> Result<Embedded, StoreError> {
         let begun = Instant::now();
         let known = Meta::read(directory)?;
-        let meta = directory::agree(directory, known, options.shards)?;
+        let meta = directory::agree_on_meta(directory, known, options.shards)?;
 
         tracing::info!(directory = %directory.display(), "opening the store: reading the journal");
         let disk = Arc::new(OsDisk::new(&directory::subdirectory(directory, "journal")?));
@@ -94,7 +95,7 @@ impl Embedded {
             must_exist: known.is_some(),
             ..SegmentedOptions::default()
         };
-        let (mut journal, opened) = Segmented::open(disk.clone(), segmented)?;
+        let (mut journal, opened) = SegmentedJournal::open(disk.clone(), segmented)?;
         let table_directory = directory::subdirectory(directory, "table")?;
         let table_options =
             TableOptions { cache_bytes: options.cache_bytes, cached_files: options.cached_files };
@@ -128,35 +129,35 @@ impl Embedded {
         Ok(Embedded { writer, table, shards: meta.shards, _lock: lock })
     }
 
-    /// How many shards the directory was created with.
+    /// The number of shards that the directory was created with.
     pub fn shards(&self) -> u16 {
         self.shards
     }
 
-    /// Tells `each` whether the table is open, now and at every change: one that has failed is opened again. Returns when
-    /// that has not succeeded for so long that only a restart may help, with the reason.
+    /// Calls `each` with whether the table is open, now and at every change. A failed table is reopened automatically.
+    /// Returns the reason if that has failed for so long that only a restart may help.
     pub async fn watch_table(&self, each: impl FnMut(bool)) -> StoreError {
         self.table.watch(each).await
     }
 
-    /// Ends the store well: what was begun is finished, the last frame is sealed. Whatever is asked afterwards is
-    /// refused. The directory is free when the store is dropped.
+    /// Finishes the work that was begun, and seals the last frame. Later calls fail. The directory is unlocked when the
+    /// store is dropped.
     pub async fn close(&self) -> Result<(), StoreError> {
         self.writer.close().await?;
         self.table.close().await
     }
 }
 
-/// Whether journal and table belong together, for this shard.
+/// Checks that journal and table belong together, for this shard.
 fn check_applied<D: Disk>(
-    journal: &Segmented<D>,
+    journal: &SegmentedJournal<D>,
     table: &FjallTable,
     shard: ShardId,
     applied: Seq,
 ) -> Result<(), StoreError> {
     journal.check_applied(shard, applied).map_err(|error| match error {
         StoreError::Unusable(words) if applied < journal.released_before(shard) => {
-            StoreError::Unusable(format!("{words}; {}", table.where_it_lost()))
+            StoreError::Unusable(format!("{words}; {}", table.describe_log()))
         }
         error => error,
     })
@@ -192,8 +193,8 @@ impl Journal for Embedded {
         self.writer.release(shard, upto);
     }
 
-    fn room(&self) -> Room {
-        self.writer.room()
+    fn free_space(&self) -> FreeSpace {
+        self.writer.free_space()
     }
 
     fn stats(&self) -> JournalStats {

@@ -1,9 +1,9 @@
-//! A fjall database that is open, and the records in it.
+//! An open fjall database, and the records in it.
 //!
-//! Three habits guard against what fjall does not promise. Records go in through its sorted ingestion, which writes
-//! and syncs whole files; what goes through its own journal can be lost in the middle without an error. A shard's
-//! applied seq is written after them and synced. Every value bears a checksum over shard, key and value, looked at on
-//! each read.
+//! Three measures protect against what fjall does not guarantee. Records are written by sorted ingestion, which writes
+//! and syncs whole files, because data that goes through fjall's own journal can be lost in the middle without an
+//! error. A shard's applied seq is written after its records, and synced. Every value has a checksum over shard, key
+//! and value, which each read checks.
 
 use super::damage;
 use crate::{
@@ -24,48 +24,51 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How many records one ingestion takes: more would only hold more memory.
+/// The number of records in one ingestion. A larger number would only use more memory.
 const CHUNK: usize = 500_000;
-/// Threads that flush and compact, unless the table is only to be read. One, since of several the first hands every compaction back to the queue and takes it
-/// again, without a pause, for as long as the others are busy: a sixth of all processor time under load.
+/// The number of threads that flush and compact, unless the table is only read. If there are several, the first one
+/// puts every compaction back into the queue and takes it again, without a pause, while the others are busy. That took
+/// a sixth of all processor time under load.
 pub(super) const WORKERS: usize = 1;
-/// So many tables of level 0 are merged into level 1 at a time. Each merge writes what it overlaps in level 1 anew, so
-/// more than fjall's own 4 should write less; many more would give look-ups many more filters to ask. Not measured yet.
+/// The number of level-0 tables that are merged into level 1 at a time. Each merge rewrites what it overlaps in level
+/// 1, so more than fjall's default of 4 should write less. A much larger number would make look-ups check many more
+/// filters. Not measured yet.
 const LEVEL_0_THRESHOLD: u8 = 8;
-/// With so many tables in level 0 a negative look-up becomes slow, so checkpoints wait for compaction, but not for
-/// ever.
+/// With more level-0 tables than this, look-ups of missing keys become slow. Checkpoints then wait for compaction, for
+/// a limited time.
 const LEVEL_0_TABLES: usize = 16;
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const CHECKSUM: usize = 4;
-/// Under this shard, which cannot exist, stands a record that proves that the keyspace is the one we created.
-const NOBODY: ShardId = ShardId(u16::MAX);
+/// Under this shard number, which cannot exist, a record proves that the keyspace is the one that was created here.
+const MARKER_SHARD: ShardId = ShardId(u16::MAX);
 const CREATED: &[u8] = b"created";
 
-/// How fjall is opened.
+/// How to open the database.
 #[derive(Clone)]
-pub(super) struct Opening {
-    /// Where the files are that it may change.
+pub(super) struct TableOpener {
+    /// The directory of the files that fjall opens and may change.
     pub(super) files: PathBuf,
-    /// The directory that errors name, and where damage is looked for.
+    /// The directory that errors name, and that is searched for damage.
     pub(super) directory: PathBuf,
-    /// How much of the table is kept in memory.
+    /// Memory for the block cache, in bytes.
     pub(super) cache_bytes: u64,
-    /// How many of its files stay open between two look-ups.
+    /// The number of table files that stay open between look-ups.
     pub(super) cached_files: usize,
-    /// Whether the keyspaces must be there already.
+    /// Whether the keyspaces must exist already.
     pub(super) must_exist: bool,
-    /// Threads that flush and compact. Without any, the table can only be read.
+    /// The number of threads that flush and compact. With none, the table can only be read.
     pub(super) workers: usize,
 }
 
-impl Opening {
-    /// Opens the database. `torn` says what of fjall's own log will be dropped.
-    pub(super) fn run(&self, torn: Vec<String>) -> Result<OpenTable, StoreError> {
+impl TableOpener {
+    /// Opens the database. `torn` describes the parts of fjall's own log that opening drops.
+    pub(super) fn open(&self, torn: Vec<String>) -> Result<OpenTable, StoreError> {
         guard(&self.directory, || self.keyspaces(torn))
     }
 
     fn keyspaces(&self, torn: Vec<String>) -> Result<OpenTable, StoreError> {
-        let said = |result: fjall::Result<Keyspace>| result.map_err(|error| explain(&self.directory, &error));
+        let map_error =
+            |result: fjall::Result<Keyspace>| result.map_err(|error| explain(&self.directory, &error));
         let database = Database::builder(&self.files)
             .cache_size(self.cache_bytes)
             .max_cached_files(Some(self.cached_files))
@@ -79,7 +82,7 @@ impl Opening {
             }
         }
         let filter = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(10.0));
-        let records = said(database.keyspace("records", || {
+        let records = map_error(database.keyspace("records", || {
             KeyspaceCreateOptions::default()
                 .max_memtable_size(4 << 20)
                 .filter_policy(FilterPolicy::all(filter))
@@ -88,7 +91,7 @@ impl Opening {
                 .expect_point_read_hits(false)
                 .compaction_strategy(Arc::new(Leveled::default().with_l0_threshold(LEVEL_0_THRESHOLD)))
         }))?;
-        let applied = said(
+        let applied = map_error(
             database.keyspace("applied", || KeyspaceCreateOptions::default().max_memtable_size(1 << 20)),
         )?;
         let (directory, may_write) = (self.directory.clone(), self.workers > 0);
@@ -97,31 +100,31 @@ impl Opening {
     }
 }
 
-/// A fjall database. After its first failed write it is only read: fjall does not recover from one.
+/// An open fjall database. After the first failed write it is only read, because fjall does not recover from that.
 pub(super) struct OpenTable {
     database: Database,
     records: Keyspace,
     applied: Keyspace,
     directory: PathBuf,
-    /// What of fjall's own log was lost at opening.
+    /// The parts of fjall's own log that were dropped at opening.
     torn: Vec<String>,
     may_write: bool,
-    /// One checkpoint at a time: they would only compete for the same disk.
+    /// Held during a checkpoint. Only one runs at a time, because they would compete for the same disk.
     ingesting: Mutex<()>,
-    /// Why nothing is written any more.
+    /// Set at the first failed write: the reason why nothing is written any more.
     failure: OnceLock<String>,
 }
 
-/// fjall panics on some damaged files, which is no reason for us to.
+/// fjall panics on some damaged files. The panic becomes an error.
 fn guard<T>(directory: &Path, act: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
     catch_unwind(AssertUnwindSafe(act))
         .unwrap_or_else(|panic| Err(damage::explain(directory, panic_text(&*panic))))
 }
 
 impl OpenTable {
-    /// Carries out a look-up. Where fjall panics, that is an error; and where it panics because an earlier panic has left
-    /// one of its locks poisoned, the database has failed.
-    pub(super) fn guarded<T>(
+    /// Runs a look-up. A panic of fjall becomes an error. If fjall panics because an earlier panic poisoned one of its
+    /// locks, the database has failed.
+    pub(super) fn catch_panics<T>(
         &self,
         act: impl FnOnce(&OpenTable) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
@@ -134,8 +137,8 @@ impl OpenTable {
         })
     }
 
-    /// Why nothing is written to this database any more, if that is so. The threads of fjall that flush and compact end
-    /// at their first failure, and leave a mark that only a write shows.
+    /// The reason why nothing is written to this database any more, if it has failed. fjall's threads for flushing and
+    /// compacting end at their first failure, and only a write shows that they did.
     pub(super) fn failure(&self) -> Option<&str> {
         if self.may_write
             && self.failure.get().is_none()
@@ -146,7 +149,7 @@ impl OpenTable {
         self.failure.get().map(String::as_str)
     }
 
-    /// Whether a failure was seen; costs nothing.
+    /// Whether a failure was seen so far. Does not check for a new one.
     pub(super) fn has_failed(&self) -> bool {
         self.failure.get().is_some()
     }
@@ -155,8 +158,8 @@ impl OpenTable {
         let _has_failed_before = self.failure.set(reason.to_string());
     }
 
-    /// Takes the records in and remembers that the journal up to `upto` is contained. At the first failure the database
-    /// has failed, whatever fjall thinks of it: only opening it again removes the files that were left behind.
+    /// Writes the records, and stores that the table contains the journal up to `upto`. After the first failure the
+    /// database counts as failed, even if fjall would continue: only reopening removes the files that were left behind.
     pub(super) fn checkpoint(&self, shard: ShardId, upto: Seq, records: &Records) -> Result<(), StoreError> {
         let _alone = self.ingesting.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.may_write {
@@ -174,23 +177,23 @@ impl OpenTable {
         let mut remaining = runs::pack(records.sorted()).peekable();
         while remaining.peek().is_some() {
             self.wait_for_compaction();
-            let mut ingestion = self.said(self.records.start_ingestion())?;
+            let mut ingestion = self.map_error(self.records.start_ingestion())?;
             for (key, value) in remaining.by_ref().take(CHUNK) {
                 let full = full_key(shard, key);
                 let written = match value {
                     Some(value) => {
-                        let sealed = sealed(&full, &value);
-                        ingestion.write(full, sealed)
+                        let with_checksum = with_checksum(&full, &value);
+                        ingestion.write(full, with_checksum)
                     }
                     None => ingestion.write_tombstone(full),
                 };
-                self.said(written)?;
+                self.map_error(written)?;
             }
-            self.said(ingestion.finish())?;
+            self.map_error(ingestion.finish())?;
         }
         let key = shard.0.to_be_bytes();
-        self.said(self.applied.insert(key, sealed(&key, &upto.0.to_le_bytes())))?;
-        self.said(self.database.persist(PersistMode::SyncAll))
+        self.map_error(self.applied.insert(key, with_checksum(&key, &upto.0.to_le_bytes())))?;
+        self.map_error(self.database.persist(PersistMode::SyncAll))
     }
 
     fn wait_for_compaction(&self) {
@@ -200,20 +203,20 @@ impl OpenTable {
         }
     }
 
-    /// Makes everything durable, if this database may be written to.
+    /// Syncs everything, unless the database has failed or is only read.
     pub(super) fn close(&self) -> Result<(), StoreError> {
         match self.may_write && self.failure.get().is_none() {
-            true => self.said(self.database.persist(PersistMode::SyncAll)),
+            true => self.map_error(self.database.persist(PersistMode::SyncAll)),
             false => Ok(()),
         }
     }
 
-    /// What of fjall's own log was lost at opening.
+    /// The parts of fjall's own log that were dropped at opening.
     pub(super) fn torn(&self) -> &[String] {
         &self.torn
     }
 
-    /// Every record of every shard, in order. Ends at the first one that cannot be read.
+    /// Calls `each` for every record of every shard, in order. Stops at the first record that cannot be read.
     pub(super) fn each_record(
         &self,
         mut each: impl FnMut(ShardId, &[u8], &[u8]) -> Result<(), StoreError>,
@@ -224,12 +227,12 @@ impl OpenTable {
         })
     }
 
-    /// Every shard's applied seq.
+    /// The applied seq of every shard.
     pub(super) fn each_applied(&self) -> Result<Vec<(ShardId, Seq)>, StoreError> {
         let applied = self.applied.iter().map(|guard| {
-            let (key, stored) = self.said(guard.into_inner())?;
+            let (key, stored) = self.map_error(guard.into_inner())?;
             let shard = key[..].try_into().map_err(|_| self.mismatch(&key))?;
-            let value = self.unsealed(&key, &stored)?;
+            let value = self.strip_checksum(&key, &stored)?;
             let seq = value.try_into().map_err(|_| self.mismatch(&key))?;
             Ok((ShardId(u16::from_be_bytes(shard)), Seq(u64::from_le_bytes(seq))))
         });
@@ -238,8 +241,8 @@ impl OpenTable {
 
     pub(super) fn applied(&self, shard: ShardId) -> Result<Seq, StoreError> {
         let key = shard.0.to_be_bytes();
-        let Some(stored) = self.said(self.applied.get(key))? else { return Ok(Seq::ZERO) };
-        let value = self.unsealed(&key, &stored)?;
+        let Some(stored) = self.map_error(self.applied.get(key))? else { return Ok(Seq::ZERO) };
+        let value = self.strip_checksum(&key, &stored)?;
         let seq = value.try_into().map_err(|_| self.mismatch(&key))?;
         Ok(Seq(u64::from_le_bytes(seq)))
     }
@@ -250,8 +253,8 @@ impl OpenTable {
             return Ok(found.map(|(_, value)| value));
         }
         let full = full_key(shard, key);
-        match self.said(self.records.get(&full))? {
-            Some(stored) => Ok(Some(Bytes::copy_from_slice(self.unsealed(&full, &stored)?))),
+        match self.map_error(self.records.get(&full))? {
+            Some(stored) => Ok(Some(Bytes::copy_from_slice(self.strip_checksum(&full, &stored)?))),
             None => Ok(None),
         }
     }
@@ -291,22 +294,22 @@ impl OpenTable {
         Ok(members.into_iter().rfind(|(key, _)| *from <= **key && **key <= *at))
     }
 
-    /// The run that begins before the key, and may reach beyond it.
+    /// The run that begins before the key. It may contain the key.
     fn run_before(&self, shard: ShardId, key: &[u8]) -> Option<fjall::Guard> {
         let mut before = || self.records.range(full_key(shard, &[HISTORY])..full_key(shard, key)).next_back();
         is_history(key).then(&mut before).flatten()
     }
 
-    /// The records of which a stored one consists.
+    /// The shard and the records of a stored record, which may be a run.
     fn checked(&self, guard: fjall::Guard) -> Result<(ShardId, Vec<(Bytes, Bytes)>), StoreError> {
-        let (full, stored) = self.said(guard.into_inner())?;
-        let value = self.unsealed(&full, &stored)?;
+        let (full, stored) = self.map_error(guard.into_inner())?;
+        let value = self.strip_checksum(&full, &stored)?;
         let (shard, key) = full.split_first_chunk().ok_or_else(|| self.mismatch(&full))?;
         let members = runs::unpack(Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
         Ok((ShardId(u16::from_be_bytes(*shard)), members.ok_or_else(|| self.mismatch(&full))?))
     }
 
-    fn unsealed<'a>(&self, full_key: &[u8], stored: &'a [u8]) -> Result<&'a [u8], StoreError> {
+    fn strip_checksum<'a>(&self, full_key: &[u8], stored: &'a [u8]) -> Result<&'a [u8], StoreError> {
         let (value, checksum) = stored
             .split_last_chunk::<CHECKSUM>()
             .filter(|_| full_key.len() >= 2)
@@ -327,15 +330,15 @@ impl OpenTable {
     }
 
     pub(super) fn mark_created(&self) -> Result<(), StoreError> {
-        let key = full_key(NOBODY, CREATED);
-        let mut ingestion = self.said(self.records.start_ingestion())?;
-        let value = sealed(&key, b"");
-        self.said(ingestion.write(key, value))?;
-        self.said(ingestion.finish())
+        let key = full_key(MARKER_SHARD, CREATED);
+        let mut ingestion = self.map_error(self.records.start_ingestion())?;
+        let value = with_checksum(&key, b"");
+        self.map_error(ingestion.write(key, value))?;
+        self.map_error(ingestion.finish())
     }
 
     pub(super) fn check_created(&self) -> Result<(), StoreError> {
-        match self.get(NOBODY, CREATED)? {
+        match self.get(MARKER_SHARD, CREATED)? {
             Some(_) => Ok(()),
             None => Err(damage::explain(
                 &self.directory,
@@ -344,7 +347,7 @@ impl OpenTable {
         }
     }
 
-    fn said<T>(&self, result: fjall::Result<T>) -> Result<T, StoreError> {
+    fn map_error<T>(&self, result: fjall::Result<T>) -> Result<T, StoreError> {
         result.map_err(|error| explain(&self.directory, &error))
     }
 }
@@ -356,18 +359,19 @@ fn full_key(shard: ShardId, key: &[u8]) -> Vec<u8> {
     full
 }
 
-fn sealed(full_key: &[u8], value: &[u8]) -> Vec<u8> {
-    let mut sealed = Vec::with_capacity(value.len() + CHECKSUM);
-    sealed.extend_from_slice(value);
-    sealed.extend_from_slice(&checksum_of(full_key, value).to_le_bytes());
-    sealed
+fn with_checksum(full_key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut with_checksum = Vec::with_capacity(value.len() + CHECKSUM);
+    with_checksum.extend_from_slice(value);
+    with_checksum.extend_from_slice(&checksum_of(full_key, value).to_le_bytes());
+    with_checksum
 }
 
 fn checksum_of(full_key: &[u8], value: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(full_key), value)
 }
 
-/// fjall's error as ours: one of the operating system stays one, and for all else the files are looked at.
+/// Converts fjall's error. An error of the operating system remains one; for any other, the files are searched for
+/// damage.
 fn explain(directory: &Path, error: &fjall::Error) -> StoreError {
     use fjall::Error::{Io, KeyspaceDeleted, Locked, Poisoned, Storage};
     match error {
@@ -375,13 +379,13 @@ fn explain(directory: &Path, error: &fjall::Error) -> StoreError {
             let source = std::io::Error::new(source.kind(), source.to_string());
             StoreError::io("using", directory.display().to_string(), source)
         }
-        // Nothing is damaged, so nothing need be looked for.
+        // Nothing is damaged in these cases, so the files are not searched.
         Poisoned | Locked | KeyspaceDeleted => StoreError::Table(error.to_string()),
         _ => damage::explain(directory, error.to_string()),
     }
 }
 
-/// The error with its causes.
+/// The error's text with that of its cause.
 pub(super) fn in_full(error: &StoreError) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),

@@ -1,16 +1,16 @@
-//! The thread that closes a table that has failed, and opens it again.
+//! The thread that reopens a table after a failure.
 //!
-//! That is done in two steps. First the table is opened for reading: this removes the files that the failed table left
-//! behind, and needs no free space. Then it is opened for writing, which brings fjall's threads back. Where the table fails
-//! again soon, there is a pause between the two: on a full disk compaction would otherwise take the last free space again
-//! and again, from the journal too.
+//! Reopening takes two steps. First the table is opened for reading: this removes the files that the failed table left
+//! behind, and needs no free space. Then it is opened for writing, which starts fjall's threads again. If the table
+//! fails again soon, the thread pauses between the two steps. Otherwise compaction on a full disk would take the last
+//! free space again and again, also from the journal.
 //!
-//! After a failed sync the kernel may show what the disk does not have. So before each step, what the newly opened table
-//! relies on is made durable. While that fails, the table that is still open goes on to be read.
+//! After a failed sync the kernel may show data that the disk does not have. So before each step the thread syncs what
+//! the newly opened table relies on. While that fails, the table that is still open continues to serve reads.
 
 use super::{
     damage, directory, fjall_files,
-    open_table::{OpenTable, Opening, WORKERS, in_full},
+    open_table::{OpenTable, TableOpener, WORKERS, in_full},
     table::{Closed, Shared, State},
 };
 use crate::StoreError;
@@ -21,57 +21,57 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often the table is looked at. fjall does not tell when its threads have failed.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How often to see whether the last look-up in a failed table has ended.
-const CLOSE_EVERY: Duration = Duration::from_millis(2);
-/// How long to wait before opening is tried again.
-const TRY_AGAIN: Duration = Duration::from_millis(200);
-/// A table that fails sooner than this after it was opened has failed again.
-const LASTS: Duration = Duration::from_secs(30);
-/// How long a table that has failed is only read, before it is opened for writing: at least, and at most if it fails again
-/// and again.
-const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(4)];
+/// How often the table is checked. fjall does not report when its threads have failed.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// How often to check whether the last look-up in a failed table has ended.
+const CLOSE_POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// Pause before the next attempt to open the table.
+const OPEN_RETRY_INTERVAL: Duration = Duration::from_millis(200);
+/// A table that fails sooner than this after opening has failed again, so the next pause is longer.
+const STABLE_AFTER: Duration = Duration::from_secs(30);
+/// The shortest and the longest time for which a failed table is only read before it is opened for writing. The pause
+/// doubles with each failure that follows soon.
+const PAUSE_RANGE: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(4)];
 
-/// The handle of the thread. Dropping it ends the thread.
+/// The handle of the thread. Dropping it stops the thread.
 pub(super) struct Reopener {
     signal: Arc<Signal>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// How the thread is woken.
+/// How other threads wake this one.
 #[derive(Default)]
 struct Signal {
-    wanted: Mutex<Wanted>,
+    requests: Mutex<Requests>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Wanted {
-    is_look: bool,
-    is_end: bool,
+struct Requests {
+    check: bool,
+    stop: bool,
 }
 
 impl Reopener {
-    /// Begins to look after the table, which is opened again as `opening` says.
-    pub(super) fn start(shared: Arc<Shared>, opening: Opening) -> Result<Reopener, StoreError> {
+    /// Starts the thread. It reopens the table with `opener`.
+    pub(super) fn start(shared: Arc<Shared>, opener: TableOpener) -> Result<Reopener, StoreError> {
         let signal = Arc::new(Signal::default());
-        let run = Run { shared, opening, signal: signal.clone() };
+        let run = ReopenThread { shared, opener, signal: signal.clone() };
         let thread = std::thread::Builder::new().name("limina-table".to_string()).spawn(move || run.run());
         let thread = thread.map_err(|error| StoreError::io("starting", "the table's thread", error))?;
         Ok(Reopener { signal, thread: Some(thread) })
     }
 
-    /// Has the table looked at now.
+    /// Makes the thread check the table now.
     pub(super) fn wake(&self) {
-        self.signal.lock().is_look = true;
+        self.signal.lock().check = true;
         self.signal.changed.notify_one();
     }
 }
 
 impl Drop for Reopener {
     fn drop(&mut self) {
-        self.signal.lock().is_end = true;
+        self.signal.lock().stop = true;
         self.signal.changed.notify_one();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -80,54 +80,54 @@ impl Drop for Reopener {
 }
 
 impl Signal {
-    fn lock(&self) -> MutexGuard<'_, Wanted> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until a look is wanted, at most so long. Says whether the thread is to end.
-    fn is_end_after_look(&self, longest: Duration) -> bool {
-        let idle = |wanted: &mut Wanted| !wanted.is_look && !wanted.is_end;
+    /// Waits until a check is requested, at most for `longest`. Returns true if the thread must stop.
+    fn wait_for_check(&self, longest: Duration) -> bool {
+        let idle = |requests: &mut Requests| !requests.check && !requests.stop;
         let waited = self.changed.wait_timeout_while(self.lock(), longest, idle);
-        let mut wanted = waited.unwrap_or_else(PoisonError::into_inner).0;
-        wanted.is_look = false;
-        wanted.is_end
+        let mut requests = waited.unwrap_or_else(PoisonError::into_inner).0;
+        requests.check = false;
+        requests.stop
     }
 
-    /// Waits so long. Says whether the thread is to end.
-    fn is_end_after(&self, pause: Duration) -> bool {
-        let waited = self.changed.wait_timeout_while(self.lock(), pause, |wanted| !wanted.is_end);
-        waited.unwrap_or_else(PoisonError::into_inner).0.is_end
+    /// Waits for `pause`. Returns true if the thread must stop.
+    fn wait(&self, pause: Duration) -> bool {
+        let waited = self.changed.wait_timeout_while(self.lock(), pause, |requests| !requests.stop);
+        waited.unwrap_or_else(PoisonError::into_inner).0.stop
     }
 }
 
-/// What the thread itself holds.
-struct Run {
+/// The state of the thread.
+struct ReopenThread {
     shared: Arc<Shared>,
-    opening: Opening,
+    opener: TableOpener,
     signal: Arc<Signal>,
 }
 
-impl Run {
+impl ReopenThread {
     fn run(self) {
-        let [least, most] = PAUSES;
+        let [least, most] = PAUSE_RANGE;
         let mut pause = least;
         let mut opened = Instant::now();
         loop {
             let Ok(table) = self.shared.current() else { return };
             let Some(reason) = table.failure().map(str::to_string) else {
                 drop(table);
-                match self.signal.is_end_after_look(LOOK_EVERY) {
+                match self.signal.wait_for_check(CHECK_INTERVAL) {
                     true => return,
                     false => continue,
                 }
             };
             tracing::error!(%reason, "the table failed; it is opened again");
-            pause = if opened.elapsed() > LASTS { least } else { (2 * pause).min(most) };
-            if self.is_end_before(pause, || self.sync_all()) {
+            pause = if opened.elapsed() > STABLE_AFTER { least } else { (2 * pause).min(most) };
+            if self.retry_until_ok(pause, || self.sync_all()) {
                 return;
             }
             self.replace(table, &reason, 0);
-            if self.signal.is_end_after(pause) || self.is_end_before(pause, || self.write_logs_again()) {
+            if self.signal.wait(pause) || self.retry_until_ok(pause, || self.rewrite_logs()) {
                 return;
             }
             let Ok(table) = self.shared.current() else { return };
@@ -136,23 +136,24 @@ impl Run {
         }
     }
 
-    /// Tries until it succeeds. Says whether the thread is to end.
-    fn is_end_before(&self, pause: Duration, succeeds: impl Fn() -> Result<(), StoreError>) -> bool {
-        let mut told = String::new();
+    /// Retries until the operation succeeds. Returns true if the thread must stop.
+    fn retry_until_ok(&self, pause: Duration, succeeds: impl Fn() -> Result<(), StoreError>) -> bool {
+        let mut logged = String::new();
         while let Err(error) = succeeds() {
             let words = in_full(&error);
-            if words != told {
+            if words != logged {
                 tracing::error!(error = %words, "the table cannot be written to yet; it is only read");
-                told = words;
+                logged = words;
             }
-            if self.signal.is_end_after(pause) {
+            if self.signal.wait(pause) {
                 return true;
             }
         }
         false
     }
 
-    /// Makes durable which version of a keyspace is current. Opening removes the files of all others.
+    /// Makes the name of each keyspace's current version durable, because opening removes the files of all other
+    /// versions.
     fn sync_names(&self) -> Result<(), StoreError> {
         fjall_files::keyspaces(&self.shared.directory).iter().try_for_each(|keyspace| {
             directory::sync(&keyspace.join("tables"))?;
@@ -160,35 +161,36 @@ impl Run {
         })
     }
 
-    /// Sees whether the disk takes what opening does: fjall also cuts its logs and syncs them.
+    /// Checks that the disk accepts what opening does: fjall also truncates its logs and syncs them.
     fn sync_all(&self) -> Result<(), StoreError> {
         self.sync_names()?;
         fjall_files::logs(&self.shared.directory).iter().try_for_each(|log| directory::sync(log))
     }
 
-    /// Makes fjall's own logs durable, to which it will append, by writing their bytes once more. Nobody else writes to
-    /// them, since the open table is only read.
-    fn write_logs_again(&self) -> Result<(), StoreError> {
+    /// Makes fjall's logs durable by writing their bytes again, because fjall will append to them. Nothing else writes
+    /// to them meanwhile, since the open table is only read.
+    fn rewrite_logs(&self) -> Result<(), StoreError> {
         let directory = &self.shared.directory;
-        fjall_files::logs(directory).iter().try_for_each(|log| fjall_files::write_log_again(log))?;
+        fjall_files::logs(directory).iter().try_for_each(|log| fjall_files::rewrite_log(log))?;
         directory::sync(directory)
     }
 
-    /// Closes the table and opens it again; without workers, only to be read. Returns early only where the thread is to
-    /// end, and then leaves the table closed.
+    /// Closes the table and reopens it; without workers, for reading only. If the thread must stop, it returns early
+    /// and leaves the table closed.
     fn replace(&self, table: Arc<OpenTable>, reason: &str, workers: usize) {
         let since = Instant::now();
         let closed = |reason: String| State::Closed(Closed { since, reason });
         drop(self.shared.state.send_replace(closed(reason.to_string())));
-        // fjall locks the directory, so the new table can only be opened when the old one is gone, look-ups included.
+        // fjall locks the directory. So the old table, including its running look-ups, must be gone before the new one
+        // is opened.
         while Arc::strong_count(&table) > 1 {
-            if self.signal.is_end_after(CLOSE_EVERY) {
+            if self.signal.wait(CLOSE_POLL_INTERVAL) {
                 return;
             }
         }
-        // Dropping ends fjall's threads. It panics where one of them has panicked, but lets go of everything.
+        // Dropping ends fjall's threads. It panics if one of them has panicked, but releases everything.
         let _panicked = catch_unwind(AssertUnwindSafe(|| drop(table)));
-        let mut told = String::new();
+        let mut logged = String::new();
         loop {
             match self.open(workers) {
                 Ok(table) => {
@@ -199,14 +201,14 @@ impl Run {
                 }
                 Err(error) => {
                     let words = in_full(&error);
-                    if words != told {
+                    if words != logged {
                         tracing::error!(error = %words, "the table cannot be opened again; trying");
-                        told.clone_from(&words);
+                        logged.clone_from(&words);
                         self.shared.state.send_replace(closed(words));
                     }
                 }
             }
-            if self.signal.is_end_after(TRY_AGAIN) {
+            if self.signal.wait(OPEN_RETRY_INTERVAL) {
                 return;
             }
         }
@@ -215,9 +217,9 @@ impl Run {
     fn open(&self, workers: usize) -> Result<OpenTable, StoreError> {
         self.sync_names()?;
         let torn = damage::check_before_opening(&self.shared.directory)?;
-        let table = Opening { workers, ..self.opening.clone() }.run(torn)?;
-        table.guarded(OpenTable::check_created)?;
-        self.shared.check_contained(&table)?;
+        let table = TableOpener { workers, ..self.opener.clone() }.open(torn)?;
+        table.catch_panics(OpenTable::check_created)?;
+        self.shared.check_checkpoints(&table)?;
         Ok(table)
     }
 }

@@ -1,8 +1,8 @@
-//! A copy of the table that fjall may open.
+//! A temporary copy of the table that fjall may open.
 //!
-//! fjall has no opening for reading only: it cuts its log, removes files that no version lists, and compacts. So it is
-//! given a temporary directory with copies of the small files and symbolic links to the large ones, which it never
-//! writes to again.
+//! fjall cannot open a database for reading only: it truncates its log, removes files that no version lists, and
+//! compacts. So it gets a temporary directory with copies of the small files, and symbolic links to the large ones,
+//! which it never writes to again.
 
 use super::fjall_files;
 use crate::StoreError;
@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The temporary directory; it goes when this is dropped.
+/// The temporary directory. It is removed when this is dropped.
 pub(super) struct Shadow {
     path: PathBuf,
 }
@@ -38,7 +38,7 @@ impl Shadow {
 
 impl Drop for Shadow {
     fn drop(&mut self) {
-        // What is left behind in the temporary directory is small.
+        // If this fails, only small files are left behind.
         let _ = std::fs::remove_dir_all(&self.path);
     }
 }

@@ -1,13 +1,13 @@
-//! The table as the rest of the store uses it: an open database that is replaced when it has failed.
+//! The table as the rest of the store uses it: an open database that is replaced after a failure.
 //!
-//! After a failed write (no space, a failing disk) fjall stops flushing and compacting for good, and files that it had
-//! begun stay behind. Such a database is never written to again. A thread closes it and opens its files anew, see
-//! `reopening.rs`, while the store is in use. Nothing is missing then: the overlays and the journal keep every record until
-//! a checkpoint has succeeded, and a checkpoint can be repeated.
+//! After a failed write (no space, a failing disk) fjall stops flushing and compacting for good, and leaves incomplete
+//! files behind. Such a database is never written to again. A thread closes it and reopens its files while the store is
+//! in use, see `reopening.rs`. No record is lost: the overlays and the journal keep every record until a checkpoint has
+//! succeeded, and a checkpoint can be repeated.
 
 use super::{
     damage, directory, fjall_files,
-    open_table::{OpenTable, Opening, WORKERS, panic_text},
+    open_table::{OpenTable, TableOpener, WORKERS, panic_text},
     reopening::Reopener,
 };
 use crate::{Epoch, Records, Seq, ShardId, StoreError, Table};
@@ -20,45 +20,45 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// So many look-ups are made at once, on the thread that asks, which saves every single request the way to another thread
-/// and back. Filters and indexes are in memory; a block that is not may make the thread wait for the disk. The number is a
-/// guess: where the two cost the same was not measured.
-const FEW: usize = 128;
-/// How long a look-up waits for a table that is being opened again, counted from when it was closed. Normally it takes
-/// milliseconds; where it takes longer, clients are better told than kept.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// A table that could not be opened again for so long will hardly be by this process.
-const LOST_AFTER: Duration = Duration::from_secs(20);
+/// Up to this many look-ups run directly on the calling thread, which saves the way to another thread and back. Filters
+/// and indexes are in memory, but the thread may have to wait for the disk for a block that is not cached. The number
+/// is an estimate; the break-even was not measured.
+const MAX_INLINE_LOOK_UPS: usize = 128;
+/// How long a look-up waits for a table that is being reopened, counted from when it was closed. Reopening normally
+/// takes milliseconds. If it takes longer, a client should get an error instead of waiting.
+const REOPEN_TIMEOUT: Duration = Duration::from_secs(5);
+/// If a table could not be reopened for this long, this process is unlikely to succeed.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(20);
 
-/// How the table is kept.
+/// The table's use of memory and file descriptors.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TableOptions {
-    /// How much of it is kept in memory.
+    /// Memory for the block cache, in bytes.
     pub(super) cache_bytes: u64,
-    /// How many of its files stay open between two look-ups.
+    /// The number of table files that stay open between look-ups.
     pub(super) cached_files: usize,
 }
 
 /// The table of all shards.
 pub(super) struct FjallTable {
     shared: Arc<Shared>,
-    /// None where the table is only looked at.
+    /// `None` if the table is only read.
     reopener: Option<Reopener>,
 }
 
-/// What the table shares with the thread that opens it again.
+/// The state that the table shares with the thread that reopens it.
 pub(super) struct Shared {
     pub(super) directory: PathBuf,
     pub(super) state: watch::Sender<State>,
-    /// How far the checkpoints reached that have succeeded. A table that is opened again must contain as much.
+    /// The end of the last successful checkpoint of each shard. A reopened table must contain at least this.
     contained: Mutex<BTreeMap<ShardId, Seq>>,
 }
 
-/// What there is of the table at the moment.
+/// Whether the table is open.
 #[derive(Clone)]
 pub(super) enum State {
     Open(Arc<OpenTable>),
-    /// It is being opened again.
+    /// The table is being reopened.
     Closed(Closed),
 }
 
@@ -77,7 +77,7 @@ impl FjallTable {
         must_exist: bool,
     ) -> Result<Self, StoreError> {
         let torn = damage::check_before_opening(directory)?;
-        let opening = Opening {
+        let opener = TableOpener {
             files: directory.to_path_buf(),
             directory: directory.to_path_buf(),
             cache_bytes: options.cache_bytes,
@@ -85,23 +85,23 @@ impl FjallTable {
             must_exist,
             workers: WORKERS,
         };
-        let table = opening.run(torn)?;
+        let table = opener.open(torn)?;
         match must_exist {
             true => table.check_created()?,
             false => {
                 table.mark_created()?;
-                // fjall syncs a keyspace's directory, but not the one in which its name stands.
+                // fjall syncs the directory of a keyspace, but not the parent directory that contains its name.
                 directory::sync(&directory.join("keyspaces"))?;
             }
         }
         let shared = Shared::new(directory, table)?;
-        let reopener = Reopener::start(shared.clone(), Opening { must_exist: true, ..opening })?;
+        let reopener = Reopener::start(shared.clone(), TableOpener { must_exist: true, ..opener })?;
         Ok(FjallTable { shared, reopener: Some(reopener) })
     }
 
-    /// Opens a copy of the table, for reading only: nothing is flushed or compacted. Errors name the original's files.
+    /// Opens a copy of the table for reading: nothing is flushed or compacted. Errors name the files of the original.
     pub(super) fn open_copy(copy: &Path, original: &Path, options: TableOptions) -> Result<Self, StoreError> {
-        let opening = Opening {
+        let opener = TableOpener {
             files: copy.to_path_buf(),
             directory: original.to_path_buf(),
             cache_bytes: options.cache_bytes,
@@ -109,31 +109,31 @@ impl FjallTable {
             must_exist: true,
             workers: 0,
         };
-        let table = opening.run(Vec::new())?;
+        let table = opener.open(Vec::new())?;
         table.check_created()?;
         Ok(FjallTable { shared: Shared::new(original, table)?, reopener: None })
     }
 
-    /// Every record of every shard, in order. Ends at the first one that cannot be read.
+    /// Calls `each` for every record of every shard, in order. Stops at the first record that cannot be read.
     pub(super) fn each_record(
         &self,
         each: impl FnMut(ShardId, &[u8], &[u8]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        self.shared.current()?.guarded(|table| table.each_record(each))
+        self.shared.current()?.catch_panics(|table| table.each_record(each))
     }
 
-    /// Every shard's applied seq.
+    /// The applied seq of every shard.
     pub(super) fn each_applied(&self) -> Result<Vec<(ShardId, Seq)>, StoreError> {
-        self.shared.current()?.guarded(OpenTable::each_applied)
+        self.shared.current()?.catch_panics(OpenTable::each_applied)
     }
 
-    /// [`Table::applied`], at once.
+    /// [`Table::applied`] without waiting.
     pub(super) fn applied_now(&self, shard: ShardId) -> Result<Seq, StoreError> {
-        self.shared.current()?.guarded(|table| table.applied(shard))
+        self.shared.current()?.catch_panics(|table| table.applied(shard))
     }
 
-    /// Where to look when the table is behind: how far each shard is stands mostly in fjall's own log.
-    pub(super) fn where_it_lost(&self) -> String {
+    /// Describes where to look when the table is behind the journal: the applied seqs are mostly in fjall's own log.
+    pub(super) fn describe_log(&self) -> String {
         let logs = fjall_files::logs(&self.shared.directory);
         let logs: Vec<String> = logs.iter().map(|log| log.display().to_string()).collect();
         let table = self.shared.current();
@@ -142,7 +142,7 @@ impl FjallTable {
         format!("the table's log is {}{torn}", logs.join(" and "))
     }
 
-    /// Makes everything durable. A table that has failed is left as it is: what it lacks is in the journal.
+    /// Syncs everything. A failed table is left as it is, because the journal has what it lacks.
     pub(super) async fn close(&self) -> Result<(), StoreError> {
         match self.shared.current() {
             Ok(table) => self.blocking(table, OpenTable::close).await,
@@ -150,8 +150,8 @@ impl FjallTable {
         }
     }
 
-    /// Tells `each` whether the table is open, now and at every change. Returns when it has been closed for so long that
-    /// only another process may be able to open it, with the reason.
+    /// Calls `each` with whether the table is open, now and at every change. Returns the reason once the table has been
+    /// closed for so long that only another process may be able to open it.
     pub(super) async fn watch(&self, mut each: impl FnMut(bool)) -> StoreError {
         let mut states = self.shared.state.subscribe();
         loop {
@@ -163,7 +163,7 @@ impl FjallTable {
             let changed = match closed {
                 None => states.changed().await,
                 Some(Closed { since, reason }) => {
-                    match tokio::time::timeout_at((since + LOST_AFTER).into(), states.changed()).await {
+                    match tokio::time::timeout_at((since + GIVE_UP_AFTER).into(), states.changed()).await {
                         Ok(changed) => changed,
                         Err(_) => {
                             let words = format!("the table failed and cannot be opened again: {reason}");
@@ -178,35 +178,35 @@ impl FjallTable {
         }
     }
 
-    /// The open table. One that is being opened again is waited for, but not for long.
-    async fn opened(&self) -> Result<Arc<OpenTable>, StoreError> {
+    /// Returns the open table. Waits for a limited time if it is being reopened.
+    async fn wait_until_open(&self) -> Result<Arc<OpenTable>, StoreError> {
         let closed = match &*self.shared.state.borrow() {
             State::Open(table) => return Ok(table.clone()),
             State::Closed(closed) => closed.clone(),
         };
         let mut states = self.shared.state.subscribe();
         let open = states.wait_for(|state| matches!(state, State::Open(_)));
-        let _timed_out = tokio::time::timeout_at((closed.since + PATIENCE).into(), open).await;
+        let _timed_out = tokio::time::timeout_at((closed.since + REOPEN_TIMEOUT).into(), open).await;
         self.shared.current()
     }
 
-    /// Answers so many questions: a few at once, more on another thread.
-    async fn looked_up<T: Send + 'static>(
+    /// Runs `count` look-ups: a few on this thread, many on another one.
+    async fn look_up_with<T: Send + 'static>(
         &self,
         count: usize,
         look_up: impl FnOnce(&OpenTable) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let table = self.opened().await?;
-        let found = match count <= FEW {
-            true => table.guarded(look_up),
-            false => self.blocking(table, move |table| table.guarded(look_up)).await,
+        let table = self.wait_until_open().await?;
+        let found = match count <= MAX_INLINE_LOOK_UPS {
+            true => table.catch_panics(look_up),
+            false => self.blocking(table, move |table| table.catch_panics(look_up)).await,
         };
-        self.look_after();
+        self.wake_reopener_if_failed();
         found
     }
 
-    /// A failed table is replaced at once, and not when it is next looked at.
-    fn look_after(&self) {
+    /// Wakes the reopening thread if the table has failed, so that it need not wait for its next regular check.
+    fn wake_reopener_if_failed(&self) {
         if let State::Open(table) = &*self.shared.state.borrow()
             && table.has_failed()
             && let Some(reopener) = &self.reopener
@@ -232,7 +232,7 @@ impl FjallTable {
 
 impl Shared {
     fn new(directory: &Path, table: OpenTable) -> Result<Arc<Shared>, StoreError> {
-        let contained = table.guarded(OpenTable::each_applied)?.into_iter().collect();
+        let contained = table.catch_panics(OpenTable::each_applied)?.into_iter().collect();
         Ok(Arc::new(Shared {
             directory: directory.to_path_buf(),
             state: watch::Sender::new(State::Open(Arc::new(table))),
@@ -240,7 +240,7 @@ impl Shared {
         }))
     }
 
-    /// The open table, if it is.
+    /// The open table, or an error if it is being reopened.
     pub(super) fn current(&self) -> Result<Arc<OpenTable>, StoreError> {
         match &*self.state.borrow() {
             State::Open(table) => Ok(table.clone()),
@@ -250,10 +250,11 @@ impl Shared {
         }
     }
 
-    /// Refuses a table that lacks what a successful checkpoint has put there: the journal may have let go of it.
-    pub(super) fn check_contained(&self, table: &OpenTable) -> Result<(), StoreError> {
+    /// Refuses a table that lacks the result of a successful checkpoint, because the journal may have dropped those
+    /// appends.
+    pub(super) fn check_checkpoints(&self, table: &OpenTable) -> Result<(), StoreError> {
         for (shard, upto) in self.contained().iter() {
-            let applied = table.guarded(|table| table.applied(*shard))?;
+            let applied = table.catch_panics(|table| table.applied(*shard))?;
             if applied < *upto {
                 return Err(StoreError::Unusable(format!(
                     "the table has lost data: it holds shard {} up to append {}, and held it up to {}",
@@ -271,14 +272,14 @@ impl Shared {
 
 impl Table for FjallTable {
     async fn applied(&self, shard: ShardId) -> Result<Seq, StoreError> {
-        let table = self.opened().await?;
-        self.blocking(table, move |table| table.guarded(|table| table.applied(shard))).await
+        let table = self.wait_until_open().await?;
+        self.blocking(table, move |table| table.catch_panics(|table| table.applied(shard))).await
     }
 
     async fn get_many(&self, shard: ShardId, keys: Vec<Bytes>) -> Result<Vec<Option<Bytes>>, StoreError> {
         let count = keys.len();
         let get_all = move |table: &OpenTable| keys.iter().map(|key| table.get(shard, key)).collect();
-        self.looked_up(count, get_all).await
+        self.look_up_with(count, get_all).await
     }
 
     async fn scan(
@@ -291,7 +292,7 @@ impl Table for FjallTable {
         if limit == 0 || from >= to {
             return Ok(Vec::new());
         }
-        self.looked_up(usize::MAX, move |table| table.scan(shard, &from, &to, limit)).await
+        self.look_up_with(usize::MAX, move |table| table.scan(shard, &from, &to, limit)).await
     }
 
     async fn last_at_or_before(
@@ -303,7 +304,7 @@ impl Table for FjallTable {
         let find_all = move |table: &OpenTable| {
             ranges.iter().map(|(from, at)| table.last_at_or_before(shard, from, at)).collect()
         };
-        self.looked_up(count, find_all).await
+        self.look_up_with(count, find_all).await
     }
 
     async fn checkpoint(
@@ -313,11 +314,11 @@ impl Table for FjallTable {
         upto: Seq,
         records: Arc<Records>,
     ) -> Result<(), StoreError> {
-        let table = self.opened().await?;
+        let table = self.wait_until_open().await?;
         let written = self.blocking(table, move |table| table.checkpoint(shard, upto, &records)).await;
         match written {
             Ok(()) => drop(self.shared.contained().insert(shard, upto)),
-            Err(_) => self.look_after(),
+            Err(_) => self.wake_reopener_if_failed(),
         }
         written
     }

@@ -1,12 +1,12 @@
 //! The thread that owns the journal.
 //!
-//! It takes everything that waits into one frame, writes and syncs it, and only then tells those who wait. Takings,
-//! tails and releases go through the same queue, so they see the journal between two frames, in the order of asking.
+//! It writes all waiting appends as one frame, syncs it, and only then answers the callers. Takes, tails and releases
+//! go through the same queue, so they see the journal between two frames, in the order of the calls.
 
 use crate::{
-    AppendError, Epoch, JournalStats, Room, Seq, ShardId, StoreError,
+    AppendError, Epoch, FreeSpace, JournalStats, Seq, ShardId, StoreError,
     disk::{Disk, OsDisk},
-    segmented::{Append, Segmented, Spare},
+    segmented::{Append, SegmentedJournal, Spare},
 };
 use bytes::Bytes;
 use std::{
@@ -21,11 +21,11 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// How often the file system is asked for its space.
+/// How often the file system is asked for its available space.
 const SPACE_INTERVAL: Duration = Duration::from_millis(200);
-/// How long the thread rests when the journal is out of order, before it tries again.
+/// Pause before the next attempt while the journal cannot begin a new segment.
 const FAILURE_PAUSE: Duration = Duration::from_millis(100);
-/// How many bytes of payloads go into one frame, unless a single one is longer.
+/// The maximum size of the payloads in one frame, unless a single payload is longer.
 const FRAME_BYTES: usize = 32 << 20;
 
 pub(super) struct WriterOptions {
@@ -33,7 +33,7 @@ pub(super) struct WriterOptions {
     pub(super) reserve_bytes: u64,
 }
 
-/// The handle through which the rest of the store speaks to the thread.
+/// The handle through which the rest of the store uses the thread.
 pub(super) struct Writer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -43,7 +43,7 @@ struct Shared {
     queue: Mutex<Queue>,
     wake: Condvar,
     epochs: Arc<[AtomicU64]>,
-    scarce: AtomicBool,
+    is_low: AtomicBool,
     stats: Mutex<JournalStats>,
 }
 
@@ -58,9 +58,9 @@ enum Work {
     Take(ShardId, oneshot::Sender<Result<Epoch, StoreError>>),
     Tail(ShardId, Epoch, Seq, oneshot::Sender<Result<Tail, StoreError>>),
     Release(ShardId, Seq),
-    /// The last work: seal, and answer.
+    /// The last work: seals the journal and answers.
     Close(oneshot::Sender<Result<(), StoreError>>),
-    /// The last work: end as if killed.
+    /// The last work: ends the thread as if the process had been killed.
     Abandon,
 }
 
@@ -68,7 +68,7 @@ type Tail = Vec<(Seq, Bytes)>;
 
 impl Writer {
     pub(super) fn start(
-        journal: Segmented<OsDisk>,
+        journal: SegmentedJournal<OsDisk>,
         disk: Arc<OsDisk>,
         options: WriterOptions,
     ) -> Result<Self, StoreError> {
@@ -76,22 +76,22 @@ impl Writer {
             queue: Mutex::default(),
             wake: Condvar::new(),
             epochs: journal.epochs(),
-            scarce: AtomicBool::new(false),
+            is_low: AtomicBool::new(false),
             stats: Mutex::new(journal.stats()),
         });
         let (made_spare, spares) = mpsc::channel();
-        let mut run = Run {
+        let mut run = JournalThread {
             shared: shared.clone(),
             journal,
             disk,
             options,
-            full: false,
-            space_seen: None,
+            is_full: false,
+            space_checked_at: None,
             made_spare,
             spares,
             making_spare: false,
         };
-        run.look_at_space();
+        run.check_free_space();
         let thread = std::thread::Builder::new().name("limina-journal".to_string()).spawn(move || run.run());
         let thread = thread.map_err(|error| StoreError::io("starting", "the journal's thread", error))?;
         Ok(Writer { shared, thread: Some(thread) })
@@ -107,23 +107,23 @@ impl Writer {
         let (done, outcome) = oneshot::channel();
         let append = Append { shard, epoch, seq, payload };
         self.shared.submit(Work::Append(append, done)).map_err(AppendError::NotDone)?;
-        outcome.await.unwrap_or_else(|_| Err(AppendError::Unknown(gone())))
+        outcome.await.unwrap_or_else(|_| Err(AppendError::Unknown(closed())))
     }
 
     pub(super) async fn take(&self, shard: ShardId) -> Result<Epoch, StoreError> {
         let (done, outcome) = oneshot::channel();
         self.shared.submit(Work::Take(shard, done))?;
-        outcome.await.unwrap_or_else(|_| Err(gone()))
+        outcome.await.unwrap_or_else(|_| Err(closed()))
     }
 
     pub(super) async fn tail(&self, shard: ShardId, epoch: Epoch, after: Seq) -> Result<Tail, StoreError> {
         let (done, outcome) = oneshot::channel();
         self.shared.submit(Work::Tail(shard, epoch, after, done))?;
-        outcome.await.unwrap_or_else(|_| Err(gone()))
+        outcome.await.unwrap_or_else(|_| Err(closed()))
     }
 
     pub(super) fn release(&self, shard: ShardId, upto: Seq) {
-        // A store that is closed has nothing to release; the next opening does it.
+        // If the store is closed, nothing has to be released: the next opening does it.
         let _ = self.shared.submit(Work::Release(shard, upto));
     }
 
@@ -132,10 +132,10 @@ impl Writer {
         Epoch(epoch.map_or(0, |epoch| epoch.load(Ordering::SeqCst)))
     }
 
-    pub(super) fn room(&self) -> Room {
-        match self.shared.scarce.load(Ordering::Relaxed) {
-            true => Room::Reserve,
-            false => Room::Plenty,
+    pub(super) fn free_space(&self) -> FreeSpace {
+        match self.shared.is_low.load(Ordering::Relaxed) {
+            true => FreeSpace::Reserve,
+            false => FreeSpace::Ample,
         }
     }
 
@@ -146,7 +146,7 @@ impl Writer {
     pub(super) async fn close(&self) -> Result<(), StoreError> {
         let (done, outcome) = oneshot::channel();
         self.shared.submit(Work::Close(done))?;
-        outcome.await.unwrap_or_else(|_| Err(gone()))
+        outcome.await.unwrap_or_else(|_| Err(closed()))
     }
 }
 
@@ -163,7 +163,7 @@ impl Shared {
     fn submit(&self, work: Work) -> Result<(), StoreError> {
         let mut queue = self.lock();
         if queue.closed {
-            return Err(gone());
+            return Err(closed());
         }
         queue.closed = matches!(work, Work::Close(_) | Work::Abandon);
         queue.work.push_back(work);
@@ -177,14 +177,14 @@ impl Shared {
     }
 }
 
-fn gone() -> StoreError {
+fn closed() -> StoreError {
     StoreError::Unavailable("it is closed".to_string())
 }
 
-/// However the thread ends, nobody waits for it afterwards: what is still queued is dropped, which its senders notice.
-struct Ended(Arc<Shared>);
+/// However the thread ends, no caller waits for it afterwards: queued work is dropped, and its senders notice.
+struct CloseQueueOnDrop(Arc<Shared>);
 
-impl Drop for Ended {
+impl Drop for CloseQueueOnDrop {
     fn drop(&mut self) {
         let mut queue = self.0.lock();
         queue.closed = true;
@@ -192,23 +192,23 @@ impl Drop for Ended {
     }
 }
 
-/// What the thread itself holds.
-struct Run {
+/// The state of the thread.
+struct JournalThread {
     shared: Arc<Shared>,
-    journal: Segmented<OsDisk>,
+    journal: SegmentedJournal<OsDisk>,
     disk: Arc<OsDisk>,
     options: WriterOptions,
-    /// The last attempt to get a new segment found no space.
-    full: bool,
-    space_seen: Option<Instant>,
+    /// The last attempt to begin a segment found no space.
+    is_full: bool,
+    space_checked_at: Option<Instant>,
     made_spare: mpsc::Sender<Result<Spare, StoreError>>,
     spares: mpsc::Receiver<Result<Spare, StoreError>>,
     making_spare: bool,
 }
 
-impl Run {
+impl JournalThread {
     fn run(mut self) {
-        let _ended = Ended(self.shared.clone());
+        let _ended = CloseQueueOnDrop(self.shared.clone());
         loop {
             let work = self.wait();
             if work.is_empty()
@@ -216,30 +216,30 @@ impl Run {
             {
                 tracing::warn!(error = &error as &dyn std::error::Error, "sealing the journal");
             }
-            let ended = self.work_off(work);
-            self.look_at_space();
-            self.tend_spares();
+            let ended = self.process(work);
+            self.check_free_space();
+            self.prepare_spare();
             *self.shared.stats.lock().unwrap_or_else(PoisonError::into_inner) = self.journal.stats();
             if ended {
                 return;
             }
-            if self.journal.is_unsettled() {
+            if self.journal.needs_new_segment() {
                 std::thread::sleep(FAILURE_PAUSE);
             }
         }
     }
 
-    /// All that waits; nothing if there was nothing for a while.
+    /// Returns all waiting work; empty if there was none for a while.
     fn wait(&self) -> VecDeque<Work> {
-        let patience = if self.journal.is_unsealed() { self.options.idle_seal } else { SPACE_INTERVAL };
+        let timeout = if self.journal.is_unsealed() { self.options.idle_seal } else { SPACE_INTERVAL };
         let queue = self.shared.lock();
-        let waited = self.shared.wake.wait_timeout_while(queue, patience, |queue| queue.work.is_empty());
+        let waited = self.shared.wake.wait_timeout_while(queue, timeout, |queue| queue.work.is_empty());
         let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut queue.work)
     }
 
-    /// Says whether that was the end.
-    fn work_off(&mut self, work: VecDeque<Work>) -> bool {
+    /// Does the work. Returns true if the thread must end.
+    fn process(&mut self, work: VecDeque<Work>) -> bool {
         let mut frame = Frame::default();
         for work in work {
             if !matches!(&work, Work::Append(append, _) if frame.takes(append)) {
@@ -269,21 +269,21 @@ impl Run {
         }
         let answers = self.journal.append(&frame.appends);
         if answers.iter().any(|answer| matches!(answer, Err(AppendError::Full))) {
-            self.full = true;
-            self.shared.scarce.store(true, Ordering::Relaxed);
+            self.is_full = true;
+            self.shared.is_low.store(true, Ordering::Relaxed);
         }
         for (done, answer) in frame.waiting.into_iter().zip(answers) {
             let _ = done.send(answer);
         }
     }
 
-    /// Sees whether there is room. After a refusal for want of space only a new segment that could be made counts: what
-    /// the file system says may not be what it gives.
-    fn look_at_space(&mut self) {
-        if self.space_seen.is_some_and(|seen| seen.elapsed() < SPACE_INTERVAL) {
+    /// Checks the available space. After an append failed for lack of space, what the file system reports is not
+    /// enough: there is space again only when a new segment could be created.
+    fn check_free_space(&mut self) {
+        if self.space_checked_at.is_some_and(|seen| seen.elapsed() < SPACE_INTERVAL) {
             return;
         }
-        self.space_seen = Some(Instant::now());
+        self.space_checked_at = Some(Instant::now());
         let available = match self.disk.available() {
             Ok(bytes) => bytes,
             Err(error) => {
@@ -291,20 +291,20 @@ impl Run {
                 return;
             }
         };
-        if self.full && self.journal.ensure_spare().is_ok() {
-            self.full = false;
+        if self.is_full && self.journal.ensure_spare().is_ok() {
+            self.is_full = false;
         }
-        let scarce = self.full || available < self.options.reserve_bytes;
-        if self.shared.scarce.swap(scarce, Ordering::Relaxed) != scarce {
-            match scarce {
+        let is_low = self.is_full || available < self.options.reserve_bytes;
+        if self.shared.is_low.swap(is_low, Ordering::Relaxed) != is_low {
+            match is_low {
                 true => tracing::warn!(available, "the storage is full: clients' writes are refused"),
                 false => tracing::info!(available, "there is room again"),
             }
         }
     }
 
-    /// Has the next segment's file written by another thread, before it is needed.
-    fn tend_spares(&mut self) {
+    /// Lets another thread write the next segment's file before it is needed.
+    fn prepare_spare(&mut self) {
         while let Ok(made) = self.spares.try_recv() {
             self.making_spare = false;
             match made {
@@ -312,10 +312,10 @@ impl Run {
                 Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "preparing a segment"),
             }
         }
-        if self.making_spare || self.shared.scarce.load(Ordering::Relaxed) {
+        if self.making_spare || self.shared.is_low.load(Ordering::Relaxed) {
             return;
         }
-        if let Some(job) = self.journal.wanted_spare() {
+        if let Some(job) = self.journal.next_spare_job() {
             let made = self.made_spare.clone();
             let spawned = std::thread::Builder::new()
                 .name("limina-segment".to_string())
@@ -325,7 +325,7 @@ impl Run {
     }
 }
 
-/// Appends that will share one sync.
+/// Appends that share one sync.
 #[derive(Default)]
 struct Frame {
     appends: Vec<Append>,

@@ -1,9 +1,9 @@
-//! Several nodes over one store in memory, with a clock that is moved by hand.
+//! Several nodes that share one store in memory, with a clock that the test advances.
 
 use super::{Memory, MemoryOptions};
 use crate::{
-    Announcement, AppendError, ConfirmError, Epoch, Handed, Holding, Journal, JournalStats, Member, NodeId,
-    Records, Room, Seq, ShardId, StoreError, Table, Tenure, View,
+    Announcement, AppendError, ConfirmError, Epoch, FreeSpace, HandOver, Journal, JournalStats, Member,
+    NodeId, Records, Seq, ShardId, ShardRow, StoreError, Table, Tenure, View,
 };
 use bytes::Bytes;
 use std::{
@@ -13,10 +13,10 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// A node that is dead for longer than this, and owns nothing, is forgotten.
+/// A node that owns nothing is removed this long after its tenure has expired.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// A store in memory that several nodes share. Every future is ready at once, but for [`Tenure::changed`].
+/// A store in memory that several nodes share. Every future is ready at once, except [`Tenure::changed`].
 pub struct Cluster {
     memory: Memory,
     state: Mutex<State>,
@@ -41,14 +41,14 @@ struct Known {
 #[derive(Clone, Copy, Default)]
 struct Owner {
     node: Option<NodeId>,
-    handed: Option<HandedAt>,
+    handed: Option<HandedOverAt>,
 }
 
-/// The shard's time in milliseconds, and when it was left.
+/// Shard time in milliseconds, and the time of the hand-over.
 #[derive(Clone, Copy)]
-struct HandedAt(u64, Duration);
+struct HandedOverAt(u64, Duration);
 
-/// The store as one of the nodes uses it.
+/// The store as one node uses it.
 pub struct MemoryNode {
     cluster: Arc<Cluster>,
     me: NodeId,
@@ -56,31 +56,31 @@ pub struct MemoryNode {
 }
 
 impl Cluster {
-    /// A new, empty store whose shards are nobody's.
+    /// Creates an empty store. Its shards have no owner.
     pub fn new(options: &MemoryOptions) -> Result<Arc<Cluster>, StoreError> {
         let owners = vec![Owner::default(); usize::from(options.shards)];
         let state = Mutex::new(State { owners, ..State::default() });
         Ok(Arc::new(Cluster { memory: Memory::new(options)?, state }))
     }
 
-    /// The store as this node uses it. The others hear of the node when it first renews.
+    /// The store as this node uses it. Other nodes see the node after its first renewal.
     pub fn node(self: &Arc<Cluster>, me: NodeId) -> Arc<MemoryNode> {
         let changed = self.lock().told.entry(me).or_default().clone();
         Arc::new(MemoryNode { cluster: self.clone(), me, changed })
     }
 
-    /// Moves the clock.
+    /// Advances the clock.
     pub fn advance(&self, time: Duration) {
         self.lock().now += time;
     }
 
-    /// Who owns the shard at this instant, and under which epoch.
+    /// The present owner of the shard, and its epoch.
     pub fn owner(&self, shard: ShardId) -> Result<(Option<NodeId>, Epoch), StoreError> {
         let mut state = self.lock();
         Ok((state.owner(shard)?.node, self.epoch(shard)?))
     }
 
-    /// The store itself, for what can go wrong.
+    /// The underlying store, for requesting faults.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
@@ -104,14 +104,14 @@ impl State {
         owner.ok_or_else(|| StoreError::Unusable(format!("there is no shard {}", shard.0)))
     }
 
-    /// Everybody but `me` hears that something changed.
+    /// Notifies every node except `me` of a change.
     fn tell(&self, me: NodeId) {
         for (_, told) in self.told.iter().filter(|(id, _)| **id != me) {
             told.notify_one();
         }
     }
 
-    /// Nothing happens where another live node has the address.
+    /// Does nothing if another live node has the address.
     fn renew(&mut self, me: NodeId, announcement: Announcement) {
         let Announcement { address, host, is_leaving, tenure } = announcement;
         let now = self.now;
@@ -164,8 +164,9 @@ impl Tenure for MemoryNode {
         let holding = |(shard, owner): (usize, &Owner)| {
             let shard = ShardId(shard as u16);
             let epoch = self.cluster.epoch(shard)?;
-            let handed = |HandedAt(shard_time_ms, at)| Handed { shard_time_ms, ago: now.saturating_sub(at) };
-            Ok(Holding { shard, epoch, owner: owner.node, handed: owner.handed.map(handed) })
+            let handed =
+                |HandedOverAt(shard_time_ms, at)| HandOver { shard_time_ms, ago: now.saturating_sub(at) };
+            Ok(ShardRow { shard, epoch, owner: owner.node, handed: owner.handed.map(handed) })
         };
         let shards = state.owners.iter().enumerate().map(holding).collect::<Result<_, StoreError>>()?;
         Ok(View { members: state.members(), shards })
@@ -196,7 +197,7 @@ impl Tenure for MemoryNode {
         if state.owner(shard)?.node != Some(self.me) || self.cluster.epoch(shard)? != epoch {
             return Ok(false);
         }
-        let handed = to.map(|_| HandedAt(shard_time_ms, state.now));
+        let handed = to.map(|_| HandedOverAt(shard_time_ms, state.now));
         *state.owner(shard)? = Owner { node: to, handed };
         state.tell(self.me);
         self.cluster.next_epoch(shard).map(|_| true)
@@ -219,7 +220,7 @@ impl Tenure for MemoryNode {
         self.changed.notified().await;
     }
 
-    fn is_able(&self) -> bool {
+    fn is_available(&self) -> bool {
         true
     }
 }
@@ -254,8 +255,8 @@ impl Journal for MemoryNode {
         self.cluster.memory.release(shard, upto);
     }
 
-    fn room(&self) -> Room {
-        self.cluster.memory.room()
+    fn free_space(&self) -> FreeSpace {
+        self.cluster.memory.free_space()
     }
 
     fn stats(&self) -> JournalStats {
@@ -290,7 +291,8 @@ impl Table for MemoryNode {
         self.cluster.memory.last_at_or_before(shard, ranges).await
     }
 
-    /// Whoever does not own the shard any more is refused, which the store in memory alone, with its one node, is not.
+    /// A checkpoint by a node that no longer owns the shard is rejected. `Memory` alone does not check this, because it
+    /// has one node.
     async fn checkpoint(
         &self,
         shard: ShardId,

@@ -1,25 +1,27 @@
-//! A store in memory, for tests and the simulator: the real journal on a simulated disk, and a sorted map.
+//! A store in memory, for tests and the simulator: the real journal on a simulated disk, and a sorted map as the table.
 //!
-//! Every future is ready at once, so it can be polled without a runtime. What can go wrong is asked for beforehand:
+//! Every future is ready at once, so it can be polled without a runtime. Faults are requested beforehand:
 //!
 //! - [`Memory::fail_append`] makes the next append fail in one of three ways;
-//! - [`Memory::fence`] takes a shard over as another node would;
+//! - [`Memory::fence`] takes ownership of a shard, as another node would;
 //! - [`Memory::fail_table_reads`] and [`Memory::fail_checkpoint`] concern the table;
-//! - [`Memory::limit_space`] fills the disk up, and [`Memory::disk`] gives the disk itself for finer faults;
-//! - [`Memory::crash`] loses power, [`Memory::kill`] only the process; [`Memory::open`] opens what remains.
+//! - [`Memory::limit_space`] limits the disk's space, and [`Memory::disk`] returns the disk for faults of single writes
+//!   and syncs;
+//! - [`Memory::crash`] simulates a loss of power, [`Memory::kill`] the end of the process; [`Memory::open`] opens the
+//!   surviving data.
 //!
-//! [`Cluster`] lets several nodes share one.
+//! [`Cluster`] lets several nodes share one store.
 
 mod cluster;
 
 pub use cluster::{Cluster, MemoryNode};
 
 use crate::{
-    AppendError, ConfirmError, Epoch, HISTORY, Journal, JournalStats, Records, Room, Seq, ShardId,
+    AppendError, ConfirmError, Epoch, FreeSpace, HISTORY, Journal, JournalStats, Records, Seq, ShardId,
     StoreError, Table,
     disk::{Disk, SimulatedDisk},
     runs::{self, is_history},
-    segmented::{Append, Salts, Segmented, SegmentedOptions},
+    segmented::{Append, Salts, SegmentedJournal, SegmentedOptions},
 };
 use bytes::Bytes;
 use std::{
@@ -27,16 +29,16 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-/// How a store in memory is made.
+/// The settings of a store in memory.
 #[derive(Debug, Clone)]
 pub struct MemoryOptions {
-    /// How many shards there are.
+    /// The number of shards.
     pub shards: u16,
-    /// How long a segment of the journal is.
+    /// The length of a journal segment, in bytes.
     pub segment_bytes: u64,
-    /// Below this many available bytes [`Journal::room`] says [`Room::Reserve`].
+    /// With fewer available bytes than this, [`Journal::free_space`] returns [`FreeSpace::Reserve`].
     pub reserve_bytes: u64,
-    /// Where the journal's salts come from; give each opening its own.
+    /// The seed of the journal's salts. Each opening needs a different one.
     pub seed: u64,
 }
 
@@ -52,23 +54,23 @@ pub struct Memory {
 }
 
 struct Live {
-    journal: Segmented<SimulatedDisk>,
-    remains: Remains,
+    journal: SegmentedJournal<SimulatedDisk>,
+    remains: SurvivingData,
     reserve_bytes: u64,
     faults: Faults,
 }
 
-/// What is left when the process is gone: the disk and the table.
+/// What survives the end of a process: the disk and the table.
 #[derive(Debug, Clone, Default)]
-pub struct Remains {
-    /// The journal's disk. Bytes can be damaged here before the store is opened again.
+pub struct SurvivingData {
+    /// The journal's disk. A test can damage bytes here before it opens the store again.
     pub disk: SimulatedDisk,
     tables: BTreeMap<u16, ShardTable>,
 }
 
 #[derive(Debug, Clone, Default)]
 struct ShardTable {
-    /// With histories in runs, as the embedded table has them, so that the simulator meets them.
+    /// Histories are packed into runs, as in the embedded table, so that the simulator tests runs too.
     stored: BTreeMap<Bytes, Bytes>,
     applied: u64,
 }
@@ -80,29 +82,33 @@ struct Faults {
     checkpoint: Option<usize>,
 }
 
-/// How an append fails.
+/// How a requested fault makes an append fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AppendFault {
-    /// It is refused and surely did not happen.
+    /// The append is rejected and did not happen.
     NotDone,
-    /// The outcome is unknown to the caller, and it did happen. The shard must be taken again.
+    /// The caller cannot know the outcome; the append happened. The shard must be taken again.
     UnknownButHappened,
-    /// The outcome is unknown to the caller, and it did not happen. The shard must be taken again.
+    /// The caller cannot know the outcome; the append did not happen. The shard must be taken again.
     UnknownAndDidNotHappen,
 }
 
 impl Memory {
-    /// A new, empty store.
+    /// Creates an empty store.
     pub fn new(options: &MemoryOptions) -> Result<Self, StoreError> {
-        Self::open_with(Remains::default(), options, false)
+        Self::open_with(SurvivingData::default(), options, false)
     }
 
-    /// Opens what a crash left behind.
-    pub fn open(remains: Remains, options: &MemoryOptions) -> Result<Self, StoreError> {
+    /// Opens the data that survived a crash or a kill.
+    pub fn open(remains: SurvivingData, options: &MemoryOptions) -> Result<Self, StoreError> {
         Self::open_with(remains, options, true)
     }
 
-    fn open_with(remains: Remains, options: &MemoryOptions, must_exist: bool) -> Result<Self, StoreError> {
+    fn open_with(
+        remains: SurvivingData,
+        options: &MemoryOptions,
+        must_exist: bool,
+    ) -> Result<Self, StoreError> {
         let segmented = SegmentedOptions {
             shards: options.shards,
             segment_bytes: options.segment_bytes,
@@ -110,7 +116,7 @@ impl Memory {
             salts: Salts::Seeded(options.seed),
             ..SegmentedOptions::default()
         };
-        let (mut journal, _) = Segmented::open(Arc::new(remains.disk.clone()), segmented)?;
+        let (mut journal, _) = SegmentedJournal::open(Arc::new(remains.disk.clone()), segmented)?;
         for shard in (0..options.shards).map(ShardId) {
             let applied = remains.tables.get(&shard.0).map_or(Seq::ZERO, |table| Seq(table.applied));
             journal.check_applied(shard, applied)?;
@@ -120,51 +126,51 @@ impl Memory {
         Ok(Memory { live: Mutex::new(Some(Live { journal, remains, reserve_bytes, faults })) })
     }
 
-    /// Loses power: of what was not synced a part survives, chosen by the seed.
-    pub fn crash(&self, seed: u64) -> Remains {
+    /// Simulates a loss of power. The seed decides which unsynced data survives.
+    pub fn crash(&self, seed: u64) -> SurvivingData {
         let remains = self.kill();
         remains.disk.crash(seed);
         remains
     }
 
-    /// The process ends without warning; the operating system and all that was handed to it stay.
-    pub fn kill(&self) -> Remains {
+    /// Simulates a killed process. Everything that was written survives, synced or not.
+    pub fn kill(&self) -> SurvivingData {
         let live = self.lock().take();
         live.map(|live| live.remains).unwrap_or_default()
     }
 
-    /// What the embedded store does by itself when nothing happened for some milliseconds: the last frame gets a
-    /// successor, so that damage to it is told apart from a torn frame.
+    /// Seals the last frame, as the embedded store does after some idle milliseconds. Then a damaged last frame cannot
+    /// be mistaken for a torn one.
     pub fn idle(&self) -> Result<(), StoreError> {
         self.with(|live| live.journal.seal())?
     }
 
-    /// Fails the next append; called several times, the next ones, in order.
+    /// Makes the next append fail. Repeated calls concern the following appends, in order.
     pub fn fail_append(&self, fault: AppendFault) {
         let _ = self.with(|live| live.faults.appends.push_back(fault));
     }
 
-    /// Another owner takes the shard.
+    /// Takes ownership of the shard, as another node would.
     pub fn fence(&self, shard: ShardId) {
         let _ = self.with(|live| live.journal.take(shard));
     }
 
-    /// Fails the next look-ups in the table.
+    /// Makes the next `number` look-ups in the table fail.
     pub fn fail_table_reads(&self, number: u64) {
         let _ = self.with(|live| live.faults.reads = number);
     }
 
-    /// Fails the next checkpoint when it has taken in this many records, as a crash in the middle of it would.
+    /// Makes the next checkpoint fail after this many records, like a crash in the middle of it.
     pub fn fail_checkpoint(&self, after_records: usize) {
         let _ = self.with(|live| live.faults.checkpoint = Some(after_records));
     }
 
-    /// How many bytes the journal's files may take from now on; none means no limit.
+    /// Limits the total size of the journal's files, in bytes. `None` means no limit.
     pub fn limit_space(&self, bytes: Option<u64>) {
         let _ = self.with(|live| live.remains.disk.limit_space(bytes));
     }
 
-    /// The journal's disk, for faults of single writes and syncs.
+    /// The journal's disk, for faults of single writes and syncs. `None` after a crash or kill.
     pub fn disk(&self) -> Option<SimulatedDisk> {
         self.with(|live| live.remains.disk.clone()).ok()
     }
@@ -222,10 +228,10 @@ impl Journal for Memory {
         let _ = self.with(|live| live.journal.release(shard, upto));
     }
 
-    fn room(&self) -> Room {
+    fn free_space(&self) -> FreeSpace {
         let scarce =
             self.with(|live| live.remains.disk.available().is_ok_and(|bytes| bytes < live.reserve_bytes));
-        if scarce.unwrap_or(false) { Room::Reserve } else { Room::Plenty }
+        if scarce.unwrap_or(false) { FreeSpace::Reserve } else { FreeSpace::Ample }
     }
 
     fn stats(&self) -> JournalStats {
@@ -337,7 +343,7 @@ impl ShardTable {
         members(last).into_iter().rfind(|(key, _)| from <= key && key <= at)
     }
 
-    /// The run that begins before the key, and may reach beyond it.
+    /// The run that begins before the key. It may contain the key.
     fn run_before(&self, key: &Bytes) -> Option<(&Bytes, &Bytes)> {
         let before = || self.stored.range(Bytes::from_static(&[HISTORY])..key.clone()).next_back();
         is_history(key).then(before).flatten()

@@ -1,18 +1,19 @@
-//! Appends: whatever waits, of all shards, goes into one statement.
+//! Appends: all that wait, of all shards, are sent in one statement.
 //!
-//! A few tasks take turns, each with a connection of its own. An append that was taken goes on, whether or not somebody
-//! still waits for it, and nothing ever cancels it: where a standby is waited for, the server would answer as if all were
-//! well.
+//! A few tasks take turns, each with its own connection. An append that was taken from the queue continues even if its
+//! caller is gone, and is never cancelled: if the server waits for a synchronous standby, a cancelled statement would
+//! be reported as successful.
 
 use super::{
-    connection::{ATTEMPTS, Session, is_conflict, warned},
+    errors::{ATTEMPTS, is_conflict, warning_received},
     pool::{Pool, closed},
     queue::Queue,
     row::{from_shard, number, to_shard, unsigned},
+    session::Session,
     unreleased::Unreleased,
 };
 use crate::{
-    AppendError, Epoch, Room, Seq, ShardId, StoreError, journal::MAX_PAYLOAD_BYTES, segmented::Append,
+    AppendError, Epoch, FreeSpace, Seq, ShardId, StoreError, journal::MAX_PAYLOAD_BYTES, segmented::Append,
 };
 use std::{
     collections::BTreeSet,
@@ -28,14 +29,14 @@ use tokio_postgres::{
     error::{Severity, SqlState},
 };
 
-/// How many statements are under way at once, each on a connection of its own.
-pub(super) const WRITERS: usize = 3;
-/// How many bytes of payloads go into one statement, unless a single one is longer.
+/// The number of statements that run at the same time, each on its own connection.
+pub(super) const APPEND_CONNECTIONS: usize = 3;
+/// The maximum size of the payloads in one statement, unless a single payload is longer.
 const STATEMENT_BYTES: usize = 16 << 20;
-/// Who was told that there is no space may try again after this time.
-const FULL: Duration = Duration::from_secs(5);
+/// After an append failed for lack of space, writes are rejected for this long before another one is tried.
+const FULL_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Moves the shards that are still ours and have no gap, and appends for these.
+/// Advances the shards that this node still owns and that have no gap, and inserts the appends of these shards.
 const APPEND: &str = "
     WITH moved AS (
         UPDATE limina.shard SET seq = asked.seq
@@ -47,7 +48,7 @@ const APPEND: &str = "
 
 const STATE: &str = "SELECT id, epoch, seq FROM limina.shard WHERE id = ANY ($1::integer[])";
 
-/// Where appends are left to be done.
+/// The queue of waiting appends.
 pub(super) struct Appends {
     shared: Arc<Shared>,
 }
@@ -55,7 +56,7 @@ pub(super) struct Appends {
 struct Shared {
     queue: Queue<PendingAppend>,
     pool: Pool,
-    /// An append that is not answered in this time has met a connection that hangs.
+    /// If an append is not answered within this time, its connection counts as hung.
     answer: Duration,
     full_since: Mutex<Option<Instant>>,
     unreleased: Arc<Mutex<Unreleased>>,
@@ -67,7 +68,7 @@ struct PendingAppend {
 }
 
 impl Appends {
-    /// Over a pool of [`WRITERS`] connections.
+    /// Starts the tasks on a pool of [`APPEND_CONNECTIONS`] connections.
     pub(super) fn start(
         pool: Pool,
         answer: Duration,
@@ -80,7 +81,7 @@ impl Appends {
             full_since: Mutex::default(),
             unreleased: unreleased.clone(),
         });
-        let writers = (0..WRITERS).map(|_| tokio::spawn(shared.clone().write())).collect();
+        let writers = (0..APPEND_CONNECTIONS).map(|_| tokio::spawn(shared.clone().write())).collect();
         (Appends { shared }, writers)
     }
 
@@ -96,23 +97,24 @@ impl Appends {
         outcome.await.unwrap_or_else(|_| Err(AppendError::Unknown(closed())))
     }
 
-    /// Takes back what waits to be sent for this shard. Says whether there was anything: that is surely not done.
+    /// Removes the shard's appends that were not sent yet. Returns true if there were any: they did not happen and will
+    /// not happen.
     pub(super) fn withdraw(&self, shard: ShardId) -> bool {
         self.shared.queue.remove(|waiting| waiting.append.shard == shard)
     }
 
-    pub(super) fn is_able(&self) -> bool {
-        self.shared.pool.is_able()
+    pub(super) fn is_available(&self) -> bool {
+        self.shared.pool.is_available()
     }
 
-    pub(super) fn room(&self) -> Room {
-        match self.shared.full_since().is_some_and(|since| since.elapsed() < FULL) {
-            true => Room::Reserve,
-            false => Room::Plenty,
+    pub(super) fn free_space(&self) -> FreeSpace {
+        match self.shared.full_since().is_some_and(|since| since.elapsed() < FULL_RETRY_INTERVAL) {
+            true => FreeSpace::Reserve,
+            false => FreeSpace::Ample,
         }
     }
 
-    /// What was left is still done.
+    /// Accepts no more appends. Those in the queue are still sent.
     pub(super) fn close(&self) {
         self.shared.queue.close();
     }
@@ -124,32 +126,32 @@ impl Shared {
             let outcomes = self.append_all(&group).await;
             self.note(&group, &outcomes);
             for (waiting, outcome) in group.into_iter().zip(outcomes) {
-                // Nobody may wait any more.
+                // The caller may be gone.
                 let _ = waiting.done.send(outcome);
             }
         }
     }
 
     async fn append_all(&self, group: &[PendingAppend]) -> Vec<Result<(), AppendError>> {
-        let mut lease = match self.pool.lease().await {
-            Ok(lease) => lease,
+        let mut pooled = match self.pool.acquire().await {
+            Ok(pooled) => pooled,
             Err(error) => return all(group, &AppendError::NotDone(error)),
         };
         let is_sent = AtomicBool::new(false);
-        let session = lease.begin();
+        let session = pooled.begin();
         let error = tokio::select! {
             outcomes = append_on(session, group, &is_sent) => {
-                // Where the outcome is not known, the connection was lost, though its session may not know it yet.
+                // If an outcome is unknown, the connection was lost, even if its session has not noticed yet.
                 match outcomes.iter().any(|outcome| matches!(outcome, Err(AppendError::Unknown(_)))) {
-                    true => drop(lease.abandon()),
-                    false => lease.end(),
+                    true => drop(pooled.abandon()),
+                    false => pooled.end(),
                 }
                 return outcomes;
             }
-            // The old server may still do it, and nobody will see that. Or the new one has it.
-            () = session.superseded() => lease.abandon(),
-            // The server may only wait for a standby: then it goes on waiting.
-            () = tokio::time::sleep(self.answer) => lease.retire(false),
+            // The old server may still execute the statement without effect, or the new server already has it.
+            () = session.superseded() => pooled.abandon(),
+            // The server may only be waiting for a standby. Then the statement continues.
+            () = tokio::time::sleep(self.answer) => pooled.retire(false),
         };
         let error = match is_sent.load(Ordering::Relaxed) {
             true => AppendError::Unknown(error),
@@ -162,7 +164,7 @@ impl Shared {
         self.full_since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers how it went.
+    /// Updates the statistics with the outcomes.
     fn note(&self, group: &[PendingAppend], outcomes: &[Result<(), AppendError>]) {
         let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
         if done > 0 {
@@ -182,7 +184,7 @@ impl Shared {
     }
 }
 
-/// Takes as much as goes into one statement, and one append of each shard at most.
+/// Accepts as much as fits into one statement, and at most one append of each shard.
 fn bounded() -> impl FnMut(&PendingAppend) -> bool {
     let mut shards = BTreeSet::new();
     let mut bytes = 0;
@@ -203,7 +205,7 @@ async fn append_on(
     is_sent: &AtomicBool,
 ) -> Vec<Result<(), AppendError>> {
     match send(session, group, is_sent).await {
-        Ok(appended) => judge(session, group, &appended).await,
+        Ok(appended) => resolve_outcomes(session, group, &appended).await,
         Err(error) => all(group, &error),
     }
 }
@@ -212,7 +214,7 @@ fn all(group: &[PendingAppend], error: &AppendError) -> Vec<Result<(), AppendErr
     group.iter().map(|_| Err(error.again())).collect()
 }
 
-/// Sends the statement, and says which shards appended. `is_sent` is set before the server can know of it.
+/// Sends the statement and returns the shards that appended. `is_sent` is set before the server can receive it.
 async fn send(
     session: &Session,
     group: &[PendingAppend],
@@ -233,14 +235,14 @@ async fn send(
             Ok(rows) if session.warnings() == warnings => {
                 return Ok(rows.iter().map(|row| to_shard(row.get(0))).collect());
             }
-            Ok(_) => return Err(AppendError::Unknown(warned())),
+            Ok(_) => return Err(AppendError::Unknown(warning_received())),
             Err(error) if is_conflict(&error) && attempts < ATTEMPTS => attempts += 1,
             Err(error) => return Err(failure(error)),
         }
     }
 }
 
-/// What the server refuses as an error was surely not done. Whatever else ends a statement leaves that open.
+/// If the server returned an error, the append did not happen. After any other failure its outcome is unknown.
 fn failure(error: Error) -> AppendError {
     let is_refusal = |said: &tokio_postgres::error::DbError| said.parsed_severity() == Some(Severity::Error);
     match error.as_db_error() {
@@ -250,8 +252,9 @@ fn failure(error: Error) -> AppendError {
     }
 }
 
-/// The outcome of each append. Those that were left out are looked at: another node's, or out of order.
-async fn judge(
+/// The outcome of each append. For the shards that did not append, it reads why: another node owns them, or the append
+/// is out of order.
+async fn resolve_outcomes(
     session: &Session,
     group: &[PendingAppend],
     appended: &BTreeSet<ShardId>,

@@ -1,19 +1,19 @@
-//! Brings the records of a shard up to date, in short transactions.
+//! Checkpoints: writes the records of a shard in short transactions.
 //!
-//! Each of them holds the shard's row, so that nobody takes the shard over before it is in, while appends go on. And each
-//! names the seq that the records had before: one that was lost on its way, and arrives when a later checkpoint has been
-//! made, is void.
+//! Each transaction locks the shard's row, so that no node takes the shard before it is committed; appends continue
+//! meanwhile. Each also names the seq that the table contained before. So a transaction that was delayed, and arrives
+//! after a later checkpoint, changes nothing.
 
 use super::{
     pool::Pool,
     row::{from_shard, number},
     table::{digest, split},
 };
-use crate::{Epoch, Image, Records, Seq, ShardId, StoreError};
+use crate::{Epoch, RecordRef, Records, Seq, ShardId, StoreError};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// How many records one transaction takes, and how many bytes, unless a single record is longer.
+/// The maximum number of records of one transaction, and of bytes, unless a single record is longer.
 const CHUNK_RECORDS: usize = 2000;
 const CHUNK_BYTES: usize = 4 << 20;
 
@@ -33,12 +33,12 @@ const CHUNK: &str = "
     )
     SELECT id FROM mine";
 
-/// It waits for a chunk that was lost on its way and is still being worked on.
+/// It waits for a delayed transaction of the same checkpoint that still runs.
 const END: &str = "
     WITH mine AS (SELECT id FROM limina.shard WHERE id = $1 AND epoch = $2 AND applied = $3 FOR UPDATE)
     UPDATE limina.shard SET applied = greatest(applied, $4) FROM mine WHERE shard.id = mine.id RETURNING shard.id";
 
-/// A part of the records, as columns.
+/// Some of the records, as columns.
 #[derive(Default)]
 struct Chunk {
     gone: Keys,
@@ -65,7 +65,7 @@ pub(super) async fn checkpoint(
     let (shard, epoch) = (from_shard(shard), number(epoch.0));
     let begun = pool.query(BEGIN, &[&shard, &epoch]).await?;
     let applied: i64 = begun.first().ok_or(StoreError::NotOwned)?.get(0);
-    // Sorting takes its time, and must not hold up a thread of the runtime.
+    // Sorting takes time and must not block a thread of the runtime.
     let (sender, mut chunks) = mpsc::channel(1);
     let cutting = tokio::task::spawn_blocking(move || cut(&records, &sender));
     while let Some(Chunk { gone, stored, values, .. }) = chunks.recv().await {
@@ -93,7 +93,7 @@ pub(super) async fn checkpoint(
     ended.first().map(|_| ()).ok_or(StoreError::NotOwned)
 }
 
-/// Sends the records in order, a chunk at a time, as long as somebody takes them.
+/// Sends the records in order, a chunk at a time, while the receiver exists.
 fn cut(records: &Records, chunks: &mpsc::Sender<Chunk>) {
     let mut chunk = Chunk::default();
     for image in records.sorted() {
@@ -103,13 +103,13 @@ fn cut(records: &Records, chunks: &mpsc::Sender<Chunk>) {
         }
     }
     if chunk.len() > 0 {
-        // If nobody takes it any more, nobody needs it.
+        // If the receiver is gone, the chunk is not needed.
         let _ = chunks.blocking_send(chunk);
     }
 }
 
 impl Chunk {
-    fn add(&mut self, image: Image<'_>) {
+    fn add(&mut self, image: RecordRef<'_>) {
         self.bytes += image.key.len() + image.value.map_or(0, <[u8]>::len);
         match image.value {
             Some(value) => {

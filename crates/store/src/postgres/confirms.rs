@@ -1,4 +1,5 @@
-//! Confirms: the questions of all shards that wait go into one statement, which is sent after all of them were asked.
+//! Confirms: those that wait, of all shards, are checked by one statement that is sent after all of them were
+//! requested.
 
 use super::{
     pool::{Pool, closed},
@@ -9,11 +10,11 @@ use crate::{ConfirmError, Epoch, ShardId, StoreError};
 use std::sync::Arc;
 use tokio::{sync::oneshot, task::JoinHandle};
 
-/// Two, each on a connection of its own, so that one can collect while the other is on its way.
-pub(super) const ASKERS: usize = 2;
+/// Two tasks, each on its own connection, so that one can collect requests while the statement of the other runs.
+pub(super) const CONFIRM_CONNECTIONS: usize = 2;
 
-/// Whose epochs are current. Where there is a synchronous standby, the statement writes something, so that its commit
-/// waits for it: a server that was cut off, and has a successor, answers nobody then.
+/// Compares epochs. With a synchronous standby, the statement also writes, so that its commit waits for the standby. So
+/// a server that was cut off and replaced cannot answer.
 const CONFIRM: &str = "
     SELECT EXISTS (SELECT FROM limina.shard WHERE id = asked.shard AND epoch = asked.epoch),
         (SELECT pg_logical_emit_message(true, 'limina', '')
@@ -33,16 +34,16 @@ struct PendingConfirm {
 }
 
 impl Confirms {
-    /// Over a pool of [`ASKERS`] connections.
+    /// Starts the tasks on a pool of [`CONFIRM_CONNECTIONS`] connections.
     pub(super) fn start(pool: Pool) -> (Confirms, Vec<JoinHandle<()>>) {
         let (queue, pool) = (Arc::new(Queue::default()), Arc::new(pool));
         let asker = |_| tokio::spawn(ask(queue.clone(), pool.clone()));
-        let askers = (0..ASKERS).map(asker).collect();
+        let askers = (0..CONFIRM_CONNECTIONS).map(asker).collect();
         (Confirms { queue, pool }, askers)
     }
 
-    pub(super) fn is_able(&self) -> bool {
-        self.pool.is_able()
+    pub(super) fn is_available(&self) -> bool {
+        self.pool.is_available()
     }
 
     pub(super) async fn confirm(&self, shard: ShardId, epoch: Epoch) -> Result<(), ConfirmError> {
@@ -66,13 +67,13 @@ async fn ask(queue: Arc<Queue<PendingConfirm>>, pool: Arc<Pool>) {
                 Ok(_) => Err(ConfirmError::Fenced),
                 Err(error) => Err(ConfirmError::Failed(error.again())),
             };
-            // Nobody may wait any more.
+            // The caller may be gone.
             let _ = waiting.answer.send(answer);
         }
     }
 }
 
-/// Of each, whether its epoch is the shard's.
+/// For each request, whether its epoch is the shard's present one.
 async fn current(pool: &Pool, group: &[PendingConfirm]) -> Result<Vec<bool>, StoreError> {
     let shards: Vec<i32> = group.iter().map(|waiting| from_shard(waiting.shard)).collect();
     let epochs: Vec<i64> = group.iter().map(|waiting| number(waiting.epoch.0)).collect();

@@ -3,8 +3,8 @@
 use crate::StoreError;
 use tokio_postgres::{Config, config::Host};
 
-/// The same configuration for each host alone. With all of them in one, a host that takes a connection and then says
-/// nothing would keep the others from being asked.
+/// The same configuration for each host alone. With all hosts in one configuration, a host that accepts a connection
+/// and then hangs would prevent the others from being tried.
 pub(super) fn each(config: &Config) -> Result<Vec<Config>, StoreError> {
     let hosts = count(config);
     let lengths = [config.get_hosts().len(), config.get_hostaddrs().len()];
@@ -57,29 +57,29 @@ fn alone(config: &Config, host: usize) -> Config {
     alone
 }
 
-/// Where the database is, for messages; without the password.
-pub(super) fn place(config: &Config) -> String {
-    let place = |host: usize| match (config.get_hosts().get(host), config.get_hostaddrs().get(host)) {
+/// The address of the database for messages, without the password.
+pub(super) fn location(config: &Config) -> String {
+    let location = |host: usize| match (config.get_hosts().get(host), config.get_hostaddrs().get(host)) {
         (Some(Host::Tcp(name)), _) => format!("{name}:{}", port(config, host)),
         (Some(Host::Unix(path)), _) => format!("{}:{}", path.display(), port(config, host)),
         (None, Some(address)) => format!("{address}:{}", port(config, host)),
         (None, None) => unreachable!("there are as many"),
     };
-    let places: Vec<String> = (0..count(config)).map(place).collect();
+    let locations: Vec<String> = (0..count(config)).map(location).collect();
     let database = config.get_dbname().or(config.get_user()).unwrap_or("postgres");
-    format!("PostgreSQL at {}, database {database}", places.join(" and "))
+    format!("PostgreSQL at {}, database {database}", locations.join(" and "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The places of all hosts together, and of each alone.
+    /// Checks the addresses of all hosts together, and of each alone.
     #[track_caller]
     fn check(url: &str, all: &str, alone: &[&str]) {
         let config: Config = url.parse().expect("a URL");
-        assert_eq!(place(&config), all);
-        let each: Vec<String> = each(&config).expect("it names hosts").iter().map(place).collect();
+        assert_eq!(location(&config), all);
+        let each: Vec<String> = each(&config).expect("it names hosts").iter().map(location).collect();
         assert_eq!(each, alone);
     }
 

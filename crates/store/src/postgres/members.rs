@@ -1,16 +1,16 @@
-//! Who is there, by the database's clock.
+//! Renewals and the view of all nodes, by the database's clock.
 
 use super::{
     pool::Pool,
     row::{from_node, to_node, to_shard, unsigned},
 };
-use crate::{Announcement, Epoch, Handed, Holding, Member, NodeId, StoreError, View};
+use crate::{Announcement, Epoch, HandOver, Member, NodeId, ShardRow, StoreError, View};
 use std::time::Duration;
 use tokio_postgres::Row;
 
-/// Renews this node's row, or takes over one with its address whose tenure has run out. The address is unique, so of two
-/// live nodes with the same one only the first is ever renewed. A dead node's row stays while it owns shards: whoever claims
-/// one of them locks that row, and so excludes a renewal.
+/// Renews this node's row, or takes over a row with the same address whose tenure has expired. The address is unique,
+/// so of two live nodes with the same address only the first can renew. The row of a dead node stays while it owns
+/// shards: a claim of its shards locks that row, and so excludes a renewal.
 const RENEW: &str = "
     WITH known AS (
         SELECT FROM limina.node WHERE id = $1 AND is_leaving = $3 AND expires_at > now()
@@ -29,7 +29,7 @@ const RENEW: &str = "
     )
     SELECT (SELECT pg_notify('limina_changed', id::text) FROM renewed WHERE NOT EXISTS (SELECT FROM known))::text";
 
-/// Everything at one instant, which is after the renewal: where a claim came first, it shows that.
+/// All nodes and shards as of one instant after the renewal. If a claim came before the renewal, the result shows it.
 const VIEW: &str = "
     SELECT id AS node, address, host, extract(epoch FROM now() - started_at)::float8 AS age,
         greatest(extract(epoch FROM expires_at - now()), 0)::float8 AS expires_in, is_leaving,
@@ -82,18 +82,18 @@ fn member(id: NodeId, row: &Row) -> Member {
     }
 }
 
-fn holding(row: &Row) -> Holding {
+fn holding(row: &Row) -> ShardRow {
     let time: Option<i64> = row.get("handed_time");
     let ago: Option<f64> = row.get("handed_ago");
-    Holding {
+    ShardRow {
         shard: to_shard(row.get("shard")),
         epoch: Epoch(unsigned(row.get("epoch"))),
         owner: row.get::<_, Option<i64>>("owner").map(to_node),
-        handed: time.zip(ago).map(|(time, ago)| Handed { shard_time_ms: unsigned(time), ago: span(ago) }),
+        handed: time.zip(ago).map(|(time, ago)| HandOver { shard_time_ms: unsigned(time), ago: span(ago) }),
     }
 }
 
-/// The database's clock may have been put back.
+/// A negative span becomes zero, because the database's clock may have been set back.
 fn span(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }

@@ -1,26 +1,28 @@
-//! The store of several nodes: a PostgreSQL database that they share.
+//! The store for several nodes: a PostgreSQL database that they share.
 //!
-//! Journal and table are tables of the schema `limina`, which is made and migrated here. A shard's row in `limina.shard`
-//! decides: each append and each part of a checkpoint compares the shard's epoch in the same statement that writes, and
-//! whoever takes a shard over changes it there. So an old owner cannot write, whatever it believes, and however late what
-//! it sent arrives.
+//! Journal and table are tables of the schema `limina`, which is created and migrated here. A shard's row in
+//! `limina.shard` decides who may write: each append and each part of a checkpoint compares the shard's epoch in the
+//! same statement that writes, and a node that takes a shard changes the epoch there. So an old owner cannot write,
+//! whatever it believes, and however late its statements arrive.
 //!
-//! Each kind of work has connections of its own, since a connection does one thing after the other: appends, confirms,
-//! look-ups, checkpoints, changes of ownership, renewals. All of them are made at the start, and made again when they are lost.
-//! While the database is not there, calls fail at once.
+//! A connection runs one statement at a time, so each kind of work has its own connections: appends, confirms,
+//! look-ups, checkpoints, changes of ownership, renewals. All are made at the start, and made again after a loss. While
+//! the database cannot be reached, calls fail at once.
 
 mod appends;
 mod checkpoint;
 mod confirms;
-mod connection;
-mod filling;
+mod connector;
+mod errors;
 mod hosts;
+mod loader;
 mod members;
 mod pool;
 mod queue;
 mod release;
 mod row;
 mod schema;
+mod session;
 mod shards;
 mod snapshot;
 mod table;
@@ -29,17 +31,18 @@ mod tls;
 mod unreleased;
 
 use crate::{
-    Announcement, AppendError, ConfirmError, Epoch, Journal, JournalStats, NodeId, Records, Room, Seq,
+    Announcement, AppendError, ConfirmError, Epoch, FreeSpace, Journal, JournalStats, NodeId, Records, Seq,
     ShardId, StoreError, Table, Tenure, View, segmented::Append,
 };
-use appends::{Appends, WRITERS};
+use appends::{APPEND_CONNECTIONS, Appends};
 use bytes::Bytes;
-use confirms::{ASKERS, Confirms};
-use connection::{Connector, Ears};
-pub use filling::PostgresFilling;
+use confirms::{CONFIRM_CONNECTIONS, Confirms};
+use connector::Connector;
+pub use loader::PostgresLoader;
 use pool::Pool;
 use release::Releases;
 use schema::Meta;
+use session::Notifications;
 pub use snapshot::PostgresSnapshot;
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -51,34 +54,39 @@ use tokio::{
 };
 use unreleased::Unreleased;
 
-/// Connections for look-ups.
-const READERS: usize = 2;
-/// Connections for changes of ownership.
-const KEEPERS: usize = 1;
-/// Connections for renewals, which also hear what other nodes say.
-const RENEWERS: usize = 1;
-/// Connections for checkpoints and for removing what is released.
-const CHECKPOINTERS: usize = 1;
-/// How many connections a node has.
-const CONNECTIONS: usize = WRITERS + ASKERS + READERS + KEEPERS + RENEWERS + CHECKPOINTERS;
+/// The number of connections for look-ups.
+const READ_CONNECTIONS: usize = 2;
+/// The number of connections for changes of ownership.
+const OWNERSHIP_CONNECTIONS: usize = 1;
+/// The number of connections for renewals, which also receive the notifications of other nodes.
+const RENEW_CONNECTIONS: usize = 1;
+/// The number of connections for checkpoints, and for removing released appends.
+const CHECKPOINT_CONNECTIONS: usize = 1;
+/// The number of connections of a node.
+const CONNECTIONS: usize = APPEND_CONNECTIONS
+    + CONFIRM_CONNECTIONS
+    + READ_CONNECTIONS
+    + OWNERSHIP_CONNECTIONS
+    + RENEW_CONNECTIONS
+    + CHECKPOINT_CONNECTIONS;
 
-/// A part of a checkpoint writes much: nobody waits for it, so it has more time than others.
+/// A part of a checkpoint writes much and no client waits for it, so its timeout is longer than others.
 const CHECKPOINT_ANSWER: Duration = Duration::from_secs(60);
 
-/// How a store over PostgreSQL is made.
+/// The settings of a PostgreSQL store.
 #[derive(Debug, Clone)]
 pub struct PostgresOptions {
-    /// The node that uses it.
+    /// The node that uses the store.
     pub node: NodeId,
-    /// How many shards there are. It is fixed when the schema is made (64 if nothing else is asked for); asking for
-    /// another number later is refused.
+    /// The number of shards. `None` means 64 for a new schema, and whatever an existing one has. An existing schema is
+    /// refused if it has another number.
     pub shards: Option<u16>,
-    /// A connection that gives no answer for so long hangs, and is replaced. Appends have twice that time.
+    /// A connection that gives no answer for this long counts as hung and is replaced. Appends have twice that time.
     pub patience: Duration,
 }
 
-/// The store in a database, as one node uses it. Dropping it ends it as a killed process would, but for appends that were
-/// handed over: these are still sent. [`Postgres::close`] waits for them.
+/// The store in a database, as one node uses it. Dropping it is like killing the process, except that appends in the
+/// queue are still sent. [`Postgres::close`] waits for them.
 pub struct Postgres {
     me: NodeId,
     meta: Meta,
@@ -87,34 +95,35 @@ pub struct Postgres {
     releases: Arc<Releases>,
     unreleased: Arc<Mutex<Unreleased>>,
     readers: Pool,
-    keepers: Pool,
+    tasks: Pool,
     renewers: Pool,
     checkpointers: Arc<Pool>,
     changed: Arc<Notify>,
-    /// Those that finish their work when the store is closed.
+    /// Tasks that finish their work when the store is closed.
     workers: Mutex<Vec<JoinHandle<()>>>,
-    /// This one need not.
+    /// The task that removes released appends. It is aborted when the store is closed.
     releasing: AbortHandle,
 }
 
 impl Postgres {
-    /// Connects, and makes or migrates the schema. It tries once: a database that is not there may be tried again.
+    /// Connects, and creates or migrates the schema. It tries once; if the database cannot be reached, the caller may
+    /// retry.
     pub async fn connect(url: &str, options: PostgresOptions) -> Result<Postgres, StoreError> {
         let PostgresOptions { node, shards, patience } = options;
         let connector = Connector::new(url, patience)?;
         let meta = schema::prepare(&connector, shards).await?;
         let changed: Arc<Notify> = Arc::default();
-        let ears = Ears { own: row::from_node(node).to_string(), changed: changed.clone() };
-        let pool = |size, answer, ears| Pool::connect(&connector, size, answer, ears);
-        let (writers, askers, readers, keepers, renewers, checkpointers) = tokio::try_join!(
-            pool(WRITERS, patience, None),
-            pool(ASKERS, patience, None),
-            pool(READERS, patience, None),
-            pool(KEEPERS, patience, None),
-            pool(RENEWERS, patience, Some(ears)),
-            pool(CHECKPOINTERS, CHECKPOINT_ANSWER.max(patience), None),
+        let notifications = Notifications { own: row::from_node(node).to_string(), changed: changed.clone() };
+        let pool = |size, answer, notifications| Pool::connect(&connector, size, answer, notifications);
+        let (writers, askers, readers, tasks, renewers, checkpointers) = tokio::try_join!(
+            pool(APPEND_CONNECTIONS, patience, None),
+            pool(CONFIRM_CONNECTIONS, patience, None),
+            pool(READ_CONNECTIONS, patience, None),
+            pool(OWNERSHIP_CONNECTIONS, patience, None),
+            pool(RENEW_CONNECTIONS, patience, Some(notifications)),
+            pool(CHECKPOINT_CONNECTIONS, CHECKPOINT_ANSWER.max(patience), None),
         )?;
-        let (database, connections) = (connector.place(), CONNECTIONS);
+        let (database, connections) = (connector.location(), CONNECTIONS);
         tracing::info!(database, shards = meta.shards, connections, "opened the store");
         let unreleased = Arc::default();
         let (appends, writing) = Appends::start(writers, 2 * patience, &unreleased);
@@ -130,7 +139,7 @@ impl Postgres {
             releases,
             unreleased,
             readers,
-            keepers,
+            tasks,
             renewers,
             checkpointers,
             changed,
@@ -139,22 +148,22 @@ impl Postgres {
         })
     }
 
-    /// How many shards the schema was made with.
+    /// The number of shards that the schema was created with.
     pub fn shards(&self) -> u16 {
         self.meta.shards
     }
 
-    /// A secret that all nodes over this database know, and nobody else: 64 hexadecimal digits, made with the schema.
+    /// A secret that only the nodes of this database know: 64 hexadecimal digits, created with the schema.
     pub fn secret(&self) -> &str {
         &self.meta.secret
     }
 
-    /// Ends the store well: appends that were handed over are finished. Whatever is asked afterwards is refused.
+    /// Finishes the appends in the queue and closes the store. Later calls fail.
     pub async fn close(&self) {
         self.stop();
         let workers = std::mem::take(&mut *self.workers.lock().unwrap_or_else(PoisonError::into_inner));
         for worker in workers {
-            // One that panicked has nothing left to finish.
+            // A task that panicked has nothing left to finish.
             let _ = worker.await;
         }
     }
@@ -162,7 +171,7 @@ impl Postgres {
     fn stop(&self) {
         self.appends.close();
         self.confirms.close();
-        for pool in [&self.readers, &self.keepers, &self.renewers, &*self.checkpointers] {
+        for pool in [&self.readers, &self.tasks, &self.renewers, &*self.checkpointers] {
             pool.close();
         }
         self.releasing.abort();
@@ -181,7 +190,7 @@ impl Drop for Postgres {
 
 impl Journal for Postgres {
     async fn take(&self, shard: ShardId) -> Result<Epoch, StoreError> {
-        shards::take(&self.keepers, self.me, shard).await
+        shards::take(&self.tasks, self.me, shard).await
     }
 
     async fn tail(&self, shard: ShardId, epoch: Epoch, after: Seq) -> Result<Vec<(Seq, Bytes)>, StoreError> {
@@ -209,7 +218,7 @@ impl Journal for Postgres {
 
     fn release(&self, shard: ShardId, upto: Seq) {
         self.unreleased().release(shard, upto);
-        // A store that is closed has nothing to release; the next opening does it.
+        // If the store is closed, nothing has to be released: the next opening does it.
         let _ = self.releases.push((shard, upto));
     }
 
@@ -217,8 +226,8 @@ impl Journal for Postgres {
         self.appends.withdraw(shard)
     }
 
-    fn room(&self) -> Room {
-        self.appends.room()
+    fn free_space(&self) -> FreeSpace {
+        self.appends.free_space()
     }
 
     fn stats(&self) -> JournalStats {
@@ -274,7 +283,7 @@ impl Tenure for Postgres {
     }
 
     async fn claim(&self, wanted: Vec<(ShardId, Epoch)>) -> Result<Vec<ShardId>, StoreError> {
-        shards::claim(&self.keepers, self.me, &wanted).await
+        shards::claim(&self.tasks, self.me, &wanted).await
     }
 
     async fn give(
@@ -284,21 +293,23 @@ impl Tenure for Postgres {
         to: Option<NodeId>,
         shard_time_ms: u64,
     ) -> Result<bool, StoreError> {
-        let given = shards::give(&self.keepers, self.me, shard, epoch, to, shard_time_ms).await?;
+        let given = shards::give(&self.tasks, self.me, shard, epoch, to, shard_time_ms).await?;
         self.unreleased().forget(shard);
         Ok(given)
     }
 
     async fn leave(&self) -> Result<(), StoreError> {
-        members::leave(&self.keepers, self.me).await
+        members::leave(&self.tasks, self.me).await
     }
 
     async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    fn is_able(&self) -> bool {
-        let pools = [&self.readers, &self.keepers, &self.renewers];
-        self.appends.is_able() && self.confirms.is_able() && pools.iter().all(|pool| pool.is_able())
+    fn is_available(&self) -> bool {
+        let pools = [&self.readers, &self.tasks, &self.renewers];
+        self.appends.is_available()
+            && self.confirms.is_available()
+            && pools.iter().all(|pool| pool.is_available())
     }
 }

@@ -1,11 +1,14 @@
-//! A few connections for many users.
+//! A pool of a few connections for many users.
 //!
-//! Each place in a pool has a task that keeps a connection there: it makes another one when the last was lost. So no user
-//! waits for a connection to be made, but for the first attempt after a loss; once that has failed, users are refused at
-//! once until an attempt succeeds. A connection that gives no answer in time is never handed out again, and replaced.
+//! Each slot of the pool has a task that keeps it filled: when its connection is lost, the task makes another one. So
+//! users normally do not wait for a connection to be made. They wait only for the first attempt after a loss; if it
+//! fails, they get an error at once until an attempt succeeds. A connection that gives no answer in time is never
+//! handed out again, and is replaced.
 
-use super::connection::{
-    ATTEMPTS, Connector, Ears, Life, Params, Pauses, Session, ends_session, is_conflict, no_answer, warned,
+use super::{
+    connector::{Backoff, Connector},
+    errors::{ATTEMPTS, ends_session, is_conflict, timed_out, warning_received},
+    session::{Notifications, Params, Session, SessionMonitor},
 };
 use crate::StoreError;
 use std::{
@@ -21,89 +24,93 @@ use tokio_postgres::Row;
 
 pub(super) struct Pool {
     shared: Arc<Shared>,
-    keepers: Vec<AbortHandle>,
+    tasks: Vec<AbortHandle>,
 }
 
 struct Shared {
     connector: Arc<Connector>,
-    ears: Option<Ears>,
-    /// A statement that is not answered in this time has met a connection that hangs.
+    notifications: Option<Notifications>,
+    /// If a statement is not answered within this time, its connection counts as hung.
     answer: Duration,
-    /// A permit for each session in `idle`.
+    /// One permit for each session in `idle`.
     free: Semaphore,
     idle: Mutex<Vec<Session>>,
-    standing: watch::Sender<Standing>,
+    status: watch::Sender<PoolStatus>,
 }
 
-/// How the connections are.
+/// The state of the pool's connections.
 #[derive(Default)]
-struct Standing {
-    /// How many stand, in use or not.
+struct PoolStatus {
+    /// The number of open connections, idle or in use.
     count: usize,
-    /// How the last attempt to make one failed, if no later one succeeded.
-    trouble: Option<StoreError>,
+    /// Why the last attempt to connect failed, if no later one succeeded.
+    last_error: Option<StoreError>,
 }
 
 impl Pool {
-    /// Makes all connections now. A statement on them has the time `answer`.
+    /// Makes all connections now. Statements on them time out after `answer`.
     pub(super) async fn connect(
         connector: &Arc<Connector>,
         size: usize,
         answer: Duration,
-        ears: Option<Ears>,
+        notifications: Option<Notifications>,
     ) -> Result<Pool, StoreError> {
         let shared = Arc::new(Shared {
             connector: connector.clone(),
-            ears,
+            notifications,
             answer,
             free: Semaphore::new(0),
             idle: Mutex::default(),
-            standing: watch::Sender::default(),
+            status: watch::Sender::default(),
         });
-        let mut lives = Vec::new();
+        let mut monitors = Vec::new();
         for _ in 0..size {
-            let session = connector.connect_with(shared.ears.as_ref()).await?;
-            lives.push(session.life());
-            shared.stand(session);
+            let session = connector.connect_with(shared.notifications.as_ref()).await?;
+            monitors.push(session.monitor());
+            shared.add(session);
         }
-        let keep = |life| tokio::spawn(keep(shared.clone(), life)).abort_handle();
-        let keepers = lives.into_iter().map(keep).collect();
-        Ok(Pool { shared, keepers })
+        let maintain = |monitor| tokio::spawn(maintain_connection(shared.clone(), monitor)).abort_handle();
+        let tasks = monitors.into_iter().map(maintain).collect();
+        Ok(Pool { shared, tasks })
     }
 
-    /// One statement, which is a transaction. Where the server did not answer it may have been done.
+    /// Runs one statement, which is a transaction. If the server does not answer, the statement may have been executed.
     pub(super) async fn query(&self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>, StoreError> {
-        self.lease().await?.query(sql, params).await
+        self.acquire().await?.query(sql, params).await
     }
 
-    /// A connection for one user. It is waited for where all are in use, or where one was just lost.
-    pub(super) async fn lease(&self) -> Result<Lease, StoreError> {
+    /// A connection for one user. Waits if all are in use, or if one was just lost.
+    pub(super) async fn acquire(&self) -> Result<PooledSession, StoreError> {
         loop {
             let permit = tokio::select! {
                 biased;
                 permit = self.shared.free.acquire() => permit.map_err(|_| closed())?,
-                trouble = self.shared.trouble() => return Err(trouble),
+                last_error = self.shared.last_error() => return Err(last_error),
             };
             permit.forget();
-            // One that was lost while it was idle is dropped here; its keeper knows.
+            // A session that was lost while it was idle is dropped here. The task of its slot replaces it.
             let session = self.shared.lock().pop().filter(Session::is_usable);
             if let Some(session) = session {
-                return Ok(Lease { shared: self.shared.clone(), session: Some(session), is_busy: false });
+                return Ok(PooledSession {
+                    shared: self.shared.clone(),
+                    session: Some(session),
+                    is_busy: false,
+                });
             }
         }
     }
 
-    /// Whether any connection stands.
-    pub(super) fn is_able(&self) -> bool {
-        self.shared.standing.borrow().count > 0
+    /// Whether any connection is open.
+    pub(super) fn is_available(&self) -> bool {
+        self.shared.status.borrow().count > 0
     }
 
-    /// Closes all connections, and refuses whatever is asked from now on.
+    /// Closes all connections. Later calls fail.
     pub(super) fn close(&self) {
         self.shared.free.close();
         self.shared.lock().clear();
-        for keeper in &self.keepers {
-            keeper.abort();
+        for task in &self.tasks {
+            task.abort();
         }
     }
 }
@@ -115,13 +122,13 @@ impl Drop for Pool {
 }
 
 impl Shared {
-    fn stand(&self, session: Session) {
+    fn add(&self, session: Session) {
         self.put(session);
-        self.standing.send_modify(|standing| {
-            standing.count += 1;
-            standing.trouble = None;
+        self.status.send_modify(|status| {
+            status.count += 1;
+            status.last_error = None;
         });
-        self.tell();
+        self.notify();
     }
 
     fn put(&self, session: Session) {
@@ -131,26 +138,26 @@ impl Shared {
         }
     }
 
-    fn fall(&self) {
-        self.standing.send_modify(|standing| standing.count -= 1);
-        self.tell();
+    fn remove_one(&self) {
+        self.status.send_modify(|status| status.count -= 1);
+        self.notify();
     }
 
-    /// Something that other nodes said may have been missed.
-    fn tell(&self) {
-        if let Some(ears) = &self.ears {
-            ears.changed.notify_one();
+    /// Reports a possible change, because a notification may have been lost together with a connection.
+    fn notify(&self) {
+        if let Some(notifications) = &self.notifications {
+            notifications.changed.notify_one();
         }
     }
 
-    /// Returns why no connection can be had, when that is so.
-    async fn trouble(&self) -> StoreError {
-        let mut standing = self.standing.subscribe();
-        let in_trouble = |standing: &Standing| standing.count == 0 && standing.trouble.is_some();
-        let trouble = standing.wait_for(in_trouble).await;
-        trouble
+    /// Returns the error when no connection is open and the last attempt to connect failed.
+    async fn last_error(&self) -> StoreError {
+        let mut status = self.status.subscribe();
+        let in_trouble = |status: &PoolStatus| status.count == 0 && status.last_error.is_some();
+        let last_error = status.wait_for(in_trouble).await;
+        last_error
             .ok()
-            .and_then(|standing| standing.trouble.as_ref().map(StoreError::again))
+            .and_then(|status| status.last_error.as_ref().map(StoreError::again))
             .unwrap_or_else(closed)
     }
 
@@ -159,60 +166,60 @@ impl Shared {
     }
 }
 
-/// Keeps one place of the pool filled. A place has one connection that hangs at most: while that is at something, and its
-/// successor hangs too, there is no third one. So a server that hangs does not collect connections.
-async fn keep(shared: Arc<Shared>, mut life: Life) {
-    let mut hung: Option<Life> = None;
+/// Keeps one slot of the pool filled. A slot has at most one hung connection: while that one still runs a statement,
+/// and its replacement hangs too, no third one is made. So a hung server does not accumulate connections.
+async fn maintain_connection(shared: Arc<Shared>, mut monitor: SessionMonitor) {
+    let mut hung: Option<SessionMonitor> = None;
     loop {
-        life.over().await;
-        shared.fall();
-        if !life.has_ended() {
+        monitor.over().await;
+        shared.remove_one();
+        if !monitor.has_ended() {
             if let Some(mut before) = hung.take().filter(|before| !before.has_ended()) {
                 tokio::select! {
                     () = before.ended() => {}
-                    () = life.ended() => {}
+                    () = monitor.ended() => {}
                 }
-                hung = [before, life].into_iter().find(|life| !life.has_ended());
+                hung = [before, monitor].into_iter().find(|monitor| !monitor.has_ended());
             } else {
-                hung = Some(life);
+                hung = Some(monitor);
             }
         }
-        life = connect(&shared).await;
+        monitor = connect(&shared).await;
     }
 }
 
-/// Tries until it succeeds.
-async fn connect(shared: &Arc<Shared>) -> Life {
-    let mut pauses = Pauses::default();
+/// Retries until a connection is made.
+async fn connect(shared: &Arc<Shared>) -> SessionMonitor {
+    let mut backoff = Backoff::default();
     let mut has_failed = false;
     loop {
-        match shared.connector.connect_with(shared.ears.as_ref()).await {
+        match shared.connector.connect_with(shared.notifications.as_ref()).await {
             Ok(session) => {
-                let life = session.life();
-                shared.stand(session);
-                return life;
+                let monitor = session.monitor();
+                shared.add(session);
+                return monitor;
             }
             Err(error) => {
                 if !std::mem::replace(&mut has_failed, true) {
                     let error = &error as &dyn std::error::Error;
                     tracing::error!(error, "a connection to PostgreSQL was lost and cannot be made again");
                 }
-                shared.standing.send_modify(|standing| standing.trouble = Some(error));
-                pauses.pause().await;
+                shared.status.send_modify(|status| status.last_error = Some(error));
+                backoff.pause().await;
             }
         }
     }
 }
 
-/// A connection that goes back to its pool.
-pub(super) struct Lease {
+/// A connection that returns to its pool when it is dropped.
+pub(super) struct PooledSession {
     shared: Arc<Shared>,
     session: Option<Session>,
-    /// A statement was sent and not answered.
+    /// A statement was sent and not answered yet.
     is_busy: bool,
 }
 
-impl Lease {
+impl PooledSession {
     /// See [`Pool::query`].
     pub(super) async fn query(
         &mut self,
@@ -239,13 +246,14 @@ impl Lease {
                     }
                     return Err(error.into());
                 }
-                Ok(_) if has_warned => return Err(warned()),
+                Ok(_) if has_warned => return Err(warning_received()),
                 Ok(rows) => return Ok(rows),
             }
         }
     }
 
-    /// The session, for a statement that ends with [`Lease::end`], [`Lease::abandon`] or [`Lease::retire`].
+    /// The session for one statement, which the caller must end with [`PooledSession::end`], [`PooledSession::abandon`]
+    /// or [`PooledSession::retire`].
     pub(super) fn begin(&mut self) -> &Session {
         self.is_busy = true;
         self.session.as_ref().expect("it is given back at the end")
@@ -256,25 +264,26 @@ impl Lease {
         self.is_busy = false;
     }
 
-    /// Closes the connection at once, whatever it is at.
+    /// Closes the connection at once, even if a statement runs on it.
     pub(super) fn abandon(&mut self) -> StoreError {
         if let Some(session) = self.session.take() {
             session.abandon();
         }
-        no_answer()
+        timed_out()
     }
 
-    /// The connection hangs, and is replaced. What it is at is cancelled, if it may be.
+    /// The connection hangs and must be replaced. With `may_cancel` its statement is cancelled.
     pub(super) fn retire(&mut self, may_cancel: bool) -> StoreError {
         if let Some(session) = self.session.take() {
             session.retire(may_cancel);
         }
-        no_answer()
+        timed_out()
     }
 }
 
-impl Drop for Lease {
-    /// Whoever did not wait for an answer leaves a connection that may hang: it is handed out again when it has answered.
+impl Drop for PooledSession {
+    /// If the user did not wait for the answer, the connection may hang. It returns to the pool only after it has
+    /// answered.
     fn drop(&mut self) {
         let Some(session) = self.session.take() else { return };
         if !self.is_busy {
@@ -292,9 +301,9 @@ impl Drop for Lease {
     }
 }
 
-/// Where a question can be asked.
-pub(super) trait Ask: Sync {
-    /// One statement, which only reads.
+/// Something that can run statements: a pool, or a snapshot.
+pub(super) trait Queryable: Sync {
+    /// Runs one statement that only reads.
     fn query(
         &self,
         sql: &'static str,
@@ -302,7 +311,7 @@ pub(super) trait Ask: Sync {
     ) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send;
 }
 
-impl Ask for Pool {
+impl Queryable for Pool {
     async fn query(&self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>, StoreError> {
         Pool::query(self, sql, params).await
     }

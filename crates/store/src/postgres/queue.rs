@@ -1,4 +1,4 @@
-//! What waits to be sent, for a few tasks that each take as much of it as goes into one statement.
+//! A queue for a few tasks, each of which takes as many items as fit into one statement.
 
 use std::{
     collections::VecDeque,
@@ -24,7 +24,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Gives the item back if the queue is closed.
+    /// Returns the item if the queue is closed.
     pub(super) fn push(&self, item: T) -> Result<(), T> {
         let mut state = self.lock();
         if state.is_closed {
@@ -36,8 +36,8 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Waits for something, and takes all that `fits`, which is asked of each item in order. Nothing comes any more when
-    /// the queue is closed and empty.
+    /// Waits for an item, and takes all items for which `fits` returns true, in order. Returns `None` when the queue is
+    /// closed and empty.
     pub(super) async fn group(&self, mut fits: impl FnMut(&T) -> bool) -> Option<Vec<T>> {
         loop {
             let arrived = self.arrived.notified();
@@ -48,7 +48,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// What is there and fits; nothing at all where somebody must wait.
+    /// The items that fit. `None` if the caller must wait.
     fn take(&self, fits: &mut impl FnMut(&T) -> bool) -> Option<Vec<T>> {
         let mut state = self.lock();
         if state.waiting.is_empty() && !state.is_closed {
@@ -68,7 +68,7 @@ impl<T> Queue<T> {
         Some(group)
     }
 
-    /// Takes out what waits and is it. Says whether there was any.
+    /// Removes the items for which `is_it` returns true. Returns whether there were any.
     pub(super) fn remove(&self, mut is_it: impl FnMut(&T) -> bool) -> bool {
         let mut state = self.lock();
         let before = state.waiting.len();
@@ -76,7 +76,7 @@ impl<T> Queue<T> {
         state.waiting.len() < before
     }
 
-    /// Takes nothing more in. What waits is still done.
+    /// Accepts no more items. Those in the queue are still processed.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.arrived.notify_waiters();

@@ -1,4 +1,4 @@
-//! Removes what the journal need not keep, a little at a time, behind everything else.
+//! Removes released appends, a few at a time, with low priority.
 
 use super::{
     pool::Pool,
@@ -8,10 +8,10 @@ use super::{
 use crate::{Seq, ShardId, StoreError};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// How many appends one statement removes.
-const PIECE: i64 = 256;
+/// The number of appends that one statement removes.
+const DELETE_LIMIT: i64 = 256;
 
-/// Whatever is asked for, what the table does not contain stays.
+/// Never removes an append that the table does not contain, whatever the caller asks for.
 const RELEASE: &str = "
     WITH removed AS (
         DELETE FROM limina.journal WHERE shard = $1 AND seq IN (
@@ -22,17 +22,17 @@ const RELEASE: &str = "
     )
     SELECT count(*), max(seq) FROM removed";
 
-/// What is to be released: shards, each up to a seq.
+/// Shards to be released, each up to a seq.
 pub(super) type Releases = Queue<(ShardId, Seq)>;
 
 pub(super) async fn run(releases: Arc<Releases>, pool: Arc<Pool>) {
-    // Up to where each shard is known to be empty, so that what was removed long ago is not searched again.
+    // For each shard, the seq up to which all appends have been removed, so that these are not searched again.
     let mut floors: BTreeMap<ShardId, i64> = BTreeMap::new();
     while let Some(group) = releases.group(|_| true).await {
         for (shard, upto) in group {
             let floor = floors.entry(shard).or_default();
             if let Err(error) = release(&pool, shard, upto, floor).await {
-                // The next release of the shard does it.
+                // The next release of the shard will remove it.
                 tracing::debug!(error = &error as &dyn std::error::Error, shard = shard.0, "released later");
             }
         }
@@ -41,10 +41,10 @@ pub(super) async fn run(releases: Arc<Releases>, pool: Arc<Pool>) {
 
 async fn release(pool: &Pool, shard: ShardId, upto: Seq, floor: &mut i64) -> Result<(), StoreError> {
     loop {
-        let rows = pool.query(RELEASE, &[&from_shard(shard), floor, &number(upto.0), &PIECE]).await?;
+        let rows = pool.query(RELEASE, &[&from_shard(shard), floor, &number(upto.0), &DELETE_LIMIT]).await?;
         let Some(row) = rows.first() else { return Ok(()) };
         *floor = row.get::<_, Option<i64>>(1).unwrap_or(*floor);
-        if row.get::<_, i64>(0) < PIECE {
+        if row.get::<_, i64>(0) < DELETE_LIMIT {
             return Ok(());
         }
     }

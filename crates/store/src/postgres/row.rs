@@ -1,4 +1,4 @@
-//! Numbers on their way into rows and out of them.
+//! Conversions of numbers to and from columns.
 
 use crate::{NodeId, ShardId};
 
@@ -10,7 +10,7 @@ pub(super) fn to_shard(id: i32) -> ShardId {
     ShardId(u16::try_from(id).expect("the schema was made with fewer shards"))
 }
 
-/// A seq or an epoch. None is ever so large that it does not fit; one that is matches nothing.
+/// A seq or an epoch. In practice all fit; one that does not becomes a number that matches no row.
 pub(super) fn number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -19,7 +19,7 @@ pub(super) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).expect("it was counted up from 0")
 }
 
-/// Ids of nodes use all bits.
+/// Ids of nodes use all 64 bits.
 pub(super) fn from_node(node: NodeId) -> i64 {
     node.0.cast_signed()
 }

@@ -1,41 +1,41 @@
-//! What stands in the database, and how it came there.
+//! The schema of the database, and its migrations.
 
-use super::connection::Connector;
+use super::connector::Connector;
 use crate::{StoreError, agree_on_shards};
 use std::sync::Arc;
 use tokio_postgres::GenericClient;
 
-/// Each brings the schema from one version to the next; they are only ever added to.
+/// Each entry migrates the schema from one version to the next. Entries are only ever added.
 const MIGRATIONS: [&str; 1] = [include_str!("migrations/1.sql")];
-/// The lock under which the schema is looked at and changed: "limina" in ASCII.
+/// The advisory lock under which the schema is read and migrated: "limina" in ASCII.
 const LOCK: i64 = 0x6c69_6d69_6e61;
 const SECRET_BYTES: usize = 32;
 
-/// What the schema was created as.
+/// The settings with which the schema was created.
 pub(super) struct Meta {
     pub(super) shards: u16,
-    /// Known to the nodes alone.
+    /// Known only to the nodes of this database.
     pub(super) secret: String,
 }
 
-/// Sees to it that the schema is there, and has the version that this program knows. Of several nodes that start at once
-/// one does it, and the others wait.
+/// Creates the schema, or migrates it to the version of this program. If several nodes start at the same time, one does
+/// it, and the others wait.
 pub(super) async fn prepare(connector: &Arc<Connector>, asked: Option<u16>) -> Result<Meta, StoreError> {
     let mut session = connector.connect().await?;
     let transaction = session.transaction().await?;
-    let meta = prepare_within(&transaction, connector.place(), asked).await?;
+    let meta = prepare_within(&transaction, connector.location(), asked).await?;
     transaction.commit().await?;
     Ok(meta)
 }
 
-/// The same as a part of a transaction that goes on. Until it ends, no node can begin to use the database.
+/// The same within a transaction of the caller. Until it ends, no node can begin to use the database.
 pub(super) async fn prepare_within(
     transaction: &(impl GenericClient + Sync),
-    place: &str,
+    location: &str,
     asked: Option<u16>,
 ) -> Result<Meta, StoreError> {
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
-    let known = version(transaction, place).await?;
+    let known = version(transaction, location).await?;
     if known == 0 {
         transaction.batch_execute("CREATE SCHEMA IF NOT EXISTS limina").await?;
     }
@@ -43,35 +43,35 @@ pub(super) async fn prepare_within(
         transaction.batch_execute(migration).await?;
     }
     if known == 0 {
-        create(transaction, agree_on_shards(place, None, asked)?).await?;
+        create(transaction, agree_on_shards(location, None, asked)?).await?;
     }
     let version = MIGRATIONS.len() as i32;
     let row = "UPDATE limina.meta SET version = $1 RETURNING shards, secret";
     let row = transaction.query_one(row, &[&version]).await?;
     let known = u16::try_from(row.get::<_, i32>(0)).ok();
-    let shards = agree_on_shards(place, known, asked)?;
+    let shards = agree_on_shards(location, known, asked)?;
     Ok(Meta { shards, secret: row.get(1) })
 }
 
-/// How many shards there are, for whoever only reads and must not migrate.
+/// The number of shards, for a caller that only reads and must not migrate.
 pub(super) async fn shards(
     transaction: &(impl GenericClient + Sync),
-    place: &str,
+    location: &str,
 ) -> Result<u16, StoreError> {
-    match version(transaction, place).await? {
-        0 => Err(StoreError::Unusable(format!("{place} holds no data of limina"))),
+    match version(transaction, location).await? {
+        0 => Err(StoreError::Unusable(format!("{location} holds no data of limina"))),
         version if version < MIGRATIONS.len() => Err(StoreError::Unusable(format!(
-            "the schema limina in {place} has version {version}; a node of this program brings it up to date"
+            "the schema limina in {location} has version {version}; a node of this program brings it up to date"
         ))),
         _ => {
             let row = transaction.query_one("SELECT shards FROM limina.meta", &[]).await?;
-            agree_on_shards(place, u16::try_from(row.get::<_, i32>(0)).ok(), None)
+            agree_on_shards(location, u16::try_from(row.get::<_, i32>(0)).ok(), None)
         }
     }
 }
 
-/// The version of the schema that is there; 0 where there is none yet.
-async fn version(transaction: &(impl GenericClient + Sync), place: &str) -> Result<usize, StoreError> {
+/// The version of the existing schema; 0 if there is none.
+async fn version(transaction: &(impl GenericClient + Sync), location: &str) -> Result<usize, StoreError> {
     let tables = "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace('limina')";
     let tables = transaction.query(tables, &[]).await?;
     if tables.is_empty() {
@@ -81,14 +81,14 @@ async fn version(transaction: &(impl GenericClient + Sync), place: &str) -> Resu
                    AND table_name = 'meta' AND column_name IN ('version', 'shards', 'secret')";
     if transaction.query_one(columns, &[]).await?.get::<_, i64>(0) != 3 {
         return Err(StoreError::Unusable(format!(
-            "the schema limina in {place} was not made by this program, which needs that name for itself"
+            "the schema limina in {location} was not made by this program, which needs that name for itself"
         )));
     }
     let version: i32 = transaction.query_one("SELECT version FROM limina.meta", &[]).await?.get(0);
     match usize::try_from(version).ok().filter(|version| *version <= MIGRATIONS.len()) {
         Some(version) => Ok(version),
         None => Err(StoreError::Unusable(format!(
-            "the schema limina in {place} has version {version}, and this program knows up to {}",
+            "the schema limina in {location} has version {version}, and this program knows up to {}",
             MIGRATIONS.len()
         ))),
     }

@@ -1,22 +1,22 @@
-//! Whose a shard is, and what its journal holds. Every change of owner or epoch locks the shard's row first: it waits for
-//! an append that is under way, and for a part of a checkpoint, and none of the old epoch comes after it.
+//! Ownership of shards, and reading their journals. Every change of owner or epoch locks the shard's row first. So it
+//! waits for a running append or part of a checkpoint, and none of the old epoch can come after it.
 
 use super::{
-    pool::{Ask, Pool},
+    pool::{Pool, Queryable},
     row::{from_node, from_shard, number, to_shard, unsigned},
 };
 use crate::{Epoch, NodeId, Seq, ShardId, StoreError};
 use bytes::Bytes;
 
-/// How many bytes of payloads are read at a time, unless a single one is longer.
+/// The maximum size of the payloads that are read at a time, unless a single payload is longer.
 const TAIL_BYTES: i64 = 8 << 20;
 
 const TAKE: &str = "
     WITH mine AS (SELECT id FROM limina.shard WHERE id = $1 AND owner = $2 FOR UPDATE)
     UPDATE limina.shard SET epoch = epoch + 1 FROM mine WHERE shard.id = mine.id RETURNING epoch";
 
-/// First the owners' rows are locked, and with them their renewals: one that is under way is waited for, and seen; one that
-/// comes later sees the claim.
+/// First the rows of the owners are locked, and so are their renewals: the claim waits for a running renewal and sees
+/// it, and a later renewal sees the claim.
 const CLAIM: &str = "
     WITH asked AS MATERIALIZED (
         SELECT * FROM unnest($1::integer[], $2::bigint[]) AS asked (shard, epoch)
@@ -41,8 +41,8 @@ const GIVE: &str = "
         handed_time = CASE WHEN $4::bigint IS NOT NULL THEN $5::bigint END
     FROM mine WHERE shard.id = mine.id RETURNING pg_notify('limina_changed', $3::bigint::text)::text";
 
-/// The shard's epoch and last seq, with each of the next appends; the sum decides where a part ends before any payload is
-/// read.
+/// The shard's epoch and last seq, with each of the next appends. The running sum of lengths decides where a part ends
+/// before any payload is read.
 const TAIL: &str = "
     SELECT shard.epoch, shard.seq, part.seq, part.payload
     FROM limina.shard LEFT JOIN LATERAL (
@@ -54,7 +54,7 @@ const TAIL: &str = "
     ) AS part ON part.before < $3
     WHERE shard.id = $1 ORDER BY part.seq";
 
-/// Makes this node, which must be the owner, the only one that may write, under the epoch that is returned.
+/// Gives this node, which must own the shard, a new epoch. Only that epoch may write from now on.
 pub(super) async fn take(pool: &Pool, me: NodeId, shard: ShardId) -> Result<Epoch, StoreError> {
     let rows = pool.query(TAKE, &[&from_shard(shard), &from_node(me)]).await?;
     rows.first().map(|row| Epoch(unsigned(row.get(0)))).ok_or(StoreError::NotOwned)
@@ -84,9 +84,9 @@ pub(super) async fn give(
     Ok(!rows.is_empty())
 }
 
-/// What the journal holds after `after`, or the first part of it.
+/// The appends after `after`, or the first part of them.
 pub(super) async fn tail(
-    pool: &impl Ask,
+    pool: &impl Queryable,
     shard: ShardId,
     epoch: Epoch,
     after: Seq,

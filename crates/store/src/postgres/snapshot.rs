@@ -1,55 +1,59 @@
-//! Everything that the database holds at one instant, for reading only.
+//! A read-only snapshot of the whole database.
 
 use super::{
-    connection::{CONNECTING, Connector, Params, Session},
-    pool::Ask,
+    connector::{CONNECT_TIMEOUT, Connector},
+    pool::Queryable,
     row::{from_shard, unsigned},
-    schema, shards, table,
+    schema,
+    session::{Params, Session},
+    shards, table,
 };
 use crate::{
-    AppendError, ConfirmError, Epoch, Journal, JournalStats, Records, Room, Seq, ShardId, StoreError, Table,
+    AppendError, ConfirmError, Epoch, FreeSpace, Journal, JournalStats, Records, Seq, ShardId, StoreError,
+    Table,
 };
 use bytes::Bytes;
 use std::sync::Arc;
 use tokio_postgres::Row;
 
-/// One snapshot for all statements, and the server refuses whatever would change something.
+/// All statements see the same snapshot, and the server rejects every change.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
 
 const EPOCH: &str = "SELECT epoch FROM limina.shard WHERE id = $1";
 
-/// Journal and table of all shards as they were when it was taken. Nodes go on meanwhile: nothing is taken over, and
-/// nothing waits. As a [`Journal`] and a [`Table`] it refuses every change.
+/// Journal and table of all shards, as of one instant. Nodes continue to run meanwhile: no shard changes its owner, and
+/// nothing waits. As a [`Journal`] and a [`Table`] it rejects every change.
 pub struct PostgresSnapshot {
-    /// Within one transaction. It does not come back if it is lost: another would see another instant.
+    /// A session within one transaction. If it is lost, the snapshot is gone, because another transaction would see
+    /// another instant.
     session: Session,
     shards: u16,
 }
 
 impl PostgresSnapshot {
-    /// Takes it.
+    /// Takes the snapshot.
     pub async fn take(url: &str) -> Result<PostgresSnapshot, StoreError> {
-        let connector = Connector::new(url, CONNECTING)?;
+        let connector = Connector::new(url, CONNECT_TIMEOUT)?;
         let session = connector.connect().await?;
         session.execute(BEGIN).await?;
-        let shards = schema::shards(session.client(), connector.place()).await?;
+        let shards = schema::shards(session.client(), connector.location()).await?;
         Ok(PostgresSnapshot { session, shards })
     }
 
-    /// How many shards the schema was made with.
+    /// The number of shards that the schema was created with.
     pub fn shards(&self) -> u16 {
         self.shards
     }
 }
 
-impl Ask for PostgresSnapshot {
+impl Queryable for PostgresSnapshot {
     async fn query(&self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>, StoreError> {
         Ok(self.session.query(sql, params).await?)
     }
 }
 
 impl Journal for PostgresSnapshot {
-    /// Whose it is; it stays so.
+    /// Returns the shard's present epoch. It does not change the owner.
     async fn take(&self, shard: ShardId) -> Result<Epoch, StoreError> {
         let rows = self.query(EPOCH, &[&from_shard(shard)]).await?;
         rows.first().map(|row| Epoch(unsigned(row.get(0)))).ok_or(StoreError::NotOwned)
@@ -69,8 +73,8 @@ impl Journal for PostgresSnapshot {
 
     fn release(&self, _: ShardId, _: Seq) {}
 
-    fn room(&self) -> Room {
-        Room::Reserve
+    fn free_space(&self) -> FreeSpace {
+        FreeSpace::Reserve
     }
 
     fn stats(&self) -> JournalStats {

@@ -1,11 +1,11 @@
 //! Look-ups of records.
 //!
-//! A row is keyed by the first bytes of its record's key, the *head*, and a digest of what follows, the *rest*, since an
-//! index takes only so much. The order of `(head, rest)` is that of the keys: a head that is followed by something has
-//! its full length. Nearly all keys are nothing but a head.
+//! The size of an index entry is limited. So a row is keyed by the first bytes of its record's key, the *head*, and by
+//! a digest of the following bytes, the *rest*. The order of `(head, rest)` is the order of keys, because a head that
+//! is followed by a rest always has its full length. Nearly all keys consist of a head only.
 
 use super::{
-    pool::Ask,
+    pool::Queryable,
     row::{from_shard, unsigned},
 };
 use crate::{Seq, ShardId, StoreError};
@@ -27,7 +27,7 @@ const SCAN: &str = "
     WHERE shard = $1 AND head >= $2 AND head <= $4 AND (head, rest) >= ($2, $3) AND (head, rest) < ($4, $5)
     ORDER BY head, rest LIMIT $6";
 
-/// First the last head, which the index finds, then the last rest with that head.
+/// First finds the last head by the index, then the last rest with that head.
 const LAST: &str = "
     SELECT asked.place, found.head, found.rest, found.value
     FROM unnest($2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[]) WITH ORDINALITY
@@ -45,23 +45,23 @@ const LAST: &str = "
         ORDER BY rest DESC LIMIT 1
     ) AS found";
 
-/// Head and rest of a key.
+/// Splits a key into head and rest.
 pub(super) fn split(key: &[u8]) -> (&[u8], &[u8]) {
     key.split_at(key.len().min(HEAD_BYTES))
 }
 
-/// What stands for the rest in the index.
+/// The value that represents the rest in the index.
 pub(super) fn digest(rest: &[u8]) -> Vec<u8> {
     if rest.is_empty() { Vec::new() } else { Sha256::digest(rest).to_vec() }
 }
 
-pub(super) async fn applied(pool: &impl Ask, shard: ShardId) -> Result<Seq, StoreError> {
+pub(super) async fn applied(pool: &impl Queryable, shard: ShardId) -> Result<Seq, StoreError> {
     let rows = pool.query(APPLIED, &[&from_shard(shard)]).await?;
     Ok(rows.first().map_or(Seq::ZERO, |row| Seq(unsigned(row.get(0)))))
 }
 
 pub(super) async fn get_many(
-    pool: &impl Ask,
+    pool: &impl Queryable,
     shard: ShardId,
     keys: &[Bytes],
 ) -> Result<Vec<Option<Bytes>>, StoreError> {
@@ -69,13 +69,13 @@ pub(super) async fn get_many(
     let digests: Vec<Vec<u8>> = keys.iter().map(|key| digest(split(key).1)).collect();
     let mut values = vec![None; keys.len()];
     for row in pool.query(GET, &[&from_shard(shard), &heads, &digests]).await? {
-        values[place(&row)] = Some(row.get::<_, Vec<u8>>(1).into());
+        values[index(&row)] = Some(row.get::<_, Vec<u8>>(1).into());
     }
     Ok(values)
 }
 
 pub(super) async fn scan(
-    pool: &impl Ask,
+    pool: &impl Queryable,
     shard: ShardId,
     from: &[u8],
     to: &[u8],
@@ -89,7 +89,7 @@ pub(super) async fn scan(
 }
 
 pub(super) async fn last_at_or_before(
-    pool: &impl Ask,
+    pool: &impl Queryable,
     shard: ShardId,
     ranges: &[(Bytes, Bytes)],
 ) -> Result<Vec<Option<(Bytes, Bytes)>>, StoreError> {
@@ -100,13 +100,13 @@ pub(super) async fn last_at_or_before(
     let rows =
         pool.query(LAST, &[&from_shard(shard), &from_heads, &from_rests, &at_heads, &at_rests]).await?;
     for row in rows {
-        found[place(&row)] = Some(record(&row, 1));
+        found[index(&row)] = Some(record(&row, 1));
     }
     Ok(found)
 }
 
-/// To which of the questions a row is the answer.
-fn place(row: &Row) -> usize {
+/// The index of the look-up that a row answers.
+fn index(row: &Row) -> usize {
     row.get::<_, i64>(0) as usize - 1
 }
 

@@ -1,8 +1,9 @@
-//! Whether a connection is encrypted, and whose word is taken for the server's name.
+//! Whether connections are encrypted, and which certificates are trusted.
 //!
-//! The URL's `sslmode` decides: without it, or with `disable`, nothing is encrypted. With `require` and `verify-full` the
-//! server must show a certificate for its name, of an authority that the system trusts or that stands in the file that
-//! `sslrootcert` names. An encrypted connection to whoever answers would protect nothing.
+//! The URL's `sslmode` decides. Without it, or with `disable`, nothing is encrypted. With `require` and `verify-full`
+//! the server must present a certificate for its name, signed by an authority that the system trusts or that is in the
+//! file named by `sslrootcert`. There is no mode that encrypts without checking the certificate, because it would
+//! protect nothing.
 
 use crate::StoreError;
 use rustls::{
@@ -13,7 +14,7 @@ use rustls::{
 use std::sync::Arc;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// The URL as the database's client knows it, and what encrypts, if anything.
+/// The URL in the form that the client library understands, and the TLS configuration, if connections are encrypted.
 pub(super) fn choose(url: &str) -> Result<(String, Option<MakeRustlsConnect>), StoreError> {
     let (base, query) = url.split_once('?').unwrap_or((url, ""));
     let (mut mode, mut authorities) = ("disable", None);
@@ -57,7 +58,7 @@ fn in_file(file: &str) -> Result<RootCertStore, StoreError> {
     Ok(roots)
 }
 
-/// Some that the system has may be of kinds that are not known here.
+/// The authorities that the system trusts. Those of unsupported kinds are skipped.
 fn of_system() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -1,14 +1,14 @@
-//! How much of the journal is kept for this node.
+//! The part of the journal that is kept for this node.
 
 use crate::{JournalStats, Seq, ShardId};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Appends are counted in pieces of about this size, so that counting takes little memory.
+/// Appends are counted in pieces of about this size, which saves memory.
 const PIECE_BYTES: u64 = 256 << 10;
-/// So many shards are named as those with the most.
+/// The number of shards with the most unreleased bytes that are reported.
 const NAMED: usize = 8;
 
-/// What this node appended, or read when it opened a shard, and did not release.
+/// What this node appended, or read when it opened a shard, and did not release yet.
 #[derive(Debug, Default)]
 pub(super) struct Unreleased {
     shards: BTreeMap<ShardId, VecDeque<Piece>>,
@@ -16,7 +16,7 @@ pub(super) struct Unreleased {
     appends: u64,
 }
 
-/// Some appends that follow each other.
+/// Some consecutive appends.
 #[derive(Debug)]
 struct Piece {
     first: Seq,
@@ -25,13 +25,13 @@ struct Piece {
 }
 
 impl Unreleased {
-    /// One statement was done, and made so many appends durable.
+    /// One statement made this many appends durable.
     pub(super) fn count(&mut self, appends: usize) {
         self.statements += 1;
         self.appends += appends as u64;
     }
 
-    /// The journal holds this append. What is known already is not counted twice.
+    /// The journal has this append. An append that is known already is not counted again.
     pub(super) fn add(&mut self, shard: ShardId, seq: Seq, bytes: usize) {
         let bytes = bytes as u64;
         let pieces = self.shards.entry(shard).or_default();
@@ -45,7 +45,7 @@ impl Unreleased {
         }
     }
 
-    /// The journal need not keep the shard up to there. A piece counts until all of it is released.
+    /// The journal need not keep the shard up to `upto`. A piece counts until all of it is released.
     pub(super) fn release(&mut self, shard: ShardId, upto: Seq) {
         if let Some(pieces) = self.shards.get_mut(&shard) {
             while pieces.front().is_some_and(|piece| piece.last <= upto) {
@@ -54,7 +54,7 @@ impl Unreleased {
         }
     }
 
-    /// The shard is another node's.
+    /// Another node owns the shard now.
     pub(super) fn forget(&mut self, shard: ShardId) {
         self.shards.remove(&shard);
     }
@@ -81,7 +81,7 @@ impl Unreleased {
 mod tests {
     use super::*;
 
-    /// Live bytes, and the shards that are named with their first seqs.
+    /// Checks the live bytes, and the reported shards with their first seqs.
     #[track_caller]
     fn check(unreleased: &Unreleased, bytes: u64, pinning: &[(u16, u64)]) {
         let stats = unreleased.stats();

@@ -7,24 +7,24 @@
 use crate::{Seq, ShardId};
 use std::ops::Range;
 
-/// What frames and headers are aligned to.
+/// Frames and headers begin at multiples of this many bytes.
 pub(super) const BLOCK: usize = 4096;
-/// Before a frame's entries.
+/// The length of a frame's header, in bytes.
 pub(super) const HEAD: usize = 32;
-/// Before an entry's bytes.
+/// The length of an entry's header, in bytes.
 pub(super) const ENTRY_HEAD: usize = 14;
 const MAGIC: u32 = 0x4652_4c4d;
 
-/// What one append brought.
+/// One append within a frame.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) shard: ShardId,
     pub(super) seq: Seq,
-    /// Where its bytes are, from the beginning of the frame.
+    /// The range of its payload, relative to the beginning of the frame.
     pub(super) range: Range<usize>,
 }
 
-/// The beginning of a frame, and how many bytes of the file it takes.
+/// The header of a frame, without magic and checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) salt: u64,
@@ -39,12 +39,12 @@ impl Head {
     }
 }
 
-/// How many bytes of a file a frame with these entries takes.
+/// The number of bytes that a frame with these payloads takes in the file.
 pub(super) fn size<'a>(entries: impl Iterator<Item = &'a [u8]>) -> usize {
     (HEAD + entries.map(|bytes| ENTRY_HEAD + bytes.len()).sum::<usize>()).next_multiple_of(BLOCK)
 }
 
-/// Writes a frame into the buffer, in place of what was there, and says where each entry came to lie.
+/// Encodes a frame into the buffer, whose content is replaced. Returns where each entry is.
 pub(super) fn encode<'a>(
     buffer: &mut Vec<u8>,
     salt: u64,
@@ -74,7 +74,7 @@ pub(super) fn encode<'a>(
     written
 }
 
-/// What the bytes say of themselves, before the checksum has been looked at.
+/// The header of a frame, before its checksum has been checked.
 pub(super) fn peek(bytes: &[u8]) -> Option<Head> {
     let head = bytes.get(..HEAD)?;
     (u32_at(head, 0) == MAGIC).then(|| Head {
@@ -85,14 +85,14 @@ pub(super) fn peek(bytes: &[u8]) -> Option<Head> {
     })
 }
 
-/// The head of a frame that is whole.
+/// The header of a frame whose checksum is correct.
 pub(super) fn check(bytes: &[u8]) -> Option<Head> {
     let head = peek(bytes)?;
     let covered = bytes.get(8..HEAD + head.payload)?;
     (crc32c::crc32c(covered) == u32_at(bytes, 4)).then_some(head)
 }
 
-/// The entries of a frame that is whole; none if they do not add up.
+/// The entries of a frame whose checksum is correct. `None` if their lengths do not add up.
 pub(super) fn entries(bytes: &[u8], head: &Head) -> Option<Vec<Entry>> {
     let end = HEAD + head.payload;
     let mut entries = Vec::new();

@@ -1,44 +1,44 @@
-//! The beginning of a segment: who it is, and which segment follows it.
+//! The header of a segment, and the mark that says that another segment follows.
 //!
 //! Layout, little endian: magic (u64), format version (u32), number of shards (u32), the segment's number (u64), its
 //! salt (u64), the number of its first frame (u64), the length of the file (u64), each shard's next seq at that point
-//! (u64 each), crc32c of all that; then zeros to the end of the block. One block follows for the closing mark.
+//! (u64 each), crc32c of all that; then zeros to the end of the block. The next block is for the closing mark.
 
 use super::frame::{BLOCK, u32_at, u64_at};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"LIMINA-J");
 const CLOSING_MAGIC: u64 = u64::from_le_bytes(*b"LIMINA-C");
 const FIXED: usize = 48;
-/// The only format there is.
+/// The only version of the format so far.
 pub(super) const VERSION: u32 = 1;
 
-/// What a segment says of itself.
+/// The content of a segment's header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) number: u64,
-    /// Drawn for each segment: what was in the file before it was recycled can never pass for its frames.
+    /// Random for each segment, so that old frames in a recycled file cannot be mistaken for frames of this segment.
     pub(super) salt: u64,
-    /// Frames with this number or a higher one in earlier segments are superseded.
+    /// In earlier segments, frames with this number or a higher one are superseded.
     pub(super) first_frame: u64,
     pub(super) length: u64,
     pub(super) next_seqs: Vec<u64>,
 }
 
-/// How a header can be wrong.
+/// Why a header is not usable.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Problem {
-    /// It is not a header, or a damaged one.
+    /// It is not a header, or it is damaged.
     Invalid,
-    /// It is of another version of the format.
+    /// It has another version of the format.
     Version(u32),
 }
 
-/// How many bytes the header of a journal with so many shards takes.
+/// The length of the header of a journal with this many shards, in bytes.
 pub(super) fn size(shards: usize) -> usize {
     (FIXED + 8 * shards + 4).next_multiple_of(BLOCK)
 }
 
-/// Where the frames begin: after the header and the block of the closing mark.
+/// The offset of the first frame: after the header and the block of the closing mark.
 pub(super) fn data_start(shards: usize) -> usize {
     size(shards) + BLOCK
 }
@@ -84,7 +84,7 @@ impl Header {
     }
 }
 
-/// Written into a segment when the next one stands on disk: if that one is missing later, we know.
+/// Written into a segment once the next one is durable. If the next one is missing later, the loss is noticed.
 pub(super) fn closing_mark(number: u64, salt: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(BLOCK);
     bytes.extend_from_slice(&CLOSING_MAGIC.to_le_bytes());
@@ -96,7 +96,7 @@ pub(super) fn closing_mark(number: u64, salt: u64) -> Vec<u8> {
     bytes
 }
 
-/// Whether the bytes are the closing mark of this very segment.
+/// Whether the bytes are the closing mark of exactly this segment.
 pub(super) fn is_closing_mark(bytes: &[u8], header: &Header) -> bool {
     bytes.len() >= BLOCK && bytes[..BLOCK] == closing_mark(header.number, header.salt)[..]
 }

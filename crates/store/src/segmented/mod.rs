@@ -1,32 +1,33 @@
 //! The journal in segment files: synchronous, single-threaded, over a [`Disk`].
 //!
-//! All shards share it. One [`Segmented::append`] is one frame and one sync. The rules that keep it honest:
+//! All shards share it. One [`SegmentedJournal::append`] is one frame and one sync. Four rules keep it correct:
 //!
-//! 1. A frame is written only after the sync of the one before has returned, so only the last one can be torn.
-//! 2. After a failed write or sync nothing more goes into that segment. A fresh one, whose header says that it begins
-//!    with the number of the frame that failed, supersedes it; until that header is durable nothing is answered.
-//! 3. From the moment a new segment's name may be on disk, the old segment gets no more frames: the new header
+//! 1. A frame is written only after the sync of the previous one has returned. So only the last frame can be torn.
+//! 2. After a failed write or sync, nothing more is written to that segment. A new segment supersedes the failed frame:
+//!    its header says that it begins with the number of that frame. Nothing is answered before that header is durable.
+//! 3. As soon as the name of a new segment may be on disk, the old segment gets no more frames, because the new header
 //!    would supersede them.
-//! 4. Every frame that was answered gets a successor soon ([`Segmented::seal`]), so that a damaged one cannot be taken
-//!    for a torn one.
+//! 4. Every answered frame soon gets a successor ([`SegmentedJournal::seal`]), so that a damaged frame cannot be
+//!    mistaken for a torn one.
 //!
-//! What was written is read back by `opening.rs`.
+//! `opening.rs` reads the journal back.
 
+mod damage;
 mod frame;
 mod header;
 mod opening;
 mod options;
 mod release;
 mod segment;
-mod survey;
 
-pub use options::{Append, Opened, Salts, SegmentedOptions};
+pub use options::{Append, OpenReport, Salts, SegmentedOptions};
 
 use crate::{
     AppendError, Epoch, JournalStats, Seq, ShardId, StoreError,
     disk::{Disk, DiskFile},
 };
 use bytes::Bytes;
+pub(crate) use damage::find_all_damage;
 use header::Header;
 use segment::Segment;
 pub(crate) use segment::Spare;
@@ -37,20 +38,20 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
-pub(crate) use survey::survey;
 
-/// How many bytes [`Segmented::tail`] reads at most at a time, unless a single payload is longer.
+/// The maximum number of bytes that [`SegmentedJournal::tail`] returns, unless a single payload is longer.
 const TAIL_BYTES: u64 = 8 << 20;
-/// How much memory is kept for the next frame.
+/// Buffer memory that is kept for the next frame, in bytes.
 const BUFFER_BYTES: usize = 8 << 20;
-/// Takings of one shard between two openings that have epochs of their own.
+/// The range of epochs that each opening reserves for a shard. It must exceed the number of times that the shard is
+/// taken before the next opening.
 const EPOCHS_PER_OPENING: u64 = 1 << 24;
 
 /// The journal in segment files. See the module's description.
-pub struct Segmented<D: Disk> {
+pub struct SegmentedJournal<D: Disk> {
     disk: Arc<D>,
     options: SegmentedOptions,
-    /// In order of their numbers; the last one is written to.
+    /// Sorted by number. The last one is written to.
     segments: VecDeque<Segment<D::File>>,
     last_segment: u64,
     spares: Vec<Spare>,
@@ -58,11 +59,11 @@ pub struct Segmented<D: Disk> {
     shards: Vec<Shard>,
     epochs: Arc<[AtomicU64]>,
     next_frame: u64,
-    /// No frame may be written before a fresh segment stands.
-    unsettled: bool,
-    /// The last frame bears entries, and no frame follows it.
+    /// A new segment must begin before the next frame is written, because the last one failed.
+    needs_new_segment: bool,
+    /// The last frame has entries, and no frame follows it.
     unsealed: bool,
-    /// A segment was taken out of the journal, but the directory was not synced since.
+    /// A segment was removed from the journal, but the directory was not synced since.
     unsynced_removal: bool,
     /// The segment's new name after recycling. Do not write to the segment before the rename is durable: after a crash the
     /// old name may return.
@@ -77,12 +78,12 @@ struct Shard {
     next: u64,
     released: u64,
     /// The appends that are in live segments, in order and without gaps.
-    entries: VecDeque<Located>,
+    entries: VecDeque<AppendLocation>,
 }
 
-/// Where an append is.
+/// Where the payload of an append is stored.
 #[derive(Debug, Clone, Copy)]
-struct Located {
+struct AppendLocation {
     seq: u64,
     segment: u64,
     offset: u64,
@@ -90,8 +91,8 @@ struct Located {
     crc: u32,
 }
 
-impl<D: Disk> Segmented<D> {
-    /// Appends all of these as one frame; what can be is durable on return. In each answer's place stands why not.
+impl<D: Disk> SegmentedJournal<D> {
+    /// Writes all valid appends as one frame, which is durable on return. Returns one result per append.
     pub fn append(&mut self, appends: &[Append]) -> Vec<Result<(), AppendError>> {
         let mut answers: Vec<Result<(), AppendError>> = Vec::with_capacity(appends.len());
         let mut upcoming: BTreeMap<u16, u64> = BTreeMap::new();
@@ -107,7 +108,7 @@ impl<D: Disk> Segmented<D> {
         if admitted.is_empty() {
             return answers;
         }
-        let refuse: Box<dyn Fn() -> AppendError> = match self.place_for(&admitted) {
+        let refuse: Box<dyn Fn() -> AppendError> = match self.ensure_segment_for(&admitted) {
             Err(error) if error.is_full() => Box::new(|| AppendError::Full),
             Err(error) => Box::new(move || AppendError::NotDone(error.again())),
             Ok(()) => match self.write_frame(&admitted) {
@@ -148,17 +149,17 @@ impl<D: Disk> Segmented<D> {
         Ok(())
     }
 
-    /// Sees to it that the last segment may be written to and has room for the frame.
-    fn place_for(&mut self, admitted: &[&Append]) -> Result<(), StoreError> {
+    /// Begins a new segment if the last one failed or is too full for the frame.
+    fn ensure_segment_for(&mut self, admitted: &[&Append]) -> Result<(), StoreError> {
         let size = frame::size(admitted.iter().map(|append| &append.payload[..])) as u64;
         let fits = self.segments.back().is_some_and(|segment| segment.end + size <= segment.length);
-        match !self.unsettled && fits {
+        match !self.needs_new_segment && fits {
             true => Ok(()),
             false => self.begin_segment(size, &[]),
         }
     }
 
-    /// Writes the frame into the last segment and syncs it; only then does the index know of it.
+    /// Writes the frame into the last segment and syncs it. Only then are its appends added to the index.
     fn write_frame(&mut self, admitted: &[&Append]) -> Result<(), StoreError> {
         let segment = self.segments.back_mut().expect("a segment stands");
         let entries = admitted.iter().map(|append| (append.shard, append.seq, &append.payload[..]));
@@ -185,7 +186,7 @@ impl<D: Disk> Segmented<D> {
             segment.last_seqs.insert(entry.shard.0, entry.seq.0);
             let shard = &mut self.shards[usize::from(entry.shard.0)];
             shard.next = entry.seq.0 + 1;
-            shard.entries.push_back(Located {
+            shard.entries.push_back(AppendLocation {
                 seq: entry.seq.0,
                 segment: segment.number,
                 offset: offset + entry.range.start as u64,
@@ -196,12 +197,13 @@ impl<D: Disk> Segmented<D> {
         self.next_frame += 1;
         self.stats.frames += 1;
         self.unsealed = !entries.is_empty();
-        // A rare large frame must not hold its memory for ever.
+        // Release the memory of a rare large frame.
         self.buffer.clear();
         self.buffer.shrink_to(BUFFER_BYTES);
     }
 
-    /// After a failed write or sync: the shards concerned must be taken anew, and the frame must never be found.
+    /// Handles a failed write or sync: the shards of the frame must be taken again, and the frame must never be read
+    /// back.
     fn supersede_failed(&mut self, admitted: &[&Append], error: &StoreError) {
         tracing::error!(
             error = error as &dyn std::error::Error,
@@ -212,37 +214,38 @@ impl<D: Disk> Segmented<D> {
         for shard in shards {
             self.epochs[usize::from(shard.0)].fetch_add(1, Ordering::SeqCst);
         }
-        self.unsettled = true;
-        if let Err(error) = self.settle() {
+        self.needs_new_segment = true;
+        if let Err(error) = self.replace_failed_segment() {
             tracing::error!(error = &error as &dyn std::error::Error, "no fresh segment could be begun");
         }
     }
 
-    /// Begins a fresh segment if one is owed. Until it succeeds, nothing is taken over and nothing is appended.
-    pub fn settle(&mut self) -> Result<(), StoreError> {
-        match self.unsettled {
+    /// Begins a new segment if the last one failed. Until this succeeds, no shard can be taken and nothing can be
+    /// appended.
+    pub fn replace_failed_segment(&mut self) -> Result<(), StoreError> {
+        match self.needs_new_segment {
             true => self.begin_segment(0, &[]),
             false => Ok(()),
         }
     }
 
-    /// Whether a fresh segment is owed after a failure.
-    pub fn is_unsettled(&self) -> bool {
-        self.unsettled
+    /// Whether a new segment must begin because the last one failed.
+    pub fn needs_new_segment(&self) -> bool {
+        self.needs_new_segment
     }
 
-    /// Writes an empty frame, if the last frame has entries and no successor: only then does damage to it show as
-    /// damage. To be called when there was nothing to do for a little while, and before closing.
+    /// Writes an empty frame if the last frame has entries and no successor, because only then can damage to that frame
+    /// be recognized. To be called after a short idle time, and before closing.
     pub fn seal(&mut self) -> Result<(), StoreError> {
-        if !self.unsealed || self.unsettled {
+        if !self.unsealed || self.needs_new_segment {
             return Ok(());
         }
-        self.place_for(&[])?;
+        self.ensure_segment_for(&[])?;
         self.write_frame(&[]).inspect_err(|error| self.supersede_failed(&[], error))
     }
 
-    /// Makes the next segment the one that is written to. `carried` are appends, already accepted once, that move into
-    /// it as its first frame: they are durable there before its header can supersede where they were.
+    /// Begins the next segment, and writes `carried` as its first frame. These are appends that were accepted before:
+    /// they must be durable in the new segment before its header supersedes the place where they were.
     fn begin_segment(&mut self, room: u64, carried: &[&Append]) -> Result<(), StoreError> {
         let start = header::data_start(self.shards.len()) as u64;
         let spare = self.spare(start + room)?;
@@ -262,7 +265,7 @@ impl<D: Disk> Segmented<D> {
             length: spare.length,
             next_seqs: self.shards.iter().map(|shard| shard.next).collect(),
         };
-        self.unsettled = true;
+        self.needs_new_segment = true;
         self.disk.rename(&spare.name, &name).map_err(failed("renaming"))?;
         let file = self.disk.open(&name).map_err(failed("opening"))?;
         let mut entries = Vec::new();
@@ -288,7 +291,7 @@ impl<D: Disk> Segmented<D> {
             last_seqs: BTreeMap::new(),
         });
         self.last_segment = number;
-        self.unsettled = false;
+        self.needs_new_segment = false;
         self.unsealed = false;
         if !carried.is_empty() {
             self.frame_is_durable(start, &entries);
@@ -296,7 +299,7 @@ impl<D: Disk> Segmented<D> {
         Ok(())
     }
 
-    /// Marks the last segment as continued. Should that fail, only a later loss of the new file would go unnoticed.
+    /// Marks the last segment as continued. If this fails, only a later loss of the new file would go unnoticed.
     fn close_last_segment(&mut self) {
         let Some(segment) = self.segments.back() else { return };
         let mark = header::closing_mark(segment.number, segment.salt);
@@ -313,7 +316,7 @@ impl<D: Disk> Segmented<D> {
 
     /// Whether the last frame has entries and no successor.
     pub fn is_unsealed(&self) -> bool {
-        self.unsealed && !self.unsettled
+        self.unsealed && !self.needs_new_segment
     }
 
     /// The epoch that owns the shard now.
@@ -321,19 +324,19 @@ impl<D: Disk> Segmented<D> {
         Epoch(self.epochs.get(usize::from(shard.0)).map_or(0, |epoch| epoch.load(Ordering::SeqCst)))
     }
 
-    /// Every shard's present epoch, to be looked at from other threads.
+    /// The present epoch of every shard, for other threads to read.
     pub fn epochs(&self) -> Arc<[AtomicU64]> {
         self.epochs.clone()
     }
 
-    /// Takes the shard over: every older epoch is refused from now on.
+    /// Takes ownership of the shard. All older epochs are rejected from now on.
     pub fn take(&mut self, shard: ShardId) -> Result<Epoch, StoreError> {
-        self.settle()?;
+        self.replace_failed_segment()?;
         let epoch = self.epochs.get(usize::from(shard.0)).ok_or_else(|| no_such_shard(shard))?;
         Ok(Epoch(epoch.fetch_add(1, Ordering::SeqCst) + 1))
     }
 
-    /// What was appended after `after`, some megabytes of it.
+    /// Returns the appends after `after`; at most a few megabytes of them.
     pub fn tail(&self, shard: ShardId, epoch: Epoch, after: Seq) -> Result<Vec<(Seq, Bytes)>, StoreError> {
         let state = self.shards.get(usize::from(shard.0)).ok_or_else(|| no_such_shard(shard))?;
         if self.epoch(shard) != epoch {
@@ -358,7 +361,7 @@ impl<D: Disk> Segmented<D> {
         Ok(part)
     }
 
-    /// Every append of the shard that the journal holds, with its file and where in it the payload stands.
+    /// Calls `each` for every append of the shard, with its file and the offset of its payload.
     pub(crate) fn each_append(
         &self,
         shard: ShardId,
@@ -370,7 +373,7 @@ impl<D: Disk> Segmented<D> {
         }
     }
 
-    fn read(&self, entry: &Located) -> Result<Bytes, StoreError> {
+    fn read(&self, entry: &AppendLocation) -> Result<Bytes, StoreError> {
         let index = self.segments.front().map_or(0, |first| entry.segment - first.number);
         let segment = &self.segments[index as usize];
         let path = || self.disk.path(&segment::name(entry.segment));

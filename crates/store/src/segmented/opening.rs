@@ -1,11 +1,13 @@
-//! Reading a journal back: what may be missing after a loss of power is told apart from what must not be.
+//! Reads a journal back, and distinguishes what a loss of power may remove from damage.
 //!
-//! Segments follow each other without a gap, and so do the frames in them, from each segment's first frame up to the
-//! one that a later segment begins with: what lies beyond is superseded. Only in the last segment may the frames just
-//! end, and only if nothing proves that a frame once followed there. All else is damage, and damage is never passed over.
+//! Segments follow each other without a gap. So do the frames in them, from each segment's first frame up to the frame
+//! with which a later segment begins; what lies beyond that is superseded. Only in the last segment may the frames
+//! simply end, and only if nothing proves that another frame once followed. Everything else is damage, and damage is
+//! always reported.
 
 use super::{
-    Append, EPOCHS_PER_OPENING, JournalStats, Located, Opened, Segmented, SegmentedOptions, Shard,
+    Append, AppendLocation, EPOCHS_PER_OPENING, JournalStats, OpenReport, SegmentedJournal, SegmentedOptions,
+    Shard,
     frame::{self, BLOCK},
     header::{self, Header, Problem},
     segment::{self, Segment, Spare},
@@ -19,35 +21,39 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
-impl<D: Disk> Segmented<D> {
-    /// Reads the journal, moves the last frame into a fresh segment, and is ready.
+impl<D: Disk> SegmentedJournal<D> {
+    /// Reads the journal, moves the last frame into a new segment, and returns a journal that can be written to.
     ///
-    /// Only the last frame can be there without ever having been synced: each is written after the sync of the one
-    /// before. Written anew, with a new salt, and synced, it is as durable as the others before anybody sees it.
-    pub fn open(disk: Arc<D>, options: SegmentedOptions) -> Result<(Self, Opened), StoreError> {
-        let (mut journal, read) = Segmented::read_back(disk, options)?;
+    /// Only the last frame can be readable without ever having been synced, because each frame is written after the
+    /// sync of the previous one. It is written again with a new salt and synced, so it is as durable as the others
+    /// before anybody sees it.
+    pub fn open(disk: Arc<D>, options: SegmentedOptions) -> Result<(Self, OpenReport), StoreError> {
+        let (mut journal, read) = SegmentedJournal::read_back(disk, options)?;
         journal.remove_left_over(&read.left_over)?;
-        journal.harden_last_segment(read.last_header)?;
+        journal.rewrite_last_header(read.last_header)?;
         journal.move_last_frame(read.last_frame)?;
         journal.seal()?;
         journal.stats = JournalStats::default();
         Ok((journal, read.report))
     }
 
-    /// Reads the journal as opening does, and changes nothing. What comes back is for reading only.
-    pub(crate) fn examine(disk: Arc<D>, options: SegmentedOptions) -> Result<(Self, Opened), StoreError> {
-        let (journal, read) = Segmented::read_back(disk, options)?;
+    /// Reads the journal like `open` does, without changing anything. The result can only be read.
+    pub(crate) fn open_read_only(
+        disk: Arc<D>,
+        options: SegmentedOptions,
+    ) -> Result<(Self, OpenReport), StoreError> {
+        let (journal, read) = SegmentedJournal::read_back(disk, options)?;
         Ok((journal, read.report))
     }
 
-    fn read_back(disk: Arc<D>, options: SegmentedOptions) -> Result<(Self, ReadBack), StoreError> {
-        let mut reading = Reading::begin(&*disk, &options)?;
+    fn read_back(disk: Arc<D>, options: SegmentedOptions) -> Result<(Self, JournalContents), StoreError> {
+        let mut reading = JournalReader::begin(&*disk, &options)?;
         reading.read_all()?;
-        let Reading { segments, shards, next_frame, last_frame, last_header, .. } = reading;
-        let Reading { report, spares, left_over, next_spare, last_segment, .. } = reading;
+        let JournalReader { segments, shards, next_frame, last_frame, last_header, .. } = reading;
+        let JournalReader { report, spares, left_over, next_spare, last_segment, .. } = reading;
         let epochs: Arc<[AtomicU64]> =
             shards.iter().map(|_| AtomicU64::new((last_segment + 1) * EPOCHS_PER_OPENING)).collect();
-        let journal = Segmented {
+        let journal = SegmentedJournal {
             disk,
             options,
             segments,
@@ -57,17 +63,17 @@ impl<D: Disk> Segmented<D> {
             shards,
             epochs,
             next_frame,
-            unsettled: true,
+            needs_new_segment: true,
             unsealed: false,
             unsynced_removal: true,
             unsynced_spare: None,
             buffer: Vec::new(),
             stats: JournalStats::default(),
         };
-        Ok((journal, ReadBack { last_frame, last_header, left_over, report }))
+        Ok((journal, JournalContents { last_frame, last_header, left_over, report }))
     }
 
-    /// Spares of another length, or too many: only once it is sure that the journal opens.
+    /// Removes spares that have another length or are too many. Called only when it is certain that the journal opens.
     fn remove_left_over(&self, names: &[String]) -> Result<(), StoreError> {
         names.iter().try_for_each(|name| {
             let removed = self.disk.remove(name);
@@ -75,9 +81,9 @@ impl<D: Disk> Segmented<D> {
         })
     }
 
-    /// After a kill, what was read may be in the operating system's memory only, and after a failed sync it would stay
-    /// there: the last segment's header is written once more, so that the segment can become one among others.
-    fn harden_last_segment(&self, header: Option<Header>) -> Result<(), StoreError> {
+    /// After a kill, the data that was read may only be in the operating system's memory, and after a failed sync it
+    /// would stay there. Writing the last segment's header again makes the segment durable.
+    fn rewrite_last_header(&self, header: Option<Header>) -> Result<(), StoreError> {
         let (Some(segment), Some(header)) = (self.segments.back(), header) else { return Ok(()) };
         let written = segment.file.write_at(&header.encode(), 0).and_then(|()| segment.file.sync());
         let synced = written.and_then(|()| self.disk.sync_dir());
@@ -106,11 +112,11 @@ impl<D: Disk> Segmented<D> {
 }
 
 /// What reading found besides the journal itself.
-struct ReadBack {
+struct JournalContents {
     last_frame: Option<LastFrame>,
     last_header: Option<Header>,
     left_over: Vec<String>,
-    report: Opened,
+    report: OpenReport,
 }
 
 struct LastFrame {
@@ -118,14 +124,14 @@ struct LastFrame {
     entries: Vec<frame::Entry>,
 }
 
-/// The state of reading: what the segments so far say.
-struct Reading<'a, D: Disk> {
+/// The reader's state: the result of the segments so far.
+struct JournalReader<'a, D: Disk> {
     disk: &'a D,
     options: &'a SegmentedOptions,
-    /// Segments whose headers are good, still to be read.
+    /// Segments with valid headers that are still to be read.
     found: Vec<(Header, D::File)>,
     /// The newest file, if its header never became durable.
-    unborn: Option<(u64, D::File)>,
+    headerless: Option<(u64, D::File)>,
     segments: VecDeque<Segment<D::File>>,
     shards: Vec<Shard>,
     next_frame: u64,
@@ -133,21 +139,21 @@ struct Reading<'a, D: Disk> {
     last_header: Option<Header>,
     last_segment: u64,
     spares: Vec<Spare>,
-    /// Spares that are of no use.
+    /// Spares that cannot be used.
     left_over: Vec<String>,
     next_spare: u64,
-    report: Opened,
+    report: OpenReport,
     buffer: Vec<u8>,
 }
 
-impl<'a, D: Disk> Reading<'a, D> {
+impl<'a, D: Disk> JournalReader<'a, D> {
     /// Lists the files and reads the headers.
     fn begin(disk: &'a D, options: &'a SegmentedOptions) -> Result<Self, StoreError> {
-        let mut reading = Reading {
+        let mut reading = JournalReader {
             disk,
             options,
             found: Vec::new(),
-            unborn: None,
+            headerless: None,
             segments: VecDeque::new(),
             shards: Vec::new(),
             next_frame: 1,
@@ -157,7 +163,7 @@ impl<'a, D: Disk> Reading<'a, D> {
             spares: Vec::new(),
             left_over: Vec::new(),
             next_spare: 0,
-            report: Opened::default(),
+            report: OpenReport::default(),
             buffer: Vec::new(),
         };
         let names = disk.list().map_err(|error| StoreError::io("listing", disk.path(""), error))?;
@@ -177,7 +183,7 @@ impl<'a, D: Disk> Reading<'a, D> {
             reading.read_header(number, newest)?;
         }
         if reading.found.is_empty() && options.must_exist {
-            return Err(match &reading.unborn {
+            return Err(match &reading.headerless {
                 Some((number, _)) => reading.corrupt(*number, 0, "the only segment has no valid header"),
                 None => reading.missing(1),
             });
@@ -185,7 +191,7 @@ impl<'a, D: Disk> Reading<'a, D> {
         Ok(reading)
     }
 
-    /// Files of the usual length are reused; what else there is will be removed.
+    /// A spare of the usual length is reused. Any other is removed later.
     fn keep_spare(&mut self, name: &str) -> Result<(), StoreError> {
         let length = self.disk.open(name).and_then(|file| file.len());
         let length = length.map_err(|error| StoreError::io("opening", self.disk.path(name), error))?;
@@ -201,7 +207,7 @@ impl<'a, D: Disk> Reading<'a, D> {
         let name = segment::name(number);
         let failed = |error| StoreError::io("reading", self.disk.path(&name), error);
         let file = self.disk.open(&name).map_err(failed)?;
-        // Long enough for the header of a journal that was made for more shards than we are asked for, within reason.
+        // Long enough for the header of a journal that was created with more shards than the caller expects.
         let mut bytes = vec![0; header::size(usize::from(self.options.shards)).max(8 * BLOCK)];
         let length = file.read_at(&mut bytes, 0).map_err(failed)?;
         match Header::decode(&bytes[..length]) {
@@ -226,8 +232,8 @@ impl<'a, D: Disk> Reading<'a, D> {
                     header::VERSION
                 )));
             }
-            // A fresh file whose header did not become durable; a recycled one may still bear its old header.
-            Ok(_) | Err(Problem::Invalid) if newest => self.unborn = Some((number, file)),
+            // A new file whose header did not become durable. A recycled file may still have its old header.
+            Ok(_) | Err(Problem::Invalid) if newest => self.headerless = Some((number, file)),
             Ok(_) => return Err(self.corrupt(number, 0, "the header is that of another segment")),
             Err(Problem::Invalid) => return Err(self.corrupt(number, 0, "the header is damaged")),
         }
@@ -240,7 +246,7 @@ impl<'a, D: Disk> Reading<'a, D> {
         for index in (1..found.len()).rev() {
             limits[index - 1] = limits[index].min(found[index].0.first_frame);
         }
-        // The first segment that is not superseded as a whole says where everything begins.
+        // The first segment that is not completely superseded determines where the journal begins.
         let base = found.iter().zip(&limits).map(|((header, _), limit)| (header, limit));
         let base =
             base.filter(|(header, limit)| header.first_frame < **limit).map(|(header, _)| header).next();
@@ -251,7 +257,7 @@ impl<'a, D: Disk> Reading<'a, D> {
             .map(|next| Shard { next, released: next - 1, entries: VecDeque::new() })
             .collect();
         self.next_frame = base.map_or(1, |header| header.first_frame);
-        if let (None, Some((number, _))) = (base, &self.unborn) {
+        if let (None, Some((number, _))) = (base, &self.headerless) {
             self.last_segment = number - 1;
         }
         let newest = found.last().map(|(header, _)| header.number);
@@ -259,16 +265,16 @@ impl<'a, D: Disk> Reading<'a, D> {
             self.last_segment = header.number;
             let closed = self.read_segment(header, file, limit)?;
             if closed && newest == Some(self.last_segment) {
-                return Err(match &self.unborn {
+                return Err(match &self.headerless {
                     Some((number, _)) => self.corrupt(*number, 0, "the header is damaged"),
                     None => self.missing(self.last_segment + 1),
                 });
             }
         }
-        self.check_unborn()
+        self.check_headerless()
     }
 
-    /// Reads the frames below `limit`. Says whether the segment bears its closing mark.
+    /// Reads the frames below `limit`. Returns whether the segment has its closing mark.
     fn read_segment(&mut self, header: Header, file: D::File, limit: u64) -> Result<bool, StoreError> {
         let mut buffer = std::mem::take(&mut self.buffer);
         self.load(header.number, &file, header.length, &mut buffer)?;
@@ -286,7 +292,7 @@ impl<'a, D: Disk> Reading<'a, D> {
             last_seqs: BTreeMap::new(),
         };
         if frame_number < limit {
-            self.check_joint(&header)?;
+            self.check_continuity(&header)?;
         }
         while frame_number < limit {
             let whole = buffer
@@ -334,8 +340,8 @@ impl<'a, D: Disk> Reading<'a, D> {
         Ok(())
     }
 
-    /// A segment's header must say what the segments before it add up to.
-    fn check_joint(&self, header: &Header) -> Result<(), StoreError> {
+    /// Checks that a segment's header continues the segments before it.
+    fn check_continuity(&self, header: &Header) -> Result<(), StoreError> {
         if header.first_frame != self.next_frame {
             let detail = format!("it begins with frame {}, not {}", header.first_frame, self.next_frame);
             return Err(self.corrupt(header.number, 0, &detail));
@@ -372,7 +378,7 @@ impl<'a, D: Disk> Reading<'a, D> {
             }
             let shard = &mut self.shards[usize::from(entry.shard.0)];
             shard.next += 1;
-            shard.entries.push_back(Located {
+            shard.entries.push_back(AppendLocation {
                 seq: entry.seq.0,
                 segment: segment.number,
                 offset: (offset + entry.range.start) as u64,
@@ -387,8 +393,9 @@ impl<'a, D: Disk> Reading<'a, D> {
         Ok(())
     }
 
-    /// The frames end here. A torn frame is the normal end after a loss of power, unless a later frame was begun: that
-    /// happens only after a sync, so this one was whole once. The salt alone proves it, a torn successor included.
+    /// Decides whether the frames may end here. A torn frame is the normal end after a loss of power, unless a later
+    /// frame was begun: that happens only after a sync, so this frame was complete once. The salt of a later frame
+    /// proves it, even if that frame is torn.
     fn check_end(
         &mut self,
         header: &Header,
@@ -417,9 +424,9 @@ impl<'a, D: Disk> Reading<'a, D> {
         Ok(())
     }
 
-    /// A file without a valid header is harmless only if nothing was ever written to it as a segment.
-    fn check_unborn(&mut self) -> Result<(), StoreError> {
-        let Some((number, file)) = self.unborn.take() else { return Ok(()) };
+    /// A file without a valid header is harmless only if no frame was ever written to it.
+    fn check_headerless(&mut self) -> Result<(), StoreError> {
+        let Some((number, file)) = self.headerless.take() else { return Ok(()) };
         let path = self.disk.path(&segment::name(number));
         let length = file.len().map_err(|error| StoreError::io("reading", path.clone(), error))?;
         let mut buffer = Vec::new();
@@ -443,12 +450,12 @@ impl<'a, D: Disk> Reading<'a, D> {
     }
 }
 
-/// The rest of the buffer as seen from each block on.
+/// The rest of the buffer, from each block boundary on.
 fn blocks(buffer: &[u8], from: usize) -> impl Iterator<Item = &[u8]> {
     (from..buffer.len()).step_by(BLOCK).map(|offset| &buffer[offset..])
 }
 
-/// The highest number of a frame of this segment, superseded and torn ones included.
+/// The highest number of a frame of this segment, including superseded and torn ones.
 fn highest_frame(buffer: &[u8], start: usize, salt: u64) -> u64 {
     let heads = blocks(buffer, start).filter_map(frame::peek).filter(|head| head.salt == salt);
     heads.map(|head| head.number).max().unwrap_or(0)

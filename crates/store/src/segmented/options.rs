@@ -1,22 +1,22 @@
-//! What the journal is told, and what it tells.
+//! The journal's settings, its input, and the report of opening it.
 
 use crate::{Epoch, Seq, ShardId, StoreError, journal::MAX_PAYLOAD_BYTES};
 use bytes::Bytes;
 
-/// How the journal is laid out.
+/// The layout of the journal.
 #[derive(Debug, Clone)]
 pub struct SegmentedOptions {
-    /// How many shards there are; fixed when the journal is created.
+    /// The number of shards. It is fixed when the journal is created.
     pub shards: u16,
-    /// How long a segment is.
+    /// The length of a segment, in bytes.
     pub segment_bytes: u64,
-    /// How many released segments are kept for reuse.
+    /// The number of released segments that are kept for reuse.
     pub spares: usize,
-    /// The longest payload that is taken.
+    /// The longest payload, in bytes.
     pub payload_bytes: usize,
-    /// Whether there must be a journal already: if none is found then, it was lost.
+    /// Whether a journal must exist already. If it must and none is found, it was lost.
     pub must_exist: bool,
-    /// Where the segments' salts come from.
+    /// The source of the segments' salts.
     pub salts: Salts,
 }
 
@@ -33,36 +33,36 @@ impl Default for SegmentedOptions {
     }
 }
 
-/// Where salts come from.
+/// The source of salts.
 #[derive(Debug, Clone, Copy)]
 pub enum Salts {
-    /// The operating system's randomness.
+    /// The random numbers of the operating system.
     Random,
-    /// Computed from this seed and the segment's number, for simulations; each opening needs another seed.
+    /// Computed from this seed and the segment's number, for simulations. Each opening needs another seed.
     Seeded(u64),
 }
 
-/// One payload on its way into the journal.
+/// One append on its way into the journal.
 #[derive(Debug, Clone)]
 pub struct Append {
-    /// Whose it is.
+    /// The shard that it belongs to.
     pub shard: ShardId,
-    /// Who sends it.
+    /// The epoch of the sender. It is rejected unless this is the shard's present epoch.
     pub epoch: Epoch,
     /// Its number within the shard.
     pub seq: Seq,
-    /// What is to be kept.
+    /// The bytes to be stored.
     pub payload: Bytes,
 }
 
-/// What opening found.
+/// What opening a journal found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Opened {
-    /// Segments read.
+pub struct OpenReport {
+    /// The number of segments that were read.
     pub segments: u64,
-    /// Bytes read.
+    /// The number of bytes that were read.
     pub bytes: u64,
-    /// Frames accepted.
+    /// The number of frames that were accepted.
     pub frames: u64,
     /// File and offset of a torn last frame that was dropped.
     pub torn: Option<(String, u64)>,

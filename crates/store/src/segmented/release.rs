@@ -1,25 +1,26 @@
-//! Letting go of what the table holds: released segments become spares, and spares become segments again.
+//! Releases what the table contains: released segments become spares, and spares become segments again.
 
 use super::{
-    JournalStats, Segmented, frame,
+    JournalStats, SegmentedJournal, frame,
     segment::{self, Segment, Spare, SpareJob},
 };
 use crate::{Seq, ShardId, StoreError, disk::Disk};
 
-impl<D: Disk> Segmented<D> {
-    /// The shard's last seq; zero before its first append.
+impl<D: Disk> SegmentedJournal<D> {
+    /// The shard's last seq. Zero before its first append.
     pub fn last_seq(&self, shard: ShardId) -> Seq {
         Seq(self.shards.get(usize::from(shard.0)).map_or(0, |state| state.next - 1))
     }
 
-    /// The shard's last seq before everything that the journal still holds: a table must contain at least that.
+    /// The seq before the first append of the shard that the journal still has. The table must contain at least up to
+    /// here.
     pub fn released_before(&self, shard: ShardId) -> Seq {
         let state = self.shards.get(usize::from(shard.0));
         let oldest = state.map_or(1, |state| state.entries.front().map_or(state.next, |entry| entry.seq));
         Seq(oldest - 1)
     }
 
-    /// Whether a table that contains the shard up to `applied` belongs to this journal and has lost nothing.
+    /// Checks that a table that contains the shard up to `applied` fits this journal, and that neither has lost data.
     pub fn check_applied(&self, shard: ShardId, applied: Seq) -> Result<(), StoreError> {
         let (oldest, last) = (self.released_before(shard), self.last_seq(shard));
         if applied < oldest {
@@ -37,7 +38,7 @@ impl<D: Disk> Segmented<D> {
         Ok(())
     }
 
-    /// The table holds the shard up to `upto`: segments of which nothing is needed any more become spares.
+    /// The table contains the shard up to `upto`. Segments that are no longer needed become spares.
     pub fn release(&mut self, shard: ShardId, upto: Seq) {
         let Some(state) = self.shards.get_mut(usize::from(shard.0)) else { return };
         state.released = state.released.max(upto.0.min(state.next - 1));
@@ -46,7 +47,7 @@ impl<D: Disk> Segmented<D> {
         }
     }
 
-    /// Takes the oldest segments out of the journal, one by one: after a crash there must be no gap in the middle.
+    /// Removes the oldest segments one after the other, so that a crash never leaves a gap in the middle.
     fn recycle(&mut self) -> Result<(), StoreError> {
         loop {
             if self.unsynced_removal {
@@ -60,7 +61,7 @@ impl<D: Disk> Segmented<D> {
             }
             let (number, length) = (oldest.number, oldest.length);
             let name = segment::name(number);
-            // What a spare holds must never pass for a frame that is yet to come.
+            // An old frame in a spare must never be mistaken for a future frame.
             let reusable = oldest.highest_frame < self.next_frame
                 && length == self.options.segment_bytes
                 && self.spares.len() < self.options.spares;
@@ -84,7 +85,7 @@ impl<D: Disk> Segmented<D> {
         }
     }
 
-    /// The shards that have something unreleased in the segment.
+    /// The shards that have unreleased appends in the segment, each with its first unreleased seq.
     fn pins<'a>(&'a self, segment: &'a Segment<D::File>) -> impl Iterator<Item = (ShardId, Seq)> + 'a {
         segment.last_seqs.iter().filter_map(|(shard, last)| {
             let released = self.shards[usize::from(*shard)].released;
@@ -92,7 +93,7 @@ impl<D: Disk> Segmented<D> {
         })
     }
 
-    /// The shards that keep the oldest segment from being released, though there is a newer one.
+    /// The shards that prevent the oldest segment from being released, if there is a newer one.
     pub fn pinning_shards(&self) -> Vec<(ShardId, Seq)> {
         match self.segments.front() {
             Some(oldest) if self.segments.len() > 1 => self.pins(oldest).collect(),
@@ -100,7 +101,7 @@ impl<D: Disk> Segmented<D> {
         }
     }
 
-    /// What the journal holds and has done.
+    /// The journal's present size, and its work since it was opened.
     pub fn stats(&self) -> JournalStats {
         JournalStats {
             segments: self.segments.len() as u64,
@@ -111,7 +112,7 @@ impl<D: Disk> Segmented<D> {
         }
     }
 
-    /// A file to become a segment of at least this length.
+    /// A file that can become a segment of at least `needed` bytes.
     pub(super) fn spare(&mut self, needed: u64) -> Result<Spare, StoreError> {
         if let Some(index) = self.spares.iter().position(|spare| spare.length >= needed) {
             return Ok(self.spares.swap_remove(index));
@@ -121,7 +122,7 @@ impl<D: Disk> Segmented<D> {
         segment::make_spare(&*self.disk, self.next_spare, length)
     }
 
-    /// Makes a spare if there is none.
+    /// Creates a spare if there is none.
     pub(crate) fn ensure_spare(&mut self) -> Result<(), StoreError> {
         if self.spares.is_empty() {
             let spare = self.spare(self.options.segment_bytes)?;
@@ -130,8 +131,9 @@ impl<D: Disk> Segmented<D> {
         Ok(())
     }
 
-    /// How to make, elsewhere, the spare that will be needed soon: the last segment is half full, and there is none.
-    pub(crate) fn wanted_spare(&mut self) -> Option<SpareJob<D>> {
+    /// A job that creates the next spare on another thread, if it will be needed soon: the last segment is half full,
+    /// and there is no spare.
+    pub(crate) fn next_spare_job(&mut self) -> Option<SpareJob<D>> {
         let half_full = self.segments.back().is_some_and(|segment| segment.end * 2 > segment.length);
         if !half_full || !self.spares.is_empty() {
             return None;
@@ -141,7 +143,7 @@ impl<D: Disk> Segmented<D> {
         Some(SpareJob { disk, number, length })
     }
 
-    /// Takes what a [`SpareJob`] made.
+    /// Adds the result of a [`SpareJob`].
     pub(crate) fn add_spare(&mut self, spare: Spare) {
         self.spares.push(spare);
     }

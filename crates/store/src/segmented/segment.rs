@@ -1,4 +1,4 @@
-//! Segment files: their names, how they are made, and what is known of each.
+//! Segment files: their names, how they are created, and their state in memory.
 
 use super::frame::BLOCK;
 use crate::{
@@ -7,28 +7,28 @@ use crate::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-/// A segment that holds frames.
+/// A segment that contains frames.
 pub(super) struct Segment<F> {
     pub(super) file: F,
     pub(super) number: u64,
     pub(super) salt: u64,
     pub(super) length: u64,
-    /// Where the next frame goes.
+    /// The offset of the next frame.
     pub(super) end: u64,
-    /// The highest number that any frame in the file may bear, superseded ones included.
+    /// The highest number that a frame in the file may have, including superseded ones.
     pub(super) highest_frame: u64,
     /// The last seq of each shard that has entries here.
     pub(super) last_seqs: BTreeMap<u16, u64>,
 }
 
-/// A file made ready to become a segment.
+/// A file that is ready to become a segment.
 #[derive(Debug)]
 pub(crate) struct Spare {
     pub(super) name: String,
     pub(super) length: u64,
 }
 
-/// A spare yet to be made, which takes a while.
+/// Creates a spare, which takes a while.
 pub(crate) struct SpareJob<D> {
     pub(super) disk: Arc<D>,
     pub(super) number: u64,
@@ -46,12 +46,12 @@ pub(super) fn name(number: u64) -> String {
     format!("journal-{number:010}.seg")
 }
 
-/// The number of the segment that a file name stands for.
+/// The segment's number, if this is the name of a segment.
 pub(super) fn number(name: &str) -> Option<u64> {
     numbered(name, "journal-")
 }
 
-/// The number of the spare that a file name stands for.
+/// The spare's number, if this is the name of a spare.
 pub(super) fn spare_number(name: &str) -> Option<u64> {
     numbered(name, "spare-")
 }
@@ -60,8 +60,8 @@ fn numbered(name: &str, prefix: &str) -> Option<u64> {
     name.strip_prefix(prefix)?.strip_suffix(".seg")?.parse().ok()
 }
 
-/// Makes a file of zeros. It is written in full, because writing to blocks that the file system has yet to allocate is
-/// several times slower, and because an allocated block cannot be refused for lack of space.
+/// Creates a file of zeros. It is written in full, because writing to blocks that are not allocated yet is several
+/// times slower, and because writing to an allocated block cannot fail for lack of space.
 pub(super) fn make_spare<D: Disk>(disk: &D, number: u64, length: u64) -> Result<Spare, StoreError> {
     let name = format!("spare-{number:010}.seg");
     let made = || {
@@ -78,7 +78,7 @@ pub(super) fn make_spare<D: Disk>(disk: &D, number: u64, length: u64) -> Result<
     match made() {
         Ok(()) => Ok(Spare { name, length }),
         Err(source) => {
-            // What there is of it takes up the space that is missing.
+            // The incomplete file takes up the space that is missing.
             let _ = disk.remove(&name);
             Err(StoreError::io("preparing", disk.path(&name), source))
         }

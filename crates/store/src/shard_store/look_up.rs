@@ -1,7 +1,8 @@
 //! Look-ups over the overlays and the table together.
 //!
-//! What is in memory is copied out first and the table asked afterwards: a record that moves down in between is seen
-//! twice, never missed. A look-up sees each record as it was at some moment during the call.
+//! A look-up first copies what it needs from memory, and then reads the table. A record that moves from the overlay to
+//! the table in between is seen twice, but never missed. A look-up returns each record as it was at some moment during
+//! the call.
 
 use super::{MAX_KEY_BYTES, ShardStore, State};
 use crate::{Journal, StoreError, Table};
@@ -12,47 +13,48 @@ use std::{
     sync::Arc,
 };
 
-/// A question to the store.
+/// A look-up in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Read {
     /// The value under a key.
     Get(Bytes),
     /// The last record with `from <= key <= at`.
     LastAtOrBefore {
-        /// The lowest key that counts.
+        /// The lowest key of the range.
         from: Bytes,
-        /// The highest key that counts.
+        /// The highest key of the range, inclusive.
         at: Bytes,
     },
     /// The first `limit` records with `from <= key < to`.
     Scan {
-        /// The lowest key that counts.
+        /// The lowest key of the range.
         from: Bytes,
-        /// The first key that no longer counts.
+        /// The end of the range, exclusive.
         to: Bytes,
-        /// How many records at most.
+        /// The maximum number of records.
         limit: usize,
     },
 }
 
-/// What a [`Read`] of the same kind found.
+/// The result of a [`Read`] of the corresponding kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// To [`Read::Get`].
+    /// Of [`Read::Get`]: the value, if there is a record.
     Value(Option<Bytes>),
-    /// To [`Read::LastAtOrBefore`].
+    /// Of [`Read::LastAtOrBefore`]: key and value, if there is a record in the range.
     Last(Option<(Bytes, Bytes)>),
-    /// To [`Read::Scan`]. Fewer than the limit means that there are no more.
+    /// Of [`Read::Scan`]: keys and values. Fewer than the limit means that there are no more.
     Page(Vec<(Bytes, Bytes)>),
 }
 
 type Found = Result<Answer, Arc<StoreError>>;
 
-/// How much of the overlays a scan copies out at a time.
+/// The number of overlay records that a scan copies at a time.
 const SCAN_PART: usize = 16 << 10;
 
 impl<J: Journal, T: Table> ShardStore<J, T> {
-    /// What memory alone can answer: the keys that changed since the last checkpoint. None where the table is needed.
+    /// Answers from memory alone, which is possible for keys that changed since the last checkpoint. `None` means that
+    /// the table is needed.
     pub fn read_now(&self, reads: &[Read]) -> Vec<Option<Answer>> {
         let state = self.lock();
         let now = |read: &Read| match read {
@@ -62,7 +64,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         reads.iter().map(now).collect()
     }
 
-    /// Answers each question, in their order.
+    /// Answers all look-ups, in their order.
     pub async fn read(&self, reads: Vec<Read>) -> Vec<Found> {
         let mut answers: Vec<Option<Found>> =
             self.read_now(&reads).into_iter().map(|answer| answer.map(Ok)).collect();
@@ -99,7 +101,8 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         }
     }
 
-    /// Asks the table for the last record of each range, and again below it where the overlay says that it is gone.
+    /// Searches the table for the last record of each range. If the overlay says that this record was removed, the
+    /// search continues below it.
     async fn find_lasts(&self, lasts: Vec<(usize, Bytes, Bytes)>, answers: &mut [Option<Found>]) {
         let mut searches: Vec<Search> = {
             let state = self.lock();
@@ -116,7 +119,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
             };
             let mut unfinished = Vec::new();
             for (mut search, found) in searches.into_iter().zip(found) {
-                match search.go_on(found) {
+                match search.advance(found) {
                     ControlFlow::Break(last) => answers[search.index] = Some(Ok(Answer::Last(last))),
                     ControlFlow::Continue(()) => unfinished.push(search),
                 }
@@ -125,8 +128,8 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         }
     }
 
-    /// The first `limit` records with `from <= key < to`. Merges part after part of the overlays with pages of the table
-    /// until the page is full.
+    /// The first `limit` records with `from <= key < to`. Merges pages of the overlays with pages of the table until
+    /// the limit is reached.
     pub async fn scan(
         &self,
         from: Bytes,
@@ -140,7 +143,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
             let (mut part, part_ends) = self.lock().part(&from, &to, wanted.clamp(1, SCAN_PART));
             let end = part_ends.unwrap_or_else(|| to.clone());
             let below = self.table.scan(self.shard, from, end.clone(), wanted).await?;
-            // A full page of the table says nothing about what follows it.
+            // A full page of the table says nothing about the keys after it.
             let end = match below.last() {
                 Some((last, _)) if below.len() >= wanted => successor(last),
                 _ => end,
@@ -165,14 +168,13 @@ fn fail(indexes: &[usize], error: StoreError, answers: &mut [Option<Found>]) {
 }
 
 impl State {
-    /// What the overlays say about a key: nothing, or its value, or that it is gone.
+    /// What the overlays know about a key: nothing, its value, or that it was removed.
     fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
         let frozen = || self.frozen.as_ref().and_then(|frozen| frozen.records.get(key));
         self.active.get(key).or_else(frozen)
     }
 
-    /// The first `limit` records of the overlays in the range, and the key before which they are complete, if that is
-    /// not the end of the range.
+    /// The first `limit` overlay records of the range. If there are more, also the key before which they are complete.
     fn part(
         &self,
         from: &Bytes,
@@ -181,7 +183,7 @@ impl State {
     ) -> (BTreeMap<Bytes, Option<Bytes>>, Option<Bytes>) {
         let range = (Bound::Included(from.clone()), Bound::Excluded(to.clone()));
         let mut part = BTreeMap::new();
-        // Frozen first, so that what is active replaces it.
+        // Frozen first, so that active records replace frozen ones.
         let frozen = self.frozen.as_ref().map(|frozen| &*frozen.records);
         let mut ends: Option<Bytes> = None;
         for records in frozen.into_iter().chain([&self.active]) {
@@ -208,7 +210,8 @@ impl State {
         let mut active = self.active.range(range.clone()).rev().peekable();
         let frozen = self.frozen.as_ref().map(|frozen| &*frozen.records);
         let mut frozen = frozen.into_iter().flat_map(|records| records.range(range.clone()).rev()).peekable();
-        // Downwards through both until something is alive; what is gone on the way outranks the table.
+        // Go down through both overlays until there is a record that is not removed. Removed keys on the way hide
+        // records of the table.
         loop {
             let (key, value) = match (active.peek(), frozen.peek()) {
                 (Some((above, _)), Some((below, _))) if above == below => {
@@ -240,15 +243,15 @@ struct Search {
     index: usize,
     from: Bytes,
     at: Bytes,
-    /// The last live record of the overlays.
+    /// The last record of the overlays that is not removed.
     candidate: Option<(Bytes, Bytes)>,
-    /// What the overlays know to be gone above the candidate.
+    /// Keys above the candidate that the overlays know to be removed.
     gone: BTreeSet<Bytes>,
 }
 
 impl Search {
-    /// The result, given what the table holds last; or the search goes on below that.
-    fn go_on(&mut self, found: Option<(Bytes, Bytes)>) -> ControlFlow<Option<(Bytes, Bytes)>> {
+    /// Takes the last record that the table has, and returns the result, or continues the search below that record.
+    fn advance(&mut self, found: Option<(Bytes, Bytes)>) -> ControlFlow<Option<(Bytes, Bytes)>> {
         let Some((key, value)) = found else { return ControlFlow::Break(self.candidate.take()) };
         if self.candidate.as_ref().is_some_and(|(above, _)| *above >= key) {
             return ControlFlow::Break(self.candidate.take());
@@ -266,7 +269,7 @@ impl Search {
     }
 }
 
-/// The least key that is greater.
+/// The smallest key that is greater than `key`.
 fn successor(key: &Bytes) -> Bytes {
     let mut next = Vec::with_capacity(key.len() + 1);
     next.extend_from_slice(key);
@@ -274,7 +277,7 @@ fn successor(key: &Bytes) -> Bytes {
     next.into()
 }
 
-/// A bound below which, or at which, every key is that is smaller and not longer than [`MAX_KEY_BYTES`].
+/// The greatest key below `key`, among keys of at most [`MAX_KEY_BYTES`]. `None` if there is none.
 fn predecessor(key: &Bytes) -> Option<Bytes> {
     let (last, before) = key.split_last()?;
     let mut bound = before.to_vec();

@@ -1,30 +1,31 @@
-//! The layer above journal and table, written once for every store.
+//! The layer above journal and table, the same for every store.
 //!
-//! It keeps the records since the last checkpoint in memory: the *active* overlay, and while a checkpoint runs the
-//! *frozen* one. Records enter only when their append is durable, and a frozen overlay ends with a durable append, so
-//! no look-up sees and no checkpoint holds what could still be lost. A look-up goes active → frozen → table, in that
-//! order, because that is the order in which a record moves.
+//! It keeps the records since the last checkpoint in memory: in the *active* overlay, and while a checkpoint runs also
+//! in the *frozen* one. Records enter the overlay only when their append is durable, and a frozen overlay ends with a
+//! durable append. So look-ups and checkpoints never contain something that could still be lost. A look-up goes active
+//! → frozen → table, because that is the order in which a record moves.
 
 mod look_up;
 
 pub use look_up::{Answer, Read};
 
 use crate::{
-    AppendError, Batch, ConfirmError, Epoch, Journal, Records, Room, Seq, ShardId, StoreError, Table,
+    AppendError, Batch, ConfirmError, Epoch, FreeSpace, Journal, Records, Seq, ShardId, StoreError, Table,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The longest key that is taken: what the embedded table takes, with some room.
+/// The longest key, in bytes: slightly less than what the embedded table accepts.
 pub const MAX_KEY_BYTES: usize = 60_000;
 
-/// When checkpoints are due, and when appends wait for them.
+/// When a checkpoint is due, and when appends wait for one.
 #[derive(Debug, Clone)]
 pub struct ShardStoreOptions {
-    /// From so many bytes on a checkpoint is due. [`Backlog::due`] tells.
+    /// Size of the overlay, in bytes, from which a checkpoint is due; see [`Backlog::due`].
     pub soft_bytes: usize,
-    /// Above so many bytes appends wait until a checkpoint has taken some. Whoever appends must not be the one who
-    /// checkpoints then; `usize::MAX` turns the waiting off. While checkpoints fail, appends are refused instead, and
-    /// from half of it on [`ShardStore::room`] says [`Room::Reserve`].
+    /// Size of the overlay, in bytes, above which appends wait for a checkpoint. The task that appends must not be the
+    /// one that checkpoints, or it would wait for itself; `usize::MAX` turns the waiting off. If the last checkpoint
+    /// failed, appends above this size fail instead, and from half of it on [`ShardStore::free_space`] returns
+    /// [`FreeSpace::Reserve`].
     pub hard_bytes: usize,
 }
 
@@ -34,20 +35,20 @@ impl Default for ShardStoreOptions {
     }
 }
 
-/// What waits for a checkpoint.
+/// The records that the table does not contain yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backlog {
-    /// Records in memory.
+    /// Number of records in memory.
     pub records: usize,
-    /// The bytes they take, about.
+    /// Their approximate size, in bytes.
     pub bytes: usize,
-    /// The first append that the table does not contain, if there is one: the journal must keep it.
+    /// The first append that the table does not contain, if there is one. The journal must keep it and all later ones.
     pub since: Option<Seq>,
-    /// Whether there is enough for a checkpoint, or one failed.
+    /// Whether a checkpoint should run now: there is enough to write, or the last checkpoint failed.
     pub due: bool,
 }
 
-/// One shard's records, as durable as its journal.
+/// The records of one shard, as durable as its journal.
 pub struct ShardStore<J, T> {
     journal: Arc<J>,
     table: Arc<T>,
@@ -56,7 +57,7 @@ pub struct ShardStore<J, T> {
     state: Mutex<State>,
     /// Held while a checkpoint runs.
     checkpointing: tokio::sync::Mutex<()>,
-    /// Told at the end of each checkpoint, whether it succeeded or failed.
+    /// Notified at the end of each checkpoint, successful or not.
     checkpointed: tokio::sync::Notify,
 }
 
@@ -64,14 +65,14 @@ struct State {
     epoch: Epoch,
     /// The last append that is durable and in the overlay.
     seq: Seq,
-    /// The table contains the shard up to here.
+    /// The table contains the shard up to this append.
     applied: Seq,
     active: Records,
     frozen: Option<Frozen>,
-    /// The last checkpoint failed.
+    /// Whether the last checkpoint failed.
     is_failing: bool,
-    /// An append was begun and its success was not seen: no other may follow before the shard is taken again.
-    adrift: bool,
+    /// An append was begun, and its success was not seen. No other append may follow before the shard is taken again.
+    must_retake: bool,
 }
 
 #[derive(Clone)]
@@ -81,7 +82,7 @@ struct Frozen {
 }
 
 impl<J: Journal, T: Table> ShardStore<J, T> {
-    /// Takes the shard over and reads what the table does not contain yet.
+    /// Takes ownership of the shard, and reads from the journal what the table does not contain yet.
     pub async fn open(
         journal: Arc<J>,
         table: Arc<T>,
@@ -102,7 +103,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
                 active: Records::default(),
                 frozen: None,
                 is_failing: false,
-                adrift: true,
+                must_retake: true,
             }),
             checkpointing: tokio::sync::Mutex::new(()),
             checkpointed: tokio::sync::Notify::new(),
@@ -112,10 +113,10 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         Ok(store)
     }
 
-    /// Takes the shard over again, after an append whose outcome is unknown, was not waited for, or was fenced. What the
-    /// journal accepted after our last append enters the overlay.
+    /// Takes ownership of the shard again, after an append that was fenced, whose outcome is unknown, or whose future
+    /// was dropped. Appends that the journal accepted after the last known one enter the overlay.
     pub async fn retake(&self) -> Result<(), StoreError> {
-        self.lock().adrift = true;
+        self.lock().must_retake = true;
         let epoch = self.journal.take(self.shard).await?;
         self.catch_up(epoch).await
     }
@@ -127,7 +128,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
             let mut state = self.lock();
             if part.is_empty() {
                 state.epoch = epoch;
-                state.adrift = false;
+                state.must_retake = false;
                 return Ok(());
             }
             for (seq, payload) in part {
@@ -136,33 +137,34 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
                     offset: malformed.offset as u64,
                     detail: malformed.problem.to_string(),
                 })?;
-                state.active.insert_again(&batch);
+                state.active.insert_replayed(&batch);
                 state.seq = seq;
             }
         }
     }
 
-    /// The last append that is durable and visible here.
+    /// The last append that is durable and visible to look-ups.
     pub fn seq(&self) -> Seq {
         self.lock().seq
     }
 
-    /// The epoch under which we own the shard, or did.
+    /// The epoch under which this store took the shard. Another node may own it under a newer one.
     pub fn epoch(&self) -> Epoch {
         self.lock().epoch
     }
 
-    /// Whether there is room for more: in the journal, and, while checkpoints fail, in memory.
-    pub fn room(&self) -> Room {
+    /// Whether clients' writes may be accepted: by the journal, and, while checkpoints fail, by the memory of the
+    /// overlay.
+    pub fn free_space(&self) -> FreeSpace {
         let state = self.lock();
         match state.is_failing && state.bytes() > self.options.hard_bytes / 2 {
-            true => Room::Reserve,
-            false => self.journal.room(),
+            true => FreeSpace::Reserve,
+            false => self.journal.free_space(),
         }
     }
 
-    /// Appends the batch, each key once, as number `seq`. On success they are durable, and look-ups see
-    /// them. After [`AppendError::Unknown`], or when this future was dropped, only [`ShardStore::retake`] helps.
+    /// Appends the batch as number `seq`. On success it is durable and visible to look-ups. After
+    /// [`AppendError::Unknown`], or if this future was dropped, no append succeeds before [`ShardStore::retake`].
     pub async fn append(&self, seq: Seq, batch: impl Into<Batch>) -> Result<(), AppendError> {
         let batch = batch.into();
         self.wait_for_checkpoint().await?;
@@ -176,19 +178,19 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
                 let mut state = self.lock();
                 state.active.insert(&batch);
                 state.seq = seq;
-                state.adrift = false;
+                state.must_retake = false;
                 Ok(())
             }
             Err(error @ AppendError::Unknown(_)) => Err(error),
             Err(surely_not) => {
-                self.lock().adrift = false;
+                self.lock().must_retake = false;
                 Err(surely_not)
             }
         }
     }
 
-    /// Takes back an append that was begun and surely not sent; says whether there was one. Whether or not, only
-    /// [`ShardStore::retake`] helps afterwards.
+    /// Cancels an append that waits in a queue of the journal; see [`Journal::withdraw`]. In both cases
+    /// [`ShardStore::retake`] must follow.
     pub fn withdraw(&self) -> bool {
         self.journal.withdraw(self.shard)
     }
@@ -196,7 +198,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
     fn begin_append(&self, seq: Seq) -> Result<Epoch, AppendError> {
         let mut state = self.lock();
         let refuse = |detail: String| Err(AppendError::NotDone(StoreError::Unavailable(detail)));
-        if state.adrift {
+        if state.must_retake {
             return refuse(
                 "the outcome of an earlier append is open: the shard must be taken again".to_string(),
             );
@@ -204,12 +206,12 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         if seq != state.seq.next() {
             return refuse(format!("append {} does not follow {}", seq.0, state.seq.0));
         }
-        state.adrift = true;
+        state.must_retake = true;
         Ok(state.epoch)
     }
 
-    /// Holds an append back while memory is above its bound. While checkpoints fail, nobody knows for how long that would
-    /// be, so the append is refused.
+    /// Waits while the overlay is above its bound. If the last checkpoint failed, the wait could be endless, so the
+    /// append fails instead.
     async fn wait_for_checkpoint(&self) -> Result<(), AppendError> {
         loop {
             let checkpointed = self.checkpointed.notified();
@@ -226,13 +228,14 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         }
     }
 
-    /// Returns when it is sure that we still owned the shard at a moment after the call began.
+    /// Proves that this store still owned the shard at some moment after this call began.
     pub async fn confirm(&self) -> Result<(), ConfirmError> {
         let epoch = self.epoch();
         self.journal.confirm(self.shard, epoch).await
     }
 
-    /// What waits for a checkpoint. An idle shard that keeps old journal alive is the caller's to checkpoint.
+    /// What the table does not contain yet. The caller must also checkpoint an idle shard that keeps old segments of
+    /// the journal alive; `due` does not cover that case.
     pub fn backlog(&self) -> Backlog {
         let state = self.lock();
         let frozen = state.frozen.as_ref().map_or(0, |frozen| frozen.records.len());
@@ -244,8 +247,8 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         }
     }
 
-    /// Brings the table up to the last durable append and lets the journal go up to there; returns that append, or
-    /// nothing where there was nothing to do. One that failed can be repeated. Two never run at once.
+    /// Brings the table up to the last durable append, releases the journal up to there, and returns that append.
+    /// Returns `None` if there was nothing to write. A failed checkpoint can be repeated. Two never run at once.
     pub async fn checkpoint(&self) -> Result<Option<Seq>, StoreError> {
         let _alone = self.checkpointing.lock().await;
         let Some((epoch, frozen)) = self.freeze() else { return Ok(None) };
@@ -261,14 +264,14 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
             state.applied = frozen.upto;
             state.frozen.take()
         };
-        // Freeing takes its time: nobody should wait for the lock meanwhile.
+        // Freeing many records takes time, so it happens outside the lock.
         drop(contained);
         self.journal.release(self.shard, frozen.upto);
         self.checkpointed.notify_waiters();
         Ok(Some(frozen.upto))
     }
 
-    /// What the next checkpoint takes: what an earlier one left behind, or all that is active.
+    /// The records for the next checkpoint: those that a failed one left frozen, or else all active ones.
     fn freeze(&self) -> Option<(Epoch, Frozen)> {
         let mut state = self.lock();
         if state.frozen.is_none() {

@@ -3,8 +3,8 @@
 use crate::database::{SHARDS, connect_as_owner, new_database};
 use bytes::Bytes;
 use limina_store::{
-    Filling, Journal, Record, Records, Seq, ShardId, ShardStore, ShardStoreOptions, StoreError, Table,
-    postgres::{PostgresFilling, PostgresSnapshot},
+    BulkLoader, Journal, Record, Records, Seq, ShardId, ShardStore, ShardStoreOptions, StoreError, Table,
+    postgres::{PostgresLoader, PostgresSnapshot},
 };
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ async fn what_was_filled_is_there_when_all_is() {
     let long: &'static str = long.leak();
     for is_whole in [false, true] {
         assert!(refusal(PostgresSnapshot::take(&url).await).contains("holds no data of limina"));
-        let mut filling = PostgresFilling::begin(&url, Some(SHARDS)).await.unwrap();
+        let mut filling = PostgresLoader::begin(&url, Some(SHARDS)).await.unwrap();
         filling.put(SHARD, Records::from_iter([record("b", Some("2"))])).await.unwrap();
         filling
             .put(SHARD, Records::from_iter([record("a", Some("1")), record(long, Some("3"))]))
@@ -77,7 +77,7 @@ async fn what_was_filled_is_there_when_all_is() {
             filling.finish().await.unwrap();
         }
     }
-    assert!(refusal(PostgresFilling::begin(&url, None).await).contains("is not empty"));
+    assert!(refusal(PostgresLoader::begin(&url, None).await).contains("is not empty"));
     let owner = open(&Arc::new(connect_as_owner(&url, 1).await.unwrap())).await;
     holds(scan(&owner).await, &[("a", "1"), ("b", "2"), (long, "3")]);
     owner.append(Seq(1), vec![record("b", Some("4"))]).await.unwrap();
@@ -89,9 +89,9 @@ async fn what_was_filled_is_there_when_all_is() {
 async fn a_database_that_a_node_uses_is_not_filled() {
     let url = new_database();
     let node = connect_as_owner(&url, 1).await.unwrap();
-    assert!(refusal(PostgresFilling::begin(&url, None).await).contains("is in use by a node"));
+    assert!(refusal(PostgresLoader::begin(&url, None).await).contains("is in use by a node"));
     limina_store::Tenure::leave(&node).await.unwrap();
-    let words = refusal(PostgresFilling::begin(&url, Some(SHARDS + 1)).await);
+    let words = refusal(PostgresLoader::begin(&url, Some(SHARDS + 1)).await);
     assert!(words.contains("was created with 8 shards"), "{words}");
-    PostgresFilling::begin(&url, None).await.unwrap();
+    PostgresLoader::begin(&url, None).await.unwrap();
 }

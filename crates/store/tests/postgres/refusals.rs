@@ -5,7 +5,7 @@ use crate::{
     eventually,
 };
 use bytes::Bytes;
-use limina_store::{AppendError, Journal, Room, Seq, ShardId};
+use limina_store::{AppendError, FreeSpace, Journal, Seq, ShardId};
 use std::sync::Arc;
 
 const SHARD: ShardId = ShardId(1);
@@ -35,13 +35,13 @@ async fn what_the_server_refuses_was_not_done() {
 
     fail_inserts(&url, "53100", 1).await;
     assert!(matches!(append(1).await, Err(AppendError::Full)));
-    assert_eq!(store.room(), Room::Reserve);
+    assert_eq!(store.free_space(), FreeSpace::Reserve);
     append(1).await.expect("there is space again");
-    assert_eq!(store.room(), Room::Plenty);
+    assert_eq!(store.free_space(), FreeSpace::Ample);
 
     fail_inserts(&url, "58030", 1).await;
     assert!(matches!(append(2).await, Err(AppendError::NotDone(_))));
-    assert_eq!(store.room(), Room::Plenty);
+    assert_eq!(store.free_space(), FreeSpace::Ample);
     append(2).await.expect("append");
 
     fail_inserts(&url, "40001", 3).await;

@@ -1,5 +1,5 @@
-//! How far the damage of a journal reaches. Opening ends at the first damage, which is all that a server needs;
-//! whoever looks at a damaged disk wants to know the rest.
+//! Finds all damage of a journal. Opening stops at the first damage, which is enough for a server; a check of the
+//! directory reports the rest too.
 
 use super::{
     frame::{self, BLOCK},
@@ -11,14 +11,14 @@ use crate::{
     disk::{Disk, DiskFile},
 };
 
-/// Every damaged header and frame that shows by itself. Each segment is looked at for itself, so what does not add up
-/// between segments is for opening to find.
-pub(crate) fn survey<D: Disk>(disk: &D) -> Vec<StoreError> {
+/// Every damaged header and frame. Each segment is checked on its own, so contradictions between segments are left to
+/// opening.
+pub(crate) fn find_all_damage<D: Disk>(disk: &D) -> Vec<StoreError> {
     let mut numbers: Vec<u64> =
         disk.list().unwrap_or_default().iter().filter_map(|name| segment::number(name)).collect();
     numbers.sort_unstable();
     let mut found = Vec::new();
-    // From the newest to the oldest, because the header of each says where the one before it ends.
+    // From the newest to the oldest, because the header of each segment says where the previous one ends.
     let mut end = Some(u64::MAX);
     for number in numbers.into_iter().rev() {
         let path = disk.path(&segment::name(number));
@@ -36,7 +36,7 @@ pub(crate) fn survey<D: Disk>(disk: &D) -> Vec<StoreError> {
             detail,
         };
         let Some(header) = Header::decode(&bytes).ok().filter(|header| header.number == number) else {
-            // The newest file may never have been begun.
+            // The newest file may never have been used.
             if end != Some(u64::MAX) {
                 found.push(corrupt(0, "the header is damaged".to_string()));
             }
@@ -64,8 +64,8 @@ fn read<D: Disk>(disk: &D, number: u64) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The places and numbers of frames that are not whole, though they were: one that is whole follows, or they lie
-/// before `end`, the first frame of the next segment where that is known.
+/// Offsets and numbers of frames that are damaged. An incomplete frame counts as damaged if a complete one follows, or
+/// if it lies before `end`, the first frame of the next segment (`None` if that is not known).
 fn damaged_frames(bytes: &[u8], header: &Header, end: Option<u64>) -> Vec<(usize, u64)> {
     let mut found = Vec::new();
     let mut offset = header::data_start(header.next_seqs.len());

@@ -1,12 +1,14 @@
-//! A new schema that is being filled: in one transaction, so that all of it is there or nothing.
+//! Loads an import into a new schema, in one transaction: either all of it is stored, or nothing.
 
 use super::{
-    connection::{CONNECTING, Connector, Session, warned},
+    connector::{CONNECT_TIMEOUT, Connector},
+    errors::warning_received,
     row::from_shard,
     schema,
+    session::Session,
     table::{digest, split},
 };
-use crate::{Filling, Records, ShardId, StoreError};
+use crate::{BulkLoader, Records, ShardId, StoreError};
 use std::pin::pin;
 use tokio_postgres::{binary_copy::BinaryCopyInWriter, types::Type};
 
@@ -16,48 +18,48 @@ const STATE: &str = "
             OR EXISTS (SELECT FROM limina.shard WHERE seq > 0),
         EXISTS (SELECT FROM limina.node WHERE expires_at > clock_timestamp())";
 
-/// Nodes that know the schema already wait.
+/// Nodes that use the schema already have to wait.
 const LOCK: &str = "LOCK TABLE limina.node, limina.shard, limina.journal, limina.record IN EXCLUSIVE MODE";
 
 const COPY: &str = "COPY limina.record (shard, head, digest, rest, value) FROM STDIN BINARY";
 const COLUMNS: [Type; 5] = [Type::INT4, Type::BYTEA, Type::BYTEA, Type::BYTEA, Type::BYTEA];
 
-/// A database that nobody sees change before all is there.
-pub struct PostgresFilling {
-    /// Within the transaction. Where it ends early, nothing has happened.
+/// A database that is being loaded. Nobody sees a change before the import is finished.
+pub struct PostgresLoader {
+    /// A session within the transaction. If it ends early, nothing is changed.
     session: Session,
     shards: u16,
 }
 
-impl PostgresFilling {
-    /// Makes the schema, or takes one that is empty and that no node uses.
-    pub async fn begin(url: &str, shards: Option<u16>) -> Result<PostgresFilling, StoreError> {
-        let connector = Connector::new(url, CONNECTING)?;
+impl PostgresLoader {
+    /// Creates the schema, or uses one that is empty and that no node uses.
+    pub async fn begin(url: &str, shards: Option<u16>) -> Result<PostgresLoader, StoreError> {
+        let connector = Connector::new(url, CONNECT_TIMEOUT)?;
         let session = connector.connect().await?;
         session.execute("BEGIN").await?;
-        let meta = schema::prepare_within(session.client(), connector.place(), shards).await?;
-        // Before anybody has to wait, and again when nobody can come any more.
-        check_empty(&session, connector.place()).await?;
+        let meta = schema::prepare_within(session.client(), connector.location(), shards).await?;
+        // Checked before the lock, so that no node has to wait for nothing, and again when no node can join any more.
+        check_empty(&session, connector.location()).await?;
         session.execute(LOCK).await?;
-        check_empty(&session, connector.place()).await?;
-        Ok(PostgresFilling { session, shards: meta.shards })
+        check_empty(&session, connector.location()).await?;
+        Ok(PostgresLoader { session, shards: meta.shards })
     }
 }
 
-async fn check_empty(session: &Session, place: &str) -> Result<(), StoreError> {
+async fn check_empty(session: &Session, location: &str) -> Result<(), StoreError> {
     let rows = session.query(STATE, &[]).await?;
     match rows.first().map(|row| (row.get(0), row.get(1))) {
         Some((true, _)) => {
-            Err(StoreError::Unusable(format!("{place} is not empty: it holds data of limina")))
+            Err(StoreError::Unusable(format!("{location} is not empty: it holds data of limina")))
         }
         Some((false, true)) => {
-            Err(StoreError::Unusable(format!("{place} is in use by a node: stop it first")))
+            Err(StoreError::Unusable(format!("{location} is in use by a node: stop it first")))
         }
         _ => Ok(()),
     }
 }
 
-impl Filling for PostgresFilling {
+impl BulkLoader for PostgresLoader {
     fn shards(&self) -> u16 {
         self.shards
     }
@@ -79,7 +81,7 @@ impl Filling for PostgresFilling {
         self.session.execute("COMMIT").await?;
         match self.session.warnings() == warnings {
             true => Ok(()),
-            false => Err(warned()),
+            false => Err(warning_received()),
         }
     }
 }

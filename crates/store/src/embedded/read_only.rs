@@ -1,7 +1,7 @@
-//! Looking at a data directory at rest: everything is read, nothing is changed.
+//! Reads a data directory that no server uses, without changing it.
 //!
-//! The journal is read by the code that opens it, over a disk that takes no writes. Of the table, first every file is
-//! held against its checksum; only if all are whole are the records read through fjall, from a [`Shadow`].
+//! The journal is read by the same code that opens it, over a disk that rejects writes. For the table, first the
+//! checksum of every file is checked. Only if all files are intact, fjall reads the records, from a [`Shadow`].
 
 use super::{
     directory::{self, Lock, META, Meta},
@@ -10,10 +10,10 @@ use super::{
     table::{FjallTable, TableOptions},
 };
 use crate::{
-    AppendError, Batch, ConfirmError, Epoch, Journal, JournalStats, Records, Room, Seq, ShardId, StoreError,
-    Table,
+    AppendError, Batch, ConfirmError, Epoch, FreeSpace, Journal, JournalStats, Records, Seq, ShardId,
+    StoreError, Table,
     disk::{Disk, OsDisk},
-    segmented::{Segmented, SegmentedOptions, survey},
+    segmented::{SegmentedJournal, SegmentedOptions, find_all_damage},
 };
 use bytes::Bytes;
 use std::{
@@ -24,37 +24,40 @@ use std::{
 };
 
 const TABLE: TableOptions = TableOptions { cache_bytes: 16 << 20, cached_files: 64 };
-/// After so many bytes or records there is word of progress.
+/// Progress is reported after this many bytes or records.
 const PROGRESS_BYTES: u64 = 64 << 20;
 const PROGRESS_RECORDS: u64 = 1 << 18;
 
-/// Something to tell about a directory.
+/// Something that a check of a directory reports.
 #[derive(Debug)]
 pub enum Finding {
-    /// A part was read to its end.
+    /// A part was read to its end. The text says what it contained.
     Checked(String),
-    /// Worth knowing, and no damage.
+    /// Information that is not about damage.
     Note(String),
     /// Damage, or something that could not be read.
     Problem(StoreError),
-    /// A part is being read.
+    /// The check has started to read a part, or continues with it.
     Progress(String),
 }
 
-/// A directory at rest, for reading only: as a [`Journal`] and a [`Table`] it refuses everything else.
-pub struct AtRest {
-    journal: Segmented<ReadOnly>,
+/// A data directory that is only read. As a [`Journal`] and a [`Table`] it rejects every change.
+pub struct ReadOnlyStore {
+    journal: SegmentedJournal<ReadOnlyDisk>,
     table: FjallTable,
     shards: u16,
-    /// After the table, which is open in it.
+    /// Dropped after the table, which has files open in it.
     _shadow: Shadow,
     _lock: Option<Lock>,
 }
 
-impl AtRest {
-    /// Takes the directory and reads all of it. An error means that it could not be looked at. What comes back can be
-    /// read as the store would read it; nothing does if it is too damaged for that.
-    pub fn check(directory: &Path, tell: &mut dyn FnMut(Finding)) -> Result<Option<AtRest>, StoreError> {
+impl ReadOnlyStore {
+    /// Locks the directory and reads all of it. An error means that it could not be read at all. Returns `None` if it
+    /// is too damaged to be read as a store would read it.
+    pub fn check(
+        directory: &Path,
+        report: &mut dyn FnMut(Finding),
+    ) -> Result<Option<ReadOnlyStore>, StoreError> {
         let parts = [directory.join(META), directory.join("journal"), directory.join("table")];
         if !directory.is_dir() {
             return Err(StoreError::Unusable(format!("there is no data directory {}", directory.display())));
@@ -64,41 +67,41 @@ impl AtRest {
             return Err(StoreError::Unusable(words));
         }
         let lock = directory::lock_to_read(directory)?;
-        directory::check_filled(directory)?;
-        let shards = check_meta(directory, tell);
-        let journal = shards.and_then(|shards| check_journal(directory, shards, tell));
+        directory::check_complete(directory)?;
+        let shards = check_meta(directory, report);
+        let journal = shards.and_then(|shards| check_journal(directory, shards, report));
         let [_, _, table] = &parts;
-        let shadow = check_table_files(table, tell).then(|| Shadow::of(table)).transpose()?;
-        let table = shadow.as_ref().and_then(|shadow| check_records(shadow, table, shards, tell));
+        let shadow = check_table_files(table, report).then(|| Shadow::of(table)).transpose()?;
+        let table = shadow.as_ref().and_then(|shadow| check_records(shadow, table, shards, report));
         let (Some(shards), Some(journal), Some(table), Some(shadow)) = (shards, journal, table, shadow)
         else {
             return Ok(None);
         };
-        let agree = check_applied(&journal, &table, shards, tell);
-        let at_rest = AtRest { journal, table, shards, _shadow: shadow, _lock: lock };
-        Ok(agree.then_some(at_rest))
+        let agree = check_applied(&journal, &table, shards, report);
+        let read_only = ReadOnlyStore { journal, table, shards, _shadow: shadow, _lock: lock };
+        Ok(agree.then_some(read_only))
     }
 
-    /// How many shards the directory was created with.
+    /// The number of shards that the directory was created with.
     pub fn shards(&self) -> u16 {
         self.shards
     }
 }
 
-fn check_meta(directory: &Path, tell: &mut dyn FnMut(Finding)) -> Option<u16> {
+fn check_meta(directory: &Path, report: &mut dyn FnMut(Finding)) -> Option<u16> {
     let path = directory.join(META);
     match Meta::read(directory) {
         Ok(Some(meta)) => {
-            tell(Finding::Checked(format!("{}: {} shards", path.display(), meta.shards)));
+            report(Finding::Checked(format!("{}: {} shards", path.display(), meta.shards)));
             Some(meta.shards)
         }
         Ok(None) => {
             let words = "the file is missing: it was lost, or the directory was never completely created";
-            tell(Finding::Problem(fjall_files::corrupt(&path, 0, words)));
+            report(Finding::Problem(fjall_files::corrupt(&path, 0, words)));
             None
         }
         Err(error) => {
-            tell(Finding::Problem(error));
+            report(Finding::Problem(error));
             None
         }
     }
@@ -107,27 +110,27 @@ fn check_meta(directory: &Path, tell: &mut dyn FnMut(Finding)) -> Option<u16> {
 fn check_journal(
     directory: &Path,
     shards: u16,
-    tell: &mut dyn FnMut(Finding),
-) -> Option<Segmented<ReadOnly>> {
+    report: &mut dyn FnMut(Finding),
+) -> Option<SegmentedJournal<ReadOnlyDisk>> {
     let path = directory.join("journal");
-    tell(Finding::Progress(format!("reading {}", path.display())));
-    let disk = Arc::new(ReadOnly { disk: OsDisk::new(&path), directory: path.clone() });
+    report(Finding::Progress(format!("reading {}", path.display())));
+    let disk = Arc::new(ReadOnlyDisk { disk: OsDisk::new(&path), directory: path.clone() });
     let options = SegmentedOptions { shards, must_exist: true, ..SegmentedOptions::default() };
-    let (journal, report) = match Segmented::examine(disk.clone(), options) {
+    let (journal, opened) = match SegmentedJournal::open_read_only(disk.clone(), options) {
         Ok(examined) => examined,
         Err(first) => {
-            // The first one comes as a server would say it.
-            let more = survey(&*disk).into_iter().filter(|damage| place(damage) != place(&first));
+            // The first problem is reported with the words that a server would use.
+            let more = find_all_damage(&*disk).into_iter().filter(|damage| place(damage) != place(&first));
             let more: Vec<StoreError> = more.collect();
-            tell(Finding::Problem(first));
-            more.into_iter().for_each(|damage| tell(Finding::Problem(damage)));
-            tell(Finding::Note("the journal's appends were not read, since it is damaged".to_string()));
+            report(Finding::Problem(first));
+            more.into_iter().for_each(|damage| report(Finding::Problem(damage)));
+            report(Finding::Note("the journal's appends were not read, since it is damaged".to_string()));
             return None;
         }
     };
-    if let Some((file, offset)) = &report.torn {
+    if let Some((file, offset)) = &opened.torn {
         let words = format!("{file}: the last frame, at offset {offset}, is torn; it was never answered");
-        tell(Finding::Note(words));
+        report(Finding::Note(words));
     }
     let (mut appends, mut malformed) = (0_u64, 0);
     for shard in (0..shards).map(ShardId) {
@@ -143,15 +146,15 @@ fn check_journal(
                 Err(error) => error,
             };
             malformed += 1;
-            tell(Finding::Problem(damage));
+            report(Finding::Problem(damage));
         });
     }
-    tell(Finding::Checked(format!(
+    report(Finding::Checked(format!(
         "{}: {} segments, {} bytes, {} frames, {appends} appends",
         path.display(),
-        report.segments,
-        report.bytes,
-        report.frames
+        opened.segments,
+        opened.bytes,
+        opened.frames
     )));
     (malformed == 0).then_some(journal)
 }
@@ -163,29 +166,29 @@ fn place(damage: &StoreError) -> Option<(&str, u64)> {
     }
 }
 
-/// Says whether all files are whole: only then is it safe to let fjall read them.
-fn check_table_files(table: &Path, tell: &mut dyn FnMut(Finding)) -> bool {
+/// Returns true if all files are intact. Only then is it safe to let fjall read them.
+fn check_table_files(table: &Path, report: &mut dyn FnMut(Finding)) -> bool {
     let mut problems = 0_u64;
-    let mut problem = |tell: &mut dyn FnMut(Finding), error: StoreError| {
+    let mut problem = |report: &mut dyn FnMut(Finding), error: StoreError| {
         problems += 1;
-        tell(Finding::Problem(error));
+        report(Finding::Problem(error));
     };
-    if let Err(error) = fjall_files::check_marker(table) {
-        problem(tell, error);
+    if let Err(error) = fjall_files::check_version_file(table) {
+        problem(report, error);
     }
     for log in fjall_files::logs(table) {
         match fjall_files::check_log(&log) {
             Ok(found) => {
-                tell(Finding::Checked(format!("{}: {} batches", log.display(), found.batches)));
+                report(Finding::Checked(format!("{}: {} batches", log.display(), found.batches)));
                 if let Some(offset) = found.torn {
-                    tell(Finding::Note(format!(
+                    report(Finding::Note(format!(
                         "{}: the last batch, at offset {offset}, is not whole and will be dropped; it can only say how \
                          far a checkpoint came, which is checked below",
                         log.display()
                     )));
                 }
             }
-            Err(error) => problem(tell, error),
+            Err(error) => problem(report, error),
         }
     }
     let (mut files, mut bytes, mut told) = (0_u64, 0, 0);
@@ -193,30 +196,30 @@ fn check_table_files(table: &Path, tell: &mut dyn FnMut(Finding)) -> bool {
         let live = match fjall_files::live_tables(&keyspace) {
             Ok(live) => live.unwrap_or_default(),
             Err(error) => {
-                problem(tell, error);
+                problem(report, error);
                 continue;
             }
         };
         for table in &live {
             match fjall_files::check_table(table) {
                 Ok(length) => (files, bytes) = (files + 1, bytes + length),
-                Err(errors) => errors.into_iter().for_each(|error| problem(tell, error)),
+                Err(errors) => errors.into_iter().for_each(|error| problem(report, error)),
             }
             if bytes >= told + PROGRESS_BYTES {
                 told = bytes;
-                tell(Finding::Progress(format!("{bytes} bytes of the table's files are read")));
+                report(Finding::Progress(format!("{bytes} bytes of the table's files are read")));
             }
         }
         for file in fjall_files::files(&keyspace.join("tables")) {
             if !live.iter().any(|table| table.path == file) {
                 let words = "is left over from something that was cut short; nothing refers to it";
-                tell(Finding::Note(format!("{} {words}", file.display())));
+                report(Finding::Note(format!("{} {words}", file.display())));
             }
         }
     }
-    tell(Finding::Checked(format!("{}: {files} files, {bytes} bytes", table.join("keyspaces").display())));
+    report(Finding::Checked(format!("{}: {files} files, {bytes} bytes", table.join("keyspaces").display())));
     if problems > 0 {
-        tell(Finding::Note("the table's records were not read, since its files are damaged".to_string()));
+        report(Finding::Note("the table's records were not read, since its files are damaged".to_string()));
     }
     problems == 0
 }
@@ -225,19 +228,19 @@ fn check_records(
     shadow: &Shadow,
     original: &Path,
     shards: Option<u16>,
-    tell: &mut dyn FnMut(Finding),
+    report: &mut dyn FnMut(Finding),
 ) -> Option<FjallTable> {
     let table = match FjallTable::open_copy(shadow.path(), original, TABLE) {
         Ok(table) => table,
         Err(error) => {
-            tell(Finding::Problem(error));
+            report(Finding::Problem(error));
             return None;
         }
     };
     let (mut records, mut bytes) = (0_u64, 0_u64);
     let mut last: Option<(ShardId, Vec<u8>)> = None;
     let read = table.each_record(|shard, key, value| {
-        // The mark of creation stands under a shard that cannot exist.
+        // The record that marks the table as created is stored under a shard number that cannot exist.
         let strange = shard.0 != u16::MAX && shards.is_some_and(|shards| shard.0 >= shards);
         let is_behind = last.as_ref().is_some_and(|(before, last)| (*before, &last[..]) >= (shard, key));
         if strange || is_behind {
@@ -252,30 +255,30 @@ fn check_records(
         last = Some((shard, key.to_vec()));
         (records, bytes) = (records + 1, bytes + (key.len() + value.len()) as u64);
         if records.is_multiple_of(PROGRESS_RECORDS) {
-            tell(Finding::Progress(format!("{records} records of the table are read")));
+            report(Finding::Progress(format!("{records} records of the table are read")));
         }
         Ok(())
     });
-    tell(Finding::Checked(format!("{}: {records} records, {bytes} bytes", original.display())));
+    report(Finding::Checked(format!("{}: {records} records, {bytes} bytes", original.display())));
     match read {
         Ok(()) => Some(table),
         Err(error) => {
-            tell(Finding::Problem(error));
+            report(Finding::Problem(error));
             None
         }
     }
 }
 
 fn check_applied(
-    journal: &Segmented<ReadOnly>,
+    journal: &SegmentedJournal<ReadOnlyDisk>,
     table: &FjallTable,
     shards: u16,
-    tell: &mut dyn FnMut(Finding),
+    report: &mut dyn FnMut(Finding),
 ) -> bool {
     let mut agree = true;
     let mut problem = |error: StoreError| {
         agree = false;
-        tell(Finding::Problem(error));
+        report(Finding::Problem(error));
     };
     match table.each_applied() {
         Ok(all) => all.into_iter().filter(|(shard, _)| shard.0 >= shards).for_each(|(shard, _)| {
@@ -293,14 +296,14 @@ fn check_applied(
         checked.unwrap_or_else(&mut problem);
     }
     if agree {
-        tell(Finding::Checked(format!(
+        report(Finding::Checked(format!(
             "journal and table agree on {shards} shards; {behind} appends are in the journal alone"
         )));
     }
     agree
 }
 
-impl Journal for AtRest {
+impl Journal for ReadOnlyStore {
     async fn take(&self, shard: ShardId) -> Result<Epoch, StoreError> {
         Ok(self.journal.epoch(shard))
     }
@@ -310,7 +313,7 @@ impl Journal for AtRest {
     }
 
     async fn append(&self, _: ShardId, _: Epoch, _: Seq, _: Bytes) -> Result<(), AppendError> {
-        Err(AppendError::NotDone(at_rest()))
+        Err(AppendError::NotDone(read_only()))
     }
 
     async fn confirm(&self, _: ShardId, _: Epoch) -> Result<(), ConfirmError> {
@@ -319,8 +322,8 @@ impl Journal for AtRest {
 
     fn release(&self, _: ShardId, _: Seq) {}
 
-    fn room(&self) -> Room {
-        Room::Reserve
+    fn free_space(&self) -> FreeSpace {
+        FreeSpace::Reserve
     }
 
     fn stats(&self) -> JournalStats {
@@ -328,7 +331,7 @@ impl Journal for AtRest {
     }
 }
 
-impl Table for AtRest {
+impl Table for ReadOnlyStore {
     async fn applied(&self, shard: ShardId) -> Result<Seq, StoreError> {
         self.table.applied(shard).await
     }
@@ -356,21 +359,21 @@ impl Table for AtRest {
     }
 
     async fn checkpoint(&self, _: ShardId, _: Epoch, _: Seq, _: Arc<Records>) -> Result<(), StoreError> {
-        Err(at_rest())
+        Err(read_only())
     }
 }
 
-fn at_rest() -> StoreError {
+fn read_only() -> StoreError {
     StoreError::Unavailable("it is only looked at".to_string())
 }
 
-/// The journal's directory, without the means to change it.
-struct ReadOnly {
+/// The journal's directory; every call that would change it fails.
+struct ReadOnlyDisk {
     disk: OsDisk,
     directory: PathBuf,
 }
 
-impl Disk for ReadOnly {
+impl Disk for ReadOnlyDisk {
     type File = File;
 
     fn list(&self) -> io::Result<Vec<String>> {
