@@ -369,9 +369,12 @@ impl<T> Shard<T> {
         self.is_closing = true;
     }
 
-    /// Sees to it that what no answer waited for is appended too, before a planned stop. Says whether there is any.
+    /// Before a planned stop: has the changes appended that no answer waited for. Returns whether there are any.
+    ///
+    /// If the last append found no room at all, they are not tried again: the next append would fail too, and the stop
+    /// would never end. These changes are lost then, as they are in a crash.
     pub fn flush_relaxed(&mut self) -> bool {
-        let Some(open) = &mut self.open else { return false };
+        let Some(open) = self.open.as_mut().filter(|_| !self.is_starved) else { return false };
         let any = open.engine.flush_relaxed();
         open.building.is_empty &= !any;
         any
@@ -774,7 +777,7 @@ fn weight_of(request: &Request) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use limina_engine::{Options as EngineOptions, engine::Stats, record};
+    use limina_engine::{Command, Name, Options as EngineOptions, engine::Stats, record};
 
     fn open_with_a_sweep() -> Shard<()> {
         let mut bytes = Vec::new();
@@ -795,6 +798,36 @@ mod tests {
         let mut shard = open_with_a_sweep();
         shard.handle_closing();
         assert!(shard.poll(Time(1)).is_none());
+        assert!(shard.is_idle());
+    }
+
+    /// If the last append before a stop found no room, another try would find none either, and the stop would never end.
+    #[test]
+    fn a_stop_on_a_full_disk_flushes_once() {
+        let open = |shard: &mut Shard<()>| {
+            let engine = Engine::open(EngineOptions::default(), []).expect("nothing to load");
+            shard.handle_opened(engine, Time(1), Opening::Interrupted);
+        };
+        // A read leaves nothing to append except the time that the client saw.
+        let read = |shard: &mut Shard<()>| {
+            let command = limina_engine::locks::Command::Get(Name::new("a").expect("a valid name"));
+            let namespace = Name::new("n").expect("a valid name");
+            let request = Request { namespace, idempotency: None, command: Command::Locks(command) };
+            assert!(shard.handle_request((), request).is_ok(), "the queue is empty");
+            assert!(matches!(shard.poll(Time(1)), Some(Output::Confirm)));
+            shard.handle_persisted();
+            while shard.poll(Time(1)).is_some() {}
+        };
+        let mut shard = Shard::new(Options::default());
+        open(&mut shard);
+        read(&mut shard);
+        shard.handle_closing();
+        assert!(shard.flush_relaxed());
+        assert!(matches!(shard.poll(Time(1)), Some(Output::Append { .. })));
+        shard.handle_lost(Loss::Full);
+        open(&mut shard);
+        read(&mut shard);
+        assert!(!shard.flush_relaxed(), "there is no room to flush into");
         assert!(shard.is_idle());
     }
 }

@@ -115,7 +115,8 @@ impl World {
     /// be done for lack of room is dropped.
     pub(super) fn stop(&mut self) -> Result<(), String> {
         self.report.stops += 1;
-        self.stopped_at = self.shard.engine().map(Engine::time);
+        // A stop on a completely full disk cannot store its time.
+        self.stopped_at = self.shard.engine().map(Engine::time).filter(|_| !self.shard.is_starved());
         self.abandon(Loss::NotDone)?;
         let remains = self.memory.kill();
         self.restart(remains)
