@@ -146,7 +146,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
         let mut serving = self.service.serving();
         let mut is_held_back = !*serving.borrow_and_update();
         if is_held_back {
-            self.shard.hold_back();
+            self.shard.wait_for_serving();
         }
         self.opened(engine, clock.time(), opening);
         let mut is_stopping = false;
@@ -161,7 +161,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 is_held_back = false;
                 self.shard.handle_serving(now);
             }
-            self.shard.handle_room(self.store.free_space() == FreeSpace::Ample);
+            self.shard.handle_space(self.store.free_space() == FreeSpace::Ample);
             self.shard.handle_tenure(self.tenure_guard.is_sure());
             while let Some(output) = self.shard.poll(now) {
                 self.carry_out(output);
@@ -177,7 +177,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 return Ok(clock);
             }
             // Counted from when the time was told: what was done since has taken time as well.
-            let wakeup = if self.shard.is_starved() {
+            let wakeup = if self.shard.is_out_of_space() {
                 Some(ROOM_PAUSE)
             } else {
                 self.shard.next_wakeup().map(|at| Duration::from_millis(at.0.saturating_sub(now.0)))

@@ -1,7 +1,7 @@
-//! A private PostgreSQL server, for tests and benchmarks: in a directory of its own, on a free port, gone when its owner
-//! is. Another can follow it as its standby, and be promoted.
+//! A private PostgreSQL server for tests and benchmarks: in its own directory, on a free port, and stopped together
+//! with its owner. Another server can follow it as its standby, and be promoted.
 //!
-//! It starts what is installed. It must never touch a server that it did not start.
+//! It starts the PostgreSQL that is installed. It must never touch a server that it did not start.
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::{
@@ -15,20 +15,21 @@ use std::{
     time::Duration,
 };
 
-/// The name under which everybody is let in.
+/// The role of all connections. It needs no password.
 pub const USER: &str = "limina";
 
-/// Under which a standby follows its primary.
+/// The application name under which a standby follows its primary.
 const STANDBY: &str = "standby";
 
-/// Fast, since a test's server need not survive a loss of power.
+/// Settings for speed. A test's server need not survive a loss of power.
 const FOR_TESTS: [&str; 4] =
     ["fsync=off", "full_page_writes=off", "shared_buffers=32MB", "max_connections=400"];
 
-/// Waits until its input ends, which it does at the latest when the owner's process does, and then cleans up.
+/// Waits until its input ends, which happens at the latest when the owner's process ends, and then stops the server and
+/// removes its directory.
 const GUARD: &str = r#"cat > /dev/null; "$@" && rm -rf "$0""#;
 
-/// A running server. It ends with this value, or with the process, even one that is killed.
+/// A running server. It is stopped when this value is dropped, or when the process ends, even if it is killed.
 pub struct PgServer {
     programs: PathBuf,
     data: PathBuf,
@@ -38,22 +39,24 @@ pub struct PgServer {
 }
 
 impl PgServer {
-    /// Starts one for tests.
+    /// Starts a server for tests.
     pub fn start() -> Result<PgServer> {
         PgServer::start_at(free_port()?)
     }
 
-    /// Starts one for tests at this port.
+    /// Starts a server for tests on this port.
     pub fn start_at(port: u16) -> Result<PgServer> {
         PgServer::make(&temporary()?, port, &FOR_TESTS)
     }
 
-    /// Starts one in a directory, which it may give to another user and which goes with it; settings are `name=value`.
+    /// Starts a server in a directory, which it may give to another user, and which is removed with the server.
+    /// Settings are `name=value`.
     pub fn start_in(directory: &Path, settings: &[&str]) -> Result<PgServer> {
         PgServer::make(directory, free_port()?, settings)
     }
 
-    /// Starts a standby for tests at this port. Once this has begun, nothing is acknowledged here that the standby lacks.
+    /// Starts a standby for tests on this port. From then on this server acknowledges nothing that the standby does not
+    /// have.
     pub fn start_standby(&self, port: u16) -> Result<PgServer> {
         self.wait_for_standby(true)?;
         let directory = temporary()?;
@@ -62,12 +65,12 @@ impl PgServer {
         copy.args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync", "--dbname", &primary]);
         run(copy.arg("--pgdata").arg(directory.join("data")))?;
         let standby = PgServer::run_in(&directory, port, &FOR_TESTS)?;
-        // Once it is promoted it serves alone.
+        // Once the standby is promoted, it must not wait for another one.
         standby.wait_for_standby(false)?;
         Ok(standby)
     }
 
-    /// Whether a commit waits until the standby has it.
+    /// Sets whether a commit waits until the standby has it.
     pub fn wait_for_standby(&self, waits: bool) -> Result<()> {
         let name = if waits { STANDBY } else { "" };
         let set = format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'");
@@ -98,12 +101,12 @@ impl PgServer {
         self.port
     }
 
-    /// The address of one of its databases.
+    /// The URL of one of its databases.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://{USER}@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Makes a new, empty database, and returns its name.
+    /// Creates an empty database, and returns its name.
     pub fn new_database(&self) -> Result<String> {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
         let mut make = Command::new(self.programs.join("createdb"));
@@ -112,36 +115,36 @@ impl PgServer {
         Ok(name)
     }
 
-    /// Ends its time as a standby; it takes writes when this returns.
+    /// Promotes a standby. It accepts writes when this returns.
     pub fn promote(&self) -> Result<()> {
         self.control(&["promote"])
     }
 
-    /// The process from which all others of the server come.
+    /// The id of the server's main process.
     pub fn pid(&self) -> Result<u32> {
         let text = fs::read_to_string(self.data.join("postmaster.pid"))?;
         let pid = text.lines().next().and_then(|line| line.trim().parse().ok());
         pid.ok_or_else(|| Error::other("the server has not written its process id"))
     }
 
-    /// Stops it as a crash would, and starts it again.
+    /// Stops the server like a crash would, and starts it again.
     pub fn crash_and_restart(&self) -> Result<()> {
         self.control(&["restart", "--mode=immediate"])
     }
 
-    /// Halts every process of the server, as a machine that hangs would, until [`PgServer::thaw`].
+    /// Stops every process of the server, like a machine that hangs, until [`PgServer::thaw`].
     pub fn freeze(&self) -> Result<()> {
         self.signal_all(Signal::STOP)
     }
 
-    /// Lets the server go on.
+    /// Lets the server continue after [`PgServer::freeze`].
     pub fn thaw(&self) -> Result<()> {
         self.signal_all(Signal::CONT)
     }
 
     fn signal_all(&self, signal: Signal) -> Result<()> {
         let pid = self.pid()?;
-        // So that nobody is born meanwhile.
+        // Stop the main process first, so that it creates no process meanwhile.
         send(pid, Signal::STOP)?;
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
         for child in children.split_whitespace().filter_map(|child| child.parse().ok()) {
@@ -150,10 +153,10 @@ impl PgServer {
         send(pid, signal)
     }
 
-    /// Kills every process of the server, as a loss of its machine would, and removes its directory.
+    /// Kills every process of the server, like a loss of its machine, and removes its directory.
     pub fn kill(mut self) -> Result<()> {
         self.signal_all(Signal::KILL)?;
-        // Without it, nobody waits for processes that are dead and not yet buried.
+        // Without this file nothing waits for the killed processes.
         fs::remove_file(self.data.join("postmaster.pid"))?;
         self.end()?;
         while TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
@@ -162,7 +165,7 @@ impl PgServer {
         fs::remove_dir_all(self.data.parent().expect("the data are in its directory"))
     }
 
-    /// Ends it without waiting for its clients, and removes its directory.
+    /// Stops the server without waiting for its clients, and removes its directory.
     pub fn stop(mut self) -> Result<()> {
         match self.end()? {
             true => Ok(()),
@@ -180,7 +183,7 @@ impl PgServer {
         control.args(args).args(["--wait", "--silent", "--pgdata"]).arg(&self.data);
         let log = self.data.join("server.log");
         control.arg("--log").arg(&log).current_dir(&self.data);
-        // The server keeps what it is given, so a pipe would never end.
+        // The server keeps its standard streams open, so reading from a pipe would never end.
         let status = control.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
         match status.success() {
             true => Ok(()),
@@ -199,8 +202,8 @@ impl Drop for PgServer {
     }
 }
 
-/// Starts what stops the server. It is in a process group of its own, so that an interrupt from the terminal, which ends
-/// the owner, does not end it too.
+/// Starts the process that stops the server when the owner ends. It has its own process group, so that an interrupt
+/// from the terminal ends the owner but not this process.
 fn guard(programs: &Path, directory: &Path, data: &Path) -> Result<Child> {
     let stop = as_postgres(&programs.join("pg_ctl"));
     let mut guard = Command::new("sh");
@@ -210,7 +213,7 @@ fn guard(programs: &Path, directory: &Path, data: &Path) -> Result<Child> {
     guard.process_group(0).current_dir("/").spawn()
 }
 
-/// The newest version that is installed, where Debian and Ubuntu put it.
+/// The newest installed version, in the directory where Debian and Ubuntu put it.
 fn programs() -> Result<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let versions = versions.filter(|version| version.path().join("bin/initdb").is_file());
@@ -236,10 +239,10 @@ fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// One that makes a server's data in this directory.
+/// A program that creates a server's data in this directory.
 fn program(name: &str, directory: &Path) -> Result<Command> {
     if geteuid().is_root() {
-        // A server refuses to run as root.
+        // PostgreSQL refuses to run as root.
         run(Command::new("chown").arg("postgres:").arg(directory))?;
     }
     let mut program = as_postgres(&programs()?.join(name));
@@ -247,7 +250,7 @@ fn program(name: &str, directory: &Path) -> Result<Command> {
     Ok(program)
 }
 
-/// The program, as another user where we are root.
+/// The program as another user, if this process runs as root.
 fn as_postgres(program: &Path) -> Command {
     if !geteuid().is_root() {
         return Command::new(program);

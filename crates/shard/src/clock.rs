@@ -4,44 +4,45 @@ use limina_engine::Time;
 
 /// Turns readings of the machine's two clocks into shard time.
 ///
-/// It starts at the later of the last persisted shard time and the wall clock, or, where another process has handed it over,
-/// at that process's time. It advances by the monotonic clock, and is slewed towards the wall clock by at most 5 %. A step of the wall clock is reported, not followed.
+/// Shard time starts at the later of the last persisted shard time and the wall clock. If another process handed the
+/// shard over, it starts at the time of that process. It advances with the monotonic clock, and is slewed towards the
+/// wall clock by at most 5 %. A step of the wall clock is reported, but not followed.
 #[derive(Debug)]
 pub struct ShardClock {
     /// Shard time, in microseconds, at the last reading.
     time: u64,
     monotonic: u64,
-    /// How far the wall clock was ahead at the last reading.
+    /// Microseconds by which the wall clock was ahead at the last reading.
     ahead: i64,
 }
 
-/// One in so many microseconds may be added or left out while catching up with the wall clock: 5 %.
+/// While shard time catches up with the wall clock, one in this many microseconds is added or left out: 5 %.
 const SLEW: u64 = 20;
 
-/// A change of the wall clock against the monotonic one, between two readings, that counts as a step.
+/// If the wall clock moves by this much against the monotonic clock between two readings, it was stepped.
 const STEP: u64 = 1_000_000;
 
-/// How far behind the wall clock a shard that has too much to do may hold it.
+/// How far behind the wall clock an overloaded shard may hold shard time.
 const MOST_BEHIND: i64 = 1_000_000;
 
-/// Microseconds of the two clocks, read at the same moment.
+/// Both clocks, read at the same moment, in microseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Reading {
     /// Since any fixed moment.
     pub monotonic: u64,
-    /// Since the epoch.
+    /// Since the Unix epoch.
     pub wall: u64,
 }
 
 impl ShardClock {
-    /// Begins at the later of the two.
+    /// Starts at the later of the persisted time and the wall clock.
     pub fn start(persisted: Time, reading: Reading) -> ShardClock {
         let time = reading.wall.max(persisted.0.saturating_mul(1000));
         ShardClock { time, monotonic: reading.monotonic, ahead: difference(reading.wall, time) }
     }
 
-    /// Goes on from a time that another process had a moment ago, however far the wall clock here is from it: whoever holds
-    /// something for some time then has it for that time, give or take the 5 %.
+    /// Continues from the time that another process had a moment ago, however far the wall clock here is from it. So
+    /// the remaining time of leases and locks stays the same, give or take 5 %.
     pub fn go_on(from: Time, reading: Reading) -> ShardClock {
         let time = from.0.saturating_mul(1000);
         ShardClock { time, monotonic: reading.monotonic, ahead: difference(reading.wall, time) }
@@ -62,8 +63,8 @@ impl ShardClock {
         (self.time(), step)
     }
 
-    /// Time goes on from the end of this millisecond, since the shard has come no further. It catches up with the wall clock
-    /// as ever; were it more than a second behind, it goes on as if nothing had been said.
+    /// Holds shard time at the end of this millisecond, because the shard has come no further. It catches up with the
+    /// wall clock as usual. If it would be more than a second behind, the call has no effect.
     pub fn hold(&mut self, at: Time) {
         let held = at.0.saturating_mul(1000).saturating_add(999);
         let ahead = self.ahead.saturating_add(difference(self.time, held));
@@ -102,7 +103,7 @@ mod tests {
         assert_eq!(ShardClock::start(Time(12_000), at(0, 9 * S)).time(), Time(12_000));
     }
 
-    /// The wall clock of the next owner is an hour ahead, or behind.
+    /// The wall clock of the next owner is an hour ahead, or an hour behind.
     #[test]
     fn goes_on_where_another_process_was() {
         for (wall, after_a_minute) in [(3_700 * S, 163_000), (50 * S, 157_000)] {
@@ -116,9 +117,9 @@ mod tests {
     fn a_step_of_the_wall_clock_is_reported_and_not_followed() {
         let mut clock = ShardClock::start(Time(0), at(0, 100 * S));
         assert_eq!(clock.advance(at(S, 101 * S)), (Time(101_000), None));
-        // An hour forward: one second later at most 5 % more has passed.
+        // A step of an hour forward: in one second, shard time advances by at most 5 % more.
         assert_eq!(clock.advance(at(2 * S, 3_702 * S)), (Time(102_050), Some(3_600_000)));
-        // And back: never backwards, at most 5 % slower.
+        // A step back: shard time never goes back, and advances by at most 5 % less.
         let (time, step) = clock.advance(at(3 * S, 50 * S));
         assert_eq!((time, step.is_some_and(|ms| ms < -3_600_000)), (Time(103_000), true));
     }
@@ -131,7 +132,7 @@ mod tests {
         assert_eq!(clock.time(), Time(100_600));
         clock.hold(Time(100_700));
         assert_eq!(clock.time(), Time(100_600), "it is not put forward");
-        // No step is reported, and a second later 5 % of it are made up for.
+        // No step is reported, and after a second 5 % of the lag has been made up.
         assert_eq!(clock.advance(at(2 * S, 102 * S)), (Time(101_650), None));
         clock.hold(Time(100_900));
         assert_eq!(clock.time(), Time(101_650), "that would be more than a second");
@@ -146,7 +147,7 @@ mod tests {
             assert!(time >= last && step.is_none());
             last = time;
         }
-        // Ten seconds ahead at 5 % take 200 seconds to melt.
+        // At 5 %, a difference of ten seconds takes 200 seconds to disappear.
         assert_eq!(last, Time(400_000));
     }
 }

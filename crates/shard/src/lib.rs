@@ -1,14 +1,20 @@
 //! The loop around an engine, without IO.
 //!
-//! [`Shard`] takes what has arrived, asks for the stored records that it needs, lets the engine decide, and hands out
-//! one append for the whole batch. While that append is under way it decides the next batch; only when the append is
-//! durable are the batch's replies and effects released, in order. At most one append is in flight.
+//! [`Shard`] takes the requests that have arrived, asks for the stored records that they need, lets the engine decide,
+//! and hands out one append for the whole batch. While that append is in flight it decides the next batch. The replies
+//! and effects of a batch are released, in order, only when its append is durable. At most one append is in flight.
 //!
-//! Input goes in through `handle_…`, output comes out of [`Shard::poll`]; time is an argument. tokio drives it in the
-//! server and the simulator drives it in the tests: the same code. This crate must never wait, spawn, or ask a clock.
+//! Input goes in through `handle_…`, output comes out of [`Shard::poll`], and time is an argument. In the server tokio
+//! drives this code, and in the tests the simulator drives the same code. This crate must never wait, spawn, or read a
+//! clock.
 
+mod batch;
 pub mod clock;
+mod open;
+pub mod output;
+mod round;
 pub mod shard;
 
 pub use clock::ShardClock;
-pub use shard::{Failure, Loss, Opening, Options, Output, Reply, Shard};
+pub use output::{Failure, Loss, Opening, Output, Reply};
+pub use shard::{Options, Shard};

@@ -37,7 +37,7 @@ fn ask(shard: &mut Shard<()>, now: u64, command: locks::Command) -> Result<Locks
 fn shard(opening: Opening, is_held_back: bool) -> Shard<()> {
     let mut shard = Shard::new(Options::default());
     if is_held_back {
-        shard.hold_back();
+        shard.wait_for_serving();
     }
     let engine = Engine::open(EngineOptions::default(), []).unwrap();
     shard.handle_opened(engine, Time(OPENED), opening);

@@ -1,17 +1,18 @@
-//! STOMP 1.0, 1.1 and 1.2, for a server: what the bytes mean, and what is to be done about them.
+//! STOMP 1.0, 1.1 and 1.2 for a server, without IO.
 //!
 //! The crate promises two things:
 //!
-//! - [`codec`]: a [`Decoder`] that is fed bytes in any pieces and yields frames within [`Limits`], and an encoder whose
-//!   [`Payload`] is encoded once for all subscribers.
+//! - [`codec`]: a [`Decoder`] that takes bytes in pieces of any size and returns frames within [`Limits`], and an encoder
+//!   whose [`Payload`] is encoded once for all subscribers.
 //! - [`session`]: a [`Session`], the server's side of one connection. Bytes and the time go in, [`Action`]s come out.
 //!
-//! It must never have a socket, a clock or a thread (it is `no_std`), nor know what a destination means: whether somebody
-//! may subscribe to something is the caller's answer.
+//! It must never have a socket, a clock or a thread (it is `no_std`), nor know what a destination means: the caller decides
+//! whether a client may subscribe to something.
 //!
 //! # Driving a session
 //!
-//! Whoever owns the socket hands over what it read, does what the session says, and wakes it in time:
+//! The owner of the socket passes on the bytes that it reads, carries out the session's actions, and calls it again when
+//! its timeout has passed:
 //!
 //! ```
 //! use limina_stomp::{Action, Options, Session};

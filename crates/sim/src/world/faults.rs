@@ -116,7 +116,7 @@ impl World {
     pub(super) fn stop(&mut self) -> Result<(), String> {
         self.report.stops += 1;
         // A stop on a completely full disk cannot store its time.
-        self.stopped_at = self.shard.engine().map(Engine::time).filter(|_| !self.shard.is_starved());
+        self.stopped_at = self.shard.engine().map(Engine::time).filter(|_| !self.shard.is_out_of_space());
         self.abandon(Loss::NotDone)?;
         let remains = self.memory.kill();
         self.restart(remains)

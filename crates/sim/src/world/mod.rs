@@ -387,7 +387,7 @@ impl World {
     /// Does what the shard asks for.
     fn drain(&mut self) -> Result<(), String> {
         if let Some(store) = &self.store {
-            self.shard.handle_room(store.free_space() == FreeSpace::Ample);
+            self.shard.handle_space(store.free_space() == FreeSpace::Ample);
         }
         let before = self.clock.time();
         let (time, _) = self.clock.advance(self.reading());
@@ -432,7 +432,7 @@ impl World {
             self.report.lags += 1;
             self.clock.hold(time);
         }
-        if self.shard.is_starved() && self.wake_at.is_none() {
+        if self.shard.is_out_of_space() && self.wake_at.is_none() {
             self.wake_at = Some(self.now + 10_000);
             self.after(10_000, Event::Wake { generation: self.generation });
         }

@@ -31,7 +31,7 @@ impl World {
                     ));
                 }
                 if std::mem::replace(&mut self.is_restarted, false) && self.random.one_in(2) {
-                    self.shard.hold_back();
+                    self.shard.wait_for_serving();
                     self.is_held_back = true;
                     let delay = self.random.below(20_000);
                     self.after(delay, Event::Serve);

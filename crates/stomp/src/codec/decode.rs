@@ -1,4 +1,4 @@
-//! From bytes to frames, a piece at a time.
+//! Decodes bytes into frames incrementally.
 
 use super::CONTENT_LENGTH;
 use super::escape::unescape;
@@ -8,14 +8,14 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::mem;
 
-/// How large a frame may be. What is larger is refused when its first excess byte is read.
+/// The maximum size of a frame. A larger one is rejected at its first excess byte.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of a body.
     pub body: usize,
-    /// Lines of headers, repeated ones included.
+    /// Header lines, including repeated headers.
     pub headers: usize,
-    /// Bytes of a line of headers, as it is sent, without the LF that ends it.
+    /// Bytes of a header line as sent, without the LF that ends it.
     pub header_line: usize,
 }
 
@@ -25,17 +25,18 @@ impl Default for Limits {
     }
 }
 
-/// What was read.
+/// What the decoder found in the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decoded {
-    /// A frame.
+    /// A complete frame.
     Frame(Frame),
-    /// One or more ends of line between frames. Those that follow a frame look the same, and say the same: the peer is
-    /// alive. A run of them that arrives in one piece is one heart-beat, so that a megabyte of them is one step of work.
+    /// One or more ends of line between frames; they show that the peer is alive. Ends of line that follow a frame look
+    /// the same and mean the same. All that arrive in one piece count as one heart-beat, so that a megabyte of them is
+    /// one step of work.
     HeartBeat,
 }
 
-/// Why bytes are not a frame.
+/// Why the bytes are not a valid frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the text of each says it")]
 pub enum FrameError {
@@ -65,10 +66,10 @@ pub enum FrameError {
     BodyTooLong(usize),
 }
 
-/// Reads frames out of bytes that come in any pieces.
+/// Decodes frames from bytes that arrive in pieces of any size.
 ///
-/// It keeps what it has of the frame that is not complete yet, and never more of it than the [`Limits`] allow. How the
-/// bytes are cut makes no difference to the frames that come out, only to the number of heart-beats between two of them.
+/// It buffers the incomplete frame, and never more of it than the [`Limits`] allow. The sizes of the pieces do not change
+/// the frames that come out, only the number of heart-beats between two of them.
 ///
 /// ```
 /// use limina_stomp::{Command, Decoder, Decoded, Limits};
@@ -86,10 +87,10 @@ pub struct Decoder {
     limits: Limits,
     version: Version,
     state: State,
-    /// The line that is being read, as far as it is there.
+    /// The line that is being read, as far as it has arrived.
     line: Vec<u8>,
     headers: Headers,
-    /// Lines of headers so far: more than there are headers, where some are repeated.
+    /// Header lines so far. More than there are headers if some are repeated.
     header_lines: usize,
     content_length: Option<usize>,
     body: Vec<u8>,
@@ -104,12 +105,12 @@ enum State {
     Failed(FrameError),
 }
 
-/// The longest command and a CR.
+/// The longest command, and a CR.
 const COMMAND_LINE: usize = "UNSUBSCRIBE\r".len();
 
 impl Decoder {
-    /// A decoder for the first bytes of a connection. Until it is [told](Decoder::set_version) what was agreed upon, it
-    /// reads as in 1.0, which is how a session is opened in every version.
+    /// A decoder for the first bytes of a connection. Until [`Decoder::set_version`] is called it decodes 1.0, because
+    /// in every version a session is opened in that form.
     pub fn new(limits: Limits) -> Decoder {
         Decoder {
             limits,
@@ -123,15 +124,15 @@ impl Decoder {
         }
     }
 
-    /// Sets the version in which the frames from here on are written.
+    /// Sets the version of the frames that follow.
     pub fn set_version(&mut self, version: Version) {
         self.version = version;
     }
 
-    /// Takes bytes off the front of `input` up to the end of one frame or heart-beat, and returns it. `None`: `input` is
-    /// used up, and more is needed.
+    /// Consumes `input` up to the end of one frame or heart-beat, and returns that. `None` means that all input was
+    /// consumed, and more is needed.
     ///
-    /// An error is final: there is no telling where the next frame would begin, so the same error comes back for ever.
+    /// An error is final: the beginning of the next frame cannot be known, so every later call returns the same error.
     pub fn decode(&mut self, input: &mut &[u8]) -> Result<Option<Decoded>, FrameError> {
         let result = self.step(input);
         if let Err(error) = &result {
@@ -141,12 +142,12 @@ impl Decoder {
         result
     }
 
-    /// The value of a header of the frame that is not complete, or failed: so that its sender can be told which it was.
+    /// The value of a header of the frame that is incomplete or failed, so that an ERROR can name the frame's receipt.
     pub fn partial_header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)
     }
 
-    /// How much memory it holds for lines and body of the frame that is not complete, in bytes.
+    /// Memory used for lines and body of the incomplete frame, in bytes.
     pub fn buffered(&self) -> usize {
         let headers = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
         self.line.capacity() + headers + self.body.capacity()
@@ -198,7 +199,7 @@ impl Decoder {
         }
     }
 
-    /// Takes one line, and returns it without its end. `None`: its end is not there yet.
+    /// Consumes one line, and returns it without its end. `None` if its end has not arrived yet.
     fn take_line<'a>(
         &mut self,
         input: &mut &'a [u8],
@@ -222,7 +223,7 @@ impl Decoder {
                 _ => FrameError::UnknownCommand,
             });
         }
-        // Only 1.2 has CR LF, but no version has a use for a CR before LF.
+        // Only 1.2 ends lines with CR LF, but in no version does a CR before LF mean anything else.
         let line = match mem::take(&mut self.line) {
             begun if begun.is_empty() => Cow::Borrowed(piece.strip_suffix(b"\r").unwrap_or(piece)),
             mut begun => {
@@ -240,7 +241,8 @@ impl Decoder {
             return Err(FrameError::TooManyHeaders(self.limits.headers));
         }
         let line = str::from_utf8(line).map_err(|_| FrameError::HeaderNotUtf8)?;
-        // Values should not have a bare colon after 1.0, but clients send it, and it can mean one thing only.
+        // After 1.0 a value should not contain a colon without an escape, but clients send it, and its meaning is
+        // clear.
         let (name, value) = line.split_once(':').ok_or(FrameError::HeaderWithoutName)?;
         let plain = |text: &str| -> Result<String, FrameError> {
             if command.is_escaped(self.version) {
@@ -265,7 +267,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Takes what there is of the body. Returns whether that was all of it, with the NUL after it.
+    /// Consumes the available part of the body. Returns whether the body and the NUL after it are complete.
     fn take_body(&mut self, input: &mut &[u8], command: Command) -> Result<bool, FrameError> {
         let length = match self.content_length {
             Some(length) => input.len().min(length - self.body.len()),
@@ -286,7 +288,7 @@ impl Decoder {
     }
 }
 
-/// Takes all ends of line (LF or CR LF) off the front of `input`. Says whether there were any.
+/// Consumes all ends of line (LF or CR LF) at the beginning of `input`. Returns whether there were any.
 fn skip_ends_of_line(input: &mut &[u8]) -> bool {
     let before = input.len();
     while let [b'\n', rest @ ..] | [b'\r', b'\n', rest @ ..] = *input {

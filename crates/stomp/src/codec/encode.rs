@@ -1,4 +1,4 @@
-//! From frames to bytes.
+//! Encodes frames into bytes.
 
 use super::CONTENT_LENGTH;
 use super::escape::escape;
@@ -7,9 +7,10 @@ use bytes::{BufMut, Bytes, BytesMut};
 use core::fmt::Write;
 
 impl Frame {
-    /// The frame as `version` writes it, with `content-length` where it may have a body.
+    /// Encodes the frame for `version`, with `content-length` if the command may have a body.
     ///
-    /// What a version cannot express becomes a space: a NUL in a header, and a line's end where there is no escape for it.
+    /// Characters that the version cannot express become a space: a NUL in a header, and an end of line that has no
+    /// escape in that version.
     pub fn encode(&self, version: Version) -> Bytes {
         let mut out = BytesMut::new();
         write_frame(&mut out, version, self.command, self.headers.iter(), &self.body);

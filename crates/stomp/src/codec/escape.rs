@@ -1,10 +1,10 @@
-//! What stands for what in headers, in each version.
+//! Escaping of headers in each version.
 
 use super::frame::Version;
 use alloc::string::String;
 use bytes::{BufMut, BytesMut};
 
-/// The escapes: the octet, the letter after the backslash, and the first version that has it.
+/// For each escape: the byte, the letter after the backslash, and the first version that defines it.
 const ESCAPES: [(u8, u8, Version); 4] = [
     (b'\\', b'\\', Version::V1_1),
     (b'\n', b'n', Version::V1_1),
@@ -12,10 +12,10 @@ const ESCAPES: [(u8, u8, Version); 4] = [
     (b'\r', b'r', Version::V1_2),
 ];
 
-/// Writes `text` as it must stand in a header; without a version, without escapes.
+/// Writes `text` into a header; without a version, without escapes.
 ///
-/// What would end the line or the frame and cannot be escaped becomes a space. So no text can bring in a header of its
-/// own, whoever wrote it.
+/// A character that would end the line or the frame, and cannot be escaped, becomes a space. So no text, whoever wrote
+/// it, can inject a header.
 pub(super) fn escape(text: &str, version: Option<Version>, out: &mut BytesMut) {
     for byte in text.bytes() {
         let escape = ESCAPES.iter().find(|(octet, _, since)| *octet == byte && Some(*since) <= version);
@@ -27,7 +27,7 @@ pub(super) fn escape(text: &str, version: Option<Version>, out: &mut BytesMut) {
     }
 }
 
-/// Undoes [`escape`]. `None`: there is an escape that `version` does not define.
+/// Reverses [`escape`]. `None` if there is an escape that `version` does not define.
 pub(super) fn unescape(text: &str, version: Version) -> Option<String> {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;

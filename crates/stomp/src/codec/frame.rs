@@ -1,11 +1,11 @@
-//! What a frame is.
+//! Frames, commands, headers and versions.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::fmt;
 
-/// A version of the protocol. A later one is greater.
+/// A version of the protocol. Later versions are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// No escapes, no heart-beats; headers may be padded with spaces.
@@ -17,10 +17,10 @@ pub enum Version {
 }
 
 impl Version {
-    /// All, the earliest first.
+    /// All versions, the earliest first.
     pub const ALL: [Version; 3] = [Version::V1_0, Version::V1_1, Version::V1_2];
 
-    /// As it stands in `accept-version` and `version`.
+    /// The version as it is written in the headers `accept-version` and `version`.
     pub fn as_str(self) -> &'static str {
         match self {
             Version::V1_0 => "1.0",
@@ -36,7 +36,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// Declares the commands once, with their names.
+/// Declares the commands once, together with their names.
 macro_rules! commands {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
         /// The first line of a frame.
@@ -46,10 +46,10 @@ macro_rules! commands {
         }
 
         impl Command {
-            /// All of them, clients' first.
+            /// All commands, those of clients first.
             pub const ALL: &[Command] = &[$(Command::$variant,)*];
 
-            /// As it stands in a frame.
+            /// The command as it is written in a frame.
             pub fn as_str(self) -> &'static str {
                 match self { $(Command::$variant => $name,)* }
             }
@@ -62,52 +62,52 @@ macro_rules! commands {
 }
 
 commands! {
-    /// A client's: begins a session.
+    /// From a client: begins a session.
     Connect = "CONNECT",
-    /// A client's: the same as CONNECT, since 1.1.
+    /// From a client: the same as CONNECT, since 1.1.
     Stomp = "STOMP",
-    /// A client's: a message for a destination.
+    /// From a client: a message for a destination.
     Send = "SEND",
-    /// A client's: asks for the messages of a destination.
+    /// From a client: requests the messages of a destination.
     Subscribe = "SUBSCRIBE",
-    /// A client's: ends a subscription.
+    /// From a client: ends a subscription.
     Unsubscribe = "UNSUBSCRIBE",
-    /// A client's: a message was consumed.
+    /// From a client: a message was consumed.
     Ack = "ACK",
-    /// A client's: a message was not consumed.
+    /// From a client: a message was not consumed.
     Nack = "NACK",
-    /// A client's: begins a transaction.
+    /// From a client: begins a transaction.
     Begin = "BEGIN",
-    /// A client's: ends a transaction.
+    /// From a client: commits a transaction.
     Commit = "COMMIT",
-    /// A client's: ends a transaction as if it had not been.
+    /// From a client: rolls a transaction back.
     Abort = "ABORT",
-    /// A client's: ends the session.
+    /// From a client: ends the session.
     Disconnect = "DISCONNECT",
-    /// A server's: the session has begun.
+    /// From a server: the session has begun.
     Connected = "CONNECTED",
-    /// A server's: a message of a subscription.
+    /// From a server: a message of a subscription.
     Message = "MESSAGE",
-    /// A server's: a frame has been processed.
+    /// From a server: a frame has been processed.
     Receipt = "RECEIPT",
-    /// A server's: something is wrong, and the connection ends.
+    /// From a server: an error; the connection is closed after it.
     Error = "ERROR",
 }
 
 impl Command {
-    /// Whether its frames may have a body.
+    /// Whether frames with this command may have a body.
     pub fn has_body(self) -> bool {
         matches!(self, Command::Send | Command::Message | Command::Error)
     }
 
-    /// Whether the headers of its frames are escaped in `version`. Those that open a session never are: a 1.0 peer must
+    /// Whether the headers are escaped in `version`. The frames that open a session never are, because a 1.0 peer must
     /// be able to read them.
     pub(crate) fn is_escaped(self, version: Version) -> bool {
         version > Version::V1_0 && !matches!(self, Command::Connect | Command::Connected)
     }
 }
 
-/// Headers, in their order, unescaped. Of a repeated one the first counts, and the others are not kept.
+/// Headers in their order, unescaped. If a header is repeated, only the first one is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(String, String)>);
 
@@ -117,7 +117,7 @@ impl Headers {
         self.iter().find(|(other, _)| *other == name).map(|(_, value)| value)
     }
 
-    /// Adds a header, unless there is one of that name.
+    /// Adds a header, unless there is one with that name already.
     pub fn add(&mut self, name: impl Into<String>, value: impl Into<String>) {
         let name = name.into();
         if self.get(&name).is_none() {
@@ -141,14 +141,14 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Headers {
     }
 }
 
-/// One frame, as it is meant: unescaped, and without the `content-length` that framed it.
+/// One decoded frame: unescaped, and without `content-length`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// What it is.
+    /// The first line of the frame.
     pub command: Command,
-    /// What it says about itself.
+    /// The headers, without `content-length`.
     pub headers: Headers,
-    /// What it carries. Empty where the command [has no body](Command::has_body).
+    /// The body. Empty if the command [has no body](Command::has_body).
     pub body: Bytes,
 }
 

@@ -1,4 +1,4 @@
-//! Frames and bytes.
+//! Frames, and their encoding as bytes.
 
 mod decode;
 mod encode;
@@ -12,5 +12,5 @@ pub use payload::Payload;
 
 pub(crate) use encode::{write_frame, write_header};
 
-/// Says how long the body is. It belongs to the framing: the decoder takes it out, the encoder puts it in.
+/// The length of the body. It belongs to the framing: the decoder removes this header, and the encoder adds it.
 const CONTENT_LENGTH: &str = "content-length";

@@ -1,101 +1,104 @@
-//! What a session asks of its caller.
+//! Actions: what a session asks its caller to do.
 
 use super::subscriptions::Subscription;
 use crate::codec::Headers;
 use alloc::string::String;
 use bytes::Bytes;
 
-/// Something for the caller to do. Actions are to be done in the order in which they come.
+/// Something for the caller to do. Actions must be carried out in order.
 #[derive(Debug)]
 pub enum Action {
-    /// Write these bytes: one or more frames, or a heart-beat. They are UTF-8, so they may go as text.
+    /// Send these bytes: one or more frames, or a heart-beat. They are valid UTF-8, so they may be sent as a text
+    /// message.
     Send(Bytes),
-    /// Somebody wants to subscribe: [accept](crate::Session::accept) or [refuse](crate::Session::refuse) the ticket.
+    /// A client asks for a subscription: [accept](crate::Session::accept) or [refuse](crate::Session::refuse) the
+    /// ticket.
     Subscribe {
-        /// By this the caller names the subscription from now on.
+        /// Identifies the subscription in all further calls.
         subscription: Subscription,
-        /// What is subscribed to, as the client wrote it.
+        /// The destination, as the client wrote it.
         destination: String,
-        /// How the client means to acknowledge.
+        /// How the client will acknowledge messages.
         ack: AckMode,
         /// All headers of the frame.
         headers: Headers,
-        /// To be answered.
+        /// The request, to be accepted or refused.
         ticket: Ticket,
     },
-    /// A subscription has ended: nothing more is to be sent for it.
+    /// A subscription has ended. Send nothing more for it.
     Unsubscribe {
-        /// Which.
+        /// The subscription that has ended.
         subscription: Subscription,
     },
-    /// A client sent a message to a destination: [accept](crate::Session::accept) or [refuse](crate::Session::refuse) the
-    /// ticket.
+    /// A client sent a message to a destination: [accept](crate::Session::accept) or [refuse](crate::Session::refuse)
+    /// the ticket.
     Receive {
-        /// Where to.
+        /// The destination, as the client wrote it.
         destination: String,
         /// All headers of the frame, without `content-length`.
         headers: Headers,
-        /// What was sent.
+        /// The body of the message.
         body: Bytes,
-        /// To be answered.
+        /// The request, to be accepted or refused.
         ticket: Ticket,
     },
     /// A client acknowledged a message. Nothing needs to be done, see [`AckMode`].
     Acknowledge {
-        /// Whose message it was. The subscription lives.
+        /// The subscription of the message. It has not ended.
         subscription: Subscription,
         /// The message's number within its subscription, from 1.
         message: u64,
-        /// ACK, and not NACK.
+        /// True for ACK, false for NACK.
         consumed: bool,
     },
-    /// Write out what is to be sent, then close the connection. It is the last action.
+    /// Send everything that is pending, then close the connection. This is the last action.
     ///
-    /// Read on for a while and throw away what comes, until the peer has closed its side: a socket that is closed with
-    /// unread bytes is reset, and the peer may then never see the ERROR.
+    /// Continue to read for a while, and discard what arrives, until the peer has closed its side. If a socket is
+    /// closed with unread bytes, it is reset, and the peer may never see the ERROR.
     Close(Ending),
 }
 
 /// Why a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The client asked for it. A WebSocket is closed with 1000.
+    /// The client sent DISCONNECT. Close a WebSocket with 1000.
     Disconnected,
-    /// An ERROR was sent. A WebSocket is closed with 1002.
+    /// An ERROR was sent. Close a WebSocket with 1002.
     Failed,
 }
 
-/// A request of a client that waits for the caller's answer. It holds the receipt that the client asked for.
+/// A client's request that waits for the caller's answer. It contains the receipt that the client asked for.
 #[derive(Debug)]
 #[must_use = "the client waits for an answer"]
 pub struct Ticket {
     pub(super) receipt: Option<String>,
 }
 
-/// How a client means to acknowledge the messages of a subscription.
+/// How a client acknowledges the messages of a subscription.
 ///
 /// # What acknowledging means here
 ///
-/// Nothing is kept until it is acknowledged, and nothing is sent again. A broker needs acknowledgements because a message
-/// that is lost would be lost for good. Here the messages are the changes of a stream, each with its clock: a client
-/// sees by the clock whether it has all, and after a break it says with `resume-after` where it wants to go on. It
-/// knows better than the server what it has processed, also when its last acknowledgement was lost with the connection.
+/// The server keeps nothing until it is acknowledged, and sends nothing again. A message broker needs acknowledgements
+/// because a lost message would be lost for good. Here the messages are the changes of a stream, each with its clock.
+/// The clock tells a client whether it has all changes, and after an interruption the client says with `resume-after`
+/// where to continue. The client knows better than the server what it has processed, even if its last acknowledgement
+/// was lost with the connection.
 ///
-/// Nor does a message that is not acknowledged hold back later ones. A subscriber is promised every change; what
-/// bounds it is how fast it reads, and one that falls too far behind gets a key frame. A window of unacknowledged
-/// messages would be a second limit that stops a client which forgets to acknowledge, for good and without a word.
+/// A message that is not acknowledged does not hold back later ones. Every subscriber receives every change as fast as
+/// it reads, and a subscriber that falls too far behind receives a key frame. A window of unacknowledged messages would
+/// be a second limit, which would silently and permanently stop a client that forgets to acknowledge.
 ///
-/// So the session counts nothing and keeps nothing for each message. It does what the protocol asks, so that every
-/// client library works in every mode: messages bear what their acknowledgement must name; ACK and NACK are checked (the
-/// headers that the version asks for, a message that was sent) and get their receipts. NACK is like ACK. An
-/// acknowledgement that comes after its subscription's end is fine: the two crossed on the way.
+/// So the session keeps no state per message. It does what the protocol requires, so that every client library works in
+/// every mode: messages contain what their acknowledgement must name; ACK and NACK are checked (the headers that the
+/// version requires, a message that was sent) and get their receipts. NACK has the same effect as ACK. An
+/// acknowledgement that arrives after the end of its subscription is accepted, because the two may have crossed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AckMode {
     /// The client sends no ACK.
     Auto,
-    /// An ACK stands for all messages of the subscription up to its own.
+    /// An ACK acknowledges all messages of the subscription up to this one.
     Client,
-    /// An ACK stands for its own message.
+    /// An ACK acknowledges this message only.
     ClientIndividual,
 }
 

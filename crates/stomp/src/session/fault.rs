@@ -1,8 +1,8 @@
-//! Everything for which a session ends with an ERROR by itself.
+//! Faults of a client that end the session with an ERROR.
 
 use crate::codec::{Command, FrameError};
 
-/// What is wrong. Its text is the body of the ERROR, its code the `message`.
+/// A fault. Its text is the body of the ERROR, and its code is the header `message`.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
     #[error(transparent)]
@@ -44,7 +44,7 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// A stable word for programs, as in the HTTP interface.
+    /// A stable code for programs, as in the HTTP API.
     pub(super) fn code(&self) -> &'static str {
         match self {
             Fault::Frame(

@@ -1,24 +1,24 @@
-//! Who sends something how often, so that the other side knows that it lives.
+//! Heart-beats: how often each side sends something, so that the other side knows that it is alive.
 
 use core::fmt;
 
-/// What one side offers: the two numbers of the header `heart-beat`, in milliseconds. 0 is never.
+/// What one side offers: the two numbers of the header `heart-beat`, in milliseconds. 0 means never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeartBeat {
     /// How often it can send something.
     pub send_ms: u64,
-    /// How often it would like to hear something.
+    /// How often it wants to receive something.
     pub expect_ms: u64,
 }
 
 impl HeartBeat {
-    /// `None`: it is not two numbers. No header means that neither is offered.
+    /// `None` if the value is not two numbers. A missing header means that neither is offered.
     pub(super) fn from_header(value: Option<&str>) -> Option<HeartBeat> {
         let Some(value) = value else { return Some(HeartBeat::default()) };
         let number = |text: &str| {
             let text = text.trim_matches(' ');
             let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-            // A period that is too long for a u64 is as good as the longest one.
+            // A period that does not fit a u64 is treated as the longest one.
             digits.then(|| text.parse().unwrap_or(u64::MAX))
         };
         let (send, expect) = value.split_once(',')?;
@@ -26,27 +26,27 @@ impl HeartBeat {
     }
 }
 
-/// As it stands in the header.
+/// The format of the header.
 impl fmt::Display for HeartBeat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{},{}", self.send_ms, self.expect_ms)
     }
 }
 
-/// What was agreed upon.
+/// The periods that both sides agreed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Agreement {
-    /// Something must be sent at least this often.
+    /// The server must send something at least this often.
     send_ms: Option<u64>,
-    /// Something should come at least this often.
+    /// The client should send something at least this often.
     expect_ms: Option<u64>,
 }
 
-/// Periods of silence after which the peer is taken for dead: timers of browsers in the background are late.
+/// The peer counts as dead after this many silent periods, because timers of browser tabs in the background are late.
 const TOLERATED_PERIODS: u64 = 3;
 
 impl Agreement {
-    /// In each direction the slower of what one can do and the other wants; nothing if either says never.
+    /// For each direction, the slower of what one side can do and the other side wants. `None` if either says never.
     pub(super) fn between(ours: HeartBeat, theirs: HeartBeat) -> Agreement {
         let slower = |can: u64, wants: u64| (can != 0 && wants != 0).then(|| can.max(wants));
         Agreement {
@@ -55,13 +55,13 @@ impl Agreement {
         }
     }
 
-    /// After how much silence of ours a heart-beat is due. Earlier than agreed, for there are clients that hang up after
-    /// one period and a half, and timers and networks take their time.
+    /// A heart-beat is due after this much silence of the server. It is earlier than agreed, because some clients hang
+    /// up after one and a half periods, and timers and networks have delays.
     pub(super) fn beat_after(&self) -> Option<u64> {
         self.send_ms.map(|period| period - period / 4)
     }
 
-    /// After how much silence of theirs the peer is dead.
+    /// The peer counts as dead after this much silence.
     pub(super) fn dead_after(&self) -> Option<u64> {
         self.expect_ms.map(|period| period.saturating_mul(TOLERATED_PERIODS))
     }

@@ -17,20 +17,20 @@ use fault::Fault;
 use heart_beat::Agreement;
 use subscriptions::Subscriptions;
 
-/// What a server offers and tolerates.
+/// The settings of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How large frames may be.
+    /// The maximum size of frames.
     pub limits: Limits,
-    /// Subscriptions of a connection at a time.
+    /// The maximum number of subscriptions of a connection.
     pub max_subscriptions: usize,
-    /// Open transactions of a connection.
+    /// The maximum number of open transactions of a connection.
     pub max_transactions: usize,
-    /// How often the server can send something, and how often it would like to hear something.
+    /// How often the server can send heart-beats, and how often it wants to receive them.
     pub heart_beat: HeartBeat,
-    /// How long a client may take to CONNECT.
+    /// How long a client may take to send CONNECT.
     pub connect_timeout_ms: u64,
-    /// How long a client may be silent that has no subscription and has not offered heart-beats.
+    /// How long a client may be silent if it has no subscription and offered no heart-beats.
     pub idle_timeout_ms: u64,
     /// The header `server` of CONNECTED.
     pub server: &'static str,
@@ -52,16 +52,16 @@ impl Default for Options {
 
 /// The server's side of one connection.
 ///
-/// `handle_…` takes what happened, `poll_…` gives what is to be done. After each call of the former, and of
-/// [`accept`](Session::accept), [`refuse`](Session::refuse) and [`fail`](Session::fail), do all
+/// The `handle_…` methods take events, and the `poll_…` methods return what to do. After each `handle_…`,
+/// [`accept`](Session::accept), [`refuse`](Session::refuse) and [`fail`](Session::fail), carry out all
 /// [actions](Session::poll_action). All times are milliseconds of one clock, which should not go back.
 ///
-/// What a client does wrong is answered by an ERROR and the end of the connection; after that the session does nothing.
-/// The `message` of an ERROR is a word for programs, its body a sentence for people, and it bears the `receipt-id` that
-/// the faulty frame asked for, as far as that had been read.
+/// A client's mistake is answered with an ERROR and the end of the connection; after that the session does nothing. The
+/// `message` of an ERROR is a code for programs, and its body is a sentence for people. It has the `receipt-id` that
+/// the faulty frame asked for, if that header had been read.
 ///
-/// Transactions can be begun and ended and may hold acknowledgements, which mean [nothing](AckMode) anyway. Messages
-/// cannot be sent in them.
+/// Transactions can be begun and ended, and may contain acknowledgements, which [have no effect](AckMode) anyway.
+/// Messages cannot be sent in them.
 #[derive(Debug)]
 pub struct Session {
     options: Options,
@@ -83,7 +83,7 @@ enum State {
 }
 
 impl Session {
-    /// A session for a connection that is open since `now`. `id` is told to the client, and needs to be unique.
+    /// A session for a connection that was opened at `now`. `id` is sent to the client and must be unique.
     pub fn new(options: Options, id: impl Into<String>, now: u64) -> Session {
         Session {
             options,
@@ -98,8 +98,8 @@ impl Session {
         }
     }
 
-    /// Takes bytes that were received, at most up to the end of one frame: call it until `input` is empty, and do the
-    /// actions in between. So one message with many frames never makes more work than can be done at a time.
+    /// Takes received bytes, at most up to the end of one frame. Call it until `input` is empty, and carry out the
+    /// actions in between. So an input with many frames never produces more work at once than one frame does.
     pub fn handle_input(&mut self, input: &mut &[u8], now: u64) {
         if !input.is_empty() {
             self.last_received = now;
@@ -116,18 +116,18 @@ impl Session {
         }
     }
 
-    /// The next thing to do.
+    /// The next action, if there is one.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// When to call [`handle_timeout`](Session::handle_timeout) at the latest. Whatever else is called may change it.
+    /// When to call [`handle_timeout`](Session::handle_timeout) at the latest. Any other call may change it.
     pub fn poll_timeout(&self) -> Option<u64> {
         self.timers().into_iter().flatten().map(|(due, _)| due).min()
     }
 
-    /// Does what is due. Hand over first what was received, or a peer may be taken for dead whose heart-beat has been there
-    /// all the time.
+    /// Carries out what is due. Pass received bytes to the session first; otherwise a peer could be declared dead
+    /// although its heart-beat has arrived.
     pub fn handle_timeout(&mut self, now: u64) {
         for (_, timer) in self.timers().into_iter().flatten().filter(|(due, _)| *due <= now) {
             match timer {
@@ -141,19 +141,19 @@ impl Session {
         }
     }
 
-    /// Grants what a client asked for.
+    /// Accepts a client's request.
     pub fn accept(&mut self, ticket: Ticket, now: u64) {
         if let Some(receipt) = ticket.receipt {
             self.send_receipt(&receipt, now);
         }
     }
 
-    /// Denies what a client asked for: an ERROR, and the end of the connection.
+    /// Refuses a client's request with an ERROR, which ends the connection.
     pub fn refuse(&mut self, ticket: Ticket, code: &str, detail: &str) {
         self.end_with(code, detail, ticket.receipt.as_deref());
     }
 
-    /// Ends the session for a reason that no frame gave: an ERROR, and the end of the connection.
+    /// Ends the session with an ERROR that no frame of the client caused.
     pub fn fail(&mut self, code: &str, detail: &str) {
         self.end_with(code, detail, None);
     }
@@ -197,7 +197,7 @@ impl Session {
         }
     }
 
-    /// Whether it has ended. What is left to do are the last actions.
+    /// Whether the session has ended. The last actions may still be pending.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
     }
@@ -229,7 +229,7 @@ impl Session {
         };
         let theirs = HeartBeat::from_header(frame.headers.get("heart-beat"))
             .ok_or(Fault::InvalidHeader("heart-beat"))?;
-        // 1.0 has no heart-beats. A client of several versions offers them, and does not send them if 1.0 is chosen.
+        // 1.0 has no heart-beats. A client that supports several versions offers them, and sends none if 1.0 is chosen.
         let ours = if version > Version::V1_0 { self.options.heart_beat } else { HeartBeat::default() };
         self.state = State::Connected { version, beats: Agreement::between(ours, theirs) };
         self.decoder.set_version(version);
@@ -254,7 +254,7 @@ impl Session {
         let Frame { command, headers, body } = frame;
         let required = |name| headers.get(name).ok_or(Fault::HeaderMissing(command, name));
         match command {
-            // The caller's answer to these two is what brings the receipt.
+            // For these two the receipt is sent when the caller accepts.
             Command::Subscribe => return self.subscribe(version, headers, Ticket { receipt }),
             Command::Send => {
                 if headers.get("transaction").is_some() {
@@ -339,7 +339,7 @@ impl Session {
     }
 
     fn send_frame(&mut self, command: Command, headers: &[(&str, &str)], body: &str, now: u64) {
-        // A client that cannot connect, or has not yet, reads ERROR as in 1.0.
+        // A client that is not connected decodes an ERROR as in 1.0.
         let version = self.version().unwrap_or(Version::V1_0);
         let mut out = BytesMut::new();
         write_frame(&mut out, version, command, headers.iter().copied(), body.as_bytes());
@@ -375,7 +375,7 @@ impl Session {
         }
     }
 
-    /// What will be due when; what ends the session first.
+    /// The next times at which something is due. The timer that can end the session comes first.
     fn timers(&self) -> [Option<(u64, Timer)>; 2] {
         let after = |since: u64, ms: u64, timer| Some((since.saturating_add(ms), timer));
         match self.state {

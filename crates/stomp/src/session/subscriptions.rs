@@ -8,7 +8,7 @@ use alloc::string::String;
 use bytes::{BufMut, Bytes, BytesMut};
 use core::fmt::Write;
 
-/// Names a subscription of a connection. A name is not used again, other than the id that the client gave.
+/// Identifies a subscription of a connection. It is never reused, unlike the id that the client chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Subscription(u64);
 
@@ -20,14 +20,14 @@ pub(super) struct Subscriptions {
 
 #[derive(Debug)]
 struct Entry {
-    /// In 1.0 it may be missing; then the destination takes its place.
+    /// In 1.0 the id may be missing. Then the destination identifies the subscription.
     id: Option<String>,
     destination: String,
     /// The beginning of each MESSAGE, up to the number of the message.
     prefix: Bytes,
-    /// Whether messages bear the header `ack`.
+    /// Whether messages have the header `ack`.
     names_ack: bool,
-    /// Messages so far.
+    /// The number of messages sent so far.
     sent: u64,
 }
 
@@ -67,7 +67,7 @@ impl Subscriptions {
         Ok(subscription)
     }
 
-    /// Removes by id or, where there is none, by destination.
+    /// Removes a subscription by its id or, if there is none, by its destination.
     pub(super) fn remove(
         &mut self,
         id: Option<&str>,
@@ -83,7 +83,7 @@ impl Subscriptions {
         Ok(subscription)
     }
 
-    /// Writes a MESSAGE up to where its payload begins. `false`: there is no such subscription.
+    /// Writes a MESSAGE up to the beginning of its payload. Returns false if there is no such subscription.
     pub(super) fn write_message(&mut self, subscription: Subscription, out: &mut BytesMut) -> bool {
         let Some(entry) = self.open.get_mut(&subscription) else { return false };
         entry.sent += 1;
@@ -98,7 +98,7 @@ impl Subscriptions {
         true
     }
 
-    /// What an acknowledgement names. `None`: a message of a subscription that has ended.
+    /// The message that an acknowledgement names. `None` if its subscription has ended.
     pub(super) fn find_message(&self, id: &str) -> Result<Option<(Subscription, u64)>, Fault> {
         let number = |text: &str| text.parse::<u64>().map_err(|_| Fault::MessageNotFound);
         let (subscription, message) = id.split_once('-').ok_or(Fault::MessageNotFound)?;

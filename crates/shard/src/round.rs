@@ -1,0 +1,233 @@
+//! Rounds: which timers and requests are taken together, and how they are applied.
+
+use crate::{
+    batch::weight_of,
+    open::Open,
+    output::{Failure, Output, undecided},
+    shard::Options,
+};
+use limina_engine::{Applied, Due, Job, Missing, Read, Time, timers::TimerKey};
+use std::collections::VecDeque;
+
+/// A sweep gets a slice at least once in this many batches.
+const BATCHES_A_SWEEP: usize = 16;
+
+/// Timers and requests that are taken together at one instant of shard time. They are applied in this order.
+pub(crate) struct Round<T> {
+    pub(crate) now: Time,
+    pub(crate) work: VecDeque<Work<T>>,
+    pub(crate) is_fetching: bool,
+    /// Whether the engine has been asked once which records the round needs.
+    pub(crate) is_asked: bool,
+    /// Whether all records that the engine could name beforehand have been fetched.
+    pub(crate) is_ready: bool,
+}
+
+pub(crate) enum Work<T> {
+    Request(T, Job),
+    Due(Due),
+}
+
+/// Which writes the storage has space for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WriteScope {
+    All,
+    /// Only due timers, and the few requests that are allowed when the storage is full.
+    DueOnly,
+    Nothing,
+}
+
+/// The due timers of a round, and its time.
+struct Slice {
+    due: Vec<Due>,
+    time: Time,
+    /// Whether no other timer is due by `time`, so that clients may have their turn.
+    is_whole: bool,
+}
+
+impl<T> Open<T> {
+    /// Begins a round with due timers first, then waiting requests. Returns whether anything happened, including
+    /// rejected requests.
+    pub(crate) fn take_round(
+        &mut self,
+        now: Time,
+        queue: &mut VecDeque<(T, Job)>,
+        options: &Options,
+        scope: WriteScope,
+        may_sweep: bool,
+        outputs: &mut VecDeque<Output<T>>,
+    ) -> bool {
+        // Several rounds of one batch may read the clock, and shard time must never go back.
+        let now = now.max(self.engine.time());
+        let Slice { due, time, is_whole } =
+            if scope == WriteScope::Nothing { self.slice_before_due(now) } else { self.slice(now, options) };
+        self.is_behind = scope != WriteScope::Nothing && time < now;
+        let is_far_behind = self.is_behind && now.0 - time.0 > options.max_lag.0;
+        self.lags_at = (self.is_behind && !is_far_behind).then_some(time);
+        let mut work: VecDeque<Work<T>> = due.into_iter().map(Work::Due).collect();
+        let mut refused = false;
+        if is_whole && !is_far_behind {
+            refused = self.take_waiting(queue, options.max_batch, scope, &mut work, outputs);
+            if scope != WriteScope::Nothing {
+                self.take_background(may_sweep, &mut work);
+            }
+        }
+        if work.is_empty() {
+            return refused;
+        }
+        self.fetched.clear();
+        self.round = Some(Round { now: time, work, is_fetching: false, is_asked: false, is_ready: false });
+        true
+    }
+
+    /// If there is no space for due timers, shard time stops just before the first of them. So a read never sees a
+    /// state in which a timer should have fired and has not.
+    fn slice_before_due(&self, now: Time) -> Slice {
+        let time = match self.engine.next_due() {
+            Some(due) => now.min(just_before(due)).max(self.engine.time()),
+            None => now,
+        };
+        Slice { due: Vec::new(), time, is_whole: true }
+    }
+
+    /// The timers that are due by `now`. If they are more than one slice, the slice ends between two instants, and
+    /// shard time advances only to the end of the slice. So everything due by then is done, and clients need not wait
+    /// for the rest.
+    fn slice(&self, now: Time, options: &Options) -> Slice {
+        let mut due = self.engine.due(now, options.due_slice + 1);
+        let Some(&Due::Timer(TimerKey { due: next, .. })) = due.get(options.due_slice) else {
+            return Slice { due, time: now, is_whole: true };
+        };
+        let time = just_before(next);
+        let before = self.engine.due(time, options.due_slice);
+        if before.is_empty() || time < self.engine.time() {
+            // More than a slice is due at the same instant, or the timers are late because they were postponed before
+            // the shard was opened.
+            due.truncate(options.due_slice);
+            return Slice { due, time: next.max(self.engine.time()), is_whole: false };
+        }
+        Slice { due: before, time, is_whole: true }
+    }
+
+    /// Takes waiting requests, as many as fit into the batch. Returns whether any was rejected.
+    fn take_waiting(
+        &self,
+        queue: &mut VecDeque<(T, Job)>,
+        max_batch: usize,
+        scope: WriteScope,
+        work: &mut VecDeque<Work<T>>,
+        outputs: &mut VecDeque<Output<T>>,
+    ) -> bool {
+        let mut refused = false;
+        let mut weight = self.building.weight;
+        while let Some((_, job)) = queue.front()
+            && (weight == 0 || weight + weight_of(&job.request) <= max_batch)
+            && let Some((ticket, job)) = queue.pop_front()
+        {
+            let may_write = scope == WriteScope::All
+                || (scope == WriteScope::DueOnly && job.request.is_allowed_when_full());
+            if job.request.is_write() && !may_write {
+                outputs.push_back(undecided(ticket, Failure::StorageFull));
+                refused = true;
+                continue;
+            }
+            weight += weight_of(&job.request);
+            work.push_back(Work::Request(ticket, job));
+        }
+        refused
+    }
+
+    /// Adds background work. Work that requests wait for gets a slice in every batch. Sweeps, which free space, get one
+    /// if the shard is otherwise idle, and once in a number of batches if it is not.
+    fn take_background(&mut self, may_sweep: bool, work: &mut VecDeque<Work<T>>) {
+        if self.building.has_background {
+            return;
+        }
+        let is_quiet = self.in_flight.is_none() && self.building.is_empty && work.is_empty();
+        let is_sweep_due = is_quiet || self.batches_since_sweep >= BATCHES_A_SWEEP;
+        let sweep = || if is_sweep_due && may_sweep { self.engine.sweep() } else { None };
+        let free = || if may_sweep { self.engine.free() } else { None };
+        let background = self.engine.build().or_else(free).or_else(sweep);
+        self.building.has_background = background.is_some();
+        if let Some(Due::Sweep(_)) = background {
+            self.batches_since_sweep = 0;
+        }
+        work.extend(background.map(Work::Due));
+    }
+
+    /// Applies the round in order. If the engine needs more records, the round stops there and fetches them. If the
+    /// batch has enough bytes, the round ends, and the requests that were not begun go back to the queue.
+    pub(crate) fn run_round(
+        &mut self,
+        may_relax: bool,
+        options: &Options,
+        queue: &mut VecDeque<(T, Job)>,
+        outputs: &mut VecDeque<Output<T>>,
+    ) -> Option<Output<T>> {
+        let mut round = self.round.take()?;
+        // Records that the engine can name beforehand are fetched for the whole round together, before anything is
+        // applied.
+        let mut reads = if round.is_ready { Vec::new() } else { self.missing(&round) };
+        round.is_ready = reads.is_empty();
+        round.is_asked = true;
+        while reads.is_empty()
+            && let Some(work) = round.work.front_mut()
+        {
+            match self.apply(round.now, work) {
+                Ok(mut applied) => {
+                    if let Some(Applied::Done { is_relaxed, .. }) = &mut applied {
+                        *is_relaxed &= may_relax;
+                    }
+                    let work = round.work.pop_front().expect("it was just there");
+                    self.record_decision(round.now, work, applied, outputs);
+                    // Due timers are always completed, because shard time has reached this round's instant, and nothing
+                    // due by then may be left when a client is answered. Timers come first in a round, so only
+                    // background work can follow a request, and the engine will offer that again.
+                    if self.has_enough_bytes(options)
+                        && let Some(Work::Request(..)) = round.work.front()
+                    {
+                        for work in round.work.drain(..).rev() {
+                            if let Work::Request(ticket, job) = work {
+                                queue.push_front((ticket, job));
+                            }
+                        }
+                    }
+                }
+                Err(Missing(more)) => reads = more,
+            }
+        }
+        if reads.is_empty() {
+            return None;
+        }
+        round.is_fetching = true;
+        self.round = Some(round);
+        Some(Output::Fetch(reads))
+    }
+
+    /// Records that the round needs and that were not fetched yet. The engine knows at once what a write needs, so it
+    /// is asked only the first time. A read may need more after each answer.
+    fn missing(&self, round: &Round<T>) -> Vec<Read> {
+        let mut reads = Vec::new();
+        for work in &round.work {
+            match work {
+                Work::Request(_, job) if round.is_asked && job.request.is_write() => {}
+                Work::Request(_, job) => {
+                    reads.append(&mut self.engine.missing(round.now, job, &self.fetched))
+                }
+                Work::Due(due) => reads.append(&mut self.engine.missing_for_due(*due, &self.fetched)),
+            }
+        }
+        reads
+    }
+
+    fn apply(&mut self, now: Time, work: &mut Work<T>) -> Result<Option<Applied>, Missing> {
+        match work {
+            Work::Request(_, job) => self.engine.apply(now, job, &self.fetched).map(Some),
+            Work::Due(due) => self.engine.apply_due(now, *due, &self.fetched).map(|()| None),
+        }
+    }
+}
+
+fn just_before(time: Time) -> Time {
+    Time(time.0.saturating_sub(1))
+}
