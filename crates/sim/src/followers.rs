@@ -1,8 +1,8 @@
-//! Followers of streams, at two nodes that share a shard: the real rings and cursors, between them a wire that is slow
-//! and breaks, and clients that go away and come back at either node.
+//! Followers of streams at two nodes that share a shard. Rings and cursors are the real ones. Between the nodes is a
+//! connection that is slow and breaks, and clients go away and return to either node.
 //!
-//! Each client folds what it is sent into what incubates, as the guide tells clients to. What it has must be right at
-//! every clock, its clock must never go back, and changes that are kept must never be skipped.
+//! Each client applies what it receives to its set of incubating events, as the guide tells clients to do. Its set must
+//! be right at every clock, its clock must never go back, and it must never skip changes that are kept.
 
 use crate::random::Random;
 use limina_engine::{
@@ -18,28 +18,28 @@ use std::{
     sync::Arc,
 };
 
-/// How many clients follow a stream.
+/// The number of clients of each stream.
 const CLIENTS: usize = 3;
 
-/// What came of it.
+/// What the followers did.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Counts {
     /// Changes that were sent to clients.
     pub changes: u64,
     /// Key frames for clients that had nothing.
     pub begun: u64,
-    /// Clients that came back with a clock that their node had not reached.
+    /// Clients that returned with a clock that their node had not reached.
     pub ahead: u64,
-    /// Openings of the shard after which a node found that it had missed changes.
+    /// Openings of the shard after which a node noticed that it had missed changes.
     pub missed: u64,
     /// Moves of the shard from one node to the other.
     pub moves: u64,
-    /// States that were compared with the engine's, of which at least one event was a part.
+    /// Comparisons with the engine's state that contained at least one event.
     pub compared: u64,
 }
 
 impl Counts {
-    /// Several runs together.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Counts) {
         self.changes += other.changes;
         self.begun += other.begun;
@@ -54,13 +54,13 @@ impl Counts {
 #[derive(Debug)]
 pub struct Followers {
     streams: Vec<Stream>,
-    /// Which of the two nodes has the shard.
+    /// Which of the two nodes owns the shard.
     owner: usize,
     /// What came of it.
     pub counts: Counts,
 }
 
-/// A stream, and what the two nodes have of it.
+/// A stream, and its state at the two nodes.
 #[derive(Debug)]
 struct Stream {
     namespace: Name,
@@ -69,21 +69,21 @@ struct Stream {
     clients: Vec<Client>,
     /// The clock of the last change that was released.
     released: u64,
-    /// Clocks that clients had before a key frame came in place of changes.
+    /// The clocks of clients that received a key frame instead of changes.
     skipped_after: Vec<u64>,
 }
 
-/// What a node has of a stream.
+/// The state of a stream at a node.
 #[derive(Debug, Default)]
 struct Topic {
     ring: Ring,
-    /// The shard has opened here, and the ring was not compared with the stream yet.
+    /// The shard was opened here, and the ring has not been compared with the stream yet.
     must_compare: bool,
     compares: bool,
-    /// In a node without the shard: how the owner reads the stream for it, and what is on its way from there.
+    /// At the node that does not own the shard: how the owner reads the stream for it, and what is in transit.
     feed: Option<Asker>,
     wire: VecDeque<Fed>,
-    /// Nothing arrives for now.
+    /// The connection delivers nothing for now.
     is_stuck: bool,
 }
 
@@ -93,7 +93,7 @@ enum Fed {
     NoStream,
 }
 
-/// A cursor, and what it has asked the shard.
+/// A cursor, and the requests that it has sent to the shard.
 #[derive(Debug)]
 struct Asker {
     cursor: Cursor,
@@ -104,12 +104,12 @@ struct Asker {
 #[derive(Debug)]
 struct Client {
     node: usize,
-    /// None while it is away.
+    /// `None` while the client is away.
     asker: Option<Asker>,
-    /// The clock of what it has; none if it has nothing.
+    /// The clock of the client's state. `None` if it has nothing.
     clock: Option<u64>,
     incubating: BTreeMap<Event, Time>,
-    /// The stream's clock when it came without one: its first key frame must be current.
+    /// The stream's clock when the client came without one. Its first key frame must be current.
     arrived_at: u64,
 }
 
@@ -132,7 +132,7 @@ impl Followers {
         self.streams.iter().map(|stream| (stream.namespace.clone(), stream.name.clone())).collect()
     }
 
-    /// Some clients go away, and others come back. Some wires get stuck.
+    /// Some clients go away, others return, and some connections get stuck.
     pub fn come_and_go(&mut self, random: &mut Random) {
         for stream in &mut self.streams {
             stream.nodes[1 - self.owner].is_stuck = random.one_in(2);
@@ -146,7 +146,7 @@ impl Followers {
         }
     }
 
-    /// All clients come back.
+    /// Makes all clients return.
     pub fn all_come_back(&mut self, random: &mut Random) {
         for stream in &mut self.streams {
             for client in stream.clients.iter_mut().filter(|client| client.asker.is_none()) {
@@ -155,7 +155,7 @@ impl Followers {
         }
     }
 
-    /// The shard has lost its memory, and with it all questions and effects that were not released.
+    /// The shard has lost its memory, and with it all requests and effects that were not released.
     pub fn shard_lost(&mut self) {
         for stream in &mut self.streams {
             for topic in &mut stream.nodes {
@@ -176,7 +176,7 @@ impl Followers {
         }
     }
 
-    /// The shard opens, in the same node as before or in the other.
+    /// The shard opens, at the same node as before or at the other one.
     pub fn shard_opened(&mut self, random: &mut Random) {
         if random.one_in(3) {
             self.owner = 1 - self.owner;
@@ -192,7 +192,7 @@ impl Followers {
         }
     }
 
-    /// The shard has released this.
+    /// The shard has released this effect.
     pub fn hear(&mut self, effect: &Effect) {
         let (namespace, name) = match effect {
             Effect::StreamChanged { namespace, stream, .. }
@@ -218,7 +218,8 @@ impl Followers {
         }
     }
 
-    /// Nodes feed each other and clients take what there is, all of it or some. Returns what they ask.
+    /// The nodes feed each other, and clients take all or some of what there is. Returns the requests that they send to
+    /// the shard.
     pub fn pump(&mut self, random: &mut Random, is_all: bool) -> Result<Vec<(Name, Command)>, String> {
         let mut asked = Vec::new();
         for stream in &mut self.streams {
@@ -228,7 +229,7 @@ impl Followers {
         Ok(asked)
     }
 
-    /// A question was answered; none if the answer was lost.
+    /// A request was answered. `None` if the answer was lost.
     pub fn answered(
         &mut self,
         namespace: &Name,
@@ -247,7 +248,7 @@ impl Followers {
         Ok(())
     }
 
-    /// Every client has come as far as this, or has nothing where there is no stream.
+    /// Checks that every client has reached the clock of `frame`, or has nothing if there is no stream.
     pub fn check_at(&self, namespace: &Name, name: &Name, frame: Option<&KeyFrame>) -> Result<(), String> {
         for stream in &self.streams {
             if (&stream.namespace, &stream.name) == (namespace, name) {
@@ -274,7 +275,7 @@ impl Stream {
         feeds.chain(self.clients.iter_mut().filter_map(|client| client.asker.as_mut()))
     }
 
-    /// The stream is gone, as far as this node knows.
+    /// As far as this node knows, the stream was deleted.
     fn deleted(&mut self, node: usize) {
         let must_compare = self.nodes[node].must_compare;
         self.nodes[node] = Topic { must_compare, ..Topic::default() };
@@ -335,7 +336,7 @@ impl Stream {
         Ok(asked)
     }
 
-    /// The node without the shard is fed, slowly.
+    /// Feeds the node that does not own the shard, slowly.
     fn feed(&mut self, owner: usize, random: &mut Random, is_all: bool, asked: &mut Vec<Command>) {
         let [first, second] = &mut self.nodes;
         let (source, fed) = if owner == 0 { (first, second) } else { (second, first) };
@@ -415,7 +416,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The owner compares its ring with the stream after the shard has opened.
+    /// After an opening, the owner compares its ring with the stream.
     fn compared(
         &mut self,
         owner: usize,
@@ -499,7 +500,7 @@ impl Asker {
             (Command::Changes { after, .. }, Some(Ok(Reply::Changes(changes)))) => {
                 self.cursor.handle_page(*after, changes.clone(), ring);
             }
-            // It is asked again.
+            // The request will be sent again.
             (_, None) => {}
             (_, Some(other)) => return Err(format!("{question:?} was answered {other:?}")),
         }
@@ -518,7 +519,8 @@ impl Client {
         self.asker = Some(Asker::new(self.clock));
     }
 
-    /// What a client does with a message. Returns its clock before, if a key frame came in place of changes.
+    /// Applies a message to a client. Returns the client's previous clock if it received a key frame instead of
+    /// changes.
     fn take(&mut self, told: &Told, counts: &mut Counts) -> Result<Option<u64>, String> {
         let frame = match told {
             Told::Change(change) => {
@@ -562,7 +564,7 @@ impl Client {
         if before == expected { Ok(()) } else { Err(format!("{change:?} comes where {before:?} incubates")) }
     }
 
-    /// At the same clock there is the same to be had.
+    /// At the same clock, the client and the engine must have the same events.
     fn compare(&self, frame: &KeyFrame, counts: &mut Counts) -> Result<(), String> {
         let events = frame.events.iter().map(|event| (&event.event, &event.time));
         if !self.incubating.iter().eq(events.collect::<BTreeMap<_, _>>()) {

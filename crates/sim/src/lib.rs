@@ -1,8 +1,8 @@
-//! The simulator: engine, shard and store in one thread, driven by a seed through crashes and faults, and held
-//! against an independent, naive model.
+//! The simulator: the real engine, shard and store in one thread, driven by a seed through crashes and faults, and
+//! compared with an independent, naive model.
 //!
-//! Everything random comes from the seed, so a failing seed is replayed by one command. The model must stay naive: it
-//! adds up the whole history for every answer, and shares nothing with the engine but the types of requests and
+//! Everything random comes from the seed, so one command replays a failing seed. The model must stay naive: it computes
+//! every answer from the whole history, and must never share anything with the engine except the types of requests and
 //! outcomes.
 
 pub mod followers;

@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs each seed twice: a run must depend on nothing but its seed. Says how many failed.
+/// Runs each seed twice, because a run must depend on nothing but its seed. Returns the number of failed seeds.
 fn run_all<R: Debug + PartialEq>(
     seeds: std::ops::Range<u64>,
     is_verbose: bool,

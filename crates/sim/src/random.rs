@@ -1,6 +1,6 @@
-//! Randomness from a seed.
+//! Random numbers from a seed.
 
-/// SplitMix64: small, and the same everywhere and for ever.
+/// SplitMix64. Its sequence for a seed must never change.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
@@ -10,7 +10,7 @@ impl Random {
         Random(seed)
     }
 
-    /// Any number.
+    /// A number between 0 and `u64::MAX`.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -24,7 +24,7 @@ impl Random {
         self.number() % n
     }
 
-    /// True once in `n` times.
+    /// True with a probability of 1 in `n`.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }

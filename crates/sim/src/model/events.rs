@@ -1,5 +1,4 @@
-//! Events, naively: every stream keeps all its changes, and all keys that are closed in one list, which is gone through
-//! at every step.
+//! The naive events: every stream keeps all its changes, and one list of closed keys that is scanned at every step.
 //!
 //! Nothing here is uncertain: the same commands in the same order have the same answers, and each change takes one
 //! position.
@@ -28,7 +27,7 @@ struct Stream {
     /// The clock before the first change.
     began: u64,
     changes: Vec<Change>,
-    /// In the order in which they began to be closed.
+    /// In the order in which they were closed.
     closed: Vec<Closed>,
 }
 
@@ -43,7 +42,8 @@ struct Closed {
 }
 
 impl Events {
-    /// What is answered, when all that is due is done. Of a list as much as `shown` says that it covers.
+    /// The expected answer, after everything that is due has been executed. A list is returned as far as `shown` covers
+    /// it.
     pub(super) fn run(
         &mut self,
         now: u64,
@@ -155,7 +155,7 @@ impl Events {
     fn list(&self, page: &Page<Name>, shown: Option<&Answer>) -> Listed<StreamInfo, Name> {
         let names = self.streams.keys().filter(|name| page.after.as_ref().is_none_or(|after| *name > after));
         let mut all: Vec<StreamInfo> = names.filter_map(|name| self.info(name).ok()).collect();
-        // A part may be short; what it skips must not exist.
+        // A page may be short, but a key that it skips must not exist.
         let next = match shown {
             Some(Ok(Reply::Streams(shown))) => shown.next.clone(),
             _ => None,
@@ -166,19 +166,19 @@ impl Events {
         Listed { items: all, next }
     }
 
-    /// When the next time runs out.
+    /// When the next key expires.
     pub(super) fn next_due(&self) -> Option<u64> {
         self.streams.values().flat_map(|stream| &stream.closed).map(|closed| closed.until).min()
     }
 
-    /// Ends what is due by `now`, in due order.
+    /// Expires everything that is due by `now`, in due order.
     pub(super) fn expire(&mut self, order: &mut Order, now: u64) {
         while self.next_due().is_some_and(|due| due <= now) {
             self.expire_next(order);
         }
     }
 
-    /// Ends what is due next. Of what is due together it is what was set first.
+    /// Expires what is due next. If several are due together, the one that was set first.
     pub(super) fn expire_next(&mut self, order: &mut Order) {
         let firsts = self.streams.values_mut().filter_map(|stream| {
             let due = |place: &usize| (stream.closed[*place].until, stream.closed[*place].since);

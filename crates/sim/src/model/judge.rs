@@ -3,18 +3,18 @@
 use super::{MOST_STATES, Model};
 use limina_engine::{Command, Name, Outcome, Request, Time, limiter};
 
-/// Holds every answer against the model, and knows what a lost memory may have taken along.
+/// Compares every answer with the model, and knows what a loss of memory may have removed.
 ///
-/// What a client was told is durable, and so is all that was decided before it; but a relaxed answer may be told
-/// before, and so is that somebody waits. So the judge keeps what was decided since the last durable answer, and begins
-/// again from there, with as much of it as may have been persisted.
+/// What a client was told is durable, and so is everything that was decided before it. Two things are known earlier:
+/// relaxed answers, and that a request began to wait. So the judge keeps the decisions since the last durable answer.
+/// After a loss it starts again from there, with as many of these decisions as may have been persisted.
 #[derive(Debug, Clone, Default)]
 pub struct Judge {
     live: Possible,
-    /// The state before `loose`, if there is any.
+    /// The possible states before `loose`, if there is any loose decision.
     durable: Option<Possible>,
     loose: Vec<Decided>,
-    /// Requests for locks that were told to wait and have no answer yet.
+    /// Requests for locks that began to wait and have no answer yet.
     waiting: Vec<Request>,
 }
 
@@ -22,7 +22,7 @@ pub struct Judge {
 struct Decided {
     at: Time,
     request: Request,
-    /// Whether the request had to wait for this.
+    /// Whether the request had to wait for this decision.
     has_waited: bool,
     fate: Fate,
 }
@@ -30,11 +30,11 @@ struct Decided {
 /// What became of a decision.
 #[derive(Debug, Clone)]
 pub enum Fate {
-    /// It was answered, so far as it was durable.
+    /// It was answered.
     Answered(Outcome),
-    /// It waits for others, and is decided later.
+    /// The request waits, and is decided later.
     Waits,
-    /// It waited, and was given up for a planned stop.
+    /// The request waited, and failed because of a planned stop.
     GivenUp,
     /// It was in an append of which it is not known whether it happened.
     InDoubt(Unheard),
@@ -42,14 +42,14 @@ pub enum Fate {
     NotDone(Unheard),
 }
 
-/// What can be said of an answer that nobody heard.
+/// What is known of an answer that was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unheard {
-    /// It may have been that nothing was done: something was under way under the same key, or could not be read.
+    /// Possibly nothing was done, because a request with the same key was in progress, or a record could not be read.
     pub may_be_nothing: bool,
 }
 
-/// Too much is possible for the model to follow.
+/// There are too many possible states for the model to follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CannotTell;
 
@@ -64,7 +64,7 @@ impl Default for Possible {
 }
 
 impl Decided {
-    /// How this can have gone, and whether it did not wait for the disk.
+    /// The possible states after this decision, each with whether its answer need not wait for the disk.
     fn ways(&self, model: Model) -> Result<Vec<(Model, bool)>, String> {
         let Decided { at, request, has_waited, fate } = self;
         let one = |model: Model| vec![(model, false)];
@@ -73,7 +73,7 @@ impl Decided {
             Fate::GivenUp => model.give_up(request).map(one),
             Fate::Answered(outcome) if *has_waited => model.complete(*at, request, Some(outcome)).map(one),
             Fate::Answered(outcome) => model.step(*at, request, Some(outcome)),
-            // It was done, and nobody knows what was answered.
+            // It was done, and the answer is not known.
             Fate::InDoubt(_) | Fate::NotDone(_) if *has_waited => model.complete(*at, request, None).map(one),
             Fate::InDoubt(Unheard { may_be_nothing }) | Fate::NotDone(Unheard { may_be_nothing }) => {
                 let nothing = may_be_nothing.then(|| (model.clone(), false));
@@ -88,14 +88,13 @@ impl Decided {
 }
 
 impl Judge {
-    /// Takes note of a decision; these must come in the order in which they were made. The error says what should have
-    /// been answered.
+    /// Records a decision. Decisions must come in the order in which they were made. The error is the expected answer.
     pub fn decided(&mut self, at: Time, request: &Request, fate: Fate) -> Result<(), String> {
         let is_about_locks = matches!(request.command, Command::Locks(_));
         match &fate {
-            // What else waits has no place in any queue, and is as if it had come when it is answered.
+            // Other waits have no place in a queue. They count as if the request had come when it is answered.
             Fate::Waits if !is_about_locks => return Ok(()),
-            // A read that was lost leaves nothing behind.
+            // A lost read has no effect.
             Fate::InDoubt(_) | Fate::NotDone(_) if !request.command.is_write() => return Ok(()),
             _ => {}
         }
@@ -107,7 +106,8 @@ impl Judge {
         let is_answered = matches!(decided.fate, Fate::Answered(_));
         let may_be_loose = !is_answered || may_be_relaxed(request);
         let before = (self.durable.is_none() && may_be_loose).then(|| self.live.clone());
-        // What the ledger decided and then lost is seen by no answer: whatever it decided afterwards is lost as well.
+        // A lost decision of the ledger is visible in no answer, because everything that the ledger decided after it is
+        // lost too.
         let is_lost = matches!((&decided.fate, &request.command), (Fate::NotDone(_), Command::Ledger(_)));
         let is_relaxed = !is_lost && self.live.follow(&decided)?;
         if let Fate::Waits = decided.fate {
@@ -122,7 +122,8 @@ impl Judge {
         Ok(())
     }
 
-    /// Everything that was due by then is done. The error says who should have been told of it.
+    /// Everything that was due by then has been executed. The error names a request that should have been answered by
+    /// it.
     pub fn nothing_is_due(&mut self, at: Time) -> Result<(), String> {
         let mut untold = String::new();
         self.live.0.retain_mut(|model| match model.expire(at) {
@@ -135,18 +136,18 @@ impl Judge {
         if self.live.0.is_empty() { Err(untold) } else { Ok(()) }
     }
 
-    /// Everything decided so far is durable, but for what windows keep of relaxed answers.
+    /// Everything decided so far is durable, except for what windows keep of relaxed answers.
     pub fn persisted(&mut self) {
         self.durable = None;
         self.loose.clear();
     }
 
-    /// The shard lost its memory and was opened again: what was in doubt had happened or not, the last time that is
-    /// persisted, and the time at which it was ready.
+    /// The shard lost its memory and was opened again. `doubt_happened` says whether the append in doubt had happened,
+    /// `persisted` is the last stored time, and `ready` the time of opening.
     pub fn reopened(&mut self, doubt_happened: bool, persisted: Time, ready: Time) -> Result<(), CannotTell> {
         let mut state = self.durable.take().unwrap_or_else(|| self.live.clone());
         self.waiting.clear();
-        // What may be stored in place of `state`, if less was persisted.
+        // States that may be stored instead of `state`, if less was persisted.
         let mut earlier: Vec<Model> = Vec::new();
         for decided in std::mem::take(&mut self.loose) {
             // Time is persisted with everything else.
@@ -170,9 +171,9 @@ impl Judge {
                 Fate::InDoubt(_) | Fate::NotDone(_) => break,
             }
         }
-        // What a step told others was stored with it, or it was not done.
+        // Answers to waiting requests were stored together with the step that caused them, or the step was not done.
         state.0.retain(|model| model.owed.is_empty());
-        // What was due may have been done or not, as long as it was done in order.
+        // Due timers may or may not have fired, as long as they fired in order.
         state.0 = state.on_the_way(persisted);
         state.0.extend(earlier);
         for model in &mut state.0 {
@@ -189,12 +190,12 @@ impl Judge {
         self.durable.is_none()
     }
 
-    /// Clients could not reach the shard until now, and time stood still: whoever holds something has its full time.
+    /// Clients could not reach the shard until now, and time stood still. Every lease and lock gets its full ttl.
     pub fn serving(&mut self, ready: Time) {
         self.live.0.iter_mut().for_each(|model| model.reopen(ready));
     }
 
-    /// The names of all namespaces that may be there.
+    /// The names of all namespaces that may exist.
     pub fn namespaces(&self) -> Vec<Name> {
         let mut names: Vec<Name> =
             self.live.0.iter().flat_map(|model| model.namespaces.keys().cloned()).collect();
@@ -203,14 +204,14 @@ impl Judge {
         names
     }
 
-    /// How many states are possible.
+    /// The number of possible states.
     pub fn states(&self) -> usize {
         self.live.0.len()
     }
 }
 
 impl Possible {
-    /// Leaves the states that agree with what was decided. Says whether it may be an answer that did not wait for the disk.
+    /// Keeps the states that agree with the decision. Returns whether its answer may not have waited for the disk.
     fn follow(&mut self, decided: &Decided) -> Result<bool, String> {
         let mut next = Vec::new();
         let mut expected: Vec<String> = Vec::new();
@@ -233,7 +234,7 @@ impl Possible {
         Ok(may_be_relaxed)
     }
 
-    /// These states, and all that follow while what is due by then, and tells nobody, is done.
+    /// These states, and all that follow while timers fire that are due by then and answer no request.
     fn on_the_way(&self, by: Time) -> Vec<Model> {
         let mut all = Vec::new();
         let mut next = self.0.clone();
@@ -255,7 +256,7 @@ impl Possible {
     }
 }
 
-/// Whether it is a request whose answer need not wait for the disk.
+/// Whether the answer to the request need not wait for the disk.
 fn may_be_relaxed(request: &Request) -> bool {
     let command = match &request.command {
         Command::Limiter(command) => command,

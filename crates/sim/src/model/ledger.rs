@@ -1,4 +1,4 @@
-//! The ledger, naively: a log of all that ever happened, added up for every answer.
+//! The naive ledger: a log of everything that ever happened, summed up for every answer.
 
 use super::Order;
 use limina_engine::{
@@ -36,9 +36,9 @@ struct Event {
     operation: Name,
     limit: Name,
     kind: EntryKind,
-    /// What the entry shows.
+    /// The value that the entry shows.
     value: i64,
-    /// What is added to the open holds, and to the committed sum.
+    /// The change of the sum of open holds, and of the committed sum.
     held: i128,
     committed: i128,
     expires_at: Option<u64>,
@@ -51,7 +51,7 @@ struct Expiry {
     operation: Name,
 }
 
-/// The answer without the items of a batch that could not be read and were not done.
+/// The answer without those items of a batch that could not be read and were not executed.
 pub(super) fn readable(answer: &Answer) -> Answer {
     match answer {
         Ok(Reply::Batch(results)) => {
@@ -62,13 +62,14 @@ pub(super) fn readable(answer: &Answer) -> Answer {
     }
 }
 
-/// By how much the namespace's position may be larger than thought, if both answers are the same but for that.
+/// If both answers differ only in positions: the amounts by which the namespace's position may be larger than the model
+/// assumed.
 pub(super) fn shifts(order: Order, expected: &Answer, actual: &Answer) -> Vec<u64> {
     let shown = positions(actual);
     let pairs = positions(expected).into_iter().zip(shown.iter().copied());
     let difference =
         pairs.filter(|(expected, actual)| actual > expected).map(|(expected, actual)| actual - expected);
-    // Values as of a position that the namespace was not thought to have reached.
+    // The answer shows values as of a position that, for the model, the namespace had not reached.
     let reached = shown.iter().max().and_then(|max| max.checked_sub(order.position));
     difference.take(1).chain(reached).collect()
 }
@@ -86,7 +87,8 @@ fn positions(answer: &Answer) -> Vec<u64> {
 }
 
 impl Ledger {
-    /// What the command must be answered at `now`, but for the items of a batch that `answer` says were not done.
+    /// The expected answer to the command at `now`, except for the items of a batch that `answer` says were not
+    /// executed.
     pub(super) fn answer(
         &mut self,
         order: &mut Order,
@@ -106,7 +108,7 @@ impl Ledger {
         self.command(order, now, command)
     }
 
-    /// Rolls back everything due by `now`, in due order.
+    /// Rolls back every hold that is due by `now`, in due order.
     pub(super) fn expire(&mut self, order: &mut Order, now: u64) {
         self.expiries.sort_by_key(|expiry| (expiry.due, expiry.position));
         while self.expiries.first().is_some_and(|expiry| expiry.due <= now) {
@@ -391,7 +393,7 @@ impl Ledger {
         Ok(reply(self, &names, position))
     }
 
-    /// Ends the open holds in these limits, committing so much of each.
+    /// Ends the open holds in these limits, and commits the given amount of each.
     fn end(&mut self, order: &mut Order, time: u64, id: &Name, ends: &[(Name, i64)], kind: EntryKind) -> u64 {
         order.advance();
         for (name, committed) in ends {
@@ -438,7 +440,7 @@ impl Ledger {
         holds
     }
 
-    /// The operation's hold in a limit, and what became of it.
+    /// The operation's hold in a limit, and its present state.
     fn hold_in(&self, id: &Name, limit: &Name) -> Option<(Event, HoldState)> {
         let mut events = self.log.iter().filter(|event| event.operation == *id && event.limit == *limit);
         let hold = events.next()?.clone();
@@ -460,7 +462,7 @@ impl Ledger {
         self.holds(id).iter().map(|hold| hold.position).max()
     }
 
-    /// Committed, and held open upwards and downwards.
+    /// The committed sum, and the sums of positive and of negative open holds.
     fn sums(&self, name: &Name) -> (i128, i128, i128) {
         let commit = self.log.iter().filter(|event| event.limit == *name).map(|event| event.committed).sum();
         let open: Vec<i128> = self

@@ -1,9 +1,9 @@
-//! Locks, naively: everybody who asked stands in one list, in the order in which they came, and after every step the
-//! whole list is gone through by the contract's own words: a request is granted when no holder and no earlier waiter
-//! conflicts with it in any of its locks.
+//! The naive locks: all requests are in one list, in the order of arrival. After every step the whole list is scanned
+//! by the words of the contract: a request is granted when no holder and no earlier waiter conflicts with it in any of
+//! its locks.
 //!
 //! Nothing here is uncertain: the same commands in the same order have the same answers, and each change takes one
-//! position. So an answer that nobody heard is known all the same.
+//! position. So the model knows an answer even if it was lost.
 
 use super::{Order, select};
 use limina_engine::{
@@ -17,7 +17,7 @@ type Answer = Result<Reply, Refusal>;
 /// The locks of one namespace.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Locks {
-    /// Who holds and who waits, in the order in which they came.
+    /// Holders and waiters, in the order of arrival.
     asked: Vec<Asked>,
 }
 
@@ -37,28 +37,28 @@ enum State {
         token: u64,
         granted_at: u64,
         expires_at: u64,
-        /// The same without what an opening added, which is not stored.
+        /// The expiry without the extension by an opening, which is not stored.
         stored_expires_at: u64,
         told: Told,
     },
 }
 
-/// Who was answered with a grant and has not hung up.
+/// The requests that were answered with a grant and have not hung up.
 #[derive(Debug, Clone, PartialEq)]
 enum Told {
     These(Vec<Name>),
-    /// More than the contract says are remembered: no hang-up ends the grant any more.
+    /// More than the contract says are remembered. No hang-up ends the grant any more.
     TooMany,
 }
 
-/// How many requests that were answered with one grant are remembered.
+/// The number of remembered requests for each grant.
 const MOST_TOLD: usize = 8;
 
-/// One step, and what it leads to.
+/// One step and its consequences.
 pub(super) struct Turn {
     pub(super) now: u64,
     pub(super) order: Order,
-    /// Who had to wait and is answered by this, in order.
+    /// Requests that waited and are answered by this step, in order.
     pub(super) told: Vec<(Request, Outcome)>,
 }
 
@@ -84,14 +84,14 @@ impl Asked {
         self.wanted.locks.iter().any(|lock| lock.key_values == *key_values)
     }
 
-    /// Whether both cannot have this lock at the same time.
+    /// Whether the two cannot have this lock at the same time.
     fn conflicts(&self, lock: &Lock) -> bool {
         self.wanted.locks.iter().any(|own| {
             own.key_values == lock.key_values && (own.mode == Mode::Exclusive || lock.mode == Mode::Exclusive)
         })
     }
 
-    /// When its time runs out. At the same instant holders come first, then who waits, each in the order of arrival.
+    /// When it expires. At the same instant holders come first, then waiters, each in the order of arrival.
     fn due(&self) -> (u64, bool, Option<u64>) {
         match self.state {
             State::Holds { expires_at, token, .. } => (expires_at, false, Some(token)),
@@ -100,7 +100,7 @@ impl Asked {
     }
 }
 
-/// The name by which a request for locks hangs up.
+/// The id by which a hang-up names a request for locks.
 pub(super) fn name_of(request: &Request) -> Option<&Name> {
     match &request.command {
         limina_engine::Command::Locks(Command::Acquire(wanted)) => Some(&wanted.id),
@@ -109,8 +109,8 @@ pub(super) fn name_of(request: &Request) -> Option<&Name> {
 }
 
 impl Locks {
-    /// What is answered at once, when all that is due is done; nothing if it has to wait. Of a list as much as `shown`
-    /// says that it covers.
+    /// The expected answer, after everything that is due has been executed; `None` if the request has to wait. A list
+    /// is returned as far as `shown` covers it.
     pub(super) fn run(
         &mut self,
         turn: &mut Turn,
@@ -164,7 +164,7 @@ impl Locks {
         None
     }
 
-    /// A client hangs up: it waits no more, and each grant that nobody else was told of ends, the oldest first.
+    /// A client hangs up: its request stops waiting, and every grant without another listener ends, the oldest first.
     fn hang_up(&mut self, turn: &mut Turn, request: &Name) {
         let waits = |asked: &Asked| asked.waits() && asked.wanted.id == *request;
         if let Some(place) = self.asked.iter().position(waits) {
@@ -186,7 +186,7 @@ impl Locks {
         }
     }
 
-    /// A request is answered with the grant of this id; not one for locks if it has no name of its own.
+    /// Records that a request was answered with the grant of this id. `None` if it was not a request for locks.
     pub(super) fn tell(&mut self, id: &Name, request: Option<&Name>) {
         let Ok(place) = self.holder(id, None) else { return };
         let State::Holds { told, .. } = &mut self.asked[place].state else { return };
@@ -197,7 +197,7 @@ impl Locks {
         }
     }
 
-    /// Somebody holds or waits no more; then whoever can be granted, is.
+    /// Ends a holder or waiter, and grants every request that can be granted then.
     fn end(&mut self, turn: &mut Turn, place: usize) {
         let blocked = self.asked[place]
             .waits()
@@ -230,7 +230,7 @@ impl Locks {
         Reply::Granted { grant: self.info(turn.now, place), session }
     }
 
-    /// What keeps the one at this place from holding what it asks for.
+    /// What prevents the request at this index from being granted.
     fn blocked(&self, now: u64, place: usize) -> Option<Blocked> {
         let others = || self.asked.iter().enumerate().filter(|(other, _)| *other != place);
         let is_in_the_way = |lock: &&Lock| {
@@ -248,7 +248,7 @@ impl Locks {
         Some(Blocked { key_values, holder, waiting })
     }
 
-    /// Where the holder stands in the list.
+    /// The index of the holder in the list.
     fn holder(&self, id: &Name, session: Option<&Name>) -> Result<usize, Refusal> {
         let lock_id = id.clone();
         let held = self.asked.iter().position(|asked| asked.wanted.id == *id && !asked.waits());
@@ -294,7 +294,7 @@ impl Locks {
         all.retain(|grant| grant.locks.iter().any(|lock| select::finds(query, &lock.key_values)));
         all.retain(|grant| page.after.is_none_or(|after| grant.fencing_token > after));
         all.sort_by_key(|grant| grant.fencing_token);
-        // A part may be short; what it skips must not exist.
+        // A page may be short, but a grant that it skips must not exist.
         let next = match shown {
             Some(Ok(Reply::Grants(shown))) => {
                 shown.next.filter(|next| page.after.is_none_or(|after| *next > after))
@@ -307,37 +307,37 @@ impl Locks {
         Listed { items: all, next }
     }
 
-    /// When the next time runs out.
+    /// When the next holder or waiter expires.
     pub(super) fn next_due(&self) -> Option<u64> {
         self.asked.iter().map(|asked| asked.due().0).min()
     }
 
-    /// Ends the one whose time runs out next.
+    /// Expires the holder or waiter that is due next.
     pub(super) fn expire_next(&mut self, turn: &mut Turn) {
         if let Some(place) = (0..self.asked.len()).min_by_key(|place| self.asked[*place].due()) {
             self.end(turn, place);
         }
     }
 
-    /// A grant as it is now.
+    /// A grant in its present state.
     pub(super) fn grant_info(&self, now: u64, id: &Name) -> Option<GrantInfo> {
         self.holder(id, None).ok().map(|place| self.info(now, place))
     }
 
-    /// Whether somebody waits under this idempotency key.
+    /// Whether a request waits under this idempotency key.
     pub(super) fn uses_key(&self, key: &Name) -> bool {
         let mut waiting = self.asked.iter().filter(|asked| asked.waits());
         waiting.any(|asked| asked.request.idempotency.as_ref().is_some_and(|used| used.key == *key))
     }
 
-    /// Nobody waits any more. Who did, in order.
+    /// Ends all waits. Returns the requests, in order.
     pub(super) fn give_up(&mut self) -> Vec<Request> {
         let (gone, left) = std::mem::take(&mut self.asked).into_iter().partition(Asked::waits);
         self.asked = left;
         Vec::into_iter(gone).map(|asked| asked.request).collect()
     }
 
-    /// Whoever holds something has at least its whole ttl from now on.
+    /// Extends every holder to at least its whole ttl from now on.
     pub(super) fn reopen(&mut self, ready: u64) {
         for asked in &mut self.asked {
             if let State::Holds { expires_at, stored_expires_at, .. } = &mut asked.state {

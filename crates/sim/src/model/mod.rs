@@ -1,8 +1,8 @@
-//! The naive model: what the answers must be, found by adding up everything every time.
+//! The naive model: computes the expected answers by summing up the whole history every time.
 //!
-//! Some things the model cannot know: how an unknown outcome ended, what a crash has taken of what relaxed answers had
-//! counted, by how much a position grew, what of all that was due had been done before a crash. So it keeps every state
-//! that is possible, and each answer leaves those that fit. An answer that fits none is wrong.
+//! Some things the model cannot know: how an unknown outcome ended, how much of the relaxed answers a crash has taken,
+//! by how much a position grew, and which of the due timers fired before a crash. So it keeps every possible state, and
+//! each answer removes those that do not fit. An answer that fits no state is wrong.
 //!
 //! Read in this order: `judge.rs` (answers and losses, in order), this file (namespaces and repeats), then a family.
 
@@ -26,16 +26,16 @@ use locks::Locks;
 use std::collections::{BTreeMap, VecDeque};
 
 const DAY: u64 = 24 * 60 * 60 * 1000;
-/// With more possible states than this, the model gives up.
+/// With more possible states than this, the model stops following the run.
 const MOST_STATES: usize = 256;
 
-/// What one shard should answer, if one knew everything.
+/// One possible state of a shard.
 #[derive(Debug, Clone, PartialEq)]
 struct Model {
     namespaces: BTreeMap<Name, Namespace>,
     floor: Order,
-    /// Who had to wait and must be answered before anything else is decided, in this order. Without an outcome they are
-    /// given up.
+    /// Waiting requests that must be answered before anything else is decided, in this order. `None` means that they
+    /// fail.
     owed: VecDeque<(Request, Option<Outcome>)>,
 }
 
@@ -50,21 +50,21 @@ struct Namespace {
     replies: BTreeMap<Name, Kept>,
 }
 
-/// What is known of a namespace's position. How many of them a command of the limiter takes, and when, is nobody's
-/// business, so from the first one on it is only known to be at least this.
+/// What is known of a namespace's position. How many positions a command of the limiter takes, and when, is not
+/// specified. So after the first one the position is only known to be at least this.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Order {
     position: u64,
     is_exact: bool,
 }
 
-/// Whether a namespace is there after a crash.
+/// Whether a namespace exists after a crash.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Existence {
     Durable,
-    /// It is there, but only by what relaxed answers did.
+    /// It exists, but only because of relaxed answers.
     Relaxed,
-    /// Nobody knows.
+    /// It is not known.
     Maybe,
 }
 
@@ -73,29 +73,29 @@ enum Existence {
 struct Kept {
     given: u64,
     fingerprint: [u8; 16],
-    /// Nothing where nobody has seen it yet.
+    /// `None` if no client has seen the outcome.
     outcome: Option<Outcome>,
     grant: Option<Granted>,
-    /// Not, where it is open whether the command had changed anything.
+    /// False if it is not known whether the command changed anything.
     is_certain: bool,
 }
 
-/// What a kept reply had granted. It is given again while that lives.
+/// What a kept reply had granted. The reply is repeated while the grant lives.
 #[derive(Debug, Clone, PartialEq)]
 enum Granted {
     Lease(Name),
     Lock(Name),
 }
 
-/// The position at which something was made: known once it was seen.
+/// The position at which something was created. It is known once an answer has shown it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Mark {
     after: u64,
     known: Option<u64>,
 }
 
-/// Whether a command changed something, as far as can be told: taking nothing from an unlimited bucket, say, may
-/// count as a change or not.
+/// Whether a command changed something, as far as can be known. For example, taking nothing from an unlimited bucket
+/// may or may not count as a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Changed {
     No,
@@ -103,7 +103,7 @@ enum Changed {
     Yes,
 }
 
-/// One way in which a command can have gone.
+/// One possible result of a command.
 struct Way<S> {
     state: S,
     order: Order,
@@ -120,19 +120,19 @@ impl Default for Model {
 }
 
 impl Order {
-    /// The next position, for the ledger and the locks, which take them one by one.
+    /// Takes the next position. For the ledger and the locks, which take them one by one.
     fn advance(&mut self) -> u64 {
         self.position += 1;
         self.position
     }
 
-    /// It grew by one or more, or not at all if `at_least` is 0.
+    /// The position grew by at least this much.
     fn grow(&mut self, at_least: u64) {
         self.position += at_least;
         self.is_exact = false;
     }
 
-    /// It was seen.
+    /// An answer showed the position.
     fn learn(&mut self, position: Position) {
         if position.0 > self.position {
             *self = Order { position: position.0, is_exact: false };
@@ -141,20 +141,20 @@ impl Order {
 }
 
 impl Mark {
-    /// Of something that is made now.
+    /// The mark of something that is created now.
     fn after(order: Order) -> Mark {
         Mark { after: order.position, known: None }
     }
 
-    /// What an answer must show, if it shows this.
+    /// The position that an answer must show, given the one that it shows.
     fn expect(&self, shown: Position) -> Position {
         Position(self.known.unwrap_or(shown.0.max(self.after + 1)))
     }
 }
 
 impl Model {
-    /// Every way to go on with which the answer agrees; all of them if it is not known. The error is what should have
-    /// been answered.
+    /// All possible states after the request that agree with the answer; all of them if the answer is not known. The
+    /// error is the expected answer.
     fn step(
         mut self,
         now: Time,
@@ -166,11 +166,11 @@ impl Model {
         let is_about_locks = matches!(request.command, Command::Locks(_));
         match answer {
             Some(answer) if is_unreadable(answer) => return Ok(vec![(self, true)]),
-            // Whether a change of rules is under way, whoever sends requests knows.
+            // The sender of requests knows whether a rule change is in progress.
             Some(Outcome::IdempotencyKeyInUse) if request.idempotency.is_some() && !is_about_locks => {
                 return Ok(vec![(self, false)]);
             }
-            // The namespace was deleted while a change waited.
+            // The namespace was deleted while a rule change waited.
             Some(Outcome::NamespaceNotFound) if is_change && self.may_lack(&request.namespace) => {
                 return Ok(vec![(self, false)]);
             }
@@ -293,7 +293,7 @@ impl Model {
         Ok(self)
     }
 
-    /// Whether the namespace may not be there.
+    /// Whether the namespace may be missing.
     fn may_lack(&self, name: &Name) -> bool {
         self.namespaces.get(name).is_none_or(|there| there.existence == Existence::Maybe)
     }
@@ -321,7 +321,7 @@ impl Model {
         }
     }
 
-    /// A request that had to wait is answered: because of the step before, or because somebody's time has run out.
+    /// A waiting request is answered: because of the previous step, or because a holder or waiter has expired.
     fn complete(mut self, now: Time, request: &Request, answer: Option<&Outcome>) -> Result<Model, String> {
         if self.owed.is_empty()
             && let Some(namespace) = self.namespaces.get_mut(&request.namespace)
@@ -343,7 +343,7 @@ impl Model {
         }
     }
 
-    /// A request that had to wait is given up, like all that wait.
+    /// A waiting request fails, like all that wait, because of a planned stop.
     fn give_up(mut self, request: &Request) -> Result<Model, String> {
         if self.owed.is_empty() {
             let all = self.namespaces.values_mut().flat_map(|namespace| namespace.locks.give_up());
@@ -359,14 +359,15 @@ impl Model {
         self.owed.extend(told.into_iter().map(|(request, outcome)| (request, Some(outcome))));
     }
 
-    /// Whether the request's idempotency key is that of one who waits for locks.
+    /// Whether a request waits for locks under the same idempotency key.
     fn is_key_waiting(&self, request: &Request) -> bool {
         let namespace = self.namespaces.get(&request.namespace);
         let key = request.idempotency.as_ref();
         namespace.zip(key).is_some_and(|(namespace, key)| namespace.locks.uses_key(&key.key))
     }
 
-    /// Ends everything due by `now`, in due order. Whoever is to be told of it must have been told before.
+    /// Executes everything that is due by `now`, in due order. Waiting requests that this answers must have been
+    /// answered before.
     fn expire(&mut self, now: Time) -> Result<(), String> {
         if let Some(owed) = self.owed.front() {
             return Err(format!("first {owed:?}"));
@@ -387,7 +388,7 @@ impl Model {
         Ok(())
     }
 
-    /// The states after the next thing that is due by `now` and tells nobody; several where it is open what comes first.
+    /// The states after the next due timer that answers no request; several if the order is not known.
     fn after_next_due(&self, now: Time) -> Vec<Model> {
         let due = |namespace: &Namespace| {
             let families =
@@ -416,7 +417,7 @@ impl Model {
         next.collect()
     }
 
-    /// The memory was lost: windows may be back at what they were before relaxed answers, and nobody waits any more.
+    /// The shard lost its memory: windows may have lost relaxed answers, and no request waits any more.
     fn forget(&mut self, persisted: Time) {
         for namespace in self.namespaces.values_mut() {
             namespace.limiter.forget(persisted.0);
@@ -427,7 +428,7 @@ impl Model {
         }
     }
 
-    /// Whoever holds something has a full span from now on.
+    /// Extends every lease and lock to its full ttl from now on.
     fn reopen(&mut self, ready: Time) {
         for namespace in self.namespaces.values_mut() {
             namespace.limiter.reopen(ready.0);
@@ -435,7 +436,7 @@ impl Model {
         }
     }
 
-    /// Whether the two differ in more than windows, and the replies and positions that go with them.
+    /// Whether the two differ in more than windows, and the replies and positions that depend on windows.
     fn differs_solidly(&self, other: &Model) -> bool {
         self.namespaces.len() != other.namespaces.len()
             || self.namespaces.iter().any(|(name, namespace)| {
@@ -449,15 +450,15 @@ impl Model {
     }
 }
 
-/// What a request under a known key must be answered.
+/// The expected answer to a request with a known idempotency key.
 struct Repeat {
-    /// The namespace, with what the answer showed; or what should have been answered.
+    /// The namespace, with what the answer showed; or the expected answer.
     result: Result<Namespace, String>,
-    /// It cannot be that the request was run afresh.
+    /// It is impossible that the request was executed again.
     is_certain: bool,
 }
 
-/// One way in which a request can have ended, with its outcome if that is known.
+/// One possible end of a request, with its outcome if that is known.
 type Ended = (Way<Namespace>, Option<Outcome>);
 
 impl Namespace {
@@ -483,11 +484,11 @@ impl Namespace {
         if is_same && (is_lease_gone || is_lock_gone) {
             return None;
         }
-        // A lease that is gone leaves it open whether its key is still known.
+        // If a lease has ended, its key may or may not be remembered.
         let is_certain = kept.is_certain && !is_lease_gone;
         let mut next = self.clone();
         if let (Some(Granted::Lock(id)), true) = (&kept.grant, is_same) {
-            // From now on the hang-up of the request that made the grant does not end it.
+            // From now on a hang-up of the request that created the grant does not end it.
             next.locks.tell(id, locks::name_of(request));
         }
         let Some(answer) = answer else { return Some(Repeat { result: Ok(next), is_certain }) };
@@ -503,7 +504,7 @@ impl Namespace {
         Some(Repeat { result, is_certain })
     }
 
-    /// The kept reply as it is shown now; nothing if nobody has seen it before.
+    /// The kept reply as it is shown now. `None` if no client has seen it before.
     fn kept_outcome(&mut self, now: Time, key: &Idempotency, answer: &Outcome) -> Option<Outcome> {
         let kept = self.replies.get_mut(&key.key)?;
         kept.is_certain = true;
@@ -594,7 +595,8 @@ impl Namespace {
         Ok((Way { state: next, order, changed, is_relaxed: false }, Some(Outcome::Events(expected))))
     }
 
-    /// One step of the locks. Says who had to wait and must be told of it, and keeps the replies for those with a key.
+    /// One step of the locks. Records which waiting requests must be answered, and keeps the replies of those with a
+    /// key.
     fn at_locks<R>(
         &mut self,
         now: Time,
@@ -642,7 +644,7 @@ impl Namespace {
         Ok(ways.into_iter().map(in_namespace).collect())
     }
 
-    /// The ledger is exact, but for where in the namespace's order the limiter's commands have left it.
+    /// The ledger is exact, except for the positions that commands of the limiter have taken.
     fn run_ledger(
         &self,
         now: Time,
@@ -685,7 +687,7 @@ impl Namespace {
 }
 
 impl Way<Namespace> {
-    /// Takes note of what the command leaves behind in its namespace.
+    /// Records what the command changes in its namespace.
     fn keep(mut self, now: Time, request: &Request, outcome: Option<Outcome>) -> Way<Namespace> {
         self.state.order = self.order;
         self.state.existence = match (self.changed, self.is_relaxed, self.state.existence) {

@@ -1,4 +1,4 @@
-//! Which key-values a selection or a query is about, read off the API's words once more.
+//! Which key-values a selection or a query matches, implemented again from the words of the API.
 
 use limina_engine::{
     KeyValues,
@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 enum Seen<'a> {
     Absent,
     Value(ValueRef<'a>),
-    /// It is there; there is no value to be asked.
+    /// The key exists; there is no value to compare.
     Key,
 }
 
@@ -25,18 +25,18 @@ pub(super) fn finds(query: &Query, key_values: &KeyValues) -> bool {
     holds(query, key_values.iter().count(), &see)
 }
 
-/// For a rule, of which only the keys are looked at.
+/// For a rule, of which only the keys are compared.
 pub(super) fn finds_keys(query: &Query, keys: &[Box<str>]) -> bool {
     let see = |key: &str| if keys.iter().any(|k| **k == *key) { Seen::Key } else { Seen::Absent };
     holds(query, keys.len(), &see)
 }
 
-/// Whether every pair of `part` is among those of `whole`.
+/// Whether `whole` contains every pair of `part`.
 pub(super) fn contains(whole: &KeyValues, part: &KeyValues) -> bool {
     part.iter().all(|pair| value(whole, pair.key) == Some(pair.value))
 }
 
-/// The pairs with these keys, if all are there.
+/// The pairs with these keys, if all of them exist.
 pub(super) fn project(key_values: &KeyValues, keys: &[Box<str>]) -> Option<KeyValues> {
     let pairs = keys.iter().map(|key| Some((key.clone(), value(key_values, key)?)));
     Some(KeyValues::new(pairs.collect::<Option<Vec<_>>>()?).expect("parts of key-values are such"))
@@ -80,9 +80,9 @@ fn is_met(test: &Test, seen: Seen<'_>) -> bool {
     }
 }
 
-/// Numbers by number, whatever their type; texts by bytes; nothing else.
+/// Numbers are compared by value, whatever their type, and texts by bytes. Other values are not comparable.
 fn compare(a: ValueRef<'_>, b: ValueRef<'_>) -> Option<Ordering> {
-    // Twice the number, with one more where there is a fraction: exact for every integer, and enough for any float.
+    // Twice the number, plus one if there is a fraction: exact for every integer, and enough for any float.
     let doubled = |value: ValueRef<'_>| match value {
         Value::Integer(number) => Some(2 * i128::from(number)),
         Value::Float(number) => {

@@ -1,7 +1,8 @@
-//! What clients asked for and were told, held against each other.
+//! Checks the clients' answers against each other.
 //!
-//! Strict serializability of a list that only grows: whoever reads after something was acknowledged sees it, whoever reads
-//! after somebody else has read sees no less, and in the end everything that was acknowledged is there once.
+//! The property is strict serializability of a list that only grows. A read that begins after an append was
+//! acknowledged contains it. A read that begins after another read has ended contains no less. In the end, everything
+//! that was acknowledged is there once.
 
 use super::wires::{Answer, Millis};
 use limina_store::ShardId;
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 pub(super) enum Wish {
     Append(u64),
     Read,
-    /// Something that is answered at once, from memory, while the node's tenure surely lasts.
+    /// A request that is answered at once, from memory, while the node's tenure certainly lasts.
     Relaxed,
 }
 
@@ -27,11 +28,11 @@ struct Asking {
 pub(super) struct Clients {
     asking: BTreeMap<u64, Asking>,
     count: u64,
-    /// Of each shard, what was acknowledged when.
+    /// For each shard, what was acknowledged at which time.
     acknowledged: BTreeMap<ShardId, Vec<(Millis, u64)>>,
-    /// Of each shard, what was read when: the longest of all reads that ended by then.
+    /// For each shard, the longest result of all reads that ended by a time.
     reads: BTreeMap<ShardId, Vec<(Millis, Vec<u64>)>>,
-    /// When the last request was told that nothing was done, or that it is not known.
+    /// The time of the last request that failed or whose outcome is unknown.
     pub(super) last_failure: Millis,
     pub(super) successes: u64,
     pub(super) relaxed: u64,
@@ -40,7 +41,7 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// A client begins to ask; its number is also what it appends.
+    /// A client sends a request. Its number is also the number that it appends.
     pub(super) fn begin(&mut self, now: Millis, shard: ShardId, kind: u64) -> (u64, Wish) {
         self.count += 1;
         let wish = match kind {
@@ -52,9 +53,9 @@ impl Clients {
         (self.count, wish)
     }
 
-    /// A client is answered. What it is told must fit to all that was told before it asked.
+    /// A client receives an answer, which must agree with all answers before its request was sent.
     pub(super) fn answered(&mut self, now: Millis, client: u64, answer: Answer) -> Result<(), String> {
-        // Who is answered twice has gone after the first time.
+        // A client ignores a second answer.
         let Some(Asking { shard, wish, since }) = self.asking.remove(&client) else { return Ok(()) };
         match (wish, answer) {
             (Wish::Append(number), Answer::Appended) => {
@@ -112,7 +113,7 @@ impl Clients {
         }
     }
 
-    /// What each shard holds in the end must contain all that was acknowledged and begin with all that was read.
+    /// In the end, a shard must contain everything that was acknowledged, and begin with everything that was read.
     pub(super) fn check_end(&self, shard: ShardId, held: &[u64]) -> Result<(), String> {
         let mut sorted = held.to_vec();
         sorted.sort_unstable();

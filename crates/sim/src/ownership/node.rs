@@ -1,4 +1,4 @@
-//! One node: the real decisions about shards, and shards that hold lists.
+//! One node: the real decisions about ownership, and shards whose content is a list.
 
 use super::{
     clients::Wish,
@@ -21,11 +21,11 @@ pub(super) struct Asked {
     pub(super) client: u64,
     pub(super) shard: ShardId,
     pub(super) wish: Wish,
-    /// It came from another node, and goes no further.
+    /// It came from another node, and must not be forwarded again.
     pub(super) is_forwarded: bool,
 }
 
-/// Something that the store is asked for.
+/// A call to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Call {
     Renew { is_leaving: bool },
@@ -38,7 +38,7 @@ pub(super) enum Call {
     Leave,
 }
 
-/// How that went.
+/// The result of a call.
 #[derive(Debug)]
 pub(super) enum Done {
     Viewed(View),
@@ -46,18 +46,18 @@ pub(super) enum Done {
     No,
     Taken(Epoch),
     Held(Vec<u64>),
-    /// It surely did not happen: another node owns the shard.
+    /// It did not happen, because another node owns the shard.
     Fenced,
 }
 
-/// What a node wants to be done outside.
+/// What a node wants the world to do.
 #[derive(Debug)]
 pub(super) enum Want {
     Call(Call),
-    /// Ask another node.
+    /// Send the request to another node.
     Forward(NodeId, Asked),
     Answer(u64, Answer),
-    /// Answer a client at once, from what this node has in memory of a shard under this epoch.
+    /// Answer a client at once, from this node's memory of a shard under this epoch.
     Relax {
         client: u64,
         shard: ShardId,
@@ -65,10 +65,10 @@ pub(super) enum Want {
     },
 }
 
-/// A shard in a node.
+/// The state of a shard at a node.
 #[derive(Debug)]
 enum Held {
-    /// Its epoch is being raised, or what it holds is being read.
+    /// Its epoch is being raised, or its content is being read.
     Opening,
     Serving(Serving),
 }
@@ -78,7 +78,7 @@ struct Serving {
     epoch: Epoch,
     list: Vec<u64>,
     queue: VecDeque<Asked>,
-    /// The first of the queue is being appended or confirmed.
+    /// The first request of the queue is being appended or confirmed.
     is_busy: bool,
     is_giving: bool,
 }
@@ -91,14 +91,14 @@ pub(super) struct Node {
     shards: BTreeMap<ShardId, Held>,
     closing: BTreeMap<ShardId, Option<NodeId>>,
     at: BTreeMap<ShardId, Option<NodeId>>,
-    /// Calls whose end it has not heard of.
+    /// Calls whose results it has not received.
     calls: BTreeMap<u64, Call>,
     call_count: u64,
     is_renewing: bool,
-    /// When the renewal that is under way was sent.
+    /// When the running renewal was sent.
     renewing_since: Millis,
     tenure: Millis,
-    /// Until then nobody can take a shard away that this node serves.
+    /// Until this time no other node can take a shard that this node serves.
     sure_until: Millis,
     pub(super) paused_until: Millis,
     pub(super) has_left: bool,
@@ -124,12 +124,12 @@ impl Node {
         }
     }
 
-    /// The shards that it serves.
+    /// Whether it serves the shard.
     pub(super) fn serves(&self, shard: ShardId) -> bool {
         matches!(self.shards.get(&shard), Some(Held::Serving(_))) && !self.closing.contains_key(&shard)
     }
 
-    /// A call is on its way; its number is how its end is known.
+    /// Registers a call that was sent. The returned number identifies its result.
     pub(super) fn called(&mut self, call: Call) -> u64 {
         self.call_count += 1;
         self.calls.insert(self.call_count, call);
@@ -145,7 +145,7 @@ impl Node {
         vec![Want::Call(Call::Renew { is_leaving: self.planner.is_leaving() })]
     }
 
-    /// A call has ended, or was given up (then it may have been done, or be done later).
+    /// A call has ended, or was given up (then it may have been executed, or may be executed later).
     pub(super) fn heard(&mut self, now: Millis, number: u64, done: Option<Done>) -> Vec<Want> {
         let Some(call) = self.calls.remove(&number) else { return Vec::new() };
         match (call, done) {
@@ -225,7 +225,7 @@ impl Node {
         vec![Want::Call(Call::Take { shard })]
     }
 
-    /// What is in memory is not to be trusted any more: who waits is told that nothing was done, and the shard is taken again.
+    /// The memory of the shard can no longer be trusted: its waiting requests fail, and the shard is taken again.
     fn lose(&mut self, shard: ShardId) -> Vec<Want> {
         let waiting = match self.shards.remove(&shard) {
             Some(Held::Serving(serving)) => serving.queue,
@@ -243,7 +243,7 @@ impl Node {
         Vec::new()
     }
 
-    /// Somebody asks for something.
+    /// A request arrives.
     pub(super) fn asked(&mut self, now: Millis, asked: Asked) -> Vec<Want> {
         let shard = asked.shard;
         if self.serves(shard)
@@ -267,7 +267,7 @@ impl Node {
         }
     }
 
-    /// Begins with the next of the queue, or gives the shard away where nothing is left.
+    /// Begins the next request of the queue, or hands the shard over if there is none.
     fn go_on(&mut self, shard: ShardId) -> Vec<Want> {
         let to = self.closing.get(&shard).copied();
         let Some(Held::Serving(serving)) = self.shards.get_mut(&shard) else { return Vec::new() };
@@ -327,7 +327,7 @@ impl Node {
     }
 }
 
-/// Carries a call out in the store.
+/// Executes a call in the store.
 pub(super) async fn carry_out(
     store: &MemoryNode,
     address: u64,
@@ -350,7 +350,7 @@ pub(super) async fn carry_out(
         },
         Call::Tail { shard, epoch } => match list(store, shard, epoch).await {
             Ok(list) => Done::Held(list),
-            // It is another's by now.
+            // Another node owns the shard by now.
             Err(_) => Done::Fenced,
         },
         Call::Append { shard, epoch, seq, number } => {
@@ -374,7 +374,7 @@ pub(super) async fn carry_out(
     })
 }
 
-/// All that a shard holds.
+/// The content of a shard.
 pub(super) async fn list(store: &MemoryNode, shard: ShardId, epoch: Epoch) -> Result<Vec<u64>, StoreError> {
     let mut list = Vec::new();
     loop {

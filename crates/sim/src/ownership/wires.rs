@@ -1,39 +1,39 @@
-//! What is on its way, by when it arrives.
+//! The queue of events, by time of arrival.
 
 use super::node::{Asked, Call, Done};
 use limina_store::NodeId;
 use std::collections::BTreeMap;
 
-/// Milliseconds since the beginning.
+/// Milliseconds since the beginning of the run.
 pub(super) type Millis = u64;
 
-/// Something that happens at its time.
+/// Something that happens at a scheduled time.
 #[derive(Debug)]
 pub(super) enum Event {
     /// A node renews.
     Tick(NodeId),
     /// A call arrives at the store.
     Called { node: NodeId, number: u64, call: Call },
-    /// A node hears how its call went, or gives it up.
+    /// A node receives the result of its call, or gives the call up (`None`).
     Heard { node: NodeId, number: u64, done: Option<Done> },
-    /// A node is asked for something, by a client or by another node.
+    /// A request arrives at a node, from a client or from another node.
     Asked { node: NodeId, asked: Asked },
-    /// A client is answered.
+    /// A client receives an answer.
     Answered { client: u64, answer: Answer },
-    /// A client asks.
+    /// A client sends a request.
     Client,
-    /// Something goes wrong, or is set right.
+    /// Something fails, or is repaired.
     Trouble,
     /// Another process starts at this address.
     Start(u64),
 }
 
-/// What a client is told.
+/// The answer to a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It is appended.
+    /// The number was appended.
     Appended,
-    /// All that the shard holds.
+    /// The content of the shard.
     Read(Vec<u64>),
     /// The node answered from its memory.
     Relaxed,
@@ -43,7 +43,7 @@ pub(super) enum Answer {
     Unknown,
 }
 
-/// Everything that is on its way.
+/// All scheduled events.
 #[derive(Default)]
 pub(super) struct Wires {
     events: BTreeMap<(Millis, u64), Event>,
@@ -51,7 +51,7 @@ pub(super) struct Wires {
 }
 
 impl Wires {
-    /// Lets it happen then. What happens at the same time happens in the order in which it was said.
+    /// Schedules an event. Events at the same time happen in the order in which they were scheduled.
     pub(super) fn at(&mut self, time: Millis, event: Event) {
         self.count += 1;
         self.events.insert((time, self.count), event);

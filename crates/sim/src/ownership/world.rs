@@ -1,4 +1,4 @@
-//! Time, the network, what goes wrong, and what must hold in the end.
+//! Time, the network, the faults, and the checks at the end of a run.
 
 use super::{
     clients::Clients,
@@ -14,9 +14,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 const TENURE: Duration = Duration::from_millis(2_000);
 const RENEW_EVERY: Millis = 400;
-/// After so long a node gives a call up.
+/// After this time a node gives a call up.
 const GIVE_UP: Millis = 1_500;
-/// Until then things go wrong; then everything must settle.
+/// Faults happen until this time. After it, the cluster must become stable.
 const TROUBLE_ENDS: Millis = 60_000;
 const SETTLED: Millis = 80_000;
 const END: Millis = 100_000;
@@ -24,32 +24,32 @@ const END: Millis = 100_000;
 /// What happened in a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Requests that were answered as they should.
+    /// Requests that succeeded.
     pub successes: u64,
     /// Requests that were answered at once, from memory.
     pub relaxed: u64,
-    /// Requests that were told that nothing was done.
+    /// Requests that failed without being executed.
     pub failures: u64,
-    /// Appends of which it was not known.
+    /// Appends with an unknown outcome.
     pub unknown: u64,
-    /// Shards claimed and given away.
+    /// Shards that were claimed or handed over.
     pub moves: u64,
-    /// Appends and confirms that were refused because another node owned the shard.
+    /// Appends and confirms that were rejected because another node owned the shard.
     pub fenced: u64,
-    /// Calls that were lost, or given up before they were carried out.
+    /// Calls that were lost, or given up before they were executed.
     pub late: u64,
     /// Nodes that were paused.
     pub pauses: u64,
     /// Nodes that died.
     pub crashes: u64,
-    /// Nodes that left.
+    /// Nodes that left as planned.
     pub stops: u64,
-    /// Everything that was appended, as a number.
+    /// A checksum of everything that was appended.
     pub digest: u64,
 }
 
 impl Report {
-    /// Both together.
+    /// Adds the report of another run.
     pub fn add(&mut self, other: &Report) {
         self.successes += other.successes;
         self.relaxed += other.relaxed;
@@ -73,11 +73,11 @@ struct World {
     cluster: Arc<Cluster>,
     shards: u16,
     nodes: BTreeMap<NodeId, Node>,
-    /// How many nodes there should be.
+    /// The number of nodes that there should be.
     wanted: u64,
     node_count: u64,
     clients: Clients,
-    /// Whose each shard is, and the epoch with which that began.
+    /// The owner of each shard, and the epoch of its ownership.
     owners: BTreeMap<ShardId, (Option<NodeId>, Epoch)>,
     last_move: Millis,
     report: Report,
@@ -172,7 +172,7 @@ impl World {
         self.nodes.get(&id).is_some_and(|node| self.now < node.paused_until)
     }
 
-    /// Whether the node is there and awake. If it sleeps, the event happens when it wakes up.
+    /// Whether the node exists and is not paused. If it is paused, the event happens when it continues.
     fn can_act(&mut self, id: NodeId, event: impl FnOnce() -> Event) -> bool {
         if self.is_paused(id) {
             self.wires.at(self.nodes[&id].paused_until, event());
@@ -188,7 +188,7 @@ impl World {
                 Want::Call(call) => self.call(id, call),
                 Want::Forward(other, asked) => {
                     let arrives = self.now + self.delay();
-                    // Who waits for an answer that never comes is told at some time that it is not known.
+                    // If no answer comes, the client assumes at some time that the outcome is unknown.
                     let answer = Answer::Unknown;
                     self.wires.at(self.now + 8_000, Event::Answered { client: asked.client, answer });
                     if !self.is_lost() {
@@ -196,7 +196,7 @@ impl World {
                     }
                 }
                 Want::Relax { client, shard, epoch } => {
-                    // It waits for nothing, so nobody else may have had the shard up to this very instant.
+                    // A relaxed answer waits for nothing, so no other node may have owned the shard up to this instant.
                     let (owner, since) = self.owners.get(&shard).copied().unwrap_or((None, Epoch(0)));
                     if owner != Some(id) || since > epoch {
                         return Err(format!(
@@ -215,7 +215,7 @@ impl World {
         Ok(())
     }
 
-    /// Sends a call to the store. It arrives, unless it is lost, whether or not somebody still waits for it.
+    /// Sends a call to the store. Unless it is lost, it arrives, even if the node has given it up.
     fn call(&mut self, id: NodeId, call: Call) {
         if matches!(call, Call::Claim { .. } | Call::Give { .. }) {
             self.last_move = self.now;
@@ -227,7 +227,7 @@ impl World {
             self.report.late += 1;
             return;
         }
-        // A claim that arrives late meets an owner that was thought dead and has renewed since.
+        // A late claim may meet an owner that seemed dead and has renewed since.
         let is_late = matches!(call, Call::Claim { .. }) && self.is_troubled() && self.random.one_in(3);
         let arrives = self.now + if is_late { self.random.below(2_000) } else { self.delay() };
         self.report.late += u64::from(arrives > self.now + GIVE_UP);
@@ -235,7 +235,7 @@ impl World {
     }
 
     fn called(&mut self, id: NodeId, number: u64, call: Call) -> Result<(), String> {
-        // What a dead node has sent arrives all the same.
+        // Calls that a dead node has sent still arrive.
         let store = self.cluster.node(id);
         let address = self.nodes.get(&id).map_or(u64::MAX - id.0, |node| node.address);
         let done = ready(carry_out(&store, address, TENURE, call))?.map_err(|error| error.to_string())?;
@@ -253,7 +253,7 @@ impl World {
         Ok(())
     }
 
-    /// How long something is on its way: mostly not long.
+    /// The delay of a message. It is mostly short.
     fn delay(&mut self) -> Millis {
         match self.is_troubled() && self.random.one_in(30) {
             true => self.random.below(4_000),
@@ -294,7 +294,7 @@ impl World {
         let back = self.now + self.random.below(6_000);
         match self.random.below(4) {
             0 => {
-                // Often it wakes up when its tenure has just run out.
+                // Often the node continues just after its tenure has expired.
                 let span = match self.random.one_in(2) {
                     true => TENURE.as_millis() as Millis - RENEW_EVERY + self.random.below(1_500),
                     false => self.random.below(8_000),
@@ -314,7 +314,7 @@ impl World {
                     node.planner.leave();
                     self.report.stops += 1;
                     let address = node.address;
-                    // It comes back at the same address, when that is free, or at another one.
+                    // The node returns with the same address, once that is free, or with another one.
                     let address = if self.random.one_in(2) { address } else { address + self.wanted };
                     self.wires.at(back + 1_000, Event::Start(address));
                 }
@@ -323,7 +323,7 @@ impl World {
         }
     }
 
-    /// Nothing goes wrong any more, and there are as many nodes as there should be.
+    /// No more faults happen, and there are as many nodes as there should be.
     fn mend(&mut self) {
         let staying = self.nodes.values().filter(|node| !node.planner.is_leaving()).count() as u64;
         for number in staying..self.wanted {
@@ -339,13 +339,13 @@ impl World {
             return;
         }
         self.node_count += 1;
-        // Numbers in no order, as those of real nodes are.
+        // Ids in no particular order, like those of real nodes.
         let id = NodeId(self.node_count.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         self.nodes.insert(id, Node::new(self.cluster.node(id), address, TENURE));
         self.wires.at(self.now, Event::Tick(id));
     }
 
-    /// A node that has left is gone.
+    /// Removes a node that has left.
     fn bury(&mut self, id: NodeId) {
         if self.nodes.get(&id).is_some_and(|node| node.has_left) {
             self.nodes.remove(&id);

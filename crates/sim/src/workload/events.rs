@@ -1,4 +1,4 @@
-//! Commands about events.
+//! Random commands of events.
 
 use super::{name, page};
 use crate::random::Random;
@@ -7,7 +7,7 @@ use limina_engine::{
     events::{Command, Event, Mode, StreamTerms},
 };
 
-/// Which streams and events there are to choose from.
+/// The streams and events to choose from.
 #[derive(Debug, Clone)]
 pub struct Happenings {
     streams: u64,
@@ -17,13 +17,13 @@ pub struct Happenings {
 }
 
 impl Happenings {
-    /// Chooses how crowded this run is.
+    /// Chooses at random how many names there are, and so how often requests use the same ones.
     pub fn new(random: &mut Random) -> Happenings {
         let spans = random.pick(&[&[10, 100][..], &[50, 1_000], &[1_000, 60_000]]).to_vec();
         Happenings::with_spans(random, &spans)
     }
 
-    /// The same with these durations.
+    /// The same, with these durations.
     pub fn with_spans(random: &mut Random, spans: &[u64]) -> Happenings {
         Happenings {
             streams: 1 + random.below(3),
@@ -33,17 +33,17 @@ impl Happenings {
         }
     }
 
-    /// The durations that there are.
+    /// The durations in use.
     pub fn spans(&self) -> &[u64] {
         &self.spans
     }
 
-    /// The streams that there may be.
+    /// The names of all streams that may exist.
     pub fn streams(&self) -> impl Iterator<Item = Name> {
         (0..self.streams).map(stream_name)
     }
 
-    /// The next command.
+    /// The next random command.
     pub fn command(&mut self, random: &mut Random) -> Command {
         let stream = stream_name(random.below(self.streams));
         match random.below(100) {

@@ -10,7 +10,7 @@ use limina_engine::{
     },
 };
 
-/// Which limits and operations there are to choose from.
+/// The limits and operations to choose from.
 #[derive(Debug, Clone)]
 pub(super) struct Accounts {
     limits: Vec<Name>,
@@ -103,7 +103,7 @@ impl Accounts {
         random.pick(&self.limits).clone()
     }
 
-    /// One or more, each once.
+    /// One or more limits, each once.
     fn some_limits(&self, random: &mut Random) -> Vec<Name> {
         let mut chosen: Vec<Name> = self.limits.iter().filter(|_| random.one_in(3)).cloned().collect();
         if chosen.is_empty() {

@@ -12,10 +12,10 @@ use limina_engine::{
     selection::Query,
 };
 
-/// More than any limit, and yet little enough that no sum of them leaves 64 bits, in whatever unit.
+/// More than any limit, and small enough that no sum of such numbers exceeds 64 bits, in any unit.
 const VERY_MANY: i64 = 1 << 36;
 
-/// Which keys, values, rules and spans there are to choose from.
+/// The keys, values, rules and spans to choose from.
 #[derive(Debug, Clone)]
 pub struct Limits {
     words: Words,
@@ -38,14 +38,14 @@ enum Kind {
 }
 
 impl Limits {
-    /// Chooses how crowded this run is.
+    /// Chooses at random how many names there are, and so how often requests use the same ones.
     pub fn new(random: &mut Random) -> Limits {
         let spans =
             *random.pick(&[&[1, 7, 64][..], &[10, 100], &[1_000], &[50, 60_000], &[1_000, 3_600_000]]);
         Limits::with_spans(random, spans)
     }
 
-    /// With windows of these lengths.
+    /// The same, with windows of these lengths.
     pub fn with_spans(random: &mut Random, spans: &[u64]) -> Limits {
         let kinds = [Kind::None, Kind::Fixed, Kind::Sliding, Kind::Bucket];
         let windows = match random.below(3) {
@@ -64,7 +64,7 @@ impl Limits {
         }
     }
 
-    /// One key, one value, and much room: what is asked for meets in one window, which gets many entries.
+    /// One key, one value and high limits, so that all requests use one window, which gets many entries.
     pub fn crowded(random: &mut Random, spans: &[u64]) -> Limits {
         Limits {
             words: Words { keys: vec!["a"], values: vec![Value::Integer(1)] },
@@ -82,7 +82,7 @@ impl Limits {
         &self.spans
     }
 
-    /// The next command.
+    /// The next random command.
     pub fn command(&mut self, random: &mut Random) -> Command {
         if self.has_busy_rules && random.one_in(4) {
             return Command::Change(self.change(random));
@@ -104,12 +104,12 @@ impl Limits {
         }
     }
 
-    /// A new rule, to begin with.
+    /// A command that creates the first rule.
     pub fn rule(&mut self, random: &mut Random) -> Command {
         Command::Change(Change::PutRule(self.new_rule(random)))
     }
 
-    /// Reads that show everything that there is.
+    /// Reads that show the whole state.
     pub fn looks(&self) -> Vec<Command> {
         let page = || Page { after: None, limit: 100_000 };
         let mut looks = vec![
@@ -193,12 +193,12 @@ impl Limits {
         }
     }
 
-    /// Rules as a file may have them: each name once, and each override in keeping with its rule.
+    /// Rules as a file may contain them: each name once, and each override consistent with its rule.
     fn file(&self, random: &mut Random) -> Vec<FileRule> {
         let mut rules: Vec<FileRule> = Vec::new();
         for i in 0..random.below(3) {
             let mut rule = self.new_rule(random);
-            // Now and then the name of a rule that clients make.
+            // Sometimes use the name of a rule that clients create.
             if !random.one_in(8) {
                 rule.name = name(&format!("file{i}"));
             }
@@ -309,7 +309,7 @@ impl Limits {
         name(&format!("override{}", random.below(self.overrides)))
     }
 
-    /// One of the last few.
+    /// The id of one of the last leases.
     fn lease_id(&self, random: &mut Random) -> Name {
         name(&format!("lease{}", self.leases.saturating_sub(random.below(6)).max(1)))
     }

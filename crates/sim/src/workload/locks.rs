@@ -1,5 +1,5 @@
-//! Random commands about locks: so few locks that most requests have to wait, and spans of a few milliseconds among
-//! longer ones, so that holders and waiters often run out at the same instant.
+//! Random commands of locks. There are so few locks that most requests have to wait, and some spans are only a few
+//! milliseconds, so that holders and waiters often expire at the same instant.
 
 use super::{name, page, words::Words};
 use crate::random::Random;
@@ -9,10 +9,10 @@ use limina_engine::{
     selection::Query,
 };
 
-/// How many of the last requests later commands are about.
+/// Later commands refer to one of this many last requests.
 const REMEMBERED: usize = 12;
 
-/// Which locks there are, and who asked for them.
+/// The locks to choose from, and the last requests for them.
 #[derive(Debug, Clone)]
 pub struct Doors {
     words: Words,
@@ -24,13 +24,13 @@ pub struct Doors {
 }
 
 impl Doors {
-    /// Chooses how crowded this run is.
+    /// Chooses at random how many names there are, and so how often requests use the same ones.
     pub fn new(random: &mut Random) -> Doors {
         let spans = *random.pick(&[&[1, 2, 5][..], &[20, 100, 1_000], &[100, 5_000], &[50, 60_000]]);
         Doors::with_spans(random, spans)
     }
 
-    /// With these spans to hold and to wait.
+    /// The same, with these spans for holding and waiting.
     pub fn with_spans(random: &mut Random, spans: &[u64]) -> Doors {
         let words = Words::new(random);
         let mut locks: Vec<KeyValues> = Vec::new();
@@ -53,7 +53,7 @@ impl Doors {
         &self.spans
     }
 
-    /// The next command.
+    /// The next random command.
     pub fn command(&mut self, random: &mut Random) -> Command {
         match random.below(100) {
             0..=44 => Command::Acquire(self.acquire(random)),
@@ -87,15 +87,15 @@ impl Doors {
         self.remember(acquire)
     }
 
-    /// The id of an earlier request: from a submitter that does not know what became of that.
+    /// Repeats the id of an earlier request, like a client that does not know its outcome.
     fn acquire_again(&mut self, random: &mut Random) -> Acquire {
         let id = self.remembered(random).id;
         let again = Acquire { id, ..self.draw(random) };
         self.remember(again)
     }
 
-    /// A client that got no answer in time repeats its request on another connection, under a new id; or the hang-up of
-    /// the first connection is noticed, possibly after the retry.
+    /// A client that got no answer in time repeats its request on another connection, under a new id. Or the server
+    /// notices the hang-up of the first connection, possibly after the retry.
     pub fn hang_up_or_retry(&mut self, random: &mut Random, first: &Command) -> Command {
         let Command::Acquire(wanted) = first else { return first.clone() };
         if random.one_in(2) {
@@ -109,7 +109,7 @@ impl Doors {
     fn draw(&mut self, random: &mut Random) -> Acquire {
         self.count += 1;
         let first = random.below(self.locks.len() as u64) as usize;
-        // Mostly one; several in any order, each once.
+        // Mostly one lock. If there are several, they come in any order, each once.
         let many = if random.one_in(2) { 1 } else { 1 + random.below(self.locks.len() as u64) as usize };
         let lock = |i: usize| Lock {
             key_values: self.locks[(first + i) % self.locks.len()].clone(),
@@ -133,7 +133,7 @@ impl Doors {
         acquire
     }
 
-    /// One of the last few.
+    /// One of the last requests.
     fn remembered(&mut self, random: &mut Random) -> Acquire {
         if self.asked.is_empty() {
             return self.acquire(random);

@@ -1,4 +1,4 @@
-//! Random requests, chosen so that they meet: few names, many repetitions, extreme values now and then.
+//! Random requests that often concern the same things: few names, many repetitions, sometimes extreme values.
 
 mod events;
 mod ledger;
@@ -13,7 +13,7 @@ pub use locks::Doors;
 use crate::random::Random;
 use limina_engine::{Command, Idempotency, Name, Page, Request, locks as engine_locks};
 
-/// Which names there are to choose from.
+/// The names to choose from.
 #[derive(Debug, Clone)]
 pub struct Workload {
     namespaces: Vec<(Name, Families)>,
@@ -22,11 +22,11 @@ pub struct Workload {
     locks: Doors,
     events: Happenings,
     keys: u64,
-    /// The last request for locks that had a key.
+    /// The last request for locks that had an idempotency key.
     keyed: Option<Request>,
 }
 
-/// What a namespace is used for.
+/// The families that a namespace is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Families {
     Ledger,
@@ -41,9 +41,9 @@ fn name(text: &str) -> Name {
 }
 
 impl Workload {
-    /// Chooses how crowded this run is. Ledger and limiter meet in one namespace only if `may_mix`: where outcomes can be
-    /// unknown, the model could not tell at which positions the ledger is. Locks and events, whose
-    /// positions are tokens and clocks, are alone.
+    /// Chooses at random how many names there are. Ledger and limiter share a namespace only if `may_mix`: if outcomes
+    /// can be unknown, the model could not know the positions of the ledger there. Locks and events have namespaces of
+    /// their own, because their positions are tokens and clocks.
     pub fn new(random: &mut Random, may_mix: bool) -> Workload {
         let is_mixed = may_mix && random.one_in(2);
         let families = |i: u64| match i % 4 {
@@ -66,7 +66,7 @@ impl Workload {
         }
     }
 
-    /// The next request.
+    /// The next random request.
     pub fn request(&mut self, random: &mut Random) -> Request {
         if random.one_in(12)
             && let Some(request) = self.keyed.clone()
@@ -110,8 +110,8 @@ impl Workload {
         Request { namespace, idempotency, command }
     }
 
-    /// A deleted namespace hands on its position, and where the limiter was that is not known; but tokens, clocks and the
-    /// positions of the ledger must be.
+    /// A namespace that is created again continues the position of the deleted one. With the limiter that position is
+    /// not known, but tokens, clocks and the positions of the ledger must be.
     fn may_delete(&self, families: Families) -> bool {
         let is_exact =
             |families: Families| matches!(families, Families::Ledger | Families::Locks | Families::Events);
@@ -125,7 +125,7 @@ impl Workload {
         }
     }
 
-    /// The streams that there may be, each with its namespace.
+    /// All streams that may exist, each with its namespace.
     pub fn streams(&self) -> Vec<(Name, Name)> {
         let has_events = |(_, families): &&(Name, Families)| *families == Families::Events;
         let namespaces = self.namespaces.iter().filter(has_events).map(|(name, _)| name);
@@ -134,7 +134,7 @@ impl Workload {
             .collect()
     }
 
-    /// What to look at to learn what a namespace's locks and limiter hold; what shows the most comes first.
+    /// Reads that show the state of a namespace's locks and limiter. Those that show the most come first.
     pub fn looks(&self) -> Vec<Command> {
         let limiter = self.limiter.looks().into_iter().map(Command::Limiter);
         std::iter::once(Command::Locks(self.locks.look())).chain(limiter).collect()

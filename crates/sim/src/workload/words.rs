@@ -1,4 +1,4 @@
-//! Random key-values and conditions on them: few keys and few values, so that they meet.
+//! Random key-values and conditions on them. There are few keys and few values, so that they often match.
 
 use crate::random::Random;
 use limina_engine::{
@@ -7,7 +7,7 @@ use limina_engine::{
     selection::{Query, Selection, Test},
 };
 
-/// Which keys and values there are to choose from.
+/// The keys and values to choose from.
 #[derive(Debug, Clone)]
 pub(super) struct Words {
     pub(super) keys: Vec<&'static str>,
@@ -30,7 +30,7 @@ impl Words {
         }
     }
 
-    /// Most of the keys, with any of the values.
+    /// Most of the keys, each with any of the values.
     pub(super) fn key_values(&self, random: &mut Random) -> KeyValues {
         let keys: Vec<&str> = self.keys.iter().filter(|_| !random.one_in(4)).copied().collect();
         let pairs = keys.into_iter().map(|key| (key, random.pick(&self.values).clone()));

@@ -1,4 +1,4 @@
-//! What must be there in the end.
+//! The checks at the end of a run.
 
 use super::World;
 use limina_engine::ledger::Reply as LedgerReply;
@@ -6,7 +6,7 @@ use limina_engine::selection::Query;
 use limina_engine::{Command, Name, Outcome, Page, Request, events, ledger, limiter};
 
 impl World {
-    /// Reads everything through the shard; each answer is held against the model like any other.
+    /// Reads everything through the shard. Each answer is compared with the model like any other.
     pub(super) fn audit(&mut self) -> Result<(), String> {
         let all = 100_000;
         let namespace = Name::new("n0").expect("a valid name");
@@ -33,7 +33,7 @@ impl World {
         self.audit_followers()
     }
 
-    /// Every follower has in the end what its stream has, without another change.
+    /// In the end every follower has the state of its stream, without another change.
     fn audit_followers(&mut self) -> Result<(), String> {
         for _ in 0..3 {
             self.followers.all_come_back(&mut self.random);
@@ -46,14 +46,14 @@ impl World {
                 Outcome::Events(Err(events::Refusal::StreamNotFound { .. })) => None,
                 other => return Err(format!("what incubates is {other:?}")),
             };
-            // Asking takes time, and what falls due meanwhile is a change.
+            // Requests take time, and what becomes due meanwhile is a change.
             self.settle_followers()?;
             self.followers.check_at(&namespace, &stream, frame.as_ref())?;
         }
         Ok(())
     }
 
-    /// Lets followers take everything there is for them.
+    /// Lets followers take everything that there is for them.
     fn settle_followers(&mut self) -> Result<(), String> {
         const ENOUGH: usize = 50;
         for _ in 0..ENOUGH {
@@ -64,7 +64,7 @@ impl World {
         Ok(())
     }
 
-    /// In small parts, the counters must be the same as in one, each once.
+    /// Read page by page, the counters must be the same as in one page, each once.
     pub(super) fn walk_counters(&mut self, namespace: &Name) -> Result<(), String> {
         let mut walked = Vec::new();
         let mut after = None;
@@ -103,7 +103,7 @@ impl World {
     pub(super) fn ask(&mut self, namespace: &Name, command: Command) -> Result<Outcome, String> {
         let request = Request { namespace: namespace.clone(), idempotency: None, command };
         self.last_answer = None;
-        // A fault from before may still cost the first try.
+        // An earlier fault may make the first attempt fail.
         for _ in 0..3 {
             self.send(request.clone());
             self.drain()?;

@@ -1,4 +1,4 @@
-//! What goes wrong, and what becomes of the machine then.
+//! Faults, and their consequences for the machine.
 
 use super::{DAY, Event, SHARD, World, ready, shard_options};
 use limina_engine::Engine;
@@ -87,7 +87,7 @@ impl World {
         Ok(())
     }
 
-    /// The power goes. What was on its way is answered to nobody, but may have happened.
+    /// The machine loses power. Requests in flight get no answer, but may have been executed.
     pub(super) fn crash(&mut self) -> Result<(), String> {
         self.report.crashes += 1;
         self.abandon(Loss::Unknown)?;
@@ -102,7 +102,7 @@ impl World {
         self.restart(remains)
     }
 
-    /// A planned stop begins: nothing more comes in, and what was taken is answered.
+    /// Begins a planned stop: no more requests are accepted, and the accepted ones are answered.
     pub(super) fn begin_stop(&mut self) {
         if self.shard.engine().is_some() {
             self.say(|| "the shard is to be closed".into());
@@ -111,8 +111,8 @@ impl World {
         }
     }
 
-    /// Everything is answered and stored: the process ends, and begins again later. Only a change of rules that could not
-    /// be done for lack of room is dropped.
+    /// Everything is answered and stored: the process ends, and starts again later. Only a rule change that could not
+    /// be executed for lack of space is dropped.
     pub(super) fn stop(&mut self) -> Result<(), String> {
         self.report.stops += 1;
         // A stop on a completely full disk cannot store its time.

@@ -5,7 +5,7 @@ use limina_engine::{Command, Outcome, Request};
 use limina_shard::Failure;
 
 impl World {
-    /// Followers take what there is, all of it or some, and ask the shard. Returns whether they asked anything.
+    /// Followers take all or some of what there is, and send requests to the shard. Returns whether they sent any.
     pub(super) fn pump_followers(&mut self, is_all: bool) -> Result<bool, String> {
         if self.shard.engine().is_none() || self.is_stopping {
             return Ok(false);
@@ -18,7 +18,7 @@ impl World {
         Ok(has_asked)
     }
 
-    /// Those who asked for this go on with the answer.
+    /// Passes the answer to the followers that sent the request.
     pub(super) fn tell_followers(
         &mut self,
         request: &Request,

@@ -1,4 +1,4 @@
-//! What was answered, held against the model in the order in which it was decided.
+//! Compares the answers with the model, in the order in which they were decided.
 
 use super::{World, is_about_locks, key_of_change};
 use crate::model;
@@ -58,7 +58,7 @@ impl World {
         self.judge_in_order()
     }
 
-    /// A relaxed answer is told at once; it is judged when all is known that was decided before it.
+    /// A relaxed answer is known at once. It is judged when everything that was decided before it is known.
     pub(super) fn judge_in_order(&mut self) -> Result<(), String> {
         while let Some((at, request, fate)) = self.early.remove(&(self.judged + 1)) {
             self.judged += 1;
@@ -70,7 +70,7 @@ impl World {
     }
 }
 
-/// Whether it may need a stored record, which may be unreadable.
+/// Whether the request may need a stored record, which may be unreadable.
 fn may_read(request: &Request) -> bool {
     request.idempotency.is_some()
         || match &request.command {
@@ -83,7 +83,7 @@ fn may_read(request: &Request) -> bool {
         }
 }
 
-/// Whether something could not be read, and was not done.
+/// Whether a record could not be read, so that something was not done.
 fn has_unreadable(outcome: &Outcome) -> bool {
     let Outcome::Ledger(Ok(LedgerReply::Batch(results))) = outcome else {
         return model::is_unreadable(outcome);

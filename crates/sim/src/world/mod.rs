@@ -27,14 +27,14 @@ use std::{
 };
 
 const SHARD: ShardId = ShardId(0);
-/// More than any healthy run needs.
+/// More events than any correct run needs.
 const MOST_EVENTS: u64 = 1_000_000;
 const DAY: u64 = 24 * 60 * 60 * 1000;
 
-/// How a run is made.
+/// The settings of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How many requests clients send.
+    /// The number of requests that clients send.
     pub requests: u64,
     /// Print every step.
     pub verbose: bool,
@@ -46,24 +46,24 @@ impl Default for Options {
     }
 }
 
-/// What happened in a run that went well.
+/// What happened in a successful run.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// Requests sent, retries included.
+    /// Requests sent, including retries.
     pub requests: u64,
-    /// Answers, all of them as the model had it.
+    /// Answers. All of them agreed with the model.
     pub answered: u64,
-    /// Writes whose outcome was not known to the client.
+    /// Writes whose outcome the client did not learn.
     pub unknown: u64,
-    /// Of these batches, how many had happened.
+    /// How many of the batches with an unknown outcome had happened.
     pub unknown_happened: u64,
-    /// Times that the power went.
+    /// Losses of power.
     pub crashes: u64,
-    /// Times that an append failed and the shard opened again.
+    /// Failed appends after which the shard was opened again.
     pub losses: u64,
-    /// Checkpoints made.
+    /// Successful checkpoints.
     pub checkpoints: u64,
-    /// Times that clients were served only a while after an opening.
+    /// Openings after which clients were served only later.
     pub held_back: u64,
     /// Steps of the wall clock.
     pub clock_steps: u64,
@@ -71,22 +71,22 @@ pub struct Report {
     pub waits: u64,
     /// Planned stops.
     pub stops: u64,
-    /// Times that shard time lagged, because more was due than could be done.
+    /// Times that shard time lagged, because more timers were due than one round could execute.
     pub lags: u64,
-    /// What those who follow streams did.
+    /// What the followers of streams did.
     pub followers: Counts,
     /// Answers that said that a stored record could not be read.
     pub unreadable: u64,
-    /// The most states that were possible at a time, as far as the answers told.
+    /// The largest number of possible states.
     pub states: u64,
-    /// Runs that ended early because more was possible than the model could follow.
+    /// Runs that ended early because there were too many possible states.
     pub lost_track: u64,
     /// A checksum over everything stored in the end.
     pub digest: u32,
 }
 
 impl Report {
-    /// Several runs together.
+    /// Adds the report of another run.
     pub fn add(&mut self, run: &Report) {
         self.requests += run.requests;
         self.answered += run.answered;
@@ -108,12 +108,12 @@ impl Report {
     }
 }
 
-/// Runs a seed. The error says what was wrong, at which step.
+/// Runs a seed. The error says what was wrong, and at which step.
 pub fn run(seed: u64, options: &Options) -> Result<Report, String> {
     World::new(seed, options).run().map_err(|problem| format!("seed {seed}: {problem}"))
 }
 
-/// What is to happen. A generation older than the world's is of a shard that is gone.
+/// A scheduled event. It is ignored if its generation is not the present one, because its shard no longer exists.
 enum Event {
     Arrive,
     Fetch {
@@ -138,7 +138,7 @@ enum Event {
     },
     Checkpoint,
     Misfortune,
-    /// There is room again.
+    /// There is space again.
     Relief,
 }
 
@@ -154,42 +154,43 @@ struct World {
     followers: Followers,
     /// The monotonic clock, in milliseconds.
     now: u64,
-    /// How far the wall clock is ahead of it.
+    /// Milliseconds by which the wall clock is ahead of the monotonic clock.
     wall_ahead: i64,
     clock: ShardClock,
     generation: u64,
     events: BTreeMap<(u64, u64), Event>,
     event_count: u64,
     waiting: u64,
-    /// How many counters a change of rules looks at in one go.
+    /// The number of counters that a rule change counts in one slice.
     build_slice: usize,
-    /// Decisions that were told before others that came first; by their place in the order.
+    /// Decisions that became known before earlier ones, by their order.
     early: BTreeMap<u64, (Time, Request, Fate)>,
-    /// How many decisions of this shard the judge has heard of.
+    /// The number of this shard's decisions that the judge has received.
     judged: u64,
-    /// Keys of changes of rules that are not answered yet, which may take their time.
+    /// Keys of rule changes that are not answered yet. They may take a while.
     keys_in_use: Vec<(Name, Name)>,
-    /// The last append that may have been made, until it is known.
+    /// The last append, while it is not known whether it happened.
     in_doubt: Option<Seq>,
-    /// What the last request was answered.
+    /// The outcome of the last request.
     last_answer: Option<Outcome>,
-    /// More was possible than the model could follow; the run ends here.
+    /// There were too many possible states for the model, so the run ends here.
     is_lost_track: bool,
     faults: bool,
     /// A planned stop is under way.
     is_stopping: bool,
-    /// Table reads fail, and no outcome is ever unknown: the model could not tell what an unknown batch had read.
+    /// Table reads fail. Then no outcome may be unknown, because the model could not know what an unknown batch had
+    /// read.
     read_faults: bool,
-    /// Another owner took the shard and we have not taken it back.
+    /// Another owner took the shard, and this one has not taken it back yet.
     is_fenced: bool,
-    /// The process has begun anew and does not know what time it was.
+    /// The process has restarted and does not know the previous shard time.
     is_restarted: bool,
-    /// How far shard time had come at the planned stop that was last, until the shard opens again.
+    /// Shard time at the last planned stop, until the shard opens again.
     stopped_at: Option<Time>,
     /// Clients cannot reach the process yet.
     is_held_back: bool,
     wake_at: Option<u64>,
-    /// When everything that ends by itself has ended.
+    /// When everything that expires has expired.
     rests_at: Option<u64>,
     report: Report,
 }
@@ -280,8 +281,8 @@ impl World {
         Ok(())
     }
 
-    /// Whether only timers are left, and long enough has passed for all that ends by itself. Windows that never empty
-    /// are looked after for ever.
+    /// Whether only timers are left, and enough time has passed for everything that expires. Windows that never become
+    /// empty have timers for ever.
     fn is_at_rest(&self) -> bool {
         self.waiting == 0
             && self.rests_at.is_some_and(|at| at <= self.now)
@@ -301,7 +302,7 @@ impl World {
 
     fn happen(&mut self, event: Event) -> Result<(), String> {
         match event {
-            // Whoever comes now is turned away, and comes again.
+            // Clients that come now are rejected, and retry.
             Event::Arrive if self.is_stopping => self.after(10, Event::Arrive),
             Event::Arrive => {
                 for _ in 0..1 + self.random.below(8) {
@@ -318,7 +319,7 @@ impl World {
                     self.after(delay, Event::Misfortune);
                 }
                 if self.report.requests < self.options.requests {
-                    // Now and then nothing comes for a day, so that kept replies expire.
+                    // Sometimes nothing happens for a day, so that kept replies expire.
                     let pause = if self.random.one_in(60) { DAY / 3 } else { self.random.below(40) };
                     self.after(pause, Event::Arrive);
                 } else {
@@ -326,7 +327,8 @@ impl World {
                 }
             }
             Event::Fetch { generation, reads } if generation == self.generation => {
-                // A read fails only while nothing is due: what is due would be put off, which the model does not do.
+                // A read fails only while nothing is due. Otherwise the due timer would be postponed, which the model
+                // does not simulate.
                 let due = self.shard.engine().and_then(Engine::next_due);
                 let may_fail =
                     self.faults && self.read_faults && due.is_none_or(|due| due > self.clock.time());
@@ -347,7 +349,7 @@ impl World {
             },
             Event::Open { generation } if generation == self.generation => self.open()?,
             Event::Serve => self.serve(),
-            // One that was put off for an earlier one is nobody's.
+            // A wake-up that was replaced by an earlier one is ignored.
             Event::Wake { generation } if generation == self.generation && self.wake_at == Some(self.now) => {
                 self.wake_at = None;
             }
@@ -384,7 +386,7 @@ impl World {
         Reading { monotonic: self.now * 1000, wall: wall * 1000 }
     }
 
-    /// Does what the shard asks for.
+    /// Carries out the shard's outputs.
     fn drain(&mut self) -> Result<(), String> {
         if let Some(store) = &self.store {
             self.shard.handle_space(store.free_space() == FreeSpace::Ample);
@@ -469,8 +471,8 @@ pub(crate) fn ready<F: Future>(future: F) -> Result<F::Output, String> {
     }
 }
 
-/// The key of a request that may be answered later than others that came after it. (Who waits for locks, and under which
-/// keys, the model knows.)
+/// The idempotency key of a rule change, which may be answered later than requests that came after it. (The model knows
+/// which requests wait for locks, and under which keys.)
 fn key_of_change(request: &Request) -> Option<(Name, Name)> {
     let is_change = matches!(request.command, Command::Limiter(limiter::Command::Change(_)));
     let key = request.idempotency.as_ref().filter(|_| is_change)?;

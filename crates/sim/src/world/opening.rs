@@ -1,4 +1,4 @@
-//! Opening a shard from what is stored, and asking the store.
+//! Opens a shard from what is stored, and executes its look-ups.
 
 use super::{Event, SHARD, World, ready};
 use limina_engine::{Answer, Command, Engine, Name, Options as EngineOptions, Page, Read, Request, record};
@@ -45,7 +45,7 @@ impl World {
             }
             Err(error) if self.faults => {
                 self.say(|| format!("opening fails: {error}"));
-                // The disk may be full or failing; it gets better in time.
+                // The disk may be full or failing. It recovers after a while.
                 self.memory.limit_space(None);
                 self.after(50, Event::Open { generation: self.generation });
             }
@@ -54,15 +54,15 @@ impl World {
         Ok(())
     }
 
-    /// Clients are served from now on; until then time stood still. The model is told when everything decided is durable,
-    /// so that it need not begin again from before; any answer shows that.
+    /// Clients are served from now on; until then time stood still. The model learns of it when everything decided is
+    /// durable, which any answer shows. Otherwise it would have to start again from an earlier state.
     pub(super) fn serve(&mut self) {
         if !self.is_held_back {
-            // That process is gone.
+            // That process has ended.
             return;
         }
         let is_open = self.shard.engine().is_some();
-        // A decision that was made while time stood still must be judged before time goes on.
+        // Decisions that were made while time stood still must be judged before time continues.
         if is_open && !self.shard.is_idle() {
             return self.after(100, Event::Serve);
         }
@@ -82,7 +82,7 @@ impl World {
         self.shard.handle_serving(now);
     }
 
-    /// What the store holds now tells whether the last append had happened.
+    /// Finds out from the store whether the last append happened.
     pub(super) fn settle_doubt(&mut self) -> Result<bool, String> {
         let Some(seq) = self.in_doubt.take() else { return Ok(false) };
         let stored = self.store.as_ref().map_or(Seq::ZERO, ShardStore::seq);
@@ -96,7 +96,7 @@ impl World {
         Ok(stored == seq)
     }
 
-    /// Asks for what a lost memory may have taken along, so that not too much stays possible.
+    /// Sends reads of what a loss of memory may have removed, so that the number of possible states shrinks.
     pub(super) fn look_around(&mut self) {
         for namespace in self.judge.namespaces() {
             for command in self.workload.looks().into_iter().take(4) {

@@ -159,7 +159,8 @@ impl Session {
     }
 
     /// Writes the beginning of a MESSAGE of `subscription`. The bytes of a [`Payload`](crate::Payload) must follow, at once
-    /// or as another piece of the same write. `false`: the subscription or the session has ended, and nothing was written.
+    /// or as another piece of the same write. Returns false, and
+    /// writes nothing, if the subscription or the session has ended.
     ///
     /// ```
     /// # use limina_stomp::{Action, Options, Payload, Session};

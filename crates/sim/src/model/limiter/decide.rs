@@ -1,4 +1,4 @@
-//! May this happen now? Every limit that applies is read before and after, for every history that it may have had.
+//! Decides checks: every limit that applies is read before and after, for every possible history of its window.
 
 use super::{
     GroupKey, Lease, Limiter,
@@ -13,7 +13,7 @@ use limina_engine::{
 };
 use std::collections::BTreeMap;
 
-/// What is asked.
+/// A check to be decided.
 pub(super) struct Case<'a> {
     pub(super) now: u64,
     pub(super) entries: &'a [Take],
@@ -22,39 +22,39 @@ pub(super) struct Case<'a> {
     pub(super) mode: Mode<'a>,
 }
 
-/// What becomes of it in the counter.
+/// What is done with the counter.
 #[derive(Clone, Copy)]
 pub(super) enum Mode<'a> {
-    /// Counted if a limit without a window applied.
+    /// It is changed if a limit without a window applied.
     Check,
-    /// Always counted.
+    /// It is always changed.
     Move,
-    /// Always counted, as leased.
+    /// It is always changed, as leased.
     Lease(&'a Lease),
 }
 
-/// One way in which it can have been decided.
+/// One possible decision.
 pub(super) struct Decided {
     pub(super) way: Way<Limiter>,
     pub(super) allowed: bool,
-    /// As it was answered; without an answer, one that is possible.
+    /// The decision as answered; without an answer, a possible one.
     pub(super) decision: Decision,
 }
 
 /// A limit that applies to an entry.
 struct Applied {
-    /// What an answer shows of it, with nothing used yet.
+    /// Its status as an answer shows it, with nothing used yet.
     status: LimitStatus,
     source: Source,
     is_relaxed: bool,
-    /// At which a bucket is refilled.
+    /// The rate at which a bucket is refilled.
     rate: Limit,
     /// A limit of 0 lets nothing pass, not even a burst.
     is_closed: bool,
 }
 
 enum Source {
-    /// The sum of the counters to which the rule applies and that have these key-values.
+    /// The sum of the counters that have these key-values and to which the rule applies.
     InUse {
         rule: Name,
         within: KeyValues,
@@ -65,13 +65,13 @@ enum Source {
     },
 }
 
-/// A limit with what it says in each of its possible histories.
+/// A limit, with what it shows in each of its possible histories.
 struct Found {
     applied: Applied,
     hits: i64,
-    /// No other entry of the check has to do with it.
+    /// No other entry of the check uses this limit.
     is_alone: bool,
-    /// An earlier entry that has to do with it may be refused. Whether this one then sees it is not said.
+    /// An earlier entry that uses this limit may be refused. Whether this entry then sees its effect is not specified.
     is_open: bool,
     possible: Vec<Said>,
 }
@@ -79,9 +79,9 @@ struct Found {
 struct Said {
     /// Before the check.
     unmoved: Reading,
-    /// When it is this entry's turn.
+    /// When this entry is decided.
     used: Range,
-    /// After all of the check.
+    /// After the whole check.
     after: Reading,
     /// When this limit alone would let it pass.
     retry: Range,
@@ -141,7 +141,7 @@ impl Limiter {
         if ways.is_empty() { Err(expected.join("\n   or:    ")) } else { Ok(ways) }
     }
 
-    /// What every limit says, and what is used after the check.
+    /// What every limit shows, and the state after the check.
     fn find(&self, case: &Case<'_>, applied: Vec<Vec<Applied>>, is_durable: bool) -> (Vec<Found>, Limiter) {
         let now = case.now;
         let mut moved = self.clone();
@@ -165,7 +165,7 @@ impl Limiter {
                     retry,
                 });
                 let possible = possible.collect();
-                // When it would pass after something is given back is not said.
+                // After something is given back, the time of a retry is not specified.
                 let is_given_back = taken_before.iter().any(|hits| *hits < 0);
                 found.push(Found {
                     applied,
@@ -193,7 +193,7 @@ impl Limiter {
         (found, moved)
     }
 
-    /// Takes an entry from everything to which it applies, whether it fits or not.
+    /// Takes an entry from everything that it applies to, whether it fits or not.
     fn take(&mut self, case: &Case<'_>, take: &Take, is_durable: bool) {
         for (key, rate, burst) in self.windows(take) {
             let histories = self.groups.entry(key).or_insert_with(|| vec![History::new(case.now, rate)]);
@@ -211,7 +211,7 @@ impl Limiter {
         }
     }
 
-    /// Every window that counts an entry, shown or not, with the limit and the burst that hold for it.
+    /// Every window that counts an entry, shown or not, with its limit and burst.
     fn windows(&self, take: &Take) -> Vec<(GroupKey, Limit, u64)> {
         if let Some(limit) = &take.limit {
             let key = GroupKey::Request { key_values: take.key_values.clone(), per: limit.per.0 };
@@ -231,7 +231,7 @@ impl Limiter {
         windows
     }
 
-    /// Whether anything is different after it.
+    /// Whether the state is different after the check.
     fn changed_to(&self, moved: &Limiter, case: &Case<'_>, found: &[Found]) -> Changed {
         let is_asked = case.entries.iter().any(|take| take.hits != 0);
         let total = |limiter: &Limiter| -> Vec<i128> {
@@ -251,7 +251,7 @@ impl Limiter {
         }
     }
 
-    /// The limits that apply to an entry, as an answer lists them.
+    /// The limits that apply to an entry, in the order of an answer.
     fn applied(&self, place: usize, take: &Take) -> Vec<Applied> {
         let entry = u32::try_from(place).expect("entries are few");
         if let Some(limit) = &take.limit {
@@ -319,7 +319,7 @@ impl Limiter {
         match (&applied.source, applied.status.limit) {
             (Source::Window { key, shape }, Limit::AtMost(limit)) if hits > 0 && !applied.is_closed => {
                 let mut histories = self.histories(key);
-                // A group that was never touched is refilled like any other.
+                // A group that was never used is refilled like any other.
                 histories.iter_mut().for_each(|history| history.set_rate(now, applied.rate));
                 histories.iter().map(|history| history.retry(*shape, now, before, hits, limit)).collect()
             }
@@ -403,16 +403,16 @@ impl Found {
         !self.applied.status.shadow && self.possible.iter().all(|said| self.exceeds(said.used.0))
     }
 
-    /// Whether a history with this said can have been answered so.
+    /// Whether this answer is possible with this history.
     fn fits(&self, said: &Said, status: &LimitStatus, takes: bool) -> bool {
         let reading = if takes { said.after } else { said.unmoved };
         let reset = status.reset.map_or(NEVER, |reset| reset.0);
         let is_shown = reading.used.contains(status.used) && reading.reset.contains(reset);
         let may_exceed = if status.exceeded { self.exceeds(said.used.1) } else { !self.exceeds(said.used.0) };
-        // What is shown tells what was used before, and that decides, whatever may have been possible.
+        // The answer shows what was used before, and that decides, even if other histories were possible.
         let before =
             if takes { status.used.checked_sub(self.hits.unsigned_abs()) } else { Some(status.used) };
-        // Not of a bucket that refuses nothing: it is empty at most.
+        // Not for a bucket that refuses nothing: it is at most empty.
         let is_capped = self.applied.status.shadow
             && matches!(self.applied.source, Source::Window { shape: Shape::Bucket(_), .. });
         let is_tied =
@@ -422,7 +422,8 @@ impl Found {
     }
 }
 
-/// For each window which of its histories agree with the answer; nothing if there is a limit with which none does.
+/// For each window, which of its histories agree with the answer. `None` if there is a limit that no history agrees
+/// with.
 fn fitting(
     found: &[Found],
     answer: &Decision,
@@ -460,7 +461,7 @@ fn fitting(
     (is_retry_due && !is_empty).then_some(all)
 }
 
-/// Without an answer: if it was allowed, no limit was one that must refuse.
+/// Without an answer: if the check was allowed, no limit can have had to refuse.
 fn allowing(found: &[Found], allowed: bool) -> Option<BTreeMap<GroupKey, Vec<bool>>> {
     let mut all = BTreeMap::new();
     for limit in found.iter().filter(|limit| allowed && !limit.applied.status.shadow) {
@@ -476,7 +477,7 @@ fn note(all: &mut BTreeMap<GroupKey, Vec<bool>>, limit: &Found, fits: Vec<bool>)
     noted.iter_mut().zip(fits).for_each(|(noted, fits)| *noted &= fits);
 }
 
-/// One answer that would be right.
+/// One answer that would be correct.
 fn example(found: &[Found], allowed: bool, takes: bool) -> Decision {
     let millis = |span: u64| (span != NEVER).then_some(Millis(span));
     let limits = found.iter().map(|limit| {

@@ -1,4 +1,4 @@
-//! Reading rules, overrides, counters and leases. Parts of lists may be short; what they skip must not exist.
+//! Reads of rules, overrides, counters and leases. A page may be short, but what it skips must not exist.
 
 use super::{
     Answer, Limiter,
@@ -39,7 +39,7 @@ impl Limiter {
         if expected == *answer { Ok(next.unchanged(order)) } else { Err(format!("{expected:?}")) }
     }
 
-    /// What should be answered, but for positions. Of a list, as much as `shown` says that it covers.
+    /// The expected answer, except for positions. A list is returned as far as `shown` covers it.
     fn answer(&self, now: u64, command: &Command, shown: &Answer) -> Answer {
         let none = Position(0);
         let rule = |name: &Name| self.rule(name).ok_or_else(|| Refusal::RuleNotFound { rule: name.clone() });
@@ -100,7 +100,7 @@ impl Limiter {
         }
     }
 
-    /// Puts the positions that an answer shows into what is expected, where they are possible, and remembers them.
+    /// Copies the positions that an answer shows into the expected answer, if they are possible, and records them.
     pub(super) fn adopt(&mut self, order: &mut Order, expected: &mut Reply, shown: &Reply) {
         match (expected, shown) {
             (Reply::Rule(expected), Reply::Rule(shown))
@@ -158,13 +158,14 @@ impl Limiter {
     }
 }
 
-/// As much of all as a part of a list must hold that goes up to `next`.
+/// The part of the list that a page must contain if it ends at `next`.
 fn part<T>(mut all: Vec<(Name, T)>, page: &Page<Name>, next: Option<Name>) -> Listed<T, Name> {
     all.sort_by(|(a, _), (b, _)| a.cmp(b));
     all.retain(|(name, _)| page.after.as_ref().is_none_or(|after| name > after));
     let is_ahead = |next: &Name| page.after.as_ref().is_none_or(|after| next > after);
     let covered = |next: &Option<Name>, name: &Name| next.as_ref().is_none_or(|next| name <= next);
-    // Too much for a page, or no step ahead: then the part is wrong, and shown is what it could have been.
+    // The page has too many items, or does not advance. Then it is wrong, and a correct page is returned for the
+    // message.
     let fits = all.iter().filter(|(name, _)| covered(&next, name)).count() <= page.limit;
     let next = match next {
         next if fits && next.as_ref().is_none_or(is_ahead) => next,
@@ -174,7 +175,7 @@ fn part<T>(mut all: Vec<(Name, T)>, page: &Page<Name>, next: Option<Name>) -> Li
     Listed { items: all.into_iter().map(|(_, item)| item).collect(), next }
 }
 
-/// Whether the shown ones are among all, each once.
+/// Whether all the shown items exist, each once.
 fn is_part(all: &[CounterInfo], shown: &[CounterInfo]) -> bool {
     let mut left: Vec<&CounterInfo> = all.iter().collect();
     shown.iter().all(|item| {

@@ -1,4 +1,4 @@
-//! The limiter, naively: lists of all that was taken, gone through for every answer.
+//! The naive limiter: lists of everything that was taken, scanned for every answer.
 
 mod decide;
 mod lists;
@@ -21,18 +21,18 @@ type Answer = Result<Reply, Refusal>;
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Limiter {
     rules: Vec<Rule>,
-    /// Everything that was ever added to a counter, or taken from it, by others than leases.
+    /// Every change of a counter, except by leases.
     moves: Vec<(KeyValues, i128)>,
-    /// Those that live.
+    /// The leases that have not ended.
     leases: Vec<Lease>,
-    /// For each window all that may have happened to it; more than one history only after a crash.
+    /// The possible histories of each window. There is more than one only after a crash.
     groups: BTreeMap<GroupKey, Vec<History>>,
 }
 
-/// What has a window of its own.
+/// Identifies a window.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum GroupKey {
-    /// A rule's group, and the override that has exactly its keys.
+    /// A group of a rule, shared with the override that has exactly its keys.
     Group { rule: Name, values: KeyValues },
     /// An override with more keys than the rule groups by.
     Own { rule: Name, name: Name },
@@ -49,13 +49,13 @@ struct Lease {
     ttl: u64,
     taken_at: u64,
     expires_at: u64,
-    /// The same without what an opening added, which is not stored.
+    /// The expiry without the extension by an opening, which is not stored.
     stored_expires_at: u64,
     token: Mark,
 }
 
 impl Limiter {
-    /// Every way in which the command can have gone, given its answer; or what should have been answered.
+    /// All possible results of the command that agree with the answer; or the expected answer.
     pub(super) fn run(
         &self,
         now: u64,
@@ -244,7 +244,7 @@ impl Limiter {
         fitting([fit(self.way(order, changed), &Ok(Reply::Lease(info)), answer)])
     }
 
-    /// Lets go of every lease whose time has come. Says whether there was one.
+    /// Ends every lease that is due. Returns whether there was one.
     pub(super) fn expire(&mut self, now: u64) -> bool {
         let before = self.leases.len();
         while self.next_expiry().is_some_and(|due| due <= now) {
@@ -253,19 +253,19 @@ impl Limiter {
         self.leases.len() < before
     }
 
-    /// Lets go of the next lease. Of several that run out together it is the one that was taken first.
+    /// Ends the lease that is due next. If several are due together, the one that was taken first.
     pub(super) fn expire_next(&mut self) {
         if let Some(place) = (0..self.leases.len()).min_by_key(|place| self.leases[*place].expires_at) {
             self.leases.remove(place);
         }
     }
 
-    /// When the next lease runs out.
+    /// When the next lease expires.
     pub(super) fn next_expiry(&self) -> Option<u64> {
         self.leases.iter().map(|lease| lease.expires_at).min()
     }
 
-    /// Windows may have lost what only relaxed answers told of.
+    /// After a crash: windows may have lost the effect of relaxed answers.
     pub(super) fn forget(&mut self, persisted: u64) {
         for histories in self.groups.values_mut() {
             let mut rests: Vec<History> = Vec::new();
@@ -278,7 +278,7 @@ impl Limiter {
         }
     }
 
-    /// Who holds a lease has at least its full ttl from now on.
+    /// Extends every lease to at least its full ttl from now on.
     pub(super) fn reopen(&mut self, ready: u64) {
         for lease in &mut self.leases {
             lease.expires_at = lease.stored_expires_at.max(ready + lease.ttl);
@@ -298,7 +298,7 @@ impl Limiter {
         self.leases.iter().find(|lease| lease.id == *id)
     }
 
-    /// What an answer must show of a lease, if it shows this token.
+    /// What an answer must show of a lease, given the token that it shows.
     pub(super) fn lease_info(&self, now: u64, id: &Name, shown: Position) -> Option<LeaseInfo> {
         let lease = self.lease(id)?;
         Some(LeaseInfo {
@@ -331,7 +331,7 @@ impl Limiter {
         CounterInfo { key_values: key_values.clone(), total: unleased + leased, leased }
     }
 
-    /// All that are not zero.
+    /// All counters that are not zero.
     fn counters(&self) -> Vec<CounterInfo> {
         let moved = self.moves.iter().map(|(key_values, _)| key_values);
         let mut all: Vec<&KeyValues> =
@@ -348,7 +348,7 @@ impl Limiter {
         self.way(order, Changed::No)
     }
 
-    /// The way of a command whose answer waits for the disk.
+    /// The result of a command whose answer waits for the disk.
     fn way(self, mut order: Order, changed: Changed) -> Way<Limiter> {
         if changed != Changed::No {
             order.grow(u64::from(changed == Changed::Yes));
@@ -361,7 +361,7 @@ fn lease_not_found(id: &Name) -> Answer {
     Err(Refusal::LeaseNotFound { lease_id: id.clone() })
 }
 
-/// What the answer says about limits.
+/// The decision about limits in the answer.
 fn decision_in(answer: &Answer) -> Option<Decision> {
     match answer {
         Ok(Reply::Allowed(decision) | Reply::Moved { decision, .. } | Reply::LeaseTaken { decision, .. })
@@ -370,7 +370,7 @@ fn decision_in(answer: &Answer) -> Option<Decision> {
     }
 }
 
-/// The way, if the answer is what it would be.
+/// The result, if the answer is the expected one.
 fn fit(way: Way<Limiter>, expected: &Answer, answer: Option<&Answer>) -> Result<Way<Limiter>, String> {
     match answer {
         Some(answer) if answer != expected => Err(format!("{expected:?}")),
@@ -378,7 +378,7 @@ fn fit(way: Way<Limiter>, expected: &Answer, answer: Option<&Answer>) -> Result<
     }
 }
 
-/// Those that fit; if none does, what each would have been.
+/// The results that fit; if none does, the expected answer of each.
 fn fitting(
     ways: impl IntoIterator<Item = Result<Way<Limiter>, String>>,
 ) -> Result<Vec<Way<Limiter>>, String> {

@@ -1,4 +1,4 @@
-//! Rules and overrides: what they are, and what changing them does to what was counted.
+//! Rules and overrides, and how changing them affects what was counted.
 
 use super::{Answer, GroupKey, Limiter, select, window::Shape};
 use crate::model::{Changed, Mark, Order, Way};
@@ -24,7 +24,7 @@ pub(super) struct Override {
     pub(super) created: Mark,
 }
 
-/// One way in which a change can go, and what is answered then, but for the positions in it.
+/// One possible result of a change, and its answer, except for positions.
 pub(super) struct Outcome {
     limiter: Limiter,
     answer: Answer,
@@ -36,7 +36,7 @@ impl Rule {
         self.group(key_values).is_some() && select::selects(&self.terms.selection, key_values)
     }
 
-    /// The values of the keys by which it groups.
+    /// The values of the keys by which the rule groups.
     pub(super) fn group(&self, key_values: &KeyValues) -> Option<KeyValues> {
         select::project(key_values, &self.terms.group_by)
     }
@@ -45,12 +45,12 @@ impl Rule {
         self.overrides.iter().filter(move |item| select::contains(key_values, &item.item.key_values))
     }
 
-    /// Whether the override has exactly the keys by which the rule groups, and so shares the group's count.
+    /// Whether the override has exactly the keys by which the rule groups. Then it shares the group's window.
     pub(super) fn is_exact(&self, item: &Override) -> bool {
         item.item.key_values.iter().count() == self.terms.group_by.len()
     }
 
-    /// The limit that holds for a group, by which its bucket is refilled.
+    /// The limit of a group, which is the rate at which its bucket is refilled.
     pub(super) fn rate(&self, group: &KeyValues) -> Limit {
         self.exact(group).map_or(self.terms.limit, |item| item.item.limit)
     }
@@ -59,7 +59,7 @@ impl Rule {
         self.overrides.iter().find(|item| item.item.key_values == *group)
     }
 
-    /// How much a bucket holds, of the rule or of an override.
+    /// The capacity of a bucket, of the rule or of an override.
     pub(super) fn burst(&self, item: Option<&Override>) -> u64 {
         let (limit, burst) = match (item, self.terms.window) {
             (Some(item), _) => (item.item.limit, item.item.burst),
@@ -85,7 +85,7 @@ impl Rule {
         self.overrides.iter().find(|item| item.item.name == *name)
     }
 
-    /// When the override was made that this one replaces. With other key-values it counts as made anew.
+    /// When the override was created that this one replaces. With other key-values it counts as a new one.
     fn created_or(&self, new: &NewOverride, created: Mark) -> Mark {
         let old = self.item(&new.name).filter(|old| old.item.key_values == new.key_values);
         old.map_or(created, |old| old.created)
@@ -104,10 +104,10 @@ impl Override {
 }
 
 impl Limiter {
-    /// Every way in which the change can go. There are several only where it is open which of several things that
-    /// are wrong is named.
+    /// All possible results of the change. There are several only if several things are wrong and it is not specified
+    /// which one is reported.
     pub(super) fn change(&self, now: u64, order: Order, change: &Change) -> Vec<Outcome> {
-        // A change that takes its time has its place in the order from when it began, not from when it took effect.
+        // A change that takes a while has the position at which it began, not the one at which it took effect.
         let created = Mark::after(Order { position: 0, ..order });
         match change {
             Change::CreateRule(new) if self.rule(&new.name).is_some() => {
@@ -224,7 +224,7 @@ impl Limiter {
         }
         let has_burst = new.overrides.iter().any(|item| item.item.burst.is_some());
         let mut ways = self.with_rule(now, Some(rule), new.clone());
-        // Whether overrides may keep bursts that mean nothing any more is not said.
+        // Whether overrides may keep bursts that no longer have a meaning is not specified.
         if has_burst && !is_bucket(&new) && is_bucket(rule) {
             ways.extend(self.refuse(Refusal::BurstWithoutBucket { rule: new.terms.name }));
         }
@@ -288,7 +288,7 @@ impl Limiter {
             let old = self.rule(&name);
             let overrides = file.overrides.iter().map(|item| Override {
                 item: item.clone(),
-                // What a file changes of a rule may make its overrides anew.
+                // If a file changes a rule, its overrides may count as new ones.
                 created: old
                     .filter(|old| old.terms == file.rule)
                     .map_or(created, |old| old.created_or(item, created)),
@@ -324,7 +324,7 @@ impl Limiter {
         self.groups.retain(|key, _| key.rule() != Some(name));
     }
 
-    /// Puts the rule in place of the one with its name, and keeps of what was counted what still has a meaning.
+    /// Replaces the rule of that name, and keeps the counts that still have a meaning.
     fn replace_rule(&mut self, now: u64, new: Rule) {
         let name = new.terms.name.clone();
         if let Some(old) = self.rule(&name).cloned() {
@@ -373,11 +373,11 @@ impl Rule {
 }
 
 impl Outcome {
-    /// The way to go on, if this is what was answered.
+    /// The result, if this is what was answered.
     pub(super) fn fit(mut self, order: Order, answer: Option<&Answer>) -> Result<Way<Limiter>, String> {
         let mut order = order;
         if self.changed != Changed::No {
-            // It may have taken its position when it began, before others that were answered in between.
+            // The change may have taken its position when it began, before others that were answered meanwhile.
             order.grow(0);
         }
         if let Some(answer) = answer {

@@ -1,26 +1,26 @@
-//! What a window shows, found by going through everything that was ever taken from it.
+//! What a window shows, computed from everything that was ever taken from it.
 
 use limina_engine::limiter::{Limit, Window};
 
-/// Sliding windows are exact up to so many entries.
+/// Sliding windows are exact up to this many entries.
 const MOST_EXACT: usize = 64;
-/// Stands for "never" where the earliest moment is looked for.
+/// Means "never" in computations of the earliest time.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// All that happened to one group of a rule, to one override's own count, or to a limit that came with requests.
+/// Everything that happened to one window.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct History(Vec<Event>);
 
 #[derive(Debug, Clone, PartialEq)]
 enum Event {
-    /// So much was taken, or given back. Not durable: only relaxed answers tell of it.
-    /// A bucket that refuses nothing is empty at most: it owes no more than its burst then was.
+    /// This much was taken, or given back. If not durable, only relaxed answers showed it. A bucket that refuses
+    /// nothing is at most empty: it owes no more than its burst at that time.
     Take { time: u64, hits: i64, burst: u64, is_durable: bool },
     /// From then on a bucket is refilled at this rate.
     Rate { time: u64, limit: Limit },
 }
 
-/// The kind of a window and its length; changing either starts empty.
+/// The kind and the length of a window. If either changes, the window starts empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     Fixed(u64),
@@ -28,15 +28,15 @@ pub(super) enum Shape {
     Bucket(u64),
 }
 
-/// What is used, and when nothing of it counts any more. From the least to the most that may be shown, since a
-/// sliding window with many entries may count them a little too long.
+/// The usage, and when none of it counts any more. Each is a range, because a sliding window with many entries may
+/// count them slightly too long.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Reading {
     pub(super) used: Range,
     pub(super) reset: Range,
 }
 
-/// From the least to the most.
+/// The smallest and the largest possible value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Range(pub(super) u64, pub(super) u64);
 
@@ -61,7 +61,7 @@ impl Shape {
 }
 
 impl History {
-    /// An empty one of a window with this limit.
+    /// The empty history of a window with this limit.
     pub(super) fn new(now: u64, limit: Limit) -> History {
         History(vec![Event::Rate { time: now, limit }])
     }
@@ -82,8 +82,8 @@ impl History {
         }
     }
 
-    /// What it may be after a crash: all of it, or without some of the last that only relaxed answers told of. Nothing is
-    /// stored that is later than the time that is.
+    /// The possible histories after a crash: all of it, or without some of the last entries that only relaxed answers
+    /// showed. Nothing later than the stored time is stored.
     pub(super) fn rests(&self, persisted: u64) -> Vec<History> {
         let stored = self.0.iter().filter_map(|event| match *event {
             Event::Take { time, .. } => (time <= persisted).then(|| event.clone()),
@@ -136,8 +136,8 @@ impl History {
         }
     }
 
-    /// When `hits` will fit under `limit`, after what the same check takes from here before; at the earliest, and at
-    /// the latest where the window may count too long.
+    /// When `hits` will fit under `limit`, after what the same check takes from the window before: the earliest time,
+    /// and the latest one if the window counts too long.
     pub(super) fn retry(&self, shape: Shape, now: u64, before: &[i64], hits: i64, limit: u64) -> Range {
         let passes = |at: u64, is_late: bool| {
             let mut then = self.clone();
@@ -147,7 +147,7 @@ impl History {
             i128::from(used) + i128::from(hits) <= i128::from(limit)
         };
         let earliest = |reset: u64, is_late: bool| {
-            // By then everything has gone; what does not pass then never does.
+            // By then everything has expired. A check that does not pass then never passes.
             if reset == NEVER || !passes(now + reset, is_late) {
                 return NEVER;
             }
@@ -197,7 +197,7 @@ impl History {
                     entries.pop();
                 }
             }
-            // Having had too many at once, a group may stay coarse until it is empty.
+            // After too many entries at once, a group may stay coarse until it is empty.
             is_coarse |= entries.len() > MOST_EXACT;
             if is_coarse {
                 entries.iter_mut().for_each(|entry| entry.leaves = entry.time + per + per.div_ceil(64));
@@ -207,7 +207,7 @@ impl History {
         entries
     }
 
-    /// The debt, of which a token is `per`, and the limit.
+    /// The debt, in units of 1/`per` of a token, and the limit.
     fn bucket(&self, per: u64, now: u64) -> (i128, Limit) {
         let (mut debt, mut at, mut limit) = (0_i128, 0, Limit::Unlimited);
         let drained = |debt: i128, from: u64, to: u64, limit: Limit| match limit {
