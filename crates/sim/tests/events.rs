@@ -2,11 +2,11 @@
 //! of a few milliseconds, so that most of what happens is at an edge. A case that fails is cut down to the shortest
 //! script that still fails.
 
-mod bench;
+mod harness;
 
-use bench::{Bench, Step};
+use harness::{Bench, Step};
 use limina_engine::{Command, Page, Request};
-use limina_sim::{random::Random, workload::Happenings};
+use limina_sim::{random::Random, workload::EventWorkload};
 
 #[derive(Debug, Clone)]
 enum What {
@@ -19,7 +19,7 @@ enum What {
 
 #[test]
 fn any_commands() {
-    bench::check(4_000, act, |random| {
+    harness::check(4_000, act, |random| {
         let spans = *random.pick(&[&[1, 2, 3][..], &[1, 7, 64], &[10, 100], &[50, 1_000]]);
         script(random, spans, 60)
     });
@@ -27,11 +27,11 @@ fn any_commands() {
 
 #[test]
 fn long_scripts() {
-    bench::check(60, act, |random| script(random, &[5, 100, 1_000], 600));
+    harness::check(60, act, |random| script(random, &[5, 100, 1_000], 600));
 }
 
 fn script(random: &mut Random, spans: &[u64], length: usize) -> (usize, Vec<Step<What>>) {
-    let mut happenings = Happenings::with_spans(random, spans);
+    let mut happenings = EventWorkload::with_spans(random, spans);
     let mut steps = Vec::new();
     while steps.len() < length {
         let span = *random.pick(happenings.spans());
@@ -45,11 +45,11 @@ fn script(random: &mut Random, spans: &[u64], length: usize) -> (usize, Vec<Step
         let what = match random.below(80) {
             0..=3 => What::Seal,
             4..=5 => What::Reopen,
-            6 if random.one_in(2) => What::Ask(bench::plain(Command::DeleteNamespace)),
-            7 => What::Ask(bench::plain(Command::ListNamespaces(Page { after: None, limit: 10 }))),
+            6 if random.one_in(2) => What::Ask(harness::plain(Command::DeleteNamespace)),
+            7 => What::Ask(harness::plain(Command::ListNamespaces(Page { after: None, limit: 10 }))),
             _ => {
                 let command = Command::Events(happenings.command(random));
-                What::Ask(bench::request(random, command, 6))
+                What::Ask(harness::request(random, command, 6))
             }
         };
         steps.push(Step { wait, what });

@@ -2,15 +2,15 @@
 //! of a few milliseconds, so that most of what happens is at an edge. A case that fails is cut down to the shortest
 //! script that still fails.
 
-mod bench;
+mod harness;
 
-use bench::{Bench, Step};
+use harness::{Bench, Step};
 use limina_engine::{
     Command, Name, Outcome, Page, Request,
     limiter::{self, Check, CounterId, CounterInfo, Decision, Refusal, Reply, Take},
     selection::Query,
 };
-use limina_sim::{random::Random, workload::Limits};
+use limina_sim::{random::Random, workload::LimiterWorkload};
 
 #[derive(Debug, Clone)]
 enum What {
@@ -27,17 +27,17 @@ enum What {
 
 #[test]
 fn any_commands() {
-    bench::check(4_000, act, |random| {
+    harness::check(4_000, act, |random| {
         let spans = *random.pick(&[&[1, 7, 64][..], &[10, 100], &[100], &[50, 1_000]]);
-        let limits = Limits::with_spans(random, spans);
+        let limits = LimiterWorkload::with_spans(random, spans);
         script(random, limits, 50)
     });
 }
 
 #[test]
 fn long_scripts() {
-    bench::check(60, act, |random| {
-        let limits = Limits::with_spans(random, &[100, 1_000]);
+    harness::check(60, act, |random| {
+        let limits = LimiterWorkload::with_spans(random, &[100, 1_000]);
         script(random, limits, 500)
     });
 }
@@ -45,13 +45,13 @@ fn long_scripts() {
 /// Many entries in one sliding window, which may then count a little too long.
 #[test]
 fn crowded_windows() {
-    bench::check(20, act, |random| {
-        let limits = Limits::crowded(random, &[640]);
+    harness::check(20, act, |random| {
+        let limits = LimiterWorkload::crowded(random, &[640]);
         script(random, limits, 300)
     });
 }
 
-fn script(random: &mut Random, mut limits: Limits, length: usize) -> (usize, Vec<Step<What>>) {
+fn script(random: &mut Random, mut limits: LimiterWorkload, length: usize) -> (usize, Vec<Step<What>>) {
     let namespace = Name::new("n").unwrap();
     let ask =
         |command, idempotency| What::Ask(Request { namespace: namespace.clone(), idempotency, command });
@@ -72,11 +72,11 @@ fn script(random: &mut Random, mut limits: Limits, length: usize) -> (usize, Vec
             (0, _) => What::Walk(1 + random.below(3) as usize),
             (1..=3, _) => What::Seal,
             (4, _) => What::Reopen,
-            (5, _) if random.one_in(4) => What::Ask(bench::plain(Command::DeleteNamespace)),
+            (5, _) if random.one_in(4) => What::Ask(harness::plain(Command::DeleteNamespace)),
             (_, limiter::Command::Check(Check { entries, dry_run: false })) if random.one_in(3) => {
                 What::Retry(entries.clone())
             }
-            _ => What::Ask(bench::request(random, Command::Limiter(command), 8)),
+            _ => What::Ask(harness::request(random, Command::Limiter(command), 8)),
         };
         steps.push(Step { wait, what });
     }
@@ -97,7 +97,7 @@ fn act(bench: &mut Bench, what: &What) -> Result<(), String> {
 }
 
 fn answer(bench: &mut Bench, command: limiter::Command) -> Result<Result<Reply, Refusal>, String> {
-    let request = bench::plain(Command::Limiter(command));
+    let request = harness::plain(Command::Limiter(command));
     match bench.ask(&request)? {
         Some(Outcome::Limiter(answer)) => Ok(answer),
         other => Err(format!("{request:?} -> {other:?}")),

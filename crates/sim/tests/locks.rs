@@ -2,15 +2,15 @@
 //! few milliseconds, so that most of what happens is at an edge. After every step everything that is held is looked at. A
 //! case that fails is cut down to the shortest script that still fails.
 
-mod bench;
+mod harness;
 
-use bench::{Bench, Step};
+use harness::{Bench, Step};
 use limina_engine::{
     Command, Name, Outcome, Page, Request,
     locks::{self, GrantInfo, Mode, Reply},
     selection::Query,
 };
-use limina_sim::{model::Fate, random::Random, workload::Doors};
+use limina_sim::{model::Fate, random::Random, workload::LockWorkload};
 
 #[derive(Debug, Clone)]
 enum What {
@@ -25,7 +25,7 @@ enum What {
 
 #[test]
 fn any_commands() {
-    bench::check(4_000, act, |random| {
+    harness::check(4_000, act, |random| {
         let spans = *random.pick(&[&[1, 2, 3][..], &[1, 7, 64], &[10, 100], &[50, 1_000, 60_000]]);
         script(random, spans, 60)
     });
@@ -33,11 +33,11 @@ fn any_commands() {
 
 #[test]
 fn long_scripts() {
-    bench::check(60, act, |random| script(random, &[5, 100, 1_000], 600));
+    harness::check(60, act, |random| script(random, &[5, 100, 1_000], 600));
 }
 
 fn script(random: &mut Random, spans: &[u64], length: usize) -> (usize, Vec<Step<What>>) {
-    let mut doors = Doors::with_spans(random, spans);
+    let mut doors = LockWorkload::with_spans(random, spans);
     let mut steps = Vec::new();
     // The last requests for locks that had a key.
     let mut asked: Vec<Request> = Vec::new();
@@ -54,12 +54,12 @@ fn script(random: &mut Random, spans: &[u64], length: usize) -> (usize, Vec<Step
             0..=3 => What::Seal,
             4 => What::Reopen,
             5 => What::EndWaits,
-            6 if random.one_in(2) => What::Ask(bench::plain(Command::DeleteNamespace)),
-            7 => What::Ask(bench::plain(Command::ListNamespaces(Page { after: None, limit: 10 }))),
+            6 if random.one_in(2) => What::Ask(harness::plain(Command::DeleteNamespace)),
+            7 => What::Ask(harness::plain(Command::ListNamespaces(Page { after: None, limit: 10 }))),
             8..=11 if !asked.is_empty() => What::Ask(again(&mut doors, random, &asked)),
             _ => {
                 let command = Command::Locks(doors.command(random));
-                What::Ask(bench::request(random, command, 6))
+                What::Ask(harness::request(random, command, 6))
             }
         };
         if let What::Ask(request) = &what
@@ -75,11 +75,11 @@ fn script(random: &mut Random, spans: &[u64], length: usize) -> (usize, Vec<Step
 }
 
 /// A retry of one of these requests, or the hang-up of its first connection.
-fn again(doors: &mut Doors, random: &mut Random, asked: &[Request]) -> Request {
+fn again(doors: &mut LockWorkload, random: &mut Random, asked: &[Request]) -> Request {
     let first = random.pick(asked).clone();
     let Command::Locks(wanted) = &first.command else { unreachable!("only these are remembered") };
     match doors.hang_up_or_retry(random, wanted) {
-        hang_up @ locks::Command::Abandon(_) => bench::plain(Command::Locks(hang_up)),
+        hang_up @ locks::Command::Abandon(_) => harness::plain(Command::Locks(hang_up)),
         retry => Request { command: Command::Locks(retry), ..first },
     }
 }

@@ -37,21 +37,21 @@ pub enum Fate {
     /// The request waited, and failed because of a planned stop.
     GivenUp,
     /// It was in an append of which it is not known whether it happened.
-    InDoubt(Unheard),
+    InDoubt(LostAnswer),
     /// It was lost with the memory.
-    NotDone(Unheard),
+    NotDone(LostAnswer),
 }
 
 /// What is known of an answer that was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unheard {
+pub struct LostAnswer {
     /// Possibly nothing was done, because a request with the same key was in progress, or a record could not be read.
     pub may_be_nothing: bool,
 }
 
 /// There are too many possible states for the model to follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CannotTell;
+pub struct TooManyStates;
 
 /// Every state that may be the true one.
 #[derive(Debug, Clone)]
@@ -75,7 +75,7 @@ impl Decided {
             Fate::Answered(outcome) => model.step(*at, request, Some(outcome)),
             // It was done, and the answer is not known.
             Fate::InDoubt(_) | Fate::NotDone(_) if *has_waited => model.complete(*at, request, None).map(one),
-            Fate::InDoubt(Unheard { may_be_nothing }) | Fate::NotDone(Unheard { may_be_nothing }) => {
+            Fate::InDoubt(LostAnswer { may_be_nothing }) | Fate::NotDone(LostAnswer { may_be_nothing }) => {
                 let nothing = may_be_nothing.then(|| (model.clone(), false));
                 let something = model.step(*at, request, None);
                 match nothing {
@@ -144,7 +144,12 @@ impl Judge {
 
     /// The shard lost its memory and was opened again. `doubt_happened` says whether the append in doubt had happened,
     /// `persisted` is the last stored time, and `ready` the time of opening.
-    pub fn reopened(&mut self, doubt_happened: bool, persisted: Time, ready: Time) -> Result<(), CannotTell> {
+    pub fn reopened(
+        &mut self,
+        doubt_happened: bool,
+        persisted: Time,
+        ready: Time,
+    ) -> Result<(), TooManyStates> {
         let mut state = self.durable.take().unwrap_or_else(|| self.live.clone());
         self.waiting.clear();
         // States that may be stored instead of `state`, if less was persisted.
@@ -157,14 +162,14 @@ impl Judge {
             let before = state.clone();
             match &decided.fate {
                 Fate::Answered(_) | Fate::Waits | Fate::GivenUp => {
-                    state.follow(&decided).map_err(|_| CannotTell)?;
+                    state.follow(&decided).map_err(|_| TooManyStates)?;
                     let differs = |model: &Model| before.0.iter().any(|before| model.differs_solidly(before));
                     if state.0.iter().any(differs) {
                         earlier.extend(before.on_the_way(decided.at));
                     }
                 }
                 Fate::InDoubt(_) if doubt_happened => {
-                    state.follow(&decided).map_err(|_| CannotTell)?;
+                    state.follow(&decided).map_err(|_| TooManyStates)?;
                     earlier.clear();
                 }
                 // Nothing that was decided after it can have been persisted.
@@ -182,7 +187,7 @@ impl Judge {
         }
         state.unify();
         self.live = state;
-        if self.live.0.len() > MOST_STATES { Err(CannotTell) } else { Ok(()) }
+        if self.live.0.len() > MOST_STATES { Err(TooManyStates) } else { Ok(()) }
     }
 
     /// Whether everything that was decided is durable.

@@ -18,11 +18,11 @@ type Answer = Result<Reply, Refusal>;
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Locks {
     /// Holders and waiters, in the order of arrival.
-    asked: Vec<Asked>,
+    requests: Vec<LockRequest>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Asked {
+struct LockRequest {
     wanted: Acquire,
     request: Request,
     state: State,
@@ -39,36 +39,36 @@ enum State {
         expires_at: u64,
         /// The expiry without the extension by an opening, which is not stored.
         stored_expires_at: u64,
-        told: Told,
+        listeners: Listeners,
     },
 }
 
 /// The requests that were answered with a grant and have not hung up.
 #[derive(Debug, Clone, PartialEq)]
-enum Told {
+enum Listeners {
     These(Vec<Name>),
     /// More than the contract says are remembered. No hang-up ends the grant any more.
     TooMany,
 }
 
 /// The number of remembered requests for each grant.
-const MOST_TOLD: usize = 8;
+const MAX_LISTENERS: usize = 8;
 
 /// One step and its consequences.
 pub(super) struct Turn {
     pub(super) now: u64,
     pub(super) order: Order,
     /// Requests that waited and are answered by this step, in order.
-    pub(super) told: Vec<(Request, Outcome)>,
+    pub(super) answered: Vec<(Request, Outcome)>,
 }
 
 impl Turn {
-    fn tell(&mut self, request: Request, answer: Answer) {
-        self.told.push((request, Outcome::Locks(answer)));
+    fn add_listener(&mut self, request: Request, answer: Answer) {
+        self.answered.push((request, Outcome::Locks(answer)));
     }
 }
 
-impl Asked {
+impl LockRequest {
     fn waits(&self) -> bool {
         matches!(self.state, State::Waits { .. })
     }
@@ -124,41 +124,41 @@ impl Locks {
                 self.hang_up(turn, id);
                 Ok(Reply::Abandoned)
             }
-            Command::Heartbeat { id, session } => self.holder(id, Some(session)).map(|place| {
-                let Asked { wanted, state, .. } = &mut self.asked[place];
+            Command::Heartbeat { id, session } => self.holder(id, Some(session)).map(|index| {
+                let LockRequest { wanted, state, .. } = &mut self.requests[index];
                 let until = turn.now + wanted.ttl.0;
                 if let State::Holds { expires_at, stored_expires_at, .. } = state {
                     (*expires_at, *stored_expires_at) = (until, until);
                 }
                 turn.order.advance();
-                Reply::Extended(self.info(turn.now, place))
+                Reply::Extended(self.info(turn.now, index))
             }),
-            Command::Release { id, session } => self.holder(id, session.as_ref()).map(|place| {
-                self.end(turn, place);
+            Command::Release { id, session } => self.holder(id, session.as_ref()).map(|index| {
+                self.end(turn, index);
                 Reply::Released
             }),
-            Command::Get(id) => self.holder(id, None).map(|place| Reply::Grant(self.info(turn.now, place))),
+            Command::Get(id) => self.holder(id, None).map(|index| Reply::Grant(self.info(turn.now, index))),
             Command::List { query, page } => Ok(Reply::Grants(self.list(turn.now, query, page, shown))),
         })
     }
 
     fn acquire(&mut self, turn: &mut Turn, request: &Request, wanted: &Acquire) -> Option<Answer> {
-        if let Ok(place) = self.holder(&wanted.id, None) {
-            let session = self.asked[place].wanted.session.clone();
+        if let Ok(index) = self.holder(&wanted.id, None) {
+            let session = self.requests[index].wanted.session.clone();
             self.tell(&wanted.id, Some(&wanted.id));
-            return Some(Ok(Reply::Granted { grant: self.info(turn.now, place), session }));
+            return Some(Ok(Reply::Granted { grant: self.info(turn.now, index), session }));
         }
-        if let Some(place) = self.asked.iter().position(|asked| asked.wanted.id == wanted.id) {
-            self.end(turn, place);
+        if let Some(index) = self.requests.iter().position(|entry| entry.wanted.id == wanted.id) {
+            self.end(turn, index);
         }
         let state = State::Waits { until: turn.now + wanted.wait.0 };
-        self.asked.push(Asked { wanted: wanted.clone(), request: request.clone(), state });
-        let place = self.asked.len() - 1;
-        let Some(blocked) = self.blocked(turn.now, place) else {
-            return Some(Ok(self.grant(turn, place)));
+        self.requests.push(LockRequest { wanted: wanted.clone(), request: request.clone(), state });
+        let index = self.requests.len() - 1;
+        let Some(blocked) = self.blocked(turn.now, index) else {
+            return Some(Ok(self.grant(turn, index)));
         };
         if wanted.wait == Millis(0) {
-            self.asked.pop();
+            self.requests.pop();
             return Some(Err(Refusal::LockHeld(blocked)));
         }
         None
@@ -166,43 +166,45 @@ impl Locks {
 
     /// A client hangs up: its request stops waiting, and every grant without another listener ends, the oldest first.
     fn hang_up(&mut self, turn: &mut Turn, request: &Name) {
-        let waits = |asked: &Asked| asked.waits() && asked.wanted.id == *request;
-        if let Some(place) = self.asked.iter().position(waits) {
-            self.end(turn, place);
+        let waits = |entry: &LockRequest| entry.waits() && entry.wanted.id == *request;
+        if let Some(index) = self.requests.iter().position(waits) {
+            self.end(turn, index);
         }
         let mut last_of = Vec::new();
-        for asked in &mut self.asked {
-            if let State::Holds { token, told: Told::These(told), .. } = &mut asked.state
-                && told.contains(request)
+        for entry in &mut self.requests {
+            if let State::Holds { token, listeners: Listeners::These(listeners), .. } = &mut entry.state
+                && listeners.contains(request)
             {
-                told.retain(|other| other != request);
-                last_of.extend(told.is_empty().then_some(*token));
+                listeners.retain(|other| other != request);
+                last_of.extend(listeners.is_empty().then_some(*token));
             }
         }
         last_of.sort_unstable();
         for token in last_of {
-            let place = self.asked.iter().position(|asked| asked.token() == Some(token));
-            self.end(turn, place.expect("a hang-up ends only what nobody else was told of"));
+            let index = self.requests.iter().position(|entry| entry.token() == Some(token));
+            self.end(turn, index.expect("a hang-up ends only what no other request was answered with"));
         }
     }
 
     /// Records that a request was answered with the grant of this id. `None` if it was not a request for locks.
-    pub(super) fn tell(&mut self, id: &Name, request: Option<&Name>) {
-        let Ok(place) = self.holder(id, None) else { return };
-        let State::Holds { told, .. } = &mut self.asked[place].state else { return };
-        match (&mut *told, request) {
-            (Told::These(names), Some(request)) if names.contains(request) => {}
-            (Told::These(names), Some(request)) if names.len() < MOST_TOLD => names.push(request.clone()),
-            _ => *told = Told::TooMany,
+    pub(super) fn add_listener(&mut self, id: &Name, request: Option<&Name>) {
+        let Ok(index) = self.holder(id, None) else { return };
+        let State::Holds { listeners, .. } = &mut self.requests[index].state else { return };
+        match (&mut *listeners, request) {
+            (Listeners::These(names), Some(request)) if names.contains(request) => {}
+            (Listeners::These(names), Some(request)) if names.len() < MAX_LISTENERS => {
+                names.push(request.clone())
+            }
+            _ => *listeners = Listeners::TooMany,
         }
     }
 
     /// Ends a holder or waiter, and grants every request that can be granted then.
-    fn end(&mut self, turn: &mut Turn, place: usize) {
-        let blocked = self.asked[place]
+    fn end(&mut self, turn: &mut Turn, index: usize) {
+        let blocked = self.requests[index]
             .waits()
-            .then(|| self.blocked(turn.now, place).expect("after each step nobody waits for what is free"));
-        let Asked { request, .. } = self.asked.remove(place);
+            .then(|| self.blocked(turn.now, index).expect("after each step nobody waits for what is free"));
+        let LockRequest { request, .. } = self.requests.remove(index);
         match blocked {
             Some(blocked) => turn.tell(request, Err(Refusal::LockWaitTimeout(blocked))),
             None => {
@@ -210,63 +212,63 @@ impl Locks {
             }
         }
         let now = turn.now;
-        let is_free = |locks: &Locks, place: &usize| {
-            locks.asked[*place].waits() && locks.blocked(now, *place).is_none()
+        let is_free = |locks: &Locks, index: &usize| {
+            locks.requests[*index].waits() && locks.blocked(now, *index).is_none()
         };
-        while let Some(place) = (0..self.asked.len()).find(|place| is_free(self, place)) {
-            let request = self.asked[place].request.clone();
-            let reply = self.grant(turn, place);
+        while let Some(index) = (0..self.requests.len()).find(|index| is_free(self, index)) {
+            let request = self.requests[index].request.clone();
+            let reply = self.grant(turn, index);
             turn.tell(request, Ok(reply));
         }
     }
 
-    fn grant(&mut self, turn: &mut Turn, place: usize) -> Reply {
+    fn grant(&mut self, turn: &mut Turn, index: usize) -> Reply {
         let (token, granted_at) = (turn.order.advance(), turn.now);
-        let expires_at = granted_at + self.asked[place].wanted.ttl.0;
-        let told = Told::These(vec![self.asked[place].wanted.id.clone()]);
-        self.asked[place].state =
-            State::Holds { token, granted_at, expires_at, stored_expires_at: expires_at, told };
-        let session = self.asked[place].wanted.session.clone();
-        Reply::Granted { grant: self.info(turn.now, place), session }
+        let expires_at = granted_at + self.requests[index].wanted.ttl.0;
+        let listeners = Listeners::These(vec![self.requests[index].wanted.id.clone()]);
+        self.requests[index].state =
+            State::Holds { token, granted_at, expires_at, stored_expires_at: expires_at, listeners };
+        let session = self.requests[index].wanted.session.clone();
+        Reply::Granted { grant: self.info(turn.now, index), session }
     }
 
     /// What prevents the request at this index from being granted.
-    fn blocked(&self, now: u64, place: usize) -> Option<Blocked> {
-        let others = || self.asked.iter().enumerate().filter(|(other, _)| *other != place);
+    fn blocked(&self, now: u64, index: usize) -> Option<Blocked> {
+        let others = || self.requests.iter().enumerate().filter(|(other, _)| *other != index);
         let is_in_the_way = |lock: &&Lock| {
-            others().any(|(other, asked)| (!asked.waits() || other < place) && asked.conflicts(lock))
+            others().any(|(other, entry)| (!entry.waits() || other < index) && entry.conflicts(lock))
         };
-        let key_values = self.asked[place].wanted.locks.iter().find(is_in_the_way)?.key_values.clone();
-        let about_it = || others().map(|(_, asked)| asked).filter(|asked| asked.asks_for(&key_values));
-        let holder = about_it().filter(|asked| !asked.waits()).min_by_key(|asked| asked.token());
-        let holder = holder.map(|asked| Holder {
-            lock_id: asked.wanted.id.clone(),
-            owner: asked.wanted.owner.clone(),
-            expires_in: Millis(asked.due().0.saturating_sub(now)),
+        let key_values = self.requests[index].wanted.locks.iter().find(is_in_the_way)?.key_values.clone();
+        let about_it = || others().map(|(_, entry)| entry).filter(|entry| entry.asks_for(&key_values));
+        let holder = about_it().filter(|entry| !entry.waits()).min_by_key(|entry| entry.token());
+        let holder = holder.map(|entry| Holder {
+            lock_id: entry.wanted.id.clone(),
+            owner: entry.wanted.owner.clone(),
+            expires_in: Millis(entry.due().0.saturating_sub(now)),
         });
-        let waiting = about_it().filter(|asked| asked.waits()).count();
+        let waiting = about_it().filter(|entry| entry.waits()).count();
         Some(Blocked { key_values, holder, waiting })
     }
 
     /// The index of the holder in the list.
     fn holder(&self, id: &Name, session: Option<&Name>) -> Result<usize, Refusal> {
         let lock_id = id.clone();
-        let held = self.asked.iter().position(|asked| asked.wanted.id == *id && !asked.waits());
-        let Some(place) = held else { return Err(Refusal::LockNotFound { lock_id }) };
+        let held = self.requests.iter().position(|entry| entry.wanted.id == *id && !entry.waits());
+        let Some(index) = held else { return Err(Refusal::LockNotFound { lock_id }) };
         match session {
-            Some(session) if *session != self.asked[place].wanted.session => {
+            Some(session) if *session != self.requests[index].wanted.session => {
                 Err(Refusal::SessionMismatch { lock_id })
             }
-            _ => Ok(place),
+            _ => Ok(index),
         }
     }
 
-    fn info(&self, now: u64, place: usize) -> GrantInfo {
-        let Asked { wanted, state, .. } = &self.asked[place];
+    fn info(&self, now: u64, index: usize) -> GrantInfo {
+        let LockRequest { wanted, state, .. } = &self.requests[index];
         let State::Holds { token, granted_at, expires_at, .. } = *state else {
             unreachable!("only what is held is shown")
         };
-        let waits_for_it = |other: &&Asked| {
+        let waits_for_it = |other: &&LockRequest| {
             other.waits() && wanted.locks.iter().any(|lock| other.asks_for(&lock.key_values))
         };
         GrantInfo {
@@ -277,7 +279,7 @@ impl Locks {
             granted_at: Time(granted_at),
             expires_at: Time(expires_at),
             fencing_token: Position(token),
-            waiting: self.asked.iter().filter(waits_for_it).count(),
+            waiting: self.requests.iter().filter(waits_for_it).count(),
             now: Time(now),
         }
     }
@@ -289,8 +291,8 @@ impl Locks {
         page: &Page<Position>,
         shown: Option<&Answer>,
     ) -> Listed<GrantInfo, Position> {
-        let held = (0..self.asked.len()).filter(|place| !self.asked[*place].waits());
-        let mut all: Vec<GrantInfo> = held.map(|place| self.info(now, place)).collect();
+        let held = (0..self.requests.len()).filter(|index| !self.requests[*index].waits());
+        let mut all: Vec<GrantInfo> = held.map(|index| self.info(now, index)).collect();
         all.retain(|grant| grant.locks.iter().any(|lock| select::finds(query, &lock.key_values)));
         all.retain(|grant| page.after.is_none_or(|after| grant.fencing_token > after));
         all.sort_by_key(|grant| grant.fencing_token);
@@ -309,39 +311,39 @@ impl Locks {
 
     /// When the next holder or waiter expires.
     pub(super) fn next_due(&self) -> Option<u64> {
-        self.asked.iter().map(|asked| asked.due().0).min()
+        self.requests.iter().map(|entry| entry.due().0).min()
     }
 
     /// Expires the holder or waiter that is due next.
     pub(super) fn expire_next(&mut self, turn: &mut Turn) {
-        if let Some(place) = (0..self.asked.len()).min_by_key(|place| self.asked[*place].due()) {
-            self.end(turn, place);
+        if let Some(index) = (0..self.requests.len()).min_by_key(|index| self.requests[*index].due()) {
+            self.end(turn, index);
         }
     }
 
     /// A grant in its present state.
     pub(super) fn grant_info(&self, now: u64, id: &Name) -> Option<GrantInfo> {
-        self.holder(id, None).ok().map(|place| self.info(now, place))
+        self.holder(id, None).ok().map(|index| self.info(now, index))
     }
 
     /// Whether a request waits under this idempotency key.
     pub(super) fn uses_key(&self, key: &Name) -> bool {
-        let mut waiting = self.asked.iter().filter(|asked| asked.waits());
-        waiting.any(|asked| asked.request.idempotency.as_ref().is_some_and(|used| used.key == *key))
+        let mut waiting = self.requests.iter().filter(|entry| entry.waits());
+        waiting.any(|entry| entry.request.idempotency.as_ref().is_some_and(|used| used.key == *key))
     }
 
     /// Ends all waits. Returns the requests, in order.
     pub(super) fn give_up(&mut self) -> Vec<Request> {
-        let (gone, left) = std::mem::take(&mut self.asked).into_iter().partition(Asked::waits);
-        self.asked = left;
-        Vec::into_iter(gone).map(|asked| asked.request).collect()
+        let (gone, left) = std::mem::take(&mut self.requests).into_iter().partition(LockRequest::waits);
+        self.requests = left;
+        Vec::into_iter(gone).map(|entry| entry.request).collect()
     }
 
     /// Extends every holder to at least its whole ttl from now on.
     pub(super) fn reopen(&mut self, ready: u64) {
-        for asked in &mut self.asked {
-            if let State::Holds { expires_at, stored_expires_at, .. } = &mut asked.state {
-                *expires_at = (*stored_expires_at).max(ready + asked.wanted.ttl.0);
+        for entry in &mut self.requests {
+            if let State::Holds { expires_at, stored_expires_at, .. } = &mut entry.state {
+                *expires_at = (*stored_expires_at).max(ready + entry.wanted.ttl.0);
             }
         }
     }

@@ -11,18 +11,22 @@ mod judge;
 mod ledger;
 mod limiter;
 mod locks;
+mod namespace;
+mod order;
 mod select;
 
-pub use judge::{CannotTell, Fate, Judge, Unheard};
+pub use judge::{Fate, Judge, LostAnswer, TooManyStates};
 
 use events::Events;
 use ledger::Ledger;
 use limina_engine::{
-    Command, Idempotency, Name, Outcome, Page, Position, Request, Time, events as engine_events,
-    ledger as engine_ledger, limiter as engine_limiter, locks as engine_locks, outcome::NamespaceInfo,
+    Command, Name, Outcome, Page, Position, Request, Time, ledger as engine_ledger,
+    limiter as engine_limiter, outcome::NamespaceInfo,
 };
 use limiter::Limiter;
 use locks::Locks;
+use namespace::{Existence, Namespace};
+use order::{Branch, Changed, Mark, Order};
 use std::collections::{BTreeMap, VecDeque};
 
 const DAY: u64 = 24 * 60 * 60 * 1000;
@@ -39,116 +43,10 @@ struct Model {
     owed: VecDeque<(Request, Option<Outcome>)>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
-struct Namespace {
-    order: Order,
-    existence: Existence,
-    ledger: Ledger,
-    limiter: Limiter,
-    locks: Locks,
-    events: Events,
-    replies: BTreeMap<Name, Kept>,
-}
-
-/// What is known of a namespace's position. How many positions a command of the limiter takes, and when, is not
-/// specified. So after the first one the position is only known to be at least this.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Order {
-    position: u64,
-    is_exact: bool,
-}
-
-/// Whether a namespace exists after a crash.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Existence {
-    Durable,
-    /// It exists, but only because of relaxed answers.
-    Relaxed,
-    /// It is not known.
-    Maybe,
-}
-
-/// A reply kept under an idempotency key.
-#[derive(Debug, Clone, PartialEq)]
-struct Kept {
-    given: u64,
-    fingerprint: [u8; 16],
-    /// `None` if no client has seen the outcome.
-    outcome: Option<Outcome>,
-    grant: Option<Granted>,
-    /// False if it is not known whether the command changed anything.
-    is_certain: bool,
-}
-
-/// What a kept reply had granted. The reply is repeated while the grant lives.
-#[derive(Debug, Clone, PartialEq)]
-enum Granted {
-    Lease(Name),
-    Lock(Name),
-}
-
-/// The position at which something was created. It is known once an answer has shown it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Mark {
-    after: u64,
-    known: Option<u64>,
-}
-
-/// Whether a command changed something, as far as can be known. For example, taking nothing from an unlimited bucket
-/// may or may not count as a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Changed {
-    No,
-    Unclear,
-    Yes,
-}
-
-/// One possible result of a command.
-struct Way<S> {
-    state: S,
-    order: Order,
-    changed: Changed,
-    /// Its answer need not wait for the disk.
-    is_relaxed: bool,
-}
-
 impl Default for Model {
     fn default() -> Model {
         let floor = Order { position: 0, is_exact: true };
         Model { namespaces: BTreeMap::new(), floor, owed: VecDeque::new() }
-    }
-}
-
-impl Order {
-    /// Takes the next position. For the ledger and the locks, which take them one by one.
-    fn advance(&mut self) -> u64 {
-        self.position += 1;
-        self.position
-    }
-
-    /// The position grew by at least this much.
-    fn grow(&mut self, at_least: u64) {
-        self.position += at_least;
-        self.is_exact = false;
-    }
-
-    /// An answer showed the position.
-    fn learn(&mut self, position: Position) {
-        if position.0 > self.position {
-            *self = Order { position: position.0, is_exact: false };
-        }
-    }
-}
-
-impl Mark {
-    /// The mark of something that is created now.
-    fn after(order: Order) -> Mark {
-        Mark { after: order.position, known: None }
-    }
-
-    /// The position that an answer must show, given the one that it shows.
-    fn expect(&self, shown: Position) -> Position {
-        Position(self.known.unwrap_or(shown.0.max(self.after + 1)))
     }
 }
 
@@ -220,12 +118,12 @@ impl Model {
             }
         }
         if repeat.is_none_or(|repeat| !repeat.is_certain) {
-            let mut told = Vec::new();
-            match namespace.run(now, request, answer, &mut told) {
+            let mut answered = Vec::new();
+            match namespace.run(now, request, answer, &mut answered) {
                 Ok(ran) => {
                     for way in ran {
                         let mut model = self.clone();
-                        model.owe(told.clone());
+                        model.owe(answered.clone());
                         if was_there || way.changed != Changed::No {
                             model.namespaces.insert(name.clone(), way.state);
                         }
@@ -311,11 +209,12 @@ impl Model {
         if namespace.repeat(now, request, None).is_some() {
             return Err("a kept reply".into());
         }
-        let (answer, told) = namespace.at_locks(now, |locks, turn| locks.run(turn, request, command, None));
+        let (answer, answered) =
+            namespace.at_locks(now, |locks, turn| locks.run(turn, request, command, None));
         match answer {
             Some(answer) => Err(format!("{answer:?}")),
             None => {
-                self.owe(told);
+                self.owe(answered);
                 Ok(self)
             }
         }
@@ -326,11 +225,11 @@ impl Model {
         if self.owed.is_empty()
             && let Some(namespace) = self.namespaces.get_mut(&request.namespace)
         {
-            let mut told = Vec::new();
-            while told.is_empty() && namespace.locks.next_due().is_some_and(|due| due <= now.0) {
-                ((), told) = namespace.at_locks(now, Locks::expire_next);
+            let mut answered = Vec::new();
+            while answered.is_empty() && namespace.locks.next_due().is_some_and(|due| due <= now.0) {
+                ((), answered) = namespace.at_locks(now, Locks::expire_next);
             }
-            self.owe(told);
+            self.owe(answered);
         }
         match self.owed.pop_front() {
             Some((to, Some(expected)))
@@ -355,8 +254,8 @@ impl Model {
         }
     }
 
-    fn owe(&mut self, told: Vec<(Request, Outcome)>) {
-        self.owed.extend(told.into_iter().map(|(request, outcome)| (request, Some(outcome))));
+    fn owe(&mut self, answered: Vec<(Request, Outcome)>) {
+        self.owed.extend(answered.into_iter().map(|(request, outcome)| (request, Some(outcome))));
     }
 
     /// Whether a request waits for locks under the same idempotency key.
@@ -379,9 +278,9 @@ impl Model {
                 namespace.order.grow(0);
             }
             while namespace.locks.next_due().is_some_and(|due| due <= now.0) {
-                let ((), told) = namespace.at_locks(now, Locks::expire_next);
-                if !told.is_empty() {
-                    return Err(format!("first {told:?}"));
+                let ((), answered) = namespace.at_locks(now, Locks::expire_next);
+                if !answered.is_empty() {
+                    return Err(format!("first {answered:?}"));
                 }
             }
         }
@@ -447,258 +346,6 @@ impl Model {
                         || namespace.events != other.events
                 })
             })
-    }
-}
-
-/// The expected answer to a request with a known idempotency key.
-struct Repeat {
-    /// The namespace, with what the answer showed; or the expected answer.
-    result: Result<Namespace, String>,
-    /// It is impossible that the request was executed again.
-    is_certain: bool,
-}
-
-/// One possible end of a request, with its outcome if that is known.
-type Ended = (Way<Namespace>, Option<Outcome>);
-
-impl Namespace {
-    fn unborn(floor: Order) -> Namespace {
-        Namespace {
-            order: floor,
-            existence: Existence::Maybe,
-            ledger: Ledger::default(),
-            limiter: Limiter::default(),
-            locks: Locks::default(),
-            events: Events::default(),
-            replies: BTreeMap::new(),
-        }
-    }
-
-    fn repeat(&self, now: Time, request: &Request, answer: Option<&Outcome>) -> Option<Repeat> {
-        let key = request.idempotency.as_ref()?;
-        let kept = self.replies.get(&key.key).filter(|kept| now.0 < kept.given + DAY)?;
-        let is_lease_gone = matches!(&kept.grant, Some(Granted::Lease(id)) if !self.limiter.has_lease(id));
-        let is_lock_gone =
-            matches!(&kept.grant, Some(Granted::Lock(id)) if self.locks.grant_info(now.0, id).is_none());
-        let is_same = kept.fingerprint == key.fingerprint;
-        if is_same && (is_lease_gone || is_lock_gone) {
-            return None;
-        }
-        // If a lease has ended, its key may or may not be remembered.
-        let is_certain = kept.is_certain && !is_lease_gone;
-        let mut next = self.clone();
-        if let (Some(Granted::Lock(id)), true) = (&kept.grant, is_same) {
-            // From now on a hang-up of the request that created the grant does not end it.
-            next.locks.tell(id, locks::name_of(request));
-        }
-        let Some(answer) = answer else { return Some(Repeat { result: Ok(next), is_certain }) };
-        let expected =
-            if is_same { next.kept_outcome(now, key, answer) } else { Some(Outcome::IdempotencyKeyReused) };
-        let result = match expected {
-            Some(expected) if expected != *answer => Err(format!("kept: {expected:?}")),
-            None if !matches!(answer, Outcome::Limiter(Ok(_)) | Outcome::Ledger(Ok(_))) => {
-                Err("a kept reply, which nobody has seen yet".into())
-            }
-            _ => Ok(next),
-        };
-        Some(Repeat { result, is_certain })
-    }
-
-    /// The kept reply as it is shown now. `None` if no client has seen it before.
-    fn kept_outcome(&mut self, now: Time, key: &Idempotency, answer: &Outcome) -> Option<Outcome> {
-        let kept = self.replies.get_mut(&key.key)?;
-        kept.is_certain = true;
-        let known = kept.outcome.is_some();
-        let mut outcome = kept.outcome.get_or_insert_with(|| answer.clone()).clone();
-        match (&kept.grant, &mut outcome) {
-            (
-                Some(Granted::Lease(id)),
-                Outcome::Limiter(Ok(engine_limiter::Reply::LeaseTaken { lease, .. })),
-            ) => {
-                let shown = lease.fencing_token;
-                *lease = self.limiter.lease_info(now.0, id, shown)?;
-                if !known && outcome == *answer {
-                    self.limiter.learn_token(id, shown);
-                }
-                return Some(outcome);
-            }
-            (Some(Granted::Lock(id)), Outcome::Locks(Ok(engine_locks::Reply::Granted { grant, .. }))) => {
-                *grant = self.locks.grant_info(now.0, id)?;
-            }
-            _ => {}
-        }
-        known.then_some(outcome)
-    }
-
-    fn run(
-        &self,
-        now: Time,
-        request: &Request,
-        answer: Option<&Outcome>,
-        told: &mut Vec<(Request, Outcome)>,
-    ) -> Result<Vec<Way<Namespace>>, String> {
-        let ways = match (&request.command, answer) {
-            (Command::Locks(command), None) => vec![self.run_locks(now, request, command, None, told)?],
-            (Command::Locks(command), Some(Outcome::Locks(answer))) => {
-                vec![self.run_locks(now, request, command, Some(answer), told)?]
-            }
-            (Command::Events(command), None) => vec![self.run_events(now, command, None)?],
-            (Command::Events(command), Some(Outcome::Events(answer))) => {
-                vec![self.run_events(now, command, Some(answer))?]
-            }
-            (Command::Ledger(command), None) => vec![self.run_ledger(now, command, None)?],
-            (Command::Ledger(command), Some(Outcome::Ledger(answer))) => {
-                vec![self.run_ledger(now, command, Some(answer))?]
-            }
-            (Command::Limiter(command), None) => self.run_limiter(now, request, command, None)?,
-            (Command::Limiter(command), Some(Outcome::Limiter(answer))) => {
-                self.run_limiter(now, request, command, Some(answer))?
-            }
-            _ => return Err("an answer of the family that was asked".into()),
-        };
-        Ok(ways.into_iter().map(|(way, outcome)| way.keep(now, request, outcome)).collect())
-    }
-
-    fn run_locks(
-        &self,
-        now: Time,
-        request: &Request,
-        command: &engine_locks::Command,
-        answer: Option<&Result<engine_locks::Reply, engine_locks::Refusal>>,
-        told: &mut Vec<(Request, Outcome)>,
-    ) -> Result<Ended, String> {
-        let mut next = self.clone();
-        let ran = next.at_locks(now, |locks, turn| locks.run(turn, request, command, answer));
-        let expected = ran.0.ok_or("it has to wait")?;
-        if answer.is_some_and(|answer| *answer != expected) {
-            return Err(format!("{expected:?}"));
-        }
-        *told = ran.1;
-        let changed = if next.order == self.order { Changed::No } else { Changed::Yes };
-        let order = next.order;
-        Ok((Way { state: next, order, changed, is_relaxed: false }, Some(Outcome::Locks(expected))))
-    }
-
-    fn run_events(
-        &self,
-        now: Time,
-        command: &engine_events::Command,
-        answer: Option<&Result<engine_events::Reply, engine_events::Refusal>>,
-    ) -> Result<Ended, String> {
-        let mut next = self.clone();
-        let expected = next.events.run(now.0, &mut next.order, command, answer);
-        if answer.is_some_and(|answer| *answer != expected) {
-            return Err(format!("{expected:?}"));
-        }
-        let changed = if next.order == self.order { Changed::No } else { Changed::Yes };
-        let order = next.order;
-        Ok((Way { state: next, order, changed, is_relaxed: false }, Some(Outcome::Events(expected))))
-    }
-
-    /// One step of the locks. Records which waiting requests must be answered, and keeps the replies of those with a
-    /// key.
-    fn at_locks<R>(
-        &mut self,
-        now: Time,
-        act: impl FnOnce(&mut Locks, &mut locks::Turn) -> R,
-    ) -> (R, Vec<(Request, Outcome)>) {
-        let mut turn = locks::Turn { now: now.0, order: self.order, told: Vec::new() };
-        let result = act(&mut self.locks, &mut turn);
-        self.order = turn.order;
-        for (request, outcome) in &turn.told {
-            if outcome.is_done() {
-                self.keep_reply(now, request, Some(outcome.clone()), true);
-            }
-        }
-        (result, turn.told)
-    }
-
-    fn keep_reply(&mut self, now: Time, request: &Request, outcome: Option<Outcome>, is_certain: bool) {
-        let Some(Idempotency { key, fingerprint }) = request.idempotency.clone() else { return };
-        let grant = match (&request.command, &outcome) {
-            (Command::Limiter(engine_limiter::Command::TakeLease(new)), _) => {
-                Some(Granted::Lease(new.id.clone()))
-            }
-            (_, Some(Outcome::Locks(Ok(engine_locks::Reply::Granted { grant, .. })))) => {
-                Some(Granted::Lock(grant.id.clone()))
-            }
-            _ => None,
-        };
-        self.replies.insert(key, Kept { given: now.0, fingerprint, outcome, grant, is_certain });
-    }
-
-    fn run_limiter(
-        &self,
-        now: Time,
-        request: &Request,
-        command: &engine_limiter::Command,
-        answer: Option<&Result<engine_limiter::Reply, engine_limiter::Refusal>>,
-    ) -> Result<Vec<Ended>, String> {
-        let is_keyed = request.idempotency.is_some();
-        let ways = self.limiter.run(now.0, self.order, command, is_keyed, answer)?;
-        let outcome = answer.map(|answer| Outcome::Limiter(answer.clone()));
-        let in_namespace = |Way { state, order, changed, is_relaxed }: Way<Limiter>| {
-            let state = Namespace { limiter: state, ..self.clone() };
-            (Way { state, order, changed, is_relaxed }, outcome.clone())
-        };
-        Ok(ways.into_iter().map(in_namespace).collect())
-    }
-
-    /// The ledger is exact, except for the positions that commands of the limiter have taken.
-    fn run_ledger(
-        &self,
-        now: Time,
-        command: &engine_ledger::Command,
-        answer: Option<&Result<engine_ledger::Reply, engine_ledger::Refusal>>,
-    ) -> Result<(Way<Namespace>, Option<Outcome>), String> {
-        let run = |start: Order| {
-            let mut next = Namespace { order: start, ..self.clone() };
-            let expected = next.ledger.answer(&mut next.order, now.0, command, answer);
-            (next, expected)
-        };
-        let mut start = self.order;
-        let (mut next, mut expected) = run(start);
-        let readable = answer.map(ledger::readable);
-        if let Some(readable) = &readable
-            && *readable != expected
-            && !self.order.is_exact
-        {
-            for shift in ledger::shifts(self.order, &expected, readable) {
-                start = Order { position: self.order.position + shift, is_exact: false };
-                (next, expected) = run(start);
-                if expected == *readable {
-                    break;
-                }
-            }
-        }
-        if let Some(readable) = readable
-            && readable != expected
-        {
-            return Err(format!("{:?}", Outcome::Ledger(expected)));
-        }
-        let changed = if next.order.position == start.position { Changed::No } else { Changed::Yes };
-        let outcome = match answer {
-            Some(answer) => Some(Outcome::Ledger(answer.clone())),
-            None => next.order.is_exact.then_some(Outcome::Ledger(expected)),
-        };
-        let order = next.order;
-        Ok((Way { state: next, order, changed, is_relaxed: false }, outcome))
-    }
-}
-
-impl Way<Namespace> {
-    /// Records what the command changes in its namespace.
-    fn keep(mut self, now: Time, request: &Request, outcome: Option<Outcome>) -> Way<Namespace> {
-        self.state.order = self.order;
-        self.state.existence = match (self.changed, self.is_relaxed, self.state.existence) {
-            (Changed::Yes, false, _) => Existence::Durable,
-            (Changed::Yes, true, Existence::Maybe) => Existence::Relaxed,
-            (_, _, existence) => existence,
-        };
-        if self.changed != Changed::No {
-            self.state.keep_reply(now, request, outcome, self.changed == Changed::Yes);
-        }
-        self
     }
 }
 

@@ -4,12 +4,12 @@
 //! acknowledged contains it. A read that begins after another read has ended contains no less. In the end, everything
 //! that was acknowledged is there once.
 
-use super::wires::{Answer, Millis};
+use super::event_queue::{Answer, Millis};
 use limina_store::ShardId;
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum RequestKind {
     Append(u64),
     Read,
     /// A request that is answered at once, from memory, while the node's tenure certainly lasts.
@@ -17,16 +17,16 @@ pub(super) enum Wish {
 }
 
 #[derive(Debug)]
-struct Asking {
+struct PendingRequest {
     shard: ShardId,
-    wish: Wish,
+    kind: RequestKind,
     since: Millis,
 }
 
 /// All clients together.
 #[derive(Default)]
 pub(super) struct Clients {
-    asking: BTreeMap<u64, Asking>,
+    asking: BTreeMap<u64, PendingRequest>,
     count: u64,
     /// For each shard, what was acknowledged at which time.
     acknowledged: BTreeMap<ShardId, Vec<(Millis, u64)>>,
@@ -42,38 +42,38 @@ pub(super) struct Clients {
 
 impl Clients {
     /// A client sends a request. Its number is also the number that it appends.
-    pub(super) fn begin(&mut self, now: Millis, shard: ShardId, kind: u64) -> (u64, Wish) {
+    pub(super) fn begin(&mut self, now: Millis, shard: ShardId, kind: u64) -> (u64, RequestKind) {
         self.count += 1;
-        let wish = match kind {
-            0 => Wish::Read,
-            1..=3 => Wish::Relaxed,
-            _ => Wish::Append(self.count),
+        let kind = match kind {
+            0 => RequestKind::Read,
+            1..=3 => RequestKind::Relaxed,
+            _ => RequestKind::Append(self.count),
         };
-        self.asking.insert(self.count, Asking { shard, wish, since: now });
-        (self.count, wish)
+        self.asking.insert(self.count, PendingRequest { shard, kind, since: now });
+        (self.count, kind)
     }
 
     /// A client receives an answer, which must agree with all answers before its request was sent.
     pub(super) fn answered(&mut self, now: Millis, client: u64, answer: Answer) -> Result<(), String> {
         // A client ignores a second answer.
-        let Some(Asking { shard, wish, since }) = self.asking.remove(&client) else { return Ok(()) };
-        match (wish, answer) {
-            (Wish::Append(number), Answer::Appended) => {
+        let Some(PendingRequest { shard, kind, since }) = self.asking.remove(&client) else { return Ok(()) };
+        match (kind, answer) {
+            (RequestKind::Append(number), Answer::Appended) => {
                 self.successes += 1;
                 self.acknowledged.entry(shard).or_default().push((now, number));
                 Ok(())
             }
-            (Wish::Read, Answer::Read(found)) => {
+            (RequestKind::Read, Answer::Read(found)) => {
                 self.successes += 1;
                 self.check_read(shard, since, &found)?;
                 self.remember(now, shard, found);
                 Ok(())
             }
-            (Wish::Relaxed, Answer::Relaxed) => {
+            (RequestKind::Relaxed, Answer::Relaxed) => {
                 self.relaxed += 1;
                 Ok(())
             }
-            (Wish::Append(_), Answer::Unknown) => {
+            (RequestKind::Append(_), Answer::Unknown) => {
                 self.unknown += 1;
                 self.last_failure = now;
                 Ok(())
@@ -83,7 +83,7 @@ impl Clients {
                 self.last_failure = now;
                 Ok(())
             }
-            (wish, answer) => Err(format!("a client that wished {wish:?} was told {answer:?}")),
+            (kind, answer) => Err(format!("a client that requested {kind:?} was answered {answer:?}")),
         }
     }
 

@@ -7,8 +7,8 @@
 //! never.
 
 mod clients;
+mod event_queue;
 mod node;
-mod wires;
 mod world;
 
 pub use world::{Report, run};

@@ -1,8 +1,8 @@
 //! One node: the real decisions about ownership, and shards whose content is a list.
 
 use super::{
-    clients::Wish,
-    wires::{Answer, Millis},
+    clients::RequestKind,
+    event_queue::{Answer, Millis},
 };
 use limina_node::ownership::{OwnershipAction, OwnershipPlanner, is_current};
 use limina_store::{
@@ -17,17 +17,17 @@ use std::{
 
 /// A request at a node.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct NodeRequest {
     pub(super) client: u64,
     pub(super) shard: ShardId,
-    pub(super) wish: Wish,
+    pub(super) kind: RequestKind,
     /// It came from another node, and must not be forwarded again.
     pub(super) is_forwarded: bool,
 }
 
 /// A call to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum StoreCall {
     Renew { is_leaving: bool },
     Claim { shard: ShardId, seen: Epoch },
     Take { shard: ShardId },
@@ -40,22 +40,22 @@ pub(super) enum Call {
 
 /// The result of a call.
 #[derive(Debug)]
-pub(super) enum Done {
+pub(super) enum StoreReply {
     Viewed(View),
     Yes,
     No,
     Taken(Epoch),
-    Held(Vec<u64>),
+    ShardState(Vec<u64>),
     /// It did not happen, because another node owns the shard.
     Fenced,
 }
 
 /// What a node wants the world to do.
 #[derive(Debug)]
-pub(super) enum Want {
-    Call(Call),
+pub(super) enum Action {
+    StoreCall(StoreCall),
     /// Send the request to another node.
-    Forward(NodeId, Asked),
+    Forward(NodeId, NodeRequest),
     Answer(u64, Answer),
     /// Answer a client at once, from this node's memory of a shard under this epoch.
     Relax {
@@ -67,7 +67,7 @@ pub(super) enum Want {
 
 /// The state of a shard at a node.
 #[derive(Debug)]
-enum Held {
+enum ShardState {
     /// Its epoch is being raised, or its content is being read.
     Opening,
     Serving(Serving),
@@ -77,7 +77,7 @@ enum Held {
 struct Serving {
     epoch: Epoch,
     list: Vec<u64>,
-    queue: VecDeque<Asked>,
+    queue: VecDeque<NodeRequest>,
     /// The first request of the queue is being appended or confirmed.
     is_busy: bool,
     is_giving: bool,
@@ -88,11 +88,11 @@ pub(super) struct Node {
     pub(super) store: Arc<MemoryNode>,
     pub(super) address: u64,
     pub(super) planner: OwnershipPlanner,
-    shards: BTreeMap<ShardId, Held>,
+    shards: BTreeMap<ShardId, ShardState>,
     closing: BTreeMap<ShardId, Option<NodeId>>,
     at: BTreeMap<ShardId, Option<NodeId>>,
     /// Calls whose results it has not received.
-    calls: BTreeMap<u64, Call>,
+    calls: BTreeMap<u64, StoreCall>,
     call_count: u64,
     is_renewing: bool,
     /// When the running renewal was sent.
@@ -126,66 +126,66 @@ impl Node {
 
     /// Whether it serves the shard.
     pub(super) fn serves(&self, shard: ShardId) -> bool {
-        matches!(self.shards.get(&shard), Some(Held::Serving(_))) && !self.closing.contains_key(&shard)
+        matches!(self.shards.get(&shard), Some(ShardState::Serving(_))) && !self.closing.contains_key(&shard)
     }
 
     /// Registers a call that was sent. The returned number identifies its result.
-    pub(super) fn called(&mut self, call: Call) -> u64 {
+    pub(super) fn called(&mut self, call: StoreCall) -> u64 {
         self.call_count += 1;
         self.calls.insert(self.call_count, call);
         self.call_count
     }
 
     /// It is time to renew.
-    pub(super) fn tick(&mut self, now: Millis) -> Vec<Want> {
+    pub(super) fn tick(&mut self, now: Millis) -> Vec<Action> {
         if std::mem::replace(&mut self.is_renewing, true) {
             return Vec::new();
         }
         self.renewing_since = now;
-        vec![Want::Call(Call::Renew { is_leaving: self.planner.is_leaving() })]
+        vec![Action::StoreCall(StoreCall::Renew { is_leaving: self.planner.is_leaving() })]
     }
 
     /// A call has ended, or was given up (then it may have been executed, or may be executed later).
-    pub(super) fn heard(&mut self, now: Millis, number: u64, done: Option<Done>) -> Vec<Want> {
+    pub(super) fn heard(&mut self, now: Millis, number: u64, done: Option<StoreReply>) -> Vec<Action> {
         let Some(call) = self.calls.remove(&number) else { return Vec::new() };
         match (call, done) {
-            (Call::Renew { .. }, done) => {
+            (StoreCall::Renew { .. }, done) => {
                 self.is_renewing = false;
                 match done {
-                    Some(Done::Viewed(view)) => self.see(now, view),
+                    Some(StoreReply::Viewed(view)) => self.see(now, view),
                     _ => Vec::new(),
                 }
             }
-            (Call::Claim { shard, .. }, Some(Done::Yes)) => {
+            (StoreCall::Claim { shard, .. }, Some(StoreReply::Yes)) => {
                 self.planner.claimed(shard).map_or(Vec::new(), |act| self.act(act))
             }
-            (Call::Claim { .. }, _) => Vec::new(),
-            (Call::Take { shard }, Some(Done::Taken(epoch))) => {
-                vec![Want::Call(Call::Tail { shard, epoch })]
+            (StoreCall::Claim { .. }, _) => Vec::new(),
+            (StoreCall::Take { shard }, Some(StoreReply::Taken(epoch))) => {
+                vec![Action::StoreCall(StoreCall::Tail { shard, epoch })]
             }
-            (Call::Tail { shard, epoch }, Some(Done::Held(list))) => {
+            (StoreCall::Tail { shard, epoch }, Some(StoreReply::ShardState(list))) => {
                 let serving =
                     Serving { epoch, list, queue: VecDeque::new(), is_busy: false, is_giving: false };
-                self.shards.insert(shard, Held::Serving(serving));
+                self.shards.insert(shard, ShardState::Serving(serving));
                 self.go_on(shard)
             }
-            (Call::Take { shard } | Call::Tail { shard, .. }, Some(_)) => self.ended(shard),
-            (Call::Take { shard } | Call::Tail { shard, .. }, None) => self.take(shard),
-            (Call::Append { shard, number, .. }, done) => self.appended(shard, number, done),
-            (Call::Confirm { shard, .. }, done) => self.confirmed(shard, done),
-            (Call::Give { shard, .. }, Some(_)) => self.ended(shard),
-            (Call::Give { .. }, None) => vec![Want::Call(call)],
-            (Call::Leave, Some(_)) => {
+            (StoreCall::Take { shard } | StoreCall::Tail { shard, .. }, Some(_)) => self.ended(shard),
+            (StoreCall::Take { shard } | StoreCall::Tail { shard, .. }, None) => self.take(shard),
+            (StoreCall::Append { shard, number, .. }, done) => self.appended(shard, number, done),
+            (StoreCall::Confirm { shard, .. }, done) => self.confirmed(shard, done),
+            (StoreCall::Give { shard, .. }, Some(_)) => self.ended(shard),
+            (StoreCall::Give { .. }, None) => vec![Action::StoreCall(call)],
+            (StoreCall::Leave, Some(_)) => {
                 self.has_left = true;
                 Vec::new()
             }
-            (Call::Leave, None) => vec![Want::Call(Call::Leave)],
+            (StoreCall::Leave, None) => vec![Action::StoreCall(StoreCall::Leave)],
         }
     }
 
-    fn see(&mut self, now: Millis, view: View) -> Vec<Want> {
+    fn see(&mut self, now: Millis, view: View) -> Vec<Action> {
         let serving = self.shards.iter().filter_map(|(shard, held)| match held {
-            Held::Serving(serving) if !serving.is_giving => Some((*shard, serving.epoch)),
+            ShardState::Serving(serving) if !serving.is_giving => Some((*shard, serving.epoch)),
             _ => None,
         });
         if is_current(&view, self.store.me(), serving) {
@@ -193,19 +193,23 @@ impl Node {
         }
         let open: Vec<ShardId> = self.shards.keys().copied().filter(|shard| self.serves(*shard)).collect();
         let acts = self.planner.handle_view(Duration::from_millis(now), view, |shard| open.contains(&shard));
-        let mut wants: Vec<Want> = acts.into_iter().flat_map(|act| self.act(act)).collect();
-        if self.planner.has_left() && !self.calls.values().any(|call| *call == Call::Leave) {
-            wants.push(Want::Call(Call::Leave));
+        let mut wants: Vec<Action> = acts.into_iter().flat_map(|act| self.act(act)).collect();
+        if self.planner.has_left() && !self.calls.values().any(|call| *call == StoreCall::Leave) {
+            wants.push(Action::StoreCall(StoreCall::Leave));
         }
         wants
     }
 
-    fn act(&mut self, act: OwnershipAction) -> Vec<Want> {
+    fn act(&mut self, act: OwnershipAction) -> Vec<Action> {
         match act {
             OwnershipAction::Open { shard, .. } => self.take(shard),
-            OwnershipAction::Claim { shard, seen, .. } => vec![Want::Call(Call::Claim { shard, seen })],
+            OwnershipAction::Claim { shard, seen, .. } => {
+                vec![Action::StoreCall(StoreCall::Claim { shard, seen })]
+            }
             OwnershipAction::CheckOwnership { shard } => match self.shards.get(&shard) {
-                Some(Held::Serving(serving)) if !serving.is_busy && !serving.is_giving => self.lose(shard),
+                Some(ShardState::Serving(serving)) if !serving.is_busy && !serving.is_giving => {
+                    self.lose(shard)
+                }
                 _ => Vec::new(),
             },
             OwnershipAction::Close { shard, to } => {
@@ -220,22 +224,22 @@ impl Node {
         }
     }
 
-    fn take(&mut self, shard: ShardId) -> Vec<Want> {
-        self.shards.insert(shard, Held::Opening);
-        vec![Want::Call(Call::Take { shard })]
+    fn take(&mut self, shard: ShardId) -> Vec<Action> {
+        self.shards.insert(shard, ShardState::Opening);
+        vec![Action::StoreCall(StoreCall::Take { shard })]
     }
 
     /// The memory of the shard can no longer be trusted: its waiting requests fail, and the shard is taken again.
-    fn lose(&mut self, shard: ShardId) -> Vec<Want> {
+    fn lose(&mut self, shard: ShardId) -> Vec<Action> {
         let waiting = match self.shards.remove(&shard) {
-            Some(Held::Serving(serving)) => serving.queue,
+            Some(ShardState::Serving(serving)) => serving.queue,
             _ => VecDeque::new(),
         };
-        let told = waiting.into_iter().map(|asked| Want::Answer(asked.client, Answer::NotDone));
+        let told = waiting.into_iter().map(|asked| Action::Answer(asked.client, Answer::NotDone));
         told.chain(self.take(shard)).collect()
     }
 
-    fn ended(&mut self, shard: ShardId) -> Vec<Want> {
+    fn ended(&mut self, shard: ShardId) -> Vec<Action> {
         self.shards.remove(&shard);
         let to = self.closing.remove(&shard).flatten();
         self.at.insert(shard, to);
@@ -244,16 +248,16 @@ impl Node {
     }
 
     /// A request arrives.
-    pub(super) fn asked(&mut self, now: Millis, asked: Asked) -> Vec<Want> {
+    pub(super) fn asked(&mut self, now: Millis, asked: NodeRequest) -> Vec<Action> {
         let shard = asked.shard;
         if self.serves(shard)
-            && let Some(Held::Serving(serving)) = self.shards.get_mut(&shard)
+            && let Some(ShardState::Serving(serving)) = self.shards.get_mut(&shard)
         {
-            if asked.wish == Wish::Relaxed {
+            if asked.kind == RequestKind::Relaxed {
                 let (client, epoch) = (asked.client, serving.epoch);
                 return vec![match now < self.sure_until {
-                    true => Want::Relax { client, shard, epoch },
-                    false => Want::Answer(client, Answer::NotDone),
+                    true => Action::Relax { client, shard, epoch },
+                    false => Action::Answer(client, Answer::NotDone),
                 }];
             }
             serving.queue.push_back(asked);
@@ -261,65 +265,65 @@ impl Node {
         }
         match self.at.get(&shard).copied().flatten() {
             Some(node) if !asked.is_forwarded => {
-                vec![Want::Forward(node, Asked { is_forwarded: true, ..asked })]
+                vec![Action::Forward(node, NodeRequest { is_forwarded: true, ..asked })]
             }
-            _ => vec![Want::Answer(asked.client, Answer::NotDone)],
+            _ => vec![Action::Answer(asked.client, Answer::NotDone)],
         }
     }
 
     /// Begins the next request of the queue, or hands the shard over if there is none.
-    fn go_on(&mut self, shard: ShardId) -> Vec<Want> {
+    fn go_on(&mut self, shard: ShardId) -> Vec<Action> {
         let to = self.closing.get(&shard).copied();
-        let Some(Held::Serving(serving)) = self.shards.get_mut(&shard) else { return Vec::new() };
+        let Some(ShardState::Serving(serving)) = self.shards.get_mut(&shard) else { return Vec::new() };
         if serving.is_busy || serving.is_giving {
             return Vec::new();
         }
         let epoch = serving.epoch;
-        let call = match (serving.queue.front().map(|asked| asked.wish), to) {
-            (Some(Wish::Append(number)), _) => {
-                Call::Append { shard, epoch, seq: Seq(serving.list.len() as u64 + 1), number }
+        let call = match (serving.queue.front().map(|asked| asked.kind), to) {
+            (Some(RequestKind::Append(number)), _) => {
+                StoreCall::Append { shard, epoch, seq: Seq(serving.list.len() as u64 + 1), number }
             }
-            (Some(Wish::Read | Wish::Relaxed), _) => Call::Confirm { shard, epoch },
-            (None, Some(to)) => Call::Give { shard, epoch, to },
+            (Some(RequestKind::Read | RequestKind::Relaxed), _) => StoreCall::Confirm { shard, epoch },
+            (None, Some(to)) => StoreCall::Give { shard, epoch, to },
             (None, None) => return Vec::new(),
         };
-        serving.is_giving = matches!(call, Call::Give { .. });
+        serving.is_giving = matches!(call, StoreCall::Give { .. });
         serving.is_busy = !serving.is_giving;
-        vec![Want::Call(call)]
+        vec![Action::StoreCall(call)]
     }
 
-    fn appended(&mut self, shard: ShardId, number: u64, done: Option<Done>) -> Vec<Want> {
-        let Some(Held::Serving(serving)) = self.shards.get_mut(&shard) else { return Vec::new() };
+    fn appended(&mut self, shard: ShardId, number: u64, done: Option<StoreReply>) -> Vec<Action> {
+        let Some(ShardState::Serving(serving)) = self.shards.get_mut(&shard) else { return Vec::new() };
         let Some(asked) = serving.queue.pop_front() else { return Vec::new() };
         serving.is_busy = false;
         match done {
-            Some(Done::Yes) => {
+            Some(StoreReply::Yes) => {
                 serving.list.push(number);
-                let mut wants = vec![Want::Answer(asked.client, Answer::Appended)];
+                let mut wants = vec![Action::Answer(asked.client, Answer::Appended)];
                 wants.extend(self.go_on(shard));
                 wants
             }
             done => {
                 let answer = if done.is_some() { Answer::NotDone } else { Answer::Unknown };
-                let mut wants = vec![Want::Answer(asked.client, answer)];
+                let mut wants = vec![Action::Answer(asked.client, answer)];
                 wants.extend(self.lose(shard));
                 wants
             }
         }
     }
 
-    fn confirmed(&mut self, shard: ShardId, done: Option<Done>) -> Vec<Want> {
-        let Some(Held::Serving(serving)) = self.shards.get_mut(&shard) else { return Vec::new() };
+    fn confirmed(&mut self, shard: ShardId, done: Option<StoreReply>) -> Vec<Action> {
+        let Some(ShardState::Serving(serving)) = self.shards.get_mut(&shard) else { return Vec::new() };
         let Some(asked) = serving.queue.pop_front() else { return Vec::new() };
         serving.is_busy = false;
         match done {
-            Some(Done::Yes) => {
-                let mut wants = vec![Want::Answer(asked.client, Answer::Read(serving.list.clone()))];
+            Some(StoreReply::Yes) => {
+                let mut wants = vec![Action::Answer(asked.client, Answer::Read(serving.list.clone()))];
                 wants.extend(self.go_on(shard));
                 wants
             }
             _ => {
-                let mut wants = vec![Want::Answer(asked.client, Answer::NotDone)];
+                let mut wants = vec![Action::Answer(asked.client, Answer::NotDone)];
                 wants.extend(self.lose(shard));
                 wants
             }
@@ -332,44 +336,44 @@ pub(super) async fn carry_out(
     store: &MemoryNode,
     address: u64,
     tenure: Duration,
-    call: Call,
-) -> Result<Done, StoreError> {
-    let yes_or_no = |yes: bool| if yes { Done::Yes } else { Done::No };
+    call: StoreCall,
+) -> Result<StoreReply, StoreError> {
+    let yes_or_no = |yes: bool| if yes { StoreReply::Yes } else { StoreReply::No };
     Ok(match call {
-        Call::Renew { is_leaving } => {
+        StoreCall::Renew { is_leaving } => {
             let address = address.to_string();
             let announcement =
                 limina_store::Announcement { address, host: String::new(), is_leaving, tenure };
-            Done::Viewed(store.renew(announcement).await?)
+            StoreReply::Viewed(store.renew(announcement).await?)
         }
-        Call::Claim { shard, seen } => yes_or_no(!store.claim(vec![(shard, seen)]).await?.is_empty()),
-        Call::Take { shard } => match store.take(shard).await {
-            Ok(epoch) => Done::Taken(epoch),
-            Err(StoreError::NotOwned) => Done::Fenced,
+        StoreCall::Claim { shard, seen } => yes_or_no(!store.claim(vec![(shard, seen)]).await?.is_empty()),
+        StoreCall::Take { shard } => match store.take(shard).await {
+            Ok(epoch) => StoreReply::Taken(epoch),
+            Err(StoreError::NotOwned) => StoreReply::Fenced,
             Err(error) => return Err(error),
         },
-        Call::Tail { shard, epoch } => match list(store, shard, epoch).await {
-            Ok(list) => Done::Held(list),
+        StoreCall::Tail { shard, epoch } => match list(store, shard, epoch).await {
+            Ok(list) => StoreReply::ShardState(list),
             // Another node owns the shard by now.
-            Err(_) => Done::Fenced,
+            Err(_) => StoreReply::Fenced,
         },
-        Call::Append { shard, epoch, seq, number } => {
+        StoreCall::Append { shard, epoch, seq, number } => {
             let payload = number.to_le_bytes().to_vec().into();
             match store.append(shard, epoch, seq, payload).await {
-                Ok(()) => Done::Yes,
-                Err(AppendError::Fenced) => Done::Fenced,
+                Ok(()) => StoreReply::Yes,
+                Err(AppendError::Fenced) => StoreReply::Fenced,
                 Err(error) => return Err(StoreError::Unavailable(error.to_string())),
             }
         }
-        Call::Confirm { shard, epoch } => match store.confirm(shard, epoch).await {
-            Ok(()) => Done::Yes,
-            Err(ConfirmError::Fenced) => Done::Fenced,
+        StoreCall::Confirm { shard, epoch } => match store.confirm(shard, epoch).await {
+            Ok(()) => StoreReply::Yes,
+            Err(ConfirmError::Fenced) => StoreReply::Fenced,
             Err(ConfirmError::Failed(error)) => return Err(error),
         },
-        Call::Give { shard, epoch, to } => yes_or_no(store.give(shard, epoch, to, 0).await?),
-        Call::Leave => {
+        StoreCall::Give { shard, epoch, to } => yes_or_no(store.give(shard, epoch, to, 0).await?),
+        StoreCall::Leave => {
             store.leave().await?;
-            Done::Yes
+            StoreReply::Yes
         }
     })
 }

@@ -2,8 +2,8 @@
 
 use super::{
     clients::Clients,
-    node::{Asked, Call, Done, Node, Want, carry_out, list},
-    wires::{Answer, Event, Millis, Wires},
+    event_queue::{Answer, Event, EventQueue, Millis},
+    node::{Action, Node, NodeRequest, StoreCall, StoreReply, carry_out, list},
 };
 use crate::{random::Random, world::ready};
 use limina_store::{
@@ -69,7 +69,7 @@ struct World {
     random: Random,
     is_verbose: bool,
     now: Millis,
-    wires: Wires,
+    event_queue: EventQueue,
     cluster: Arc<Cluster>,
     shards: u16,
     nodes: BTreeMap<NodeId, Node>,
@@ -94,7 +94,7 @@ pub fn run(seed: u64, is_verbose: bool) -> Result<Report, String> {
         random,
         is_verbose,
         now: 0,
-        wires: Wires::default(),
+        event_queue: EventQueue::default(),
         cluster,
         shards,
         nodes: BTreeMap::new(),
@@ -107,10 +107,10 @@ pub fn run(seed: u64, is_verbose: bool) -> Result<Report, String> {
     };
     for address in 0..wanted {
         let at = world.random.below(3_000);
-        world.wires.at(at, Event::Start(address));
+        world.event_queue.at(at, Event::Start(address));
     }
-    world.wires.at(100, Event::Client);
-    world.wires.at(4_000, Event::Trouble);
+    world.event_queue.at(100, Event::Client);
+    world.event_queue.at(4_000, Event::Trouble);
     let ran = world.run().and_then(|()| world.check_end());
     ran.map_err(|problem| format!("seed {seed}, at {} ms: {problem}", world.now))?;
     Ok(world.report)
@@ -118,7 +118,7 @@ pub fn run(seed: u64, is_verbose: bool) -> Result<Report, String> {
 
 impl World {
     fn run(&mut self) -> Result<(), String> {
-        while let Some((time, event)) = self.wires.next().filter(|(time, _)| *time < END) {
+        while let Some((time, event)) = self.event_queue.next().filter(|(time, _)| *time < END) {
             self.cluster.advance(Duration::from_millis(time - self.now));
             self.now = time;
             if self.is_verbose {
@@ -137,7 +137,7 @@ impl World {
         match event {
             Event::Tick(id) => {
                 if self.can_act(id, || Event::Tick(id)) {
-                    self.wires.at(self.now + RENEW_EVERY, Event::Tick(id));
+                    self.event_queue.at(self.now + RENEW_EVERY, Event::Tick(id));
                     let now = self.now;
                     self.with_node(id, |node| node.tick(now))?;
                 }
@@ -146,16 +146,16 @@ impl World {
             Event::Heard { node, number, done } => {
                 if self.is_paused(node) {
                     let later = self.nodes[&node].paused_until;
-                    self.wires.at(later, Event::Heard { node, number, done });
+                    self.event_queue.at(later, Event::Heard { node, number, done });
                 } else {
                     let now = self.now;
                     self.with_node(node, |node| node.heard(now, number, done))?;
                     self.bury(node);
                 }
             }
-            Event::Asked { node, asked } => {
+            Event::NodeRequest { node, asked } => {
                 let again = asked.clone();
-                if self.can_act(node, || Event::Asked { node, asked: again }) {
+                if self.can_act(node, || Event::NodeRequest { node, asked: again }) {
                     let now = self.now;
                     self.with_node(node, |node| node.asked(now, asked))?;
                 }
@@ -175,27 +175,27 @@ impl World {
     /// Whether the node exists and is not paused. If it is paused, the event happens when it continues.
     fn can_act(&mut self, id: NodeId, event: impl FnOnce() -> Event) -> bool {
         if self.is_paused(id) {
-            self.wires.at(self.nodes[&id].paused_until, event());
+            self.event_queue.at(self.nodes[&id].paused_until, event());
             return false;
         }
         self.nodes.contains_key(&id)
     }
 
-    fn with_node(&mut self, id: NodeId, act: impl FnOnce(&mut Node) -> Vec<Want>) -> Result<(), String> {
+    fn with_node(&mut self, id: NodeId, act: impl FnOnce(&mut Node) -> Vec<Action>) -> Result<(), String> {
         let Some(node) = self.nodes.get_mut(&id) else { return Ok(()) };
         for want in act(node) {
             match want {
-                Want::Call(call) => self.call(id, call),
-                Want::Forward(other, asked) => {
+                Action::StoreCall(call) => self.call(id, call),
+                Action::Forward(other, asked) => {
                     let arrives = self.now + self.delay();
                     // If no answer comes, the client assumes at some time that the outcome is unknown.
                     let answer = Answer::Unknown;
-                    self.wires.at(self.now + 8_000, Event::Answered { client: asked.client, answer });
+                    self.event_queue.at(self.now + 8_000, Event::Answered { client: asked.client, answer });
                     if !self.is_lost() {
-                        self.wires.at(arrives, Event::Asked { node: other, asked });
+                        self.event_queue.at(arrives, Event::NodeRequest { node: other, asked });
                     }
                 }
-                Want::Relax { client, shard, epoch } => {
+                Action::Relax { client, shard, epoch } => {
                     // A relaxed answer waits for nothing, so no other node may have owned the shard up to this instant.
                     let (owner, since) = self.owners.get(&shard).copied().unwrap_or((None, Epoch(0)));
                     if owner != Some(id) || since > epoch {
@@ -204,11 +204,11 @@ impl World {
                         ));
                     }
                     let arrives = self.now + self.delay();
-                    self.wires.at(arrives, Event::Answered { client, answer: Answer::Relaxed });
+                    self.event_queue.at(arrives, Event::Answered { client, answer: Answer::Relaxed });
                 }
-                Want::Answer(client, answer) => {
+                Action::Answer(client, answer) => {
                     let arrives = self.now + self.delay();
-                    self.wires.at(arrives, Event::Answered { client, answer });
+                    self.event_queue.at(arrives, Event::Answered { client, answer });
                 }
             }
         }
@@ -216,30 +216,30 @@ impl World {
     }
 
     /// Sends a call to the store. Unless it is lost, it arrives, even if the node has given it up.
-    fn call(&mut self, id: NodeId, call: Call) {
-        if matches!(call, Call::Claim { .. } | Call::Give { .. }) {
+    fn call(&mut self, id: NodeId, call: StoreCall) {
+        if matches!(call, StoreCall::Claim { .. } | StoreCall::Give { .. }) {
             self.last_move = self.now;
             self.report.moves += 1;
         }
         let number = self.nodes.get_mut(&id).expect("it has just acted").called(call);
-        self.wires.at(self.now + GIVE_UP, Event::Heard { node: id, number, done: None });
+        self.event_queue.at(self.now + GIVE_UP, Event::Heard { node: id, number, done: None });
         if self.is_lost() {
             self.report.late += 1;
             return;
         }
         // A late claim may meet an owner that seemed dead and has renewed since.
-        let is_late = matches!(call, Call::Claim { .. }) && self.is_troubled() && self.random.one_in(3);
+        let is_late = matches!(call, StoreCall::Claim { .. }) && self.is_troubled() && self.random.one_in(3);
         let arrives = self.now + if is_late { self.random.below(2_000) } else { self.delay() };
         self.report.late += u64::from(arrives > self.now + GIVE_UP);
-        self.wires.at(arrives, Event::Called { node: id, number, call });
+        self.event_queue.at(arrives, Event::Called { node: id, number, call });
     }
 
-    fn called(&mut self, id: NodeId, number: u64, call: Call) -> Result<(), String> {
+    fn called(&mut self, id: NodeId, number: u64, call: StoreCall) -> Result<(), String> {
         // Calls that a dead node has sent still arrive.
         let store = self.cluster.node(id);
         let address = self.nodes.get(&id).map_or(u64::MAX - id.0, |node| node.address);
         let done = ready(carry_out(&store, address, TENURE, call))?.map_err(|error| error.to_string())?;
-        self.report.fenced += u64::from(matches!(done, Done::Fenced));
+        self.report.fenced += u64::from(matches!(done, StoreReply::Fenced));
         for shard in (0..self.shards).map(ShardId) {
             let (owner, epoch) = self.cluster.owner(shard).map_err(|error| error.to_string())?;
             if self.owners.get(&shard).is_none_or(|(before, _)| *before != owner) {
@@ -248,7 +248,7 @@ impl World {
         }
         if !self.is_lost() {
             let arrives = self.now + self.delay();
-            self.wires.at(arrives, Event::Heard { node: id, number, done: Some(done) });
+            self.event_queue.at(arrives, Event::Heard { node: id, number, done: Some(done) });
         }
         Ok(())
     }
@@ -268,7 +268,7 @@ impl World {
     fn client(&mut self) {
         if self.now < END - 10_000 {
             let next = self.now + 1 + self.random.below(60);
-            self.wires.at(next, Event::Client);
+            self.event_queue.at(next, Event::Client);
         }
         let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
         if ids.is_empty() {
@@ -276,11 +276,11 @@ impl World {
         }
         let shard = ShardId(self.random.below(u64::from(self.shards)) as u16);
         let kind = self.random.below(6);
-        let (client, wish) = self.clients.begin(self.now, shard, kind);
+        let (client, kind) = self.clients.begin(self.now, shard, kind);
         let node = *self.random.pick(&ids);
-        let asked = Asked { client, shard, wish, is_forwarded: false };
+        let asked = NodeRequest { client, shard, kind, is_forwarded: false };
         let arrives = self.now + self.delay();
-        self.wires.at(arrives, Event::Asked { node, asked });
+        self.event_queue.at(arrives, Event::NodeRequest { node, asked });
     }
 
     fn trouble(&mut self) {
@@ -288,7 +288,7 @@ impl World {
             return self.mend();
         }
         let next = self.now + 200 + self.random.below(4_000);
-        self.wires.at(next, Event::Trouble);
+        self.event_queue.at(next, Event::Trouble);
         let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
         let Some(id) = (!ids.is_empty()).then(|| *self.random.pick(&ids)) else { return };
         let back = self.now + self.random.below(6_000);
@@ -306,7 +306,7 @@ impl World {
             1 => {
                 let address = self.nodes.remove(&id).map_or(0, |node| node.address);
                 self.report.crashes += 1;
-                self.wires.at(back, Event::Start(address));
+                self.event_queue.at(back, Event::Start(address));
             }
             2 => {
                 let node = self.nodes.get_mut(&id).expect("it was picked");
@@ -316,7 +316,7 @@ impl World {
                     let address = node.address;
                     // The node returns with the same address, once that is free, or with another one.
                     let address = if self.random.one_in(2) { address } else { address + self.wanted };
-                    self.wires.at(back + 1_000, Event::Start(address));
+                    self.event_queue.at(back + 1_000, Event::Start(address));
                 }
             }
             _ => {}
@@ -327,7 +327,7 @@ impl World {
     fn mend(&mut self) {
         let staying = self.nodes.values().filter(|node| !node.planner.is_leaving()).count() as u64;
         for number in staying..self.wanted {
-            self.wires.at(self.now + 1, Event::Start(1_000 + number));
+            self.event_queue.at(self.now + 1, Event::Start(1_000 + number));
         }
     }
 
@@ -342,7 +342,7 @@ impl World {
         // Ids in no particular order, like those of real nodes.
         let id = NodeId(self.node_count.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         self.nodes.insert(id, Node::new(self.cluster.node(id), address, TENURE));
-        self.wires.at(self.now, Event::Tick(id));
+        self.event_queue.at(self.now, Event::Tick(id));
     }
 
     /// Removes a node that has left.

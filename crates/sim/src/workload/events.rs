@@ -9,23 +9,23 @@ use limina_engine::{
 
 /// The streams and events to choose from.
 #[derive(Debug, Clone)]
-pub struct Happenings {
+pub struct EventWorkload {
     streams: u64,
     events: u64,
     spans: Vec<u64>,
     max_events: u32,
 }
 
-impl Happenings {
+impl EventWorkload {
     /// Chooses at random how many names there are, and so how often requests use the same ones.
-    pub fn new(random: &mut Random) -> Happenings {
+    pub fn new(random: &mut Random) -> EventWorkload {
         let spans = random.pick(&[&[10, 100][..], &[50, 1_000], &[1_000, 60_000]]).to_vec();
-        Happenings::with_spans(random, &spans)
+        EventWorkload::with_spans(random, &spans)
     }
 
     /// The same, with these durations.
-    pub fn with_spans(random: &mut Random, spans: &[u64]) -> Happenings {
-        Happenings {
+    pub fn with_spans(random: &mut Random, spans: &[u64]) -> EventWorkload {
+        EventWorkload {
             streams: 1 + random.below(3),
             events: 1 + random.below(8),
             spans: spans.to_vec(),

@@ -12,15 +12,15 @@ use limina_engine::{
 
 /// The limits and operations to choose from.
 #[derive(Debug, Clone)]
-pub(super) struct Accounts {
+pub(super) struct LedgerWorkload {
     limits: Vec<Name>,
     operations: u64,
     may_expire: bool,
 }
 
-impl Accounts {
-    pub(super) fn new(random: &mut Random, may_expire: bool) -> Accounts {
-        Accounts {
+impl LedgerWorkload {
+    pub(super) fn new(random: &mut Random, may_expire: bool) -> LedgerWorkload {
+        LedgerWorkload {
             limits: (0..1 + random.below(8)).map(|i| name(&format!("limit{i}"))).collect(),
             operations: 4 + random.below(200),
             may_expire,

@@ -1,6 +1,6 @@
 //! Random commands of the limiter: few keys, few values and few rules, so that rules overlap a lot.
 
-use super::{name, page, words::Words};
+use super::{name, page, vocabulary::Vocabulary};
 use crate::random::Random;
 use limina_engine::{
     KeyValues, Millis, Name, Page,
@@ -17,8 +17,8 @@ const VERY_MANY: i64 = 1 << 36;
 
 /// The keys, values, rules and spans to choose from.
 #[derive(Debug, Clone)]
-pub struct Limits {
-    words: Words,
+pub struct LimiterWorkload {
+    words: Vocabulary,
     rules: u64,
     overrides: u64,
     spans: Vec<u64>,
@@ -37,23 +37,23 @@ enum Kind {
     Bucket,
 }
 
-impl Limits {
+impl LimiterWorkload {
     /// Chooses at random how many names there are, and so how often requests use the same ones.
-    pub fn new(random: &mut Random) -> Limits {
+    pub fn new(random: &mut Random) -> LimiterWorkload {
         let spans =
             *random.pick(&[&[1, 7, 64][..], &[10, 100], &[1_000], &[50, 60_000], &[1_000, 3_600_000]]);
-        Limits::with_spans(random, spans)
+        LimiterWorkload::with_spans(random, spans)
     }
 
     /// The same, with windows of these lengths.
-    pub fn with_spans(random: &mut Random, spans: &[u64]) -> Limits {
+    pub fn with_spans(random: &mut Random, spans: &[u64]) -> LimiterWorkload {
         let kinds = [Kind::None, Kind::Fixed, Kind::Sliding, Kind::Bucket];
         let windows = match random.below(3) {
             0 => vec![*random.pick(&kinds)],
             _ => kinds.to_vec(),
         };
-        Limits {
-            words: Words::new(random),
+        LimiterWorkload {
+            words: Vocabulary::new(random),
             rules: 1 + random.below(4),
             overrides: 1 + random.below(3),
             spans: spans.to_vec(),
@@ -65,15 +65,15 @@ impl Limits {
     }
 
     /// One key, one value and high limits, so that all requests use one window, which gets many entries.
-    pub fn crowded(random: &mut Random, spans: &[u64]) -> Limits {
-        Limits {
-            words: Words { keys: vec!["a"], values: vec![Value::Integer(1)] },
+    pub fn crowded(random: &mut Random, spans: &[u64]) -> LimiterWorkload {
+        LimiterWorkload {
+            words: Vocabulary { keys: vec!["a"], values: vec![Value::Integer(1)] },
             rules: 1,
             overrides: 1,
             windows: vec![Kind::Sliding],
             most: 300,
             has_busy_rules: false,
-            ..Limits::with_spans(random, spans)
+            ..LimiterWorkload::with_spans(random, spans)
         }
     }
 

@@ -1,7 +1,7 @@
 //! Random commands of locks. There are so few locks that most requests have to wait, and some spans are only a few
 //! milliseconds, so that holders and waiters often expire at the same instant.
 
-use super::{name, page, words::Words};
+use super::{name, page, vocabulary::Vocabulary};
 use crate::random::Random;
 use limina_engine::{
     KeyValues, Millis, Name, Page, Position,
@@ -14,8 +14,8 @@ const REMEMBERED: usize = 12;
 
 /// The locks to choose from, and the last requests for them.
 #[derive(Debug, Clone)]
-pub struct Doors {
-    words: Words,
+pub struct LockWorkload {
+    words: Vocabulary,
     locks: Vec<KeyValues>,
     spans: Vec<u64>,
     /// The last requests.
@@ -23,16 +23,16 @@ pub struct Doors {
     count: u64,
 }
 
-impl Doors {
+impl LockWorkload {
     /// Chooses at random how many names there are, and so how often requests use the same ones.
-    pub fn new(random: &mut Random) -> Doors {
+    pub fn new(random: &mut Random) -> LockWorkload {
         let spans = *random.pick(&[&[1, 2, 5][..], &[20, 100, 1_000], &[100, 5_000], &[50, 60_000]]);
-        Doors::with_spans(random, spans)
+        LockWorkload::with_spans(random, spans)
     }
 
     /// The same, with these spans for holding and waiting.
-    pub fn with_spans(random: &mut Random, spans: &[u64]) -> Doors {
-        let words = Words::new(random);
+    pub fn with_spans(random: &mut Random, spans: &[u64]) -> LockWorkload {
+        let words = Vocabulary::new(random);
         let mut locks: Vec<KeyValues> = Vec::new();
         let most = 1 + random.below(4) as usize;
         for _ in 0..4 * most {
@@ -45,7 +45,7 @@ impl Doors {
             let pair = (words.keys[0], words.values[0].clone());
             locks.push(KeyValues::new(vec![pair]).expect("one short pair"));
         }
-        Doors { words, locks, spans: spans.to_vec(), asked: Vec::new(), count: 0 }
+        LockWorkload { words, locks, spans: spans.to_vec(), asked: Vec::new(), count: 0 }
     }
 
     /// The spans in use.

@@ -4,11 +4,11 @@ mod events;
 mod ledger;
 mod limiter;
 mod locks;
-mod words;
+mod vocabulary;
 
-pub use events::Happenings;
-pub use limiter::Limits;
-pub use locks::Doors;
+pub use events::EventWorkload;
+pub use limiter::LimiterWorkload;
+pub use locks::LockWorkload;
 
 use crate::random::Random;
 use limina_engine::{Command, Idempotency, Name, Page, Request, locks as engine_locks};
@@ -17,10 +17,10 @@ use limina_engine::{Command, Idempotency, Name, Page, Request, locks as engine_l
 #[derive(Debug, Clone)]
 pub struct Workload {
     namespaces: Vec<(Name, Families)>,
-    ledger: ledger::Accounts,
-    limiter: Limits,
-    locks: Doors,
-    events: Happenings,
+    ledger: ledger::LedgerWorkload,
+    limiter: LimiterWorkload,
+    locks: LockWorkload,
+    events: EventWorkload,
     keys: u64,
     /// The last request for locks that had an idempotency key.
     keyed: Option<Request>,
@@ -57,10 +57,10 @@ impl Workload {
         let namespaces = (0..1 + random.below(3)).map(|i| (name(&format!("n{i}")), families(first + i)));
         Workload {
             namespaces: namespaces.collect(),
-            ledger: ledger::Accounts::new(random, !is_mixed),
-            limiter: Limits::new(random),
-            locks: Doors::new(random),
-            events: Happenings::new(random),
+            ledger: ledger::LedgerWorkload::new(random, !is_mixed),
+            limiter: LimiterWorkload::new(random),
+            locks: LockWorkload::new(random),
+            events: EventWorkload::new(random),
             keys: 1 + random.below(30),
             keyed: None,
         }

@@ -128,7 +128,7 @@ impl World {
         let options = shard_options(&mut self.random);
         self.shard = Shard::new(options);
         self.is_restarted = true;
-        self.is_held_back = false;
+        self.awaits_serving = false;
         self.store = None;
         self.memory_options.seed = self.random.number();
         remains.disk.limit_space(None);

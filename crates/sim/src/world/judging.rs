@@ -2,7 +2,7 @@
 
 use super::{World, is_about_locks, key_of_change};
 use crate::model;
-use crate::model::{Fate, Unheard};
+use crate::model::{Fate, LostAnswer};
 use limina_engine::ledger::Reply as LedgerReply;
 use limina_engine::{Command, Outcome, Request, Time, events, ledger};
 use limina_shard::{Failure, Reply};
@@ -24,8 +24,8 @@ impl World {
         if result == Ok(Outcome::IdempotencyKeyInUse) && !may_be_key_in_use && !is_about_locks(&request) {
             return Err(format!("nothing is under way under the key of {request:?}"));
         }
-        let unheard =
-            Unheard { may_be_nothing: may_be_key_in_use || (self.read_faults && may_read(&request)) };
+        let lost =
+            LostAnswer { may_be_nothing: may_be_key_in_use || (self.read_faults && may_read(&request)) };
         let fate = match result {
             Ok(outcome) => {
                 self.report.answered += 1;
@@ -35,10 +35,10 @@ impl World {
             }
             Err(Failure::OutcomeUnknown) => {
                 self.report.unknown += 1;
-                Fate::InDoubt(unheard)
+                Fate::InDoubt(lost)
             }
             Err(Failure::Closing) => Fate::GivenUp,
-            Err(Failure::StorageFull | Failure::Unavailable) => Fate::NotDone(unheard),
+            Err(Failure::StorageFull | Failure::Unavailable) => Fate::NotDone(lost),
         };
         match (decided_at, &fate) {
             (Some(at), _) => self.note(order, at, request, fate),

@@ -188,7 +188,7 @@ struct World {
     /// Shard time at the last planned stop, until the shard opens again.
     stopped_at: Option<Time>,
     /// Clients cannot reach the process yet.
-    is_held_back: bool,
+    awaits_serving: bool,
     wake_at: Option<u64>,
     /// When everything that expires has expired.
     rests_at: Option<u64>,
@@ -237,7 +237,7 @@ impl World {
             is_fenced: false,
             is_restarted: true,
             stopped_at: None,
-            is_held_back: false,
+            awaits_serving: false,
             wake_at: None,
             rests_at: None,
             report: Report::default(),
@@ -426,7 +426,7 @@ impl World {
                 }
                 Output::Effect(effect) => {
                     self.say(|| format!("{effect:?}"));
-                    self.followers.hear(&effect);
+                    self.followers.handle_effect(&effect);
                 }
             }
         }

@@ -32,7 +32,7 @@ impl World {
                 }
                 if std::mem::replace(&mut self.is_restarted, false) && self.random.one_in(2) {
                     self.shard.wait_for_serving();
-                    self.is_held_back = true;
+                    self.awaits_serving = true;
                     let delay = self.random.below(20_000);
                     self.after(delay, Event::Serve);
                 }
@@ -57,7 +57,7 @@ impl World {
     /// Clients are served from now on; until then time stood still. The model learns of it when everything decided is
     /// durable, which any answer shows. Otherwise it would have to start again from an earlier state.
     pub(super) fn serve(&mut self) {
-        if !self.is_held_back {
+        if !self.awaits_serving {
             // That process has ended.
             return;
         }
@@ -74,7 +74,7 @@ impl World {
         }
         let (now, _) = self.clock.advance(self.reading());
         self.say(|| format!("clients are served from {} on", now.0));
-        self.is_held_back = false;
+        self.awaits_serving = false;
         self.report.held_back += 1;
         if is_open {
             self.judge.serving(now);

@@ -6,7 +6,7 @@ use super::{
     select,
     window::{History, NEVER, Range, Reading, Shape},
 };
-use crate::model::{Changed, Order, Way};
+use crate::model::{Branch, Changed, Order};
 use limina_engine::{
     KeyValues, Millis, Name,
     limiter::{Decision, Durability, Limit, LimitStatus, Take, Window},
@@ -35,7 +35,7 @@ pub(super) enum Mode<'a> {
 
 /// One possible decision.
 pub(super) struct Decided {
-    pub(super) way: Way<Limiter>,
+    pub(super) way: Branch<Limiter>,
     pub(super) allowed: bool,
     /// The decision as answered; without an answer, a possible one.
     pub(super) decision: Decision,
@@ -136,7 +136,7 @@ impl Limiter {
             if changed != Changed::No {
                 order.grow(u64::from(changed == Changed::Yes && !is_relaxed));
             }
-            ways.push(Decided { way: Way { state, order, changed, is_relaxed }, allowed, decision });
+            ways.push(Decided { way: Branch { state, order, changed, is_relaxed }, allowed, decision });
         }
         if ways.is_empty() { Err(expected.join("\n   or:    ")) } else { Ok(ways) }
     }

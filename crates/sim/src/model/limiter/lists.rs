@@ -5,7 +5,7 @@ use super::{
     rules::{Override, Rule},
     select,
 };
-use crate::model::{Order, Way};
+use crate::model::{Branch, Order};
 use limina_engine::{
     Listed, Name, Page, Position,
     limiter::{Command, CounterInfo, OverrideInfo, Refusal, Reply, RuleInfo, RuleMatch},
@@ -18,7 +18,7 @@ impl Limiter {
         order: Order,
         command: &Command,
         answer: &Answer,
-    ) -> Result<Way<Limiter>, String> {
+    ) -> Result<Branch<Limiter>, String> {
         if let (Command::ListCounters { query, page }, Ok(Reply::Counters(shown))) = (command, answer) {
             let mut all = self.counters();
             all.retain(|counter| select::finds(query, &counter.key_values));

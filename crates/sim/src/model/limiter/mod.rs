@@ -5,7 +5,7 @@ mod lists;
 mod rules;
 mod window;
 
-use super::{Changed, Mark, Order, Way, select};
+use super::{Branch, Changed, Mark, Order, select};
 use decide::{Case, Mode};
 use limina_engine::{
     KeyValues, Millis, Name, Position, Time,
@@ -63,7 +63,7 @@ impl Limiter {
         command: &Command,
         is_keyed: bool,
         answer: Option<&Answer>,
-    ) -> Result<Vec<Way<Limiter>>, String> {
+    ) -> Result<Vec<Branch<Limiter>>, String> {
         let decided = answer.and_then(decision_in);
         match command {
             Command::Change(change) => {
@@ -92,7 +92,7 @@ impl Limiter {
                     Some(_) => return Err("a batch with one result for each check".into()),
                 };
                 let mut ways =
-                    vec![Way { state: self.clone(), order, changed: Changed::No, is_relaxed: !is_keyed }];
+                    vec![Branch { state: self.clone(), order, changed: Changed::No, is_relaxed: !is_keyed }];
                 for (place, check) in checks.iter().enumerate() {
                     let result = results.map(|results| match results[place].clone() {
                         decision if decision.allowed => Ok(Reply::Allowed(decision)),
@@ -104,7 +104,7 @@ impl Limiter {
                         let all = before.state.run(now, before.order, &command, is_keyed, result.as_ref());
                         next.extend(
                             all.map_err(|text| format!("of check {place}: {text}"))?.into_iter().map(|way| {
-                                Way {
+                                Branch {
                                     changed: way.changed.max(before.changed),
                                     is_relaxed: way.is_relaxed && before.is_relaxed,
                                     ..way
@@ -201,7 +201,7 @@ impl Limiter {
         key_values: &KeyValues,
         by: i64,
         answer: Option<&Answer>,
-    ) -> Result<Vec<Way<Limiter>>, String> {
+    ) -> Result<Vec<Branch<Limiter>>, String> {
         if by < 0 {
             let mut next = self.clone();
             let back = self.unleased(key_values).min(i128::from(by.unsigned_abs()));
@@ -232,7 +232,7 @@ impl Limiter {
         changed: Changed,
         id: &Name,
         answer: Option<&Answer>,
-    ) -> Result<Vec<Way<Limiter>>, String> {
+    ) -> Result<Vec<Branch<Limiter>>, String> {
         let shown = match answer {
             Some(Ok(Reply::Lease(lease))) => lease.fencing_token,
             _ => Position(0),
@@ -344,16 +344,16 @@ impl Limiter {
             .collect()
     }
 
-    fn unchanged(self, order: Order) -> Way<Limiter> {
+    fn unchanged(self, order: Order) -> Branch<Limiter> {
         self.way(order, Changed::No)
     }
 
     /// The result of a command whose answer waits for the disk.
-    fn way(self, mut order: Order, changed: Changed) -> Way<Limiter> {
+    fn way(self, mut order: Order, changed: Changed) -> Branch<Limiter> {
         if changed != Changed::No {
             order.grow(u64::from(changed == Changed::Yes));
         }
-        Way { state: self, order, changed, is_relaxed: false }
+        Branch { state: self, order, changed, is_relaxed: false }
     }
 }
 
@@ -371,7 +371,7 @@ fn decision_in(answer: &Answer) -> Option<Decision> {
 }
 
 /// The result, if the answer is the expected one.
-fn fit(way: Way<Limiter>, expected: &Answer, answer: Option<&Answer>) -> Result<Way<Limiter>, String> {
+fn fit(way: Branch<Limiter>, expected: &Answer, answer: Option<&Answer>) -> Result<Branch<Limiter>, String> {
     match answer {
         Some(answer) if answer != expected => Err(format!("{expected:?}")),
         _ => Ok(way),
@@ -380,8 +380,8 @@ fn fit(way: Way<Limiter>, expected: &Answer, answer: Option<&Answer>) -> Result<
 
 /// The results that fit; if none does, the expected answer of each.
 fn fitting(
-    ways: impl IntoIterator<Item = Result<Way<Limiter>, String>>,
-) -> Result<Vec<Way<Limiter>>, String> {
+    ways: impl IntoIterator<Item = Result<Branch<Limiter>, String>>,
+) -> Result<Vec<Branch<Limiter>>, String> {
     let (mut fitting, mut others) = (Vec::new(), Vec::new());
     for way in ways {
         match way {

@@ -1,7 +1,7 @@
 //! Rules and overrides, and how changing them affects what was counted.
 
 use super::{Answer, GroupKey, Limiter, select, window::Shape};
-use crate::model::{Changed, Mark, Order, Way};
+use crate::model::{Branch, Changed, Mark, Order};
 use limina_engine::{
     KeyValues, Name, Position,
     limiter::{
@@ -374,7 +374,7 @@ impl Rule {
 
 impl Outcome {
     /// The result, if this is what was answered.
-    pub(super) fn fit(mut self, order: Order, answer: Option<&Answer>) -> Result<Way<Limiter>, String> {
+    pub(super) fn fit(mut self, order: Order, answer: Option<&Answer>) -> Result<Branch<Limiter>, String> {
         let mut order = order;
         if self.changed != Changed::No {
             // The change may have taken its position when it began, before others that were answered meanwhile.
@@ -388,7 +388,7 @@ impl Outcome {
                 return Err(format!("{:?}", self.answer));
             }
         }
-        Ok(Way { state: self.limiter, order, changed: self.changed, is_relaxed: false })
+        Ok(Branch { state: self.limiter, order, changed: self.changed, is_relaxed: false })
     }
 }
 

@@ -1,9 +1,10 @@
 //! An engine without shard and store, and the model beside it. A script that fails is cut down to the shortest one that
 //! still fails.
 
-mod witness;
+mod grant_checker;
 
 use bytes::Bytes;
+use grant_checker::GrantChecker;
 use limina_engine::{
     Answer, Applied, Command, Due, Engine, Fetched, Idempotency, Job, Missing, Name, Options, Outcome, Read,
     Request, Time, WaitId, record,
@@ -17,7 +18,6 @@ use std::{
     fmt::Write as _,
     panic::{self, AssertUnwindSafe},
 };
-use witness::Witness;
 
 /// Longer than anybody waits.
 const ALL_WAITS: u64 = 600_000;
@@ -125,7 +125,7 @@ pub(crate) struct Bench {
     options: Options,
     stored: BTreeMap<Bytes, Bytes>,
     judge: Judge,
-    witness: Witness,
+    grant_checker: GrantChecker,
     now: Time,
     /// Who waits for an answer.
     pub(crate) waiting: BTreeMap<WaitId, Request>,
@@ -141,7 +141,7 @@ impl Bench {
             options,
             stored: BTreeMap::new(),
             judge: Judge::default(),
-            witness: Witness::default(),
+            grant_checker: GrantChecker::default(),
             now: Time(1_000_000),
             waiting: BTreeMap::new(),
             tells,
@@ -230,7 +230,7 @@ impl Bench {
         if outcome == Outcome::Unreadable || (outcome == Outcome::IdempotencyKeyInUse && !is_in_use) {
             return Err(format!("not expected: {outcome:?}"));
         }
-        self.witness.hears(self.now, request, &outcome)?;
+        self.grant_checker.handle_answer(self.now, request, &outcome)?;
         self.decided(request, Fate::Answered(outcome))
     }
 

@@ -1,6 +1,6 @@
 //! The queue of events, by time of arrival.
 
-use super::node::{Asked, Call, Done};
+use super::node::{NodeRequest, StoreCall, StoreReply};
 use limina_store::NodeId;
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ pub(super) enum Event {
     /// A node renews.
     Tick(NodeId),
     /// A call arrives at the store.
-    Called { node: NodeId, number: u64, call: Call },
+    Called { node: NodeId, number: u64, call: StoreCall },
     /// A node receives the result of its call, or gives the call up (`None`).
-    Heard { node: NodeId, number: u64, done: Option<Done> },
+    Heard { node: NodeId, number: u64, done: Option<StoreReply> },
     /// A request arrives at a node, from a client or from another node.
-    Asked { node: NodeId, asked: Asked },
+    NodeRequest { node: NodeId, asked: NodeRequest },
     /// A client receives an answer.
     Answered { client: u64, answer: Answer },
     /// A client sends a request.
@@ -45,12 +45,12 @@ pub(super) enum Answer {
 
 /// All scheduled events.
 #[derive(Default)]
-pub(super) struct Wires {
+pub(super) struct EventQueue {
     events: BTreeMap<(Millis, u64), Event>,
     count: u64,
 }
 
-impl Wires {
+impl EventQueue {
     /// Schedules an event. Events at the same time happen in the order in which they were scheduled.
     pub(super) fn at(&mut self, time: Millis, event: Event) {
         self.count += 1;

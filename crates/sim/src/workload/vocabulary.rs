@@ -9,13 +9,13 @@ use limina_engine::{
 
 /// The keys and values to choose from.
 #[derive(Debug, Clone)]
-pub(super) struct Words {
+pub(super) struct Vocabulary {
     pub(super) keys: Vec<&'static str>,
     pub(super) values: Vec<OwnedValue>,
 }
 
-impl Words {
-    pub(super) fn new(random: &mut Random) -> Words {
+impl Vocabulary {
+    pub(super) fn new(random: &mut Random) -> Vocabulary {
         let all = [
             Value::String("x".into()),
             Value::Integer(1),
@@ -24,7 +24,7 @@ impl Words {
             Value::Boolean(true),
             Value::Float(-0.5),
         ];
-        Words {
+        Vocabulary {
             keys: ["b", "a", "c"][..1 + random.below(3) as usize].to_vec(),
             values: all[..1 + random.below(all.len() as u64) as usize].to_vec(),
         }

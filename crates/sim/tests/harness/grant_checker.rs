@@ -9,38 +9,44 @@ use limina_engine::{
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Default)]
-pub(super) struct Witness {
+pub(super) struct GrantChecker {
     /// The grants that somebody was told of.
-    told: BTreeMap<Name, Told>,
+    answered: BTreeMap<Name, AnsweredGrant>,
 }
 
-struct Told {
+struct AnsweredGrant {
     until: Time,
     /// The requests that were answered with the grant and have not hung up.
     to: BTreeSet<Name>,
 }
 
-impl Witness {
+impl GrantChecker {
     /// Takes note of an answer. The error names a grant that is gone though somebody was told of it.
-    pub(super) fn hears(&mut self, now: Time, request: &Request, outcome: &Outcome) -> Result<(), String> {
+    pub(super) fn handle_answer(
+        &mut self,
+        now: Time,
+        request: &Request,
+        outcome: &Outcome,
+    ) -> Result<(), String> {
         match (&request.command, outcome) {
-            (Command::DeleteNamespace, Outcome::NamespaceDeleted) => self.told.clear(),
+            (Command::DeleteNamespace, Outcome::NamespaceDeleted) => self.answered.clear(),
             (Command::Locks(Locks::Acquire(wanted)), Outcome::Locks(Ok(Reply::Granted { grant, .. }))) => {
-                let told = self.told.entry(grant.id.clone());
-                let told = told.or_insert_with(|| Told { until: grant.expires_at, to: BTreeSet::new() });
-                told.to.insert(wanted.id.clone());
+                let answered = self.answered.entry(grant.id.clone());
+                let answered = answered
+                    .or_insert_with(|| AnsweredGrant { until: grant.expires_at, to: BTreeSet::new() });
+                answered.to.insert(wanted.id.clone());
             }
             (Command::Locks(Locks::Abandon(id)), _) => {
-                self.told.values_mut().for_each(|told| told.to.retain(|request| request != id));
-                self.told.retain(|_, told| !told.to.is_empty());
+                self.answered.values_mut().for_each(|answered| answered.to.retain(|request| request != id));
+                self.answered.retain(|_, answered| !answered.to.is_empty());
             }
             (Command::Locks(Locks::Release { id, .. }), Outcome::Locks(Ok(_))) => {
-                self.told.remove(id);
+                self.answered.remove(id);
             }
             (Command::Locks(Locks::List { query, page }), Outcome::Locks(Ok(Reply::Grants(listed))))
                 if *query == Query::default() && page.after.is_none() && listed.next.is_none() =>
             {
-                return self.looks_at(now, &listed.items);
+                return self.check_held(now, &listed.items);
             }
             _ => {}
         }
@@ -48,16 +54,18 @@ impl Witness {
     }
 
     /// All grants that there are.
-    fn looks_at(&mut self, now: Time, held: &[GrantInfo]) -> Result<(), String> {
+    fn check_held(&mut self, now: Time, held: &[GrantInfo]) -> Result<(), String> {
         for grant in held {
-            if let Some(told) = self.told.get_mut(&grant.id) {
-                told.until = grant.expires_at;
+            if let Some(answered) = self.answered.get_mut(&grant.id) {
+                answered.until = grant.expires_at;
             }
         }
-        self.told.retain(|_, told| told.until > now);
+        self.answered.retain(|_, answered| answered.until > now);
         let is_held = |id: &Name| held.iter().any(|grant| grant.id == *id);
-        match self.told.iter().find(|(id, _)| !is_held(id)) {
-            Some((id, told)) => Err(format!("{id} is gone, though {:?} were told of it", told.to)),
+        match self.answered.iter().find(|(id, _)| !is_held(id)) {
+            Some((id, answered)) => {
+                Err(format!("{id} is gone, though {:?} were answered with it", answered.to))
+            }
             None => Ok(()),
         }
     }
