@@ -1,4 +1,4 @@
-//! How many bytes an append has.
+//! The size of an append, in bytes.
 
 use limina_engine::{
     Command, Engine, KeyValues, Millis, Name, Options as EngineOptions, Request, Time,
@@ -27,7 +27,7 @@ fn large(number: usize) -> Request {
     Request { namespace: name("n".to_owned()), idempotency: None, command: Command::Locks(command) }
 }
 
-/// What comes together is parted where it has too many bytes, and answered in its order.
+/// Requests that arrive together are split into several batches if they have too many bytes, and answered in order.
 #[test]
 fn a_batch_ends_where_it_has_enough_bytes() {
     let check = |max_batch_bytes: usize, expect: usize| {
@@ -62,7 +62,7 @@ fn a_batch_ends_where_it_has_enough_bytes() {
     };
     check(usize::MAX, 1);
     check(1, REQUESTS);
-    // About ten of them.
+    // About ten requests.
     check(10_000, 5);
 }
 
@@ -71,7 +71,8 @@ fn limiter(command: limiter::Command) -> Request {
     Request { namespace, idempotency: None, command: Command::Limiter(command) }
 }
 
-/// A refund of what is not there announces a write, and then writes nothing. Its answer is relaxed, so no seal follows.
+/// A refund of a counter that is empty announces a write, and then writes nothing. Its answer is relaxed, so no seal
+/// follows.
 #[test]
 fn a_batch_that_writes_nothing_is_never_full() {
     let mut shard = Shard::new(Options { max_batch_bytes: 1, ..Options::default() });

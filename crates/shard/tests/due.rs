@@ -1,4 +1,4 @@
-//! Clients, while much is due.
+//! Requests of clients while many timers are due.
 
 use limina_engine::{
     Command, Engine, Millis, Name, Options as EngineOptions, Outcome, Request, Time,
@@ -22,7 +22,7 @@ fn name() -> Name {
     Name::new("n").unwrap()
 }
 
-/// A shard in which so many events fall due at each of these instants, from [`BEGIN`] on.
+/// A shard in which this many events become due at each of these instants, from [`BEGIN`] on.
 fn shard(options: Options, due: &[(u64, usize)]) -> Shard<()> {
     let mut shard = Shard::new(options);
     let begin = BEGIN - DURATION;
@@ -53,7 +53,7 @@ fn ask(shard: &mut Shard<()>, command: events::Command) {
     shard.handle_request((), request(command)).unwrap();
 }
 
-/// Does all that is to be done at this time. What is told of it.
+/// Carries out everything that is to be done at this time. Returns the replies.
 fn settle(shard: &mut Shard<()>, now: u64) -> Vec<Reply<()>> {
     let mut replies = Vec::new();
     while let Some(output) = shard.poll(Time(now)) {
@@ -67,7 +67,7 @@ fn settle(shard: &mut Shard<()>, now: u64) -> Vec<Reply<()>> {
     replies
 }
 
-/// Somebody who asks `now` what incubates is answered as of then, with so many events left.
+/// A client that reads the incubating events `now` is answered as of then, with this many events left.
 fn check(due: &[(u64, usize)], now: u64, expected: (u64, usize)) {
     let mut shard = shard(options(), due);
     ask(&mut shard, events::Command::Incubating(name()));

@@ -1,4 +1,4 @@
-//! Whoever holds something has its full time from when it can send a heartbeat, not from when the shard was opened.
+//! A holder has its full ttl from when it can send a heartbeat, not from when the shard was opened.
 
 use limina_engine::{
     Command, Engine, KeyValues, Millis, Name, Options as EngineOptions, Outcome, Request, Time,
@@ -14,7 +14,7 @@ fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-/// What the locks answer when it is so late.
+/// The answer of the locks at this time.
 fn ask(shard: &mut Shard<()>, now: u64, command: locks::Command) -> Result<LocksReply, locks::Refusal> {
     let request = Request { namespace: name("n"), idempotency: None, command: Command::Locks(command) };
     shard.handle_request((), request).unwrap();
@@ -33,7 +33,7 @@ fn ask(shard: &mut Shard<()>, now: u64, command: locks::Command) -> Result<Locks
     }
 }
 
-/// A shard in which a lock is held, opened at [`OPENED`].
+/// A shard with one lock that is held, opened at [`OPENED`].
 fn shard(opening: Opening, is_held_back: bool) -> Shard<()> {
     let mut shard = Shard::new(Options::default());
     if is_held_back {
@@ -54,7 +54,7 @@ fn shard(opening: Opening, is_held_back: bool) -> Shard<()> {
     shard
 }
 
-/// How long the lock still lives, if it does.
+/// How long the lock is still held, if it is.
 fn left(shard: &mut Shard<()>, now: u64) -> Option<u64> {
     match ask(shard, now, locks::Command::Get(name("a"))) {
         Ok(LocksReply::Grant(grant)) => Some(grant.expires_at.0 - grant.now.0),
@@ -83,7 +83,7 @@ fn time_runs_where_clients_are_served_or_the_shard_was_handed_over() {
     assert_eq!(left(&mut served, OPENED + TTL), None);
     let mut handed_over = shard(Opening::HandedOver, true);
     assert_eq!(left(&mut handed_over, OPENED + TTL), None);
-    // To be told again changes nothing.
+    // A second call changes nothing.
     let mut served = shard(Opening::Interrupted, false);
     served.handle_serving(Time(OPENED + TTL - 1));
     assert_eq!(left(&mut served, OPENED + TTL), None);

@@ -1,5 +1,5 @@
-//! The events of the engine against the model, without shard and store: random commands at random times, with durations
-//! of a few milliseconds, so that most of what happens is at an edge. A case that fails is cut down to the shortest
+//! The engine's events compared with the model, without shard and store: random commands at random times, with
+//! durations of a few milliseconds, so that most happens at a boundary. A failing case is reduced to the shortest
 //! script that still fails.
 
 mod harness;

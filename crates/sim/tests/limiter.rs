@@ -1,6 +1,6 @@
-//! The limiter of the engine against the model, without shard and store: random commands at random times, with windows
-//! of a few milliseconds, so that most of what happens is at an edge. A case that fails is cut down to the shortest
-//! script that still fails.
+//! The engine's limiter compared with the model, without shard and store: random commands at random times, with windows
+//! of a few milliseconds, so that most events are at a boundary. A failing case is reduced to the shortest script that
+//! still fails.
 
 mod harness;
 
@@ -15,9 +15,10 @@ use limina_sim::{random::Random, workload::LimiterWorkload};
 #[derive(Debug, Clone)]
 enum What {
     Ask(Request),
-    /// A check, and where it is refused the same as a dry run just before it should pass, and when it should.
+    /// A check. If it is refused, the same check is repeated as a dry run just before `retry_after` has passed, and
+    /// just after.
     Retry(Vec<Take>),
-    /// The counters, in small parts.
+    /// The counters, in small pages.
     Walk(usize),
     /// The batch ends, and is stored.
     Seal,
@@ -42,7 +43,7 @@ fn long_scripts() {
     });
 }
 
-/// Many entries in one sliding window, which may then count a little too long.
+/// Many entries in one sliding window, which may then count slightly too long.
 #[test]
 fn crowded_windows() {
     harness::check(20, act, |random| {
@@ -111,16 +112,16 @@ fn check(bench: &mut Bench, entries: &[Take], dry_run: bool) -> Result<Decision,
     }
 }
 
-/// What is promised about trying again is kept, whatever the model thinks.
+/// The promise of `retry_after` is kept, whatever the model expects.
 fn retry(bench: &mut Bench, entries: &[Take]) -> Result<(), String> {
     let decision = check(bench, entries, false)?;
     let refusing = decision.limits.iter().filter(|limit| limit.exceeded && !limit.shadow);
     let longest = refusing.clone().map(|limit| limit.per.map_or(0, |per| per.0)).max().unwrap_or(0);
-    // Nobody knows when what is in use is given back; then nothing is promised, and a lease may end meanwhile.
+    // Nobody knows when a counter will be given back. Then nothing is promised, and a lease may end meanwhile.
     let is_in_use = refusing.clone().any(|limit| limit.per.is_none());
     match decision.retry_after {
         _ if decision.allowed || is_in_use || !bench.waiting.is_empty() => Ok(()),
-        // Where something is given back in the same check, nothing is promised either.
+        // If the same check gives something back, nothing is promised either.
         None if entries.iter().any(|take| take.hits < 0) => Ok(()),
         Some(span) => {
             bench.wait(span.0 - 1)?;
@@ -140,7 +141,7 @@ fn retry(bench: &mut Bench, entries: &[Take]) -> Result<(), String> {
     }
 }
 
-/// In small parts, the counters must be the same as in one, each once.
+/// Read in small pages, the counters must be the same as in one page, each once.
 fn walk(bench: &mut Bench, limit: usize) -> Result<(), String> {
     let mut walked = Vec::new();
     let mut after = None;

@@ -1,6 +1,6 @@
-//! The locks of the engine against the model, without shard and store: random commands at random times, with spans of a
-//! few milliseconds, so that most of what happens is at an edge. After every step everything that is held is looked at. A
-//! case that fails is cut down to the shortest script that still fails.
+//! The engine's locks compared with the model, without shard and store: random commands at random times, with spans of
+//! a few milliseconds, so that most happens at a boundary. After every step all grants are read. A failing case is
+//! reduced to the shortest script that still fails.
 
 mod harness;
 
@@ -19,7 +19,7 @@ enum What {
     Seal,
     /// The engine is opened again from what was stored.
     Reopen,
-    /// Who waits is given up, as before a planned stop.
+    /// All waiting requests fail, as before a planned stop.
     EndWaits,
 }
 
@@ -39,7 +39,7 @@ fn long_scripts() {
 fn script(random: &mut Random, spans: &[u64], length: usize) -> (usize, Vec<Step<What>>) {
     let mut doors = LockWorkload::with_spans(random, spans);
     let mut steps = Vec::new();
-    // The last requests for locks that had a key.
+    // The last requests for locks that had an idempotency key.
     let mut asked: Vec<Request> = Vec::new();
     while steps.len() < length {
         let span = *random.pick(doors.spans());
@@ -104,7 +104,7 @@ fn end_waits(bench: &mut Bench) -> Result<(), String> {
     Ok(())
 }
 
-/// Whatever the model thinks: no two hold what only one may, and what is counted is what is there.
+/// Whatever the model expects: two requests never hold an exclusive lock, and counts agree with the lists.
 fn look(bench: &mut Bench) -> Result<(), String> {
     let page = Page { after: None, limit: 100_000 };
     let list = Command::Locks(locks::Command::List { query: Query::default(), page });

@@ -1,11 +1,12 @@
-//! Tables: what bytes mean, and how frames are written.
+//! Decoding and encoding, as tables of cases.
 
 use limina_stomp::{Command, Decoded, Decoder, Frame, FrameError, Headers, Limits, Payload, Version};
 use std::fmt::Write;
 
 const LIMITS: Limits = Limits { body: 16, headers: 4, header_line: 40 };
 
-/// Everything that comes out of `bytes`: a frame as `COMMAND {name=value} "body"`, one or more heart-beats as `beat`.
+/// Everything that is decoded from `bytes`: a frame as `COMMAND {name=value} "body"`, one or more heart-beats as
+/// `beat`.
 fn read<'a>(version: Version, pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
     let mut decoder = Decoder::new(LIMITS);
     decoder.set_version(version);
@@ -50,7 +51,7 @@ fn check(versions: &[Version], bytes: &str, expect: &str) {
 use Version::{V1_0, V1_1, V1_2};
 const ALL: &[Version] = &Version::ALL;
 
-/// Work is counted in steps: whoever sends a megabyte of ends of line must not make a million of them.
+/// Work is counted in steps: a megabyte of ends of line must not cause a million steps.
 #[test]
 fn a_run_of_ends_of_line_is_one_step() {
     let mut decoder = Decoder::new(LIMITS);
@@ -93,7 +94,7 @@ fn content_length() {
     check(ALL, "SEND\ncontent-length:1\ncontent-length:x\n\na\0", "SEND {} \"a\"");
     check(ALL, "SEND\ncontent-length:2\n\nabc\0", "ContentLengthWrong");
     check(ALL, "SEND\ncontent-length:4\n\nabc\0", "");
-    // stompjs can cut a surrogate pair in two; each half becomes three bytes on the way.
+    // stompjs can split a surrogate pair; each half becomes three bytes.
     check(ALL, "SEND\ncontent-length:4\n\n\u{fffd}\u{fffd}\0", "ContentLengthWrong");
     for wrong in ["", "-1", "+1", "1.0", "0x1", "99999999999999999999999"] {
         check(ALL, &format!("SEND\ncontent-length:{wrong}\n\n\0"), "ContentLengthNotANumber");
@@ -164,7 +165,7 @@ fn limits() {
     check(ALL, &format!("ACK\na:{longest}x"), "HeaderLineTooLong(40)");
 }
 
-/// The frames that the specifications show.
+/// The frames in the specifications.
 #[test]
 fn examples_of_the_specifications() {
     let mut decoder = Decoder::new(Limits::default());

@@ -1,4 +1,4 @@
-//! What holds for all frames, all bytes and all ways to cut them.
+//! Properties that hold for all frames, all bytes, and all ways to split them into pieces.
 //!
 //! `PROPTEST_CASES=1000000 cargo test -p limina-stomp --release --test codec_properties` is the long run.
 
@@ -8,7 +8,7 @@ use proptest::sample::select;
 
 const LIMITS: Limits = Limits { body: 64, headers: 6, header_line: 48 };
 
-/// What comes out of `pieces`, one after the other, and how it ends. Heart-beats that follow each other count as one.
+/// What is decoded from `pieces`, and how it ends. Consecutive heart-beats count as one.
 fn decode<'a>(
     version: Version,
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -26,7 +26,7 @@ fn decode<'a>(
             match item {
                 Ok(Some(item)) => {
                     assert!(piece.len() < before, "an item was made of nothing");
-                    // How many heart-beats a run of ends of line is depends on how it is cut.
+                    // The number of heart-beats in a run of ends of line depends on how it is split.
                     if item != Decoded::HeartBeat || items.last() != Some(&Decoded::HeartBeat) {
                         items.push(item);
                     }
@@ -73,7 +73,7 @@ fn frame(version: Version) -> impl Strategy<Value = Frame> {
     })
 }
 
-/// Bytes that are nearly frames: pieces of the protocol's own vocabulary in any order, or valid frames with some bytes changed.
+/// Bytes that are nearly frames: parts of the protocol in any order, or valid frames with some bytes changed.
 fn nearly_frames() -> impl Strategy<Value = Vec<u8>> {
     const WORDS: &[&[u8]] = &[
         b"SEND\n",
@@ -153,12 +153,12 @@ proptest! {
         prop_assert_eq!(&decode(version, pieces), &whole);
     }
 
-    /// Whatever was read, in whatever version, can be written and read again; so text cannot break out of its header.
+    /// Whatever was decoded in any version can be encoded and decoded again, so text cannot break out of its header.
     #[test]
     fn what_was_read_can_be_passed_on(version in version(), bytes in nearly_frames()) {
         for item in decode(version, [&bytes[..]]).0 {
             if let Decoded::Frame(frame) = item {
-                // An escaped frame can be longer than the one it was read from.
+                // An escaped frame can be longer than the one it was decoded from.
                 let mut decoder = Decoder::new(Limits { header_line: 4 * LIMITS.header_line, ..LIMITS });
                 decoder.set_version(version);
                 let encoded = frame.encode(version);

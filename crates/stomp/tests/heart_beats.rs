@@ -1,9 +1,10 @@
-//! When a session must be heard, and when it has heard too little.
+//! When a session must send something, and when it ends because it has received too little.
 
 use bytes::BytesMut;
 use limina_stomp::{Action, HeartBeat, Options, Session};
 
-/// A session that is opened at 0 and, if `connect` has headers, connected at 1,000. Ours: send 8,000, expect 10,000.
+/// A session that is opened at 0 and, if `connect` has headers, connected at 1,000. The server sends every 8,000 and
+/// expects every 10,000.
 fn session(connect: Option<&str>) -> Session {
     let options = Options {
         heart_beat: HeartBeat { send_ms: 8_000, expect_ms: 10_000 },
@@ -25,7 +26,7 @@ fn receive(session: &mut Session, mut input: &[u8], now: u64) {
     }
 }
 
-/// Lets the time come: what is sent then, and whether that is the end.
+/// Advances the time. Returns what is sent, and whether the session ends.
 fn wait(session: &mut Session, now: u64) -> (String, bool) {
     session.handle_timeout(now);
     let (mut sent, mut closed) = (String::new(), false);
@@ -58,7 +59,7 @@ const BOTH: &str = "accept-version:1.2\nheart-beat:12000,4000\n";
 fn a_client_must_connect_in_time() {
     let mut silent = session(None);
     assert_eq!(silent.poll_timeout(), Some(5_000));
-    // Neither heart-beats nor half a frame put it off.
+    // Neither heart-beats nor half a frame extend the time to connect.
     receive(&mut silent, b"\n\nCONNECT\naccept-", 4_000);
     assert_eq!(silent.poll_timeout(), Some(5_000));
     assert_eq!(wait(&mut silent, 4_999), NOTHING);
@@ -68,13 +69,14 @@ fn a_client_must_connect_in_time() {
 
 #[test]
 fn a_quiet_server_beats() {
-    // We send every 8,000, and do so after three quarters of it. They send every 12,000, three of which may pass.
+    // The server has agreed to send every 8,000, and does so after three quarters of it. The client sends every 12,000,
+    // and may miss three periods.
     let mut session = session(Some(BOTH));
     assert_eq!(session.poll_timeout(), Some(7_000));
     assert_eq!(wait(&mut session, 6_999), NOTHING);
     assert_eq!(wait(&mut session, 7_000), beat());
     assert_eq!(session.poll_timeout(), Some(13_000));
-    // A late timer makes one beat, not several.
+    // A late timer sends one heart-beat, not several.
     assert_eq!(wait(&mut session, 30_000), beat());
     assert_eq!(session.poll_timeout(), Some(36_000));
 }
@@ -110,7 +112,7 @@ fn a_silent_client_is_dead() {
     };
     assert_eq!((end, beats), (37_000, 5));
 
-    // Anything that it sends is a sign of life, whole or not.
+    // Anything that a client sends, complete or not, shows that it is alive.
     let mut slow = session(Some("accept-version:1.1\nheart-beat:12000,0\n"));
     assert_eq!(slow.poll_timeout(), Some(37_000));
     for (now, bytes) in

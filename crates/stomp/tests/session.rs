@@ -1,4 +1,4 @@
-//! Conversations: what a client sends, and what the session has done about it.
+//! Conversations: what a client sends, and the actions of the session.
 
 use bytes::BytesMut;
 use limina_stomp::{AckMode, Action, Limits, Options, Payload, Session, Subscription};
@@ -21,7 +21,7 @@ impl Server {
         Server { session: Session::new(options, "s1", 0), subscriptions: Vec::new() }
     }
 
-    /// Hands over what a client sends (`^` is NUL), and tells what was done, an action a line.
+    /// Passes what a client sends (`^` is NUL) to the session. Returns the actions, one per line.
     fn take(&mut self, text: &str) -> String {
         let bytes = text.replace('^', "\0").into_bytes();
         let (mut input, mut told) = (&bytes[..], String::new());
@@ -83,7 +83,7 @@ fn readable(bytes: &[u8]) -> String {
     text.replace('\n', "|").replace('\0', "^")
 }
 
-/// A conversation: the client's words, then what must be done, in turns.
+/// A conversation: what the client sends, and the expected actions, in turns.
 #[track_caller]
 fn check(turns: &[(&str, &str)]) -> Server {
     let mut server = Server::new();
@@ -105,7 +105,7 @@ const CONNECT_1_1: (&str, &str) = (
 const CONNECT_1_0: (&str, &str) =
     ("CONNECT\n\n^", "CONNECTED|version:1.0|heart-beat:0,0|session:s1|server:limina||^");
 
-/// The ERROR of `code`, with its body, and the end.
+/// The ERROR with `code` and its body, and the end of the session.
 fn error(code: &str, detail: &str) -> String {
     error_with(code, "", detail)
 }
@@ -297,7 +297,7 @@ fn messages() {
         messages(CONNECT_1_1, "client"),
         [format!("{head}message-id:1-1|…"), format!("{head}message-id:1-2|…")]
     );
-    // 1.0 has no escapes: what comes goes back as it is.
+    // 1.0 has no escapes, so text is returned unchanged.
     let head = "MESSAGE|subscription:a b\\cc|destination:/topic/x:y|";
     assert_eq!(
         messages(CONNECT_1_0, "client"),
@@ -414,7 +414,7 @@ fn endings() {
     assert_eq!(server.session.poll_timeout(), None);
 }
 
-/// An answer may come when the client has gone on, or has gone.
+/// An answer of the caller may come when the client has continued, or has gone.
 #[test]
 fn late_answers() {
     let mut session = Session::new(Options::default(), "s1", 0);
@@ -450,10 +450,10 @@ fn late_answers() {
     assert!(session.poll_action().is_none(), "nothing comes after the end");
 }
 
-/// What the clients write that are used most, byte by byte.
+/// What the most widely used clients send, byte by byte.
 #[test]
 fn real_clients() {
-    // @stomp/stompjs 7.5: no `host`, and heart-beats unless told otherwise.
+    // @stomp/stompjs 7.5: no `host`, and heart-beats by default.
     check(&[
         ("CONNECT\naccept-version:1.2,1.1,1.0\nheart-beat:10000,10000\n\n^", CONNECT.1),
         ("SUBSCRIBE\nid:sub-0\ndestination:/topic/a\n\n^", "subscribe /topic/a Auto"),

@@ -1,4 +1,4 @@
-//! What holds for all that a client may send.
+//! Properties that hold for everything that a client may send.
 
 use bytes::BytesMut;
 use limina_stomp::{Action, Command, Decoded, Decoder, Frame, Limits, Options, Session, Version};
@@ -33,7 +33,7 @@ enum Event {
 fn event() -> impl Strategy<Value = Event> {
     let headers = prop::collection::vec((select(CLIENT_HEADERS), select(CLIENT_WORDS)), 0..6);
     let frame = (select(Command::ALL), headers).prop_map(|(command, headers)| Frame::new(command, headers));
-    // What most frames need, so that conversations get somewhere.
+    // Headers that most frames need, so that random conversations make progress.
     let useful = select(vec![
         Frame::new(Command::Connect, [("accept-version", "1.2,1.1"), ("heart-beat", "10,10")]),
         Frame::new(
@@ -58,8 +58,8 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// A client can read all that is sent, the end is an ERROR or was asked for, nothing comes after it, and timers
-    /// are always ahead.
+    /// A client can decode everything that is sent. The session ends with an ERROR or because the client asked for it,
+    /// nothing follows the end, and timers are always in the future.
     #[test]
     fn any_conversation(events in prop::collection::vec(event(), 0..60), refuse in any::<u8>()) {
         let limits = Limits { body: 64, headers: 8, header_line: 64 };

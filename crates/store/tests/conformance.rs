@@ -168,7 +168,7 @@ impl tenure::Cluster for NodesOverDatabase {
         Arc::new(database::connect(&self.url, id.0).await.expect("connect"))
     }
 
-    /// The database's clock cannot be moved, but all that it is compared with can.
+    /// The database's clock cannot be advanced, but the stored times that it is compared with can be moved back.
     async fn pass(&mut self, time: Duration) {
         for move_back in [
             "UPDATE limina.node SET expires_at = expires_at - $1 * interval '1 second'",
@@ -208,7 +208,7 @@ tenure! {
 fn step() -> impl Strategy<Value = model::Step> {
     use model::{HISTORIES, KEYS, Step};
     let change = (0..KEYS, proptest::option::weighted(0.6, any::<u16>()));
-    // More than a run takes, and fewer.
+    // More steps than a run takes, and fewer.
     let count = prop_oneof![3 => 1..6u16, 1 => 250..600u16];
     let place = (0..=HISTORIES, prop_oneof![0..30u16, 0..2000u16]);
     let stop = prop_oneof![Just(Stop::Clean), Just(Stop::Kill), any::<u64>().prop_map(Stop::PowerLoss)];

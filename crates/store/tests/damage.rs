@@ -1,9 +1,9 @@
-//! Damage at random places of a directory at rest: one byte flipped, one page zeroed, a tail cut off.
+//! Random damage to a directory that is not in use: one byte flipped, one page zeroed, or the end cut off.
 //!
-//! Whatever was damaged, one of three things must happen: opening fails and says where; or everything that was
-//! acknowledged is read back exactly; or the reads that meet the damage fail. Never a wrong answer, never silence
-//! about what is missing, never a panic. And whatever opening or reading notices, a check at rest notices too, and it
-//! changes nothing.
+//! One of three things must happen: opening fails and says where the damage is; or everything that was acknowledged is
+//! read back exactly; or the reads that meet the damage fail. There must never be a wrong answer, a missing record
+//! without an error, or a panic. The check of a directory must find everything that opening or reading finds, and must
+//! change nothing.
 
 use bytes::Bytes;
 use limina_store::{
@@ -25,7 +25,7 @@ const SHARDS: u16 = 4;
 const SEGMENT: u64 = 128 << 10;
 const PAGE: u64 = 4096;
 const HISTORIES: u8 = 3;
-/// How many places are damaged, unless `LIMINA_SEEDS` multiplies it.
+/// The number of damages, multiplied by `LIMINA_SEEDS` if that is set.
 const PLACES: u64 = 1500;
 
 type Model = BTreeMap<Bytes, Bytes>;
@@ -41,7 +41,7 @@ fn options() -> EmbeddedOptions {
     }
 }
 
-/// In memory where that is possible: thousands of openings sync a lot.
+/// In memory if possible, because thousands of openings sync often.
 fn directory() -> TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
@@ -64,22 +64,21 @@ impl Random {
     }
 }
 
-/// What a directory holds: its files, and what was acknowledged.
+/// The files of a directory, and what was acknowledged.
 struct Original {
     files: Vec<Kept>,
     models: Vec<Model>,
     seqs: Vec<u64>,
 }
 
-/// One file, without the zeros at its end, of which fjall's log has many megabytes.
+/// One file, without the zeros at its end, because fjall's log has many megabytes of them.
 struct Kept {
     name: PathBuf,
     bytes: Vec<u8>,
     length: u64,
 }
 
-/// Appends, checkpoints, appends after them, an opening in between and one at the end; removals and overwrites among
-/// them.
+/// Appends, checkpoints, appends after them, an opening in between and one at the end, with removals and overwrites.
 async fn build() -> Original {
     let home = directory();
     let mut random = Random(7);
@@ -94,7 +93,7 @@ async fn build() -> Original {
                 seqs[number] += 1;
                 shard.append(Seq(seqs[number]), records).await.expect("append");
             }
-            // The last session ends with appends that are in the journal alone; and so do some shards in the others.
+            // The last session ends with appends that are only in the journal, and so do some shards in the others.
             if (round % 4 == 3 && session < 2) || (session == 2 && round == 2) {
                 for shard in shards.iter().skip(round / 4 % 2) {
                     shard.checkpoint().await.expect("checkpoint");
@@ -207,7 +206,8 @@ impl fmt::Display for Place<'_> {
 }
 
 impl Original {
-    /// Half of the places by file, so that small files get their share, half by length. Always something that changes.
+    /// Half of the damages choose a file first, so that small files get their share, and half choose by length. The
+    /// content always changes.
     fn place(&self, random: &mut Random) -> Place<'_> {
         loop {
             let candidates: Vec<&Kept> =
@@ -226,7 +226,7 @@ impl Original {
                     hit.expect("a file")
                 }
             };
-            // Mostly where there is something.
+            // Mostly where the file is not zero.
             let used = if random.below(10) > 0 {
                 (file.bytes.len() as u64 + 1).min(file.length)
             } else {
@@ -250,7 +250,7 @@ impl Original {
         }
     }
 
-    /// A copy of its own, so that whatever opening writes harms nobody.
+    /// A separate copy, so that what opening writes does not affect other cases.
     fn copy(&self, place: Option<&Place<'_>>) -> TempDir {
         let copy = directory();
         for original in &self.files {
@@ -278,7 +278,7 @@ impl Original {
         copy
     }
 
-    /// Opens the copy and reads everything, in all ways of reading.
+    /// Opens the copy, and reads everything in all ways of reading.
     async fn outcome(&self, home: &Path, random: &mut Random) -> Outcome {
         let store = match Embedded::open(home, EmbeddedOptions { shards: None, ..options() }) {
             Ok(store) => Arc::new(store),
@@ -295,7 +295,7 @@ impl Original {
         failed.map_or(Outcome::Whole, Outcome::ReadFailed)
     }
 
-    /// Every answer must be what was acknowledged, or an error; the last error comes back.
+    /// Every answer must be what was acknowledged, or an error. Returns the last error.
     async fn read<S>(&self, shards: &Shards<S>, random: &mut Random) -> Option<String>
     where
         S: limina_store::Journal + limina_store::Table,
@@ -331,7 +331,7 @@ impl Original {
         failed
     }
 
-    /// What looked whole must stay so: one more append and checkpoint, and another opening.
+    /// A directory that looked intact must stay so: one more append and checkpoint, and another opening.
     async fn go_on(
         &self,
         home: &Path,
@@ -367,7 +367,7 @@ enum Outcome {
     Whole,
 }
 
-/// What a check at rest says: its problems.
+/// The problems that a check of the directory reports.
 fn problems(home: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut tell = |finding: Finding| match finding {
@@ -381,7 +381,7 @@ fn problems(home: &Path) -> Vec<String> {
     found
 }
 
-/// Everything in a directory but the lock file, which bears the pid of whoever looked last.
+/// Everything in a directory except the lock file, which contains the process id of the last user.
 fn snapshot(home: &Path) -> BTreeMap<PathBuf, (u64, Vec<u8>)> {
     let all = files(home).into_iter().filter(|path| path != &home.join("LOCK"));
     all.map(|path| {
@@ -398,9 +398,9 @@ struct Counts {
     refused: u64,
     read_failed: u64,
     whole: u64,
-    /// Of those that were noticed: the message names the damaged file.
+    /// How many of the noticed damages have a message that names the damaged file.
     named: u64,
-    /// Whole to the store, but not to a check at rest.
+    /// Intact to the store, but not to the check.
     only_at_rest: u64,
     whole_in: BTreeMap<PathBuf, u64>,
     unnamed: BTreeMap<String, u64>,
@@ -424,7 +424,7 @@ async fn a_sound_directory_has_no_problems_and_stays_as_it_is() {
     assert!(snapshot(home.path()) == before, "reading changed something");
 }
 
-/// Opening ends at the first damage; a check at rest goes on.
+/// Opening stops at the first damage; the check continues.
 #[tokio::test]
 async fn all_damaged_files_are_named_at_once() {
     let original = build().await;
@@ -452,8 +452,8 @@ async fn all_damaged_files_are_named_at_once() {
     assert_eq!(found.len(), damaged().count(), "{found:#?}");
 }
 
-/// A table of contents that claims billions of sections must not make anybody ask for memory for them: that would end
-/// the process, and not with an error.
+/// A table of contents that claims billions of sections must not lead to an allocation for them, which would abort the
+/// process without an error.
 #[tokio::test]
 async fn damaged_contents_are_refused_before_they_are_believed() {
     let original = build().await;
@@ -484,7 +484,7 @@ fn damage_is_refused_or_met_or_harmless() {
         let panics = panics.clone();
         move |info| {
             let place = info.location().map_or(String::new(), ToString::to_string);
-            // fjall's own panics are caught, and become errors.
+            // Panics of fjall are caught, and become errors.
             if place.contains("fjall-") || place.contains("lsm-tree-") || place.contains("sfa-") {
                 *panics.lock().expect("a lock").entry(place).or_default() += 1;
             } else {

@@ -1,4 +1,4 @@
-//! What is particular to the embedded store: its directory, its lock, and what it says about damaged files.
+//! Tests that only apply to the embedded store: its directory, its lock, and its errors about damaged files.
 
 use bytes::Bytes;
 use limina_store::{
@@ -39,7 +39,7 @@ async fn shard(store: &Arc<Embedded>) -> Result<ShardStore<Embedded, Embedded>, 
     ShardStore::open(store.clone(), store.clone(), SHARD, ShardStoreOptions::default()).await
 }
 
-/// A store with records in the table, over several ingestions, and some only in the journal.
+/// A store with records in the table, from several ingestions, and some only in the journal.
 async fn fill(directory: &Path, checkpoints: bool) {
     let store = Arc::new(Embedded::open(directory, options()).expect("open"));
     let shard = shard(&store).await.expect("shard");
@@ -54,7 +54,7 @@ async fn fill(directory: &Path, checkpoints: bool) {
     store.close().await.expect("close");
 }
 
-/// Opens and reads everything; an error, or all of it, but never less.
+/// Opens the store and reads everything. The result is an error or all records, never fewer.
 async fn read_all(directory: &Path) -> Result<(), StoreError> {
     let store = Arc::new(Embedded::open(directory, options())?);
     let shard = shard(&store).await?;
@@ -151,7 +151,8 @@ async fn a_journal_that_is_gone_is_missed() {
     }
 }
 
-/// One byte after the other, in every file of the table: an error, or everything is there. Never less, never a panic.
+/// Damages one byte after the other in every file of the table. The result is an error or all records: never fewer, and
+/// never a panic.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn damage_to_the_table_is_refused_or_harmless() {
     let factor: usize =

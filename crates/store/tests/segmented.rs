@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 const SHARDS: u16 = 3;
 
-/// What the journal must hold, kept beside it in the plainest way.
+/// The expected content of the journal, kept in the simplest way.
 struct World {
     disk: SimulatedDisk,
     random: Random,
@@ -20,9 +20,9 @@ struct World {
 
 #[derive(Default)]
 struct Expected {
-    /// Every append that was answered, or found after a taking; the first is number 1.
+    /// Every append that was answered, or found when the shard was taken. The first is number 1.
     kept: Vec<Bytes>,
-    /// Appends whose outcome is unknown: all of them that come next are there, in order, or none.
+    /// Appends with an unknown outcome: either all of them are there, in order, or none.
     open: Vec<Bytes>,
     released: u64,
     epoch: Option<Epoch>,
@@ -55,7 +55,7 @@ impl World {
         Ok(journal)
     }
 
-    /// Takes the shard and holds what the journal says against what is expected.
+    /// Takes the shard, and compares its appends with the expected ones.
     fn take(&mut self, journal: &mut Live, shard: u16) -> Result<(), StoreError> {
         let epoch = journal.take(ShardId(shard))?;
         let expected = &mut self.shards[usize::from(shard)];
@@ -82,7 +82,7 @@ impl World {
         Ok(())
     }
 
-    /// One random frame. False if the journal can do no more in this life.
+    /// Writes one random frame. Returns false if the journal cannot continue before it is opened again.
     fn append(&mut self, journal: &mut Live) -> bool {
         let mut appends: Vec<Append> = Vec::new();
         for shard in 0..SHARDS {
@@ -140,7 +140,7 @@ impl World {
         }
     }
 
-    /// The process is killed, or the power is lost as well.
+    /// Kills the process, or loses power as well.
     fn end(&mut self) {
         self.disk.fail_writes(0, 0);
         self.disk.fail_syncs(0, 0);
@@ -158,7 +158,7 @@ impl World {
     }
 }
 
-/// Several lives of a journal. `trouble` may arm the disk before each.
+/// Opens, uses and stops a journal several times. `trouble` may set faults of the disk before each opening.
 fn check_lives(seed: u64, trouble: impl Fn(&SimulatedDisk, &mut Random)) {
     let mut world = World::new(seed);
     for _ in 0..6 {
@@ -168,7 +168,7 @@ fn check_lives(seed: u64, trouble: impl Fn(&SimulatedDisk, &mut Random)) {
         }
         let mut journal = match world.open() {
             Ok(journal) => journal,
-            // The disk failed while the journal was being opened: as good a moment to die as any.
+            // The disk failed while the journal was being opened, which is a valid end of a process.
             Err(StoreError::Io { .. }) if early => {
                 world.end();
                 continue;
@@ -185,7 +185,7 @@ fn check_lives(seed: u64, trouble: impl Fn(&SimulatedDisk, &mut Random)) {
     world.check_all();
 }
 
-/// Runs so many seeds, or `LIMINA_SEEDS` times as many.
+/// Runs this many seeds, multiplied by `LIMINA_SEEDS` if that is set.
 fn seeds(number: u64, check: impl Fn(u64)) {
     let factor: u64 = std::env::var("LIMINA_SEEDS").ok().and_then(|factor| factor.parse().ok()).unwrap_or(1);
     for seed in 0..number * factor {
@@ -202,7 +202,7 @@ fn power_is_lost_between_steps() {
     seeds(800, |seed| check_lives(seed, |_, _| {}));
 }
 
-/// From some write or sync on everything fails, until the power is gone: that is a loss of power in its middle.
+/// From some write or sync on everything fails until power is lost: a loss of power in the middle of an operation.
 #[test]
 fn power_is_lost_within_a_step() {
     seeds(1000, |seed| {
@@ -291,7 +291,7 @@ fn a_failed_sync_is_unknown_to_its_waiters_and_never_comes_back() {
     });
 }
 
-/// A journal at rest, sealed, with several segments.
+/// A sealed journal that is not in use, with several segments.
 fn quiescent(seed: u64) -> World {
     let mut world = World::new(seed);
     for life in 0..2 {
@@ -323,7 +323,7 @@ fn one_damaged_byte_is_refused_or_harmless() {
         let names = segments(&world.disk);
         let name = names[world.random.below(names.len() as u64) as usize].clone();
         let length = length(&world.disk, &name);
-        // Half of them where it matters most: in the headers of segments and frames.
+        // Half of the damage is where it matters most: in the headers of segments and frames.
         let offset = match world.random.below(2) {
             0 => world.random.below(length / 4096) * 4096 + world.random.below(64),
             _ => world.random.below(length),
@@ -351,7 +351,7 @@ fn a_missing_segment_is_refused() {
     seeds(300, |seed| {
         let mut world = quiescent(seed);
         for shard in 0..SHARDS {
-            // Nothing more was released than what the journal itself let go.
+            // No more was released than the journal itself dropped.
             assert!(
                 world.shards[usize::from(shard)].released
                     <= world.shards[usize::from(shard)].kept.len() as u64
@@ -363,7 +363,7 @@ fn a_missing_segment_is_refused() {
         match world.open() {
             Err(StoreError::Corrupt { .. } | StoreError::Unusable(_)) => {}
             Err(other) => panic!("{other:?}"),
-            // The first may go if nothing in it was needed any more: the crash came before it was released.
+            // The first segment may be removed if nothing in it was needed: the crash came before it was released.
             Ok(mut journal) => {
                 assert_eq!(index, 0, "the loss of {} went unnoticed", names[index]);
                 for shard in 0..SHARDS {

@@ -1,4 +1,4 @@
-//! The layer above journal and table when they fail.
+//! `ShardStore` when journal or table fail.
 
 use bytes::Bytes;
 use limina_store::{
@@ -14,7 +14,7 @@ fn bytes(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
 
-/// `"a=1 b"`: `a` is 1, `b` is gone.
+/// Parses `"a=1 b"`: `a` is 1, `b` is removed.
 fn records(text: &str) -> Vec<Record> {
     let record = |word: &str| match word.split_once('=') {
         Some((key, value)) => Record { key: bytes(key), value: Some(bytes(value)) },
@@ -33,7 +33,7 @@ async fn new() -> (Arc<Memory>, ShardStore<Memory, Memory>) {
     (memory, shard)
 }
 
-/// Everything that the shard holds must be this.
+/// Checks the whole content of the shard.
 async fn check(shard: &ShardStore<Memory, Memory>, expected: &str) {
     let all = Read::Scan { from: bytes(""), to: bytes("~"), limit: 100 };
     let Some(Ok(Answer::Page(page))) = shard.read(vec![all]).await.pop() else { panic!("the scan failed") };
@@ -121,7 +121,7 @@ async fn a_failed_checkpoint_loses_nothing_and_is_repeated() {
     }
 }
 
-/// What is removed soon after it was first written need not reach the table, but here the table knows of it.
+/// A record that is removed soon after it was created normally never reaches the table, but here the table has it.
 #[tokio::test]
 async fn what_a_cut_short_checkpoint_left_is_removed() {
     let (memory, shard) = new().await;
@@ -174,7 +174,7 @@ async fn appends_wait_while_memory_is_above_its_bound() {
     waiting.await.expect("the task ends").expect("append");
 }
 
-/// An append that waited for a checkpoint that fails again and again would never be answered.
+/// If checkpoints fail again and again, an append that waits for one would never be answered.
 #[tokio::test]
 async fn appends_are_refused_while_checkpoints_fail_and_memory_is_above_its_bound() {
     let memory = Arc::new(Memory::new(&MemoryOptions::default()).expect("memory"));
@@ -185,12 +185,12 @@ async fn appends_are_refused_while_checkpoints_fail_and_memory_is_above_its_boun
     shard.checkpoint().await.expect_err("is to fail");
     assert_eq!(shard.free_space(), FreeSpace::Ample, "there is room in memory");
 
-    // From half of the bound on, only what must be done is done.
+    // From half of the bound on, only the reserve is left.
     shard.append(Seq(2), records(&format!("b={}", "x".repeat(400)))).await.expect("append");
     assert_eq!(shard.free_space(), FreeSpace::Reserve);
     shard.append(Seq(3), records(&format!("c={}", "x".repeat(400)))).await.expect("append");
 
-    // Above it, nothing: not what comes now, and not what waited already.
+    // Above the bound nothing is accepted, neither new appends nor those that already waited.
     let refused = shard.append(Seq(4), records("d=1")).await;
     assert!(matches!(refused, Err(AppendError::Full)), "{refused:?}");
     shard.checkpoint().await.expect("the first part");
@@ -210,7 +210,7 @@ async fn appends_are_refused_while_checkpoints_fail_and_memory_is_above_its_boun
     shard.append(Seq(5), records("e=1")).await.expect("append");
 }
 
-/// Many batches of the same few records are few records in memory.
+/// Many batches of the same few records must not take more memory than a few records.
 #[tokio::test]
 async fn records_coalesce() {
     let (_, shard) = new().await;

@@ -1,7 +1,7 @@
-//! The embedded table on a disk that fails below it, while the store is in use.
+//! The embedded table on a disk that fails while the store is in use.
 //!
-//! The table's library calls the C library itself, so each test runs in a process of its own that has the faults
-//! preloaded: the test starts itself again.
+//! The table's library calls the C library directly, so each test runs in its own process with the faults preloaded:
+//! the test starts itself again.
 
 mod faults;
 
@@ -20,14 +20,14 @@ use std::{
 use tempfile::TempDir;
 
 const SHARD: ShardId = ShardId(1);
-/// Nothing takes this long unless it hangs.
+/// Only something that hangs takes this long.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// How many records a batch has, of which a quarter replaces earlier ones.
+/// The number of records in a batch. A quarter of them replaces earlier ones.
 const BATCH: u64 = 400;
 
 type Shard = ShardStore<Embedded, Embedded>;
 
-/// Runs a scenario in a process whose table fails. `scenario` gets the directory and a way to set rules.
+/// Runs a scenario in a process whose table fails. `scenario` gets the directory, and a way to set rules.
 #[track_caller]
 fn with_faults<F: Future<Output = ()>>(test: &str, scenario: impl FnOnce(Store) -> F) {
     if let (Some(home), Some(rules)) = (std::env::var_os("FAULTS_HOME"), std::env::var_os("FAULTS")) {
@@ -44,7 +44,7 @@ fn with_faults<F: Future<Output = ()>>(test: &str, scenario: impl FnOnce(Store) 
     assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&text));
 }
 
-/// Where the store of a scenario is.
+/// The directory of a scenario's store.
 struct Store {
     home: std::path::PathBuf,
     rules: std::path::PathBuf,
@@ -79,7 +79,7 @@ fn value(number: u64, round: u64) -> Bytes {
     format!("value {number} of round {round} ").repeat(8).into()
 }
 
-/// The batch of a round: new records, and some that replace those of the round before.
+/// The batch of a round: new records, and some that replace those of the previous round.
 async fn append(shard: &Shard, round: u64) {
     let numbers = (round * BATCH).saturating_sub(BATCH / 4)..(round + 1) * BATCH;
     let record = |number| Record { key: key(number), value: Some(value(number, round)) };
@@ -87,14 +87,14 @@ async fn append(shard: &Shard, round: u64) {
     shard.append(Seq(round + 1), batch).await.expect("the journal does not fail");
 }
 
-/// What stands under a key after so many rounds.
+/// The value of a key after this many rounds.
 fn expected(number: u64, rounds: u64) -> Bytes {
     let round = number / BATCH;
     let is_replaced = number % BATCH >= BATCH - BATCH / 4 && round + 1 < rounds;
     value(number, round + u64::from(is_replaced))
 }
 
-/// Reads everything: a look-up may fail if that is allowed, but what it answers is right.
+/// Reads everything. A look-up may fail if that is allowed, but an answer must be right.
 async fn check(shard: &Shard, rounds: u64, may_fail: bool) {
     let all = rounds * BATCH;
     let gets = (0..all).map(|number| Read::Get(key(number)));
@@ -109,7 +109,7 @@ async fn check(shard: &Shard, rounds: u64, may_fail: bool) {
     }
 }
 
-/// Checkpoints until one succeeds, which it must without anybody opening the store again.
+/// Checkpoints until one succeeds. That must happen without opening the store again.
 async fn checkpoint(shard: &Shard) {
     let begun = Instant::now();
     while let Err(error) = shard.checkpoint().await {
@@ -132,7 +132,7 @@ async fn check_at_rest(store: &Store, rounds: u64) {
     check(&shard, rounds, false).await;
 }
 
-/// `rules` fail the table at checkpoint after checkpoint; then they are lifted.
+/// `rules` make several checkpoints fail; then they are lifted.
 fn fails_and_recovers(test: &str, rules: &'static str) {
     with_faults(test, |store| async move {
         let (open, shard) = store.open().await;
@@ -146,7 +146,7 @@ fn fails_and_recovers(test: &str, rules: &'static str) {
             append(&shard, round).await;
             failures += u64::from(shard.checkpoint().await.is_err());
             check(&shard, round + 1, false).await;
-            // Compaction has a thread of its own, and its failure is seen by a later checkpoint.
+            // Compaction runs in another thread, and only a later checkpoint notices its failure.
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         assert!(failures > 0, "the rules fail nothing: {rules}");
@@ -192,7 +192,7 @@ fn the_tables_own_log_is_torn() {
     fails_and_recovers("the_tables_own_log_is_torn", "write SHORT 500 .jnl\nwrite ENOSPC 500 .jnl");
 }
 
-/// Everything below the table fails now and then, look-ups and the opening itself included.
+/// Everything below the table fails at times, including look-ups and opening.
 #[test]
 fn faults_of_every_kind_at_random() {
     with_faults("faults_of_every_kind_at_random", |store| async move {
@@ -209,7 +209,7 @@ fn faults_of_every_kind_at_random() {
             while begun.elapsed() < Duration::from_secs(2) {
                 append(&shard, rounds).await;
                 rounds += 1;
-                // It fails or not: what counts is what is read afterwards.
+                // This may fail or not. Only what is read afterwards counts.
                 let _may_fail = shard.checkpoint().await;
                 check(&shard, rounds, true).await;
             }
@@ -224,7 +224,7 @@ fn faults_of_every_kind_at_random() {
     });
 }
 
-/// A new store survives a loss of power right after its first answer only if its directories' names are durable.
+/// A new store survives a loss of power right after its first answer only if the names of its directories are durable.
 #[test]
 fn every_directory_that_is_made_is_synced_into_its_parent() {
     let home = TempDir::new().expect("a temporary directory");

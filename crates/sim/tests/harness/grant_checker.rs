@@ -1,5 +1,5 @@
-//! What a client may rely on, whatever the model thinks: a lock that it was told it holds stays held until it is released
-//! or its time has run out. Only requests that have hung up do not count as told.
+//! What a client may rely on, whatever the model expects: a lock that was granted to it stays held until it is released
+//! or expires. Requests that have hung up do not count.
 
 use limina_engine::{
     Command, Name, Outcome, Request, Time,
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Default)]
 pub(super) struct GrantChecker {
-    /// The grants that somebody was told of.
+    /// The grants that at least one request was answered with.
     answered: BTreeMap<Name, AnsweredGrant>,
 }
 
@@ -21,7 +21,7 @@ struct AnsweredGrant {
 }
 
 impl GrantChecker {
-    /// Takes note of an answer. The error names a grant that is gone though somebody was told of it.
+    /// Records an answer. The error names a grant that has ended although a request was answered with it.
     pub(super) fn handle_answer(
         &mut self,
         now: Time,
@@ -53,7 +53,7 @@ impl GrantChecker {
         Ok(())
     }
 
-    /// All grants that there are.
+    /// Checks the list of all grants.
     fn check_held(&mut self, now: Time, held: &[GrantInfo]) -> Result<(), String> {
         for grant in held {
             if let Some(answered) = self.answered.get_mut(&grant.id) {

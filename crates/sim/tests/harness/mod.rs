@@ -1,4 +1,4 @@
-//! An engine without shard and store, and the model beside it. A script that fails is cut down to the shortest one that
+//! An engine without shard and store, and the model beside it. A failing script is reduced to the shortest one that
 //! still fails.
 
 mod grant_checker;
@@ -19,19 +19,19 @@ use std::{
     panic::{self, AssertUnwindSafe},
 };
 
-/// Longer than anybody waits.
+/// Longer than any request waits.
 const ALL_WAITS: u64 = 600_000;
 
 /// One line of a script.
 #[derive(Debug, Clone)]
 pub(crate) struct Step<W> {
-    /// How long before.
+    /// The time that passes before the step.
     pub(crate) wait: u64,
-    /// What is done then.
+    /// The step.
     pub(crate) what: W,
 }
 
-/// A request, once in so many times under one of a few keys, if it changes something.
+/// A request. One in this many has one of a few idempotency keys, if it changes something.
 pub(crate) fn request(random: &mut Random, command: Command, keyed_one_in: u64) -> Request {
     let is_keyed = command.is_write() && random.one_in(keyed_one_in);
     let idempotency = is_keyed.then(|| Idempotency {
@@ -41,7 +41,7 @@ pub(crate) fn request(random: &mut Random, command: Command, keyed_one_in: u64) 
     Request { idempotency, ..plain(command) }
 }
 
-/// A request without a key.
+/// A request without an idempotency key.
 pub(crate) fn plain(command: Command) -> Request {
     Request { namespace: Name::new("n").unwrap(), idempotency: None, command }
 }
@@ -49,7 +49,7 @@ pub(crate) fn plain(command: Command) -> Request {
 /// What is done at one step of a script.
 pub(crate) type Act<W> = fn(&mut Bench, &W) -> Result<(), String>;
 
-/// Plays the script of each seed, with slices of so many counters.
+/// Plays the script of each seed, with slices of this many counters.
 ///
 /// `LIMINA_CASES=100` plays a hundred times as many.
 pub(crate) fn check<W: Clone>(
@@ -68,7 +68,7 @@ pub(crate) fn check<W: Clone>(
     }
 }
 
-/// Leaves out whatever can be left out without mending it.
+/// Removes every step without which the script still fails.
 fn shorten<W: Clone>(
     slice: usize,
     act: Act<W>,
@@ -84,7 +84,8 @@ fn shorten<W: Clone>(
             let to = (from + part).min(steps.len());
             let mut fewer = steps.clone();
             let waited: u64 = fewer.drain(from..to).map(|step| step.wait).sum();
-            // What follows should come at the same time; if that is not what matters, then without the wait.
+            // First try to let the next step happen at the same time; if the script does not fail then, try without the
+            // wait.
             let mut later = fewer.clone();
             if let Some(step) = later.get_mut(from) {
                 step.wait += waited;
@@ -127,7 +128,7 @@ pub(crate) struct Bench {
     judge: Judge,
     grant_checker: GrantChecker,
     now: Time,
-    /// Who waits for an answer.
+    /// Requests that wait for an answer.
     pub(crate) waiting: BTreeMap<WaitId, Request>,
     tells: bool,
     told: String,
@@ -153,7 +154,7 @@ impl Bench {
         for Step { wait, what } in steps {
             self.wait(*wait)?;
             act(self, what)?;
-            // Now and then a slice of what takes its time.
+            // Sometimes execute a slice of background work.
             if let Some(due) = self.engine.build() {
                 self.due(due)?;
             }
@@ -171,7 +172,7 @@ impl Bench {
         }
     }
 
-    /// Lets time pass, and does what is due at each moment.
+    /// Lets time pass, and executes what is due at each instant.
     pub(crate) fn wait(&mut self, span: u64) -> Result<(), String> {
         self.now.0 += span;
         while let Some(due) = self.engine.due(self.now, 1).pop() {
@@ -234,7 +235,7 @@ impl Bench {
         self.decided(request, Fate::Answered(outcome))
     }
 
-    /// The model is told.
+    /// Reports the decision to the model.
     pub(crate) fn decided(&mut self, request: &Request, fate: Fate) -> Result<(), String> {
         self.tell(|| format!("{} -> {fate:?}", describe(request)));
         let decided = self.judge.decided(self.now, request, fate.clone());
@@ -252,7 +253,7 @@ impl Bench {
         self.judge.persisted();
     }
 
-    /// Everything decided is stored before, but windows may fall back to what they were at a durable answer.
+    /// Everything decided is stored before this, but windows may fall back to their state at a durable answer.
     pub(crate) fn reopen(&mut self) -> Result<(), String> {
         self.seal();
         self.tell(|| "reopen".into());
@@ -261,7 +262,7 @@ impl Bench {
             residents.map(|(key, value)| (key.clone(), value.clone())).collect();
         self.engine = Engine::open(self.options.clone(), residents).map_err(|error| error.to_string())?;
         self.engine.grace(self.now);
-        // Who waits is lost with the memory, and changes nothing.
+        // Waiting requests are lost with the memory, and change nothing.
         self.waiting.clear();
         let reopened = self.judge.reopened(false, self.engine.time(), self.now);
         reopened.map_err(|_| "too much is possible for the model".to_string())

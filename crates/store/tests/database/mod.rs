@@ -10,15 +10,15 @@ use tokio_postgres::{Client, NoTls, types::ToSql};
 
 static SERVER: LazyLock<PgServer> = LazyLock::new(|| PgServer::start().expect("PostgreSQL starts"));
 
-/// Where a new, empty database is.
+/// The URL of a new, empty database.
 pub(crate) fn new_database() -> String {
     SERVER.url(&SERVER.new_database().expect("a database"))
 }
 
-/// How many shards the stores of tests have.
+/// The number of shards of the tests' stores.
 pub(crate) const SHARDS: u16 = 8;
 
-/// Nothing but a server that was halted takes longer to answer, on a machine that is busy too.
+/// Only a halted server takes longer than this to answer, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) async fn connect(url: &str, node: u64) -> Result<Postgres, StoreError> {
@@ -30,14 +30,14 @@ pub(crate) async fn connect_with(url: &str, node: u64, patience: Duration) -> Re
     Postgres::connect(url, options).await
 }
 
-/// Connects as a node that makes itself known and takes every shard for itself. The node before it is dead.
+/// Connects as a node that registers itself and takes every shard. The previous node is dead.
 pub(crate) async fn connect_as_owner(url: &str, node: u64) -> Result<Postgres, StoreError> {
     own(connect(url, node).await?, url).await
 }
 
 /// Makes a node the owner of every shard.
 pub(crate) async fn own(store: Postgres, url: &str) -> Result<Postgres, StoreError> {
-    // Whatever the database was set to.
+    // Overrides the configuration of the database.
     let end = client(url).await;
     for statement in ["SET default_transaction_read_only = off", "UPDATE limina.node SET expires_at = now()"]
     {
@@ -52,7 +52,7 @@ pub(crate) async fn own(store: Postgres, url: &str) -> Result<Postgres, StoreErr
     Ok(store)
 }
 
-/// A connection of the test's own.
+/// A connection for the test itself.
 pub(crate) async fn client(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("connect");
     tokio::spawn(connection);

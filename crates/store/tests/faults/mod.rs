@@ -1,5 +1,5 @@
-//! Faults below a process, by a small library in C that is preloaded. See `faults.c` for the rules.
-// Each test binary uses a part of it.
+//! Faults below a process, by a small preloaded C library. See `faults.c` for the rules.
+// Each test binary uses a part of this module.
 #![allow(dead_code)]
 
 use std::{
@@ -9,7 +9,7 @@ use std::{
 
 const SOURCE: &str = include_str!("faults.c");
 
-/// A compiled library, and the file of the rules that it follows.
+/// A compiled library, and the file with the rules that it follows.
 pub(crate) struct Faults {
     library: PathBuf,
     rules: PathBuf,
@@ -17,7 +17,7 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Compiles the library into a directory, which must live as long as the process that uses it.
+    /// Compiles the library into a directory, which must exist as long as the process that uses it.
     #[track_caller]
     pub(crate) fn compile(directory: &Path) -> Faults {
         let (source, library) = (directory.join("faults.c"), directory.join("faults.so"));
@@ -34,19 +34,19 @@ impl Faults {
         faults
     }
 
-    /// Has a process begin under these rules.
+    /// Makes a process start with these rules.
     pub(crate) fn preload(&self, command: &mut Command) {
         command.env("LD_PRELOAD", &self.library).env("FAULTS", &self.rules).env("FAULTS_LOG", &self.log);
     }
 
-    /// From now on these rules hold. The file is replaced at once: no call sees a part of it.
+    /// Sets the rules. The file is replaced atomically, so no call sees a part of it.
     pub(crate) fn set(&self, rules: &str) {
         let draft = self.rules.with_extension("new");
         std::fs::write(&draft, rules).expect("the rules");
         std::fs::rename(&draft, &self.rules).expect("the rules");
     }
 
-    /// What was made and synced so far.
+    /// What was created and synced so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }

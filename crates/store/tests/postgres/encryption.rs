@@ -1,11 +1,11 @@
-//! Encrypted connections, and whom they trust.
+//! Encrypted connections, and which certificates they trust.
 
 use crate::database::{client, connect};
 use limina_pg_server::PgServer;
 use limina_store::{ShardId, StoreError, Table};
 use std::io::Write;
 
-/// Made by the server itself, in its data directory, where it looks for them.
+/// Created by the server itself, in its data directory, where it looks for them.
 const MAKE_CERTIFICATE: &str = "COPY (SELECT 1) TO PROGRAM 'openssl req -x509 -newkey rsa:2048 -nodes -days 2
     -subj /CN=localhost -addext subjectAltName=DNS:localhost -addext basicConstraints=critical,CA:FALSE
     -keyout server.key -out server.crt && chmod 600 server.key'";

@@ -1,4 +1,4 @@
-//! Connections and servers that are lost while appends are under way.
+//! Connections and servers that are lost while appends are in flight.
 
 use crate::{
     database::{client, connect_as_owner, connect_with, new_database},
@@ -19,10 +19,10 @@ use std::{
 use tokio::task::JoinSet;
 
 const SHARDS: u16 = 4;
-/// So many appends are made before, between and after what happens.
+/// The number of appends before, between and after the events of a test.
 const SOME: u64 = 200;
 
-/// Appends that go on until they are told to stop, whatever happens to the server.
+/// Appends that continue until the load is stopped, whatever happens to the server.
 pub(crate) struct Load {
     store: Arc<Postgres>,
     done: Arc<AtomicU64>,
@@ -47,14 +47,14 @@ impl Load {
         eventually(async || self.done.load(Ordering::SeqCst) >= target).await;
     }
 
-    /// Stops it; returns how many appends had an outcome that was not known at first.
+    /// Stops the load. Returns the number of appends whose outcome was unknown at first.
     pub(crate) async fn stop(self) -> u64 {
         self.is_over.store(true, Ordering::SeqCst);
         self.shards.join_all().await.iter().sum()
     }
 }
 
-/// One shard's part of the load.
+/// The load of one shard.
 struct Appender {
     store: Arc<Postgres>,
     shard: ShardId,
@@ -116,7 +116,7 @@ impl Appender {
     }
 }
 
-/// While there is no server every call fails at once.
+/// While there is no server, every call fails at once.
 async fn pause() {
     tokio::time::sleep(Duration::from_millis(2)).await;
 }
@@ -166,7 +166,7 @@ async fn a_server_that_hangs_is_waited_for() {
     assert_eq!(load.stop().await, 0, "a pause is no failure");
 }
 
-/// A connection that ends while its append waits leaves open whether it was made.
+/// If a connection ends while its append waits, the outcome of the append is unknown.
 #[tokio::test]
 async fn an_append_whose_connection_is_killed_is_of_unknown_outcome() {
     let url = new_database();
@@ -214,7 +214,7 @@ async fn without_a_server_calls_fail_after_a_while() {
     assert!(matches!(closed, Err(AppendError::NotDone(_))), "{closed:?}");
 }
 
-/// One connection hangs, and its server goes on: it is replaced, whether or not somebody waited for its answer.
+/// One connection hangs while its server continues. It is replaced, whether or not a caller waited for its answer.
 #[tokio::test]
 async fn a_connection_that_hangs_is_not_handed_out_again() {
     let server = PgServer::start().expect("PostgreSQL starts");
@@ -222,7 +222,7 @@ async fn a_connection_that_hangs_is_not_handed_out_again() {
     let patience = Duration::from_secs(3);
     let store = connect_with(&url, 1, patience).await.expect("connect");
     let look_up = || store.get_many(ShardId(0), vec![Bytes::from_static(b"key")]);
-    // Each connection for look-ups has done one.
+    // Each connection for look-ups has run one.
     let (first, second) = tokio::join!(look_up(), look_up());
     first.and(second).expect("look-ups");
     let observer = client(&url).await;
@@ -236,8 +236,8 @@ async fn a_connection_that_hangs_is_not_handed_out_again() {
     let _halted = Halted::new(readers[0]);
     let mut failures = 0;
     for _ in 0..20 {
-        // Two at once, so that both connections are used. Whoever does not wait long enough must not leave the connection
-        // to the next one.
+        // Two at once, so that both connections are used. A caller that stops waiting too early must not leave a hung
+        // connection to the next caller.
         let [first, second] = [(); 2].map(|()| tokio::time::timeout(patience / 2, look_up()));
         let (first, second) = tokio::join!(first, second);
         failures += [first, second].iter().filter(|found| !matches!(found, Ok(Ok(_)))).count();
@@ -245,7 +245,7 @@ async fn a_connection_that_hangs_is_not_handed_out_again() {
     assert_eq!(failures, 1, "so many of 40 met the connection that hangs");
 }
 
-/// A process of the server that does nothing until this is dropped.
+/// A server process that is stopped until this is dropped.
 struct Halted(i32);
 
 impl Halted {

@@ -1,4 +1,4 @@
-//! What only a store over PostgreSQL can show: its schema, what it waits for, and how its connections are lost.
+//! Tests that only apply to PostgreSQL: its schema, what waits for what, and lost connections.
 
 #[path = "../database/mod.rs"]
 mod database;
@@ -13,7 +13,7 @@ mod waits;
 
 use std::time::Duration;
 
-/// Waits until it is so.
+/// Waits until the condition is true.
 async fn eventually(mut is_so: impl AsyncFnMut() -> bool) {
     let waiting = async {
         while !is_so().await {

@@ -1,4 +1,4 @@
-//! Reading all of a database while a node uses it, and filling a new one.
+//! Reading a whole database while a node uses it, and loading a new one.
 
 use crate::database::{SHARDS, connect_as_owner, new_database};
 use bytes::Bytes;
@@ -18,7 +18,7 @@ async fn open<S: Journal + Table>(store: &Arc<S>) -> ShardStore<S, S> {
     ShardStore::open(store.clone(), store.clone(), SHARD, ShardStoreOptions::default()).await.unwrap()
 }
 
-/// Everything that the shard holds must be this.
+/// Checks the whole content of the shard.
 #[track_caller]
 fn holds(found: Vec<(Bytes, Bytes)>, expect: &[(&str, &str)]) {
     let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
@@ -32,7 +32,7 @@ async fn scan<S: Journal + Table>(store: &ShardStore<S, S>) -> Vec<(Bytes, Bytes
     store.scan(Bytes::new(), Bytes::from_static(&[0xff]), 100).await.unwrap()
 }
 
-/// Why it was refused.
+/// The text of the refusal.
 fn refusal<T>(result: Result<T, StoreError>) -> String {
     match result {
         Err(StoreError::Unusable(words)) => words,

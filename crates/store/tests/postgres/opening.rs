@@ -1,4 +1,4 @@
-//! Making the schema, and finding it as it was made or otherwise.
+//! Creating the schema, and opening databases with a valid or an invalid one.
 
 use crate::{
     database::{client, connect, execute, new_database},
@@ -11,7 +11,7 @@ use limina_store::{
 };
 use std::time::Duration;
 
-/// Opening with this number of shards must give that number, or fail with these words.
+/// Opening with this number of shards must return that number, or fail with these words.
 async fn check(url: &str, asked: Option<u16>, expected: Result<u16, &str>) {
     let patience = Duration::from_secs(60);
     let opened = Postgres::connect(url, PostgresOptions { node: NodeId(1), shards: asked, patience }).await;
@@ -93,7 +93,7 @@ async fn no_error_shows_the_password() {
     }
 }
 
-/// What will not cure itself is told apart from what may.
+/// Permanent failures are distinguished from transient ones.
 #[tokio::test]
 async fn what_will_not_cure_itself_is_unusable() {
     let url = new_database();
@@ -106,7 +106,7 @@ async fn what_will_not_cure_itself_is_unusable() {
     check(&as_role("powerless"), None, Err(&format!("permission denied for database {database}"))).await;
 }
 
-/// All connections are made at the start; where the server does not take them, it is said why.
+/// All connections are made at the start. If the server does not accept them, the error says why.
 #[tokio::test]
 async fn a_node_has_ten_connections_or_none() {
     let url = new_database();
@@ -114,7 +114,7 @@ async fn a_node_has_ten_connections_or_none() {
     let store = connect(&url, 1).await.expect("connect");
     let connections =
         "SELECT FROM pg_stat_activity WHERE application_name = 'limina' AND datname = current_database()";
-    // The one that made the schema ends by itself.
+    // The connection that created the schema closes on its own.
     eventually(async || observer.query(connections, &[]).await.expect("a look").len() == 10).await;
     store.close().await;
     drop(store);

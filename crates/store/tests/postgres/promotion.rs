@@ -1,4 +1,4 @@
-//! A synchronous standby that is promoted: the store goes on there, and hears no more from the old server.
+//! A synchronous standby is promoted: the store continues there, and ignores the old server.
 
 use crate::{
     database::{client, connect_as_owner},
@@ -18,7 +18,7 @@ struct Pair {
     primary: PgServer,
     standby: PgServer,
     database: String,
-    /// Names both servers.
+    /// The URL that names both servers.
     url: String,
 }
 
@@ -45,7 +45,7 @@ async fn a_server_that_is_lost_has_lost_nothing() {
     load.stop().await;
 }
 
-/// Its connections stand, since the system answers for it, and it never says anything.
+/// Its connections stay open, because the operating system answers for it, but it sends nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_hangs_is_not_waited_for_once_it_has_a_successor() {
     let Pair { primary, standby, url, .. } = Pair::start();
@@ -59,7 +59,7 @@ async fn a_server_that_hangs_is_not_waited_for_once_it_has_a_successor() {
     load.stop().await;
 }
 
-/// It lives, and takes connections, and only its standby is gone, for it.
+/// The old server runs and accepts connections; from its view only its standby is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_does_not_know_of_its_successor_is_left() {
     let Pair { primary: _lives, standby, url, .. } = Pair::start();
@@ -100,7 +100,7 @@ async fn look_ups_are_answered_where_records_are_stored() {
     }
 }
 
-/// What waits for the standby is neither done nor given up, and goes on with it.
+/// Statements that wait for the standby are neither executed nor cancelled, and continue when it returns.
 #[tokio::test]
 async fn without_the_standby_appends_wait() {
     let Pair { primary, standby, database, url } = Pair::start();

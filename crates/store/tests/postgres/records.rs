@@ -1,4 +1,4 @@
-//! Keys that are longer than an index takes, and what is removed behind a checkpoint.
+//! Keys that are longer than an index entry, and removal of appends after a checkpoint.
 
 use crate::{
     database::{client, connect_as_owner, new_database},
@@ -18,7 +18,7 @@ fn key(parts: &[(u8, usize)]) -> Bytes {
     parts.iter().flat_map(|&(byte, count)| std::iter::repeat_n(byte, count)).collect()
 }
 
-/// Keys around the length at which they are cut, in order, many of which begin alike.
+/// Sorted keys around the length at which they are split. Many have a common beginning.
 fn keys() -> Vec<Bytes> {
     let rests: [&[(u8, usize)]; 9] = [
         &[],

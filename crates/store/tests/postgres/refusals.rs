@@ -1,4 +1,4 @@
-//! What the server refuses, and what the database was set to.
+//! Errors of the server, and configurations of the database that the store must override.
 
 use crate::{
     database::{client, connect_as_owner, new_database},
@@ -11,7 +11,7 @@ use std::sync::Arc;
 const SHARD: ShardId = ShardId(1);
 const PAYLOAD: Bytes = Bytes::from_static(b"payload");
 
-/// From now on so many inserts into the journal fail with this code.
+/// From now on this many inserts into the journal fail with this code.
 async fn fail_inserts(url: &str, code: &str, times: u32) {
     let sql = format!(
         "DROP SEQUENCE IF EXISTS failures;

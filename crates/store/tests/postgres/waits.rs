@@ -1,4 +1,4 @@
-//! Who waits for whom: checkpoints, takings over, standbys.
+//! What waits for what: checkpoints, changes of owner, standbys.
 
 use crate::{
     database::{SHARDS, client, connect, connect_as_owner, new_database},
@@ -12,11 +12,11 @@ use tokio::task::JoinSet;
 use tokio_postgres::Client;
 
 const SHARD: ShardId = ShardId(1);
-/// So many statements with appends are under way at most.
+/// The maximum number of concurrent append statements.
 const WRITERS: usize = 3;
 const PAYLOAD: Bytes = Bytes::from_static(b"payload");
 
-/// The processes of the store that wait for this.
+/// The number of the store's server processes that wait for this.
 pub(crate) async fn waiting(client: &Client, event: &str) -> Vec<i32> {
     let waits =
         "SELECT pid FROM pg_stat_activity WHERE application_name = 'limina' AND datname = current_database()
@@ -24,7 +24,7 @@ pub(crate) async fn waiting(client: &Client, event: &str) -> Vec<i32> {
     client.query(waits, &[&event]).await.expect("a look").iter().map(|row| row.get(0)).collect()
 }
 
-/// A part of a checkpoint that is under way holds up whoever takes the shard, and not its appends.
+/// A running part of a checkpoint delays a node that takes the shard, but not appends.
 #[tokio::test]
 async fn a_taking_over_waits_for_a_checkpoint_and_an_append_does_not() {
     let url = new_database();
@@ -44,7 +44,7 @@ async fn a_taking_over_waits_for_a_checkpoint_and_an_append_does_not() {
     assert!(taking.await.expect("the task ends").expect("take") > epoch);
 }
 
-/// Whoever no longer waits for an append does not cancel it.
+/// An append is not cancelled if its caller stops waiting.
 #[tokio::test]
 async fn an_append_goes_on_without_its_caller() {
     let url = new_database();
@@ -69,7 +69,7 @@ async fn an_append_goes_on_without_its_caller() {
     assert_eq!(store.tail(SHARD, epoch, Seq(0)).await.expect("tail"), [(Seq(1), PAYLOAD)]);
 }
 
-/// What waits, of several shards, goes into one statement.
+/// Waiting appends of several shards are sent in one statement.
 #[tokio::test]
 async fn appends_that_wait_share_a_statement() {
     let url = new_database();
@@ -84,7 +84,7 @@ async fn appends_that_wait_share_a_statement() {
     };
     let (lock, observer) = (client(&url).await, client(&url).await);
     lock.batch_execute("BEGIN; SELECT FROM limina.shard FOR UPDATE").await.expect("a lock");
-    // Each statement that is under way has one append, until there is nobody to send another one.
+    // Each running statement has one append, until no connection is left to send another one.
     let (first, rest) = epochs.split_at(WRITERS);
     let mut appends = JoinSet::new();
     for (number, shard) in first.iter().enumerate() {
@@ -94,7 +94,7 @@ async fn appends_that_wait_share_a_statement() {
     for shard in rest {
         appends.spawn(append(*shard));
     }
-    // All of them run on this thread: now each is where it waits.
+    // All tasks run on this thread, so now each has reached the point where it waits.
     tokio::task::yield_now().await;
     lock.batch_execute("COMMIT").await.expect("the lock is free");
     for appended in appends.join_all().await {
@@ -104,7 +104,7 @@ async fn appends_that_wait_share_a_statement() {
     assert_eq!((stats.appends, stats.syncs), (u64::from(SHARDS), WRITERS as u64 + 1));
 }
 
-/// A renewal that is under way when its node's shards are claimed is waited for, and counts.
+/// A claim waits for a running renewal of the owner, and the renewal counts.
 #[tokio::test]
 async fn a_claim_waits_for_a_renewal() {
     let url = new_database();
@@ -125,7 +125,7 @@ async fn a_claim_waits_for_a_renewal() {
     owner.append(SHARD, epoch, Seq(1), PAYLOAD).await.expect("append");
 }
 
-/// What waits behind statements that hang was surely not sent, and can be taken back.
+/// Appends that wait behind hung statements were certainly not sent, and can be withdrawn.
 #[tokio::test]
 async fn an_append_that_was_not_sent_can_be_withdrawn() {
     let url = new_database();
@@ -154,8 +154,8 @@ async fn an_append_that_was_not_sent_can_be_withdrawn() {
     assert_eq!(store.tail(last, epochs[WRITERS].1, Seq(0)).await.expect("tail"), []);
 }
 
-/// A server that should have a synchronous standby, and has none, confirms nothing. When it is made to stop waiting, it
-/// says that all is well, with a warning.
+/// A server that should have a synchronous standby, and has none, confirms nothing. If it is made to stop waiting, it
+/// reports success together with a warning.
 #[tokio::test]
 async fn nothing_is_confirmed_without_the_standby() {
     let server = PgServer::start().expect("PostgreSQL starts");
@@ -168,7 +168,7 @@ async fn nothing_is_confirmed_without_the_standby() {
         let set = format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'");
         client(&url).await.batch_execute(&set).await.expect("a setting");
         server.crash_and_restart().expect("restart");
-        // All connections are made again: none of the old server is left.
+        // All connections are made again; none of the old server is left.
         let observer = client(&url).await;
         let made =
             "SELECT FROM pg_stat_activity WHERE application_name = 'limina' AND datname = current_database()";
