@@ -89,7 +89,7 @@ pub enum AppendError {
     #[error("the storage is full")]
     Full,
     /// The append did not happen, for this reason.
-    #[error("the append was not begun")]
+    #[error("the append did not happen")]
     NotDone(#[source] StoreError),
     /// The append may or may not have happened. To find out, call [`Journal::take`], then [`Journal::tail`].
     #[error("the outcome of the append is not known")]

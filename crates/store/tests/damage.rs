@@ -419,7 +419,10 @@ async fn a_sound_directory_has_no_problems_and_stays_as_it_is() {
     assert_eq!(read_only.shards(), SHARDS);
     let shards = open_shards(&Arc::new(read_only)).await.expect("shards");
     assert_eq!(original.read(&shards, &mut Random(1)).await, None);
-    assert!(shards[0].append(Seq(original.seqs[0] + 1), Vec::new()).await.is_err(), "it is only looked at");
+    assert!(
+        shards[0].append(Seq(original.seqs[0] + 1), Vec::new()).await.is_err(),
+        "the store is open for reading only"
+    );
     drop(shards);
     assert!(snapshot(home.path()) == before, "reading changed something");
 }

@@ -16,7 +16,7 @@ pub(super) fn check_before_opening(directory: &Path) -> Result<Vec<String>, Stor
     for log in fjall_files::logs(directory) {
         if let Some(offset) = fjall_files::check_log(&log)?.torn {
             tracing::warn!(path = %log.display(), offset, "the last batch of the table's own log is torn, and dropped");
-            torn.push(format!("the last batch in {}, at offset {offset}, was not whole", log.display()));
+            torn.push(format!("the last batch in {}, at offset {offset}, was incomplete", log.display()));
         }
     }
     Ok(torn)

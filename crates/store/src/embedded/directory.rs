@@ -183,7 +183,7 @@ impl Meta {
         let damaged = || StoreError::Corrupt {
             path: path.display().to_string(),
             offset: 0,
-            detail: "it is not what was written at the creation of the data directory".to_string(),
+            detail: "the file is damaged, or was changed after the data directory was created".to_string(),
         };
         let text = String::from_utf8(bytes).map_err(|_| damaged())?;
         let format = text.lines().next().and_then(|line| line.strip_prefix("limina store, format "));

@@ -59,7 +59,7 @@ pub(super) fn check_version_file(directory: &Path) -> Result<(), StoreError> {
     let path = directory.join("version");
     match std::fs::read(&path) {
         Ok(bytes) if bytes == MARKER => Ok(()),
-        Ok(_) => Err(corrupt(&path, 0, "it does not say that this is a table of the format that is used")),
+        Ok(_) => Err(corrupt(&path, 0, "the file does not name the expected format of the table")),
         Err(error) => Err(failed("reading", &path, error)),
     }
 }
@@ -74,21 +74,21 @@ pub(super) fn live_tables(keyspace: &Path) -> Result<Option<Vec<LiveTable>>, Sto
         Err(error) => return Err(failed("reading", &current, error)),
     };
     let bytes: [u8; CURRENT] =
-        bytes.try_into().map_err(|_| corrupt(&current, 0, "it does not have its length"))?;
+        bytes.try_into().map_err(|_| corrupt(&current, 0, "the file has the wrong length"))?;
     if bytes[24] != 0 {
-        return Err(corrupt(&current, 24, "it bears an unknown kind of checksum"));
+        return Err(corrupt(&current, 24, "the file has an unknown kind of checksum"));
     }
     let (id, checksum) = (u64_at(&bytes, 0), u128_at(&bytes, 8));
     let version = keyspace.join(format!("v{id}"));
     let bytes = std::fs::read(&version).map_err(|error| {
-        corrupt(&current, 0, &format!("the version that it names cannot be read ({error})"))
+        corrupt(&current, 0, &format!("the version file that it names cannot be read ({error})"))
     })?;
     if xxh3_128(&bytes) != checksum {
-        let words = format!("it does not have the checksum that stands in {}", current.display());
+        let words = format!("the file's checksum is not the one in {}", current.display());
         return Err(corrupt(&version, 0, &words));
     }
     let listed = section(&bytes, b"tables").and_then(listed_tables);
-    let listed = listed.ok_or_else(|| corrupt(&version, 0, "its list of tables cannot be understood"))?;
+    let listed = listed.ok_or_else(|| corrupt(&version, 0, "the list of tables is damaged"))?;
     let tables = keyspace.join("tables");
     let live = |(id, checksum): (u64, u128)| LiveTable { path: tables.join(id.to_string()), checksum };
     Ok(Some(listed.into_iter().map(live).collect()))
@@ -166,7 +166,7 @@ pub(super) fn check_table(table: &LiveTable) -> Result<u64, Vec<StoreError>> {
         Ok((length, checksum)) if checksum == table.checksum => Ok(length),
         Ok(_) => match damaged_blocks(&table.path) {
             damaged_blocks if damaged_blocks.is_empty() => {
-                let words = "the file does not have the checksum that stands in its keyspace's version";
+                let words = "the file's checksum is not the one in its keyspace's version file";
                 Err(vec![corrupt(&table.path, 0, words)])
             }
             damaged_blocks => Err(damaged_blocks),
@@ -205,7 +205,7 @@ fn damaged_blocks(path: &Path) -> Vec<StoreError> {
             // Without a valid header, the offset of the next block is not known. Or the blocks end here, followed by
             // small sections without checksums.
             if found.is_empty() {
-                let words = "a block's header, or what follows the last block, is not what was written";
+                let words = "the header of a block, or the data after the last block, is damaged";
                 found.push(corrupt(path, offset as u64, words));
             }
             break;
@@ -214,7 +214,7 @@ fn damaged_blocks(path: &Path) -> Vec<StoreError> {
         let next = start + u32_at(header, 21) as usize;
         match bytes.get(start..next) {
             Some(block) if xxh3_128(block) == u128_at(header, 5) => {}
-            Some(_) => found.push(corrupt(path, offset as u64, "a block does not have its checksum")),
+            Some(_) => found.push(corrupt(path, offset as u64, "the checksum of a block does not match")),
             None => found.push(corrupt(path, offset as u64, "the file ends within a block")),
         }
         offset = next;
@@ -236,12 +236,12 @@ pub(super) fn check_log(path: &Path) -> Result<Log, StoreError> {
     let (mut batches, mut offset, mut last) = (0, 0, None);
     while let Some(batch) = whole_batch(&bytes[offset..]) {
         if last.is_some_and(|last| batch.seqno <= last) {
-            return Err(corrupt(path, offset as u64, "a batch does not bear its number"));
+            return Err(corrupt(path, offset as u64, "a batch has an unexpected number"));
         }
         (batches, offset, last) = (batches + 1, offset + batch.length, Some(batch.seqno));
     }
     if (offset + 1..bytes.len()).any(|later| whole_batch(&bytes[later..]).is_some()) {
-        return Err(corrupt(path, offset as u64, "a batch is damaged; a whole one follows it"));
+        return Err(corrupt(path, offset as u64, "a batch is damaged; an intact one follows it"));
     }
     Ok(Log { batches, torn: (offset < bytes.len()).then_some(offset as u64) })
 }

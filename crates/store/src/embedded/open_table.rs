@@ -163,7 +163,7 @@ impl OpenTable {
     pub(super) fn checkpoint(&self, shard: ShardId, upto: Seq, records: &Records) -> Result<(), StoreError> {
         let _alone = self.ingesting.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.may_write {
-            let words = "the table has failed, and is only read until it can be written to";
+            let words = "the table has failed and is read-only until it is reopened";
             return Err(StoreError::Unavailable(words.to_string()));
         }
         if let Some(reason) = self.failure() {
@@ -325,7 +325,7 @@ impl OpenTable {
         StoreError::Corrupt {
             path: self.directory.display().to_string(),
             offset: 0,
-            detail: format!("the record under {key} does not have its checksum"),
+            detail: format!("the checksum of the record under {key} does not match"),
         }
     }
 

@@ -212,7 +212,7 @@ fn check_table_files(table: &Path, report: &mut dyn FnMut(Finding)) -> bool {
         }
         for file in fjall_files::files(&keyspace.join("tables")) {
             if !live.iter().any(|table| table.path == file) {
-                let words = "is left over from something that was cut short; nothing refers to it";
+                let words = "is left over from an interrupted operation and is not in use";
                 report(Finding::Note(format!("{} {words}", file.display())));
             }
         }
@@ -364,7 +364,7 @@ impl Table for ReadOnlyStore {
 }
 
 fn read_only() -> StoreError {
-    StoreError::Unavailable("it is only looked at".to_string())
+    StoreError::Unavailable("the store is open for reading only".to_string())
 }
 
 /// The journal's directory; every call that would change it fails.

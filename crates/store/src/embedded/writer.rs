@@ -214,7 +214,7 @@ impl JournalThread {
             if work.is_empty()
                 && let Err(error) = self.journal.seal()
             {
-                tracing::warn!(error = &error as &dyn std::error::Error, "sealing the journal");
+                tracing::warn!(error = &error as &dyn std::error::Error, "the journal could not be sealed");
             }
             let ended = self.process(work);
             self.check_free_space();
@@ -287,7 +287,10 @@ impl JournalThread {
         let available = match self.disk.available() {
             Ok(bytes) => bytes,
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "asking for the available space");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "the available disk space could not be read"
+                );
                 return;
             }
         };
@@ -309,7 +312,10 @@ impl JournalThread {
             self.making_spare = false;
             match made {
                 Ok(spare) => self.journal.add_spare(spare),
-                Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "preparing a segment"),
+                Err(error) => tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "a spare segment could not be created"
+                ),
             }
         }
         if self.making_spare || self.shared.is_low.load(Ordering::Relaxed) {

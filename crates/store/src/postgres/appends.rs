@@ -269,7 +269,7 @@ async fn resolve_outcomes(
             let row = rows.iter().find(|row| to_shard(row.get(0)) == append.shard);
             refusal(append, row.map(|row| (Epoch(unsigned(row.get(1))), Seq(unsigned(row.get(2))))))
         }
-        Err(_) => not_done("it was left out, and it could not be found out why".to_string()),
+        Err(_) => not_done("the append was rejected, and the reason could not be read".to_string()),
     };
     let outcome = |waiting: &PendingAppend| match appended.contains(&waiting.append.shard) {
         true => Ok(()),

@@ -33,7 +33,11 @@ pub(super) async fn run(releases: Arc<Releases>, pool: Arc<Pool>) {
             let floor = floors.entry(shard).or_default();
             if let Err(error) = release(&pool, shard, upto, floor).await {
                 // The next release of the shard will remove it.
-                tracing::debug!(error = &error as &dyn std::error::Error, shard = shard.0, "released later");
+                tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    shard = shard.0,
+                    "released appends could not be removed; the next release tries again"
+                );
             }
         }
     }

@@ -96,8 +96,9 @@ async fn version(transaction: &(impl GenericClient + Sync), location: &str) -> R
 
 async fn create(transaction: &(impl GenericClient + Sync), shards: u16) -> Result<(), StoreError> {
     let mut secret = [0; SECRET_BYTES];
-    getrandom::fill(&mut secret)
-        .map_err(|error| StoreError::Unavailable(format!("the system gives no random numbers: {error}")))?;
+    getrandom::fill(&mut secret).map_err(|error| {
+        StoreError::Unavailable(format!("the system returned no random numbers: {error}"))
+    })?;
     let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
     let shards = i32::from(shards);
     let meta = "INSERT INTO limina.meta (version, shards, secret) VALUES (0, $1, $2)";

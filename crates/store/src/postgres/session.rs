@@ -164,7 +164,11 @@ pub(super) fn on_message(
     move |message| match message {
         AsyncMessage::Notice(notice) => {
             warnings.fetch_add(1, Ordering::SeqCst);
-            tracing::warn!(message = notice.message(), code = notice.code().code(), "PostgreSQL warns");
+            tracing::warn!(
+                message = notice.message(),
+                code = notice.code().code(),
+                "PostgreSQL sent a warning"
+            );
         }
         AsyncMessage::Notification(notification) => match &notifications {
             Some(notifications) if notification.payload() != notifications.own => {

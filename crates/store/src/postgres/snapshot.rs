@@ -115,5 +115,5 @@ impl Table for PostgresSnapshot {
 }
 
 fn only_looked_at() -> StoreError {
-    StoreError::Unavailable("it is only looked at".to_string())
+    StoreError::Unavailable("the store is open for reading only".to_string())
 }

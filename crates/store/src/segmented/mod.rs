@@ -137,7 +137,7 @@ impl<D: Disk> SegmentedJournal<D> {
         let next = upcoming.get(&shard).copied().unwrap_or(state.next);
         if append.seq.0 != next {
             return not_done(format!(
-                "append {} of shard {shard} is not {next}, which is next",
+                "append {} of shard {shard} is out of order: the next one is {next}",
                 append.seq.0
             ));
         }
@@ -216,7 +216,7 @@ impl<D: Disk> SegmentedJournal<D> {
         }
         self.needs_new_segment = true;
         if let Err(error) = self.replace_failed_segment() {
-            tracing::error!(error = &error as &dyn std::error::Error, "no fresh segment could be begun");
+            tracing::error!(error = &error as &dyn std::error::Error, "a new segment could not be created");
         }
     }
 
@@ -308,7 +308,7 @@ impl<D: Disk> SegmentedJournal<D> {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 number = segment.number,
-                "closing a segment"
+                "a segment could not be marked as continued"
             );
         }
         self.stats.syncs += 1;
@@ -345,7 +345,7 @@ impl<D: Disk> SegmentedJournal<D> {
         let oldest = state.entries.front().map_or(state.next, |entry| entry.seq);
         let Some(skip) = after.0.saturating_add(1).checked_sub(oldest) else {
             return Err(StoreError::Unusable(format!(
-                "the journal holds shard {} from append {oldest} on, and is asked for what follows {}",
+                "the journal has shard {} only from append {oldest} on, but appends after {} were requested",
                 shard.0, after.0
             )));
         };
@@ -384,7 +384,7 @@ impl<D: Disk> SegmentedJournal<D> {
             return Err(StoreError::Corrupt {
                 path: path(),
                 offset: entry.offset,
-                detail: format!("append {} is no longer what was written", entry.seq),
+                detail: format!("append {} is damaged: its checksum does not match", entry.seq),
             });
         }
         Ok(payload.into())

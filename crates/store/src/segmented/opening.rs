@@ -221,7 +221,7 @@ impl<'a, D: Disk> JournalReader<'a, D> {
                 }
                 let length = file.len().map_err(failed)?;
                 if length < header.length {
-                    return Err(self.corrupt(number, length, "the file is shorter than it was made"));
+                    return Err(self.corrupt(number, length, "the file is shorter than its header says"));
                 }
                 self.found.push((header, file));
             }
@@ -367,7 +367,7 @@ impl<'a, D: Disk> JournalReader<'a, D> {
             return Err(self.corrupt(
                 segment.number,
                 offset as u64,
-                "the entries of the frame do not add up",
+                "the lengths of the frame's entries do not add up",
             ));
         };
         for entry in &entries {
@@ -436,7 +436,7 @@ impl<'a, D: Disk> JournalReader<'a, D> {
         if blocks(&buffer, 0).any(newer) {
             return Err(self.corrupt(number, 0, "the header is damaged; frames follow it"));
         }
-        tracing::info!(path, "ignored a segment that was never begun");
+        tracing::info!(path, "ignored a segment whose header was never written");
         Ok(())
     }
 

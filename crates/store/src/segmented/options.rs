@@ -72,7 +72,7 @@ impl Salts {
     pub(super) fn draw(&mut self, segment: u64) -> Result<u64, StoreError> {
         match self {
             Salts::Random => getrandom::u64().map_err(|error| {
-                StoreError::Unavailable(format!("the system gives no random numbers: {error}"))
+                StoreError::Unavailable(format!("the system returned no random numbers: {error}"))
             }),
             Salts::Seeded(seed) => {
                 *seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(2 * segment + 1);

@@ -43,7 +43,10 @@ impl<D: Disk> SegmentedJournal<D> {
         let Some(state) = self.shards.get_mut(usize::from(shard.0)) else { return };
         state.released = state.released.max(upto.0.min(state.next - 1));
         if let Err(error) = self.recycle() {
-            tracing::warn!(error = &error as &dyn std::error::Error, "releasing a segment");
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "a segment could not be released; trying again"
+            );
         }
     }
 

@@ -200,7 +200,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         let refuse = |detail: String| Err(AppendError::NotDone(StoreError::Unavailable(detail)));
         if state.must_retake {
             return refuse(
-                "the outcome of an earlier append is open: the shard must be taken again".to_string(),
+                "the outcome of an earlier append is unknown: the shard must be taken again".to_string(),
             );
         }
         if seq != state.seq.next() {
