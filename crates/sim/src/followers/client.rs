@@ -4,7 +4,7 @@ use super::Counts;
 use crate::random::Random;
 use limina_engine::{
     Name, Time,
-    events::{Change, ChangeKind, Changes, Command, Event, KeyFrame, Refusal, Reply},
+    events::{Change, ChangeKind, Command, Event, KeyFrame, Refusal, Reply},
 };
 use limina_node::{
     Message, Told,

@@ -11,7 +11,7 @@ use crate::random::Random;
 use client::Client;
 use limina_engine::{
     Effect, Name,
-    events::{Changes, Command, KeyFrame, Refusal, Reply},
+    events::{Command, KeyFrame, Refusal, Reply},
 };
 use stream::{Stream, Topic};
 

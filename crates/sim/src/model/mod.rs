@@ -17,13 +17,10 @@ mod select;
 
 pub use judge::{Fate, Judge, LostAnswer, TooManyStates};
 
-use events::Events;
-use ledger::Ledger;
 use limina_engine::{
     Command, Name, Outcome, Page, Position, Request, Time, ledger as engine_ledger,
     limiter as engine_limiter, outcome::NamespaceInfo,
 };
-use limiter::Limiter;
 use locks::Locks;
 use namespace::{Existence, Namespace};
 use order::{Branch, Changed, Mark, Order};
@@ -103,7 +100,7 @@ impl Model {
     ) -> Result<Vec<(Model, bool)>, String> {
         let name = &request.namespace;
         let was_there = self.namespaces.contains_key(name);
-        let namespace = self.namespaces.remove(name).unwrap_or_else(|| Namespace::unborn(self.floor));
+        let namespace = self.namespaces.remove(name).unwrap_or_else(|| Namespace::new(self.floor));
         let mut ways = Vec::new();
         let mut expected = String::new();
         let repeat = namespace.repeat(now, request, answer);

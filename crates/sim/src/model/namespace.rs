@@ -65,7 +65,7 @@ pub(super) struct Repeat {
 pub(super) type Ended = (Branch<Namespace>, Option<Outcome>);
 
 impl Namespace {
-    pub(super) fn unborn(floor: Order) -> Namespace {
+    pub(super) fn new(floor: Order) -> Namespace {
         Namespace {
             order: floor,
             existence: Existence::Maybe,
