@@ -7,7 +7,7 @@ use super::{
 use crate::random::Random;
 use limina_engine::{
     Name,
-    events::{Changes, Command, KeyFrame, Refusal, Reply},
+    events::{Changes, Command, Refusal, Reply},
 };
 use limina_node::{Told, streams::Ring};
 use std::collections::VecDeque;

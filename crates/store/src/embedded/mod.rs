@@ -4,6 +4,7 @@
 //! table is a fjall database that checkpoints bring up to date. Opening compares the two: if the table is older than
 //! the journal's beginning or newer than its end, acknowledged data was lost, and the directory is refused.
 
+mod check;
 mod damage;
 mod directory;
 mod fjall_files;
@@ -22,9 +23,10 @@ use crate::{
     segmented::{SegmentedJournal, SegmentedOptions},
 };
 use bytes::Bytes;
+pub use check::Finding;
 use directory::{Lock, Meta};
 pub use loader::EmbeddedLoader;
-pub use read_only::{Finding, ReadOnlyStore};
+pub use read_only::ReadOnlyStore;
 use std::{
     path::Path,
     sync::Arc,
