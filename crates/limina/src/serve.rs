@@ -37,7 +37,8 @@ async fn run(config: Config, descriptors: Descriptors) -> Result<(), Box<dyn Err
     let rules = config.rules.as_deref().map(RulesFile::open).transpose()?;
 
     let mut registry = Registry::default();
-    let node_metrics = Metrics::register(&mut registry);
+    let node_metrics = Metrics::new();
+    node_metrics.register(&mut registry);
     let server_metrics = limina_server::Metrics::register(&mut registry);
     let service = Service::new(node_metrics.clone());
     let gate = Arc::new(Gate::closed(service.clone()));

@@ -282,19 +282,19 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 self.fetching = Some(Box::pin(async move {
                     let begin = Instant::now();
                     let answers = fetch(&store, reads, is_shared).await;
-                    metrics.fetch_seconds.observe(begin.elapsed().as_secs_f64());
+                    metrics.shards.fetch_seconds.observe(begin.elapsed().as_secs_f64());
                     answers
                 }));
             }
             Output::Append { writes, requests } => {
-                self.metrics.append_requests.observe(requests as f64);
-                self.metrics.append_records.observe(writes.len() as f64);
+                self.metrics.shards.append_requests.observe(requests as f64);
+                self.metrics.shards.append_records.observe(writes.len() as f64);
                 let is_large = writes.len() > LARGE_APPEND;
                 let (store, metrics) = (self.store.clone(), self.metrics.clone());
                 let append = async move {
                     let begin = Instant::now();
                     let result = store.append(store.seq().next(), batch(&writes)).await;
-                    metrics.append_seconds.observe(begin.elapsed().as_secs_f64());
+                    metrics.shards.append_seconds.observe(begin.elapsed().as_secs_f64());
                     result.map_err(|error| loss_of(&error))
                 };
                 self.persisting = Some(match is_large {
@@ -322,15 +322,15 @@ impl<J: Journal, T: Table> Driver<J, T> {
             // It is told with its answer.
             Output::Waits { .. } => {}
             Output::Effect(Effect::HoldExpired { namespace, operation_id, position }) => {
-                self.metrics.holds_expired.inc();
+                self.metrics.ledger.holds_expired.inc();
                 tracing::debug!(%namespace, %operation_id, position = position.0, "a hold expired");
             }
             Output::Effect(Effect::LeaseExpired { namespace, lease_id }) => {
-                self.metrics.leases_expired.inc();
+                self.metrics.limiter.leases_expired.inc();
                 tracing::debug!(%namespace, %lease_id, "a lease expired");
             }
             Output::Effect(Effect::LockExpired { namespace, lock_id, owner }) => {
-                self.metrics.locks_expired.inc();
+                self.metrics.locks.expired.inc();
                 let owner = owner.as_ref().map(Name::as_str);
                 tracing::debug!(%namespace, %lock_id, owner, "a lock expired");
             }
@@ -344,7 +344,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 self.service.streams().deleted(&namespace, &stream);
             }
             Output::Effect(Effect::DuePostponed { namespace }) => {
-                self.metrics.due_postponed.inc();
+                self.metrics.shards.due_postponed.inc();
                 tracing::error!(%namespace, "due work is put off: a stored record could not be read");
             }
         }
@@ -374,7 +374,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
     /// The batch in flight failed: everything in memory is dropped and read again before another word is said.
     fn lost(&mut self, loss: Loss) {
         tracing::warn!(shard = self.id.0, ?loss, "an append failed; the shard opens again");
-        self.metrics.shard_losses.inc();
+        self.metrics.shards.losses.inc();
         self.fetching = None;
         self.shard.handle_lost(loss);
         self.service.set_open(self.id, false);
@@ -393,7 +393,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
     fn tell_time(&mut self, clock: &mut ShardClock) -> Time {
         let (now, step) = clock.advance(self.clocks.read());
         if let Some(step_ms) = step {
-            self.metrics.clock_steps.inc();
+            self.metrics.shards.clock_steps.inc();
             tracing::warn!(
                 shard = self.id.0,
                 step_ms,
@@ -411,21 +411,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
     }
 
     fn count_as(&mut self, stats: Stats) {
-        let add = |gauge: &prometheus_client::metrics::gauge::Gauge, new: usize, old: usize| {
-            gauge.inc_by(new as i64 - old as i64);
-        };
-        add(&self.metrics.namespaces, stats.namespaces, self.counted.namespaces);
-        let (new, old) = (stats.sizes, self.counted.sizes);
-        add(&self.metrics.ledger_limits, new.ledger_limits, old.ledger_limits);
-        add(&self.metrics.locks_held, new.locks.held, old.locks.held);
-        add(&self.metrics.locks_waiting, new.locks.waiting, old.locks.waiting);
-        add(&self.metrics.event_streams, new.events.streams, old.events.streams);
-        let (new, old) = (new.limiter, old.limiter);
-        add(&self.metrics.limiter_rules, new.rules, old.rules);
-        add(&self.metrics.limiter_groups, new.groups, old.groups);
-        add(&self.metrics.limiter_counters, new.counters, old.counters);
-        add(&self.metrics.limiter_leases, new.leases, old.leases);
-        add(&self.metrics.timers, stats.timers, self.counted.timers);
+        self.metrics.replace_stats(&self.counted, &stats);
         self.counted = stats;
     }
 }

@@ -17,7 +17,6 @@ pub mod placement;
 mod reach;
 mod renewing;
 mod routing;
-mod rule_checks;
 pub mod service;
 pub mod streams;
 

@@ -187,7 +187,7 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
         let is_open = |shard| service.is_open(shard);
         let acts = self.planner.handle_view(Duration::from_micros(at), view, is_open);
         let view = self.planner.view();
-        self.context.metrics.nodes.set(live(view).count() as i64);
+        self.context.metrics.cluster.nodes.set(live(view).count() as i64);
         if let Some(others) = service.others() {
             others.handle_view(view.clone(), is_open);
         }
@@ -218,7 +218,7 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
         for (shard, _, from) in wanted.into_iter().filter(|(shard, ..)| claimed.contains(shard)) {
             let from = from.map(|from| from.to_string());
             tracing::info!(shard = shard.0, from, "taking a shard over: nobody serves it");
-            self.context.metrics.shards_claimed.inc();
+            self.context.metrics.cluster.shards_claimed.inc();
             if let Some(open) = self.planner.claimed(shard) {
                 self.act(open);
             }
@@ -239,7 +239,7 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
                 let Some(order) = self.orders.get(&shard) else { return };
                 let name = to.map(|to| to.to_string());
                 tracing::info!(shard = shard.0, to = name, "giving a shard away");
-                self.context.metrics.shards_given.inc();
+                self.context.metrics.cluster.shards_given.inc();
                 // What was taken is answered; what comes now waits for the next owner.
                 self.context.service.set_location(shard, Location::Unknown);
                 order.send_replace(Order::Close { to });
@@ -298,7 +298,7 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
         self.orders.remove(&shard);
         if finished == Finished::NotOwned {
             tracing::warn!(shard = shard.0, "a shard was taken over by another node");
-            self.context.metrics.shards_lost.inc();
+            self.context.metrics.cluster.shards_lost.inc();
             self.context.service.set_location(shard, Location::Unknown);
         }
     }
@@ -389,7 +389,7 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
                     let elapsed_ms = begun.elapsed().as_millis() as u64;
                     let handed = self.handed.is_some();
                     tracing::info!(shard = self.shard.0, handed, elapsed_ms, "serving a shard");
-                    self.context.metrics.opening_seconds.observe(begun.elapsed().as_secs_f64());
+                    self.context.metrics.cluster.opening_seconds.observe(begun.elapsed().as_secs_f64());
                     return Ok(opened);
                 }
                 Err(OpenError::Store { source: StoreError::NotOwned, .. }) => return Err(Finished::NotOwned),

@@ -3,8 +3,7 @@
 use crate::{
     PeerError,
     cluster::{Cluster, Others},
-    metrics::{Decision, Metrics, Reason},
-    rule_checks::Asked,
+    metrics::{CountedChecks, Metrics},
     shard_of,
     streams::Streams,
 };
@@ -156,7 +155,7 @@ impl Service {
     ///
     /// A request that takes another one back goes on until it is done, whether or not the caller waits for that.
     pub async fn submit(&self, request: Request) -> Result<Outcome, Unavailable> {
-        let checks = Asked::of(&request);
+        let checks = CountedChecks::of(&request);
         let result = match self.routes() {
             Ok(routes) => {
                 let shard = shard_of(request.namespace.as_str(), routes.len() as u16);
@@ -172,15 +171,12 @@ impl Service {
         };
         match &result {
             Ok(outcome) => {
-                let decision = Decision { family: outcome.family(), outcome: outcome.code() };
-                self.inner.metrics.decisions.get_or_create(&decision).inc();
-                if let Some(asked) = &checks {
-                    self.inner.metrics.rule_checks.count(asked, outcome);
+                self.inner.metrics.requests.decided(outcome);
+                if let Some(checks) = &checks {
+                    self.inner.metrics.limiter.rule_checks.count(checks, outcome);
                 }
             }
-            Err(unavailable) => {
-                self.inner.metrics.unavailable.get_or_create(&Reason { code: unavailable.code() }).inc();
-            }
+            Err(unavailable) => self.inner.metrics.requests.not_decided(unavailable.code()),
         }
         result
     }
@@ -352,7 +348,7 @@ impl Service {
     pub(crate) fn set_open(&self, shard: ShardId, is_open: bool) {
         let route = self.route_to(shard);
         let was_open = route.is_open.swap(is_open, Ordering::AcqRel);
-        self.inner.metrics.shards_open.inc_by(i64::from(is_open) - i64::from(was_open));
+        self.inner.metrics.shards.open.inc_by(i64::from(is_open) - i64::from(was_open));
         if is_open {
             // Followers compare what they have with the streams of a shard that opens, also if it was here before.
             route.location.send_modify(|_| {});
@@ -411,7 +407,7 @@ impl Service {
                 Location::Local(_) if others.store_is_away() => Err(PeerError::NotThere),
                 Location::Local(sender) => self.send(shard, &sender, request.clone()).await,
                 Location::Remote(address) => {
-                    self.inner.metrics.forwarded.inc();
+                    self.inner.metrics.cluster.forwarded.inc();
                     // The other node takes the request back if it learns that nobody waits. But its answer may be under
                     // sender already, so this node, which knows its client, takes it back as well.
                     let mut unheard = Unheard::new(self, shard, &request);
@@ -473,7 +469,7 @@ impl Service {
             asking.unheard.take_back = None;
             return Err(error);
         }
-        self.inner.metrics.queue_depth.inc();
+        self.inner.metrics.requests.queue_depth.inc();
         let _depth = Decrement(&self.inner.metrics);
         let answer = (&mut asking.reply).await;
         asking.unheard.take_back = None;
@@ -602,20 +598,19 @@ struct Decrement<'a>(&'a Metrics);
 
 impl Drop for Decrement<'_> {
     fn drop(&mut self) {
-        self.0.queue_depth.dec();
+        self.0.requests.queue_depth.dec();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Feed, Peers, Wanted, clock::Clocks, cluster::TenureGuard, peers::Asked as AskedOf};
+    use crate::{Feed, Peers, Wanted, clock::Clocks, cluster::TenureGuard, peers::Asked};
     use limina_engine::{
         KeyValues, Millis,
         key_values::Value,
         locks::{self, Acquire, Lock, Mode},
     };
-    use prometheus_client::registry::Registry;
     use std::sync::Mutex;
 
     /// Another node that never answers a request for locks, and loses what takes it back a few times.
@@ -625,11 +620,11 @@ mod tests {
     }
 
     impl Peers for Fake {
-        fn who<'a>(&'a self, _: &'a str) -> AskedOf<'a, String> {
+        fn who<'a>(&'a self, _: &'a str) -> Asked<'a, String> {
             Box::pin(async { Err(PeerError::NotThere) })
         }
 
-        fn ask<'a>(&'a self, _: &'a str, _: ShardId, request: &'a Request) -> AskedOf<'a, Outcome> {
+        fn ask<'a>(&'a self, _: &'a str, _: ShardId, request: &'a Request) -> Asked<'a, Outcome> {
             let _nobody_listens = self.asked.send(request.clone());
             Box::pin(async move {
                 if !request.is_cancellation() {
@@ -642,7 +637,7 @@ mod tests {
             })
         }
 
-        fn follow<'a>(&'a self, _: &'a str, _: &'a Wanted) -> AskedOf<'a, Box<dyn Feed>> {
+        fn follow<'a>(&'a self, _: &'a str, _: &'a Wanted) -> Asked<'a, Box<dyn Feed>> {
             Box::pin(std::future::ready(Err(PeerError::NotThere)))
         }
     }
@@ -668,7 +663,7 @@ mod tests {
         let (asked, mut requests) = mpsc::unbounded_channel();
         let losses = vec![PeerError::NotThere, PeerError::Lost, PeerError::Lost];
         let peers = Arc::new(Fake { asked, losses: Mutex::new(losses) });
-        let service = Service::new(Metrics::register(&mut Registry::default()));
+        let service = Service::new(Metrics::new());
         let patience = Duration::from_secs(1);
         let tenure_guard = TenureGuard::alone(Clocks::new());
         service.start(1, Some(Others::new(NodeId(1), peers, tenure_guard, || true, patience)));
@@ -699,16 +694,16 @@ mod tests {
     struct Ends(AtomicUsize);
 
     impl Peers for Ends {
-        fn who<'a>(&'a self, _: &'a str) -> AskedOf<'a, String> {
+        fn who<'a>(&'a self, _: &'a str) -> Asked<'a, String> {
             Box::pin(async { Err(PeerError::NotThere) })
         }
 
-        fn ask<'a>(&'a self, _: &'a str, _: ShardId, _: &'a Request) -> AskedOf<'a, Outcome> {
+        fn ask<'a>(&'a self, _: &'a str, _: ShardId, _: &'a Request) -> Asked<'a, Outcome> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Box::pin(async { Err(PeerError::Lost) })
         }
 
-        fn follow<'a>(&'a self, _: &'a str, _: &'a Wanted) -> AskedOf<'a, Box<dyn Feed>> {
+        fn follow<'a>(&'a self, _: &'a str, _: &'a Wanted) -> Asked<'a, Box<dyn Feed>> {
             Box::pin(async { Err(PeerError::NotThere) })
         }
     }
@@ -718,7 +713,7 @@ mod tests {
         let name = |text: &str| Name::new(text).unwrap();
         let check = async |command: locks::Command, expect: Unavailable, asked: usize| {
             let peers = Arc::new(Ends::default());
-            let service = Service::new(Metrics::register(&mut Registry::default()));
+            let service = Service::new(Metrics::new());
             // Long enough to be asked dozens of times.
             let patience = Duration::from_secs(10);
             let tenure_guard = TenureGuard::alone(Clocks::new());
