@@ -4,9 +4,10 @@ use crate::{
     Metrics, NodeOptions, OpenError, Service,
     clock::Clocks,
     cluster::TenureGuard,
+    metrics::ShardGauges,
     service::{ShardReceiver, Ticket},
 };
-use limina_engine::{Answer, Effect, Engine, Loading, Name, Read, Request, Stats, Time, Writes, record};
+use limina_engine::{Answer, Effect, Engine, Loading, Name, Read, Request, Time, Writes, record};
 use limina_shard::{Failure, Loss, Opening, Options, Output, Shard, ShardClock};
 use limina_store::{
     self as store, AppendError, Batch, ConfirmError, Image, Journal, NodeId, Room, ShardId, ShardStore,
@@ -15,6 +16,7 @@ use limina_store::{
 use std::{
     error::Error,
     future::Future,
+    panic::resume_unwind,
     pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -102,8 +104,7 @@ pub(crate) struct Driver<J, T> {
     fetching: InFlight<Vec<(Read, Answer)>>,
     persisting: InFlight<Result<(), Loss>>,
     opening: InFlight<Result<Engine, OpenError>>,
-    /// What this shard has added to the gauges.
-    counted: Stats,
+    gauges: ShardGauges,
 }
 
 impl<J: Journal, T: Table> Driver<J, T> {
@@ -114,6 +115,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
         receiver: ShardReceiver,
     ) -> Driver<J, T> {
         let ShardContext { service, metrics, clocks, tenure_guard, options } = context;
+        let gauges = ShardGauges::new(metrics.clone());
         Driver {
             id,
             store,
@@ -127,7 +129,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             fetching: None,
             persisting: None,
             opening: None,
-            counted: Stats::default(),
+            gauges,
         }
     }
 
@@ -271,7 +273,6 @@ impl<J: Journal, T: Table> Driver<J, T> {
             let _client_gone = reply.ticket.send(reply.result);
         }
         self.service.shard_left(self.id);
-        self.count_as(Stats::default());
     }
 
     fn carry_out(&mut self, output: Output<Ticket>) {
@@ -301,7 +302,12 @@ impl<J: Journal, T: Table> Driver<J, T> {
                     true => {
                         let mut append = JoinSet::from_iter([append]);
                         Box::pin(async move {
-                            append.join_next().await.and_then(Result::ok).unwrap_or(Err(Loss::Unknown))
+                            match append.join_next().await {
+                                Some(Ok(result)) => result,
+                                // A panic of this append is a panic of the shard.
+                                Some(Err(error)) if error.is_panic() => resume_unwind(error.into_panic()),
+                                Some(Err(_)) | None => Err(Loss::Unknown),
+                            }
                         })
                     }
                     false => Box::pin(append),
@@ -362,13 +368,13 @@ impl<J: Journal, T: Table> Driver<J, T> {
 
     fn opened(&mut self, engine: Engine, now: Time, opening: Opening) {
         self.shard.handle_opened(engine, now, opening);
-        self.count();
+        self.update_gauges();
         self.service.set_open(self.id, true);
     }
 
     fn persisted(&mut self) {
         self.shard.handle_persisted();
-        self.count();
+        self.update_gauges();
     }
 
     /// The batch in flight failed: everything in memory is dropped and read again before another word is said.
@@ -403,16 +409,10 @@ impl<J: Journal, T: Table> Driver<J, T> {
         now
     }
 
-    /// Brings the gauges, which add up all shards, up to date with this one.
-    fn count(&mut self) {
+    fn update_gauges(&mut self) {
         if let Some(stats) = self.shard.engine().map(Engine::stats) {
-            self.count_as(stats);
+            self.gauges.set(stats);
         }
-    }
-
-    fn count_as(&mut self, stats: Stats) {
-        self.metrics.replace_stats(&self.counted, &stats);
-        self.counted = stats;
     }
 }
 

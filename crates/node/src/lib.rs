@@ -8,6 +8,7 @@ mod checkpointer;
 mod clock;
 pub mod cluster;
 mod driver;
+mod failure;
 mod metrics;
 mod node;
 pub mod ownership;
@@ -22,6 +23,7 @@ pub mod streams;
 
 pub use cluster::{Cluster, NodeStatus, ShardStatus};
 pub use driver::load_engine;
+pub use failure::NodeFailure;
 pub use limina_store::ShardId;
 pub use metrics::Metrics;
 pub use node::{AddressTaken, Joining, Node, NodeOptions, OpenError};

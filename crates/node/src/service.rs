@@ -1,7 +1,7 @@
 //! The facade that every front end speaks to.
 
 use crate::{
-    PeerError,
+    NodeFailure, PeerError,
     cluster::{Cluster, Others},
     metrics::{CountedChecks, Metrics},
     shard_of,
@@ -16,6 +16,7 @@ use limina_shard::Failure;
 use limina_store::{NodeId, ShardId};
 use serde::{Deserialize, Serialize};
 use std::{
+    error::Error,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -76,6 +77,8 @@ struct Inner {
     is_serving: watch::Sender<bool>,
     /// The other nodes, where there may be some.
     others: OnceLock<Others>,
+    /// The first failure of the node, if it has failed.
+    failure: watch::Sender<Option<NodeFailure>>,
     metrics: Metrics,
     streams: Streams,
 }
@@ -97,6 +100,8 @@ pub(crate) enum Location {
     Local(Arc<ShardSender>),
     /// In another node, at this address.
     Remote(Arc<str>),
+    /// In this process, where its task has panicked. It stays closed.
+    Failed,
 }
 
 /// Why there is no outcome. Except for [`Unavailable::OutcomeUnknown`], nothing was done.
@@ -144,6 +149,7 @@ impl Service {
                 is_store_open: AtomicBool::new(true),
                 is_serving: watch::Sender::new(true),
                 others: OnceLock::new(),
+                failure: watch::Sender::new(None),
                 metrics,
                 streams: Streams::default(),
             }),
@@ -184,8 +190,10 @@ impl Service {
     /// Does what another node asks for, if the shard is in this one.
     pub async fn answer_peer(&self, shard: ShardId, request: Request) -> Result<Outcome, PeerError> {
         let route = self.inner.routes.get().and_then(|routes| routes.get(usize::from(shard.0)));
-        let Some(Location::Local(sender)) = route.map(Route::location) else {
-            return Err(PeerError::NotThere);
+        let sender = match route.map(Route::location) {
+            Some(Location::Local(sender)) => sender,
+            Some(Location::Failed) => return Err(PeerError::Unavailable(Unavailable::ShardUnavailable)),
+            Some(Location::Remote(_) | Location::Unknown) | None => return Err(PeerError::NotThere),
         };
         self.asked_by_peer(&request.command);
         self.send(shard, &sender, request).await.map_err(|error| match error {
@@ -215,11 +223,11 @@ impl Service {
     }
 
     /// Whether requests are served. Alone: every shard is open. Among others: this node's tenure has not run out, and
-    /// since it came there was a moment at which every shard was served. And the process is not stopping, and its store
-    /// can be read.
+    /// since it came there was a moment at which every shard was served. And the process is not stopping, its store
+    /// can be read, and the node has not failed.
     pub fn is_ready(&self) -> bool {
         let Ok(routes) = self.routes() else { return false };
-        if !self.inner.is_store_open.load(Ordering::Acquire) {
+        if !self.inner.is_store_open.load(Ordering::Acquire) || self.inner.failure.borrow().is_some() {
             return false;
         }
         match self.inner.others.get() {
@@ -285,6 +293,20 @@ impl Service {
         self.inner.is_store_open.store(is_open, Ordering::Release);
     }
 
+    /// The node has failed. Later failures are logged only: the owner acts on the first.
+    pub(crate) fn report_failure(&self, failure: NodeFailure) {
+        tracing::error!(error = &failure as &dyn Error, "a task of the node has panicked");
+        self.inner.failure.send_if_modified(|first| match first {
+            Some(_) => false,
+            None => first.replace(failure).is_none(),
+        });
+    }
+
+    /// The first failure of the node, now and when it happens.
+    pub(crate) fn failure(&self) -> watch::Receiver<Option<NodeFailure>> {
+        self.inner.failure.subscribe()
+    }
+
     pub(crate) fn streams(&self) -> &Streams {
         &self.inner.streams
     }
@@ -333,7 +355,7 @@ impl Service {
     pub(crate) fn other(&self, shard: ShardId) -> Option<(&Others, Arc<str>)> {
         match self.route_to(shard).location() {
             Location::Remote(address) => Some((self.inner.others.get()?, address)),
-            Location::Local(_) | Location::Unknown => None,
+            Location::Local(_) | Location::Unknown | Location::Failed => None,
         }
     }
 
@@ -416,6 +438,7 @@ impl Service {
                     answer
                 }
                 Location::Unknown => Err(PeerError::NotThere),
+                Location::Failed => Err(PeerError::Unavailable(Unavailable::ShardUnavailable)),
             };
             let error = match answer {
                 Ok(outcome) => return Ok(outcome),

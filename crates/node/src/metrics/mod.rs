@@ -54,13 +54,35 @@ impl Metrics {
         self.events.register(registry);
     }
 
-    /// Replaces what one shard contributes to the gauges that add up all shards.
-    pub(crate) fn replace_stats(&self, old: &Stats, new: &Stats) {
+    fn replace_stats(&self, old: &Stats, new: &Stats) {
         self.shards.replace_stats(old, new);
         self.ledger.replace_sizes(&old.sizes, &new.sizes);
         self.limiter.replace_sizes(&old.sizes, &new.sizes);
         self.locks.replace_sizes(&old.sizes, &new.sizes);
         self.events.replace_sizes(&old.sizes, &new.sizes);
+    }
+}
+
+/// What one shard contributes to the gauges that add up all shards. The contribution ends when this is dropped.
+pub(crate) struct ShardGauges {
+    metrics: Metrics,
+    stats: Stats,
+}
+
+impl ShardGauges {
+    pub(crate) fn new(metrics: Metrics) -> ShardGauges {
+        ShardGauges { metrics, stats: Stats::default() }
+    }
+
+    pub(crate) fn set(&mut self, stats: Stats) {
+        self.metrics.replace_stats(&self.stats, &stats);
+        self.stats = stats;
+    }
+}
+
+impl Drop for ShardGauges {
+    fn drop(&mut self) {
+        self.set(Stats::default());
     }
 }
 
