@@ -8,8 +8,10 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// How often the shards are looked at.
+/// How often the checkpointer looks for shards that are due.
 const PERIOD: Duration = Duration::from_millis(100);
+/// How long to wait after a checkpoint that failed.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Checkpointer<J, T> {
     pub(crate) journal: Arc<J>,
@@ -24,8 +26,7 @@ impl<J: Journal, T: Table> Checkpointer<J, T> {
         while !*stopping.borrow() {
             let _timed_out = tokio::time::timeout(PERIOD, stopping.changed()).await;
             self.report();
-            // After a failure there is no use in trying at once again.
-            if failed.is_some_and(|at| at.elapsed() < Duration::from_secs(1)) {
+            if failed.is_some_and(|at| at.elapsed() < RETRY_PAUSE) {
                 continue;
             }
             failed = None;
@@ -49,7 +50,7 @@ impl<J: Journal, T: Table> Checkpointer<J, T> {
         }
     }
 
-    /// The shards with much to take over, and those that keep a large journal from shrinking.
+    /// The shards whose overlay is large, and those whose oldest append keeps a large journal from shrinking.
     fn due(&self) -> Vec<Arc<ShardStore<J, T>>> {
         let stats = self.journal.stats();
         let is_tight = stats.live_bytes > self.journal_bytes || self.journal.room() == Room::Reserve;

@@ -10,7 +10,7 @@ use limina_engine::{
     events::{Change, ChangeKind, Changes, Command, Event, KeyFrame, Refusal, Reply},
 };
 use limina_node::{
-    Message, Told,
+    Message, StreamUpdate,
     streams::{Cursor, Ring, Step},
 };
 use std::{
@@ -89,7 +89,7 @@ struct Topic {
 
 #[derive(Debug)]
 enum Fed {
-    Told(Told),
+    Told(StreamUpdate),
     NoStream,
 }
 
@@ -324,7 +324,7 @@ impl Stream {
                 Next::Nothing => {}
                 Next::Take(messages) => {
                     for message in messages {
-                        let skipped = client.take(&message.told, counts)?;
+                        let skipped = client.take(&message.update, counts)?;
                         self.skipped_after.extend(skipped);
                     }
                 }
@@ -346,7 +346,7 @@ impl Stream {
             match feed.next(&source.ring, &self.name) {
                 Next::Ask(question) => asked.push(question),
                 Next::Take(messages) => {
-                    fed.wire.extend(messages.iter().map(|message| Fed::Told(message.told.clone())));
+                    fed.wire.extend(messages.iter().map(|message| Fed::Told(message.update.clone())));
                 }
                 Next::Nothing => {}
             }
@@ -358,8 +358,8 @@ impl Stream {
         };
         for _ in 0..arriving {
             match fed.wire.pop_front() {
-                Some(Fed::Told(Told::Change(change))) => fed.ring.push_change(change),
-                Some(Fed::Told(Told::KeyFrame(frame))) => fed.ring.push_key_frame(frame),
+                Some(Fed::Told(StreamUpdate::Change(change))) => fed.ring.push_change(change),
+                Some(Fed::Told(StreamUpdate::KeyFrame(frame))) => fed.ring.push_key_frame(frame),
                 Some(Fed::NoStream) => return self.deleted(1 - owner),
                 None => break,
             }
@@ -494,7 +494,7 @@ impl Asker {
                 self.cursor.handle_clock(info.clock, ring);
             }
             (Command::Incubating(_), Some(Ok(Reply::Incubating(frame)))) => {
-                self.cursor.handle_key_frame(Message::new(Told::KeyFrame(frame.clone())));
+                self.cursor.handle_key_frame(Message::new(StreamUpdate::KeyFrame(frame.clone())));
             }
             (Command::Changes { after, .. }, Some(Ok(Reply::Changes(changes)))) => {
                 self.cursor.handle_page(*after, changes.clone(), ring);
@@ -519,13 +519,13 @@ impl Client {
     }
 
     /// What a client does with a message. Returns its clock before, if a key frame came in place of changes.
-    fn take(&mut self, told: &Told, counts: &mut Counts) -> Result<Option<u64>, String> {
+    fn take(&mut self, told: &StreamUpdate, counts: &mut Counts) -> Result<Option<u64>, String> {
         let frame = match told {
-            Told::Change(change) => {
+            StreamUpdate::Change(change) => {
                 counts.changes += 1;
                 return self.fold(change).map(|()| None);
             }
-            Told::KeyFrame(frame) => frame,
+            StreamUpdate::KeyFrame(frame) => frame,
         };
         let skipped = match self.clock {
             None if frame.clock < self.arrived_at => {

@@ -7,8 +7,8 @@ use crate::{
 };
 use limina_engine::{Outcome, Request};
 use limina_node::{
-    Ended, Feed, Joining, Metrics, Node, NodeFailure, NodeOptions, PeerError, Peers, Service, Unavailable,
-    Wanted, peers::Asked,
+    Ended, Feed, FeedRequest, Joining, Metrics, Node, NodeFailure, NodeOptions, PeerError, Peers, Service,
+    Unavailable, peers::PeerFuture,
 };
 use limina_store::{
     NodeId, ShardId,
@@ -96,15 +96,15 @@ async fn join(store: Arc<FaultyStore<MemoryNode>>, address: &str) -> (Service, N
 struct NoPeers;
 
 impl Peers for NoPeers {
-    fn who<'a>(&'a self, _: &'a str) -> Asked<'a, String> {
+    fn who<'a>(&'a self, _: &'a str) -> PeerFuture<'a, String> {
         Box::pin(async { Err(PeerError::NotThere) })
     }
 
-    fn ask<'a>(&'a self, _: &'a str, _: ShardId, _: &'a Request) -> Asked<'a, Outcome> {
+    fn ask<'a>(&'a self, _: &'a str, _: ShardId, _: &'a Request) -> PeerFuture<'a, Outcome> {
         Box::pin(async { Err(PeerError::NotThere) })
     }
 
-    fn follow<'a>(&'a self, _: &'a str, _: &'a Wanted) -> Asked<'a, Box<dyn Feed>> {
+    fn follow<'a>(&'a self, _: &'a str, _: &'a FeedRequest) -> PeerFuture<'a, Box<dyn Feed>> {
         Box::pin(async { Err(PeerError::NotThere) })
     }
 }

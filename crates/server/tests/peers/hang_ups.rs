@@ -29,11 +29,11 @@ impl Backend for Front {
         Box::pin(async { Err(FollowError::StreamNotFound) })
     }
 
-    fn answer_peer(&self, _: ShardId, _: Request) -> Asked<'_, Outcome> {
+    fn answer_peer(&self, _: ShardId, _: Request) -> PeerFuture<'_, Outcome> {
         Box::pin(async { Err(PeerError::NotThere) })
     }
 
-    fn feed_peer(&self, _: Wanted) -> Asked<'_, Box<dyn Feed>> {
+    fn feed_peer(&self, _: FeedRequest) -> PeerFuture<'_, Box<dyn Feed>> {
         Box::pin(async { Err(PeerError::NotThere) })
     }
 
