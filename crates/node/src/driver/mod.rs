@@ -91,6 +91,9 @@ pub(crate) struct Driver<J, T> {
     fetching: InFlight<Vec<(Read, Answer)>>,
     persisting: InFlight<Result<(), Loss>>,
     opening: InFlight<Result<Engine, OpenError>>,
+    /// Set when an append found no room. Until then the store counts as full, whatever [`ShardStore::room`] says. Otherwise
+    /// a store that promises room and has none would make the shard append due work, fail and open again without a pause.
+    full_until: Option<Instant>,
 }
 
 impl<J: Journal, T: Table> Driver<J, T> {
@@ -115,6 +118,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             fetching: None,
             persisting: None,
             opening: None,
+            full_until: None,
         }
     }
 
@@ -148,7 +152,8 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 is_postponed = false;
                 self.shard.handle_serving(now);
             }
-            self.shard.handle_room(self.store.room() == Room::Plenty);
+            let is_full = self.full_until.is_some_and(|until| polled_at < until);
+            self.shard.handle_room(!is_full && self.store.room() == Room::Plenty);
             self.shard.handle_tenure(self.tenure_guard.is_sure());
             while let Some(output) = self.shard.poll(now) {
                 self.handle_output(output);
@@ -261,6 +266,9 @@ impl<J: Journal, T: Table> Driver<J, T> {
     fn handle_lost(&mut self, loss: Loss) {
         tracing::warn!(shard = self.id.0, ?loss, "an append failed; the shard opens again");
         self.metrics.shards.losses.inc();
+        if loss == Loss::Full {
+            self.full_until = Some(Instant::now() + ROOM_PAUSE);
+        }
         self.fetching = None;
         self.shard.handle_lost(loss);
         self.service.set_open(self.id, false);

@@ -53,6 +53,26 @@ impl<S> FaultyStore<S> {
         self.faults().panic_in = None;
     }
 
+    /// How many appends were begun.
+    pub(crate) fn appends(&self) -> usize {
+        self.appends.load(Ordering::SeqCst)
+    }
+
+    /// How often a shard was opened.
+    pub(crate) fn takes(&self) -> usize {
+        self.takes.load(Ordering::SeqCst)
+    }
+
+    /// While this is set, appends wait.
+    pub(crate) fn hold_appends(&self, are_held: bool) {
+        self.appends_may_go.send_replace(!are_held);
+    }
+
+    /// From now on every append fails because the disk is full, and [`Journal::room`] returns this; or there is room again.
+    pub(crate) fn fill(&self, room: Option<Room>) {
+        self.faults().is_full = room;
+    }
+
     fn faults(&self) -> MutexGuard<'_, Faults> {
         self.faults.lock().expect("nothing panics while it holds this")
     }
