@@ -1,7 +1,7 @@
 //! A node on its store, which is a directory of its own or a database that it shares.
 
 use crate::{config::Config, descriptors::Descriptors};
-use limina_node::{Joining, Metrics, Node, NodeOptions, Service};
+use limina_node::{Joining, Metrics, Node, NodeFailure, NodeOptions, Service};
 use limina_server::{App, HttpPeers, Secret};
 use limina_store::{
     NodeId, ShardStoreOptions, StoreError,
@@ -22,6 +22,17 @@ pub(crate) enum Running {
     Alone(Node, Arc<Embedded>),
     /// On a database that others may share.
     Shared(Node, Arc<Postgres>),
+}
+
+/// Why the process must end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failed {
+    /// The table could not be opened again.
+    #[error("the store cannot be used any more")]
+    Store(#[source] StoreError),
+    /// A task has panicked.
+    #[error("the node has failed")]
+    Node(#[source] NodeFailure),
 }
 
 impl Running {
@@ -86,11 +97,15 @@ impl Running {
         Ok(Running::Shared(node, store))
     }
 
-    /// Returns when the store cannot be used any more, with the reason. Until then tells `service` whether it can be read.
-    pub(crate) async fn lost(&self, service: &Service) -> StoreError {
+    /// Returns when the store or the node has failed, with the reason. Until then, tells `service` whether the store can be
+    /// read.
+    pub(crate) async fn failed(&self, service: &Service) -> Failed {
         match self {
-            Running::Alone(_, store) => store.watch_table(|is_open| service.set_store_open(is_open)).await,
-            Running::Shared(..) => std::future::pending().await,
+            Running::Alone(node, store) => tokio::select! {
+                failure = node.failed() => Failed::Node(failure),
+                error = store.watch_table(|is_open| service.set_store_open(is_open)) => Failed::Store(error),
+            },
+            Running::Shared(node, _) => Failed::Node(node.failed().await),
         }
     }
 

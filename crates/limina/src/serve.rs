@@ -37,7 +37,8 @@ async fn run(config: Config, descriptors: Descriptors) -> Result<(), Box<dyn Err
     let rules = config.rules.as_deref().map(RulesFile::open).transpose()?;
 
     let mut registry = Registry::default();
-    let node_metrics = Metrics::register(&mut registry);
+    let node_metrics = Metrics::new();
+    node_metrics.register(&mut registry);
     let server_metrics = limina_server::Metrics::register(&mut registry);
     let service = Service::new(node_metrics.clone());
     let gate = Arc::new(Gate::closed(service.clone()));
@@ -74,13 +75,13 @@ async fn run(config: Config, descriptors: Descriptors) -> Result<(), Box<dyn Err
             Some(rules) => rules.run(service.clone(), ready).await,
         }
     };
-    let lost = tokio::select! {
+    let failed = tokio::select! {
         never = serving => match never {},
-        lost = running.lost(&service) => Some(lost),
+        failed = running.failed(&service) => Some(failed),
         () = stop => None,
     };
-    if let Some(lost) = &lost {
-        tracing::error!(error = lost as &dyn Error, "the store cannot be used any more; the process ends");
+    if let Some(failed) = &failed {
+        tracing::error!(error = failed.source(), "{failed}; the process ends");
     }
     tracing::info!("stopping: draining accepted requests, rejecting new ones");
     // What was taken is answered while new requests still find somebody who tells them to go elsewhere.
@@ -93,7 +94,7 @@ async fn run(config: Config, descriptors: Descriptors) -> Result<(), Box<dyn Err
     };
     running.stop(end_front).await?;
     tracing::info!("stopped");
-    lost.map_or(Ok(()), |lost| Err(lost.into()))
+    failed.map_or(Ok(()), |failed| Err(failed.into()))
 }
 
 /// SIGTERM or SIGINT.

@@ -8,8 +8,10 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// How often the shards are looked at.
+/// How often the checkpointer looks for shards that are due.
 const PERIOD: Duration = Duration::from_millis(100);
+/// How long to wait after a checkpoint that failed.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Checkpointer<J, T> {
     pub(crate) journal: Arc<J>,
@@ -24,8 +26,7 @@ impl<J: Journal, T: Table> Checkpointer<J, T> {
         while !*stopping.borrow() {
             let _timed_out = tokio::time::timeout(PERIOD, stopping.changed()).await;
             self.report();
-            // After a failure there is no use in trying at once again.
-            if failed.is_some_and(|at| at.elapsed() < Duration::from_secs(1)) {
+            if failed.is_some_and(|at| at.elapsed() < RETRY_PAUSE) {
                 continue;
             }
             failed = None;
@@ -35,9 +36,9 @@ impl<J: Journal, T: Table> Checkpointer<J, T> {
                 }
                 let begin = Instant::now();
                 match store.checkpoint().await {
-                    Ok(_) => self.metrics.checkpoint_seconds.observe(begin.elapsed().as_secs_f64()),
+                    Ok(_) => self.metrics.store.checkpoint_seconds.observe(begin.elapsed().as_secs_f64()),
                     Err(error) => {
-                        self.metrics.checkpoint_failures.inc();
+                        self.metrics.store.checkpoint_failures.inc();
                         tracing::error!(
                             error = &error as &dyn std::error::Error,
                             "a checkpoint failed; trying again"
@@ -49,7 +50,7 @@ impl<J: Journal, T: Table> Checkpointer<J, T> {
         }
     }
 
-    /// The shards with much to take over, and those that keep a large journal from shrinking.
+    /// The shards whose overlay is large, and those whose oldest append keeps a large journal from shrinking.
     fn due(&self) -> Vec<Arc<ShardStore<J, T>>> {
         let stats = self.journal.stats();
         let is_tight =
@@ -61,18 +62,19 @@ impl<J: Journal, T: Table> Checkpointer<J, T> {
     }
 
     fn report(&self) {
+        let metrics = &self.metrics.store;
         let stats = self.journal.stats();
-        self.metrics.journal_bytes.set(stats.live_bytes as i64);
-        self.metrics.journal_segments.set(stats.segments as i64);
-        self.metrics.journal_syncs.inc_by(stats.syncs.saturating_sub(self.metrics.journal_syncs.get()));
+        metrics.journal_bytes.set(stats.live_bytes as i64);
+        metrics.journal_segments.set(stats.segments as i64);
+        metrics.journal_syncs.inc_by(stats.syncs.saturating_sub(metrics.journal_syncs.get()));
         let stores = self.stores.all();
         let is_full = self.journal.free_space() == FreeSpace::Reserve
             || stores.values().any(|store| store.free_space() == FreeSpace::Reserve);
-        self.metrics.storage_full.set(i64::from(is_full));
+        metrics.storage_full.set(i64::from(is_full));
         let backlogs = stores.values().map(|store| store.backlog());
         let (bytes, records) =
             backlogs.fold((0, 0), |(b, r), backlog| (b + backlog.bytes, r + backlog.records));
-        self.metrics.backlog_bytes.set(bytes as i64);
-        self.metrics.backlog_records.set(records as i64);
+        metrics.backlog_bytes.set(bytes as i64);
+        metrics.backlog_records.set(records as i64);
     }
 }

@@ -1,9 +1,10 @@
-//! The machine's clocks.
+//! The clocks of the machine.
 
 use limina_shard::clock::Reading;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::time::Instant;
 
-/// Reads both clocks of the machine at one moment.
+/// Reads the monotonic clock and the wall clock at the same moment. The monotonic clock is tokio's, so that tests can pause it.
 #[derive(Debug, Clone)]
 pub(crate) struct Clocks {
     start: Instant,
@@ -22,7 +23,7 @@ impl Clocks {
         }
     }
 
-    /// Microseconds since these clocks were made.
+    /// Microseconds since [`Clocks::new`].
     pub(crate) fn monotonic(&self) -> u64 {
         micros(self.start.elapsed())
     }

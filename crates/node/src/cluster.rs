@@ -1,4 +1,4 @@
-//! What a node knows of the others.
+//! What a node knows about the cluster: its own tenure, the other nodes, and who owns which shard.
 
 use crate::{Peers, clock::Clocks};
 use limina_store::{NodeId, ShardId, View};
@@ -11,27 +11,28 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// Until when it is sure that nobody takes this node's shards away, by its own monotonic clock; and whether the store answers
-/// at all. Cheap to clone.
+/// Until when this node's tenure certainly lasts, by the node's own monotonic clock, and whether the store answers. Until
+/// then no other node can take this node's shards. A clone shares the state.
 #[derive(Debug, Clone)]
 pub(crate) struct TenureGuard {
+    /// In microseconds.
     until: Arc<AtomicU64>,
-    is_away: Arc<watch::Sender<bool>>,
+    is_store_away: Arc<watch::Sender<bool>>,
     clocks: Clocks,
 }
 
 impl TenureGuard {
-    /// Of a node that is alone: for ever.
+    /// For a node on a store of its own: the tenure never expires.
     pub(crate) fn alone(clocks: Clocks) -> TenureGuard {
-        TenureGuard { until: Arc::new(AtomicU64::new(u64::MAX)), is_away: Arc::default(), clocks }
+        TenureGuard { until: Arc::new(AtomicU64::new(u64::MAX)), is_store_away: Arc::default(), clocks }
     }
 
-    /// Of a node that must renew it: not begun yet.
+    /// For a node that must renew its tenure, and has not done so yet.
     pub(crate) fn shared(clocks: Clocks) -> TenureGuard {
         TenureGuard { until: Arc::new(AtomicU64::new(0)), ..TenureGuard::alone(clocks) }
     }
 
-    /// It was renewed by a request sent at that time.
+    /// The tenure was renewed for `span` by a request that was sent at this time.
     pub(crate) fn renewed(&self, sent_at_micros: u64, span: Duration) {
         let span = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         self.until.store(sent_at_micros.saturating_add(span), Ordering::Release);
@@ -47,16 +48,16 @@ impl TenureGuard {
         Duration::from_micros(until.saturating_sub(self.clocks.monotonic()))
     }
 
-    /// The store answered a renewal, or failed to. It is away once a renewal has failed and the tenure has run out: until
-    /// then it may be back soon, and requests wait for it.
-    pub(crate) fn heard_of_store(&self, has_answered: bool) {
+    /// The store answered a renewal, or failed to answer. The store counts as away once a renewal has failed and the tenure
+    /// has expired. Until then it may soon be back, and requests wait for it.
+    pub(crate) fn handle_renewal(&self, has_answered: bool) {
         let is_away = !has_answered && !self.is_sure();
-        self.is_away.send_if_modified(|was_away| std::mem::replace(was_away, is_away) != is_away);
+        self.is_store_away.send_if_modified(|was_away| std::mem::replace(was_away, is_away) != is_away);
     }
 
     /// Whether the store is away, now and whenever that changes.
-    pub(crate) fn is_away(&self) -> watch::Receiver<bool> {
-        self.is_away.subscribe()
+    pub(crate) fn is_store_away(&self) -> watch::Receiver<bool> {
+        self.is_store_away.subscribe()
     }
 }
 
@@ -65,11 +66,11 @@ pub(crate) struct Others {
     me: NodeId,
     peers: Arc<dyn Peers>,
     tenure_guard: TenureGuard,
-    /// Whether the store can do everything, as far as is known.
-    is_able: Box<dyn Fn() -> bool + Send + Sync>,
-    patience: Duration,
+    /// Asks the store whether it can do everything at the moment.
+    is_available: Box<dyn Fn() -> bool + Send + Sync>,
+    max_wait: Duration,
     view: Mutex<View>,
-    /// Every shard was served once since this node came.
+    /// Whether every shard has been served at the same moment, once since this node joined.
     was_complete: watch::Sender<bool>,
 }
 
@@ -78,28 +79,28 @@ impl Others {
         me: NodeId,
         peers: Arc<dyn Peers>,
         tenure_guard: TenureGuard,
-        is_able: impl Fn() -> bool + Send + Sync + 'static,
-        patience: Duration,
+        is_available: impl Fn() -> bool + Send + Sync + 'static,
+        max_wait: Duration,
     ) -> Others {
         let (view, was_complete) = (Mutex::default(), watch::Sender::new(false));
-        Others { me, peers, tenure_guard, is_able: Box::new(is_able), patience, view, was_complete }
+        Others { me, peers, tenure_guard, is_available: Box::new(is_available), max_wait, view, was_complete }
     }
 
     pub(crate) fn peers(&self) -> &dyn Peers {
         &*self.peers
     }
 
-    /// Whether the store does not answer, so that nothing can be done here.
+    /// Whether the store does not answer, so that this node cannot serve any shard.
     pub(crate) fn store_is_away(&self) -> bool {
-        *self.tenure_guard.is_away.borrow()
+        *self.tenure_guard.is_store_away.borrow()
     }
 
-    /// How long a request waits until somebody serves its shard.
-    pub(crate) fn patience(&self) -> Duration {
-        self.patience
+    /// The longest time that a request waits until a node serves its shard.
+    pub(crate) fn max_wait(&self) -> Duration {
+        self.max_wait
     }
 
-    /// What the store showed; and whether all that is to be served here is.
+    /// Remembers what the store showed. `is_open` tells which shards this node serves.
     pub(crate) fn handle_view(&self, view: View, is_open: impl Fn(ShardId) -> bool) {
         let is_live = |id| view.members.iter().any(|member| member.id == id && member.is_live);
         let is_served = view.shards.iter().all(|holding| match holding.owner {
@@ -113,7 +114,7 @@ impl Others {
         }
     }
 
-    /// Where another node is reached, if it is alive.
+    /// The address of another node, if that node is alive.
     pub(crate) fn address(&self, node: NodeId) -> Option<Arc<str>> {
         let view = self.lock();
         let member = view.members.iter().find(|member| member.id == node && member.is_live);
@@ -121,10 +122,10 @@ impl Others {
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        *self.was_complete.borrow() && self.tenure_guard.is_sure() && (self.is_able)()
+        *self.was_complete.borrow() && self.tenure_guard.is_sure() && (self.is_available)()
     }
 
-    /// Returns when every shard was served once.
+    /// Returns when every shard has been served once.
     pub(crate) async fn until_complete(&self) {
         let mut was_complete = self.was_complete.subscribe();
         let _still_there = was_complete.wait_for(|was_complete| *was_complete).await;
@@ -159,45 +160,46 @@ impl Others {
 /// All nodes and all shards, as one node sees them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cluster {
-    /// The node that was asked.
+    /// The name of the node that gives this view.
     pub me: String,
-    /// The nodes, by name.
+    /// All nodes, ordered by name.
     pub nodes: Vec<NodeStatus>,
-    /// The shards, by number.
+    /// All shards, ordered by number.
     pub shards: Vec<ShardStatus>,
 }
 
-/// A node as operators see it.
+/// The state of a node, for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeStatus {
-    /// Its name.
+    /// The name of the node.
     pub node: String,
-    /// Where other nodes reach it, if there may be any.
+    /// The address at which other nodes reach this one. None on a store that is not shared.
     pub address: Option<String>,
-    /// Whether it serves requests; of another node: whether it is alive and stays.
+    /// For the node that gives the view: whether it serves requests. For another node: whether it is alive and does not leave.
     pub is_ready: bool,
-    /// Whether it is about to stop.
+    /// Whether the node is stopping, and gives its shards away.
     pub is_leaving: bool,
 }
 
-/// A shard as operators see it.
+/// The state of a shard, for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardStatus {
-    /// Its number.
+    /// The number of the shard.
     pub shard: u16,
-    /// The name of the node that owns it.
+    /// The name of the node that owns the shard. None if no node does.
     pub owner: Option<String>,
-    /// How often it was taken, given or opened, where several nodes may.
+    /// The epoch of the shard. None on a store that is not shared.
     pub epoch: Option<u64>,
-    /// Whether it serves requests now; of another node's shard: whether that node is alive.
+    /// For a shard of the node that gives the view: whether it serves requests. For another node's shard: whether that node is
+    /// alive.
     pub is_open: bool,
 }
 
 impl Cluster {
-    /// The name of a node that is alone.
+    /// The name of a node on a store of its own.
     const ALONE: &str = "local";
 
-    /// One node has everything.
+    /// The view of a node on a store of its own.
     pub(crate) fn alone(is_ready: bool, open: impl Iterator<Item = bool>) -> Cluster {
         let me = || Cluster::ALONE.to_owned();
         let node = NodeStatus { node: me(), address: None, is_ready, is_leaving: false };

@@ -1,32 +1,34 @@
-//! Runs shards: tokio drives the sans-IO loop of `limina-shard` over a store and the real clock.
+//! Runs shards: tokio drives the loop of `limina-shard`, which does no IO, over a store and the real clocks.
 //!
-//! [`Service`] is what front ends see: a request goes in, an outcome comes out, and how many shards, threads or files
-//! stand behind it is not theirs to know. [`Node`] is what the binary starts and stops. This crate must never know a
-//! wire format.
+//! Front ends call [`Service`]: a request goes in, an outcome comes out. A program starts and stops a [`Node`] on a service,
+//! and waits for [`Node::failed`]. This crate never ends the process, and must never know a wire format.
 
 mod checkpointer;
 mod clock;
 pub mod cluster;
 mod driver;
+mod failure;
 mod metrics;
 mod node;
 pub mod ownership;
 mod ownership_manager;
 pub mod peers;
 pub mod placement;
-mod reach;
-mod renewing;
+mod reachability;
+mod registration;
 mod routing;
-mod rule_checks;
 pub mod service;
+mod shard_task;
 pub mod streams;
+mod tenure_renewal;
 
 pub use cluster::{Cluster, NodeStatus, ShardStatus};
 pub use driver::load_engine;
+pub use failure::NodeFailure;
 pub use limina_store::ShardId;
 pub use metrics::Metrics;
 pub use node::{AddressTaken, Joining, Node, NodeOptions, OpenError};
-pub use peers::{Feed, FeedEnded, PeerError, Peers, Wanted};
+pub use peers::{Feed, FeedEnded, FeedRequest, PeerError, Peers};
 pub use routing::shard_of;
 pub use service::{Service, Unavailable};
-pub use streams::{Ended, FollowError, Follower, Message, Told};
+pub use streams::{Ended, FollowError, Follower, Message, StreamUpdate};

@@ -1,4 +1,4 @@
-//! Starting and stopping.
+//! A node: starting and stopping.
 
 use crate::{
     Metrics, Peers, Service,
@@ -6,7 +6,9 @@ use crate::{
     clock::Clocks,
     cluster::{Others, TenureGuard},
     driver::{self, Driver, Order, ShardContext},
-    ownership_manager::{OwnershipManager, arrive},
+    failure::{NodeFailure, catch_panic},
+    ownership_manager::OwnershipManager,
+    registration::register,
     service::{self, Location},
 };
 use limina_engine::Stats;
@@ -19,14 +21,14 @@ use std::{
 };
 use tokio::{sync::watch, task::JoinHandle};
 
-/// Bounds of a node.
+/// The bounds of a node.
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
-    /// Of each shard's loop.
+    /// The bounds of each shard's queue and batches.
     pub shard: ShardOptions,
-    /// Of each shard's overlay.
+    /// The bounds of each shard's overlay.
     pub store: ShardStoreOptions,
-    /// The journal may hold so many bytes before the shards that pin its oldest segment are checkpointed.
+    /// The journal size, in bytes, that triggers a checkpoint of the shards that need its oldest segment.
     pub journal_bytes: u64,
 }
 
@@ -40,19 +42,19 @@ impl Default for NodeOptions {
     }
 }
 
-/// How a node is one among others.
+/// What a node needs to share a store with other nodes.
 pub struct Joining {
-    /// Where the others reach it.
+    /// The address at which other nodes reach this one. No other live node may have it.
     pub address: String,
     /// The name of the machine, for operators.
     pub host: String,
-    /// After so long without a sign of life its shards are taken over.
+    /// The length of the node's tenure: if the node does not renew it for this long, other nodes claim its shards.
     pub tenure: Duration,
-    /// How it asks the others.
+    /// Sends requests to the other nodes.
     pub peers: Arc<dyn Peers>,
 }
 
-/// Another node, which is alive, has the address of this one.
+/// Another live node has the address of this one.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the address {address} is that of another node, {node}, which {} {} s ago and renews its tenure: every node needs an address \
@@ -61,11 +63,11 @@ pub struct Joining {
     age.as_secs()
 )]
 pub struct AddressTaken {
-    /// Of both.
+    /// The address of both nodes.
     pub address: String,
     /// The other node's name.
     pub node: NodeId,
-    /// The other node's machine, if it is known.
+    /// The name of the other node's machine. Empty if it is unknown.
     pub host: String,
     /// How long ago the other one started.
     pub age: Duration,
@@ -78,27 +80,29 @@ fn started(host: &str) -> String {
 /// Why a shard could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The store.
+    /// The store failed.
     #[error("opening shard {shard}")]
     Store {
-        /// Which.
+        /// The number of the shard.
         shard: u16,
-        /// Why.
+        /// The error of the store.
         #[source]
         source: StoreError,
     },
-    /// A stored record.
+    /// A stored record could not be loaded.
     #[error("opening shard {shard}")]
     Record {
-        /// Which.
+        /// The number of the shard.
         shard: u16,
-        /// Which record.
+        /// The record, and what is wrong with it.
         #[source]
         source: limina_engine::engine::BadRecord,
     },
 }
 
-/// The shards that are served here.
+/// A running node, which serves shards on a [`Service`].
+///
+/// Stop it with [`Node::stop`]. If it is dropped instead, it goes on serving until the runtime ends.
 pub struct Node {
     service: Service,
     serving: Serving,
@@ -106,17 +110,17 @@ pub struct Node {
     stop: watch::Sender<bool>,
 }
 
-/// Who serves them.
+/// The tasks that serve shards.
 enum Serving {
-    /// A task each, for all there are.
+    /// The store belongs to this node alone: one task for each shard.
     Alone(Vec<(watch::Sender<Order>, JoinHandle<()>)>),
-    /// The ownership manager, as many as are this node's share.
+    /// Other nodes share the store: the ownership manager starts the tasks of this node's shards.
     AmongOthers(JoinHandle<()>),
 }
 
 impl Node {
-    /// Opens every shard and starts serving on `service`. Returns when all are open; a shard that cannot be opened
-    /// fails the whole, since its namespaces would be missing.
+    /// Opens every shard of a store that belongs to this node alone, and serves them on `service`. Returns when all shards
+    /// are open. If one cannot be opened, this fails, because the shard's namespaces would be missing.
     pub async fn start<J: Journal, T: Table>(
         service: Service,
         metrics: Metrics,
@@ -153,15 +157,18 @@ impl Node {
 
         service.start(shards, None);
         let tasks = opened.into_iter().map(|(shard, store, engine)| {
-            let (way, receiver) = service::shard_channel(options.shard.max_queue);
-            service.set_location(shard, Location::Local(Arc::new(way)));
-            // It is loaded and its queue takes requests: it is ready, whichever task runs first.
+            let (sender, receiver) = service::shard_channel(options.shard.max_queue);
+            service.set_location(shard, Location::Local(Arc::new(sender)));
+            // The shard is loaded and its channel takes requests, so it is ready before its task runs.
             service.set_open(shard, true);
             let driver = Driver::new(shard, store, context.clone(), receiver);
             let (order, orders) = watch::channel(Order::Serve);
+            let (service, stores) = (service.clone(), stores.clone());
             let task = tokio::spawn(async move {
-                let _ends = EndWithShard(shard);
-                let _however_it_ended = driver.run(engine, None, orders).await;
+                if let Err(panic) = catch_panic(driver.run(engine, None, orders)).await {
+                    stores.remove(shard);
+                    service.shard_failed(shard, panic);
+                }
             });
             (order, task)
         });
@@ -169,9 +176,11 @@ impl Node {
         Ok(Node::with(service, serving, journal, stores, metrics, &options, watch::channel(false)))
     }
 
-    /// Serves on `service` among other nodes that share the store: registers this one, takes its share of the shards, and
-    /// has the rest done by their owners. Returns when the node is registered; [`Service::is_ready`] tells when every shard is
-    /// served. Where another node has its address, it waits until that one's tenure has run out; if it is renewed, this fails.
+    /// Joins the nodes that share the store, takes a share of the shards, and serves on `service`. Requests for other shards are
+    /// forwarded to their owners.
+    ///
+    /// Returns when the node is registered; [`Service::until_served`] returns when every shard is served. If another node has
+    /// the same address, this waits until that node's tenure has expired, and fails if the tenure is renewed instead.
     pub async fn join<S: Journal + Table + Tenure>(
         service: Service,
         metrics: Metrics,
@@ -180,19 +189,21 @@ impl Node {
         joining: Joining,
         options: NodeOptions,
     ) -> Result<Node, AddressTaken> {
-        arrive(&*store, &joining).await?;
+        register(&*store, &joining).await?;
         let clocks = Clocks::new();
         let tenure_guard = TenureGuard::shared(clocks.clone());
         let context = ShardContext::new(&service, &metrics, clocks, tenure_guard.clone(), &options);
-        let (able, peers, patience) = (store.clone(), joining.peers.clone(), joining.tenure * 2);
+        let (able, peers, max_wait) = (store.clone(), joining.peers.clone(), joining.tenure * 2);
         service.start(
             shards,
-            Some(Others::new(store.me(), peers, tenure_guard, move || able.is_available(), patience)),
+            Some(Others::new(store.me(), peers, tenure_guard, move || able.is_available(), max_wait)),
         );
         let stores = Stores::default();
         let manager = OwnershipManager::new(store.clone(), context, options.clone(), joining, stores.clone());
         let (stop, stopping) = watch::channel(false);
-        let serving = Serving::AmongOthers(tokio::spawn(manager.run(stopping.clone())));
+        let manager = manager.run(stopping.clone());
+        let manager = tokio::spawn(service.clone().run_background("ownership manager", manager));
+        let serving = Serving::AmongOthers(manager);
         Ok(Node::with(service, serving, store, stores, metrics, &options, (stop, stopping)))
     }
 
@@ -206,11 +217,25 @@ impl Node {
         (stop, stopping): (watch::Sender<bool>, watch::Receiver<bool>),
     ) -> Node {
         let checkpointer = Checkpointer { journal, stores, metrics, journal_bytes: options.journal_bytes };
-        let checkpointer = tokio::spawn(checkpointer.run(stopping));
+        let checkpointer = checkpointer.run(stopping);
+        let checkpointer = tokio::spawn(service.clone().run_background("checkpointer", checkpointer));
         Node { service, serving, checkpointer, stop }
     }
 
-    /// Answers what was taken, gives to other nodes what it can, then ends. New requests are refused from now on.
+    /// Resolves when a task of the node has panicked. A node that has failed does not recover: stop it, and start a new one in
+    /// a new process. Never resolves if the node does not fail, not even after it was stopped.
+    pub fn failed(&self) -> impl Future<Output = NodeFailure> + Send + use<> {
+        let mut failure = self.service.failure();
+        async move {
+            let failed = failure.wait_for(Option::is_some).await.ok().and_then(|failure| failure.clone());
+            match failed {
+                Some(failure) => failure,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Stops the node: rejects new requests, answers the accepted ones, and hands its shards to other nodes, if there are any.
     pub async fn stop(self) {
         self.service.begin_stop();
         let _nobody_listens = self.stop.send(true);
@@ -234,7 +259,7 @@ impl Node {
 
 type ByShard<J, T> = BTreeMap<ShardId, Arc<ShardStore<J, T>>>;
 
-/// The stores of the shards that are served here. Cheap to clone.
+/// The stores of the shards that this node serves. A clone shares them.
 pub(crate) struct Stores<J, T>(Arc<Mutex<ByShard<J, T>>>);
 
 impl<J, T> Stores<J, T> {
@@ -264,41 +289,5 @@ impl<J, T> Default for Stores<J, T> {
 impl<J, T> Clone for Stores<J, T> {
     fn clone(&self) -> Stores<J, T> {
         Stores(self.0.clone())
-    }
-}
-
-/// A shard whose task has panicked answers nobody any more, and what it had in memory is not to be trusted. The process
-/// ends: whatever is acknowledged is on disk, and the next start reads it from there.
-pub(crate) struct EndWithShard(pub(crate) ShardId);
-
-impl Drop for EndWithShard {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            tracing::error!(shard = self.0.0, "a shard's task has panicked; the process ends");
-            std::process::abort();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::process::Command;
-
-    /// The process that ends is this test itself, started again.
-    #[tokio::test]
-    async fn a_shard_that_panics_ends_the_process() {
-        if std::env::var_os("LIMINA_PANIC").is_some() {
-            let shard = tokio::spawn(async {
-                let _ends = EndWithShard(ShardId(3));
-                panic!("on purpose");
-            });
-            let _joined = shard.await;
-            return;
-        }
-        let test = "node::tests::a_shard_that_panics_ends_the_process";
-        let program = std::env::current_exe().expect("this test is a program");
-        let status = Command::new(program).args(["--exact", test]).env("LIMINA_PANIC", "1").output();
-        assert!(status.is_ok_and(|output| output.status.code().is_none()), "a signal ends it");
     }
 }

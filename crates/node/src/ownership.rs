@@ -1,106 +1,113 @@
-//! What a node does about its share of the shards, decided without IO, so that the simulator drives the very same code.
+//! Decides which shards a node opens, claims and gives away. No IO: the simulator runs this code too.
 //!
-//! [`OwnershipPlanner`] is shown what the store shows, and says what is to be done: [`crate::Node`] does it.
+//! [`OwnershipPlanner`] gets each view that the store shows, and returns the actions that [`crate::Node`] carries out.
 
 use crate::placement::{Move, plan};
 use limina_store::{Epoch, HandOver, NodeId, ShardId, ShardRow, View};
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-/// So many shards are closed at a time: each is on its way to its next owner for as long as that takes to load it, and the
-/// others are served meanwhile.
-const CLOSED_AT_ONCE: usize = 4;
+/// The most shards that are closed at a time. A closed shard is unavailable until its next owner has loaded it; the others are
+/// served meanwhile.
+const MAX_CLOSING: usize = 4;
 
-/// One node's part.
+/// The decisions of one node about its shards.
 #[derive(Debug)]
 pub struct OwnershipPlanner {
     me: NodeId,
     tenure: Duration,
     is_leaving: bool,
-    /// Until when nothing is claimed.
-    patient_until: Duration,
+    /// No shard is claimed before this time.
+    claims_from: Duration,
     renewed_at: Option<Duration>,
     view: View,
     /// The shards that are being opened, served or closed here, and whether they are to be closed.
     running: BTreeMap<ShardId, bool>,
+    /// The shards that failed here. This node never opens them again.
+    failed: BTreeSet<ShardId>,
 }
 
-/// What is to be done. The order counts.
+/// What the node must do. Actions must be carried out in the order in which they are returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnershipAction {
-    /// Open a shard that is ours and serve it, until [`OwnershipAction::Close`] or it turns out to be another's; then call
-    /// [`OwnershipPlanner::ended`].
+    /// Open a shard that this node owns, and serve it until [`OwnershipAction::Close`], or until another node turns out to own
+    /// it. Then call [`OwnershipPlanner::ended`].
     Open {
-        /// Which.
+        /// The shard to open.
         shard: ShardId,
-        /// What its last owner left, if it gave the shard to this node. Otherwise nobody served it for a while.
+        /// The last owner's shard time, if it handed the shard to this node. None if the shard was not served for a while.
         handed: Option<HandOver>,
     },
-    /// Claim a shard that nobody serves, together with all others of which this is said at the same time; if that succeeds,
-    /// call [`OwnershipPlanner::claimed`].
+    /// Claim a shard that no live node owns, in one call with all other claims of the same view. If that succeeds, call
+    /// [`OwnershipPlanner::claimed`].
     Claim {
-        /// Which.
+        /// The shard to claim.
         shard: ShardId,
-        /// The epoch at which it was seen so.
+        /// The shard's epoch in the view.
         seen: Epoch,
-        /// Whose it was.
+        /// The previous owner, if there is one.
         from: Option<NodeId>,
     },
-    /// Find out whether a shard that is served here is still ours.
+    /// Find out whether this node still owns a shard that it serves.
     CheckOwnership {
-        /// Which.
+        /// The shard to check.
         shard: ShardId,
     },
-    /// Answer what was taken, give the shard away, and when it is served there, call [`OwnershipPlanner::ended`].
+    /// Answer the accepted requests, give the shard away, wait until it is served there, and call [`OwnershipPlanner::ended`].
     Close {
-        /// Which.
+        /// The shard to close.
         shard: ShardId,
-        /// To whom.
+        /// The next owner. None if there is no other node.
         to: Option<NodeId>,
     },
-    /// Requests for a shard that is not here go to this node from now on, or wait.
+    /// Forward requests for a shard that another node owns to that node.
     Place {
-        /// Which.
+        /// The shard.
         shard: ShardId,
-        /// Where it is.
+        /// The owner, if it is alive. If there is none, requests wait.
         at: Option<NodeId>,
     },
 }
 
 impl OwnershipPlanner {
-    /// A node that has nothing yet, and renews for `tenure` each time.
+    /// A node without shards. Each renewal of its tenure lasts for `tenure`.
     pub fn new(me: NodeId, tenure: Duration) -> OwnershipPlanner {
         OwnershipPlanner {
             me,
             tenure,
             is_leaving: false,
-            patient_until: Duration::ZERO,
+            claims_from: Duration::ZERO,
             renewed_at: None,
             view: View::default(),
             running: BTreeMap::new(),
+            failed: BTreeSet::new(),
         }
     }
 
-    /// What was last seen.
+    /// The last view.
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// From now on everything is given away.
+    /// The node leaves: from now on it gives all of its shards away.
     pub fn leave(&mut self) {
         self.is_leaving = true;
     }
 
-    /// Whether that was said.
+    /// Whether [`OwnershipPlanner::leave`] was called.
     pub fn is_leaving(&self) -> bool {
         self.is_leaving
     }
 
-    /// Whether this node has left: it has nothing any more.
+    /// Whether the node leaves and serves no shard any more.
     pub fn has_left(&self) -> bool {
         self.is_leaving && self.running.is_empty()
     }
 
-    /// What the store shows, at `now` by a clock that never goes back. `is_open` tells which shards are served here.
+    /// Decides what to do about a view of the store. `now` is the time of a monotonic clock. `is_open` tells which shards this
+    /// node serves.
     pub fn handle_view(
         &mut self,
         now: Duration,
@@ -110,7 +117,7 @@ impl OwnershipPlanner {
         // If this node could not reach the store for longer than a tenure, the other nodes probably could not either.
         // Their expired tenures prove nothing yet, so claim no shard for one more tenure.
         if self.renewed_at.is_some_and(|at| now.saturating_sub(at) > self.tenure) {
-            self.patient_until = now + self.tenure;
+            self.claims_from = now + self.tenure;
         }
         self.renewed_at = Some(now);
         self.view = view;
@@ -119,8 +126,10 @@ impl OwnershipPlanner {
             let shard = holding.shard;
             match (self.running.get(&shard), holding.owner == Some(self.me)) {
                 (Some(_), true) | (Some(true), false) => {}
-                // It may have been taken away while this node was thought dead. The store tells.
+                // Another node may have claimed it while this node's tenure had expired. The store knows.
                 (Some(false), false) => acts.push(OwnershipAction::CheckOwnership { shard }),
+                // When this node has left, another node claims it.
+                (None, true) if self.failed.contains(&shard) => {}
                 (None, true) => {
                     acts.push(self.open(shard, holding.handed));
                 }
@@ -129,7 +138,7 @@ impl OwnershipPlanner {
         }
         for step in plan(&self.view, self.me) {
             match step {
-                Move::Claim { .. } if now < self.patient_until => {}
+                Move::Claim { shard, .. } if now < self.claims_from || self.failed.contains(&shard) => {}
                 Move::Claim { shard, seen } => {
                     let from = self.view.shards.iter().find(|holding| holding.shard == shard);
                     acts.push(OwnershipAction::Claim {
@@ -138,10 +147,11 @@ impl OwnershipPlanner {
                         from: from.and_then(|holding| holding.owner),
                     });
                 }
-                // One that is still being opened stays until it is, unless everything goes. The rest has its turn later.
+                // A shard that is being opened is given away only after that, unless the node leaves. Shards beyond the bound
+                // follow with a later view.
                 Move::Give { shard, to } => {
                     let closing = self.running.values().filter(|is_closing| **is_closing).count();
-                    if closing < CLOSED_AT_ONCE
+                    if closing < MAX_CLOSING
                         && (self.is_leaving || is_open(shard))
                         && let Some(is_closing) = self.running.get_mut(&shard)
                         && !std::mem::replace(is_closing, true)
@@ -154,14 +164,20 @@ impl OwnershipPlanner {
         acts
     }
 
-    /// A claim succeeded. If the store has shown it before, there is nothing more to do.
+    /// A claim succeeded. Returns None if a view has shown it before, because then the shard is being opened already.
     pub fn claimed(&mut self, shard: ShardId) -> Option<OwnershipAction> {
         (!self.running.contains_key(&shard)).then(|| self.open(shard, None))
     }
 
-    /// A shard is served here no longer.
+    /// This node no longer serves the shard.
     pub fn ended(&mut self, shard: ShardId) {
         self.running.remove(&shard);
+    }
+
+    /// The task of a shard has failed. This node does not open the shard again, even if another node gives it back.
+    pub fn failed(&mut self, shard: ShardId) {
+        self.running.remove(&shard);
+        self.failed.insert(shard);
     }
 
     fn open(&mut self, shard: ShardId, handed: Option<HandOver>) -> OwnershipAction {
@@ -169,21 +185,22 @@ impl OwnershipPlanner {
         OwnershipAction::Open { shard, handed }
     }
 
-    /// A node, if it is alive and not this one.
+    /// Returns `node` if it is alive and not this node.
     fn live(&self, node: Option<NodeId>) -> Option<NodeId> {
         let is_live = |id: NodeId| self.view.members.iter().any(|member| member.id == id && member.is_live);
         node.filter(|node| *node != self.me && is_live(*node))
     }
 }
 
-/// Whether a renewal that shows this view counts: nobody else had one of the shards that `me` serves, each under its epoch. A
-/// node that was thought dead may still have some in memory that were taken from it, and must not answer from there.
+/// Whether a renewal that shows this view extends the tenure: node `me` is alive in it, and owns every shard that it serves,
+/// each under the epoch in `serving`. A node whose tenure had expired may still have shards in memory that others have
+/// claimed, and must not answer from them.
 pub fn is_current(view: &View, me: NodeId, serving: impl IntoIterator<Item = (ShardId, Epoch)>) -> bool {
     let is_known = view.members.iter().any(|member| member.id == me && member.is_live);
     is_known
         && serving.into_iter().all(|(shard, epoch)| {
-            let is_it = |holding: &&ShardRow| holding.shard == shard && holding.epoch == epoch;
-            view.shards.iter().find(is_it).is_some_and(|holding| holding.owner == Some(me))
+            let is_same = |holding: &&ShardRow| holding.shard == shard && holding.epoch == epoch;
+            view.shards.iter().find(is_same).is_some_and(|holding| holding.owner == Some(me))
         })
 }
 
@@ -220,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_comes_and_goes() {
+    fn a_shard_is_claimed_lost_handed_back_and_given_away() {
         let mut planner = OwnershipPlanner::new(ME, Duration::from_secs(5));
         let closed = |_| false;
         let open = |_| true;
@@ -231,7 +248,7 @@ mod tests {
         assert_eq!(planner.claimed(SHARD), None, "once");
         assert_eq!(planner.handle_view(NOW, view(Some(ME), false, false), closed), [], "it is being opened");
 
-        // Another node has it, says the store: whoever serves it looks.
+        // The store shows another owner: the shard's task must check.
         assert_eq!(
             planner.handle_view(NOW, view(Some(OTHER), false, false), open),
             [OwnershipAction::CheckOwnership { shard: SHARD }]
@@ -252,15 +269,31 @@ mod tests {
     }
 
     #[test]
+    fn a_shard_that_failed_here_is_never_opened_here_again() {
+        let mut planner = OwnershipPlanner::new(ME, Duration::from_secs(5));
+        let closed = |_| false;
+        let opened = planner.handle_view(NOW, view(Some(ME), false, false), closed);
+        assert_eq!(opened, [OwnershipAction::Open { shard: SHARD, handed: None }]);
+        planner.failed(SHARD);
+        let place = |at| OwnershipAction::Place { shard: SHARD, at };
+        assert_eq!(planner.handle_view(NOW, view(Some(ME), false, false), closed), []);
+        assert_eq!(planner.handle_view(NOW, view(None, false, false), closed), [place(None)], "no claim");
+        assert_eq!(planner.handle_view(NOW, view(Some(OTHER), false, false), closed), [place(Some(OTHER))]);
+        assert_eq!(planner.handle_view(NOW, view(Some(ME), true, false), closed), [], "it was given back");
+        planner.leave();
+        assert!(planner.has_left(), "it does not hold up the stop");
+    }
+
+    #[test]
     fn after_an_outage_the_others_have_time_to_come_back() {
         let mut planner = OwnershipPlanner::new(ME, Duration::from_secs(5));
         let mut claims = |seconds: u64| {
             let acts = planner.handle_view(Duration::from_secs(seconds), view(None, false, false), |_| false);
             acts.iter().any(|act| matches!(act, OwnershipAction::Claim { .. }))
         };
-        assert!(claims(100), "a node that comes takes what nobody has");
+        assert!(claims(100), "a new node claims shards without an owner");
         assert!(claims(105));
-        assert!(!claims(111), "it was away itself");
+        assert!(!claims(111), "this node itself could not reach the store");
         assert!(!claims(115));
         assert!(claims(116));
     }

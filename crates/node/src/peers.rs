@@ -1,73 +1,73 @@
-//! Other nodes.
+//! The interface to other nodes.
 //!
-//! A node that does not own a shard asks the one that does, in one hop: whoever is asked answers from its own shards or
-//! says that it does not own this one. How that is put into bytes is not this crate's to know.
+//! A node that does not own a shard forwards the request to the node that does. A request makes at most one hop: the other
+//! node executes it in its own shard, or says that it does not own the shard. The encoding is not part of this crate.
 
-use crate::{Told, Unavailable};
+use crate::{StreamUpdate, Unavailable};
 use limina_engine::{Name, Outcome, Request, events::StreamTerms};
 use limina_store::ShardId;
 use serde::{Deserialize, Serialize};
 use std::pin::Pin;
 
-/// Something that another node is asked for, on its way.
-pub type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, PeerError>> + Send + 'a>>;
+/// The answer of another node, when it arrives.
+pub type PeerFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, PeerError>> + Send + 'a>>;
 
-/// How other nodes are asked. Connections are kept and made again by themselves; dropping a future or a [`Feed`] tells the
-/// other node that nobody waits any more.
+/// Sends requests to other nodes. An implementation keeps its connections and reconnects automatically. When a future or a
+/// [`Feed`] is dropped, the other node learns that the caller no longer waits.
 pub trait Peers: Send + Sync + 'static {
-    /// The name of the node that is reached at `address`.
-    fn who<'a>(&'a self, address: &'a str) -> Asked<'a, String>;
+    /// The name of the node at `address`.
+    fn who<'a>(&'a self, address: &'a str) -> PeerFuture<'a, String>;
 
-    /// Has the node at `address` do what is asked, in a shard of its own.
-    fn ask<'a>(&'a self, address: &'a str, shard: ShardId, request: &'a Request) -> Asked<'a, Outcome>;
+    /// Has the node at `address` execute a request in one of its shards.
+    fn ask<'a>(&'a self, address: &'a str, shard: ShardId, request: &'a Request) -> PeerFuture<'a, Outcome>;
 
-    /// Follows a stream that lives in a shard of the node at `address`.
-    fn follow<'a>(&'a self, address: &'a str, wanted: &'a Wanted) -> Asked<'a, Box<dyn Feed>>;
+    /// Follows a stream in a shard of the node at `address`.
+    fn follow<'a>(&'a self, address: &'a str, request: &'a FeedRequest) -> PeerFuture<'a, Box<dyn Feed>>;
 }
 
-/// Which stream another node follows, and from where.
+/// Which stream a node wants to follow at another node, and from which clock.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Wanted {
-    /// The shard of its namespace.
+pub struct FeedRequest {
+    /// The shard of the namespace.
     #[serde(with = "ShardNumber")]
     pub shard: ShardId,
-    /// Its namespace.
+    /// The namespace of the stream.
     pub namespace: Name,
-    /// Its name.
+    /// The name of the stream.
     pub stream: Name,
-    /// The last change that is known already.
+    /// The clock of the last change that the follower has. None if it needs a key frame first.
     pub resume_after: Option<u64>,
-    /// What it is to be if there is none.
+    /// The terms with which the stream is created if it does not exist. None if it must exist.
     pub make: Option<StreamTerms>,
 }
 
-/// A shard as it is sent.
+/// How a [`ShardId`] is serialized.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "ShardId")]
 struct ShardNumber(u16);
 
-/// What another node tells of a stream.
+/// The updates of a stream that another node sends.
 pub trait Feed: Send {
-    /// The next of it, in order; waits until there is any. After an error nothing more comes.
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<Told>, FeedEnded>> + Send + '_>>;
+    /// The next updates, in order. Waits until there are any. After an error there are no more.
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<StreamUpdate>, FeedEnded>> + Send + '_>>;
 }
 
-/// Why another node tells nothing more.
+/// Why a feed has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FeedEnded {
-    /// The stream was deleted, or there is none.
+    /// The stream was deleted, or does not exist.
     NoStream,
-    /// It was not to be had from there any more: ask whoever owns the shard now.
+    /// The connection was lost, or the other node no longer owns the shard. Follow the stream at the current owner.
     Lost,
 }
 
-/// Why another node gave no outcome.
+/// Why another node returned no outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeerError {
-    /// It does not own the shard, or was not reached. Nothing was done.
+    /// The other node does not own the shard, or was not reached. Nothing was done.
     NotThere,
-    /// The connection was lost after it was asked. It may or may not have been done.
+    /// The connection was lost after the request was sent. The request may or may not have been executed.
     Lost,
-    /// It says why itself.
+    /// The other node rejected the request for this reason.
     Unavailable(Unavailable),
 }

@@ -1,32 +1,32 @@
-//! Who should own which shard.
+//! Which node should own which shard.
 //!
-//! Every node finds out by itself what it has to do, from what the store shows, by one rule: shards whose owner is gone
-//! go to whoever has fewest; then whoever has two more than another gives one away. Where nodes have seen different
-//! things, the store lets one of them win, and they look again.
+//! Every node computes its own moves from the view that the store shows, by the same rule. A shard whose owner is not alive
+//! goes to the node with the fewest shards. After that, a node that has at least two shards more than another gives one
+//! away. If nodes act on different views, the store lets only one of them succeed, and the others look again.
 
 use limina_store::{Epoch, Member, NodeId, ShardId, View};
 use std::collections::BTreeMap;
 
-/// Something that a node does about a shard.
+/// One change of ownership that a node makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Move {
-    /// Take a shard that nobody serves.
+    /// Claim a shard whose owner is not alive.
     Claim {
-        /// Which.
+        /// The shard to claim.
         shard: ShardId,
-        /// The epoch at which it was seen so.
+        /// The shard's epoch in the view. The claim fails if it has changed since.
         seen: Epoch,
     },
     /// Give a shard away.
     Give {
-        /// Which.
+        /// The shard to give away.
         shard: ShardId,
-        /// To whom; to nobody if there is no other node.
+        /// The next owner. None if there is no other node.
         to: Option<NodeId>,
     },
 }
 
-/// What this node has to do.
+/// The moves that node `me` makes.
 pub fn plan(view: &View, me: NodeId) -> Vec<Move> {
     let mut shares = Shares::of(view);
     let mut moves = Vec::new();
@@ -41,7 +41,7 @@ pub fn plan(view: &View, me: NodeId) -> Vec<Move> {
                     moves.push(Move::Claim { shard: holding.shard, seen: holding.epoch });
                 }
             }
-            // Whoever leaves gives its shards away itself.
+            // A node that leaves gives its shards away itself.
             Some(owner) if !shares.0.contains_key(&owner) => {
                 let to = shares.deal(holding.shard);
                 if owner == me {
@@ -51,14 +51,14 @@ pub fn plan(view: &View, me: NodeId) -> Vec<Move> {
             Some(_) => {}
         }
     }
-    // While some are still on their way, the shares change by themselves.
+    // While shards are still moving, the shares are about to change anyway.
     if is_settled {
         moves.extend(shares.level(me).map(|(shard, to)| Move::Give { shard, to: Some(to) }));
     }
     moves
 }
 
-/// What each node that stays has.
+/// The shards of each node that is alive and does not leave.
 struct Shares(BTreeMap<NodeId, Vec<ShardId>>);
 
 impl Shares {
@@ -74,14 +74,14 @@ impl Shares {
         Shares(shares)
     }
 
-    /// Who has fewest gets it.
+    /// Gives a shard to the node that has the fewest.
     fn deal(&mut self, shard: ShardId) -> Option<NodeId> {
         let (id, share) = self.0.iter_mut().min_by_key(|(_, share)| share.len())?;
         share.push(shard);
         Some(*id)
     }
 
-    /// What a node gives away, and to whom, until nobody has two more than another.
+    /// The shards that `me` gives away, each with its next owner, until no node has two shards more than another.
     fn level(&mut self, me: NodeId) -> impl Iterator<Item = (ShardId, NodeId)> {
         std::iter::from_fn(move || {
             loop {
@@ -107,7 +107,7 @@ mod tests {
     use limina_store::ShardRow;
     use std::time::Duration;
 
-    /// Members as "a b- c!" (`-` is dead, `!` leaves), owners of the shards as "aab." (`.` is nobody).
+    /// Members as "a b- c!" (`-` is not alive, `!` leaves), owners of the shards as "aab." (`.` is no owner).
     fn view(members: &str, owners: &str) -> View {
         let id = |word: &str| NodeId(u64::from(word.as_bytes()[0]));
         let members = members.split_whitespace().map(|word| Member {
@@ -129,7 +129,7 @@ mod tests {
         View { members: members.collect(), shards: shards.collect() }
     }
 
-    /// What all nodes do, as "a+3 b2>c": `a` takes 3, `b` gives 2 to `c`.
+    /// The moves of all nodes, as "a+3 b2>c": `a` claims shard 3, `b` gives shard 2 to `c`.
     #[track_caller]
     fn check(members: &str, owners: &str, expect: &str) {
         let view = view(members, owners);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_without_an_owner_go_to_whoever_has_fewest() {
+    fn shards_without_an_owner_go_to_the_node_with_the_fewest() {
         check("a", "...", "a+0 a+1 a+2");
         check("a b", "a...", "a+2 b+1 b+3");
         check("a b- c", "abbc", "a+1 c+2");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_leaves_gives_everything_away() {
+    fn a_node_that_leaves_gives_everything_away() {
         check("a! b c", "aabc", "a0>b a1>c");
         check("a!", "aa", "a0>. a1>.");
         check("a! b", "aab", "a0>b a1>b");
@@ -170,5 +170,6 @@ mod tests {
     #[test]
     fn nothing_is_levelled_while_shards_are_taken() {
         check("a b", "aaaa.", "b+4");
+        check("a b! c", "aaab", "b3>c");
     }
 }

@@ -1,12 +1,12 @@
-//! Followers of streams over real nodes and a store in memory. What clients see must hold whatever becomes of the shard.
+//! Followers of streams over real nodes and a store in memory, while shards reopen and move.
 
 use limina_engine::{
     Command, Millis, Name, Outcome, Request,
     events::{self, Mode, Reply, StreamTerms},
 };
 use limina_node::{
-    Feed, FeedEnded, Follower, Joining, Metrics, Node, NodeOptions, PeerError, Peers, Service, ShardStatus,
-    Told, Wanted, peers::Asked, shard_of,
+    Feed, FeedEnded, FeedRequest, Follower, Joining, Metrics, Node, NodeOptions, PeerError, Peers, Service,
+    ShardStatus, StreamUpdate, peers::PeerFuture, shard_of,
 };
 use limina_store::{
     NodeId, ShardId,
@@ -25,13 +25,11 @@ use tokio::{sync::watch, task::JoinSet, time::timeout};
 const LONG: Duration = Duration::from_secs(60);
 const SHARDS: u16 = 4;
 
-type Fed = Told;
-
 fn name(text: &str) -> Name {
     Name::new(text).expect("a valid name")
 }
 
-/// A stream in which nothing happens unless it is submitted: neither is anything published nor is there a key frame.
+/// The terms of a stream that changes only when an event is submitted: nothing expires, and there is no periodic key frame.
 fn terms() -> StreamTerms {
     let day = Millis(24 * 60 * 60 * 1_000);
     StreamTerms { mode: Mode::OnlyOnce, duration: day, max_events: 100_000, key_frame_every: day }
@@ -58,7 +56,7 @@ fn submission(event: u64) -> events::Command {
     events::Command::Submit { stream: name("s"), event: format!("e{event}").into(), make: None }
 }
 
-/// Submits events of these numbers, many at a time. Each is one change of the stream.
+/// Submits events with these numbers concurrently. Each is one change of the stream.
 async fn submit(service: &Service, namespace: &Name, numbers: std::ops::Range<u64>) {
     let mut submitting = JoinSet::new();
     for number in numbers {
@@ -78,15 +76,15 @@ async fn follow(service: &Service, namespace: &Name, resume_after: Option<u64>) 
     timeout(LONG, following).await.expect("an answer in time").expect("a stream to follow")
 }
 
-/// What a follower is sent until it has this clock: the clocks of changes, and those of key frames as negative numbers.
+/// The clocks that a follower receives, up to this one. Those of key frames are negative numbers.
 async fn sent_until(follower: &mut Follower, clock: u64) -> Vec<i64> {
     let mut sent = Vec::new();
     while sent.last().is_none_or(|last: &i64| last.unsigned_abs() < clock) {
         let messages = timeout(LONG, follower.next()).await;
         let messages = messages.unwrap_or_else(|_| panic!("nothing came after {:?}", sent.last()));
-        sent.extend(messages.expect("it goes on").iter().map(|message| match &message.told {
-            Told::Change(change) => change.clock as i64,
-            Told::KeyFrame(frame) => -(frame.clock as i64),
+        sent.extend(messages.expect("it goes on").iter().map(|message| match &message.update {
+            StreamUpdate::Change(change) => change.clock as i64,
+            StreamUpdate::KeyFrame(frame) => -(frame.clock as i64),
         }));
     }
     sent
@@ -96,7 +94,7 @@ fn clocks(clocks: std::ops::RangeInclusive<u64>) -> Vec<i64> {
     clocks.map(|clock| clock as i64).collect()
 }
 
-/// One node alone.
+/// A node on a store of its own.
 struct Alone {
     memory: Arc<Memory>,
     service: Service,
@@ -109,14 +107,15 @@ impl Alone {
         let memory = MemoryOptions { shards: 1, segment_bytes: 4 << 20, ..MemoryOptions::default() };
         let memory = Arc::new(Memory::new(&memory).expect("an empty store"));
         let mut registry = Registry::default();
-        let metrics = Metrics::register(&mut registry);
+        let metrics = Metrics::new();
+        metrics.register(&mut registry);
         let service = Service::new(metrics.clone());
         let (journal, table, options) = (memory.clone(), memory.clone(), NodeOptions::default());
         let node = Node::start(service.clone(), metrics, journal, table, 1, options).await.expect("it opens");
         Alone { memory, service, registry, _node: node }
     }
 
-    /// How many requests the shard has decided.
+    /// The number of requests that the shard has decided.
     fn decided(&self) -> u64 {
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("written to memory");
@@ -125,7 +124,7 @@ impl Alone {
     }
 }
 
-/// Several nodes in one process, and what is between them.
+/// Several nodes in one process, and the connections between them.
 struct Nodes {
     cluster: Arc<Cluster>,
     between: Arc<Between>,
@@ -134,7 +133,7 @@ struct Nodes {
 #[derive(Default)]
 struct Between {
     services: Mutex<HashMap<String, Service>>,
-    /// Feeds pass nothing on while this is set.
+    /// While this is set, feeds deliver nothing.
     are_feeds_stuck: watch::Sender<bool>,
 }
 
@@ -146,7 +145,7 @@ impl Nodes {
     }
 
     async fn join(&self, number: u64) -> (Service, Node) {
-        let metrics = Metrics::register(&mut Registry::default());
+        let metrics = Metrics::new();
         let service = Service::new(metrics.clone());
         let address = number.to_string();
         self.between.services.lock().unwrap().insert(address.clone(), service.clone());
@@ -158,7 +157,7 @@ impl Nodes {
         (service, node.expect("the address is free"))
     }
 
-    /// Waits until the nodes have equal shares, and returns a namespace whose shard is in this one.
+    /// Waits until the nodes have equal shares, and returns a namespace whose shard is in the node of `service`.
     async fn namespace_at(&self, service: &Service, nodes: u16) -> Name {
         let share = usize::from(SHARDS / nodes);
         let mine = async {
@@ -191,17 +190,17 @@ impl Between {
 }
 
 impl Peers for Between {
-    fn who<'a>(&'a self, address: &'a str) -> Asked<'a, String> {
+    fn who<'a>(&'a self, address: &'a str) -> PeerFuture<'a, String> {
         Box::pin(async move { Ok(self.service(address)?.cluster().me) })
     }
 
-    fn ask<'a>(&'a self, address: &'a str, shard: ShardId, request: &'a Request) -> Asked<'a, Outcome> {
+    fn ask<'a>(&'a self, address: &'a str, shard: ShardId, request: &'a Request) -> PeerFuture<'a, Outcome> {
         Box::pin(async move { self.service(address)?.answer_peer(shard, request.clone()).await })
     }
 
-    fn follow<'a>(&'a self, address: &'a str, wanted: &'a Wanted) -> Asked<'a, Box<dyn Feed>> {
+    fn follow<'a>(&'a self, address: &'a str, request: &'a FeedRequest) -> PeerFuture<'a, Box<dyn Feed>> {
         Box::pin(async move {
-            let feed = self.service(address)?.feed_peer(wanted.clone()).await?;
+            let feed = self.service(address)?.feed_peer(request.clone()).await?;
             let is_stuck = self.are_feeds_stuck.subscribe();
             Ok(Box::new(Stickable { feed, is_stuck }) as Box<dyn Feed>)
         })
@@ -214,18 +213,18 @@ struct Stickable {
 }
 
 impl Feed for Stickable {
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<Fed>, FeedEnded>> + Send + '_>> {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<StreamUpdate>, FeedEnded>> + Send + '_>> {
         Box::pin(async {
-            let told = self.feed.next().await;
+            let updates = self.feed.next().await;
             let _sender_is_gone = self.is_stuck.wait_for(|is_stuck| !is_stuck).await;
-            told
+            updates
         })
     }
 }
 
-/// An append became durable, but this was not known, and its effects were lost with the shard's memory.
+/// An append became durable, but the shard did not learn of it, and the effects were lost with its memory.
 #[tokio::test]
-async fn a_shard_that_reopens_tells_its_followers_what_they_missed() {
+async fn a_shard_that_reopens_sends_followers_the_changes_that_they_missed() {
     let node = Alone::start().await;
     let namespace = name("n");
     let first = make(&node.service, &namespace).await;
@@ -239,7 +238,7 @@ async fn a_shard_that_reopens_tells_its_followers_what_they_missed() {
 }
 
 #[tokio::test]
-async fn a_shard_that_returns_tells_its_followers_what_they_missed() {
+async fn a_shard_that_returns_sends_followers_the_changes_that_they_missed() {
     let nodes = Nodes::new();
     let (here, _node) = nodes.join(1).await;
     nodes.namespace_at(&here, 1).await;
@@ -255,7 +254,7 @@ async fn a_shard_that_returns_tells_its_followers_what_they_missed() {
 }
 
 #[tokio::test]
-async fn a_clock_that_this_node_has_not_reached_is_not_taken_for_one_that_nobody_has() {
+async fn a_clock_ahead_of_this_node_is_not_mistaken_for_one_ahead_of_the_stream() {
     let nodes = Nodes::new();
     let (here, _node) = nodes.join(1).await;
     nodes.namespace_at(&here, 1).await;
@@ -266,14 +265,14 @@ async fn a_clock_that_this_node_has_not_reached_is_not_taken_for_one_that_nobody
     assert_eq!(sent_until(&mut old, first).await, [-(first as i64)]);
     nodes.stick_feeds(true);
     submit(&there, &namespace, 0..5).await;
-    // Its client has been told of three changes by the owner, and comes to a node that has heard of none.
+    // The client has received three changes from the owner, and returns to a node that has received none.
     let mut resumed = follow(&here, &namespace, Some(first + 3)).await;
     let mut new = follow(&here, &namespace, None).await;
     assert_eq!(sent_until(&mut new, first + 5).await, [-(first as i64 + 5)]);
     nodes.stick_feeds(false);
     assert_eq!(sent_until(&mut resumed, first + 5).await, clocks(first + 4..=first + 5));
     assert_eq!(sent_until(&mut old, first + 5).await, clocks(first + 1..=first + 5));
-    // Nobody has reached this one.
+    // The stream has not reached this clock.
     let mut ahead = follow(&here, &namespace, Some(first + 6)).await;
     assert_eq!(sent_until(&mut ahead, first + 5).await, [-(first as i64 + 5)]);
 }
@@ -299,7 +298,7 @@ async fn a_follower_that_is_behind_gets_the_changes_that_are_kept() {
     assert_eq!(sent_until(&mut slow, first).await, [-(first as i64)]);
     submit(&node.service, &namespace, 0..3_000).await;
     sent_until(&mut other, first + 3_000).await;
-    // The shard opens again, so that this node no longer has what it was told before.
+    // The shard opens again, so that the ring of this node starts again.
     node.memory.fail_append(AppendFault::UnknownButHappened);
     let request = Request {
         namespace: namespace.clone(),
@@ -326,9 +325,9 @@ async fn a_follower_whose_changes_are_gone_gets_a_key_frame() {
     assert_eq!(sent_until(&mut oldest, last).await, clocks(first + 101..=last));
 }
 
-/// After a restart all followers ask at once.
+/// After a restart, all followers return at the same time.
 #[tokio::test]
-async fn many_followers_cost_the_shard_about_what_one_costs() {
+async fn many_followers_cost_the_shard_about_as_much_as_one() {
     let node = Alone::start().await;
     let namespace = name("n");
     let first = make(&node.service, &namespace).await;

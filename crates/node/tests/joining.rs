@@ -3,15 +3,14 @@
 use bytes::Bytes;
 use limina_engine::{Outcome, Request};
 use limina_node::{
-    AddressTaken, Feed, Joining, Metrics, Node, NodeOptions, PeerError, Peers, Service, ShardId, Wanted,
-    peers::Asked,
+    AddressTaken, Feed, FeedRequest, Joining, Metrics, Node, NodeOptions, PeerError, Peers, Service, ShardId,
+    peers::PeerFuture,
 };
 use limina_store::{
     Announcement, AppendError, ConfirmError, Epoch, FreeSpace, Journal, JournalStats, NodeId, Records, Seq,
     StoreError, Table, Tenure, View,
     memory::{Cluster, MemoryNode, MemoryOptions},
 };
-use prometheus_client::registry::Registry;
 use std::{
     sync::{
         Arc,
@@ -22,7 +21,7 @@ use std::{
 
 const SHARDS: u16 = 4;
 const TENURE: Duration = Duration::from_secs(1);
-/// What does not come to be in this time never does.
+/// Longer than anything takes, also on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 fn cluster() -> Arc<Cluster> {
@@ -35,39 +34,39 @@ fn announcement(address: &str) -> Announcement {
 }
 
 async fn join<S: Journal + Table + Tenure>(store: Arc<S>, address: &str) -> Result<Node, AddressTaken> {
-    let metrics = Metrics::register(&mut Registry::default());
+    let metrics = Metrics::new();
     let service = Service::new(metrics.clone());
     let Announcement { address, host, tenure, .. } = announcement(address);
-    let joining = Joining { address, host, tenure, peers: Arc::new(Nobody) };
+    let joining = Joining { address, host, tenure, peers: Arc::new(NoPeers) };
     Node::join(service, metrics, store, SHARDS, joining, NodeOptions::default()).await
 }
 
-async fn eventually(mut is_so: impl FnMut() -> bool) {
+async fn eventually(mut is_met: impl FnMut() -> bool) {
     let waiting = async {
-        while !is_so() {
+        while !is_met() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(DEADLINE, waiting).await.expect("it never came to be so");
+    tokio::time::timeout(DEADLINE, waiting).await.expect("the condition is met in time");
 }
 
-/// However long it takes to claim shards, the tenure is renewed.
+/// The tenure is renewed even while a claim hangs.
 #[tokio::test]
 async fn a_claim_that_hangs_holds_up_no_renewal() {
-    let store = Arc::new(Watched::new(&cluster(), true));
-    let _node = join(store.clone(), "here").await.expect("nobody has its address");
+    let store = Arc::new(CountingStore::new(&cluster(), true));
+    let _node = join(store.clone(), "here").await.expect("the address is free");
     eventually(|| store.claims.load(Ordering::SeqCst) > 0).await;
     let renewals = store.renewals.load(Ordering::SeqCst);
     eventually(|| store.renewals.load(Ordering::SeqCst) > renewals + 5).await;
-    assert_eq!(store.claims.load(Ordering::SeqCst), 1, "it still hangs");
+    assert_eq!(store.claims.load(Ordering::SeqCst), 1, "the claim still hangs");
 }
 
-/// All shards that nobody serves are claimed in one call.
+/// All shards without an owner are claimed in one call.
 #[tokio::test]
 async fn shards_are_claimed_together() {
     let cluster = cluster();
-    let store = Arc::new(Watched::new(&cluster, false));
-    let node = join(store.clone(), "here").await.expect("nobody has its address");
+    let store = Arc::new(CountingStore::new(&cluster, false));
+    let node = join(store.clone(), "here").await.expect("the address is free");
     let owns_all =
         || (0..SHARDS).all(|shard| cluster.owner(ShardId(shard)).expect("a shard").0 == Some(NodeId(1)));
     eventually(owns_all).await;
@@ -75,13 +74,13 @@ async fn shards_are_claimed_together() {
     node.stop().await;
 }
 
-/// It was this process's own address, before it crashed: nobody renews it, and it is free when the tenure has run out.
+/// A process that crashed had this address. No node renews that tenure, and when it has expired the address is free.
 #[tokio::test]
-async fn an_address_is_taken_over_when_its_tenure_has_run_out() {
+async fn an_address_is_free_when_its_tenure_has_expired() {
     let cluster = cluster();
     cluster.node(NodeId(1)).renew(announcement("here")).await.expect("renew");
     let joining = tokio::spawn(join(cluster.node(NodeId(2)), "here"));
-    // It runs until it waits: the other one is alive.
+    // Lets the task run until it waits, because the other node is alive.
     tokio::task::yield_now().await;
     assert!(!joining.is_finished());
     cluster.advance(TENURE);
@@ -90,10 +89,10 @@ async fn an_address_is_taken_over_when_its_tenure_has_run_out() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_renewed_is_another_nodes() {
+async fn an_address_whose_tenure_is_renewed_belongs_to_another_node() {
     let cluster = cluster();
-    let first = join(cluster.node(NodeId(1)), "here").await.expect("nobody has its address");
-    let refused = join(cluster.node(NodeId(2)), "here").await.err().expect("another node has its address");
+    let first = join(cluster.node(NodeId(1)), "here").await.expect("the address is free");
+    let refused = join(cluster.node(NodeId(2)), "here").await.err().expect("another node has this address");
     let words = refused.to_string();
     for word in ["here", &NodeId(1).to_string()[..], "machine", "--advertise"] {
         assert!(words.contains(word), "{word:?} is not in {words:?}");
@@ -102,38 +101,38 @@ async fn an_address_that_is_renewed_is_another_nodes() {
 }
 
 /// No other node is reached.
-struct Nobody;
+struct NoPeers;
 
-impl Peers for Nobody {
-    fn who<'a>(&'a self, _: &'a str) -> Asked<'a, String> {
+impl Peers for NoPeers {
+    fn who<'a>(&'a self, _: &'a str) -> PeerFuture<'a, String> {
         Box::pin(async { Err(PeerError::NotThere) })
     }
 
-    fn ask<'a>(&'a self, _: &'a str, _: ShardId, _: &'a Request) -> Asked<'a, Outcome> {
+    fn ask<'a>(&'a self, _: &'a str, _: ShardId, _: &'a Request) -> PeerFuture<'a, Outcome> {
         Box::pin(async { Err(PeerError::NotThere) })
     }
 
-    fn follow<'a>(&'a self, _: &'a str, _: &'a Wanted) -> Asked<'a, Box<dyn Feed>> {
+    fn follow<'a>(&'a self, _: &'a str, _: &'a FeedRequest) -> PeerFuture<'a, Box<dyn Feed>> {
         Box::pin(async { Err(PeerError::NotThere) })
     }
 }
 
-/// A store that counts, and whose claims may hang.
-struct Watched {
+/// A store that counts renewals and claims, and whose claims may hang.
+struct CountingStore {
     node: Arc<MemoryNode>,
     renewals: AtomicUsize,
     claims: AtomicUsize,
     do_claims_hang: bool,
 }
 
-impl Watched {
-    fn new(cluster: &Arc<Cluster>, do_claims_hang: bool) -> Watched {
+impl CountingStore {
+    fn new(cluster: &Arc<Cluster>, do_claims_hang: bool) -> CountingStore {
         let (renewals, claims) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Watched { node: cluster.node(NodeId(1)), renewals, claims, do_claims_hang }
+        CountingStore { node: cluster.node(NodeId(1)), renewals, claims, do_claims_hang }
     }
 }
 
-impl Tenure for Watched {
+impl Tenure for CountingStore {
     fn me(&self) -> NodeId {
         self.node.me()
     }
@@ -174,7 +173,7 @@ impl Tenure for Watched {
     }
 }
 
-impl Journal for Watched {
+impl Journal for CountingStore {
     async fn take(&self, shard: ShardId) -> Result<Epoch, StoreError> {
         self.node.take(shard).await
     }
@@ -210,7 +209,7 @@ impl Journal for Watched {
     }
 }
 
-impl Table for Watched {
+impl Table for CountingStore {
     async fn applied(&self, shard: ShardId) -> Result<Seq, StoreError> {
         self.node.applied(shard).await
     }

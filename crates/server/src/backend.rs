@@ -2,7 +2,7 @@
 
 use limina_engine::{Name, Outcome, Page, Request, events::StreamTerms, outcome::NamespaceInfo};
 use limina_node::{
-    Cluster, Feed, FollowError, Follower, Service, ShardId, Unavailable, Wanted, peers::Asked,
+    Cluster, Feed, FeedRequest, FollowError, Follower, Service, ShardId, Unavailable, peers::PeerFuture,
 };
 use std::pin::Pin;
 
@@ -30,10 +30,10 @@ pub trait Backend: Send + Sync + 'static {
     ) -> Following<'_>;
 
     /// Does what another node asks for, see [`Service::answer_peer`].
-    fn answer_peer(&self, shard: ShardId, request: Request) -> Asked<'_, Outcome>;
+    fn answer_peer(&self, shard: ShardId, request: Request) -> PeerFuture<'_, Outcome>;
 
     /// Follows a stream on behalf of another node, see [`Service::feed_peer`].
-    fn feed_peer(&self, wanted: Wanted) -> Asked<'_, Box<dyn Feed>>;
+    fn feed_peer(&self, wanted: FeedRequest) -> PeerFuture<'_, Box<dyn Feed>>;
 
     /// Whether requests are served.
     fn is_ready(&self) -> bool;
@@ -61,11 +61,11 @@ impl Backend for Service {
         Box::pin(Service::follow(self, namespace, stream, resume_after, make))
     }
 
-    fn answer_peer(&self, shard: ShardId, request: Request) -> Asked<'_, Outcome> {
+    fn answer_peer(&self, shard: ShardId, request: Request) -> PeerFuture<'_, Outcome> {
         Box::pin(Service::answer_peer(self, shard, request))
     }
 
-    fn feed_peer(&self, wanted: Wanted) -> Asked<'_, Box<dyn Feed>> {
+    fn feed_peer(&self, wanted: FeedRequest) -> PeerFuture<'_, Box<dyn Feed>> {
         Box::pin(Service::feed_peer(self, wanted))
     }
 

@@ -1,7 +1,9 @@
 //! Nobody is served before the rules stand.
 
 use limina_engine::{Name, Outcome, Page, Request, events::StreamTerms, outcome::NamespaceInfo};
-use limina_node::{Cluster, Feed, FollowError, Service, ShardId, Unavailable, Wanted, peers::Asked};
+use limina_node::{
+    Cluster, Feed, FeedRequest, FollowError, Service, ShardId, Unavailable, peers::PeerFuture,
+};
 use limina_server::{
     Backend,
     backend::{Following, Pending},
@@ -16,7 +18,7 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn closed(service: Service) -> Gate {
-        service.hold_back();
+        service.postpone_serving();
         Gate { service, is_open: AtomicBool::new(false) }
     }
 
@@ -61,11 +63,11 @@ impl Backend for Gate {
     }
 
     // What reaches this node by way of another has passed a gate there.
-    fn answer_peer(&self, shard: ShardId, request: Request) -> Asked<'_, Outcome> {
+    fn answer_peer(&self, shard: ShardId, request: Request) -> PeerFuture<'_, Outcome> {
         Box::pin(self.service.answer_peer(shard, request))
     }
 
-    fn feed_peer(&self, wanted: Wanted) -> Asked<'_, Box<dyn Feed>> {
+    fn feed_peer(&self, wanted: FeedRequest) -> PeerFuture<'_, Box<dyn Feed>> {
         Box::pin(self.service.feed_peer(wanted))
     }
 

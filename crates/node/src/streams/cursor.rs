@@ -1,37 +1,37 @@
-//! A follower's place in a stream, and what it needs next. No IO: the simulator runs this code too.
+//! A follower's position in a stream, and what it needs next. No IO: the simulator runs this code too.
 
 use super::{
     Message,
-    ring::{PAGE, Page, Place, Ring},
+    ring::{Lookup, PAGE, Page, Ring},
 };
 use limina_engine::events::Changes;
 use std::{cmp::Ordering, sync::Arc};
 
-/// How many messages a follower takes at a time, and how many bytes of them, so that a client that stops reading holds
+/// The most messages, and about the most bytes, that a follower takes at a time, so that a client that stops reading holds
 /// little memory.
 const MAX_MESSAGES: usize = 256;
 const MAX_BYTES: usize = 64 << 10;
 
-/// A follower's place in a stream.
+/// A follower's position in a stream.
 #[derive(Debug)]
 pub struct Cursor {
     stage: Stage,
-    /// How many of the ring's periodic key frames it has passed.
+    /// The number of the ring's periodic key frames that the follower has passed.
     key_frames: u64,
-    /// The page that it reads, while it is behind the ring.
+    /// The page that the follower reads while it is behind the ring.
     page: Option<Arc<Page>>,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// It needs a current key frame.
-    Outside,
-    /// It asks for the changes after a clock that this node has not reached.
+    /// The follower needs a current key frame.
+    NeedsKeyFrame,
+    /// The follower wants the changes after this clock. It is not known yet whether the stream has reached the clock.
     Resuming(u64),
-    /// It has a key frame that was not sent yet.
-    Beginning(Arc<Message>),
-    /// It has everything up to this clock.
-    Location(u64),
+    /// The follower has a key frame, which was not sent yet.
+    HasKeyFrame(Arc<Message>),
+    /// The follower has everything up to this clock.
+    UpTo(u64),
 }
 
 /// What a follower does next.
@@ -45,9 +45,9 @@ pub enum Step {
     AskClock,
     /// Ask the owner for changes, and then call [`Cursor::handle_page`].
     AskPage {
-        /// After which clock.
+        /// The changes after this clock.
         after: u64,
-        /// How many.
+        /// The most changes.
         limit: usize,
     },
     /// Ask the owner for a key frame, and then call [`Cursor::handle_key_frame`].
@@ -55,55 +55,57 @@ pub enum Step {
 }
 
 impl Cursor {
-    /// A new follower, or one that has everything up to a clock.
+    /// A follower that has everything up to the clock `resume_after`. None for a new follower.
     pub fn new(resume_after: Option<u64>) -> Cursor {
-        let stage = resume_after.map_or(Stage::Outside, Stage::Resuming);
+        let stage = resume_after.map_or(Stage::NeedsKeyFrame, Stage::Resuming);
         Cursor { stage, key_frames: 0, page: None }
     }
 
-    /// The question that must be answered before it is known where the follower begins.
+    /// The question that must be answered before the follower's position is known. None once it is known.
     pub fn poll_begin(&mut self, ring: &Ring) -> Option<Step> {
         match self.stage {
-            Stage::Outside => Some(Step::AskKeyFrame),
-            // Where this node is behind, the clock may be reached all the same: only the owner knows.
+            Stage::NeedsKeyFrame => Some(Step::AskKeyFrame),
+            // This node may be behind the stream. Only the owner knows whether the stream has reached the clock.
             Stage::Resuming(clock) if ring.last().is_none_or(|last| last < clock) => Some(Step::AskClock),
             Stage::Resuming(clock) => {
-                self.stand_at(clock, ring);
+                self.continue_after(clock, ring);
                 None
             }
-            Stage::Beginning(_) | Stage::Location(_) => None,
+            Stage::HasKeyFrame(_) | Stage::UpTo(_) => None,
         }
     }
 
-    /// What comes next.
+    /// The next step.
     pub fn poll(&mut self, ring: &Ring) -> Step {
         if let Some(question) = self.poll_begin(ring) {
             return question;
         }
-        match std::mem::replace(&mut self.stage, Stage::Outside) {
-            Stage::Beginning(frame) => {
-                self.stand_at(frame.clock(), ring);
+        match std::mem::replace(&mut self.stage, Stage::NeedsKeyFrame) {
+            Stage::HasKeyFrame(frame) => {
+                self.continue_after(frame.clock(), ring);
                 Step::Send(vec![frame])
             }
-            Stage::Location(clock) => self.go_on(clock, ring),
-            Stage::Outside | Stage::Resuming(_) => unreachable!("it has begun"),
+            Stage::UpTo(clock) => self.next_messages(clock, ring),
+            Stage::NeedsKeyFrame | Stage::Resuming(_) => unreachable!("poll_begin has returned None"),
         }
     }
 
-    /// The stream's clock, as the owner told it. A clock that the stream has not reached is no place in it.
+    /// The owner's answer to [`Step::AskClock`]. If the stream has not reached the follower's clock, the follower needs a key
+    /// frame.
     pub fn handle_clock(&mut self, clock: u64, ring: &Ring) {
         if let Stage::Resuming(after) = self.stage {
             match after <= clock {
-                true => self.stand_at(after, ring),
-                false => self.stage = Stage::Outside,
+                true => self.continue_after(after, ring),
+                false => self.stage = Stage::NeedsKeyFrame,
             }
         }
     }
 
-    /// What [`Step::AskPage`] asks for, if it is still needed: another follower may have read the page meanwhile.
+    /// What [`Step::AskPage`] asks for, as (after, limit). None if it is no longer needed, because another follower has read
+    /// the page meanwhile.
     pub fn wanted_page(&self, ring: &Ring) -> Option<(u64, usize)> {
-        let Stage::Location(clock) = self.stage else { return None };
-        let is_needed = matches!(ring.after(clock), Place::Older)
+        let Stage::UpTo(clock) = self.stage else { return None };
+        let is_needed = matches!(ring.after(clock), Lookup::Older)
             && ring.page_after(clock).is_none()
             && ring.is_kept_after(clock);
         is_needed.then(|| page_for(clock, ring))
@@ -112,32 +114,32 @@ impl Cursor {
     /// The owner's answer to [`Step::AskPage`].
     pub fn handle_page(&mut self, after: u64, changes: Changes, ring: &mut Ring) {
         ring.handle_page(after, changes);
-        let Stage::Location(clock) = self.stage else { return };
-        // If the aligned page is not whole any more, the part after the follower's clock may be.
+        let Stage::UpTo(clock) = self.stage else { return };
+        // The owner may have dropped the beginning of the aligned page, but not the part after the follower's clock.
         let may_ask_again = after < clock && !ring.is_kept_after(after);
         if !may_ask_again && ring.page_after(clock).is_none() {
-            self.stage = Stage::Outside;
+            self.stage = Stage::NeedsKeyFrame;
         }
     }
 
-    /// A key frame that the owner made after it was asked for.
+    /// The owner's answer to [`Step::AskKeyFrame`]. The owner must have made it after the question.
     pub fn handle_key_frame(&mut self, frame: Arc<Message>) {
-        if matches!(self.stage, Stage::Outside) {
-            self.stage = Stage::Beginning(frame);
+        if matches!(self.stage, Stage::NeedsKeyFrame) {
+            self.stage = Stage::HasKeyFrame(frame);
         }
     }
 
-    /// Whether it has read a page last, and not the ring.
+    /// Whether the last change came from a page, not from the ring.
     pub fn is_behind(&self) -> bool {
         self.page.is_some()
     }
 
-    fn stand_at(&mut self, clock: u64, ring: &Ring) {
-        self.stage = Stage::Location(clock);
+    fn continue_after(&mut self, clock: u64, ring: &Ring) {
+        self.stage = Stage::UpTo(clock);
         self.key_frames = ring.key_frame().1;
     }
 
-    fn go_on(&mut self, mut clock: u64, ring: &Ring) -> Step {
+    fn next_messages(&mut self, mut clock: u64, ring: &Ring) -> Step {
         let mut messages = Vec::new();
         let mut bytes = 0;
         let mut is_older = false;
@@ -145,12 +147,12 @@ impl Cursor {
             let message = match self.key_frame_at(clock, ring) {
                 Some(frame) => frame,
                 None => match ring.after(clock) {
-                    Place::Here(change) => {
+                    Lookup::Found(change) => {
                         self.page = None;
                         change.clone()
                     }
-                    Place::NotYet => break,
-                    Place::Older => {
+                    Lookup::NotYet => break,
+                    Lookup::Older => {
                         let Some(change) = self.change_in_page(clock, ring) else {
                             is_older = true;
                             break;
@@ -163,7 +165,7 @@ impl Cursor {
             bytes += message.approximate_bytes();
             messages.push(message);
         }
-        self.stage = Stage::Location(clock);
+        self.stage = Stage::UpTo(clock);
         if !messages.is_empty() {
             return Step::Send(messages);
         }
@@ -171,14 +173,15 @@ impl Cursor {
             return Step::Wait;
         }
         if !ring.is_kept_after(clock) {
-            (self.stage, self.page) = (Stage::Outside, None);
+            (self.stage, self.page) = (Stage::NeedsKeyFrame, None);
             return Step::AskKeyFrame;
         }
         let (after, limit) = page_for(clock, ring);
         Step::AskPage { after, limit }
     }
 
-    /// The periodic key frame, if this is its place. Once it is passed it would take back what was sent since.
+    /// The periodic key frame, if its clock is the follower's. A follower that has passed it must not get it any more, because
+    /// the key frame would undo later changes.
     fn key_frame_at(&mut self, clock: u64, ring: &Ring) -> Option<Arc<Message>> {
         let (frame, count) = ring.key_frame();
         let frame = frame.filter(|_| self.key_frames < count)?;
@@ -190,15 +193,16 @@ impl Cursor {
     }
 
     fn change_in_page(&mut self, clock: u64, ring: &Ring) -> Option<Arc<Message>> {
-        let is_here = |page: &Arc<Page>| page.change_after(clock).is_some();
-        if !self.page.as_ref().is_some_and(is_here) {
+        let has_it = |page: &Arc<Page>| page.change_after(clock).is_some();
+        if !self.page.as_ref().is_some_and(has_it) {
             self.page = ring.page_after(clock).cloned();
         }
         self.page.as_ref()?.change_after(clock).cloned()
     }
 }
 
-/// Which page has the change after this clock. Pages are aligned, unless the beginning of one is not kept any more.
+/// The page with the change after this clock, as (after, limit). Pages are aligned, except if the owner no longer keeps the
+/// beginning of the page.
 fn page_for(clock: u64, ring: &Ring) -> (u64, usize) {
     let aligned = clock - clock % PAGE;
     let after = if ring.is_kept_after(aligned) { aligned } else { clock };
@@ -208,7 +212,7 @@ fn page_for(clock: u64, ring: &Ring) -> (u64, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::streams::{RECENT_CHANGES, Told};
+    use crate::streams::{RECENT_CHANGES, StreamUpdate};
     use limina_engine::{
         Time,
         events::{Change, ChangeKind, KeyFrame},
@@ -222,7 +226,7 @@ mod tests {
         KeyFrame { clock, events: Vec::new() }
     }
 
-    /// A ring that has been told the changes after `begin`, up to `end`.
+    /// A ring that has received the changes after `begin`, up to `end`.
     fn ring(begin: u64, end: u64) -> Ring {
         let mut ring = Ring::default();
         ring.begin(begin);
@@ -237,14 +241,14 @@ mod tests {
         cursor
     }
 
-    /// What a follower does until it must ask or wait: the clocks that are sent, those of key frames as negative numbers.
+    /// Runs a follower until it must ask or wait. Returns the clocks of what it sent, with those of key frames as negative numbers.
     fn run(cursor: &mut Cursor, ring: &Ring) -> (Vec<i64>, Step) {
         let mut sent = Vec::new();
         loop {
             match cursor.poll(ring) {
-                Step::Send(messages) => sent.extend(messages.iter().map(|message| match &message.told {
-                    Told::Change(change) => change.clock as i64,
-                    Told::KeyFrame(frame) => -(frame.clock as i64),
+                Step::Send(messages) => sent.extend(messages.iter().map(|message| match &message.update {
+                    StreamUpdate::Change(change) => change.clock as i64,
+                    StreamUpdate::KeyFrame(frame) => -(frame.clock as i64),
                 })),
                 step => return (sent, step),
             }
@@ -262,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_come_in_order_and_key_frames_in_their_place() {
+    fn changes_and_key_frames_come_in_order() {
         let mut ring = ring(7, 10);
         let (mut quick, mut slow) = (at(7, &ring), at(7, &ring));
         check(&mut quick, &ring, &[8, 9, 10], "Wait");
@@ -273,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_frame_never_takes_back_what_was_sent() {
+    fn a_key_frame_never_undoes_a_change_that_was_sent() {
         let mut ring = ring(7, 9);
         let mut cursor = at(7, &ring);
         check(&mut cursor, &ring, &[8, 9], "Wait");
@@ -282,19 +286,19 @@ mod tests {
     }
 
     #[test]
-    fn a_new_follower_begins_with_a_key_frame_that_was_made_for_it() {
+    fn a_new_follower_begins_with_a_current_key_frame() {
         let mut ring = ring(7, 9);
         ring.push_key_frame(frame(9));
         let mut cursor = Cursor::new(None);
         check(&mut cursor, &ring, &[], "AskKeyFrame");
         ring.push_change(change(10));
-        cursor.handle_key_frame(Message::new(Told::KeyFrame(frame(10))));
+        cursor.handle_key_frame(Message::new(StreamUpdate::KeyFrame(frame(10))));
         ring.push_change(change(11));
         check(&mut cursor, &ring, &[-10, 11], "Wait");
     }
 
     #[test]
-    fn the_owner_says_whether_a_clock_is_reached_that_this_node_has_not_reached() {
+    fn the_owner_decides_whether_a_clock_ahead_of_this_node_is_reached() {
         let mut ring = ring(7, 9);
         let mut cursor = Cursor::new(Some(11));
         check(&mut cursor, &ring, &[], "AskClock");
@@ -311,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_node_has_missed_is_read() {
+    fn changes_that_this_node_has_missed_are_read_from_the_shard() {
         let mut ring = ring(7, 8);
         let (mut cursor, mut other) = (at(7, &ring), at(8, &ring));
         // 9 and 10 became durable, but their effects were lost with the shard's memory.
@@ -321,7 +325,7 @@ mod tests {
         check(&mut other, &ring, &[], "AskPage { after: 8, limit: 248 }");
         other.handle_page(8, Changes::Kept(vec![change(9), change(10)]), &mut ring);
         check(&mut other, &ring, &[9, 10], "Wait");
-        // 8 was in the ring, and is read again: where it ends is where the ring began anew.
+        // Change 8 was in the ring, which started again after the gap. So it is read from the shard.
         check(&mut cursor, &ring, &[], "AskPage { after: 7, limit: 249 }");
         cursor.handle_page(7, Changes::Kept((8..=10).map(change).collect()), &mut ring);
         check(&mut cursor, &ring, &[8, 9, 10], "Wait");
@@ -358,14 +362,14 @@ mod tests {
         lost.handle_page(200, Changes::NotKept, &mut ring);
         check(&mut lost, &ring, &[], "AskKeyFrame");
         check(&mut other, &ring, &[], "AskKeyFrame");
-        let current = Message::new(Told::KeyFrame(frame(recent + 300)));
+        let current = Message::new(StreamUpdate::KeyFrame(frame(recent + 300)));
         lost.handle_key_frame(current);
         check(&mut lost, &ring, &[-(recent as i64 + 300)], "Wait");
     }
 
-    /// A store that was set back, say: the follower must not ask for ever.
+    /// After an old backup was restored, for example, the shard lacks changes. The follower must not ask for them forever.
     #[test]
-    fn a_page_that_does_not_have_what_it_should_is_not_asked_for_again() {
+    fn a_page_without_the_wanted_change_is_not_asked_for_again() {
         for page in [vec![], vec![change(1)], vec![change(7)]] {
             let mut ring = ring(0, 5);
             let mut cursor = at(5, &ring);

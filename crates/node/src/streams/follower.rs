@@ -1,7 +1,9 @@
 //! A follower of a stream: a client of this node, or another node.
 
-use super::{Address, Ended, FollowError, Message, Told, Topic, cursor::Cursor, cursor::Step, feeding};
-use crate::{Feed, FeedEnded, PeerError, Service, Unavailable, Wanted};
+use super::{
+    Address, Ended, FollowError, Message, StreamUpdate, Topic, cursor::Cursor, cursor::Step, feeding,
+};
+use crate::{Feed, FeedEnded, FeedRequest, PeerError, Service, Unavailable};
 use limina_engine::{
     Command, Name, Outcome, Request,
     events::{self, Changes, Reply, StreamInfo, StreamTerms},
@@ -13,26 +15,28 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// How long to wait before the owner is asked again.
-const ASK_AGAIN: Duration = Duration::from_millis(200);
-/// How long a follower that is behind waits for an owner that answers. Then it ends, and its client comes back.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait before an owner that did not answer is asked again.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+/// The longest time that a follower which is behind waits for the owner. After that it ends, and its client must return.
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// A follower of a stream.
+/// Receives the updates of a stream, in order. Created by [`Service::follow`].
 pub struct Follower {
     service: Service,
     topic: Arc<Topic>,
     news: watch::Receiver<()>,
     cursor: Cursor,
-    /// Set while the follower reads pages.
+    /// Set while the follower reads pages, to keep them in memory.
     reading: Option<Reading>,
-    /// For another node: how often the shard had left this node when the feed began. The feed ends when it leaves again.
+    /// Set if the follower is another node: how many times the shard had left this node when the feed began. When the shard
+    /// leaves again, the feed ends.
     feeds_until_move: Option<u64>,
 }
 
 impl Service {
-    /// Follows a stream: from a current key frame on, or after a clock, if all changes since are still kept. If the stream
-    /// does not exist, it is made with the terms in `make`.
+    /// Follows a stream. With `resume_after`, the follower receives the changes after that clock. Without it, or if these
+    /// changes are no longer kept, it first receives a current key frame. If the stream does not exist, it is created with the
+    /// terms in `make`.
     pub async fn follow(
         &self,
         namespace: Name,
@@ -45,10 +49,10 @@ impl Service {
         Ok(follower)
     }
 
-    /// Follows a stream on behalf of another node, which has a ring of its own.
-    pub async fn feed_peer(&self, wanted: Wanted) -> Result<Box<dyn Feed>, PeerError> {
-        let Wanted { shard, namespace, stream, resume_after, make } = wanted;
-        if !self.is_here(shard) {
+    /// Follows a stream for another node, which feeds its own ring with the updates.
+    pub async fn feed_peer(&self, request: FeedRequest) -> Result<Box<dyn Feed>, PeerError> {
+        let FeedRequest { shard, namespace, stream, resume_after, make } = request;
+        if !self.is_local(shard) {
             return Err(PeerError::NotThere);
         }
         self.begin_serving();
@@ -68,7 +72,7 @@ impl Service {
         Follower { service: self.clone(), topic, news, cursor, reading: None, feeds_until_move: None }
     }
 
-    /// The stream as it is now: the answer to a question that is asked after this call.
+    /// The stream as it is now: the question is sent to the shard after this call.
     pub(super) async fn stream_info(&self, topic: &Topic) -> Result<StreamInfo, FollowError> {
         let question = || {
             let (service, address) = (self.clone(), topic.address.clone());
@@ -90,7 +94,7 @@ impl Service {
             async move {
                 let command = events::Command::Incubating(address.1.clone());
                 match service.ask(&address, command).await? {
-                    Reply::Incubating(frame) => Ok(Message::new(Told::KeyFrame(frame))),
+                    Reply::Incubating(frame) => Ok(Message::new(StreamUpdate::KeyFrame(frame))),
                     _ => Err(FollowError::StreamNotFound),
                 }
             }
@@ -98,7 +102,7 @@ impl Service {
         topic.key_frames.ask(question).await
     }
 
-    /// Has a key frame put into the ring, in its place among the changes.
+    /// Has the shard report a key frame, at its position among the changes.
     pub(super) async fn push_key_frame(
         &self,
         address: &Address,
@@ -132,7 +136,7 @@ impl Service {
 }
 
 impl Follower {
-    /// Finds the place to begin at.
+    /// Finds the clock at which the follower begins. Starts to feed the ring if this is the first follower.
     async fn begin(&mut self, make: Option<StreamTerms>) -> Result<(), FollowError> {
         if self.topic.lock().ring.last().is_none() {
             let info = match self.service.stream_info(&self.topic).await {
@@ -158,7 +162,7 @@ impl Follower {
         }
     }
 
-    /// The next messages, in order; waits until there are any. May be dropped and called again: nothing is lost.
+    /// The next messages, in order. Waits until there are any. If the future is dropped, no message is lost.
     pub async fn next(&mut self) -> Result<Vec<Arc<Message>>, Ended> {
         let mut unanswered_since: Option<Instant> = None;
         loop {
@@ -176,7 +180,7 @@ impl Follower {
                 (Step::Send(messages), _) => return Ok(messages),
                 (_, Some(ended)) => return Err(ended),
                 (Step::Wait, None) => {
-                    // The sender lives as long as the topic, which is held here.
+                    // The sender lives as long as the topic, which this follower holds.
                     let _is_alive = self.news.changed().await;
                     continue;
                 }
@@ -187,18 +191,18 @@ impl Follower {
                 Err(FollowError::StreamNotFound) => return Err(Ended::Deleted),
                 Err(FollowError::Unavailable(reason)) => {
                     let since = *unanswered_since.get_or_insert_with(Instant::now);
-                    let is_hopeless = reason == Unavailable::ShuttingDown || since.elapsed() > PATIENCE;
+                    let is_hopeless = reason == Unavailable::ShuttingDown || since.elapsed() > MAX_WAIT;
                     if is_hopeless || self.feeds_until_move.is_some() {
                         return Err(Ended::Unavailable(reason));
                     }
-                    // The shard opens again, or is on its way to another node.
-                    tokio::time::sleep(ASK_AGAIN).await;
+                    // The shard is opening again, or is moving to another node.
+                    tokio::time::sleep(RETRY_PAUSE).await;
                 }
             }
         }
     }
 
-    /// Asks the owner what the cursor wants to know.
+    /// Asks the owner the cursor's question, and hands the answer to the cursor.
     async fn answer(&mut self, question: Step) -> Result<(), FollowError> {
         match question {
             Step::Send(_) | Step::Wait => {}
@@ -215,8 +219,8 @@ impl Follower {
         Ok(())
     }
 
-    /// Reads a page, unless another follower has read it meanwhile. Followers of a stream read one at a time, so that they
-    /// never occupy the shard, however many there are.
+    /// Reads a page, unless another follower has read it meanwhile. Followers of a stream read one after the other, so that
+    /// many followers do not overload the shard.
     async fn read_page(&mut self) -> Result<(), FollowError> {
         self.reading.get_or_insert_with(|| Reading::new(&self.topic));
         let _turn = self.topic.page_turn.lock().await;
@@ -229,7 +233,7 @@ impl Follower {
     }
 }
 
-/// Pages stay in memory for as long as any follower reads them.
+/// Keeps pages in memory: they are dropped with the last of these.
 struct Reading(Arc<Topic>);
 
 impl Reading {
@@ -250,10 +254,10 @@ impl Drop for Reading {
 }
 
 impl Feed for Follower {
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<Told>, FeedEnded>> + Send + '_>> {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<StreamUpdate>, FeedEnded>> + Send + '_>> {
         Box::pin(async {
             match Follower::next(self).await {
-                Ok(messages) => Ok(messages.iter().map(|message| message.told.clone()).collect()),
+                Ok(messages) => Ok(messages.iter().map(|message| message.update.clone()).collect()),
                 Err(Ended::Deleted) => Err(FeedEnded::NoStream),
                 Err(Ended::Unavailable(_)) => Err(FeedEnded::Lost),
             }
@@ -261,11 +265,11 @@ impl Feed for Follower {
     }
 }
 
-/// There is nothing to follow.
+/// The feed of a stream that does not exist.
 struct NoStream;
 
 impl Feed for NoStream {
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<Told>, FeedEnded>> + Send + '_>> {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<StreamUpdate>, FeedEnded>> + Send + '_>> {
         Box::pin(async { Err(FeedEnded::NoStream) })
     }
 }

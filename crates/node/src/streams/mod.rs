@@ -1,20 +1,20 @@
 //! Followers of streams of events.
 //!
-//! A follower is a cursor: the clock of the last change that it has. A node has one [`Ring`] for each stream that is
-//! followed there: the latest changes, encoded once for all followers. A follower that is behind the ring reads the changes
-//! that the shard still keeps, a page at a time, as its client takes them; followers share pages. Only a new follower,
-//! and one whose changes are no longer kept, gets a key frame: a current one, made for all who ask at the same time.
+//! A follower has a cursor: the clock of the last change that it has sent. For each stream that is followed here, the node
+//! has one [`Ring`]: the latest changes, encoded once for all followers. A follower that is behind the ring reads older
+//! changes from the shard, a page at a time, as its client takes them. Followers share pages. A key frame goes only to a new
+//! follower, and to one whose changes are no longer kept. Followers that ask at the same time share one key frame.
 //!
-//! Where the shard is in another node, the ring is fed from there, by one connection for all followers of the stream
-//! here. When the shard moves, the feed moves with it, after the last clock in the ring.
+//! If the shard is in another node, one connection for each stream feeds the ring. When the shard moves, the feed continues
+//! at the new owner, after the last clock in the ring.
 //!
 //! Read in this order: `ring` and `cursor` (without IO), `follower`, `feeding`.
 
 mod cursor;
 mod feeding;
 mod follower;
-mod joint;
 mod ring;
+mod shared_question;
 
 pub use cursor::{Cursor, Step};
 pub use follower::Follower;
@@ -22,13 +22,13 @@ pub use ring::{PAGE, Page, RECENT_CHANGES, Ring};
 
 use crate::{Unavailable, shard_of};
 use bytes::Bytes;
-use joint::Joint;
 use limina_engine::{
     Name,
     events::{Change, KeyFrame, StreamInfo},
 };
 use limina_store::ShardId;
 use serde::{Deserialize, Serialize};
+use shared_question::SharedQuestion;
 use std::{
     collections::HashMap,
     sync::{
@@ -38,87 +38,87 @@ use std::{
 };
 use tokio::{sync::watch, task::AbortHandle};
 
-/// Something that is told to those who follow a stream.
+/// An update of a stream with its encoding, shared by all followers of the stream.
 #[derive(Debug)]
 pub struct Message {
-    /// What.
-    pub told: Told,
+    /// The update itself.
+    pub update: StreamUpdate,
     encoded: OnceLock<Bytes>,
 }
 
-/// What is told.
+/// What a follower of a stream receives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Told {
-    /// A change.
+pub enum StreamUpdate {
+    /// One change of the stream.
     Change(Change),
-    /// All that incubates.
+    /// A snapshot of all incubating events.
     KeyFrame(KeyFrame),
 }
 
 impl Message {
     /// A message that is not encoded yet.
-    pub fn new(told: Told) -> Arc<Message> {
-        Arc::new(Message { told, encoded: OnceLock::new() })
+    pub fn new(update: StreamUpdate) -> Arc<Message> {
+        Arc::new(Message { update, encoded: OnceLock::new() })
     }
 
-    /// Its clock.
+    /// The clock of the change, or the clock as of which the key frame is.
     pub fn clock(&self) -> u64 {
-        match &self.told {
-            Told::Change(change) => change.clock,
-            Told::KeyFrame(frame) => frame.clock,
+        match &self.update {
+            StreamUpdate::Change(change) => change.clock,
+            StreamUpdate::KeyFrame(frame) => frame.clock,
         }
     }
 
-    /// About how long it is when it is encoded.
+    /// The approximate length of the encoding.
     fn approximate_bytes(&self) -> usize {
         const REST: usize = 128;
-        match &self.told {
-            Told::Change(change) => REST + change.event.len(),
-            Told::KeyFrame(frame) => frame.events.iter().map(|event| REST + event.event.len()).sum(),
+        match &self.update {
+            StreamUpdate::Change(change) => REST + change.event.len(),
+            StreamUpdate::KeyFrame(frame) => frame.events.iter().map(|event| REST + event.event.len()).sum(),
         }
     }
 
-    /// As it is sent. Made once, by whoever sends it first, and shared by all.
-    pub fn encoded(&self, encode: impl FnOnce(&Told) -> Bytes) -> &Bytes {
-        self.encoded.get_or_init(|| encode(&self.told))
+    /// The encoding. The first follower that sends the message encodes it; the others share the bytes.
+    pub fn encoded(&self, encode: impl FnOnce(&StreamUpdate) -> Bytes) -> &Bytes {
+        self.encoded.get_or_init(|| encode(&self.update))
     }
 }
 
 /// A stream, by its namespace and name.
 type Address = (Name, Name);
 
-/// All streams that are followed.
+/// All streams that are followed at this node. A clone shares them.
 #[derive(Clone, Default)]
 pub(crate) struct Streams(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
     topics: Mutex<HashMap<Address, Arc<Topic>>>,
-    /// How many there are, so that where nobody follows anything nothing is looked up.
+    /// The number of topics. While it is 0, changes need no look-up.
     count: AtomicUsize,
 }
 
-/// One stream that is followed.
+/// A stream that is followed at this node.
 struct Topic {
     address: Address,
     state: Mutex<State>,
-    /// Changes with the state.
+    /// Notifies followers whenever the state has changed.
     news: watch::Sender<()>,
     followers: AtomicUsize,
-    infos: Arc<Joint<StreamInfo>>,
-    key_frames: Arc<Joint<Arc<Message>>>,
-    /// Held by the follower that reads a page.
+    infos: Arc<SharedQuestion<StreamInfo>>,
+    key_frames: Arc<SharedQuestion<Arc<Message>>>,
+    /// Held by the one follower that may read a page.
     page_turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct State {
     ring: Ring,
-    /// Feeds the ring.
+    /// The task that feeds the ring.
     feeder: Option<AbortHandle>,
-    /// How often the stream's shard has left this node.
+    /// How many times the stream's shard has left this node.
     moves: u64,
-    /// How many followers read pages.
+    /// The number of followers that read pages.
     readers: usize,
     ended: Option<Ended>,
 }
@@ -131,21 +131,21 @@ impl Drop for State {
     }
 }
 
-/// Why nothing more is told.
+/// Why a follower receives no more updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// The stream was deleted.
     Deleted,
-    /// The server is stopping, or the shard does not answer.
+    /// The server is stopping, or the shard is unavailable. The client should follow the stream again, after its last clock.
     Unavailable(Unavailable),
 }
 
 /// Why a stream cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FollowError {
-    /// It does not exist.
+    /// There is no stream of this name.
     StreamNotFound,
-    /// There is no answer.
+    /// The shard did not answer.
     Unavailable(Unavailable),
 }
 
@@ -161,40 +161,40 @@ impl Streams {
         self.lock().get(&(namespace.clone(), stream.clone())).cloned()
     }
 
-    /// A durable change, in order.
+    /// The shard reports a change that is durable. Changes are reported in order.
     pub(crate) fn changed(&self, namespace: &Name, stream: &Name, change: Change) {
         if let Some(topic) = self.find(namespace, stream) {
-            topic.tell(|state| state.ring.push_change(change));
+            topic.update(|state| state.ring.push_change(change));
         }
     }
 
-    /// The periodic key frame, in its place among the changes.
+    /// The shard reports a periodic key frame, at its position among the changes.
     pub(crate) fn key_frame(&self, namespace: &Name, stream: &Name, frame: KeyFrame) {
         if let Some(topic) = self.find(namespace, stream) {
-            topic.tell(|state| state.ring.push_key_frame(frame));
+            topic.update(|state| state.ring.push_key_frame(frame));
         }
     }
 
-    /// A shard has left this node: other nodes must follow its streams elsewhere.
-    pub(crate) fn moved(&self, shard: ShardId, shards: u16) {
+    /// A shard has left this node: other nodes must follow its streams at the new owner.
+    pub(crate) fn shard_left(&self, shard: ShardId, shards: u16) {
         let topics = self.lock();
         for topic in topics.values().filter(|topic| shard_of(topic.address.0.as_str(), shards) == shard) {
-            topic.tell(|state| state.moves += 1);
+            topic.update(|state| state.moves += 1);
         }
     }
 
-    /// The stream is gone. Whoever follows another one of that name begins anew.
+    /// The stream was deleted. A later stream of the same name is another topic.
     pub(crate) fn deleted(&self, namespace: &Name, stream: &Name) {
         let removed = self.remove(&(namespace.clone(), stream.clone()), |_| true);
         if let Some(topic) = removed {
-            topic.tell(|state| state.ended = Some(Ended::Deleted));
+            topic.update(|state| state.ended = Some(Ended::Deleted));
         }
     }
 
-    /// The process stops: nobody is told anything more.
+    /// The process stops: all followers end.
     pub(crate) fn stop(&self) {
         for topic in self.lock().values() {
-            topic.tell(|state| {
+            topic.update(|state| {
                 state.ended.get_or_insert(Ended::Unavailable(Unavailable::ShuttingDown));
             });
         }
@@ -209,7 +209,7 @@ impl Streams {
         topics.remove(address)
     }
 
-    /// One more follows the stream.
+    /// Adds a follower of a stream.
     fn join(&self, address: Address) -> Arc<Topic> {
         let mut topics = self.lock();
         let topic = topics.entry(address.clone()).or_insert_with(|| {
@@ -228,7 +228,7 @@ impl Streams {
         topic.clone()
     }
 
-    /// One less does. Nobody keeps what nobody follows.
+    /// Removes a follower, and the topic with its last follower.
     fn leave(&self, topic: &Arc<Topic>) {
         let is_last = |held: &Topic| {
             topic.followers.fetch_sub(1, Ordering::AcqRel) == 1 && std::ptr::eq(held, &**topic)
@@ -242,7 +242,7 @@ impl Topic {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, change: impl FnOnce(&mut State)) {
+    fn update(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.lock());
         self.news.send_replace(());
     }
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_kept_for_nobody() {
+    fn a_topic_ends_with_its_last_follower() {
         let names = ["n", "s"].map(|name| Name::new(name).unwrap());
         let [n, s] = &names;
         let streams = Streams::default();

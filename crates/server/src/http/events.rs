@@ -26,7 +26,7 @@ use limina_engine::{
     self as engine, Idempotency, Name,
     events::{Command, Mode, StreamInfo, StreamTerms},
 };
-use limina_node::{FollowError, Follower, Told, Unavailable};
+use limina_node::{FollowError, Follower, StreamUpdate, Unavailable};
 use limina_stomp::Payload;
 use limina_wire::{Page, Problem, events as wire};
 use std::time::{Duration, Instant};
@@ -304,7 +304,7 @@ async fn sent_events(follower: &mut Follower) -> Option<Bytes> {
 }
 
 /// A message as STOMP sends it, of which server-sent events take the body.
-pub(crate) fn encode(told: &Told) -> Bytes {
+pub(crate) fn encode(told: &StreamUpdate) -> Bytes {
     let body = serde_json::to_vec(&to_wire::events::message(told)).expect("written to memory");
     Payload::new("application/json;charset=utf-8", &body).bytes().clone()
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header::AUTHORIZATION};
 use limina_engine::{Outcome, Request as EngineRequest};
-use limina_node::{Feed, FeedEnded, PeerError, Peers, ShardId, Told, Wanted, peers::Asked};
+use limina_node::{Feed, FeedEnded, FeedRequest, PeerError, Peers, ShardId, StreamUpdate, peers::PeerFuture};
 use serde::de::DeserializeOwned;
 use std::{
     collections::HashMap,
@@ -132,7 +132,7 @@ impl From<NotSent> for PeerError {
 }
 
 impl Peers for HttpPeers {
-    fn who<'a>(&'a self, address: &'a str) -> Asked<'a, String> {
+    fn who<'a>(&'a self, address: &'a str) -> PeerFuture<'a, String> {
         Box::pin(async move {
             // It is about no shard.
             let (answer, _connection) =
@@ -143,7 +143,12 @@ impl Peers for HttpPeers {
         })
     }
 
-    fn ask<'a>(&'a self, address: &'a str, shard: ShardId, request: &'a EngineRequest) -> Asked<'a, Outcome> {
+    fn ask<'a>(
+        &'a self,
+        address: &'a str,
+        shard: ShardId,
+        request: &'a EngineRequest,
+    ) -> PeerFuture<'a, Outcome> {
         Box::pin(async move {
             let (answer, _connection) = self.post(&self.asks, address, ASK, shard, encode(request)).await?;
             let answer = Limited::new(answer, MAX_MESSAGE).collect().await;
@@ -152,7 +157,7 @@ impl Peers for HttpPeers {
         })
     }
 
-    fn follow<'a>(&'a self, address: &'a str, wanted: &'a Wanted) -> Asked<'a, Box<dyn Feed>> {
+    fn follow<'a>(&'a self, address: &'a str, wanted: &'a FeedRequest) -> PeerFuture<'a, Box<dyn Feed>> {
         Box::pin(async move {
             let followed = self.post(&self.feeds, address, FOLLOW, wanted.shard, encode(wanted)).await?;
             let (answer, connection) = followed;
@@ -187,7 +192,7 @@ impl HttpFeed {
 }
 
 impl Feed for HttpFeed {
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<Told>, FeedEnded>> + Send + '_>> {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<StreamUpdate>, FeedEnded>> + Send + '_>> {
         Box::pin(async { self.message().await.unwrap_or(Err(FeedEnded::Lost)) })
     }
 }

@@ -99,12 +99,15 @@ impl Backend for Fake {
         &self,
         _: limina_node::ShardId,
         request: Request,
-    ) -> limina_node::peers::Asked<'_, Outcome> {
+    ) -> limina_node::peers::PeerFuture<'_, Outcome> {
         let answer = self.submit(request);
         Box::pin(async { answer.await.map_err(limina_node::PeerError::Unavailable) })
     }
 
-    fn feed_peer(&self, _: limina_node::Wanted) -> limina_node::peers::Asked<'_, Box<dyn limina_node::Feed>> {
+    fn feed_peer(
+        &self,
+        _: limina_node::FeedRequest,
+    ) -> limina_node::peers::PeerFuture<'_, Box<dyn limina_node::Feed>> {
         Box::pin(async { Err(limina_node::PeerError::NotThere) })
     }
 

@@ -6,7 +6,7 @@ use limina_engine::{
     events::{EventInfo, KeyFrame, Mode, StreamTerms},
 };
 
-fn wanted() -> Wanted {
+fn wanted() -> FeedRequest {
     let make = StreamTerms {
         mode: Mode::StrictlyOnce,
         duration: Millis(1),
@@ -14,18 +14,18 @@ fn wanted() -> Wanted {
         key_frame_every: Millis(3),
     };
     let (namespace, stream) = (name("n"), name("s"));
-    Wanted { shard: ShardId(4095), namespace, stream, resume_after: Some(7), make: Some(make) }
+    FeedRequest { shard: ShardId(4095), namespace, stream, resume_after: Some(7), make: Some(make) }
 }
 
-fn change(clock: u64) -> Told {
+fn change(clock: u64) -> StreamUpdate {
     let change = Change { clock, kind: ChangeKind::Published, event: "🌮".into(), time: Time(5) };
-    Told::Change(change)
+    StreamUpdate::Change(change)
 }
 
-fn key_frame(events: usize) -> Told {
+fn key_frame(events: usize) -> StreamUpdate {
     let event = EventInfo { event: "e".repeat(1024).into(), time: Time(1), publishes_at: Time(2) };
     let frame = KeyFrame { clock: 9, events: vec![event; events] };
-    Told::KeyFrame(frame)
+    StreamUpdate::KeyFrame(frame)
 }
 
 #[tokio::test]

@@ -29,11 +29,11 @@ impl Backend for Front {
         Box::pin(async { Err(FollowError::StreamNotFound) })
     }
 
-    fn answer_peer(&self, _: ShardId, _: Request) -> Asked<'_, Outcome> {
+    fn answer_peer(&self, _: ShardId, _: Request) -> PeerFuture<'_, Outcome> {
         Box::pin(async { Err(PeerError::NotThere) })
     }
 
-    fn feed_peer(&self, _: Wanted) -> Asked<'_, Box<dyn Feed>> {
+    fn feed_peer(&self, _: FeedRequest) -> PeerFuture<'_, Box<dyn Feed>> {
         Box::pin(async { Err(PeerError::NotThere) })
     }
 
@@ -48,7 +48,7 @@ impl Backend for Front {
 
 /// The node that owns everything.
 async fn owner() -> (RunningNode, Service, Server) {
-    let metrics = limina_node::Metrics::register(&mut Registry::default());
+    let metrics = limina_node::Metrics::new();
     let service = Service::new(metrics.clone());
     let store = Arc::new(Memory::new(&MemoryOptions { shards: 1, ..MemoryOptions::default() }).unwrap());
     let options = NodeOptions::default();

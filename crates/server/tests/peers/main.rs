@@ -7,7 +7,8 @@ use limina_engine::{
     outcome::NamespaceInfo,
 };
 use limina_node::{
-    Cluster, Feed, FeedEnded, FollowError, PeerError, Peers, ShardId, Told, Unavailable, Wanted, peers::Asked,
+    Cluster, Feed, FeedEnded, FeedRequest, FollowError, PeerError, Peers, ShardId, StreamUpdate, Unavailable,
+    peers::PeerFuture,
 };
 use limina_server::{
     App, Backend, HttpPeers, Metrics, Secret,
@@ -60,7 +61,7 @@ struct Fake {
     taken: mpsc::UnboundedSender<Taken>,
     /// What is followed, once.
     feed: Mutex<Option<FakeFeed>>,
-    wanted: Mutex<Option<Wanted>>,
+    wanted: Mutex<Option<FeedRequest>>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -91,7 +92,7 @@ impl Backend for Fake {
         Box::pin(async { Err(FollowError::StreamNotFound) })
     }
 
-    fn answer_peer(&self, shard: ShardId, request: Request) -> Asked<'_, Outcome> {
+    fn answer_peer(&self, shard: ShardId, request: Request) -> PeerFuture<'_, Outcome> {
         Box::pin(async move {
             let _let_go = LetGo(self.taken.clone());
             let _nobody_listens = self.taken.send(Taken::Begun);
@@ -101,7 +102,7 @@ impl Backend for Fake {
         })
     }
 
-    fn feed_peer(&self, wanted: Wanted) -> Asked<'_, Box<dyn Feed>> {
+    fn feed_peer(&self, wanted: FeedRequest) -> PeerFuture<'_, Box<dyn Feed>> {
         Box::pin(async {
             *self.wanted.lock().unwrap() = Some(wanted);
             let feed = self.feed.lock().unwrap().take();
@@ -119,10 +120,10 @@ impl Backend for Fake {
 }
 
 /// Tells what it is given; waits for ever when there is no more.
-struct FakeFeed(mpsc::UnboundedReceiver<Result<Vec<Told>, FeedEnded>>);
+struct FakeFeed(mpsc::UnboundedReceiver<Result<Vec<StreamUpdate>, FeedEnded>>);
 
 impl Feed for FakeFeed {
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<Told>, FeedEnded>> + Send + '_>> {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<StreamUpdate>, FeedEnded>> + Send + '_>> {
         Box::pin(async {
             match self.0.recv().await {
                 Some(told) => told,
@@ -172,7 +173,7 @@ impl Node {
         self.fake.gate.forget_permits(Semaphore::MAX_PERMITS);
     }
 
-    fn feeds(&self) -> mpsc::UnboundedSender<Result<Vec<Told>, FeedEnded>> {
+    fn feeds(&self) -> mpsc::UnboundedSender<Result<Vec<StreamUpdate>, FeedEnded>> {
         let (sender, receiver) = mpsc::unbounded_channel();
         *self.fake.feed.lock().unwrap() = Some(FakeFeed(receiver));
         sender

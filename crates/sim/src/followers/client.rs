@@ -7,7 +7,7 @@ use limina_engine::{
     events::{Change, ChangeKind, Command, Event, KeyFrame, Refusal, Reply},
 };
 use limina_node::{
-    Message, Told,
+    Message, StreamUpdate,
     streams::{Cursor, Ring, Step},
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -38,13 +38,13 @@ impl Client {
 
     /// Applies a message to a client. Returns the client's previous clock if it received a key frame instead of
     /// changes.
-    pub(super) fn take(&mut self, told: &Told, counts: &mut Counts) -> Result<Option<u64>, String> {
-        let frame = match told {
-            Told::Change(change) => {
+    pub(super) fn take(&mut self, update: &StreamUpdate, counts: &mut Counts) -> Result<Option<u64>, String> {
+        let frame = match update {
+            StreamUpdate::Change(change) => {
                 counts.changes += 1;
                 return self.fold(change).map(|()| None);
             }
-            Told::KeyFrame(frame) => frame,
+            StreamUpdate::KeyFrame(frame) => frame,
         };
         let skipped = match self.clock {
             None if frame.clock < self.arrived_at => {
@@ -150,7 +150,7 @@ impl StreamReader {
                 self.cursor.handle_clock(info.clock, ring);
             }
             (Command::Incubating(_), Some(Ok(Reply::Incubating(frame)))) => {
-                self.cursor.handle_key_frame(Message::new(Told::KeyFrame(frame.clone())));
+                self.cursor.handle_key_frame(Message::new(StreamUpdate::KeyFrame(frame.clone())));
             }
             (Command::Changes { after, .. }, Some(Ok(Reply::Changes(changes)))) => {
                 self.cursor.handle_page(*after, changes.clone(), ring);

@@ -9,7 +9,7 @@ use limina_engine::{
     Name,
     events::{Changes, Command, Refusal, Reply},
 };
-use limina_node::{Told, streams::Ring};
+use limina_node::{StreamUpdate, streams::Ring};
 use std::collections::VecDeque;
 
 /// A stream, and its state at the two nodes.
@@ -41,7 +41,7 @@ pub(super) struct Topic {
 
 #[derive(Debug)]
 pub(super) enum Fed {
-    Told(Told),
+    Update(StreamUpdate),
     NoStream,
 }
 
@@ -108,7 +108,7 @@ impl Stream {
                 Next::Nothing => {}
                 Next::Take(messages) => {
                     for message in messages {
-                        let skipped = client.take(&message.told, counts)?;
+                        let skipped = client.take(&message.update, counts)?;
                         self.skipped_after.extend(skipped);
                     }
                 }
@@ -130,7 +130,7 @@ impl Stream {
             match feed.next(&source.ring, &self.name) {
                 Next::Ask(question) => asked.push(question),
                 Next::Take(messages) => {
-                    fed.wire.extend(messages.iter().map(|message| Fed::Told(message.told.clone())));
+                    fed.wire.extend(messages.iter().map(|message| Fed::Update(message.update.clone())));
                 }
                 Next::Nothing => {}
             }
@@ -142,8 +142,8 @@ impl Stream {
         };
         for _ in 0..arriving {
             match fed.wire.pop_front() {
-                Some(Fed::Told(Told::Change(change))) => fed.ring.push_change(change),
-                Some(Fed::Told(Told::KeyFrame(frame))) => fed.ring.push_key_frame(frame),
+                Some(Fed::Update(StreamUpdate::Change(change))) => fed.ring.push_change(change),
+                Some(Fed::Update(StreamUpdate::KeyFrame(frame))) => fed.ring.push_key_frame(frame),
                 Some(Fed::NoStream) => return self.deleted(1 - owner),
                 None => break,
             }

@@ -67,7 +67,8 @@ pub(super) fn check_journal(
         Ok(examined) => examined,
         Err(first) => {
             // The first problem is reported with the words that a server would use.
-            let more = find_all_damage(&*disk).into_iter().filter(|damage| position(damage) != position(&first));
+            let more =
+                find_all_damage(&*disk).into_iter().filter(|damage| position(damage) != position(&first));
             let more: Vec<StoreError> = more.collect();
             report(Finding::Problem(first));
             more.into_iter().for_each(|damage| report(Finding::Problem(damage)));

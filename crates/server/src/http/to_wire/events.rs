@@ -5,7 +5,7 @@ use limina_engine::{
     Listed, Name,
     events::{self, Change, ChangeKind, EventInfo, KeyFrame, StreamInfo},
 };
-use limina_node::Told;
+use limina_node::StreamUpdate;
 use limina_wire::{
     Page,
     events::{
@@ -54,10 +54,10 @@ fn incubating_event(EventInfo { event, time, publishes_at }: &EventInfo) -> Incu
     IncubatingEvent { event: Cow::Borrowed(event), time: time.0, publishes_at: publishes_at.0 }
 }
 
-pub(crate) fn message(told: &Told) -> Message<'_> {
+pub(crate) fn message(told: &StreamUpdate) -> Message<'_> {
     match told {
-        Told::Change(change) => changed(change),
-        Told::KeyFrame(frame) => {
+        StreamUpdate::Change(change) => changed(change),
+        StreamUpdate::KeyFrame(frame) => {
             Message::KeyFrame { clock: frame.clock, snapshot: frame.events.iter().map(snapshot).collect() }
         }
     }

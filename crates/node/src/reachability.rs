@@ -1,21 +1,21 @@
-//! Finds out whether nodes are reached where they say, and warns if they are not: otherwise every request that is passed on to
-//! such a node fails, and nothing names the cause.
+//! Checks whether every node can be reached at the address that it advertises, and logs a warning if not. Otherwise every
+//! request that is forwarded to such a node fails, and no log line names the cause.
 
 use crate::{PeerError, Peers};
 use limina_store::NodeId;
 use std::{sync::Arc, time::Duration};
 
-/// How often a node that was not reached is tried before that is told; it may just be starting, or be about to go.
+/// How many attempts fail before a warning is logged. The node may be starting or stopping.
 const ATTEMPTS: usize = 3;
-const TRY_AGAIN: Duration = Duration::from_secs(1);
-/// How often that is told again while it is so.
-const TELL_AGAIN: Duration = Duration::from_secs(30);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// How often the warning is repeated.
+const WARN_EVERY: Duration = Duration::from_secs(30);
 
-/// Looks until the node is reached at its address. Whoever drops this no longer cares.
-pub(crate) async fn look(peers: Arc<dyn Peers>, node: NodeId, address: Arc<str>, is_me: bool) {
-    let mut was_told = false;
+/// Tries until the node is reached at its address.
+pub(crate) async fn check(peers: Arc<dyn Peers>, node: NodeId, address: Arc<str>, is_me: bool) {
+    let mut was_logged = false;
     loop {
-        match reached(&*peers, node, &address).await {
+        match try_to_reach(&*peers, node, &address).await {
             Ok(()) => break,
             Err(Unreached::Nobody) if is_me => tracing::warn!(
                 %address,
@@ -30,14 +30,14 @@ pub(crate) async fn look(peers: Arc<dyn Peers>, node: NodeId, address: Arc<str>,
                 %address,
                 %node,
                 other,
-                "at the address that a node gives, another one answers: see its --advertise"
+                "another node answers at the address that a node advertises: see its --advertise"
             ),
         }
-        was_told = true;
-        tokio::time::sleep(TELL_AGAIN).await;
+        was_logged = true;
+        tokio::time::sleep(WARN_EVERY).await;
     }
-    if was_told {
-        tracing::info!(%address, %node, "a node is reached at its address now");
+    if was_logged {
+        tracing::info!(%address, %node, "a node can be reached at its address now");
     }
 }
 
@@ -46,7 +46,7 @@ enum Unreached {
     Another(String),
 }
 
-async fn reached(peers: &dyn Peers, node: NodeId, address: &str) -> Result<(), Unreached> {
+async fn try_to_reach(peers: &dyn Peers, node: NodeId, address: &str) -> Result<(), Unreached> {
     let mut last = Unreached::Nobody;
     for _ in 0..ATTEMPTS {
         last = match peers.who(address).await {
@@ -54,7 +54,7 @@ async fn reached(peers: &dyn Peers, node: NodeId, address: &str) -> Result<(), U
             Ok(name) => Unreached::Another(name),
             Err(PeerError::NotThere | PeerError::Lost | PeerError::Unavailable(_)) => Unreached::Nobody,
         };
-        tokio::time::sleep(TRY_AGAIN).await;
+        tokio::time::sleep(RETRY_PAUSE).await;
     }
     Err(last)
 }

@@ -1,0 +1,355 @@
+//! One shard's task: it drives the shard's loop with requests, time and the store.
+//!
+//! [`limina_shard::Shard`] decides what to do next and does no IO. The driver does the IO (`outputs`), and calls the shard
+//! back with the result. `loading` builds a shard's engine from what is stored.
+
+mod loading;
+mod outputs;
+
+pub use loading::load_engine;
+
+use crate::{
+    Metrics, NodeOptions, OpenError, Service,
+    clock::Clocks,
+    cluster::TenureGuard,
+    metrics::ShardGauges,
+    service::{ShardReceiver, Ticket},
+};
+use limina_engine::{Answer, Engine, Read, Request, Time};
+use limina_shard::{Failure, Loss, Opening, Options, Output, Shard, ShardClock};
+use limina_store::{FreeSpace, Journal, NodeId, ShardId, ShardStore, StoreError, Table};
+use std::{error::Error, future::Future, pin::Pin, sync::Arc, time::Duration};
+use tokio::{sync::watch, time::Instant};
+
+/// How long to wait before a shard that could not be opened is opened again.
+const REOPEN_PAUSE: Duration = Duration::from_millis(500);
+
+/// How long to wait before due work that found no room in the store is tried again.
+const ROOM_PAUSE: Duration = Duration::from_millis(200);
+
+type InFlight<R> = Option<Pin<Box<dyn Future<Output = R> + Send>>>;
+
+/// What the tasks of all shards share. A clone shares it too.
+#[derive(Clone)]
+pub(crate) struct ShardContext {
+    pub(crate) service: Service,
+    pub(crate) metrics: Metrics,
+    pub(crate) clocks: Clocks,
+    pub(crate) tenure_guard: TenureGuard,
+    options: Options,
+}
+
+impl ShardContext {
+    pub(crate) fn new(
+        service: &Service,
+        metrics: &Metrics,
+        clocks: Clocks,
+        tenure_guard: TenureGuard,
+        options: &NodeOptions,
+    ) -> ShardContext {
+        let (service, metrics) = (service.clone(), metrics.clone());
+        ShardContext { service, metrics, clocks, tenure_guard, options: options.shard.clone() }
+    }
+}
+
+/// What a shard's task is ordered to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Serve. The same order again means: check whether this node still owns the shard.
+    Serve,
+    /// Answer the accepted requests, then end.
+    Close {
+        /// The node that gets the shard next, if one is chosen.
+        to: Option<NodeId>,
+    },
+}
+
+/// Another node has taken the shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotOwned;
+
+/// The time at which another node handed a shard over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HandedTime {
+    /// Shard time when this node's monotonic clock showed `monotonic`, or a little before.
+    pub(crate) time: Time,
+    /// In microseconds.
+    pub(crate) monotonic: u64,
+}
+
+pub(crate) struct Driver<J, T> {
+    id: ShardId,
+    store: Arc<ShardStore<J, T>>,
+    service: Service,
+    metrics: Metrics,
+    gauges: ShardGauges,
+    clocks: Clocks,
+    tenure_guard: TenureGuard,
+    options: Options,
+    receiver: ShardReceiver,
+    shard: Shard<Ticket>,
+    fetching: InFlight<Vec<(Read, Answer)>>,
+    persisting: InFlight<Result<(), Loss>>,
+    opening: InFlight<Result<Engine, OpenError>>,
+    /// Set when an append found no room. Until then the store counts as full, whatever [`ShardStore::room`] says. Otherwise
+    /// a store that promises room and has none would make the shard append due work, fail and open again without a pause.
+    full_until: Option<Instant>,
+}
+
+impl<J: Journal, T: Table> Driver<J, T> {
+    pub(crate) fn new(
+        id: ShardId,
+        store: Arc<ShardStore<J, T>>,
+        context: ShardContext,
+        receiver: ShardReceiver,
+    ) -> Driver<J, T> {
+        let ShardContext { service, metrics, clocks, tenure_guard, options } = context;
+        Driver {
+            id,
+            store,
+            service,
+            gauges: ShardGauges::new(metrics.clone()),
+            metrics,
+            clocks,
+            tenure_guard,
+            shard: Shard::new(options.clone()),
+            options,
+            receiver,
+            fetching: None,
+            persisting: None,
+            opening: None,
+            full_until: None,
+        }
+    }
+
+    /// Serves until it is ordered to close, or another node has taken the shard. Returns the shard's clock, which goes on.
+    pub(crate) async fn run(
+        mut self,
+        engine: Engine,
+        handed: Option<HandedTime>,
+        mut orders: watch::Receiver<Order>,
+    ) -> Result<ShardClock, NotOwned> {
+        let mut is_store_away = self.tenure_guard.is_store_away();
+        let (mut clock, opening) = match handed {
+            None => (ShardClock::start(engine.time(), self.clocks.read()), Opening::Interrupted),
+            Some(handed) => (self.continue_clock(engine.time(), handed), Opening::HandedOver),
+        };
+        let mut serving = self.service.serving();
+        let mut is_postponed = !*serving.borrow_and_update();
+        if is_postponed {
+            self.shard.wait_for_serving();
+        }
+        self.handle_opened(engine, clock.time(), opening);
+        let mut is_stopping = false;
+        let mut is_closed = false;
+        let mut arrived = Vec::new();
+        let mut cancellations = Vec::new();
+        loop {
+            let polled_at = Instant::now();
+            let now = self.advance(&mut clock);
+            // Checked before each poll: a client's request is never decided while time still stands.
+            if is_postponed && *serving.borrow_and_update() {
+                is_postponed = false;
+                self.shard.handle_serving(now);
+            }
+            let is_full = self.full_until.is_some_and(|until| polled_at < until);
+            self.shard.handle_space(!is_full && self.store.free_space() == FreeSpace::Ample);
+            self.shard.handle_tenure(self.tenure_guard.is_sure());
+            while let Some(output) = self.shard.poll(now) {
+                self.handle_output(output);
+            }
+            if let Some(time) = self.shard.take_lag() {
+                clock.hold(time);
+            }
+            if is_closed && self.shard.is_idle() {
+                if self.shard.flush_relaxed() {
+                    continue;
+                }
+                self.end();
+                return Ok(clock);
+            }
+            // Counted from when the clock was read: everything done since then took time too.
+            let wakeup = if self.shard.is_out_of_space() {
+                Some(ROOM_PAUSE)
+            } else {
+                self.shard.next_wakeup().map(|at| Duration::from_millis(at.0.saturating_sub(now.0)))
+            };
+            let wants_more = !is_closed && self.shard.queue_len() < self.options.max_batch;
+            tokio::select! {
+                count = self.receiver.submissions.recv_many(&mut arrived, self.options.max_batch), if wants_more => {
+                    is_closed = count == 0;
+                    arrived.drain(..).for_each(|(ticket, request)| self.handle_request(ticket, request));
+                    self.handle_store_away(*is_store_away.borrow());
+                }
+                Some(_) = any(self.receiver.cancellations.recv_many(&mut cancellations, self.options.max_batch)) => {
+                    cancellations.drain(..).for_each(|(ticket, request)| self.handle_request(ticket, request));
+                }
+                answers = finished(&mut self.fetching) => self.shard.handle_fetched(answers),
+                result = finished(&mut self.persisting) => match result {
+                    Ok(()) => self.handle_persisted(),
+                    Err(loss) => self.handle_lost(loss),
+                },
+                result = finished(&mut self.opening) => match result {
+                    Ok(engine) => {
+                        clock = ShardClock::start(engine.time().max(clock.time()), self.clocks.read());
+                        self.handle_opened(engine, clock.time(), Opening::Interrupted);
+                    }
+                    Err(OpenError::Store { source: StoreError::NotOwned, .. }) => {
+                        self.end();
+                        return Err(NotOwned);
+                    }
+                    Err(error) => {
+                        tracing::error!(shard = self.id.0, error = &error as &dyn Error, "a shard cannot be opened");
+                        self.shard.reject_waiting(Failure::Unavailable);
+                        self.reopen(REOPEN_PAUSE);
+                    }
+                },
+                Ok(()) = is_store_away.changed() => self.handle_store_away(*is_store_away.borrow_and_update()),
+                () = sleep_until(wakeup.map(|span| polled_at + span)) => {}
+                _ = serving.changed(), if is_postponed => {}
+                _ = orders.changed(), if !is_stopping => match *orders.borrow_and_update() {
+                    Order::Serve => self.check_ownership(),
+                    Order::Close { .. } => {
+                        is_stopping = true;
+                        self.shard.handle_closing();
+                        // Requests that are in the channel are still received. Later ones are rejected by the channel.
+                        self.receiver.submissions.close();
+                    }
+                },
+            }
+        }
+    }
+
+    /// The clock of a shard that another node handed over. It goes on from that node's time, plus what has passed here since
+    /// this node learned of it.
+    fn continue_clock(&self, stored: Time, handed: HandedTime) -> ShardClock {
+        let reading = self.clocks.read();
+        let since = reading.monotonic.saturating_sub(handed.monotonic) / 1000;
+        ShardClock::go_on(stored.max(Time(handed.time.0.saturating_add(since))), reading)
+    }
+
+    fn advance(&mut self, clock: &mut ShardClock) -> Time {
+        let (now, step) = clock.advance(self.clocks.read());
+        if let Some(step_ms) = step {
+            self.metrics.shards.clock_steps.inc();
+            tracing::warn!(
+                shard = self.id.0,
+                step_ms,
+                "the wall clock was stepped; shard time does not follow"
+            );
+        }
+        now
+    }
+
+    fn handle_request(&mut self, ticket: Ticket, request: Request) {
+        // The client has gone, and its request will be taken back: do not begin it.
+        if ticket.is_closed() && request.cancellation().is_some() {
+            return;
+        }
+        if let Err(ticket) = self.shard.handle_request(ticket, request) {
+            let _client_gone = ticket.send(Err(Failure::Unavailable));
+        }
+    }
+
+    fn handle_opened(&mut self, engine: Engine, now: Time, opening: Opening) {
+        self.shard.handle_opened(engine, now, opening);
+        self.update_gauges();
+        self.service.set_open(self.id, true);
+    }
+
+    fn handle_persisted(&mut self) {
+        self.shard.handle_persisted();
+        self.update_gauges();
+    }
+
+    /// The append or confirm in flight failed. The shard drops its memory, and loads what is stored before it answers again.
+    fn handle_lost(&mut self, loss: Loss) {
+        tracing::warn!(shard = self.id.0, ?loss, "an append failed; the shard opens again");
+        self.metrics.shards.losses.inc();
+        if loss == Loss::Full {
+            self.full_until = Some(Instant::now() + ROOM_PAUSE);
+        }
+        self.fetching = None;
+        self.shard.handle_lost(loss);
+        self.service.set_open(self.id, false);
+        self.reopen(Duration::ZERO);
+    }
+
+    fn reopen(&mut self, pause: Duration) {
+        let (store, shard) = (self.store.clone(), self.id);
+        self.opening = Some(Box::pin(async move {
+            tokio::time::sleep(pause).await;
+            store.retake().await.map_err(|source| OpenError::Store { shard: shard.0, source })?;
+            load_engine(&store, shard).await
+        }));
+    }
+
+    /// While the store does not answer, no request waits for it. The outcome of an append that was sent is unknown; everything
+    /// else certainly was not done.
+    fn handle_store_away(&mut self, is_away: bool) {
+        if !is_away {
+            return;
+        }
+        // If nothing is under way, the shard's memory agrees with the store. The next append or confirm shows whether this
+        // node still owns the shard.
+        let is_at_rest = self.shard.is_idle() && !self.shard.has_waiters();
+        if self.opening.is_none() && !is_at_rest {
+            let is_sent = self.persisting.take().is_some() && !self.store.withdraw();
+            self.handle_lost(if is_sent { Loss::Unknown } else { Loss::NotDone });
+        }
+        self.shard.reject_waiting(Failure::Unavailable);
+    }
+
+    /// Another node may have taken the shard. An append in flight will show it. Without one, the shard is opened again, which
+    /// fails if another node has it.
+    fn check_ownership(&mut self) {
+        if self.persisting.is_none() && self.opening.is_none() {
+            self.handle_lost(Loss::NotDone);
+        }
+    }
+
+    /// Stops serving. Requests that still wait are rejected: nothing was done.
+    fn end(&mut self) {
+        self.service.set_open(self.id, false);
+        self.receiver.submissions.close();
+        while let Ok((ticket, _)) = self.receiver.submissions.try_recv() {
+            let _client_gone = ticket.send(Err(Failure::Unavailable));
+        }
+        self.shard.reject_waiting(Failure::Unavailable);
+        let now = self.shard.engine().map_or(Time(0), Engine::time);
+        while let Some(Output::Reply(reply)) = self.shard.poll(now) {
+            let _client_gone = reply.ticket.send(reply.result);
+        }
+        self.service.shard_left(self.id);
+    }
+
+    fn update_gauges(&mut self) {
+        if let Some(stats) = self.shard.engine().map(Engine::stats) {
+            self.gauges.set(stats);
+        }
+    }
+}
+
+/// Waits for the future in `slot`, empties the slot and returns the result. Waits forever if the slot is empty.
+async fn finished<R>(slot: &mut InFlight<R>) -> R {
+    match slot {
+        Some(future) => {
+            let result = future.as_mut().await;
+            *slot = None;
+            result
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// How many were received. None if the channel is closed and empty.
+async fn any(count: impl Future<Output = usize>) -> Option<usize> {
+    Some(count.await).filter(|count| *count > 0)
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,173 @@
+//! What the shard's loop asks for: look-ups and appends in the store, answers, effects.
+
+use super::Driver;
+use crate::service::Ticket;
+use limina_engine::{Answer, Effect, Name, Read, Writes, record};
+use limina_shard::{Loss, Output};
+use limina_store::{
+    self as store, AppendError, Batch, ConfirmError, Journal, RecordRef, ShardStore, StoreError, Table,
+};
+use std::{error::Error, panic::resume_unwind, sync::Arc, time::Duration};
+use tokio::{task::JoinSet, time::Instant};
+
+/// How long to wait before a shared store that could not be reached is read again.
+const READ_RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// An append of more records gets a task of its own: encoding it and adding it to the overlay then run on another core while
+/// this one decides the next batch. For fewer records the switch costs more than it saves. The bound itself was not measured.
+const LARGE_APPEND: usize = 512;
+
+// The store stores records of histories in a special way, which relies on what the engine promises for these keys.
+const _: () = assert!(record::key::HISTORY == store::HISTORY);
+
+impl<J: Journal, T: Table> Driver<J, T> {
+    pub(super) fn handle_output(&mut self, output: Output<Ticket>) {
+        match output {
+            Output::Fetch(reads) => self.fetch(reads),
+            Output::Append { writes, requests } => {
+                self.metrics.shards.append_requests.observe(requests as f64);
+                self.metrics.shards.append_records.observe(writes.len() as f64);
+                self.append(writes);
+            }
+            Output::Confirm => self.confirm(),
+            Output::Reply(reply) => {
+                let _client_gone = reply.ticket.send(reply.result);
+            }
+            // Only the simulator needs to know when a request begins to wait.
+            Output::Waits { .. } => {}
+            Output::Effect(effect) => self.handle_effect(effect),
+        }
+    }
+
+    fn fetch(&mut self, reads: Vec<Read>) {
+        let (store, metrics) = (self.store.clone(), self.metrics.clone());
+        let is_shared = self.service.others().is_some();
+        self.fetching = Some(Box::pin(async move {
+            let begin = Instant::now();
+            let answers = fetch(&store, reads, is_shared).await;
+            metrics.shards.fetch_seconds.observe(begin.elapsed().as_secs_f64());
+            answers
+        }));
+    }
+
+    fn append(&mut self, writes: Arc<Writes>) {
+        let is_large = writes.len() > LARGE_APPEND;
+        let (store, metrics) = (self.store.clone(), self.metrics.clone());
+        let append = async move {
+            let begin = Instant::now();
+            let result = store.append(store.seq().next(), batch(&writes)).await;
+            metrics.shards.append_seconds.observe(begin.elapsed().as_secs_f64());
+            result.map_err(|error| loss_of(&error))
+        };
+        self.persisting = Some(match is_large {
+            true => {
+                let mut append = JoinSet::from_iter([append]);
+                Box::pin(async move {
+                    match append.join_next().await {
+                        Some(Ok(result)) => result,
+                        // A panic of this append is a panic of the shard.
+                        Some(Err(error)) if error.is_panic() => resume_unwind(error.into_panic()),
+                        Some(Err(_)) | None => Err(Loss::Unknown),
+                    }
+                })
+            }
+            false => Box::pin(append),
+        });
+    }
+
+    fn confirm(&mut self) {
+        let store = self.store.clone();
+        self.persisting = Some(Box::pin(async move {
+            store.confirm().await.map_err(|error: ConfirmError| {
+                tracing::warn!(error = &error as &dyn Error, "ownership could not be confirmed");
+                Loss::NotDone
+            })
+        }));
+    }
+
+    fn handle_effect(&mut self, effect: Effect) {
+        match effect {
+            Effect::HoldExpired { namespace, operation_id, position } => {
+                self.metrics.ledger.holds_expired.inc();
+                tracing::debug!(%namespace, %operation_id, position = position.0, "a hold expired");
+            }
+            Effect::LeaseExpired { namespace, lease_id } => {
+                self.metrics.limiter.leases_expired.inc();
+                tracing::debug!(%namespace, %lease_id, "a lease expired");
+            }
+            Effect::LockExpired { namespace, lock_id, owner } => {
+                self.metrics.locks.expired.inc();
+                let owner = owner.as_ref().map(Name::as_str);
+                tracing::debug!(%namespace, %lock_id, owner, "a lock expired");
+            }
+            Effect::StreamChanged { namespace, stream, change } => {
+                self.service.streams().changed(&namespace, &stream, change);
+            }
+            Effect::KeyFrame { namespace, stream, frame } => {
+                self.service.streams().key_frame(&namespace, &stream, frame);
+            }
+            Effect::StreamDeleted { namespace, stream } => {
+                self.service.streams().deleted(&namespace, &stream);
+            }
+            Effect::DuePostponed { namespace } => {
+                self.metrics.shards.due_postponed.inc();
+                tracing::error!(%namespace, "due work is put off: a stored record could not be read");
+            }
+        }
+    }
+}
+
+fn batch(writes: &Writes) -> Batch {
+    Batch::new(writes.iter().map(|write| RecordRef {
+        key: write.key,
+        value: write.value,
+        is_first: write.is_first,
+    }))
+}
+
+/// Reads records. If a shared store cannot be reached, the read is repeated, because that says nothing about the records.
+/// When the store counts as away, the driver rejects the waiting requests and drops this future.
+async fn fetch<J: Journal, T: Table>(
+    store: &ShardStore<J, T>,
+    reads: Vec<Read>,
+    is_shared: bool,
+) -> Vec<(Read, Answer)> {
+    let store_reads = reads.iter().map(|read| match read.clone() {
+        Read::Get(key) => store::Read::Get(key),
+        Read::LastAtOrBefore { from, at } => store::Read::LastAtOrBefore { from, at },
+        Read::Scan { from, to, limit } => store::Read::Scan { from, to, limit },
+    });
+    let store_reads: Vec<store::Read> = store_reads.collect();
+    let answers = loop {
+        let answers = store.read(store_reads.clone()).await;
+        let unreachable = answers
+            .iter()
+            .filter_map(|answer| answer.as_ref().err())
+            .find(|error| is_shared && matches!(&***error, StoreError::Unavailable(_)));
+        let Some(error) = unreachable else { break answers };
+        tracing::warn!(
+            error = &**error as &dyn Error,
+            "the store could not be reached for a read; trying again"
+        );
+        tokio::time::sleep(READ_RETRY_PAUSE).await;
+    };
+    let answers = answers.into_iter().map(|answer| match answer {
+        Ok(store::Answer::Value(value)) => Answer::Value(value),
+        Ok(store::Answer::Last(last)) => Answer::Last(last),
+        Ok(store::Answer::Page(page)) => Answer::Page(page),
+        Err(error) => {
+            tracing::error!(error = &*error as &dyn Error, "a stored record could not be read");
+            Answer::Unreadable
+        }
+    });
+    reads.into_iter().zip(answers).collect()
+}
+
+fn loss_of(error: &AppendError) -> Loss {
+    tracing::warn!(error = error as &dyn Error, "an append failed");
+    match error {
+        AppendError::Fenced | AppendError::NotDone(_) => Loss::NotDone,
+        AppendError::Full => Loss::Full,
+        AppendError::Unknown(_) => Loss::Unknown,
+    }
+}

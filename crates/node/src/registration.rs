@@ -1,0 +1,54 @@
+//! Registers a node that joins others, under an address that no other node has.
+
+use crate::{
+    AddressTaken, Joining,
+    tenure_renewal::{announcement, interval},
+};
+use limina_store::{Member, StoreError, Tenure};
+use std::{error::Error, time::Duration};
+use tokio::time::{Instant, sleep, timeout};
+
+/// Registers a node. Retries while the store does not answer.
+///
+/// If another node has this address, it may be this process before a crash. Then its tenure expires, and the address is free.
+/// A node that leaves is waited for as well. If the other node goes on renewing its tenure, it is another process with the
+/// same address, and this fails.
+pub(crate) async fn register<S: Tenure>(store: &S, joining: &Joining) -> Result<(), AddressTaken> {
+    let tenure = joining.tenure;
+    let mut until = None;
+    let mut is_failing = false;
+    loop {
+        let mut pause = interval(tenure);
+        match timeout(tenure, store.renew(announcement(joining, false))).await {
+            Ok(Ok(view)) => {
+                is_failing = false;
+                let Some(other) = view.occupant(&joining.address, store.me()) else { return Ok(()) };
+                let now = Instant::now();
+                let until = *until.get_or_insert_with(|| {
+                    let (address, node, host) = (&joining.address, other.id, &other.host);
+                    tracing::warn!(
+                        address, %node, host,
+                        "another node has this node's address; waiting to see whether its tenure expires"
+                    );
+                    now + tenure.max(other.expires_in) + pause
+                });
+                if now >= until && !other.is_leaving {
+                    let Member { id, host, age, .. } = other.clone();
+                    return Err(AddressTaken { address: joining.address.clone(), node: id, host, age });
+                }
+                pause = pause.min(other.expires_in + Duration::from_millis(10));
+            }
+            failed => {
+                let error =
+                    failed.unwrap_or_else(|_| Err(StoreError::Unavailable("it does not answer".to_owned())));
+                if let (Err(error), false) = (error, std::mem::replace(&mut is_failing, true)) {
+                    tracing::error!(
+                        error = &error as &dyn Error,
+                        "this node could not be registered; trying again"
+                    );
+                }
+            }
+        }
+        sleep(pause).await;
+    }
+}

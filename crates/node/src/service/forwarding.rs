@@ -1,0 +1,137 @@
+//! One request's way to the shard that executes it: the shard's task in this process, or another node.
+
+use super::{
+    Location, Service, Unavailable,
+    abandoning::{LocalRequest, TakeBackOnDrop},
+    routes::{Route, WaitForOwner},
+    shard_channel::ShardSender,
+};
+use crate::{Metrics, PeerError};
+use limina_engine::{Outcome, Request};
+use limina_shard::Failure;
+use limina_store::ShardId;
+use tokio::sync::{mpsc::error::TrySendError, oneshot};
+
+impl Service {
+    /// Sends a request to its shard.
+    ///
+    /// Among several nodes the shard may move meanwhile. A request that certainly was not executed is sent again, to the new
+    /// owner, for a limited time. A read whose answer was lost is sent again once only: if the request itself crashed its
+    /// node, it must not crash one node after another.
+    pub(super) async fn submit_to(
+        &self,
+        route: &Route,
+        shard: ShardId,
+        request: Request,
+    ) -> Result<Outcome, Unavailable> {
+        let Some(others) = self.inner.others.get() else {
+            let Location::Local(sender) = route.location() else { return Err(Unavailable::ShardUnavailable) };
+            return self.send(shard, &sender, request).await.map_err(|error| self.reason(error, true));
+        };
+        let is_write = request.is_write();
+        let mut waiting: Option<WaitForOwner<'_>> = None;
+        let mut may_repeat_lost = !is_write;
+        loop {
+            let answer = match route.location() {
+                // Without the store the request could only wait.
+                Location::Local(_) if others.store_is_away() => Err(PeerError::NotThere),
+                Location::Local(sender) => self.send(shard, &sender, request.clone()).await,
+                Location::Remote(address) => {
+                    self.inner.metrics.cluster.forwarded.inc();
+                    // The other node takes the request back if it learns that this node no longer waits. But its answer may
+                    // be under way already, so this node, which knows its client, takes the request back as well.
+                    let mut take_back = TakeBackOnDrop::new(self, shard, &request);
+                    let answer = others.peers().ask(&address, shard, &request).await;
+                    take_back.disarm();
+                    answer
+                }
+                Location::Unknown => Err(PeerError::NotThere),
+                Location::Failed => Err(PeerError::Unavailable(Unavailable::ShardUnavailable)),
+            };
+            let error = match answer {
+                Ok(outcome) => return Ok(outcome),
+                Err(PeerError::NotThere) => PeerError::NotThere,
+                Err(PeerError::Lost) if may_repeat_lost => {
+                    may_repeat_lost = false;
+                    PeerError::NotThere
+                }
+                Err(error) => return Err(self.reason(error, is_write)),
+            };
+            if others.store_is_away() {
+                return Err(self.reason(error, is_write));
+            }
+            let waiting = match &mut waiting {
+                Some(waiting) => waiting,
+                none => none.insert(WaitForOwner::new(route, others.max_wait())?),
+            };
+            if !waiting.wait().await || self.is_stopping() {
+                return Err(self.reason(error, is_write));
+            }
+        }
+    }
+
+    fn reason(&self, error: PeerError, is_write: bool) -> Unavailable {
+        match error {
+            PeerError::Unavailable(reason) => reason,
+            PeerError::Lost if is_write => Unavailable::OutcomeUnknown,
+            _ if self.is_stopping() => Unavailable::ShuttingDown,
+            PeerError::Lost | PeerError::NotThere => Unavailable::ShardUnavailable,
+        }
+    }
+
+    /// Sends a request to a shard of this process, and waits for the answer.
+    pub(super) async fn send(
+        &self,
+        shard: ShardId,
+        sender: &ShardSender,
+        request: Request,
+    ) -> Result<Outcome, PeerError> {
+        let (ticket, reply) = oneshot::channel();
+        let is_write = request.is_write();
+        let take_back = TakeBackOnDrop::new(self, shard, &request);
+        let mut local = LocalRequest { reply, take_back };
+        let sent = match request.is_cancellation() {
+            true => sender.cancel.send((ticket, request)).map_err(|_| PeerError::NotThere),
+            false => sender.submit.try_send((ticket, request)).map_err(|error| match error {
+                TrySendError::Full(_) => PeerError::Unavailable(Unavailable::Overloaded),
+                TrySendError::Closed(_) => PeerError::NotThere,
+            }),
+        };
+        if let Err(error) = sent {
+            local.take_back.disarm();
+            return Err(error);
+        }
+        let _in_queue = InQueue::new(&self.inner.metrics);
+        let answer = (&mut local.reply).await;
+        local.take_back.disarm();
+        match answer {
+            Ok(result) => result.map_err(|failure| match failure {
+                Failure::Unavailable => PeerError::NotThere,
+                Failure::OutcomeUnknown => PeerError::Lost,
+                Failure::StorageFull => PeerError::Unavailable(Unavailable::StorageFull),
+                Failure::Closing if self.is_stopping() => PeerError::Unavailable(Unavailable::ShuttingDown),
+                // Only this shard closes, and moves to another node.
+                Failure::Closing => PeerError::Unavailable(Unavailable::ShardUnavailable),
+            }),
+            // The shard's task ended without an answer. A write may have been executed.
+            Err(_) if is_write => Err(PeerError::Lost),
+            Err(_) => Err(PeerError::NotThere),
+        }
+    }
+}
+
+/// Counts a request in the queue's depth until it is answered, or its client has gone.
+struct InQueue<'a>(&'a Metrics);
+
+impl InQueue<'_> {
+    fn new(metrics: &Metrics) -> InQueue<'_> {
+        metrics.requests.queue_depth.inc();
+        InQueue(metrics)
+    }
+}
+
+impl Drop for InQueue<'_> {
+    fn drop(&mut self) {
+        self.0.requests.queue_depth.dec();
+    }
+}

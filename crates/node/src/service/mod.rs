@@ -1,0 +1,262 @@
+//! The facade that every front end calls: a request goes in, an outcome comes out.
+//!
+//! `submit` finds the shard of a request, here or in another node (`forwarding`), and hands the request to the shard's task
+//! (`shard_channel`). If a client goes away before its answer, its request for locks is taken back (`abandoning`).
+
+mod abandoning;
+mod forwarding;
+mod routes;
+mod shard_channel;
+#[cfg(test)]
+mod tests;
+mod unavailable;
+
+pub(crate) use routes::Location;
+pub(crate) use shard_channel::{ShardReceiver, Ticket, shard_channel};
+pub use unavailable::Unavailable;
+
+use crate::{
+    NodeFailure, PeerError,
+    cluster::{Cluster, Others},
+    metrics::{CountedChecks, Metrics},
+    shard_of,
+    streams::Streams,
+};
+use limina_engine::{
+    Command, Name, Outcome, Page, Request,
+    limiter::{self, Change},
+    outcome::NamespaceInfo,
+};
+use limina_store::ShardId;
+use routes::{Route, Routes};
+use std::{
+    error::Error,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use tokio::sync::watch;
+
+/// Hands requests to the shard of their namespace, whichever node owns it. A clone is the same service.
+#[derive(Clone)]
+pub struct Service {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    /// Empty until a node is started on the service.
+    routes: OnceLock<Routes>,
+    is_stopping: AtomicBool,
+    /// Whether stored records can be read.
+    is_store_open: AtomicBool,
+    /// Whether clients can reach the shards of this process.
+    is_serving: watch::Sender<bool>,
+    /// The other nodes. Empty if the store belongs to this node alone.
+    others: OnceLock<Others>,
+    /// The first failure of the node, if it has failed.
+    failure: watch::Sender<Option<NodeFailure>>,
+    metrics: Metrics,
+    streams: Streams,
+}
+
+impl Service {
+    /// A service without shards: every request is rejected with [`Unavailable::ShardUnavailable`] until a [`crate::Node`] is
+    /// started on the service.
+    pub fn new(metrics: Metrics) -> Service {
+        Service {
+            inner: Arc::new(Inner {
+                routes: OnceLock::new(),
+                is_stopping: AtomicBool::new(false),
+                is_store_open: AtomicBool::new(true),
+                is_serving: watch::Sender::new(true),
+                others: OnceLock::new(),
+                failure: watch::Sender::new(None),
+                metrics,
+                streams: Streams::default(),
+            }),
+        }
+    }
+
+    /// Executes a request, and returns its outcome when the outcome is durable.
+    ///
+    /// If the caller drops the future of a request for locks, the request stops waiting, and locks that it was granted are
+    /// released. A request that takes another one back is executed even if the caller drops the future.
+    pub async fn submit(&self, request: Request) -> Result<Outcome, Unavailable> {
+        let checks = CountedChecks::of(&request);
+        let result = match self.routes() {
+            Ok(routes) => {
+                let shard = shard_of(request.namespace.as_str(), routes.len());
+                match request.is_cancellation() {
+                    true => {
+                        let taking_back = tokio::spawn(self.clone().take_back(shard, request));
+                        taking_back.await.unwrap_or(Err(Unavailable::OutcomeUnknown))
+                    }
+                    false => self.submit_to(routes.get(shard), shard, request).await,
+                }
+            }
+            Err(unavailable) => Err(unavailable),
+        };
+        match &result {
+            Ok(outcome) => {
+                self.inner.metrics.requests.decided(outcome);
+                if let Some(checks) = &checks {
+                    self.inner.metrics.limiter.rule_checks.count(checks, outcome);
+                }
+            }
+            Err(unavailable) => self.inner.metrics.requests.not_decided(unavailable.code()),
+        }
+        result
+    }
+
+    /// Executes a request that another node has forwarded, if the shard is in this process.
+    pub async fn answer_peer(&self, shard: ShardId, request: Request) -> Result<Outcome, PeerError> {
+        let route = self.inner.routes.get().and_then(|routes| routes.find(shard));
+        let sender = match route.map(Route::location) {
+            Some(Location::Local(sender)) => sender,
+            Some(Location::Failed) => return Err(PeerError::Unavailable(Unavailable::ShardUnavailable)),
+            Some(Location::Remote(_) | Location::Unknown) | None => return Err(PeerError::NotThere),
+        };
+        self.forwarded_by_peer(&request.command);
+        self.send(shard, &sender, request).await.map_err(|error| match error {
+            // This node is stopping; the node that asks is not.
+            PeerError::Unavailable(Unavailable::ShuttingDown) => {
+                PeerError::Unavailable(Unavailable::ShardUnavailable)
+            }
+            error => error,
+        })
+    }
+
+    /// A page of all namespaces, ordered by name.
+    pub async fn namespaces(&self, page: Page<Name>) -> Result<Vec<NamespaceInfo>, Unavailable> {
+        let name = Name::new("default").expect("a valid name");
+        let mut all = Vec::new();
+        let routes = self.routes()?;
+        for (shard, route) in routes.all() {
+            let command = Command::ListNamespaces(page.clone());
+            let request = Request { namespace: name.clone(), idempotency: None, command };
+            if let Outcome::Namespaces(mut part) = self.submit_to(route, shard, request).await? {
+                all.append(&mut part);
+            }
+        }
+        all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        all.truncate(page.limit);
+        Ok(all)
+    }
+
+    /// Whether this node serves requests. It does not while it is stopping, after it has failed, and while its store cannot be
+    /// read. A node on a store of its own also needs every shard to be open. A node among others needs a tenure that has not
+    /// expired, and it must have seen, once since it joined, that every shard was served.
+    pub fn is_ready(&self) -> bool {
+        let Ok(routes) = self.routes() else { return false };
+        if !self.inner.is_store_open.load(Ordering::Acquire) || self.inner.failure.borrow().is_some() {
+            return false;
+        }
+        match self.inner.others.get() {
+            None => routes.all().all(|(_, route)| route.is_open()),
+            Some(others) => others.is_ready(),
+        }
+    }
+
+    /// Returns when every shard has been served once, by this node or another.
+    pub async fn until_served(&self) {
+        if let Some(others) = self.inner.others.get() {
+            others.until_complete().await;
+        }
+    }
+
+    /// All nodes and all shards, as this node knows them. There are no shards before the store is open.
+    pub fn cluster(&self) -> Cluster {
+        let routes = self.inner.routes.get();
+        match self.inner.others.get() {
+            None => {
+                let routes = routes.into_iter().flat_map(Routes::all);
+                Cluster::alone(self.is_ready(), routes.map(|(_, route)| route.is_open()))
+            }
+            Some(others) => others.cluster(self.is_ready(), |shard| {
+                routes.and_then(|routes| routes.find(shard)).is_some_and(Route::is_open)
+            }),
+        }
+    }
+
+    /// Declares that clients cannot reach this service before [`Service::begin_serving`]. In shards that open after an
+    /// interruption, time stands still until then: holders of locks and leases must not lose time in which they cannot send
+    /// heartbeats.
+    pub fn postpone_serving(&self) {
+        self.inner.is_serving.send_replace(false);
+    }
+
+    /// Declares that clients reach this service from now on.
+    pub fn begin_serving(&self) {
+        self.inner.is_serving.send_if_modified(|is_serving| !std::mem::replace(is_serving, true));
+    }
+
+    /// Whether clients reach this service, now and when that changes.
+    pub(crate) fn serving(&self) -> watch::Receiver<bool> {
+        self.inner.is_serving.subscribe()
+    }
+
+    /// If another node forwards a request of one of its clients, clients do reach the shards of this process. Requests that
+    /// a node makes on its own, to apply its rules file, prove nothing.
+    fn forwarded_by_peer(&self, command: &Command) {
+        let is_for_a_client = !matches!(
+            command,
+            Command::ListNamespaces(_) | Command::Limiter(limiter::Command::Change(Change::ApplyFile(_)))
+        );
+        if is_for_a_client && !*self.inner.is_serving.borrow() {
+            self.begin_serving();
+        }
+    }
+
+    /// From now on, new requests are rejected with [`Unavailable::ShuttingDown`]. Accepted requests are still answered.
+    pub fn begin_stop(&self) {
+        self.inner.is_stopping.store(true, Ordering::Release);
+        self.inner.streams.stop();
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.inner.is_stopping.load(Ordering::Acquire)
+    }
+
+    /// Declares whether stored records can be read. Requests that need none are answered in either case.
+    pub fn set_store_open(&self, is_open: bool) {
+        self.inner.is_store_open.store(is_open, Ordering::Release);
+    }
+
+    /// The node has failed. Later failures are logged only: the owner acts on the first one.
+    pub(crate) fn report_failure(&self, failure: NodeFailure) {
+        tracing::error!(error = &failure as &dyn Error, "a task of the node has panicked");
+        self.inner.failure.send_if_modified(|first| match first {
+            Some(_) => false,
+            None => first.replace(failure).is_none(),
+        });
+    }
+
+    /// The first failure of the node, now and when it happens.
+    pub(crate) fn failure(&self) -> watch::Receiver<Option<NodeFailure>> {
+        self.inner.failure.subscribe()
+    }
+
+    pub(crate) fn streams(&self) -> &Streams {
+        &self.inner.streams
+    }
+
+    pub(crate) fn others(&self) -> Option<&Others> {
+        self.inner.others.get()
+    }
+
+    /// A node starts on this service. The locations of its shards are not known yet.
+    pub(crate) fn start(&self, shards: u16, others: Option<Others>) {
+        if let Some(others) = others {
+            assert!(self.inner.others.set(others).is_ok(), "a service is started once");
+        }
+        assert!(self.inner.routes.set(Routes::new(shards)).is_ok(), "a service is started once");
+    }
+
+    fn routes(&self) -> Result<&Routes, Unavailable> {
+        if self.is_stopping() {
+            return Err(Unavailable::ShuttingDown);
+        }
+        self.inner.routes.get().ok_or(Unavailable::ShardUnavailable)
+    }
+}

@@ -1,0 +1,38 @@
+//! Why a request has no outcome.
+
+use serde::{Deserialize, Serialize};
+
+/// Why there is no outcome. Except for [`Unavailable::OutcomeUnknown`], nothing was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error, Serialize, Deserialize)]
+pub enum Unavailable {
+    /// The shard's queue is full.
+    #[error("the server is overloaded; try again shortly")]
+    Overloaded,
+    /// The process is stopping.
+    #[error("the server is shutting down")]
+    ShuttingDown,
+    /// The store has no room for more writes.
+    #[error("the storage is full; reads go on")]
+    StorageFull,
+    /// The shard is being opened, its store does not answer, or its task has panicked.
+    #[error("the shard is not available at the moment")]
+    ShardUnavailable,
+    /// The request may or may not have been executed.
+    #[error(
+        "it is not known whether this was done; repeat it under the same key or operation id to find out"
+    )]
+    OutcomeUnknown,
+}
+
+impl Unavailable {
+    /// The code in problem documents, metrics and logs.
+    pub fn code(self) -> &'static str {
+        match self {
+            Unavailable::Overloaded => "Overloaded",
+            Unavailable::ShuttingDown => "ShuttingDown",
+            Unavailable::StorageFull => "StorageFull",
+            Unavailable::ShardUnavailable => "ShardUnavailable",
+            Unavailable::OutcomeUnknown => "OutcomeUnknown",
+        }
+    }
+}
