@@ -63,7 +63,7 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    fn add_listener(&mut self, request: Request, answer: Answer) {
+    fn answer(&mut self, request: Request, answer: Answer) {
         self.answered.push((request, Outcome::Locks(answer)));
     }
 }
@@ -145,7 +145,7 @@ impl Locks {
     fn acquire(&mut self, turn: &mut Turn, request: &Request, wanted: &Acquire) -> Option<Answer> {
         if let Ok(index) = self.holder(&wanted.id, None) {
             let session = self.requests[index].wanted.session.clone();
-            self.tell(&wanted.id, Some(&wanted.id));
+            self.add_listener(&wanted.id, Some(&wanted.id));
             return Some(Ok(Reply::Granted { grant: self.info(turn.now, index), session }));
         }
         if let Some(index) = self.requests.iter().position(|entry| entry.wanted.id == wanted.id) {
@@ -206,7 +206,7 @@ impl Locks {
             .then(|| self.blocked(turn.now, index).expect("after each step nobody waits for what is free"));
         let LockRequest { request, .. } = self.requests.remove(index);
         match blocked {
-            Some(blocked) => turn.tell(request, Err(Refusal::LockWaitTimeout(blocked))),
+            Some(blocked) => turn.answer(request, Err(Refusal::LockWaitTimeout(blocked))),
             None => {
                 turn.order.advance();
             }
@@ -218,7 +218,7 @@ impl Locks {
         while let Some(index) = (0..self.requests.len()).find(|index| is_free(self, index)) {
             let request = self.requests[index].request.clone();
             let reply = self.grant(turn, index);
-            turn.tell(request, Ok(reply));
+            turn.answer(request, Ok(reply));
         }
     }
 
