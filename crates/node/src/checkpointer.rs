@@ -24,7 +24,10 @@ impl<J: Journal, T: Table> Checkpointer<J, T> {
     pub(crate) async fn run(self, mut stopping: watch::Receiver<bool>) {
         let mut failed: Option<Instant> = None;
         while !*stopping.borrow() {
-            let _timed_out = tokio::time::timeout(PERIOD, stopping.changed()).await;
+            // The sender is gone if the node was dropped.
+            if let Ok(Err(_)) = tokio::time::timeout(PERIOD, stopping.changed()).await {
+                return;
+            }
             self.report();
             if failed.is_some_and(|at| at.elapsed() < RETRY_PAUSE) {
                 continue;

@@ -102,7 +102,8 @@ pub enum OpenError {
 
 /// A running node, which serves shards on a [`Service`].
 ///
-/// Stop it with [`Node::stop`]. If it is dropped instead, it goes on serving until the runtime ends.
+/// Stop it with [`Node::stop`]. If it is dropped instead, it stops in the background, and rejects requests meanwhile with
+/// [`crate::Unavailable::ShardUnavailable`].
 pub struct Node {
     service: Service,
     serving: Serving,

@@ -207,9 +207,10 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 Ok(()) = is_store_away.changed() => self.handle_store_away(*is_store_away.borrow_and_update()),
                 () = sleep_until(wakeup.map(|span| polled_at + span)) => {}
                 _ = serving.changed(), if is_postponed => {}
-                _ = orders.changed(), if !is_stopping => match *orders.borrow_and_update() {
-                    Order::Serve => self.check_ownership(),
-                    Order::Close { .. } => {
+                changed = orders.changed(), if !is_stopping => match (changed, *orders.borrow_and_update()) {
+                    (Ok(()), Order::Serve) => self.check_ownership(),
+                    // An error means that the node was dropped.
+                    (Err(_), Order::Serve) | (_, Order::Close { .. }) => {
                         is_stopping = true;
                         self.shard.handle_closing();
                         // Requests that are in the channel are still received. Later ones are rejected by the channel.

@@ -1,4 +1,4 @@
-//! Appends that fail, a full disk, a full queue, and work that is due while no client asks.
+//! Appends that fail, a full disk, a full queue, a node that is dropped, and work that is due while no client asks.
 
 use crate::{info, memory, namespace_in, start, store::FaultyStore, submit};
 use futures_util::FutureExt;
@@ -34,6 +34,19 @@ async fn due_work_is_done_while_no_client_asks() {
     assert_eq!(store.appends(), before + 1);
     assert_eq!(info(&service, &namespace()).await.expect("the shard serves").incubating, 0);
     node.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_dropped_stops() {
+    let store = memory();
+    let (service, node) = start(&store, NodeOptions::default()).await;
+    submit(&service, &namespace(), "a").await.expect("the shard serves");
+    let takes = store.takes();
+    drop(node);
+    sleep(MINUTE).await;
+    assert_eq!(store.takes(), takes, "no shard opens again");
+    assert_eq!(Arc::strong_count(&store), 1, "no task uses the store any more");
+    assert_eq!(info(&service, &namespace()).await.unwrap_err(), Unavailable::ShardUnavailable);
 }
 
 /// Invariant 17: a request that finds the queue full is rejected at once, and nothing is done.
