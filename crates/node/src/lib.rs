@@ -8,6 +8,7 @@ mod checkpointer;
 mod clock;
 pub mod cluster;
 mod driver;
+mod ids;
 mod metrics;
 mod node;
 pub mod ownership;
@@ -23,6 +24,7 @@ pub mod streams;
 
 pub use cluster::{Cluster, NodeStatus, ShardStatus};
 pub use driver::load_engine;
+pub use ids::{NoRandomNumbers, draw_id, draw_node_id};
 pub use limina_store::ShardId;
 pub use metrics::Metrics;
 pub use node::{AddressTaken, Joining, Node, NodeOptions, OpenError};

@@ -10,10 +10,12 @@
 pub mod batch;
 pub mod conformance;
 pub mod disk;
+#[cfg(feature = "embedded")]
 pub mod embedded;
 pub mod filling;
 pub mod journal;
 pub mod memory;
+#[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod records;
 pub mod runs;
