@@ -4,7 +4,6 @@ use crate::{Failed, load::Contender};
 use limina_engine::{Command, KeyValues, Name, Outcome, Request, key_values::Value};
 use limina_node::{Metrics, Node, NodeOptions, Service};
 use limina_store::embedded::{Embedded, EmbeddedOptions};
-use prometheus_client::registry::Registry;
 use std::{path::Path, sync::Arc};
 
 pub(crate) struct InProcess {
@@ -16,7 +15,7 @@ pub(crate) struct InProcess {
 impl InProcess {
     pub(crate) async fn start(directory: &Path) -> Result<InProcess, Failed> {
         let store = Arc::new(Embedded::open(&directory.join("data"), EmbeddedOptions::default())?);
-        let metrics = Metrics::register(&mut Registry::default());
+        let metrics = Metrics::new();
         let service = Service::new(metrics.clone());
         let (shards, journal, table) = (store.shards(), store.clone(), store.clone());
         let node =

@@ -39,7 +39,8 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
     let address = listener.local_addr()?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut registry = Registry::default();
-    let metrics = Metrics::register(&mut registry);
+    let metrics = Metrics::new();
+    metrics.register(&mut registry);
     let server_metrics = limina_server::Metrics::register(&mut registry);
     let service = Service::new(metrics.clone());
     let app = App::new(Arc::new(service.clone()), server_metrics, Arc::new(registry));

@@ -1,17 +1,32 @@
 //! A running instance: the node, its store, and how both end.
 
-use limina_node::{Node, Service};
+use limina_node::{Node, NodeFailure, Service};
 use limina_store::StoreError;
 use std::{
+    future::Future,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::{runtime::Handle, sync::watch, task::JoinHandle};
 
+/// Why an instance cannot be used any more.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum InstanceFailure {
+    /// The store failed, and could not be opened again.
+    #[error("the store cannot be used any more")]
+    Store(#[source] Arc<StoreError>),
+    /// A task has panicked, which is a bug. Its shard stays closed.
+    #[error("the node has failed")]
+    Node(#[source] NodeFailure),
+}
+
 /// A node on its store.
 pub(crate) struct Running {
     node: Node,
     store: Store,
+    /// Waits for a failure of the node or the store.
+    watcher: JoinHandle<()>,
+    failed: Failed,
     /// The directory of the store, if it has one.
     directory: Option<PathBuf>,
     /// Dropped when the instance has ended and nothing uses its directory any more: it is the last field.
@@ -21,22 +36,17 @@ pub(crate) struct Running {
 enum Store {
     Memory,
     #[cfg(feature = "embedded")]
-    Embedded {
-        store: Arc<limina_store::embedded::Embedded>,
-        /// Opens the table again after a failure, and reports the failure if that does not help.
-        watcher: JoinHandle<()>,
-        failed: Failed,
-    },
+    Embedded(Arc<limina_store::embedded::Embedded>),
     #[cfg(feature = "postgres")]
     Postgres(Arc<limina_store::postgres::Postgres>),
 }
 
-/// Why the store cannot be used any more; `None` while it can.
-pub(crate) type Failed = watch::Receiver<Option<Arc<StoreError>>>;
+/// The first failure; `None` while there is none.
+type Failed = watch::Receiver<Option<InstanceFailure>>;
 
 impl Running {
     pub(crate) fn in_memory(node: Node) -> Running {
-        Running::new(node, Store::Memory, None)
+        Running::new(node, Store::Memory, None, std::future::pending())
     }
 
     #[cfg(feature = "embedded")]
@@ -46,48 +56,45 @@ impl Running {
         directory: &Path,
         service: &Service,
     ) -> Running {
-        let (report, failed) = watch::channel(None);
-        let watcher = tokio::spawn({
+        let store_failed = {
             let (store, service) = (store.clone(), service.clone());
-            async move {
-                let error = store.watch_table(|is_open| service.set_store_open(is_open)).await;
-                report.send_replace(Some(Arc::new(error)));
-            }
-        });
-        Running::new(node, Store::Embedded { store, watcher, failed }, Some(full_path(directory)))
+            async move { store.watch_table(|is_open| service.set_store_open(is_open)).await }
+        };
+        Running::new(node, Store::Embedded(store), Some(full_path(directory)), store_failed)
     }
 
     #[cfg(feature = "postgres")]
     pub(crate) fn postgres(node: Node, store: Arc<limina_store::postgres::Postgres>) -> Running {
-        Running::new(node, Store::Postgres(store), None)
+        Running::new(node, Store::Postgres(store), None, std::future::pending())
     }
 
-    fn new(node: Node, store: Store, directory: Option<PathBuf>) -> Running {
-        Running { node, store, directory, ended: watch::Sender::new(()) }
-    }
-
-    /// Reports a store that cannot be used any more. Only the embedded store ever fails for good.
-    fn failed(&self) -> Option<Failed> {
-        match &self.store {
-            Store::Memory => None,
-            #[cfg(feature = "embedded")]
-            Store::Embedded { failed, .. } => Some(failed.clone()),
-            #[cfg(feature = "postgres")]
-            Store::Postgres(_) => None,
-        }
+    fn new(
+        node: Node,
+        store: Store,
+        directory: Option<PathBuf>,
+        store_failed: impl Future<Output = StoreError> + Send + 'static,
+    ) -> Running {
+        let (report, failed) = watch::channel(None);
+        let node_failed = node.failed();
+        let watcher = tokio::spawn(async move {
+            let failure = tokio::select! {
+                failure = node_failed => InstanceFailure::Node(failure),
+                error = store_failed => InstanceFailure::Store(Arc::new(error)),
+            };
+            report.send_replace(Some(failure));
+        });
+        Running { node, store, watcher, failed, directory, ended: watch::Sender::new(()) }
     }
 
     /// Answers the requests that were accepted, then closes the store.
     async fn stop(self) -> Result<(), StoreError> {
         self.node.stop().await;
+        self.watcher.abort();
+        let _aborted = self.watcher.await;
         match self.store {
             Store::Memory => Ok(()),
             #[cfg(feature = "embedded")]
-            Store::Embedded { store, watcher, .. } => {
-                watcher.abort();
-                let _aborted = watcher.await;
-                store.close().await
-            }
+            Store::Embedded(store) => store.close().await,
             #[cfg(feature = "postgres")]
             Store::Postgres(store) => {
                 store.close().await;
@@ -101,7 +108,7 @@ impl Running {
 pub(crate) struct Instance {
     pub(crate) service: Service,
     runtime: Handle,
-    failed: Option<Failed>,
+    failed: Failed,
     running: Mutex<Option<Running>>,
     /// Closed once the instance has ended.
     ended: watch::Receiver<()>,
@@ -109,7 +116,7 @@ pub(crate) struct Instance {
 
 impl Instance {
     pub(crate) fn new(service: Service, running: Running) -> Instance {
-        let failed = running.failed();
+        let failed = running.failed.clone();
         let (runtime, ended) = (Handle::current(), running.ended.subscribe());
         Instance { service, runtime, failed, running: Mutex::new(Some(running)), ended }
     }
@@ -139,15 +146,13 @@ impl Instance {
         Some(self.runtime.spawn(running.stop()))
     }
 
-    /// Returns when the store cannot be used any more.
-    pub(crate) async fn failed(&self) -> Arc<StoreError> {
-        if let Some(failed) = &self.failed
-            && let Ok(reason) = failed.clone().wait_for(Option::is_some).await
-            && let Some(reason) = &*reason
-        {
-            return reason.clone();
+    /// Returns when the instance cannot be used any more.
+    pub(crate) async fn failed(&self) -> InstanceFailure {
+        match self.failed.clone().wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(failure)) => failure.clone(),
+            // The instance was closed before it failed.
+            _ => std::future::pending().await,
         }
-        std::future::pending().await
     }
 }
 

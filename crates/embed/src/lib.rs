@@ -74,12 +74,13 @@ mod postgres;
 pub use builder::{Builder, OpenError};
 pub use error::{Error, Failure, Invalid};
 pub use events::Events;
+pub use instance::InstanceFailure;
 pub use key_values::{KeyValue, Keys};
 pub use ledger::Ledger;
 pub use limina_engine::{
     InvalidName, KeyValues, Listed, Millis, Name, Position, Time, outcome::NamespaceInfo, selection,
 };
-pub use limina_node::{Metrics, NoRandomNumbers, Service};
+pub use limina_node::{Metrics, NoRandomNumbers, NodeFailure, Service};
 pub use limina_store::StoreError;
 pub use limiter::Limiter;
 pub use locks::Locks;
@@ -167,9 +168,11 @@ impl Limina {
         &self.instance.service
     }
 
-    /// Returns when the store cannot be used any more, with the reason. Until the process opens the store again, calls
-    /// fail with [`Failure::Unavailable`]. Stores in memory and in PostgreSQL never report this.
-    pub async fn failed(&self) -> Arc<StoreError> {
+    /// Returns when the instance cannot be used any more, and why: its table could not be opened again after a failure, or a
+    /// task has panicked. Calls that need the failed part return [`Failure::Unavailable`] or [`Failure::OutcomeUnknown`];
+    /// nothing that was acknowledged is lost. Close the instance and open the store again, best in a new process. If the
+    /// instance does not fail, this never returns.
+    pub async fn failed(&self) -> InstanceFailure {
         self.instance.failed().await
     }
 

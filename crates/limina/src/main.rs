@@ -5,9 +5,9 @@ mod config;
 mod descriptors;
 mod logs;
 mod moving;
+mod open;
 mod progress;
 mod rules;
-mod running;
 mod serve;
 mod verify;
 

@@ -35,9 +35,9 @@ impl<J: Journal, T: Table> Checkpointer<J, T> {
                 }
                 let begin = Instant::now();
                 match store.checkpoint().await {
-                    Ok(_) => self.metrics.checkpoint_seconds.observe(begin.elapsed().as_secs_f64()),
+                    Ok(_) => self.metrics.store.checkpoint_seconds.observe(begin.elapsed().as_secs_f64()),
                     Err(error) => {
-                        self.metrics.checkpoint_failures.inc();
+                        self.metrics.store.checkpoint_failures.inc();
                         tracing::error!(
                             error = &error as &dyn std::error::Error,
                             "a checkpoint failed; trying again"
@@ -60,18 +60,19 @@ impl<J: Journal, T: Table> Checkpointer<J, T> {
     }
 
     fn report(&self) {
+        let metrics = &self.metrics.store;
         let stats = self.journal.stats();
-        self.metrics.journal_bytes.set(stats.live_bytes as i64);
-        self.metrics.journal_segments.set(stats.segments as i64);
-        self.metrics.journal_syncs.inc_by(stats.syncs.saturating_sub(self.metrics.journal_syncs.get()));
+        metrics.journal_bytes.set(stats.live_bytes as i64);
+        metrics.journal_segments.set(stats.segments as i64);
+        metrics.journal_syncs.inc_by(stats.syncs.saturating_sub(metrics.journal_syncs.get()));
         let stores = self.stores.all();
         let is_full = self.journal.room() == Room::Reserve
             || stores.values().any(|store| store.room() == Room::Reserve);
-        self.metrics.storage_full.set(i64::from(is_full));
+        metrics.storage_full.set(i64::from(is_full));
         let backlogs = stores.values().map(|store| store.backlog());
         let (bytes, records) =
             backlogs.fold((0, 0), |(b, r), backlog| (b + backlog.bytes, r + backlog.records));
-        self.metrics.backlog_bytes.set(bytes as i64);
-        self.metrics.backlog_records.set(records as i64);
+        metrics.backlog_bytes.set(bytes as i64);
+        metrics.backlog_records.set(records as i64);
     }
 }

@@ -4,9 +4,10 @@ use crate::{
     Metrics, NodeOptions, OpenError, Service,
     clock::Clocks,
     cluster::TenureGuard,
+    metrics::ShardGauges,
     service::{ShardReceiver, Ticket},
 };
-use limina_engine::{Answer, Effect, Engine, Loading, Name, Read, Request, Stats, Time, Writes, record};
+use limina_engine::{Answer, Effect, Engine, Loading, Name, Read, Request, Time, Writes, record};
 use limina_shard::{Failure, Loss, Opening, Options, Output, Shard, ShardClock};
 use limina_store::{
     self as store, AppendError, Batch, ConfirmError, Image, Journal, NodeId, Room, ShardId, ShardStore,
@@ -15,6 +16,7 @@ use limina_store::{
 use std::{
     error::Error,
     future::Future,
+    panic::resume_unwind,
     pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -102,8 +104,7 @@ pub(crate) struct Driver<J, T> {
     fetching: InFlight<Vec<(Read, Answer)>>,
     persisting: InFlight<Result<(), Loss>>,
     opening: InFlight<Result<Engine, OpenError>>,
-    /// What this shard has added to the gauges.
-    counted: Stats,
+    gauges: ShardGauges,
 }
 
 impl<J: Journal, T: Table> Driver<J, T> {
@@ -114,6 +115,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
         receiver: ShardReceiver,
     ) -> Driver<J, T> {
         let ShardContext { service, metrics, clocks, tenure_guard, options } = context;
+        let gauges = ShardGauges::new(metrics.clone());
         Driver {
             id,
             store,
@@ -127,7 +129,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             fetching: None,
             persisting: None,
             opening: None,
-            counted: Stats::default(),
+            gauges,
         }
     }
 
@@ -271,7 +273,6 @@ impl<J: Journal, T: Table> Driver<J, T> {
             let _client_gone = reply.ticket.send(reply.result);
         }
         self.service.shard_left(self.id);
-        self.count_as(Stats::default());
     }
 
     fn carry_out(&mut self, output: Output<Ticket>) {
@@ -282,26 +283,31 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 self.fetching = Some(Box::pin(async move {
                     let begin = Instant::now();
                     let answers = fetch(&store, reads, is_shared).await;
-                    metrics.fetch_seconds.observe(begin.elapsed().as_secs_f64());
+                    metrics.shards.fetch_seconds.observe(begin.elapsed().as_secs_f64());
                     answers
                 }));
             }
             Output::Append { writes, requests } => {
-                self.metrics.append_requests.observe(requests as f64);
-                self.metrics.append_records.observe(writes.len() as f64);
+                self.metrics.shards.append_requests.observe(requests as f64);
+                self.metrics.shards.append_records.observe(writes.len() as f64);
                 let is_large = writes.len() > LARGE_APPEND;
                 let (store, metrics) = (self.store.clone(), self.metrics.clone());
                 let append = async move {
                     let begin = Instant::now();
                     let result = store.append(store.seq().next(), batch(&writes)).await;
-                    metrics.append_seconds.observe(begin.elapsed().as_secs_f64());
+                    metrics.shards.append_seconds.observe(begin.elapsed().as_secs_f64());
                     result.map_err(|error| loss_of(&error))
                 };
                 self.persisting = Some(match is_large {
                     true => {
                         let mut append = JoinSet::from_iter([append]);
                         Box::pin(async move {
-                            append.join_next().await.and_then(Result::ok).unwrap_or(Err(Loss::Unknown))
+                            match append.join_next().await {
+                                Some(Ok(result)) => result,
+                                // A panic of this append is a panic of the shard.
+                                Some(Err(error)) if error.is_panic() => resume_unwind(error.into_panic()),
+                                Some(Err(_)) | None => Err(Loss::Unknown),
+                            }
                         })
                     }
                     false => Box::pin(append),
@@ -322,15 +328,15 @@ impl<J: Journal, T: Table> Driver<J, T> {
             // It is told with its answer.
             Output::Waits { .. } => {}
             Output::Effect(Effect::HoldExpired { namespace, operation_id, position }) => {
-                self.metrics.holds_expired.inc();
+                self.metrics.ledger.holds_expired.inc();
                 tracing::debug!(%namespace, %operation_id, position = position.0, "a hold expired");
             }
             Output::Effect(Effect::LeaseExpired { namespace, lease_id }) => {
-                self.metrics.leases_expired.inc();
+                self.metrics.limiter.leases_expired.inc();
                 tracing::debug!(%namespace, %lease_id, "a lease expired");
             }
             Output::Effect(Effect::LockExpired { namespace, lock_id, owner }) => {
-                self.metrics.locks_expired.inc();
+                self.metrics.locks.expired.inc();
                 let owner = owner.as_ref().map(Name::as_str);
                 tracing::debug!(%namespace, %lock_id, owner, "a lock expired");
             }
@@ -344,7 +350,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 self.service.streams().deleted(&namespace, &stream);
             }
             Output::Effect(Effect::DuePostponed { namespace }) => {
-                self.metrics.due_postponed.inc();
+                self.metrics.shards.due_postponed.inc();
                 tracing::error!(%namespace, "due work is put off: a stored record could not be read");
             }
         }
@@ -362,19 +368,19 @@ impl<J: Journal, T: Table> Driver<J, T> {
 
     fn opened(&mut self, engine: Engine, now: Time, opening: Opening) {
         self.shard.handle_opened(engine, now, opening);
-        self.count();
+        self.update_gauges();
         self.service.set_open(self.id, true);
     }
 
     fn persisted(&mut self) {
         self.shard.handle_persisted();
-        self.count();
+        self.update_gauges();
     }
 
     /// The batch in flight failed: everything in memory is dropped and read again before another word is said.
     fn lost(&mut self, loss: Loss) {
         tracing::warn!(shard = self.id.0, ?loss, "an append failed; the shard opens again");
-        self.metrics.shard_losses.inc();
+        self.metrics.shards.losses.inc();
         self.fetching = None;
         self.shard.handle_lost(loss);
         self.service.set_open(self.id, false);
@@ -393,7 +399,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
     fn tell_time(&mut self, clock: &mut ShardClock) -> Time {
         let (now, step) = clock.advance(self.clocks.read());
         if let Some(step_ms) = step {
-            self.metrics.clock_steps.inc();
+            self.metrics.shards.clock_steps.inc();
             tracing::warn!(
                 shard = self.id.0,
                 step_ms,
@@ -403,30 +409,10 @@ impl<J: Journal, T: Table> Driver<J, T> {
         now
     }
 
-    /// Brings the gauges, which add up all shards, up to date with this one.
-    fn count(&mut self) {
+    fn update_gauges(&mut self) {
         if let Some(stats) = self.shard.engine().map(Engine::stats) {
-            self.count_as(stats);
+            self.gauges.set(stats);
         }
-    }
-
-    fn count_as(&mut self, stats: Stats) {
-        let add = |gauge: &prometheus_client::metrics::gauge::Gauge, new: usize, old: usize| {
-            gauge.inc_by(new as i64 - old as i64);
-        };
-        add(&self.metrics.namespaces, stats.namespaces, self.counted.namespaces);
-        let (new, old) = (stats.sizes, self.counted.sizes);
-        add(&self.metrics.ledger_limits, new.ledger_limits, old.ledger_limits);
-        add(&self.metrics.locks_held, new.locks.held, old.locks.held);
-        add(&self.metrics.locks_waiting, new.locks.waiting, old.locks.waiting);
-        add(&self.metrics.event_streams, new.events.streams, old.events.streams);
-        let (new, old) = (new.limiter, old.limiter);
-        add(&self.metrics.limiter_rules, new.rules, old.rules);
-        add(&self.metrics.limiter_groups, new.groups, old.groups);
-        add(&self.metrics.limiter_counters, new.counters, old.counters);
-        add(&self.metrics.limiter_leases, new.leases, old.leases);
-        add(&self.metrics.timers, stats.timers, self.counted.timers);
-        self.counted = stats;
     }
 }
 

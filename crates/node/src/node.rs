@@ -6,6 +6,7 @@ use crate::{
     clock::Clocks,
     cluster::{Others, TenureGuard},
     driver::{self, Driver, Order, ShardContext},
+    failure::{NodeFailure, catch_panic},
     ownership_manager::{OwnershipManager, arrive},
     service::{self, Location},
 };
@@ -159,9 +160,12 @@ impl Node {
             service.set_open(shard, true);
             let driver = Driver::new(shard, store, context.clone(), receiver);
             let (order, orders) = watch::channel(Order::Serve);
+            let (service, stores) = (service.clone(), stores.clone());
             let task = tokio::spawn(async move {
-                let _ends = EndWithShard(shard);
-                let _however_it_ended = driver.run(engine, None, orders).await;
+                if let Err(panic) = catch_panic(driver.run(engine, None, orders)).await {
+                    stores.remove(shard);
+                    service.shard_failed(shard, panic);
+                }
             });
             (order, task)
         });
@@ -192,7 +196,9 @@ impl Node {
         let stores = Stores::default();
         let manager = OwnershipManager::new(store.clone(), context, options.clone(), joining, stores.clone());
         let (stop, stopping) = watch::channel(false);
-        let serving = Serving::AmongOthers(tokio::spawn(manager.run(stopping.clone())));
+        let manager = manager.run(stopping.clone());
+        let manager = tokio::spawn(service.clone().run_background("ownership manager", manager));
+        let serving = Serving::AmongOthers(manager);
         Ok(Node::with(service, serving, store, stores, metrics, &options, (stop, stopping)))
     }
 
@@ -206,8 +212,22 @@ impl Node {
         (stop, stopping): (watch::Sender<bool>, watch::Receiver<bool>),
     ) -> Node {
         let checkpointer = Checkpointer { journal, stores, metrics, journal_bytes: options.journal_bytes };
-        let checkpointer = tokio::spawn(checkpointer.run(stopping));
+        let checkpointer = checkpointer.run(stopping);
+        let checkpointer = tokio::spawn(service.clone().run_background("checkpointer", checkpointer));
         Node { service, serving, checkpointer, stop }
+    }
+
+    /// Resolves when a task of the node has panicked. A node that has failed does not recover: stop it, and start a new one in
+    /// a new process. Never resolves if the node does not fail, not even after it was stopped.
+    pub fn failed(&self) -> impl Future<Output = NodeFailure> + Send + use<> {
+        let mut failure = self.service.failure();
+        async move {
+            let failed = failure.wait_for(Option::is_some).await.ok().and_then(|failure| failure.clone());
+            match failed {
+                Some(failure) => failure,
+                None => std::future::pending().await,
+            }
+        }
     }
 
     /// Answers what was taken, gives to other nodes what it can, then ends. New requests are refused from now on.
@@ -264,41 +284,5 @@ impl<J, T> Default for Stores<J, T> {
 impl<J, T> Clone for Stores<J, T> {
     fn clone(&self) -> Stores<J, T> {
         Stores(self.0.clone())
-    }
-}
-
-/// A shard whose task has panicked answers nobody any more, and what it had in memory is not to be trusted. The process
-/// ends: whatever is acknowledged is on disk, and the next start reads it from there.
-pub(crate) struct EndWithShard(pub(crate) ShardId);
-
-impl Drop for EndWithShard {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            tracing::error!(shard = self.0.0, "a shard's task has panicked; the process ends");
-            std::process::abort();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::process::Command;
-
-    /// The process that ends is this test itself, started again.
-    #[tokio::test]
-    async fn a_shard_that_panics_ends_the_process() {
-        if std::env::var_os("LIMINA_PANIC").is_some() {
-            let shard = tokio::spawn(async {
-                let _ends = EndWithShard(ShardId(3));
-                panic!("on purpose");
-            });
-            let _joined = shard.await;
-            return;
-        }
-        let test = "node::tests::a_shard_that_panics_ends_the_process";
-        let program = std::env::current_exe().expect("this test is a program");
-        let status = Command::new(program).args(["--exact", test]).env("LIMINA_PANIC", "1").output();
-        assert!(status.is_ok_and(|output| output.status.code().is_none()), "a signal ends it");
     }
 }

@@ -4,7 +4,10 @@
 
 use crate::placement::{Move, plan};
 use limina_store::{Epoch, Handed, Holding, NodeId, ShardId, View};
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// So many shards are closed at a time: each is on its way to its next owner for as long as that takes to load it, and the
 /// others are served meanwhile.
@@ -22,6 +25,8 @@ pub struct OwnershipPlanner {
     view: View,
     /// The shards that are being opened, served or closed here, and whether they are to be closed.
     running: BTreeMap<ShardId, bool>,
+    /// The shards that failed here. This node never opens them again.
+    failed: BTreeSet<ShardId>,
 }
 
 /// What is to be done. The order counts.
@@ -77,6 +82,7 @@ impl OwnershipPlanner {
             renewed_at: None,
             view: View::default(),
             running: BTreeMap::new(),
+            failed: BTreeSet::new(),
         }
     }
 
@@ -121,6 +127,8 @@ impl OwnershipPlanner {
                 (Some(_), true) | (Some(true), false) => {}
                 // It may have been taken away while this node was thought dead. The store tells.
                 (Some(false), false) => acts.push(OwnershipAction::CheckOwnership { shard }),
+                // When this node leaves, another node may claim it.
+                (None, true) if self.failed.contains(&shard) => {}
                 (None, true) => {
                     acts.push(self.open(shard, holding.handed));
                 }
@@ -129,7 +137,7 @@ impl OwnershipPlanner {
         }
         for step in plan(&self.view, self.me) {
             match step {
-                Move::Claim { .. } if now < self.patient_until => {}
+                Move::Claim { shard, .. } if now < self.patient_until || self.failed.contains(&shard) => {}
                 Move::Claim { shard, seen } => {
                     let from = self.view.shards.iter().find(|holding| holding.shard == shard);
                     acts.push(OwnershipAction::Claim {
@@ -162,6 +170,12 @@ impl OwnershipPlanner {
     /// A shard is served here no longer.
     pub fn ended(&mut self, shard: ShardId) {
         self.running.remove(&shard);
+    }
+
+    /// A shard that was served here has failed. It is not opened here again, also if it is given to this node.
+    pub fn failed(&mut self, shard: ShardId) {
+        self.running.remove(&shard);
+        self.failed.insert(shard);
     }
 
     fn open(&mut self, shard: ShardId, handed: Option<Handed>) -> OwnershipAction {
@@ -249,6 +263,22 @@ mod tests {
         assert!(!planner.has_left());
         planner.ended(SHARD);
         assert!(planner.has_left());
+    }
+
+    #[test]
+    fn a_shard_that_failed_here_is_never_opened_here_again() {
+        let mut planner = OwnershipPlanner::new(ME, Duration::from_secs(5));
+        let closed = |_| false;
+        let opened = planner.handle_view(NOW, view(Some(ME), false, false), closed);
+        assert_eq!(opened, [OwnershipAction::Open { shard: SHARD, handed: None }]);
+        planner.failed(SHARD);
+        let place = |at| OwnershipAction::Place { shard: SHARD, at };
+        assert_eq!(planner.handle_view(NOW, view(Some(ME), false, false), closed), []);
+        assert_eq!(planner.handle_view(NOW, view(None, false, false), closed), [place(None)], "no claim");
+        assert_eq!(planner.handle_view(NOW, view(Some(OTHER), false, false), closed), [place(Some(OTHER))]);
+        assert_eq!(planner.handle_view(NOW, view(Some(ME), true, false), closed), [], "it was given back");
+        planner.leave();
+        assert!(planner.has_left(), "it does not hold up the stop");
     }
 
     #[test]

@@ -7,7 +7,8 @@
 use crate::{
     AddressTaken, Joining, OpenError,
     driver::{self, Driver, HandedTime, NotOwned, Order, ShardContext},
-    node::{EndWithShard, NodeOptions, Stores},
+    failure::catch_panic,
+    node::{NodeOptions, Stores},
     ownership::{OwnershipAction, OwnershipPlanner},
     reach,
     renewing::{Bell, Renewing, Seen, announcement, every},
@@ -26,7 +27,7 @@ use std::{
 };
 use tokio::{
     sync::watch,
-    task::{AbortHandle, JoinHandle, JoinSet},
+    task::{AbortHandle, JoinSet},
     time::timeout,
 };
 
@@ -98,12 +99,14 @@ pub(crate) struct OwnershipManager<S> {
 }
 
 /// How a shard's task ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 enum Finished {
     /// As it was told to.
     Closed,
     /// Another node has taken the shard.
     NotOwned,
+    /// It panicked, with this message.
+    Panicked(String),
 }
 
 impl<S: Journal + Table + Tenure> OwnershipManager<S> {
@@ -131,7 +134,7 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
 
     /// Keeps until it is told to stop, then gives everything away.
     pub(crate) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
-        let (mut seen, renewing) = self.renew();
+        let (mut seen, mut renewing) = self.renew();
         while !self.planner.has_left() {
             tokio::select! {
                 Ok(()) = seen.changed() => {
@@ -153,9 +156,7 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
             }
         }
         self.bell.end();
-        if let Err(error) = renewing.await {
-            tracing::error!(%error, "a task failed");
-        }
+        let _ended = renewing.join_next().await;
         self.looking.values().for_each(AbortHandle::abort);
         if let Err(error) = self.store.leave().await {
             tracing::warn!(
@@ -165,8 +166,9 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
         }
     }
 
-    /// Begins to renew the tenure.
-    fn renew(&self) -> (watch::Receiver<Seen>, JoinHandle<()>) {
+    /// Starts the task that renews the tenure. The task ends with the returned set: a node whose manager is gone must not
+    /// keep its shards.
+    fn renew(&self) -> (watch::Receiver<Seen>, JoinSet<()>) {
         let (seen, receiver) = watch::channel(Seen::default());
         let renewing = Renewing {
             store: self.store.clone(),
@@ -176,7 +178,9 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
             bell: self.bell.clone(),
             seen,
         };
-        (receiver, tokio::spawn(renewing.run()))
+        let service = self.context.service.clone();
+        let renewing = service.run_background("renewal of the tenure", renewing.run());
+        (receiver, JoinSet::from_iter([renewing]))
     }
 
     /// Acts on what the store shows.
@@ -187,7 +191,7 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
         let is_open = |shard| service.is_open(shard);
         let acts = self.planner.handle_view(Duration::from_micros(at), view, is_open);
         let view = self.planner.view();
-        self.context.metrics.nodes.set(live(view).count() as i64);
+        self.context.metrics.cluster.nodes.set(live(view).count() as i64);
         if let Some(others) = service.others() {
             others.handle_view(view.clone(), is_open);
         }
@@ -218,7 +222,7 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
         for (shard, _, from) in wanted.into_iter().filter(|(shard, ..)| claimed.contains(shard)) {
             let from = from.map(|from| from.to_string());
             tracing::info!(shard = shard.0, from, "taking a shard over: nobody serves it");
-            self.context.metrics.shards_claimed.inc();
+            self.context.metrics.cluster.shards_claimed.inc();
             if let Some(open) = self.planner.claimed(shard) {
                 self.act(open);
             }
@@ -239,7 +243,7 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
                 let Some(order) = self.orders.get(&shard) else { return };
                 let name = to.map(|to| to.to_string());
                 tracing::info!(shard = shard.0, to = name, "giving a shard away");
-                self.context.metrics.shards_given.inc();
+                self.context.metrics.cluster.shards_given.inc();
                 // What was taken is answered; what comes now waits for the next owner.
                 self.context.service.set_location(shard, Location::Unknown);
                 order.send_replace(Order::Close { to });
@@ -287,19 +291,27 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
             orders,
         };
         self.tasks.spawn(async move {
-            let _ends = EndWithShard(shard);
-            (shard, task.run().await)
+            let finished = catch_panic(task.run()).await;
+            (shard, finished.unwrap_or_else(Finished::Panicked))
         });
     }
 
     fn ended(&mut self, ended: Result<(ShardId, Finished), tokio::task::JoinError>) {
         let Ok((shard, finished)) = ended else { return };
-        self.planner.ended(shard);
         self.orders.remove(&shard);
-        if finished == Finished::NotOwned {
-            tracing::warn!(shard = shard.0, "a shard was taken over by another node");
-            self.context.metrics.shards_lost.inc();
-            self.context.service.set_location(shard, Location::Unknown);
+        match finished {
+            Finished::Closed => self.planner.ended(shard),
+            Finished::NotOwned => {
+                self.planner.ended(shard);
+                tracing::warn!(shard = shard.0, "a shard was taken over by another node");
+                self.context.metrics.cluster.shards_lost.inc();
+                self.context.service.set_location(shard, Location::Unknown);
+            }
+            Finished::Panicked(panic) => {
+                self.planner.failed(shard);
+                self.stores.remove(shard);
+                self.context.service.shard_failed(shard, panic);
+            }
         }
     }
 }
@@ -389,7 +401,7 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
                     let elapsed_ms = begun.elapsed().as_millis() as u64;
                     let handed = self.handed.is_some();
                     tracing::info!(shard = self.shard.0, handed, elapsed_ms, "serving a shard");
-                    self.context.metrics.opening_seconds.observe(begun.elapsed().as_secs_f64());
+                    self.context.metrics.cluster.opening_seconds.observe(begun.elapsed().as_secs_f64());
                     return Ok(opened);
                 }
                 Err(OpenError::Store { source: StoreError::NotOwned, .. }) => return Err(Finished::NotOwned),

@@ -119,7 +119,7 @@ impl<S: Journal + Table + Tenure> Renewing<S> {
             }
         };
         if !is_renewed {
-            self.context.metrics.renewal_failures.inc();
+            self.context.metrics.cluster.renewal_failures.inc();
             failing.get_or_insert_with(Instant::now);
         } else if let Some(since) = failing.take() {
             let after_ms = since.elapsed().as_millis() as u64;

@@ -1,10 +1,9 @@
 //! The facade that every front end speaks to.
 
 use crate::{
-    PeerError,
+    NodeFailure, PeerError,
     cluster::{Cluster, Others},
-    metrics::{Decision, Metrics, Reason},
-    rule_checks::Asked,
+    metrics::{CountedChecks, Metrics},
     shard_of,
     streams::Streams,
 };
@@ -17,6 +16,7 @@ use limina_shard::Failure;
 use limina_store::{NodeId, ShardId};
 use serde::{Deserialize, Serialize};
 use std::{
+    error::Error,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -77,6 +77,8 @@ struct Inner {
     is_serving: watch::Sender<bool>,
     /// The other nodes, where there may be some.
     others: OnceLock<Others>,
+    /// The first failure of the node, if it has failed.
+    failure: watch::Sender<Option<NodeFailure>>,
     metrics: Metrics,
     streams: Streams,
 }
@@ -98,6 +100,8 @@ pub(crate) enum Location {
     Local(Arc<ShardSender>),
     /// In another node, at this address.
     Remote(Arc<str>),
+    /// In this process, where its task has panicked. It stays closed.
+    Failed,
 }
 
 /// Why there is no outcome. Except for [`Unavailable::OutcomeUnknown`], nothing was done.
@@ -145,6 +149,7 @@ impl Service {
                 is_store_open: AtomicBool::new(true),
                 is_serving: watch::Sender::new(true),
                 others: OnceLock::new(),
+                failure: watch::Sender::new(None),
                 metrics,
                 streams: Streams::default(),
             }),
@@ -156,7 +161,7 @@ impl Service {
     ///
     /// A request that takes another one back goes on until it is done, whether or not the caller waits for that.
     pub async fn submit(&self, request: Request) -> Result<Outcome, Unavailable> {
-        let checks = Asked::of(&request);
+        let checks = CountedChecks::of(&request);
         let result = match self.routes() {
             Ok(routes) => {
                 let shard = shard_of(request.namespace.as_str(), routes.len() as u16);
@@ -172,15 +177,12 @@ impl Service {
         };
         match &result {
             Ok(outcome) => {
-                let decision = Decision { family: outcome.family(), outcome: outcome.code() };
-                self.inner.metrics.decisions.get_or_create(&decision).inc();
-                if let Some(asked) = &checks {
-                    self.inner.metrics.rule_checks.count(asked, outcome);
+                self.inner.metrics.requests.decided(outcome);
+                if let Some(checks) = &checks {
+                    self.inner.metrics.limiter.rule_checks.count(checks, outcome);
                 }
             }
-            Err(unavailable) => {
-                self.inner.metrics.unavailable.get_or_create(&Reason { code: unavailable.code() }).inc();
-            }
+            Err(unavailable) => self.inner.metrics.requests.not_decided(unavailable.code()),
         }
         result
     }
@@ -188,8 +190,10 @@ impl Service {
     /// Does what another node asks for, if the shard is in this one.
     pub async fn answer_peer(&self, shard: ShardId, request: Request) -> Result<Outcome, PeerError> {
         let route = self.inner.routes.get().and_then(|routes| routes.get(usize::from(shard.0)));
-        let Some(Location::Local(sender)) = route.map(Route::location) else {
-            return Err(PeerError::NotThere);
+        let sender = match route.map(Route::location) {
+            Some(Location::Local(sender)) => sender,
+            Some(Location::Failed) => return Err(PeerError::Unavailable(Unavailable::ShardUnavailable)),
+            Some(Location::Remote(_) | Location::Unknown) | None => return Err(PeerError::NotThere),
         };
         self.asked_by_peer(&request.command);
         self.send(shard, &sender, request).await.map_err(|error| match error {
@@ -219,11 +223,11 @@ impl Service {
     }
 
     /// Whether requests are served. Alone: every shard is open. Among others: this node's tenure has not run out, and
-    /// since it came there was a moment at which every shard was served. And the process is not stopping, and its store
-    /// can be read.
+    /// since it came there was a moment at which every shard was served. And the process is not stopping, its store
+    /// can be read, and the node has not failed.
     pub fn is_ready(&self) -> bool {
         let Ok(routes) = self.routes() else { return false };
-        if !self.inner.is_store_open.load(Ordering::Acquire) {
+        if !self.inner.is_store_open.load(Ordering::Acquire) || self.inner.failure.borrow().is_some() {
             return false;
         }
         match self.inner.others.get() {
@@ -289,6 +293,20 @@ impl Service {
         self.inner.is_store_open.store(is_open, Ordering::Release);
     }
 
+    /// The node has failed. Later failures are logged only: the owner acts on the first.
+    pub(crate) fn report_failure(&self, failure: NodeFailure) {
+        tracing::error!(error = &failure as &dyn Error, "a task of the node has panicked");
+        self.inner.failure.send_if_modified(|first| match first {
+            Some(_) => false,
+            None => first.replace(failure).is_none(),
+        });
+    }
+
+    /// The first failure of the node, now and when it happens.
+    pub(crate) fn failure(&self) -> watch::Receiver<Option<NodeFailure>> {
+        self.inner.failure.subscribe()
+    }
+
     pub(crate) fn streams(&self) -> &Streams {
         &self.inner.streams
     }
@@ -337,7 +355,7 @@ impl Service {
     pub(crate) fn other(&self, shard: ShardId) -> Option<(&Others, Arc<str>)> {
         match self.route_to(shard).location() {
             Location::Remote(address) => Some((self.inner.others.get()?, address)),
-            Location::Local(_) | Location::Unknown => None,
+            Location::Local(_) | Location::Unknown | Location::Failed => None,
         }
     }
 
@@ -352,7 +370,7 @@ impl Service {
     pub(crate) fn set_open(&self, shard: ShardId, is_open: bool) {
         let route = self.route_to(shard);
         let was_open = route.is_open.swap(is_open, Ordering::AcqRel);
-        self.inner.metrics.shards_open.inc_by(i64::from(is_open) - i64::from(was_open));
+        self.inner.metrics.shards.open.inc_by(i64::from(is_open) - i64::from(was_open));
         if is_open {
             // Followers compare what they have with the streams of a shard that opens, also if it was here before.
             route.location.send_modify(|_| {});
@@ -411,7 +429,7 @@ impl Service {
                 Location::Local(_) if others.store_is_away() => Err(PeerError::NotThere),
                 Location::Local(sender) => self.send(shard, &sender, request.clone()).await,
                 Location::Remote(address) => {
-                    self.inner.metrics.forwarded.inc();
+                    self.inner.metrics.cluster.forwarded.inc();
                     // The other node takes the request back if it learns that nobody waits. But its answer may be under
                     // sender already, so this node, which knows its client, takes it back as well.
                     let mut unheard = Unheard::new(self, shard, &request);
@@ -420,6 +438,7 @@ impl Service {
                     answer
                 }
                 Location::Unknown => Err(PeerError::NotThere),
+                Location::Failed => Err(PeerError::Unavailable(Unavailable::ShardUnavailable)),
             };
             let error = match answer {
                 Ok(outcome) => return Ok(outcome),
@@ -473,7 +492,7 @@ impl Service {
             asking.unheard.take_back = None;
             return Err(error);
         }
-        self.inner.metrics.queue_depth.inc();
+        self.inner.metrics.requests.queue_depth.inc();
         let _depth = Decrement(&self.inner.metrics);
         let answer = (&mut asking.reply).await;
         asking.unheard.take_back = None;
@@ -602,20 +621,19 @@ struct Decrement<'a>(&'a Metrics);
 
 impl Drop for Decrement<'_> {
     fn drop(&mut self) {
-        self.0.queue_depth.dec();
+        self.0.requests.queue_depth.dec();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Feed, Peers, Wanted, clock::Clocks, cluster::TenureGuard, peers::Asked as AskedOf};
+    use crate::{Feed, Peers, Wanted, clock::Clocks, cluster::TenureGuard, peers::Asked};
     use limina_engine::{
         KeyValues, Millis,
         key_values::Value,
         locks::{self, Acquire, Lock, Mode},
     };
-    use prometheus_client::registry::Registry;
     use std::sync::Mutex;
 
     /// Another node that never answers a request for locks, and loses what takes it back a few times.
@@ -625,11 +643,11 @@ mod tests {
     }
 
     impl Peers for Fake {
-        fn who<'a>(&'a self, _: &'a str) -> AskedOf<'a, String> {
+        fn who<'a>(&'a self, _: &'a str) -> Asked<'a, String> {
             Box::pin(async { Err(PeerError::NotThere) })
         }
 
-        fn ask<'a>(&'a self, _: &'a str, _: ShardId, request: &'a Request) -> AskedOf<'a, Outcome> {
+        fn ask<'a>(&'a self, _: &'a str, _: ShardId, request: &'a Request) -> Asked<'a, Outcome> {
             let _nobody_listens = self.asked.send(request.clone());
             Box::pin(async move {
                 if !request.is_cancellation() {
@@ -642,7 +660,7 @@ mod tests {
             })
         }
 
-        fn follow<'a>(&'a self, _: &'a str, _: &'a Wanted) -> AskedOf<'a, Box<dyn Feed>> {
+        fn follow<'a>(&'a self, _: &'a str, _: &'a Wanted) -> Asked<'a, Box<dyn Feed>> {
             Box::pin(std::future::ready(Err(PeerError::NotThere)))
         }
     }
@@ -668,7 +686,7 @@ mod tests {
         let (asked, mut requests) = mpsc::unbounded_channel();
         let losses = vec![PeerError::NotThere, PeerError::Lost, PeerError::Lost];
         let peers = Arc::new(Fake { asked, losses: Mutex::new(losses) });
-        let service = Service::new(Metrics::register(&mut Registry::default()));
+        let service = Service::new(Metrics::new());
         let patience = Duration::from_secs(1);
         let tenure_guard = TenureGuard::alone(Clocks::new());
         service.start(1, Some(Others::new(NodeId(1), peers, tenure_guard, || true, patience)));
@@ -699,16 +717,16 @@ mod tests {
     struct Ends(AtomicUsize);
 
     impl Peers for Ends {
-        fn who<'a>(&'a self, _: &'a str) -> AskedOf<'a, String> {
+        fn who<'a>(&'a self, _: &'a str) -> Asked<'a, String> {
             Box::pin(async { Err(PeerError::NotThere) })
         }
 
-        fn ask<'a>(&'a self, _: &'a str, _: ShardId, _: &'a Request) -> AskedOf<'a, Outcome> {
+        fn ask<'a>(&'a self, _: &'a str, _: ShardId, _: &'a Request) -> Asked<'a, Outcome> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Box::pin(async { Err(PeerError::Lost) })
         }
 
-        fn follow<'a>(&'a self, _: &'a str, _: &'a Wanted) -> AskedOf<'a, Box<dyn Feed>> {
+        fn follow<'a>(&'a self, _: &'a str, _: &'a Wanted) -> Asked<'a, Box<dyn Feed>> {
             Box::pin(async { Err(PeerError::NotThere) })
         }
     }
@@ -718,7 +736,7 @@ mod tests {
         let name = |text: &str| Name::new(text).unwrap();
         let check = async |command: locks::Command, expect: Unavailable, asked: usize| {
             let peers = Arc::new(Ends::default());
-            let service = Service::new(Metrics::register(&mut Registry::default()));
+            let service = Service::new(Metrics::new());
             // Long enough to be asked dozens of times.
             let patience = Duration::from_secs(10);
             let tenure_guard = TenureGuard::alone(Clocks::new());

@@ -109,7 +109,8 @@ impl Alone {
         let memory = MemoryOptions { shards: 1, segment_bytes: 4 << 20, ..MemoryOptions::default() };
         let memory = Arc::new(Memory::new(&memory).expect("an empty store"));
         let mut registry = Registry::default();
-        let metrics = Metrics::register(&mut registry);
+        let metrics = Metrics::new();
+        metrics.register(&mut registry);
         let service = Service::new(metrics.clone());
         let (journal, table, options) = (memory.clone(), memory.clone(), NodeOptions::default());
         let node = Node::start(service.clone(), metrics, journal, table, 1, options).await.expect("it opens");
@@ -146,7 +147,7 @@ impl Nodes {
     }
 
     async fn join(&self, number: u64) -> (Service, Node) {
-        let metrics = Metrics::register(&mut Registry::default());
+        let metrics = Metrics::new();
         let service = Service::new(metrics.clone());
         let address = number.to_string();
         self.between.services.lock().unwrap().insert(address.clone(), service.clone());

@@ -11,7 +11,6 @@ use limina_store::{
     StoreError, Table, Tenure, View,
     memory::{Cluster, MemoryNode, MemoryOptions},
 };
-use prometheus_client::registry::Registry;
 use std::{
     sync::{
         Arc,
@@ -35,7 +34,7 @@ fn announcement(address: &str) -> Announcement {
 }
 
 async fn join<S: Journal + Table + Tenure>(store: Arc<S>, address: &str) -> Result<Node, AddressTaken> {
-    let metrics = Metrics::register(&mut Registry::default());
+    let metrics = Metrics::new();
     let service = Service::new(metrics.clone());
     let Announcement { address, host, tenure, .. } = announcement(address);
     let joining = Joining { address, host, tenure, peers: Arc::new(Nobody) };

@@ -1,7 +1,7 @@
 //! How the ring of a stream is fed, wherever the stream's shard is.
 
-use super::{FollowError, Told, Topic};
-use crate::{FeedEnded, Service, Wanted, service::Location};
+use super::{Ended, FollowError, Told, Topic};
+use crate::{FeedEnded, Service, Unavailable, Wanted, service::Location};
 use limina_store::ShardId;
 use std::{sync::Weak, time::Duration};
 
@@ -20,6 +20,12 @@ pub(super) async fn feed(service: Service, topic: Weak<Topic>, mut every: Durati
                 Location::Local(_) => feed_from_here(&service, &topic, &mut every).await,
                 Location::Remote(other) => feed_from(&service, &topic, shard, &other).await,
                 Location::Unknown => std::future::pending().await,
+                Location::Failed => {
+                    let Some(topic) = topic.upgrade() else { return };
+                    topic.tell(|state| {
+                        state.ended = Some(Ended::Unavailable(Unavailable::ShardUnavailable));
+                    });
+                }
             }
         };
         tokio::select! {

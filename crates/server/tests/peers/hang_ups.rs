@@ -48,7 +48,7 @@ impl Backend for Front {
 
 /// The node that owns everything.
 async fn owner() -> (RunningNode, Service, Server) {
-    let metrics = limina_node::Metrics::register(&mut Registry::default());
+    let metrics = limina_node::Metrics::new();
     let service = Service::new(metrics.clone());
     let store = Arc::new(Memory::new(&MemoryOptions { shards: 1, ..MemoryOptions::default() }).unwrap());
     let options = NodeOptions::default();

@@ -1,4 +1,4 @@
-//! What became of checks, by rule, for operators.
+//! Checks of the limiter, counted by rule and result.
 
 use limina_engine::{
     Command, Name, Outcome, Request,
@@ -7,20 +7,21 @@ use limina_engine::{
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family},
+    registry::Registry,
 };
 use std::{
     collections::HashMap,
     sync::{Arc, PoisonError, RwLock},
 };
 
-/// So many rules have labels of their own; the others share empty ones.
+/// The most rules that have labels of their own. All other rules share counters with empty labels.
 const MAX_NAMED: usize = 1_000;
 
-/// Counts checks by rule and result. Cheap to clone.
+/// Counts checks by rule and result. A clone shares the counters.
 #[derive(Clone, Default)]
 pub(crate) struct RuleChecks {
     family: Family<Labels, Counter>,
-    /// By namespace and rule, so that counting makes no labels.
+    /// The counters by namespace and rule, so that counting a check allocates no labels.
     known: Arc<RwLock<Known>>,
 }
 
@@ -28,19 +29,19 @@ pub(crate) struct RuleChecks {
 struct Known {
     rules: HashMap<Name, HashMap<Name, Results>>,
     count: usize,
-    /// Those of all other rules, once there are any.
+    /// The counters that all rules beyond [`MAX_NAMED`] share. None until there is such a rule.
     others: Option<Results>,
 }
 
 impl Known {
-    /// None if they must be made.
+    /// None if the rule was never counted, and its counters must be created.
     fn results_of(&self, namespace: &Name, rule: &Name) -> Option<&Results> {
         self.rules.get(namespace).and_then(|rules| rules.get(rule)).or(self.others.as_ref())
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct Labels {
+struct Labels {
     namespace: String,
     rule: String,
     result: &'static str,
@@ -53,47 +54,48 @@ struct Results {
     shadow_refused: Counter,
 }
 
-/// A request with checks that count: those that take something, or would have.
-pub(crate) struct Asked {
+/// A request with checks that are counted: checks that take something, or would have if they had passed.
+pub(crate) struct CountedChecks {
     namespace: Name,
-    /// The places in a batch of those that only look.
-    dry: Vec<usize>,
+    /// The indexes of the dry runs of a batch, ascending. They are not counted.
+    dry_runs: Vec<usize>,
 }
 
-impl Asked {
-    /// None if there are no such checks in the request.
-    pub(crate) fn of(request: &Request) -> Option<Asked> {
+impl CountedChecks {
+    /// None if the request contains no check that is counted.
+    pub(crate) fn of(request: &Request) -> Option<CountedChecks> {
         let Command::Limiter(command) = &request.command else { return None };
-        let dry = match command {
+        let dry_runs = match command {
             limiter::Command::Check(check) if !check.dry_run => Vec::new(),
             limiter::Command::MoveCounter { .. } | limiter::Command::TakeLease(_) => Vec::new(),
             limiter::Command::CheckBatch(checks) => {
-                let dry = checks.iter().enumerate().filter(|(_, check)| check.dry_run);
-                dry.map(|(place, _)| place).collect()
+                let dry_runs = checks.iter().enumerate().filter(|(_, check)| check.dry_run);
+                dry_runs.map(|(index, _)| index).collect()
             }
             _ => return None,
         };
-        Some(Asked { namespace: request.namespace.clone(), dry })
+        Some(CountedChecks { namespace: request.namespace.clone(), dry_runs })
     }
 }
 
 impl RuleChecks {
-    pub(crate) fn family(&self) -> Family<Labels, Counter> {
-        self.family.clone()
+    pub(super) fn register(&self, r: &mut Registry) {
+        let help = "Checks by rule and result; rules beyond the first thousand share an empty name";
+        r.register("limiter_rule_checks", help, self.family.clone());
     }
 
-    /// Counts what became of the checks that were asked for.
-    pub(crate) fn count(&self, asked: &Asked, outcome: &Outcome) {
+    /// Counts the results of a request's checks.
+    pub(crate) fn count(&self, checks: &CountedChecks, outcome: &Outcome) {
         let Outcome::Limiter(result) = outcome else { return };
         match result {
             Ok(
                 Reply::Allowed(decision) | Reply::Moved { decision, .. } | Reply::LeaseTaken { decision, .. },
             )
-            | Err(Refusal::LimitReached(decision)) => self.count_decision(&asked.namespace, decision),
+            | Err(Refusal::LimitReached(decision)) => self.count_decision(&checks.namespace, decision),
             Ok(Reply::Batch(decisions)) => {
-                for (place, decision) in decisions.iter().enumerate() {
-                    if asked.dry.binary_search(&place).is_err() {
-                        self.count_decision(&asked.namespace, decision);
+                for (index, decision) in decisions.iter().enumerate() {
+                    if checks.dry_runs.binary_search(&index).is_err() {
+                        self.count_decision(&checks.namespace, decision);
                     }
                 }
             }
@@ -108,7 +110,7 @@ impl RuleChecks {
                 (true, true) => drop(results.shadow_refused.inc()),
                 (true, false) => drop(results.refused.inc()),
                 (false, _) if decision.allowed => drop(results.allowed.inc()),
-                // Another limit refused it.
+                // Another limit refused the check.
                 (false, _) => {}
             });
         }
@@ -130,7 +132,7 @@ impl RuleChecks {
                 known.rules.entry(namespace.clone()).or_default().insert(rule.clone(), results);
             }
         }
-        count(known.results_of(namespace, rule).expect("it was just made"));
+        count(known.results_of(namespace, rule).expect("created above"));
     }
 
     fn make(&self, namespace: &str, rule: &str) -> Results {

@@ -1,0 +1,43 @@
+//! Requests that front ends submit, and how they end.
+
+use limina_engine::Outcome;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry,
+};
+
+#[derive(Clone, Default)]
+pub(crate) struct Metrics {
+    pub(crate) queue_depth: Gauge,
+    decisions: Family<Decision, Counter>,
+    unavailable: Family<Reason, Counter>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Decision {
+    family: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    code: &'static str,
+}
+
+impl Metrics {
+    pub(super) fn register(&self, r: &mut Registry) {
+        r.register("queue_depth", "Requests that were taken and not answered yet", self.queue_depth.clone());
+        r.register("decisions", "Requests decided, by family and outcome", self.decisions.clone());
+        r.register("unavailable", "Requests not decided, by code", self.unavailable.clone());
+    }
+
+    pub(crate) fn decided(&self, outcome: &Outcome) {
+        let decision = Decision { family: outcome.family(), outcome: outcome.code() };
+        self.decisions.get_or_create(&decision).inc();
+    }
+
+    pub(crate) fn not_decided(&self, code: &'static str) {
+        self.unavailable.get_or_create(&Reason { code }).inc();
+    }
+}

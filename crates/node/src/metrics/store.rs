@@ -1,0 +1,58 @@
+//! The journal, the table, and what the table does not contain yet.
+
+use super::seconds;
+use prometheus_client::{
+    metrics::{counter::Counter, gauge::Gauge, histogram::Histogram},
+    registry::{Registry, Unit},
+};
+
+#[derive(Clone)]
+pub(crate) struct Metrics {
+    pub(crate) journal_bytes: Gauge,
+    pub(crate) journal_segments: Gauge,
+    pub(crate) journal_syncs: Counter,
+    pub(crate) storage_full: Gauge,
+    pub(crate) checkpoint_seconds: Histogram,
+    pub(crate) checkpoint_failures: Counter,
+    pub(crate) backlog_bytes: Gauge,
+    pub(crate) backlog_records: Gauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics {
+            journal_bytes: Gauge::default(),
+            journal_segments: Gauge::default(),
+            journal_syncs: Counter::default(),
+            storage_full: Gauge::default(),
+            checkpoint_seconds: seconds(0.001, 18),
+            checkpoint_failures: Counter::default(),
+            backlog_bytes: Gauge::default(),
+            backlog_records: Gauge::default(),
+        }
+    }
+}
+
+impl Metrics {
+    pub(super) fn register(&self, r: &mut Registry) {
+        let journal = "What the journal holds on disk";
+        r.register_with_unit("journal", journal, Unit::Bytes, self.journal_bytes.clone());
+        let segments = "Segment files that hold unreleased appends";
+        r.register("journal_segments", segments, self.journal_segments.clone());
+        r.register("journal_syncs", "Syncs of journal files since the start", self.journal_syncs.clone());
+        let full = "1 while clients' writes are refused for lack of room";
+        r.register("storage_full", full, self.storage_full.clone());
+        let checkpoint = "Bringing the table up to date with one shard's journal";
+        r.register_with_unit(
+            "checkpoint_duration",
+            checkpoint,
+            Unit::Seconds,
+            self.checkpoint_seconds.clone(),
+        );
+        let failures = "Checkpoints that failed and are tried again";
+        r.register("checkpoint_failures", failures, self.checkpoint_failures.clone());
+        let backlog = "Records in memory that the table does not contain yet";
+        r.register_with_unit("checkpoint_backlog", backlog, Unit::Bytes, self.backlog_bytes.clone());
+        r.register("checkpoint_backlog_records", backlog, self.backlog_records.clone());
+    }
+}

@@ -1,0 +1,69 @@
+//! The names, types and units of the published metrics. They are an interface: operators' dashboards and alerts use them.
+
+use limina_node::Metrics;
+use prometheus_client::{encoding::text::encode, registry::Registry};
+
+#[test]
+fn the_names_of_metrics_stay() {
+    let mut registry = Registry::default();
+    Metrics::new().register(&mut registry);
+    let mut text = String::new();
+    encode(&mut text, &registry).expect("a string takes everything");
+    let of = |keyword: &str| {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(keyword));
+        let mut lines: Vec<&str> = lines.collect();
+        lines.sort_unstable();
+        lines.join("\n")
+    };
+    assert_eq!(of("# TYPE limina_"), TYPES.trim());
+    assert_eq!(of("# UNIT limina_"), UNITS.trim());
+}
+
+const TYPES: &str = "
+append_batch_records histogram
+append_batch_requests histogram
+append_duration_seconds histogram
+checkpoint_backlog_bytes gauge
+checkpoint_backlog_records gauge
+checkpoint_duration_seconds histogram
+checkpoint_failures counter
+clock_steps counter
+cluster_forwarded counter
+cluster_nodes gauge
+cluster_renewal_failures counter
+cluster_shard_opening_seconds histogram
+cluster_shards_claimed counter
+cluster_shards_given counter
+cluster_shards_lost counter
+due_postponed counter
+event_streams gauge
+fetch_duration_seconds histogram
+journal_bytes gauge
+journal_segments gauge
+journal_syncs counter
+ledger_holds_expired counter
+ledger_limits gauge
+limiter_counters gauge
+limiter_groups gauge
+limiter_leases gauge
+limiter_leases_expired counter
+limiter_rules gauge
+locks_expired counter
+locks_held gauge
+locks_waiting gauge
+namespaces gauge
+queue_depth gauge
+shard_losses counter
+shards_open gauge
+storage_full gauge
+timers gauge
+";
+
+const UNITS: &str = "
+append_duration_seconds seconds
+checkpoint_backlog_bytes bytes
+checkpoint_duration_seconds seconds
+cluster_shard_opening_seconds seconds
+fetch_duration_seconds seconds
+journal_bytes bytes
+";

@@ -1,0 +1,179 @@
+//! A store that fails on demand and counts what it is asked.
+
+use bytes::Bytes;
+use limina_store::{
+    Announcement, AppendError, ConfirmError, Epoch, Journal, JournalStats, NodeId, Records, Room, Seq,
+    ShardId, StoreError, Table, Tenure, View,
+};
+use std::sync::{
+    Arc, Mutex, MutexGuard,
+    atomic::{AtomicUsize, Ordering},
+};
+use tokio::sync::watch;
+
+/// The message of a panic that was asked for.
+pub(crate) const PANIC: &str = "on purpose";
+
+pub(crate) struct FaultyStore<S> {
+    inner: Arc<S>,
+    faults: Mutex<Faults>,
+    appends_may_go: watch::Sender<bool>,
+    appends: AtomicUsize,
+    takes: AtomicUsize,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Faults {
+    panic_in: Option<ShardId>,
+    /// Set while every append fails for lack of space. [`Journal::room`] returns this meanwhile.
+    is_full: Option<Room>,
+}
+
+impl<S> FaultyStore<S> {
+    pub(crate) fn new(inner: Arc<S>) -> FaultyStore<S> {
+        FaultyStore {
+            inner,
+            faults: Mutex::default(),
+            appends_may_go: watch::Sender::new(true),
+            appends: AtomicUsize::new(0),
+            takes: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// Panics in every append of this shard, before the append is done.
+    pub(crate) fn panic_in_appends_of(&self, shard: ShardId) {
+        self.faults().panic_in = Some(shard);
+    }
+
+    pub(crate) fn stop_panicking(&self) {
+        self.faults().panic_in = None;
+    }
+
+    fn faults(&self) -> MutexGuard<'_, Faults> {
+        self.faults.lock().expect("nothing panics while it holds this")
+    }
+}
+
+impl<S: Journal> Journal for FaultyStore<S> {
+    async fn take(&self, shard: ShardId) -> Result<Epoch, StoreError> {
+        self.takes.fetch_add(1, Ordering::SeqCst);
+        self.inner.take(shard).await
+    }
+
+    async fn tail(&self, shard: ShardId, epoch: Epoch, after: Seq) -> Result<Vec<(Seq, Bytes)>, StoreError> {
+        self.inner.tail(shard, epoch, after).await
+    }
+
+    async fn append(
+        &self,
+        shard: ShardId,
+        epoch: Epoch,
+        seq: Seq,
+        payload: Bytes,
+    ) -> Result<(), AppendError> {
+        self.appends.fetch_add(1, Ordering::SeqCst);
+        let mut may_go = self.appends_may_go.subscribe();
+        drop(may_go.wait_for(|may_go| *may_go).await);
+        let Faults { panic_in, is_full } = *self.faults();
+        assert!(panic_in != Some(shard), "{PANIC}");
+        if is_full.is_some() {
+            return Err(AppendError::Full);
+        }
+        self.inner.append(shard, epoch, seq, payload).await
+    }
+
+    async fn confirm(&self, shard: ShardId, epoch: Epoch) -> Result<(), ConfirmError> {
+        self.inner.confirm(shard, epoch).await
+    }
+
+    fn release(&self, shard: ShardId, upto: Seq) {
+        self.inner.release(shard, upto);
+    }
+
+    fn room(&self) -> Room {
+        let full = self.faults().is_full;
+        full.unwrap_or_else(|| self.inner.room())
+    }
+
+    fn stats(&self) -> JournalStats {
+        self.inner.stats()
+    }
+}
+
+impl<S: Table> Table for FaultyStore<S> {
+    async fn applied(&self, shard: ShardId) -> Result<Seq, StoreError> {
+        self.inner.applied(shard).await
+    }
+
+    async fn get_many(&self, shard: ShardId, keys: Vec<Bytes>) -> Result<Vec<Option<Bytes>>, StoreError> {
+        self.inner.get_many(shard, keys).await
+    }
+
+    async fn scan(
+        &self,
+        shard: ShardId,
+        from: Bytes,
+        to: Bytes,
+        limit: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        self.inner.scan(shard, from, to, limit).await
+    }
+
+    async fn last_at_or_before(
+        &self,
+        shard: ShardId,
+        ranges: Vec<(Bytes, Bytes)>,
+    ) -> Result<Vec<Option<(Bytes, Bytes)>>, StoreError> {
+        self.inner.last_at_or_before(shard, ranges).await
+    }
+
+    async fn checkpoint(
+        &self,
+        shard: ShardId,
+        epoch: Epoch,
+        upto: Seq,
+        records: Arc<Records>,
+    ) -> Result<(), StoreError> {
+        self.inner.checkpoint(shard, epoch, upto, records).await
+    }
+}
+
+impl<S: Tenure> Tenure for FaultyStore<S> {
+    fn me(&self) -> NodeId {
+        self.inner.me()
+    }
+
+    async fn renew(&self, announcement: Announcement) -> Result<View, StoreError> {
+        self.inner.renew(announcement).await
+    }
+
+    async fn claim(&self, wanted: Vec<(ShardId, Epoch)>) -> Result<Vec<ShardId>, StoreError> {
+        self.inner.claim(wanted).await
+    }
+
+    async fn give(
+        &self,
+        shard: ShardId,
+        epoch: Epoch,
+        to: Option<NodeId>,
+        shard_time_ms: u64,
+    ) -> Result<bool, StoreError> {
+        self.inner.give(shard, epoch, to, shard_time_ms).await
+    }
+
+    async fn leave(&self) -> Result<(), StoreError> {
+        self.inner.leave().await
+    }
+
+    async fn changed(&self) {
+        self.inner.changed().await;
+    }
+
+    fn is_able(&self) -> bool {
+        self.inner.is_able()
+    }
+}
