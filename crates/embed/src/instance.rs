@@ -1,5 +1,8 @@
 //! A running instance: the node, its store, and how both end.
 
+#[cfg(test)]
+mod tests;
+
 use limina_node::{Node, NodeFailure, Service};
 use limina_store::StoreError;
 use std::{

@@ -186,8 +186,8 @@ impl LimitPatch {
 }
 
 impl Hold {
-    /// A hold of this operation, without changes yet. The operation id is yours. Repeating the same hold under the same id
-    /// is refused as [`Refusal::DuplicateOperation`], so a hold is never counted twice.
+    /// A hold of this operation, without changes yet. You choose the operation id. A second hold of the same operation in
+    /// the same limit is refused with [`Refusal::DuplicateOperation`], so a repeated request never counts twice.
     pub fn new(operation_id: impl Into<String>) -> Hold {
         Hold {
             operation_id: operation_id.into(),

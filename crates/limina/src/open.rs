@@ -50,10 +50,10 @@ pub(crate) async fn open(
 fn advertised(config: &Config, listening: SocketAddr) -> Result<String, Box<dyn Error>> {
     match &config.advertise {
         Some(address) => Ok(address.clone()),
-        None if listening.ip().is_unspecified() => Err(format!(
-            "other nodes cannot reach this one at {listening}: set an address with --advertise"
-        )
-        .into()),
+        None if listening.ip().is_unspecified() => {
+            Err(format!("other nodes cannot reach this one at {listening}: set an address with --advertise")
+                .into())
+        }
         None => Ok(listening.to_string()),
     }
 }
