@@ -80,7 +80,7 @@ async fn a_directory_has_one_instance() {
 async fn calls_in_progress_are_answered_when_an_instance_closes() {
     let limina = Limina::in_memory().await.unwrap();
     let locks = limina.namespace("shop").unwrap().locks();
-    let chair = || Acquire::exclusive([("item", "chair")]).wait(Duration::from_secs(3600));
+    let chair = || Acquire::exclusive([("item", "chair")]).wait(Duration::from_secs(300));
     let held = locks.acquire(chair()).await.unwrap();
     let (waiting, closed) = tokio::join!(locks.acquire(chair()), async {
         while locks.get(held.grant.id.as_str()).await.unwrap().waiting == 0 {
