@@ -7,7 +7,7 @@ use limina_node::{Node, NodeFailure, Service};
 use limina_store::StoreError;
 use std::{
     future::Future,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::{runtime::Handle, sync::watch, task::JoinHandle};
@@ -56,7 +56,7 @@ impl Running {
     pub(crate) fn embedded(
         node: Node,
         store: Arc<limina_store::embedded::Embedded>,
-        directory: &Path,
+        directory: &std::path::Path,
         service: &Service,
     ) -> Running {
         let store_failed = {
@@ -176,7 +176,7 @@ fn ending() -> MutexGuard<'static, Vec<(PathBuf, watch::Receiver<()>)>> {
 
 /// Waits until no instance of this process that uses the directory is ending.
 #[cfg(feature = "embedded")]
-pub(crate) async fn until_free(directory: &Path) {
+pub(crate) async fn until_free(directory: &std::path::Path) {
     let directory = full_path(directory);
     loop {
         let ended = {
@@ -190,6 +190,6 @@ pub(crate) async fn until_free(directory: &Path) {
 }
 
 #[cfg(feature = "embedded")]
-fn full_path(directory: &Path) -> PathBuf {
+fn full_path(directory: &std::path::Path) -> PathBuf {
     std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned())
 }
