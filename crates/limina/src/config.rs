@@ -1,9 +1,10 @@
-//! What can be set: by flag, else by environment, else in the configuration file, else the default.
+//! Settings. A flag comes before the environment, the environment before the configuration file, and the file before the
+//! default.
 
 use serde::Deserialize;
 use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
-/// What `serve` takes.
+/// The arguments of `serve`.
 #[derive(clap::Args, Debug, Default)]
 pub(crate) struct ServeArgs {
     /// Address to listen on [default: 127.0.0.1:7070]
@@ -50,7 +51,7 @@ pub(crate) struct ServeArgs {
     rules: Option<PathBuf>,
 }
 
-/// How long a node is thought alive: between a second and a minute.
+/// How long a node counts as alive after a renewal: from one second to one minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tenure(pub(crate) Duration);
 
@@ -76,9 +77,9 @@ impl<'de> Deserialize<'de> for Tenure {
 #[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
-    /// For people.
+    /// For people to read.
     Text,
-    /// One JSON object a line.
+    /// One JSON object in each line.
     Json,
 }
 
@@ -101,13 +102,13 @@ struct File {
     rules: Option<PathBuf>,
 }
 
-/// What is in force.
+/// The settings in effect.
 #[derive(PartialEq)]
 #[cfg_attr(test, derive(Debug))]
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) data: PathBuf,
-    /// A shared one, instead of the directory.
+    /// The URL of a shared store; `None` means the directory `data`.
     pub(crate) store: Option<String>,
     pub(crate) advertise: Option<String>,
     pub(crate) tenure: Duration,
@@ -121,7 +122,7 @@ pub(crate) struct Config {
     pub(crate) rules: Option<PathBuf>,
 }
 
-/// What is wrong with the configuration.
+/// Why the configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     #[error("reading the configuration file {path}")]
@@ -141,7 +142,7 @@ pub(crate) enum ConfigError {
 }
 
 impl ServeArgs {
-    /// Flags and environment, filled up from the file and the defaults.
+    /// Combines flags and environment with the file and the defaults.
     pub(crate) fn resolve(self) -> Result<Config, ConfigError> {
         let file = match &self.config {
             Some(path) => File::read(path)?,

@@ -1,33 +1,34 @@
-//! File descriptors: how many the process may have, and who gets them.
+//! File descriptors: the limit of the process, and how it is divided.
 //!
-//! Connections get what the store leaves. Were they to take all, the journal could not open its next segment, and every
-//! write would fail.
+//! Connections get what the store does not need. If connections could use all descriptors, the journal could not open its
+//! next segment, and every write would fail.
 
 use crate::config::Config;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 
-/// What is open beside the store's files and connections: standard streams, the runtime, the listener, logs, locks, and
-/// what a compaction or a checkpoint opens for a while.
+/// Descriptors besides the store's files and the connections: standard streams, the runtime, the listener, logs, locks, and
+/// files that a compaction or a checkpoint opens temporarily.
 const OTHERS: u64 = 24;
-/// How many of the table's files stay open between two look-ups: an eighth of all, but at least and at most so many.
+/// The table's files that stay open between look-ups: an eighth of all descriptors, within this minimum and maximum.
 const TABLE_FILES: [u64; 2] = [8, 384];
-/// Segments that the journal may have open beyond those that its size allows: it is brought down behind the writes.
+/// Segments that the journal may have open beyond its configured size: checkpoints shorten the journal later than writes
+/// extend it.
 const MORE_SEGMENTS: u64 = 4;
-/// Fewer connections are not worth a start.
+/// The process does not start if fewer connections are left.
 const LEAST_CONNECTIONS: u64 = 8;
 
-/// Who gets how many.
+/// How the descriptors are divided.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Descriptors {
-    /// Clients' connections.
+    /// The most connections of clients.
     pub(crate) connections: usize,
-    /// Files of the table that stay open between two look-ups.
+    /// Files of the table that stay open between look-ups.
     pub(crate) table_files: usize,
 }
 
 impl Descriptors {
-    /// Raises the process's limit as far as it may, and shares it out.
+    /// Raises the limit of the process as far as the system allows, and divides it.
     pub(crate) fn prepare(config: &Config) -> Result<Descriptors, String> {
         let limit = raise().map_err(|error| format!("cannot raise the limit of open files: {error}"))?;
         let segments = match &config.store {
@@ -55,12 +56,13 @@ impl Descriptors {
     }
 }
 
-/// Raises the soft limit to the hard one; returns what holds then.
+/// Raises the soft limit to the hard limit, and returns the limit that is in effect.
 fn raise() -> io::Result<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
         let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-        // Some systems have a lower bound of their own, and tell it only by refusing.
+        // Some systems have a lower maximum of their own, and reject more without telling what it is. Then the present limit stays, unless
+        // there is none.
         if let (Err(error), None) = (raised, current) {
             return Err(error.into());
         }

@@ -6,10 +6,10 @@ use tracing_subscriber::EnvFilter;
 
 /// Starts logging.
 pub(crate) fn start(config: &Config) -> Result<(), Box<dyn Error>> {
-    // fjall reports its own housekeeping at info; that is debugging to an operator of Limina.
+    // fjall logs its compactions at level info. To an operator of Limina these are debugging output.
     let filter = format!("fjall=warn,lsm_tree=warn,{}", config.log);
     let filter = EnvFilter::try_new(filter).map_err(|error| format!("--log {:?}: {error}", config.log))?;
-    // Where nobody reads the logs any more, losing them is all that happens.
+    // If standard error is closed, log lines are lost and nothing else happens.
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

@@ -1,13 +1,13 @@
-//! The binary: configuration, wiring, subcommands. Only here do concrete stores and front ends have names.
+//! The binary: configuration, wiring, subcommands. Only this crate brings stores and front ends together.
 
 mod clock;
 mod config;
 mod descriptors;
 mod logs;
 mod moving;
+mod open;
 mod progress;
 mod rules;
-mod running;
 mod serve;
 mod verify;
 
@@ -82,7 +82,7 @@ fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// A reader that closes the pipe early is not an error.
+/// Prints to standard output. A reader that closes the pipe early is not an error.
 fn print(text: &str) -> Result<(), Box<dyn Error>> {
     match writeln!(std::io::stdout(), "{text}") {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),

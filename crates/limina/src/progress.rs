@@ -1,14 +1,14 @@
-//! Word of how far something is that may take long.
+//! Progress reports of subcommands that may take long.
 
 use std::{
     io::Write,
     time::{Duration, Instant},
 };
 
-/// Word of progress comes no more often than this.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The shortest time between two reports.
+const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Tells now and then.
+/// Reports progress from time to time.
 pub(crate) struct Progress {
     last: Instant,
 }
@@ -18,16 +18,16 @@ impl Progress {
         Progress { last: Instant::now() }
     }
 
-    /// To standard error, and only where it takes long.
-    pub(crate) fn tell(&mut self, words: impl FnOnce() -> String) {
-        if self.last.elapsed() >= PATIENCE {
+    /// Prints a report to standard error, unless the last one is recent. A short command prints none.
+    pub(crate) fn report(&mut self, words: impl FnOnce() -> String) {
+        if self.last.elapsed() >= INTERVAL {
             self.last = Instant::now();
             say(&words());
         }
     }
 }
 
-/// To standard error. Not by `eprintln!`, which panics where that is closed.
+/// Prints a line to standard error. `eprintln!` would panic if standard error is closed.
 pub(crate) fn say(words: &str) {
     let _ = writeln!(std::io::stderr(), "limina: {words}");
 }

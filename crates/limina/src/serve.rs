@@ -5,19 +5,23 @@ use crate::{
     config::{Config, ServeArgs},
     descriptors::Descriptors,
     logs,
+    open::open,
     rules::{Gate, RulesFile},
-    running::Running,
 };
-use limina_node::{Metrics, Service};
+use limina_embed::{Metrics, Service};
 use limina_server::App;
 use prometheus_client::registry::Registry;
-use std::{error::Error, future::Future, pin::pin, sync::Arc};
+use std::{error::Error, future::Future, pin::pin, sync::Arc, time::Duration};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
 };
 
-/// Serves until told to stop.
+/// The longest time that stopping may take: longer than the time that requests in progress have, and shorter than supervisors
+/// usually wait.
+const STOP_WITHIN: Duration = Duration::from_secs(25);
+
+/// Serves until SIGTERM or SIGINT, or until the instance fails.
 pub(crate) fn serve(args: ServeArgs) -> Result<(), Box<dyn Error>> {
     let config = args.resolve()?;
     logs::start(&config)?;
@@ -27,13 +31,13 @@ pub(crate) fn serve(args: ServeArgs) -> Result<(), Box<dyn Error>> {
 }
 
 async fn run(config: Config, descriptors: Descriptors) -> Result<(), Box<dyn Error>> {
-    // The address is taken first: it is the likelier mistake, and a probe is answered "not ready" from now on.
+    // Bind the address first: a wrong address is the likelier mistake, and probes are answered with "not ready" from now on.
     let listener = TcpListener::bind(config.listen)
         .await
         .map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
     let address = listener.local_addr()?;
     let stop = stop_signal()?;
-    // Looked at before the store is: a start that fails for it has done nothing.
+    // Read the file of rules before the store is opened: a start that fails because of the file has changed nothing.
     let rules = config.rules.as_deref().map(RulesFile::open).transpose()?;
 
     let mut registry = Registry::default();
@@ -46,12 +50,13 @@ async fn run(config: Config, descriptors: Descriptors) -> Result<(), Box<dyn Err
     app.limit_connections(descriptors.connections);
     let (stop_serving, stopped) = tokio::sync::oneshot::channel::<()>();
     let front = tokio::spawn(limina_server::serve(listener, app.clone(), async move {
-        let _closed_means_stop = stopped.await;
+        // A dropped sender means stop as well.
+        let _sent_or_dropped = stopped.await;
     }));
 
     let mut stop = pin!(stop);
-    let running = tokio::select! {
-        running = Running::start(&config, address, &descriptors, service.clone(), node_metrics, &app) => running?,
+    let limina = tokio::select! {
+        limina = open(&config, address, &descriptors, service.clone(), node_metrics, &app) => limina?,
         () = &mut stop => {
             tracing::info!("stopped before the store was open");
             return Ok(());
@@ -77,27 +82,41 @@ async fn run(config: Config, descriptors: Descriptors) -> Result<(), Box<dyn Err
     };
     let failed = tokio::select! {
         never = serving => match never {},
-        failed = running.failed(&service) => Some(failed),
+        failed = limina.failed() => Some(failed),
         () = stop => None,
     };
     if let Some(failed) = &failed {
         tracing::error!(error = failed.source(), "{failed}; the process ends");
     }
     tracing::info!("stopping: draining accepted requests, rejecting new ones");
-    // What was taken is answered while new requests still find somebody who tells them to go elsewhere.
-    service.begin_stop();
-    let end_front = async || {
-        let _front_is_gone = stop_serving.send(());
-        if let Err(error) = front.await {
-            tracing::error!(%error, "the front end failed");
-        }
-    };
-    running.stop(end_front).await?;
+    if config.store.is_none() {
+        exit_after(STOP_WITHIN);
+    }
+    // The front end stops last: until then it answers new requests with an error, so that clients go elsewhere.
+    let closed = limina.close().await;
+    let _front_is_gone = stop_serving.send(());
+    if let Err(error) = front.await {
+        tracing::error!(%error, "the front end failed");
+    }
+    closed?;
     tracing::info!("stopped");
     failed.map_or(Ok(()), |failed| Err(failed.into()))
 }
 
-/// SIGTERM or SIGINT.
+/// A disk that hangs must not keep the process from ending. Everything that was acknowledged is durable, so the process may
+/// exit at any time; the next start only has more to read.
+fn exit_after(span: Duration) {
+    let exit = move || {
+        std::thread::sleep(span);
+        tracing::error!("the store did not close within {} s; the process exits without it", span.as_secs());
+        std::process::exit(1);
+    };
+    if let Err(error) = std::thread::Builder::new().name("limina-stop".to_string()).spawn(exit) {
+        tracing::warn!(%error, "cannot start the thread that limits the time of stopping");
+    }
+}
+
+/// Returns at SIGTERM or SIGINT.
 fn stop_signal() -> Result<impl Future<Output = ()>, Box<dyn Error>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -1,4 +1,4 @@
-//! `limina verify`: reads a data directory at rest, all of it, and says what is wrong.
+//! `limina verify`: reads all of a data directory that no server uses, and prints what is wrong.
 
 use crate::progress::Progress;
 use limina_engine::{Engine, Stats};
@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
 };
 
-/// What `verify` takes.
+/// The arguments of `verify`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct VerifyArgs {
     /// The data directory; no server may be using it
@@ -22,15 +22,15 @@ pub(crate) struct VerifyArgs {
     directory: PathBuf,
 }
 
-/// Checks the directory. Damage is an error, too.
+/// Checks the directory. Returns an error if it is damaged.
 pub(crate) fn verify(args: VerifyArgs) -> Result<(), Box<dyn Error>> {
-    let mut told = Told { problems: 0, progress: Progress::new() };
-    let at_rest = ReadOnlyStore::check(&args.directory, &mut |finding| told.tell(finding))?;
+    let mut report = Report { problems: 0, progress: Progress::new() };
+    let at_rest = ReadOnlyStore::check(&args.directory, &mut |finding| report.finding(finding))?;
     if let Some(at_rest) = at_rest {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(load_shards(at_rest, &args.directory, &mut told));
+        runtime.block_on(load_shards(at_rest, &args.directory, &mut report));
     }
-    match told.problems {
+    match report.problems {
         0 => {
             say(&format!("{} is sound", args.directory.display()));
             Ok(())
@@ -40,8 +40,8 @@ pub(crate) fn verify(args: VerifyArgs) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Loads every shard as a server would at its start: table, journal, and what both hold as an engine's records.
-async fn load_shards(at_rest: ReadOnlyStore, directory: &Path, told: &mut Told) {
+/// Loads every shard as a server does at its start: the table, the journal, and the engine's records in both.
+async fn load_shards(at_rest: ReadOnlyStore, directory: &Path, report: &mut Report) {
     let at_rest = Arc::new(at_rest);
     let mut loaded = Vec::new();
     for shard in (0..at_rest.shards()).map(ShardId) {
@@ -50,7 +50,7 @@ async fn load_shards(at_rest: ReadOnlyStore, directory: &Path, told: &mut Told) 
                 loaded.push(engine.stats());
             }
             Err(error) => {
-                told.problem(&format!(
+                report.problem(&format!(
                     "shard {} in {}: {}",
                     shard.0,
                     directory.display(),
@@ -58,7 +58,7 @@ async fn load_shards(at_rest: ReadOnlyStore, directory: &Path, told: &mut Told) 
                 ));
             }
         }
-        told.progress.tell(|| format!("{} shards are loaded", loaded.len()));
+        report.progress.report(|| format!("{} shards are loaded", loaded.len()));
     }
     let shards = loaded.len();
     let Stats { namespaces, sizes, .. } = Stats::sum(loaded);
@@ -79,19 +79,19 @@ async fn load(at_rest: &Arc<ReadOnlyStore>, shard: ShardId) -> Result<Engine, Bo
     Ok(load_engine(&store, shard).await?)
 }
 
-/// What was said so far.
-struct Told {
+/// Prints findings, and counts problems.
+struct Report {
     problems: u64,
     progress: Progress,
 }
 
-impl Told {
-    fn tell(&mut self, finding: Finding) {
+impl Report {
+    fn finding(&mut self, finding: Finding) {
         match finding {
             Finding::Checked(words) => say(&format!("checked: {words}")),
             Finding::Note(words) => say(&format!("note: {words}")),
             Finding::Problem(error) => self.problem(&crate::chain(&error)),
-            Finding::Progress(words) => self.progress.tell(|| words),
+            Finding::Progress(words) => self.progress.report(|| words),
         }
     }
 
@@ -101,7 +101,7 @@ impl Told {
     }
 }
 
-/// Where nobody reads on, the exit status still tells.
+/// Prints a line. If standard output is closed, the exit status still shows the result.
 fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -12,9 +12,11 @@ pub mod batch;
 pub mod bulk_loader;
 pub mod conformance;
 pub mod disk;
+#[cfg(feature = "embedded")]
 pub mod embedded;
 pub mod journal;
 pub mod memory;
+#[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod records;
 pub mod runs;

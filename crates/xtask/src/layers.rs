@@ -13,10 +13,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("limina-shard", &["limina-engine"]),
     ("limina-sim", &["limina-engine", "limina-node", "limina-shard", "limina-store"]),
     ("limina-node", &["limina-engine", "limina-shard", "limina-store"]),
+    ("limina-embed", &["limina-engine", "limina-node", "limina-store"]),
     ("limina-server", &["limina-engine", "limina-node", "limina-stomp", "limina-wire"]),
     (
         "limina",
-        &["limina-engine", "limina-node", "limina-server", "limina-shard", "limina-store", "limina-wire"],
+        &["limina-embed", "limina-engine", "limina-node", "limina-server", "limina-store", "limina-wire"],
     ),
     (
         "limina-bench",

@@ -1,4 +1,4 @@
-//! From a store that nobody changes meanwhile to a file.
+//! Writes a store to a file. Nothing may change the store meanwhile.
 
 use super::file::{Common, Header, Totals, Writer};
 use crate::progress::Progress;
@@ -14,25 +14,25 @@ use limina_engine::{
 use limina_store::{Journal, ShardId, ShardStore, ShardStoreOptions, StoreError, Table};
 use std::{collections::BTreeMap, error::Error, io::Write, ops::Range, sync::Arc};
 
-/// How many records are read at a time.
+/// The number of records that one read returns.
 const PAGE: usize = 1024;
 
-/// A shard that is read.
+/// A shard to export.
 struct Source<S> {
     store: ShardStore<S, S>,
     meta: Option<ShardMeta>,
-    /// What is to be removed, from where to where: it counts as gone.
+    /// Ranges that are being removed, from the first key to the key after the last. Records in them are not exported.
     swept: BTreeMap<Bytes, Bytes>,
 }
 
-/// Where a namespace is found.
+/// The location of a namespace.
 struct Found {
     name: Name,
     shard: usize,
     id: NamespaceId,
 }
 
-/// Writes everything that the store holds: namespace after namespace, by name, each with its records by key.
+/// Writes everything in the store: the namespaces by name, and the records of each by key.
 pub(super) async fn export<S: Journal + Table>(
     store: Arc<S>,
     shards: u16,
@@ -46,7 +46,7 @@ pub(super) async fn export<S: Journal + Table>(
         let source = Source::open(store.clone(), ShardId(shard)).await?;
         source.find_namespaces(usize::from(shard), &mut namespaces).await?;
         sources.push(source);
-        progress.tell(|| format!("{} of {shards} shards are opened", sources.len()));
+        progress.report(|| format!("{} of {shards} shards are opened", sources.len()));
     }
     namespaces.sort_unstable_by(|a: &Found, b| a.name.cmp(&b.name));
     let mut writer = Writer::begin(out, header, common(&sources))?;
@@ -59,15 +59,15 @@ pub(super) async fn export<S: Journal + Table>(
                     let (_, key) = key::take_out(&key).ok_or_else(|| bad(&key))?;
                     writer.record(name, key.done(), value)?;
                 }
-                progress.tell(|| format!("exported {} so far", writer.totals()));
+                progress.report(|| format!("exported {} so far", writer.totals()));
             }
         }
     }
     Ok(writer.finish()?)
 }
 
-/// No shard of the new store may be behind any of the old one: neither in time, nor in the positions that namespaces which
-/// are gone have used.
+/// Time and position floor for the shards of the new store. A namespace may move to another shard, so every new shard gets the
+/// maximum of all old shards: time must not go back, and a position that a deleted namespace used must not be used again.
 fn common<S>(sources: &[Source<S>]) -> Common {
     let metas = || sources.iter().filter_map(|source| source.meta.as_ref());
     Common {
@@ -94,7 +94,8 @@ impl<S: Journal + Table> Source<S> {
         Ok(Source { store, meta, swept })
     }
 
-    /// A namespace's first record is its head. One without a head was deleted, and the rest of it is being swept.
+    /// The first record of a namespace is its head. A namespace without a head was deleted, and a sweep is removing the rest of
+    /// it.
     async fn find_namespaces(&self, shard: usize, found: &mut Vec<Found>) -> Result<(), Box<dyn Error>> {
         let mut next = NamespaceId(0);
         loop {
@@ -191,7 +192,7 @@ mod tests {
         store.append(Seq(1), records).await.unwrap();
     }
 
-    /// What the file of these shards says of all of them, and its records: namespaces with keys in them.
+    /// Exports these shards. Returns what the file says about all shards, and the namespace and key of each record.
     async fn exported(shards: Vec<Vec<Record>>) -> (Common, Vec<(String, Vec<u8>)>) {
         let options = MemoryOptions::default();
         let store = Arc::new(Memory::new(&options).unwrap());

@@ -1,5 +1,5 @@
-//! The file that an export is: a header, pieces with a checksum each, and a last piece that says what there was.
-//! `docs/storage-format.md` describes it.
+//! The format of an export: a header, pieces with a checksum each, and a last piece with the totals. `docs/storage-format.md`
+//! describes it.
 
 use bytes::{Buf, BufMut, Bytes};
 use limina_engine::{Name, Position, Time};
@@ -11,7 +11,8 @@ use std::{
 
 const MAGIC: &[u8; 8] = b"LIMINA-X";
 const FORMAT: u32 = 1;
-/// A piece ends with the record that makes it this long. What is in it must follow from the records alone.
+/// A piece ends with the record with which it reaches this length. The division into pieces depends on the records alone, so
+/// that the same data give the same file.
 const PIECE_BYTES: usize = 256 << 10;
 const CHECKSUM: usize = 4;
 
@@ -21,16 +22,16 @@ const END: u8 = 3;
 
 const OUT_OF_ORDER: &str = "its records are out of order";
 
-/// Where a file comes from.
+/// The origin of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    /// The version of limina.
+    /// The version of limina that wrote the file.
     pub(super) version: String,
-    /// In milliseconds since the epoch, by the wall clock.
+    /// When the file was written, in milliseconds since the Unix epoch, by the wall clock.
     pub(super) made_at: u64,
 }
 
-/// What belongs to all shards, and to no namespace.
+/// Values of the shards, which belong to no namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Common {
     /// The latest time of all shards.
@@ -39,12 +40,12 @@ pub(super) struct Common {
     pub(super) position_floor: Position,
 }
 
-/// How much there is.
+/// How much a file contains.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) namespaces: u64,
     pub(super) records: u64,
-    /// Of keys and values.
+    /// The bytes of all keys and values.
     pub(super) bytes: u64,
 }
 
@@ -90,7 +91,8 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// The next record: namespaces come by name, and the records of each by key.
+    /// Adds the next record. The caller passes namespaces in the order of their names, and the records of each in the order of
+    /// their keys.
     pub(super) fn record(&mut self, namespace: &Name, key: Bytes, value: Bytes) -> std::io::Result<()> {
         if self.namespace.as_ref() != Some(namespace) {
             self.flush()?;
@@ -106,7 +108,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// What was written so far.
+    /// The totals so far.
     pub(super) fn totals(&self) -> Totals {
         self.totals
     }
@@ -150,13 +152,13 @@ fn put_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.put_slice(text.as_bytes());
 }
 
-/// Of a piece's length and checksum. Its number takes part, so that none can be missing, come twice, or stand in another's
-/// place.
+/// The checksum of a piece's length and checksum. It includes the number of the piece, so that a missing, repeated or moved
+/// piece is noticed.
 fn head_checksum(number: u64, head: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&number.to_le_bytes()), head)
 }
 
-/// Why a file cannot be read to its end.
+/// Why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FileError {
     #[error("reading it at offset {offset}")]
@@ -180,15 +182,15 @@ pub(super) enum FileError {
 pub(super) enum Piece {
     /// Some records of one namespace.
     Records { namespace: Name, batch: Batch },
-    /// That was all.
+    /// The file is complete.
     End,
 }
 
-/// Reads a file, and checks on the way that it is whole and in order.
+/// Reads a file, and checks that it is complete and in order.
 pub(super) struct Reader<R> {
     input: R,
     offset: u64,
-    /// Where the piece begins that was read last.
+    /// The offset of the piece that was read last.
     piece_offset: u64,
     pieces: u64,
     /// Namespace and key of the last record.
@@ -197,7 +199,7 @@ pub(super) struct Reader<R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads the header and what is common to all.
+    /// Reads the header and the values of the shards.
     pub(super) fn open(input: R) -> Result<(Reader<R>, Header, Common), FileError> {
         let totals = Totals::default();
         let mut reader = Reader { input, offset: 0, piece_offset: 0, pieces: 0, last: None, totals };
@@ -245,7 +247,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// What was read so far.
+    /// The totals so far.
     pub(super) fn totals(&self) -> Totals {
         self.totals
     }
@@ -289,7 +291,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The kind of the next piece, and what it holds.
+    /// The kind of the next piece, and its payload.
     fn piece(&mut self) -> Result<(u8, Bytes), FileError> {
         self.piece_offset = self.offset;
         let head = self.take(4 + 2 * CHECKSUM)?;
@@ -318,7 +320,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// So many bytes, or what there is.
+    /// Reads `length` bytes, or fewer if the file ends before.
     fn read(&mut self, length: usize) -> Result<Vec<u8>, FileError> {
         let mut bytes = Vec::new();
         let read = (&mut self.input).take(length as u64).read_to_end(&mut bytes);
@@ -368,7 +370,7 @@ mod tests {
     /// A namespace, a key, and the length of a value.
     type Found = (String, Vec<u8>, usize);
 
-    /// What is read, and how many pieces there were.
+    /// The records, and the number of pieces.
     fn read(bytes: &[u8]) -> Result<(Vec<Found>, usize), FileError> {
         let (mut reader, said, common) = Reader::open(bytes)?;
         assert_eq!((said, common), (header(), COMMON_OF_ALL));
@@ -417,7 +419,7 @@ mod tests {
                 let is_told = match place {
                     0..8 => matches!(error, FileError::Foreign),
                     8..12 => matches!(error, FileError::Format(_)),
-                    // A header that is said to be longer may be longer than the file.
+                    // With a greater length, the header may be longer than the file.
                     20..22 => matches!(error, FileError::Damaged { offset: 0, .. } | FileError::Cut(_)),
                     _ => matches!(error, FileError::Damaged { offset, .. } if offset <= place as u64),
                 };

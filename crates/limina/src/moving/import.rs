@@ -1,4 +1,4 @@
-//! From a file to a new store.
+//! Creates a new store from a file.
 
 use super::file::{Common, FileError, Piece, Reader, Totals};
 use crate::progress::Progress;
@@ -10,10 +10,11 @@ use limina_node::shard_of;
 use limina_store::{Batch, BulkLoader, Record, Records, ShardId};
 use std::{error::Error, io::Read};
 
-/// So many bytes are gathered before they are written: the more, the fewer and larger the pieces of the table.
-const GATHERED_BYTES: usize = 128 << 20;
+/// Records are collected in memory up to this many bytes, then written. With more bytes, the table gets fewer and larger
+/// files.
+const COLLECTED_BYTES: usize = 128 << 20;
 
-/// A file that cannot be read.
+/// A file that cannot be imported.
 #[derive(Debug, thiserror::Error)]
 #[error("the file {name} cannot be imported")]
 pub(super) struct Unreadable {
@@ -22,7 +23,7 @@ pub(super) struct Unreadable {
     pub(super) source: FileError,
 }
 
-/// Reads all of the file into the new store.
+/// Reads the whole file into the new store.
 pub(super) async fn import(
     mut reader: Reader<impl Read>,
     name: &str,
@@ -34,32 +35,32 @@ pub(super) async fn import(
     let mut importing = Importing::new(filling);
     while let Piece::Records { namespace, batch } = reader.next().map_err(unreadable)? {
         importing.take(&namespace, &batch).await?;
-        progress.tell(|| format!("imported {} so far", reader.totals()));
+        progress.report(|| format!("imported {} so far", reader.totals()));
     }
     importing.finish(common).await?;
     Ok(reader.totals())
 }
 
-/// Places namespaces in the new shards.
+/// Assigns namespaces to the shards of the new store.
 struct Importing<F> {
     filling: F,
     shards: Vec<Shard>,
-    gathered_bytes: usize,
-    /// The namespace that is being read, and where it goes.
+    collected_bytes: usize,
+    /// The namespace that is being read, with its new shard and number.
     current: Option<(Name, usize, NamespaceId)>,
 }
 
 #[derive(Default)]
 struct Shard {
     next_namespace: u32,
-    /// What is not written yet.
+    /// Records that are not written yet.
     records: Records,
 }
 
 impl<F: BulkLoader> Importing<F> {
     fn new(filling: F) -> Importing<F> {
         let shards = (0..filling.shards()).map(|_| Shard::default()).collect();
-        Importing { filling, shards, gathered_bytes: 0, current: None }
+        Importing { filling, shards, collected_bytes: 0, current: None }
     }
 
     async fn take(&mut self, namespace: &Name, batch: &Batch) -> Result<(), Box<dyn Error>> {
@@ -72,14 +73,14 @@ impl<F: BulkLoader> Importing<F> {
         let records = &mut self.shards[shard].records;
         let before = records.bytes();
         records.insert(&placed.into());
-        self.gathered_bytes += records.bytes() - before;
-        if self.gathered_bytes >= GATHERED_BYTES {
+        self.collected_bytes += records.bytes() - before;
+        if self.collected_bytes >= COLLECTED_BYTES {
             self.write().await?;
         }
         Ok(())
     }
 
-    /// Shard and number of the namespace: as before, or new ones if this is its first piece.
+    /// Shard and number of the namespace. They are assigned with its first piece.
     fn place(&mut self, namespace: &Name, batch: &Batch) -> Result<(usize, NamespaceId), String> {
         if let Some((_, shard, id)) = self.current.as_ref().filter(|(name, ..)| name == namespace) {
             return Ok((*shard, *id));
@@ -100,7 +101,7 @@ impl<F: BulkLoader> Importing<F> {
         Ok((shard, id))
     }
 
-    /// Each shard's own record comes last.
+    /// Writes the record of each shard itself last, when the number of its namespaces is known.
     async fn finish(mut self, common: Common) -> Result<(), Box<dyn Error>> {
         for shard in &mut self.shards {
             let meta = ShardMeta {
@@ -124,7 +125,7 @@ impl<F: BulkLoader> Importing<F> {
                 self.filling.put(ShardId(number), records).await?;
             }
         }
-        self.gathered_bytes = 0;
+        self.collected_bytes = 0;
         Ok(())
     }
 }

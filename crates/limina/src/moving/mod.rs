@@ -1,4 +1,4 @@
-//! `limina export` and `limina import`: everything that a store holds, as one file, and a new store from such a file.
+//! `limina export` writes everything in a store to one file, and `limina import` creates a new store from such a file.
 
 mod export;
 mod file;
@@ -20,21 +20,21 @@ use std::{
 };
 use tokio::runtime::Runtime;
 
-/// In place of a file: standard output or input.
+/// The file name that means standard output or standard input.
 const STANDARD: &str = "-";
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// What `export` takes.
+/// The arguments of `export`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ExportArgs {
     #[command(flatten)]
     store: StoreArgs,
-    /// The file to make, which must not exist yet; `-` is standard output
+    /// The file to create, which must not exist yet; `-` is standard output
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
 
-/// What `import` takes.
+/// The arguments of `import`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ImportArgs {
     #[command(flatten)]
@@ -42,13 +42,13 @@ pub(crate) struct ImportArgs {
     /// Number of shards of the new store; it need not be that of the old one [default: 64]
     #[arg(long, env = "LIMINA_SHARDS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     shards: Option<u16>,
-    /// The file that `limina export` made; `-` is standard input
+    /// The file that `limina export` wrote; `-` is standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
 
-/// Which store. The environment is asked only where no flag says it, so that a flag for one kind of store comes before
-/// the environment's word for the other.
+/// The store. The environment counts only if there is no flag, so that a flag for one kind of store comes before a variable
+/// for the other kind.
 #[derive(clap::Args, Debug)]
 struct StoreArgs {
     /// Data directory; no server may be using it [env: LIMINA_DATA] [default: ./limina-data]
@@ -81,7 +81,7 @@ impl StoreArgs {
     }
 }
 
-/// Writes everything that a store holds to a file.
+/// Writes everything in a store to a file.
 pub(crate) fn export(args: ExportArgs) -> Result<(), Box<dyn Error>> {
     let store = args.store.resolve();
     if args.file == Path::new(STANDARD) {
@@ -92,7 +92,7 @@ pub(crate) fn export(args: ExportArgs) -> Result<(), Box<dyn Error>> {
     let written = write_export(store, BufWriter::with_capacity(BUFFER_BYTES, &file))
         .and_then(|()| file.sync_all().map_err(|error| failed(error).into()));
     if written.is_err() {
-        // It was made here, and half of an export is of no use.
+        // This call created the file, and an incomplete export is useless.
         let _best_effort = std::fs::remove_file(&args.file);
     }
     written
@@ -119,13 +119,13 @@ fn write_export(store: Store, out: impl Write) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Only what is sound is exported.
+/// Opens a directory for export. A damaged directory is not exported.
 fn at_rest(directory: &Path, progress: &mut Progress) -> Result<ReadOnlyStore, Box<dyn Error>> {
     let mut problem = None;
     let at_rest = ReadOnlyStore::check(directory, &mut |finding| match finding {
         Finding::Checked(_) | Finding::Note(_) => {}
         Finding::Problem(error) => problem = problem.take().or(Some(error)),
-        Finding::Progress(words) => progress.tell(|| words),
+        Finding::Progress(words) => progress.report(|| words),
     })?;
     match (at_rest, problem) {
         (Some(at_rest), None) => Ok(at_rest),
@@ -134,7 +134,7 @@ fn at_rest(directory: &Path, progress: &mut Progress) -> Result<ReadOnlyStore, B
     }
 }
 
-/// Fills a new store with what a file holds.
+/// Creates a new store from a file.
 pub(crate) fn import(args: ImportArgs) -> Result<(), Box<dyn Error>> {
     let store = args.store.resolve();
     if args.file == Path::new(STANDARD) {
@@ -151,7 +151,7 @@ fn read_import(
     name: &str,
     input: impl Read,
 ) -> Result<(), Box<dyn Error>> {
-    // A file that is none is refused before anything is made.
+    // A file that is not an export is rejected before a store is created.
     let (reader, header, common) = Reader::open(BufReader::with_capacity(BUFFER_BYTES, input))
         .map_err(|error| import::Unreadable { name: name.to_string(), source: error })?;
     let age = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs().saturating_sub(header.made_at / 1000);

@@ -1,6 +1,6 @@
-//! Making the rules of every namespace what the file says.
+//! Applies the rules of the file to every namespace.
 
-use super::{AT_START, EVERY};
+use super::{INTERVAL, INTERVAL_AT_START};
 use limina_engine::{
     Command, Name, Outcome, Page, Request,
     limiter::{self, Change, FileChanges, FileRule, Refusal, Reply},
@@ -13,30 +13,31 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// How many namespaces are asked for, or changed, at once.
-const AT_ONCE: usize = 64;
+/// The most namespaces that are changed at the same time.
+const MAX_CONCURRENT: usize = 64;
 const PAGE: usize = 1000;
-/// A namespace that refuses its rules is asked again after so long: what is in the way may have gone.
-const REFUSED: Duration = Duration::from_secs(10);
-/// So many names are told in one line.
-const TOLD: usize = 20;
+/// The interval at which a namespace that refused its rules is tried again: a client may have removed the conflict.
+const RETRY_REFUSED: Duration = Duration::from_secs(10);
+/// The most names in one log line.
+const MAX_NAMES: usize = 20;
 
-/// What is still to be done, and where rules of the file may be.
+/// Knows which namespaces do not have the rules of the file yet, and applies them.
 pub(super) struct Applier {
     service: Service,
-    /// Namespaces in which there may be rules of the file.
-    held: BTreeSet<Name>,
+    /// Namespaces that may have rules of the file, of this version or of an earlier one.
+    managed: BTreeSet<Name>,
     pending: BTreeMap<Name, Pending>,
 }
 
-/// A namespace that is not yet what the file says.
+/// A namespace that does not have the rules of the file yet.
 struct Pending {
     rules: Vec<FileRule>,
     state: State,
+    /// When to try next.
     next: Instant,
 }
 
-/// What was last heard of it. It is told when that changes, and not at each try.
+/// The result of the last attempt. It is logged when it changes, not at each attempt.
 #[derive(Debug, Clone, PartialEq)]
 enum State {
     New,
@@ -46,17 +47,17 @@ enum State {
 
 impl Applier {
     pub(super) fn new(service: Service) -> Applier {
-        Applier { service, held: BTreeSet::new(), pending: BTreeMap::new() }
+        Applier { service, managed: BTreeSet::new(), pending: BTreeMap::new() }
     }
 
-    /// Applies the first rules. Returns when they stand, but for namespaces that refuse them, which keep what they
-    /// had; and while the storage is full, when no check is served anyway.
+    /// Applies the first rules. Returns when every namespace has its rules, with two exceptions: a namespace that refuses them
+    /// keeps its old rules, and while the storage is full nothing is applied, but then no check is allowed either.
     pub(super) async fn begin(&mut self, rules: Rules) {
-        // A file of an earlier process may have named any of them.
-        self.held = self.namespaces().await;
-        self.aim(rules);
+        // An earlier process may have applied rules to any namespace.
+        self.managed = self.namespaces().await;
+        self.set_target(rules);
         loop {
-            self.work().await;
+            self.apply_due().await;
             let may_wait = |pending: &Pending| match &pending.state {
                 State::Refused(_) => true,
                 State::Unavailable(code) => *code == Unavailable::StorageFull.code(),
@@ -65,28 +66,28 @@ impl Applier {
             if self.pending.values().all(may_wait) {
                 return;
             }
-            tokio::time::sleep(AT_START).await;
+            tokio::time::sleep(INTERVAL_AT_START).await;
             self.pending.values_mut().for_each(|pending| pending.next = Instant::now());
         }
     }
 
-    /// From now on it is these rules that are to stand, and no others of the file.
-    pub(super) fn aim(&mut self, rules: Rules) {
-        let none = self.held.iter().map(|name| (name.clone(), Vec::new()));
-        let mut aim: Rules = none.collect();
-        aim.extend(rules);
-        self.held.extend(aim.keys().cloned());
+    /// Sets the rules to apply. Rules of the file in all other namespaces are removed.
+    pub(super) fn set_target(&mut self, rules: Rules) {
+        let no_rules = self.managed.iter().map(|name| (name.clone(), Vec::new()));
+        let mut target: Rules = no_rules.collect();
+        target.extend(rules);
+        self.managed.extend(target.keys().cloned());
         let now = Instant::now();
         let pending = |rules| Pending { rules, state: State::New, next: now };
-        self.pending = aim.into_iter().map(|(name, rules)| (name, pending(rules))).collect();
+        self.pending = target.into_iter().map(|(name, rules)| (name, pending(rules))).collect();
     }
 
-    /// Tries once whatever is to be done and due.
-    pub(super) async fn work(&mut self) {
+    /// Makes one attempt for each namespace whose next attempt is due.
+    pub(super) async fn apply_due(&mut self) {
         let now = Instant::now();
         let due = self.pending.iter().filter(|(_, pending)| pending.next <= now);
         let due: Vec<Name> = due.map(|(name, _)| name.clone()).collect();
-        for names in due.chunks(AT_ONCE) {
+        for names in due.chunks(MAX_CONCURRENT) {
             let mut asked = JoinSet::new();
             for name in names {
                 let (service, name) = (self.service.clone(), name.clone());
@@ -104,14 +105,14 @@ impl Applier {
         let Some(pending) = self.pending.get_mut(&name) else { return };
         match answer {
             Answer::Applied(changes) => {
-                tell(&name, &changes);
+                log(&name, &changes);
                 if pending.rules.is_empty() {
-                    self.held.remove(&name);
+                    self.managed.remove(&name);
                 }
                 self.pending.remove(&name);
             }
             Answer::Refused(refusal) => {
-                pending.next = Instant::now() + REFUSED;
+                pending.next = Instant::now() + RETRY_REFUSED;
                 let state = State::Refused(refusal.clone());
                 if std::mem::replace(&mut pending.state, state.clone()) != state {
                     tracing::error!(
@@ -123,7 +124,7 @@ impl Applier {
                 }
             }
             Answer::Unavailable(code) => {
-                pending.next = Instant::now() + EVERY / 2;
+                pending.next = Instant::now() + INTERVAL / 2;
                 let state = State::Unavailable(code);
                 if std::mem::replace(&mut pending.state, state.clone()) != state {
                     tracing::warn!(namespace = %name, code, "the rules of the file could not be applied yet; trying again");
@@ -132,32 +133,32 @@ impl Applier {
         }
     }
 
-    /// All that there are.
+    /// The names of all namespaces. Retries until it has them.
     async fn namespaces(&self) -> BTreeSet<Name> {
         let mut names = BTreeSet::new();
-        let mut is_told = false;
+        let mut is_logged = false;
         loop {
             let page = Page { after: names.last().cloned(), limit: PAGE };
             match self.service.namespaces(page).await {
                 Ok(page) if page.is_empty() => return names,
                 Ok(page) => names.extend(page.into_iter().map(|info| info.name)),
                 Err(unavailable) => {
-                    if !std::mem::replace(&mut is_told, true) {
+                    if !std::mem::replace(&mut is_logged, true) {
                         let code = unavailable.code();
                         tracing::warn!(code, "the namespaces could not be listed yet; trying again");
                     }
-                    tokio::time::sleep(AT_START).await;
+                    tokio::time::sleep(INTERVAL_AT_START).await;
                 }
             }
         }
     }
 }
 
-/// What a namespace said.
+/// The result of one attempt.
 enum Answer {
     Applied(FileChanges),
     Refused(Refusal),
-    /// It may help to try again.
+    /// A later attempt may succeed.
     Unavailable(&'static str),
 }
 
@@ -166,13 +167,13 @@ async fn apply(service: &Service, namespace: Name, rules: Vec<FileRule>) -> Answ
     match service.submit(Request { namespace, idempotency: None, command }).await {
         Ok(Outcome::Limiter(Ok(Reply::FileApplied(changes)))) => Answer::Applied(changes),
         Ok(Outcome::Limiter(Err(refusal))) => Answer::Refused(refusal),
-        // Such as that of a namespace that is deleted just now.
+        // For example, a namespace that is being deleted.
         Ok(other) => Answer::Unavailable(other.code()),
         Err(unavailable) => Answer::Unavailable(unavailable.code()),
     }
 }
 
-fn tell(namespace: &Name, FileChanges { created, changed, deleted }: &FileChanges) {
+fn log(namespace: &Name, FileChanges { created, changed, deleted }: &FileChanges) {
     if created.is_empty() && changed.is_empty() && deleted.is_empty() {
         return;
     }
@@ -185,11 +186,11 @@ fn tell(namespace: &Name, FileChanges { created, changed, deleted }: &FileChange
     );
 }
 
-/// The first of many names, or nothing if there are none.
+/// The first names, and how many more there are; `None` if there are no names.
 fn few(names: &[Name]) -> Option<String> {
-    let mut text = names.iter().take(TOLD).map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
-    if names.len() > TOLD {
-        text.push_str(&format!(", and {} more", names.len() - TOLD));
+    let mut text = names.iter().take(MAX_NAMES).map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+    if names.len() > MAX_NAMES {
+        text.push_str(&format!(", and {} more", names.len() - MAX_NAMES));
     }
     (!names.is_empty()).then_some(text)
 }
@@ -199,7 +200,7 @@ fn reason(refusal: &Refusal) -> String {
         Refusal::RuleAlreadyExists { rule } => {
             format!("a client has made the rule {rule:?}; delete that one, or name the file's otherwise")
         }
-        // What else a file can be refused for is found when it is read.
+        // Every other reason for a refusal is found when the file is parsed.
         other => format!("{other:?}"),
     }
 }
@@ -209,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_names_are_told() {
+    fn long_lists_are_shortened() {
         #[track_caller]
         fn check(count: usize, begin: &str, end: &str) {
             let names: Vec<Name> = (0..count).map(|n| Name::new(&format!("r{n}")).unwrap()).collect();

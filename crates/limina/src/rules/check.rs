@@ -1,10 +1,10 @@
-//! `limina rules check`: whether a file of rules is one, before a server has to find out.
+//! `limina rules check`: checks a rules file without a server.
 
 use super::{RulesError, watch};
 use limina_engine::limiter::FileRule;
 use std::{error::Error, io::Write, path::PathBuf};
 
-/// What `rules check` takes.
+/// The arguments of `rules check`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct CheckArgs {
     /// The file of rules (TOML)
@@ -12,7 +12,7 @@ pub(crate) struct CheckArgs {
     file: PathBuf,
 }
 
-/// Checks the file. What is wrong with it is an error, too.
+/// Checks the file. Returns an error if it is not valid.
 pub(crate) fn check(args: CheckArgs) -> Result<(), Box<dyn Error>> {
     let rules = match watch::read(&args.file) {
         Ok(rules) => rules,
@@ -37,7 +37,7 @@ fn counted(count: usize, word: &str) -> String {
     format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Where nobody reads on, the exit status still tells.
+/// Prints a line. If standard output is closed, the exit status still shows the result.
 fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -1,4 +1,4 @@
-//! Nobody is served before the rules stand.
+//! Requests are rejected until the rules of the file are applied.
 
 use limina_engine::{Name, Outcome, Page, Request, events::StreamTerms, outcome::NamespaceInfo};
 use limina_node::{
@@ -10,7 +10,7 @@ use limina_server::{
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The service as front ends see it: closed until it is opened, and then itself.
+/// The service as front ends see it: until [`Gate::open`], every request of a client is rejected as unavailable.
 pub(crate) struct Gate {
     service: Service,
     is_open: AtomicBool,
@@ -62,7 +62,7 @@ impl Backend for Gate {
         }
     }
 
-    // What reaches this node by way of another has passed a gate there.
+    // The node that forwards a request has checked its own gate.
     fn answer_peer(&self, shard: ShardId, request: Request) -> PeerFuture<'_, Outcome> {
         Box::pin(self.service.answer_peer(shard, request))
     }

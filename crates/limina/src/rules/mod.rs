@@ -1,8 +1,8 @@
-//! Rules from a file: applied before anything is served, and again when the file changes.
+//! Rules from a file: applied before any request is served, and again when the file changes.
 //!
-//! A file that is broken at the start is an error: a deployment must not come up without its limits. Later a broken
-//! file changes nothing. Each namespace is applied whole or not at all, by one command of the engine, which also keeps
-//! clients from changing what the file has made.
+//! A file that is not valid at the start is an error: a deployment must not start without its limits. Later, a file that
+//! is not valid changes nothing. One command of the engine applies all rules of a namespace or none, and marks them, so that
+//! clients cannot change them.
 
 mod apply;
 mod check;
@@ -25,14 +25,14 @@ use std::{
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use watch::Watch;
 
-/// How often the file is looked at, and what could not be applied is tried again.
-const EVERY: Duration = Duration::from_secs(1);
-/// The same before anything is served.
-const AT_START: Duration = Duration::from_millis(100);
-/// So many problems are told in one line.
-const TOLD: usize = 3;
+/// The interval at which the file is checked for changes, and failed attempts are repeated.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The interval at which failed attempts are repeated before any request is served.
+const INTERVAL_AT_START: Duration = Duration::from_millis(100);
+/// The most problems in one error text.
+const MAX_PROBLEMS: usize = 3;
 
-/// What is wrong with a file of rules.
+/// Why a rules file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RulesError {
     #[error("the rules file {} cannot be read: {why}", .path.display())]
@@ -43,38 +43,38 @@ pub(crate) enum RulesError {
     Signal(#[source] IoError),
 }
 
-/// The first of many problems.
+/// Shows the first problems, and how many more there are.
 struct Few<'a>(&'a [Problem]);
 
 impl fmt::Display for Few<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, problem) in self.0.iter().take(TOLD).enumerate() {
+        for (place, problem) in self.0.iter().take(MAX_PROBLEMS).enumerate() {
             write!(f, "{}{problem}", if place > 0 { "; " } else { "" })?;
         }
-        match self.0.len().saturating_sub(TOLD) {
+        match self.0.len().saturating_sub(MAX_PROBLEMS) {
             0 => Ok(()),
             more => write!(f, "; and {more} more, see `limina rules check`"),
         }
     }
 }
 
-/// A file that rules the limiter.
+/// A rules file that is being followed.
 pub(crate) struct RulesFile {
     watch: Watch,
     hangup: Signal,
-    /// What is to be applied first.
+    /// The rules of the first reading.
     rules: Rules,
 }
 
 impl RulesFile {
-    /// Reads the file. From now on SIGHUP asks for another look at it.
+    /// Reads the file. From now on, SIGHUP causes another reading.
     pub(crate) fn open(path: &Path) -> Result<RulesFile, RulesError> {
         let hangup = signal(SignalKind::hangup()).map_err(RulesError::Signal)?;
         let (watch, rules) = Watch::open(path)?;
         Ok(RulesFile { watch, hangup, rules })
     }
 
-    /// Applies the rules; then calls `ready`, and follows the file for ever.
+    /// Applies the rules, calls `ready`, and then applies every change of the file, forever.
     pub(crate) async fn run(self, service: Service, ready: impl FnOnce()) -> Infallible {
         let RulesFile { mut watch, mut hangup, rules } = self;
         let mut applier = Applier::new(service);
@@ -82,16 +82,16 @@ impl RulesFile {
         ready();
         let mut is_broken = false;
         loop {
-            let asked = tokio::select! {
+            let is_requested = tokio::select! {
                 _ = hangup.recv() => true,
-                () = tokio::time::sleep(EVERY) => false,
+                () = tokio::time::sleep(INTERVAL) => false,
             };
-            match watch.look(asked).await {
+            match watch.check(is_requested).await {
                 Some(Ok(rules)) => {
                     if std::mem::take(&mut is_broken) {
                         tracing::info!(file = %watch.path().display(), "the rules file is valid again");
                     }
-                    applier.aim(rules);
+                    applier.set_target(rules);
                 }
                 Some(Err(error)) => {
                     is_broken = true;
@@ -99,7 +99,7 @@ impl RulesFile {
                 }
                 None => {}
             }
-            applier.work().await;
+            applier.apply_due().await;
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Noticing that the file has changed: by looking at it, which works for files that are written over, replaced, and
-//! switched by a link far away alike.
+//! Notices changes of the file by polling. Polling works in every case: the file is overwritten, replaced, or reached through
+//! a symbolic link that changes.
 
 use super::RulesError;
 use limina_server::rules_file::{self, Rules};
@@ -11,30 +11,31 @@ use std::{
     time::Duration,
 };
 
-/// A larger file is surely not meant.
+/// The largest rules file, in bytes.
 const MAX_BYTES: u64 = 16 << 20;
-/// A file is taken when it is the same for so long: before, it may still be being written.
+/// A changed file is used after it has stayed the same for this long. Before that, a program may still be writing it.
 const SETTLED: Duration = Duration::from_millis(200);
-/// And it is called broken when it is so for so long.
+/// An invalid file is reported after it has stayed invalid for this much longer.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// After so many looks at a file that changes all the time, it is left for later.
-const LOOKS: usize = 10;
+/// If the file changes continuously, the check gives up after this many readings. The next check tries again.
+const MAX_READINGS: usize = 10;
 
-/// The file, and what was last seen of it.
+/// The file, and its last reading.
 pub(super) struct Watch {
     path: PathBuf,
-    seen: Seen,
+    last: Reading,
 }
 
-/// What a look at the file found.
-struct Seen {
-    /// If it is the same, the contents are not read again; none where there is nothing to read.
+/// One reading of the file.
+struct Reading {
+    /// If the stamp has not changed, the contents are not read again. `None` if the file could not be opened.
     stamp: Option<Stamp>,
-    /// The text, or why there is none.
+    /// The text, or why it could not be read.
     text: Result<String, String>,
 }
 
-/// Changes whenever the contents do, or another file stands in this one's place.
+/// Device, inode, size, and the times of the last write and the last change. It differs whenever the contents change or
+/// another file takes this one's place.
 type Stamp = (u64, u64, u64, (i64, i64), (i64, i64));
 
 fn stamp(found: &Metadata) -> Stamp {
@@ -45,28 +46,28 @@ fn stamp(found: &Metadata) -> Stamp {
 impl Watch {
     /// Reads the file for the first time.
     pub(super) fn open(path: &Path) -> Result<(Watch, Rules), RulesError> {
-        let seen = Seen::read(path);
-        let rules = parse(path, &seen.text)?;
-        Ok((Watch { path: path.to_owned(), seen }, rules))
+        let last = Reading::read(path);
+        let rules = parse(path, &last.text)?;
+        Ok((Watch { path: path.to_owned(), last }, rules))
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What stands in the file, if that is something else than before, or if somebody `asked` for it.
-    pub(super) async fn look(&mut self, asked: bool) -> Option<Result<Rules, RulesError>> {
-        if asked {
-            self.seen = self.read().await;
-            return Some(parse(&self.path, &self.seen.text));
+    /// Returns the rules of the file if the file has changed, or in any case if `is_requested`.
+    pub(super) async fn check(&mut self, is_requested: bool) -> Option<Result<Rules, RulesError>> {
+        if is_requested {
+            self.last = self.read().await;
+            return Some(parse(&self.path, &self.last.text));
         }
-        if self.seen.stamp.is_some() && self.stamp().await == self.seen.stamp {
+        if self.last.stamp.is_some() && self.stamp().await == self.last.stamp {
             return None;
         }
         let mut now = self.read().await;
-        for _ in 0..LOOKS {
-            if now.text == self.seen.text {
-                self.seen = now;
+        for _ in 0..MAX_READINGS {
+            if now.text == self.last.text {
+                self.last = now;
                 return None;
             }
             tokio::time::sleep(SETTLED).await;
@@ -80,7 +81,7 @@ impl Watch {
                 before = std::mem::replace(&mut now, self.read().await);
             }
             if now.text == before.text {
-                self.seen = now;
+                self.last = now;
                 return Some(rules);
             }
         }
@@ -92,32 +93,32 @@ impl Watch {
         blocking(move || std::fs::metadata(path).ok().map(|found| stamp(&found))).await
     }
 
-    async fn read(&self) -> Seen {
+    async fn read(&self) -> Reading {
         let path = self.path.clone();
-        blocking(move || Seen::read(&path)).await
+        blocking(move || Reading::read(&path)).await
     }
 }
 
-/// The file may be far away; nobody else waits for it.
+/// The file may be on a slow network file system, so it is read on a blocking thread.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    tokio::task::spawn_blocking(work).await.expect("looking at a file does not panic")
+    tokio::task::spawn_blocking(work).await.expect("reading a file does not panic")
 }
 
-impl Seen {
-    fn read(path: &Path) -> Seen {
-        let mut seen = Seen { stamp: None, text: Err(String::new()) };
-        seen.text = seen.read_text(path).map_err(|error| error.to_string());
-        seen
+impl Reading {
+    fn read(path: &Path) -> Reading {
+        let mut reading = Reading { stamp: None, text: Err(String::new()) };
+        reading.text = reading.read_text(path).map_err(|error| error.to_string());
+        reading
     }
 
     fn read_text(&mut self, path: &Path) -> std::io::Result<String> {
         use std::io::Error;
-        // Asked before opening, which would wait at a pipe.
+        // Checked before opening, because opening a pipe would block.
         if !std::fs::metadata(path)?.is_file() {
             return Err(Error::other("it is not a file"));
         }
         let file = File::open(path)?;
-        // Before reading: what is written meanwhile changes it.
+        // Taken before reading, so that a write during the reading changes the stamp.
         self.stamp = Some(stamp(&file.metadata()?));
         let mut bytes = Vec::new();
         file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
@@ -128,9 +129,9 @@ impl Seen {
     }
 }
 
-/// The file's rules, once.
+/// Reads and parses the file once.
 pub(super) fn read(path: &Path) -> Result<Rules, RulesError> {
-    parse(path, &Seen::read(path).text)
+    parse(path, &Reading::read(path).text)
 }
 
 fn parse(path: &Path, text: &Result<String, String>) -> Result<Rules, RulesError> {
@@ -147,9 +148,9 @@ mod tests {
     const ONE: &str = "[namespaces.one]\nrules = []\n";
     const TWO: &str = "[namespaces.two]\nrules = []\n";
 
-    /// The namespaces that a look finds, or what it says, or nothing.
-    async fn look(watch: &mut Watch) -> String {
-        match watch.look(false).await {
+    /// The namespaces that a check returns, or its error, or "nothing".
+    async fn checked(watch: &mut Watch) -> String {
+        match watch.check(false).await {
             None => "nothing".to_owned(),
             Some(Ok(rules)) => rules.keys().map(|name| name.as_str()).collect::<Vec<_>>().join(" "),
             Some(Err(error)) => error.to_string(),
@@ -168,33 +169,34 @@ mod tests {
         fs::write(&path, ONE).unwrap();
         let (mut watch, rules) = Watch::open(&path).unwrap();
         assert_eq!(rules.len(), 1);
-        check(&look(&mut watch).await, "nothing");
+        check(&checked(&mut watch).await, "nothing");
         // Written over with a text of the same length.
         fs::write(&path, TWO).unwrap();
-        check(&look(&mut watch).await, "two");
-        check(&look(&mut watch).await, "nothing");
+        check(&checked(&mut watch).await, "two");
+        check(&checked(&mut watch).await, "nothing");
         // Written again with the same text.
         fs::write(&path, TWO).unwrap();
-        check(&look(&mut watch).await, "nothing");
+        check(&checked(&mut watch).await, "nothing");
         // Another file in its place.
         let other = home.path().join("other.toml");
         fs::write(&other, ONE).unwrap();
         fs::rename(&other, &path).unwrap();
-        check(&look(&mut watch).await, "one");
+        check(&checked(&mut watch).await, "one");
         // Broken, once; then gone, once; then back.
         fs::write(&path, "[namespaces").unwrap();
-        check(&look(&mut watch).await, "is not valid: line 1: this is not TOML");
-        check(&look(&mut watch).await, "nothing");
+        check(&checked(&mut watch).await, "is not valid: line 1: this is not TOML");
+        check(&checked(&mut watch).await, "nothing");
         fs::remove_file(&path).unwrap();
-        check(&look(&mut watch).await, "cannot be read: No such file");
-        check(&look(&mut watch).await, "nothing");
+        check(&checked(&mut watch).await, "cannot be read: No such file");
+        check(&checked(&mut watch).await, "nothing");
         fs::write(&path, ONE).unwrap();
-        check(&look(&mut watch).await, "one");
-        // Asked for, it is told as it is.
-        assert_eq!(watch.look(true).await.unwrap().unwrap().len(), 1);
+        check(&checked(&mut watch).await, "one");
+        // A requested check returns the rules although nothing has changed.
+        assert_eq!(watch.check(true).await.unwrap().unwrap().len(), 1);
     }
 
-    /// As ConfigMaps are changed: the file is a link through a directory that is a link, and that one is switched.
+    /// Kubernetes changes ConfigMaps in this way: the path leads through a directory that is a symbolic link, and the link is
+    /// replaced.
     #[tokio::test]
     async fn a_switched_link_is_noticed() {
         use std::os::unix::fs::symlink;
@@ -207,13 +209,13 @@ mod tests {
         symlink("v1", place("..data")).unwrap();
         symlink("..data/rules.toml", place("rules.toml")).unwrap();
         let (mut watch, _) = Watch::open(&place("rules.toml")).unwrap();
-        check(&look(&mut watch).await, "nothing");
+        check(&checked(&mut watch).await, "nothing");
         symlink("v2", place("..next")).unwrap();
         fs::rename(place("..next"), place("..data")).unwrap();
-        check(&look(&mut watch).await, "two");
+        check(&checked(&mut watch).await, "two");
     }
 
-    /// Each part of it would be a whole file by itself.
+    /// The first half of the file is valid by itself.
     #[tokio::test]
     async fn half_a_file_is_not_taken() {
         let home = tempfile::tempdir().unwrap();
@@ -226,7 +228,7 @@ mod tests {
             tokio::time::sleep(SETTLED / 4).await;
             fs::write(&written, TWO).unwrap();
         });
-        check(&look(&mut watch).await, "two");
+        check(&checked(&mut watch).await, "two");
         writer.await.unwrap();
     }
 

@@ -4,7 +4,6 @@ use super::{
     App, Route,
     extract::{Call, Changing, LockId, Namespace, NoQuery, Paging, ReleaseQuery, Searching, Unparsed},
     from_wire,
-    ids::draw_id,
     lists::list,
     problem::{Code, Failure},
     socket::Peer,
@@ -22,7 +21,7 @@ use limina_engine::{
     locks::{Command, GrantInfo, Reply},
     selection::Query,
 };
-use limina_node::Unavailable;
+use limina_node::{Unavailable, draw_id};
 use limina_wire::{Page, Problem, locks as wire, selection::Query as Search};
 
 pub(in crate::http) fn routes() -> Vec<Route> {

@@ -4,7 +4,6 @@ mod around;
 pub(crate) mod events;
 pub(crate) mod extract;
 pub(crate) mod from_wire;
-pub(crate) mod ids;
 mod ledger;
 mod limiter;
 mod lists;

@@ -179,6 +179,12 @@ impl Failure {
     }
 }
 
+impl From<limina_node::NoRandomNumbers> for Failure {
+    fn from(error: limina_node::NoRandomNumbers) -> Failure {
+        Failure::new(Code::ShardUnavailable, error.to_string())
+    }
+}
+
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::BAD_REQUEST);

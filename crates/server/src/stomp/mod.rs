@@ -13,7 +13,6 @@ use crate::{
     http::{
         events::not_followed,
         extract::default_namespace,
-        ids::draw_id,
         problem::{Code, Failure},
     },
 };
@@ -27,7 +26,7 @@ use axum::{
 use bytes::{Bytes, BytesMut};
 use destination::Destination;
 use following::{Following, Source};
-use limina_node::{Ended, Unavailable};
+use limina_node::{Ended, Unavailable, draw_id};
 use limina_stomp::{Action, Ending, Headers, Options, Session, Ticket};
 use std::time::Duration;
 use tokio::{

@@ -5,7 +5,6 @@ use super::{
         App,
         extract::{Call, Changing, LeaseId, Namespace, NoQuery, Paging, Unparsed},
         from_wire::limiter as from_wire,
-        ids::draw_id,
     },
     Answer, list, submit,
 };
@@ -14,6 +13,7 @@ use limina_engine::{
     Name,
     limiter::{Command, LeaseInfo},
 };
+use limina_node::draw_id;
 use limina_wire::{Page, Problem, limiter as wire};
 
 /// Check, and hold what was taken until it is released or its time has run out.

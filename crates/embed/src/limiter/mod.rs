@@ -1,0 +1,281 @@
+//! The limiter: rate limits, and limits of what is in use at the same time.
+//!
+//! ```
+//! use limina_embed::{Error, Limina, limiter::{Check, Limit, NewLease, Refusal, Rule}};
+//! use std::time::Duration;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let limiter = Limina::in_memory().await?.namespace("shop")?.limiter();
+//!
+//! // At most 100 a minute for each user, in any span of a minute.
+//! let rate = Rule::new("per-user", Limit::AtMost(100)).group_by(["user"]);
+//! limiter.create_rule(rate.sliding_window(Duration::from_secs(60))).await?;
+//! limiter.check([("user", "ann")]).await?;
+//! let refused = limiter.check(Check::of([("user", "ann")]).hits(100)).await;
+//! assert!(matches!(refused, Err(Error::Refused(Refusal::LimitReached(_)))));
+//!
+//! // At most 2 jobs at the same time for each tenant. A job that stops without release counts until its lease expires.
+//! limiter.create_rule(Rule::new("jobs", Limit::AtMost(2)).group_by(["tenant"])).await?;
+//! let job = limiter.take_lease(NewLease::of([("tenant", 7)]).ttl(Duration::from_secs(60))).await?;
+//! limiter.release_lease(job.lease.id.as_str()).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod args;
+
+pub use args::{Check, NewLease, Override, OverridePatch, Rule, RulePatch};
+pub use limina_engine::limiter::{
+    CounterId, CounterInfo, Decision, Durability, FileChanges, LeaseInfo, Limit, LimitStatus, OverrideInfo,
+    Refusal, RuleInfo, RuleMatch, Window,
+};
+
+use crate::{
+    Error, Failure, Invalid, Keys, Listed, Name,
+    call::{Caller, failure, page, reply},
+    error::name,
+};
+use limina_engine::{
+    Command as AnyCommand, Outcome,
+    limiter::{self as engine, Change, Command, Reply},
+    selection::Query,
+};
+use limina_node::draw_id;
+
+type Result<T> = std::result::Result<T, Error<Refusal>>;
+
+/// The limiter of a namespace. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Limiter {
+    caller: Caller,
+}
+
+/// A lease that was taken, and the check that allowed it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeaseTaken {
+    /// The lease.
+    pub lease: LeaseInfo,
+    /// Every limit that applied.
+    pub decision: Decision,
+}
+
+/// A counter that was moved, and the check that allowed it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CounterMoved {
+    /// The counter afterwards.
+    pub counter: CounterInfo,
+    /// Every limit that applied; none if something was given back.
+    pub decision: Decision,
+}
+
+impl Limiter {
+    pub(crate) fn new(caller: Caller) -> Limiter {
+        Limiter { caller }
+    }
+
+    /// A handle whose next write is done once, however often it is repeated under this key within a day: see
+    /// [`Ledger::idempotency_key`](crate::Ledger::idempotency_key).
+    pub fn idempotency_key(&self, key: &str) -> std::result::Result<Limiter, Invalid> {
+        Ok(Limiter { caller: self.caller.with_idempotency_key(key)? })
+    }
+
+    /// Takes from every limit that applies, or from none. If a limit refuses, this returns [`Refusal::LimitReached`] with
+    /// the same facts as a success.
+    pub async fn check(&self, check: impl Into<Check>) -> Result<Decision> {
+        let command = Command::Check(check.into().build()?);
+        reply!(self.call(command).await, Reply::Allowed(decision) => decision)
+    }
+
+    /// Several checks, each on its own and in order. Each has key-values of one kind only, without [`Check::and`]. The
+    /// decisions are in the same order; [`Decision::allowed`] says which checks passed.
+    pub async fn check_batch(&self, checks: impl IntoIterator<Item = Check>) -> Result<Vec<Decision>> {
+        let checks = checks.into_iter().map(Check::build).collect::<std::result::Result<_, Invalid>>()?;
+        reply!(self.call(Command::CheckBatch(checks)).await, Reply::Batch(decisions) => decisions)
+    }
+
+    /// The rules and overrides that apply to these key-values.
+    pub async fn matches(&self, keys: impl Into<Keys>) -> Result<Vec<RuleMatch>> {
+        let command = Command::Match(keys.into().build()?);
+        reply!(self.call(command).await, Reply::Matches(matches) => matches)
+    }
+
+    /// Creates a rule. If the rule has no window, this returns when everything in use is counted.
+    pub async fn create_rule(&self, rule: Rule) -> Result<RuleInfo> {
+        let change = Change::CreateRule(rule.build()?);
+        reply!(self.change(change).await, Reply::RuleCreated(rule) => rule)
+    }
+
+    /// Creates a rule, or replaces everything of it except its overrides.
+    pub async fn put_rule(&self, rule: Rule) -> Result<RuleInfo> {
+        let change = Change::PutRule(rule.build()?);
+        reply!(self.change(change).await, Reply::RuleCreated(rule) | Reply::Rule(rule) => rule)
+    }
+
+    /// Changes parts of a rule.
+    pub async fn patch_rule(&self, rule: &str, patch: RulePatch) -> Result<RuleInfo> {
+        let change = Change::PatchRule { name: name("name", rule)?, patch: patch.build()? };
+        reply!(self.change(change).await, Reply::Rule(rule) => rule)
+    }
+
+    /// Deletes a rule with its overrides.
+    pub async fn delete_rule(&self, rule: &str) -> Result<()> {
+        let change = Change::DeleteRule(name("name", rule)?);
+        reply!(self.change(change).await, Reply::RuleDeleted => ())
+    }
+
+    /// Reads a rule.
+    pub async fn rule(&self, rule: &str) -> Result<RuleInfo> {
+        let command = Command::GetRule(name("name", rule)?);
+        reply!(self.call(command).await, Reply::Rule(rule) => rule)
+    }
+
+    /// The rules by name whose keys match the query: at most `limit` of those that follow `after`. [`Query::default`]
+    /// matches all.
+    pub async fn rules(
+        &self,
+        query: Query,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Listed<RuleInfo, Name>> {
+        let command = Command::ListRules { query, page: page(after, limit) };
+        reply!(self.call(command).await, Reply::Rules(rules) => rules)
+    }
+
+    /// Makes the rules that this method manages exactly these, each with its overrides, or changes nothing. Rules that were
+    /// created in another way stay as they are. For configuration in files or code: managed rules cannot be changed by the
+    /// other methods ([`Refusal::RuleManagedByFile`]).
+    pub async fn apply_rules(
+        &self,
+        rules: impl IntoIterator<Item = (Rule, Vec<Override>)>,
+    ) -> Result<FileChanges> {
+        let rule = |(rule, overrides): (Rule, Vec<Override>)| {
+            let overrides = overrides.into_iter().map(Override::build);
+            let overrides = overrides.collect::<std::result::Result<_, Invalid>>()?;
+            Ok(engine::FileRule { rule: rule.build()?, overrides })
+        };
+        let rules = rules.into_iter().map(rule).collect::<std::result::Result<_, Invalid>>()?;
+        reply!(self.change(Change::ApplyFile(rules)).await, Reply::FileApplied(changes) => changes)
+    }
+
+    /// Creates an override of a rule.
+    pub async fn create_override(&self, rule: &str, new: Override) -> Result<OverrideInfo> {
+        let change = Change::CreateOverride { rule: name("rule", rule)?, new: new.build()? };
+        reply!(self.change(change).await, Reply::OverrideCreated(item) => item)
+    }
+
+    /// Creates an override of a rule, or replaces it.
+    pub async fn put_override(&self, rule: &str, new: Override) -> Result<OverrideInfo> {
+        let change = Change::PutOverride { rule: name("rule", rule)?, new: new.build()? };
+        reply!(self.change(change).await, Reply::OverrideCreated(item) | Reply::Override(item) => item)
+    }
+
+    /// Changes parts of an override.
+    pub async fn patch_override(
+        &self,
+        rule: &str,
+        override_name: &str,
+        patch: OverridePatch,
+    ) -> Result<OverrideInfo> {
+        let (rule, name) = (name("rule", rule)?, name("name", override_name)?);
+        let change = Change::PatchOverride { rule, name, patch: patch.build()? };
+        reply!(self.change(change).await, Reply::Override(item) => item)
+    }
+
+    /// Deletes an override.
+    pub async fn delete_override(&self, rule: &str, override_name: &str) -> Result<()> {
+        let (rule, name) = (name("rule", rule)?, name("name", override_name)?);
+        reply!(self.change(Change::DeleteOverride { rule, name }).await, Reply::OverrideDeleted => ())
+    }
+
+    /// Reads an override.
+    pub async fn get_override(&self, rule: &str, override_name: &str) -> Result<OverrideInfo> {
+        let (rule, name) = (name("rule", rule)?, name("name", override_name)?);
+        reply!(self.call(Command::GetOverride { rule, name }).await, Reply::Override(item) => item)
+    }
+
+    /// The overrides of a rule by name whose key-values match the query: at most `limit` of those that follow `after`.
+    pub async fn overrides(
+        &self,
+        rule: &str,
+        query: Query,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Listed<OverrideInfo, Name>> {
+        let command = Command::ListOverrides { rule: name("rule", rule)?, query, page: page(after, limit) };
+        reply!(self.call(command).await, Reply::Overrides(overrides) => overrides)
+    }
+
+    /// Moves the counter of exactly these key-values: a positive amount is taken as in a check, and stays in use until it
+    /// is given back with a negative amount.
+    pub async fn move_counter(&self, keys: impl Into<Keys>, by: i64) -> Result<CounterMoved> {
+        let command = Command::MoveCounter { key_values: keys.into().build()?, by };
+        reply!(self.call(command).await, Reply::Moved { counter, decision } => CounterMoved { counter, decision })
+    }
+
+    /// Sets the part of a counter that leases do not hold. No rule is asked. The counter is removed at 0 or below.
+    pub async fn set_counter(&self, keys: impl Into<Keys>, to: i64) -> Result<CounterInfo> {
+        let command = Command::SetCounter { key_values: keys.into().build()?, to };
+        reply!(self.call(command).await, Reply::Counter(counter) => counter)
+    }
+
+    /// The counters whose key-values match the query: at most `limit` of those that follow `after`.
+    pub async fn counters(
+        &self,
+        query: Query,
+        after: Option<CounterId>,
+        limit: usize,
+    ) -> Result<Listed<CounterInfo, CounterId>> {
+        let command = Command::ListCounters { query, page: page(after.as_ref(), limit) };
+        reply!(self.call(command).await, Reply::Counters(counters) => counters)
+    }
+
+    /// Takes a lease: a check whose hits stay in use until the lease is released or expires.
+    pub async fn take_lease(&self, lease: NewLease) -> Result<LeaseTaken> {
+        let id = draw_id().map_err(Failure::from)?;
+        let command = |id| Ok::<_, Invalid>(AnyCommand::Limiter(Command::TakeLease(lease.build(id)?)));
+        let same = Name::new("drawn").expect("a valid name");
+        let outcome = self.caller.call_drawn(command(id)?, command(same)?).await?;
+        reply!(decided(outcome), Reply::LeaseTaken { lease, decision } => LeaseTaken { lease, decision })
+    }
+
+    /// Extends a lease: it lasts for its ttl from now on.
+    pub async fn extend_lease(&self, lease_id: &str) -> Result<LeaseInfo> {
+        let command = Command::ExtendLease(name("lease_id", lease_id)?);
+        reply!(self.call(command).await, Reply::Lease(lease) => lease)
+    }
+
+    /// Releases a lease: what it holds is given back.
+    pub async fn release_lease(&self, lease_id: &str) -> Result<()> {
+        let command = Command::ReleaseLease(name("lease_id", lease_id)?);
+        reply!(self.call(command).await, Reply::LeaseReleased => ())
+    }
+
+    /// Reads a lease.
+    pub async fn lease(&self, lease_id: &str) -> Result<LeaseInfo> {
+        let command = Command::GetLease(name("lease_id", lease_id)?);
+        reply!(self.call(command).await, Reply::Lease(lease) => lease)
+    }
+
+    /// The leases by id: at most `limit` of those that follow `after`.
+    pub async fn leases(&self, after: Option<&Name>, limit: usize) -> Result<Listed<LeaseInfo, Name>> {
+        let command = Command::ListLeases(page(after, limit));
+        reply!(self.call(command).await, Reply::Leases(leases) => leases)
+    }
+
+    async fn change(&self, change: Change) -> Result<Reply> {
+        self.call(Command::Change(change)).await
+    }
+
+    async fn call(&self, command: Command) -> Result<Reply> {
+        decided(self.caller.call(AnyCommand::Limiter(command)).await?)
+    }
+}
+
+fn decided(outcome: Outcome) -> Result<Reply> {
+    match outcome {
+        Outcome::Limiter(Ok(reply)) => Ok(reply),
+        Outcome::Limiter(Err(refusal)) => Err(Error::Refused(refusal)),
+        outcome => Err(Error::Failed(failure(&outcome))),
+    }
+}

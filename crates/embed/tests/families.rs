@@ -1,0 +1,269 @@
+//! Every family through the face of the library, in memory.
+
+use limina_embed::{
+    Error, Failure, Limina, Name, Namespace, Position,
+    events::{self, ChangeKind, FollowEnded, Message, Mode, Stream},
+    ledger::{self, AsOf, Hold, LimitPatch, NewLimit, Transfer, TransferReply},
+    limiter::{self, Check, Limit, NewLease, Override, OverridePatch, Rule, RulePatch},
+    locks::{self, Acquire},
+    selection::Query,
+};
+use std::time::Duration;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+async fn namespace() -> Namespace {
+    let limina = Limina::in_memory().await.unwrap();
+    limina.namespace("shop").unwrap()
+}
+
+fn names<'n>(names: impl IntoIterator<Item = &'n Name>) -> Vec<&'n str> {
+    names.into_iter().map(Name::as_str).collect()
+}
+
+#[tokio::test]
+async fn ledger() {
+    let ledger = namespace().await.ledger();
+    let new = NewLimit::new("a").ceiling(10).limit_id("id-of-a").context("kind", "card");
+    let a = ledger.create_limit(new).await.unwrap();
+    assert_eq!((a.ceiling, a.value.limit_id.as_ref().map(Name::as_str)), (Some(10), Some("id-of-a")));
+    assert_eq!(a.context.get("kind").map(|text| &**text), Some("card"));
+    let duplicate = ledger.create_limit(NewLimit::new("a")).await.unwrap_err();
+    assert!(matches!(duplicate.refusal(), Some(ledger::Refusal::DuplicateLimitName { .. })), "{duplicate}");
+
+    let held = ledger.hold(Hold::new("op-1").change("a", 6)).await.unwrap();
+    assert_eq!(held.values[0].hold_value, 6);
+    let refused = ledger.hold(Hold::new("op-2").change("a", 6)).await.unwrap_err();
+    assert!(matches!(refused.refusal(), Some(ledger::Refusal::LimitExceeded { .. })), "{refused}");
+    let committed = ledger.commit_part("op-1", [("a", 4)]).await.unwrap();
+    assert_eq!((committed.values[0].commit_value, committed.values[0].hold_value), (4, 0));
+
+    let patched = ledger.patch_limit("a", LimitPatch::new().ceiling(None)).await.unwrap();
+    assert_eq!((patched.ceiling, patched.context.len()), (None, 1));
+    let missing = ledger.hold(Hold::new("op-2").change("b", 1)).await.unwrap_err();
+    assert!(matches!(missing.refusal(), Some(ledger::Refusal::LimitNotFound { .. })), "{missing}");
+    let both = Hold::new("op-2").change("a", 5).change_or_create(NewLimit::new("b").limit_id("id-of-b"), -3);
+    ledger.hold(both.expires_after(MINUTE)).await.unwrap();
+    ledger.rollback_part("op-2", ["a"]).await.unwrap();
+    let operation = ledger.operation("op-2").await.unwrap();
+    assert_eq!(operation.holds.len(), 2);
+    let open = ledger.operations(true, None, 10).await.unwrap();
+    assert_eq!(names(open.items.iter().map(|operation| &operation.operation_id)), ["op-2"]);
+    ledger.rollback("op-2").await.unwrap();
+
+    let batch = [
+        Transfer::from(Hold::new("op-3").change("a", 1)),
+        Transfer::Commit("op-3".into()),
+        Transfer::Commit("unknown".into()),
+    ];
+    let results = ledger.batch(batch).await.unwrap();
+    assert!(matches!(results[0], Ok(TransferReply::Held(_))), "{results:?}");
+    assert!(matches!(results[1], Ok(TransferReply::Finished(_))), "{results:?}");
+    assert!(matches!(results[2], Err(ledger::Refusal::OperationNotFound { .. })), "{results:?}");
+
+    let now = ledger.values(["b", "a"]).await.unwrap();
+    assert_eq!(now.values.iter().map(|value| value.commit_value).collect::<Vec<_>>(), [0, 5]);
+    let then = ledger.values_as_of(["a"], AsOf::Position(committed.position)).await.unwrap();
+    assert_eq!(then.values[0].commit_value, 4);
+    let view = ledger.values_as_of(["a"], AsOf::Operation("op-1".into())).await.unwrap();
+    assert_eq!((view.position, view.values[0].hold_value), (held.position, 6));
+
+    let first = ledger.limits(None, 1).await.unwrap();
+    let second = ledger.limits(first.next.as_ref(), 1).await.unwrap();
+    let listed = first.items.iter().chain(&second.items).map(|limit| &limit.value.limit_name);
+    assert_eq!((names(listed), second.next), (vec!["a", "b"], None));
+    let entries = ledger.entries("a", Some(committed.position), 10).await.unwrap();
+    assert_eq!(
+        names(entries.items.iter().map(|entry| &entry.operation_id)),
+        ["op-2", "op-2", "op-3", "op-3"]
+    );
+}
+
+#[tokio::test]
+async fn limiter() {
+    let limiter = namespace().await.limiter();
+    let rule = Rule::new("rate", Limit::AtMost(2)).group_by(["user"]).sliding_window(MINUTE);
+    limiter.create_rule(rule.clone().description("words")).await.unwrap();
+    let duplicate = limiter.create_rule(rule.clone()).await.unwrap_err();
+    assert!(matches!(duplicate.refusal(), Some(limiter::Refusal::RuleAlreadyExists { .. })), "{duplicate}");
+    limiter.put_rule(rule).await.unwrap();
+    assert_eq!(limiter.rule("rate").await.unwrap().rule.description, None);
+
+    let ann = [("user", "ann")];
+    assert_eq!(limiter.check(Check::of(ann).hits(2)).await.unwrap().limits[0].remaining(), Some(0));
+    let Err(Error::Refused(limiter::Refusal::LimitReached(decision))) = limiter.check(ann).await else {
+        panic!("the limit is reached");
+    };
+    assert!(decision.retry_after.is_some(), "{decision:?}");
+    let looked = limiter.check_batch([Check::of([("user", "bob")]).dry_run(), Check::of(ann)]).await.unwrap();
+    assert_eq!(looked.iter().map(|decision| decision.allowed).collect::<Vec<_>>(), [true, false]);
+    let own = Check::of([("job", 1)]).limit(1, MINUTE);
+    limiter.check(own.clone()).await.unwrap();
+    assert!(limiter.check(own).await.unwrap_err().refusal().is_some());
+
+    limiter.create_override("rate", Override::new("vip", ann, Limit::Unlimited)).await.unwrap();
+    limiter.check(ann).await.unwrap();
+    let patch = OverridePatch::new().limit(Limit::AtMost(5));
+    assert_eq!(limiter.patch_override("rate", "vip", patch).await.unwrap().item.limit, Limit::AtMost(5));
+    limiter.put_override("rate", Override::new("vip", ann, Limit::AtMost(6))).await.unwrap();
+    assert_eq!(limiter.get_override("rate", "vip").await.unwrap().item.limit, Limit::AtMost(6));
+    assert_eq!(limiter.overrides("rate", Query::default(), None, 9).await.unwrap().items.len(), 1);
+    assert_eq!(limiter.matches(ann).await.unwrap()[0].overrides.len(), 1);
+    limiter.delete_override("rate", "vip").await.unwrap();
+    let patched = limiter.patch_rule("rate", RulePatch::new().limit(Limit::AtMost(9)).shadow(true)).await;
+    assert!(patched.unwrap().rule.shadow);
+
+    limiter.create_rule(Rule::new("jobs", Limit::AtMost(3)).group_by(["tenant"])).await.unwrap();
+    let tenant = [("tenant", 7)];
+    let taken = limiter.take_lease(NewLease::of(tenant).hits(2).ttl(MINUTE).owner("worker")).await.unwrap();
+    let id = taken.lease.id.as_str();
+    assert!(limiter.move_counter(tenant, 2).await.unwrap_err().refusal().is_some(), "2 + 2 is more than 3");
+    assert_eq!(limiter.move_counter(tenant, 1).await.unwrap().counter.total, 3);
+    assert_eq!(limiter.set_counter(tenant, 0).await.unwrap().total, 2);
+    assert_eq!(limiter.counters(Query::default(), None, 9).await.unwrap().items[0].leased, 2);
+    limiter.extend_lease(id).await.unwrap();
+    assert_eq!(limiter.lease(id).await.unwrap().owner.as_ref().map(Name::as_str), Some("worker"));
+    assert_eq!(limiter.leases(None, 9).await.unwrap().items.len(), 1);
+    limiter.release_lease(id).await.unwrap();
+    assert!(limiter.lease(id).await.unwrap_err().refusal().is_some());
+
+    let bucket = Rule::new("bucket", Limit::AtMost(1)).bucket(MINUTE, Some(2));
+    let changes = limiter.apply_rules([(bucket, vec![])]).await.unwrap();
+    assert_eq!(names(&changes.created), ["bucket"]);
+    let managed = limiter.delete_rule("bucket").await.unwrap_err();
+    assert!(matches!(managed.refusal(), Some(limiter::Refusal::RuleManagedByFile { .. })), "{managed}");
+    limiter.delete_rule("jobs").await.unwrap();
+    let rules = limiter.rules(Query::default(), None, 9).await.unwrap();
+    assert_eq!(names(rules.items.iter().map(|rule| &rule.rule.name)), ["bucket", "rate"]);
+}
+
+#[tokio::test]
+async fn locks() {
+    let locks = namespace().await.locks();
+    let chair = || Acquire::exclusive([("item", "chair")]);
+    let held = locks.acquire(chair().and_shared([("shelf", 3)]).owner("ann").ttl(MINUTE)).await.unwrap();
+    assert_eq!(held.grant.locks.len(), 2);
+    let Err(Error::Refused(locks::Refusal::LockHeld(blocked))) = locks.acquire(chair()).await else {
+        panic!("the lock is held");
+    };
+    assert_eq!(blocked.holder.unwrap().owner.as_ref().map(Name::as_str), Some("ann"));
+    locks.acquire(Acquire::shared([("shelf", 3)])).await.unwrap();
+
+    locks.heartbeat(&held).await.unwrap();
+    let id = held.grant.id.as_str();
+    let other = locks.heartbeat_as(id, "another session").await.unwrap_err();
+    assert!(matches!(other.refusal(), Some(locks::Refusal::SessionMismatch { .. })), "{other}");
+    assert_eq!(locks.get(id).await.unwrap().locks.len(), 2);
+    assert_eq!(locks.list(Query::default(), None, 9).await.unwrap().items.len(), 2);
+
+    let (waited, released) =
+        tokio::join!(locks.acquire(chair().wait(MINUTE)), locks.release_as(id, held.session.as_str()));
+    released.unwrap();
+    let next = waited.unwrap();
+    assert!(next.grant.fencing_token > held.grant.fencing_token);
+    locks.force_release(next.grant.id.as_str()).await.unwrap();
+    let gone = locks.release(&next).await.unwrap_err();
+    assert!(matches!(gone.refusal(), Some(locks::Refusal::LockNotFound { .. })), "{gone}");
+}
+
+#[tokio::test]
+async fn a_dropped_acquire_leaves_no_lock() {
+    let locks = namespace().await.locks();
+    let chair = || Acquire::exclusive([("item", "chair")]).wait(MINUTE);
+    let first = locks.acquire(chair()).await.unwrap();
+    let waiting = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.acquire(chair().owner("gone")).await }
+    });
+    while locks.get(first.grant.id.as_str()).await.unwrap().waiting == 0 {
+        tokio::task::yield_now().await;
+    }
+    waiting.abort();
+    assert!(waiting.await.unwrap_err().is_cancelled());
+    // Whether the lock was granted to the request that is gone or not: it does not keep the lock.
+    locks.release(&first).await.unwrap();
+    assert_eq!(locks.acquire(chair().owner("next")).await.unwrap().grant.owner.unwrap().as_str(), "next");
+}
+
+#[tokio::test]
+async fn events() {
+    let events = namespace().await.events();
+    let unknown = events.follow("mails").await.unwrap_err();
+    assert!(matches!(unknown.refusal(), Some(events::Refusal::StreamNotFound { .. })), "{unknown}");
+    let stream = || Stream::new(Mode::StrictlyOnce, Duration::from_secs(3600)).key_frame_every(MINUTE);
+    let start = events.put_stream("mails", stream().max_events(2)).await.unwrap().clock;
+    events.submit("mails", "ann").await.unwrap();
+
+    let mut follower = events.follow("mails").await.unwrap();
+    let Message::KeyFrame(frame) = follower.next().await.unwrap() else { panic!("a key frame comes first") };
+    assert_eq!((frame.clock, frame.events.len()), (start + 1, 1));
+    events.submit("mails", "bob").await.unwrap();
+    let duplicate = events.submit("mails", "ann").await.unwrap_err();
+    let refusal = duplicate.refusal();
+    assert!(matches!(refusal, Some(events::Refusal::EventConflict { invalidated: true, .. })), "{duplicate}");
+    let full = events.submit("mails", "eve").await.unwrap_err();
+    assert!(matches!(full.refusal(), Some(events::Refusal::StreamFull { max_events: 2 })), "{full}");
+    for expected in [(start + 2, ChangeKind::Submitted, "bob"), (start + 3, ChangeKind::Invalidated, "ann")] {
+        let Message::Change(change) = follower.next().await.unwrap() else { panic!("a change") };
+        assert_eq!((change.clock, change.kind, &*change.event), expected);
+    }
+
+    let mut returning = events.follow_after("mails", start + 2).await.unwrap();
+    assert!(matches!(returning.next().await.unwrap(), Message::Change(change) if change.clock == start + 3));
+    assert_eq!(events.incubating("mails").await.unwrap().events.len(), 1);
+    let events::Changes::Kept(kept) = events.changes("mails", start, 9).await.unwrap() else {
+        panic!("kept")
+    };
+    assert_eq!(kept.len(), 3);
+    assert_eq!(events.stream("mails").await.unwrap().clock, start + 3);
+    assert_eq!(events.streams(None, 9).await.unwrap().items.len(), 1);
+    events.delete_stream("mails").await.unwrap();
+    assert_eq!(follower.next().await.unwrap_err(), FollowEnded::Deleted);
+}
+
+#[tokio::test]
+async fn idempotency_keys() {
+    let shop = namespace().await;
+    let once = shop.locks().idempotency_key("k-1").unwrap();
+    let request = || Acquire::exclusive([("item", "chair")]).ttl(MINUTE);
+    let first = once.acquire(request()).await.unwrap();
+    let again = once.acquire(request()).await.unwrap();
+    assert_eq!((&first.grant.id, &first.session), (&again.grant.id, &again.session), "the same grant");
+    let reused = once.acquire(request().owner("other")).await.unwrap_err();
+    assert_eq!(reused.failure(), Some(&Failure::IdempotencyKeyReused));
+
+    let once = shop.limiter().idempotency_key("k-2").unwrap();
+    let lease = || NewLease::of([("tenant", 7)]);
+    let first = once.take_lease(lease()).await.unwrap();
+    assert_eq!(once.take_lease(lease()).await.unwrap().lease.id, first.lease.id);
+    assert_eq!(shop.limiter().leases(None, 9).await.unwrap().items.len(), 1);
+}
+
+#[tokio::test]
+async fn namespaces_share_nothing() {
+    let limina = Limina::in_memory().await.unwrap();
+    let [one, two] = ["one", "two"].map(|name| limina.namespace(name).unwrap());
+    one.ledger().create_limit(NewLimit::new("a")).await.unwrap();
+    assert!(two.ledger().limit("a").await.unwrap_err().refusal().is_some());
+    two.ledger().create_limit(NewLimit::new("a")).await.unwrap();
+
+    let first = limina.namespaces(None, 1).await.unwrap();
+    let second = limina.namespaces(first.next.as_ref(), 9).await.unwrap();
+    assert_eq!(names(first.items.iter().chain(&second.items).map(|info| &info.name)), ["one", "two"]);
+    assert!(first.items[0].position > Position(0));
+    assert!(one.delete().await.unwrap());
+    assert!(!one.delete().await.unwrap());
+    two.ledger().limit("a").await.unwrap();
+    assert!(limina.namespace("").is_err());
+}
+
+#[tokio::test]
+async fn invalid_arguments_are_failures() {
+    let shop = namespace().await;
+    let invalid = |failure: Option<&Failure>| matches!(failure, Some(Failure::Invalid(_)));
+    assert!(invalid(shop.ledger().limit("").await.unwrap_err().failure()));
+    let error = shop.ledger().hold(Hold::new("op").change("a\n", 1)).await.unwrap_err();
+    assert!(invalid(error.failure()), "{error}");
+    assert!(invalid(shop.limiter().check([("", 1)]).await.unwrap_err().failure()));
+    assert!(shop.events().idempotency_key("").is_err());
+}

@@ -1,0 +1,64 @@
+//! From the configuration to a running instance, on a directory or on a shared database.
+
+use crate::{config::Config, descriptors::Descriptors};
+use limina_embed::{Limina, Metrics, Service};
+use limina_node::Peers;
+use limina_server::{App, HttpPeers, Secret};
+use std::{error::Error, net::SocketAddr, sync::Arc};
+
+const MIB: u64 = 1 << 20;
+
+/// Opens the store and serves on `service`. With a shared store, other nodes reach this one at its advertised address, and
+/// `app` lets them in.
+pub(crate) async fn open(
+    config: &Config,
+    listening: SocketAddr,
+    descriptors: &Descriptors,
+    service: Service,
+    metrics: Metrics,
+    app: &App,
+) -> Result<Limina, Box<dyn Error>> {
+    let mut builder = Limina::builder()
+        .service(service, metrics)
+        .journal_bytes(config.journal_mib * MIB)
+        .checkpoint_bytes(usize::try_from(config.checkpoint_mib * MIB)?)
+        .journal_segment_bytes(config.journal_segment_mib * MIB)
+        .cached_table_files(descriptors.table_files)
+        .tenure(config.tenure);
+    if let Some(shards) = config.shards {
+        builder = builder.shards(shards);
+    }
+    if let Some(mib) = config.storage_reserve_mib {
+        builder = builder.storage_reserve_bytes(mib * MIB);
+    }
+    match &config.store {
+        None => Ok(builder.open(&config.data).await?),
+        Some(url) => {
+            let app = app.clone();
+            let peers = move |secret: &str| {
+                let secret = Secret::new(secret)?;
+                app.let_in(secret.clone());
+                Ok(Arc::new(HttpPeers::new(secret)) as Arc<dyn Peers>)
+            };
+            let builder = builder.cluster(advertised(config, listening)?, peers);
+            Ok(builder.host(host_name()).wait_for_database().postgres(url).await?)
+        }
+    }
+}
+
+/// The address at which other nodes reach this one.
+fn advertised(config: &Config, listening: SocketAddr) -> Result<String, Box<dyn Error>> {
+    match &config.advertise {
+        Some(address) => Ok(address.clone()),
+        None if listening.ip().is_unspecified() => {
+            Err(format!("other nodes cannot reach this one at {listening}: set an address with --advertise")
+                .into())
+        }
+        None => Ok(listening.to_string()),
+    }
+}
+
+/// The name of this machine, for operators; empty if the system has none.
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
