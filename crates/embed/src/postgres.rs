@@ -91,7 +91,7 @@ impl DatabaseOptions {
                 Ok((node, store))
             }
             None => {
-                check_alone(&*store, &host, tenure).await?;
+                check_alone(&store, &host, tenure).await?;
                 let joining = Joining { address: ALONE.to_owned(), host, tenure, peers: Arc::new(NoPeers) };
                 let joined =
                     Node::join(service.clone(), metrics, store.clone(), shards, joining, options).await;
