@@ -105,6 +105,14 @@ impl Invalid {
         self.within(&format!("{list}[{index}]"))
     }
 
+    /// The same mistake, if the outermost field has another name: a query calls its selection `where`.
+    #[must_use]
+    pub fn with_root(mut self, root: &str) -> Invalid {
+        let end = self.field.find(['.', '[']).unwrap_or(self.field.len());
+        self.field.replace_range(..end, root);
+        self
+    }
+
     /// The same mistake under another name of the field.
     #[must_use]
     pub fn renamed(self, field: impl Into<String>) -> Invalid {

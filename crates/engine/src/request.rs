@@ -147,6 +147,8 @@ pub struct Job {
 impl Job {
     /// Begins a request.
     pub fn new(request: Request) -> Job {
+        // Only `Deserialize` of a part of a command could have avoided the constructors.
+        debug_assert_eq!(request.command.validate(), Ok(()), "the engine was given an invalid command");
         Job { request, progress: ledger::Progress::default(), changed: false }
     }
 }

@@ -1,7 +1,7 @@
 //! Conditions on key-values: which ones a rule applies to, and which ones a query finds.
 
 use crate::{
-    invalid::{Invalid, Reason, check_bytes, check_items},
+    invalid::{Invalid, Reason, check_bytes, check_items, key_path},
     key_values::{KeyValues, OwnedValue, ValueRef, check_key},
 };
 use alloc::{
@@ -63,7 +63,7 @@ impl Selection {
     pub const MAX_IN: usize = 1024;
 
     /// Takes the conditions in any order, each key once, with at least one test for each. The paths of errors begin
-    /// with a key.
+    /// with `selection`.
     pub fn new(mut conditions: Vec<(Box<str>, Vec<Test>)>) -> Result<Selection, Invalid> {
         conditions.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         let selection = Selection { conditions };
@@ -73,15 +73,16 @@ impl Selection {
 
     /// Also checks that no key is named twice, provided that the keys are in order.
     pub(crate) fn validate(&self) -> Result<(), Invalid> {
-        check_items("", self.conditions.len(), 0..=Selection::MAX_KEYS)?;
+        check_items("selection", self.conditions.len(), 0..=Selection::MAX_KEYS)?;
         for (place, (key, tests)) in self.conditions.iter().enumerate() {
-            let wrong = |invalid: Invalid| invalid.within(key);
+            let path = || key_path("selection", key);
+            let wrong = |invalid: Invalid| invalid.within(&path());
             check_key(key).map_err(wrong)?;
             if place > 0 && self.conditions[place - 1].0 == *key {
-                return Err(Invalid::new(&**key, Reason::Repeated));
+                return Err(Invalid::new(path(), Reason::Repeated));
             }
             if tests.is_empty() {
-                return Err(Invalid::new(&**key, Reason::NoTest));
+                return Err(Invalid::new(path(), Reason::NoTest));
             }
             tests.iter().try_for_each(Test::validate).map_err(wrong)?;
         }
@@ -254,14 +255,14 @@ impl Query {
         self.try_each_selection(&|selection| {
             let tests_value = |tests: &[Test]| tests.iter().any(|test| !matches!(test, Test::Exists(_)));
             match selection.conditions().find(|(_, tests)| tests_value(tests)) {
-                Some((key, _)) => Err(Invalid::new(key, Reason::NotAboutKeys)),
+                Some((key, _)) => Err(Invalid::new(key_path("selection", key), Reason::NotAboutKeys)),
                 None => Ok(()),
             }
         })
     }
 
     fn try_each_selection(&self, check: &dyn Fn(&Selection) -> Result<(), Invalid>) -> Result<(), Invalid> {
-        check(&self.selection).map_err(|invalid| invalid.within("where"))?;
+        check(&self.selection).map_err(|invalid| invalid.with_root("where"))?;
         self.try_each_part(|part| part.try_each_selection(check))
     }
 

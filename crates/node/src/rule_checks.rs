@@ -65,10 +65,10 @@ impl Asked {
     pub(crate) fn of(request: &Request) -> Option<Asked> {
         let Command::Limiter(command) = &request.command else { return None };
         let dry = match command {
-            limiter::Command::Check(check) if !check.dry_run => Vec::new(),
-            limiter::Command::MoveCounter { .. } | limiter::Command::TakeLease(_) => Vec::new(),
+            limiter::Command::Check(check) if !check.dry_run() => Vec::new(),
+            limiter::Command::MoveCounter(_) | limiter::Command::TakeLease(_) => Vec::new(),
             limiter::Command::CheckBatch(checks) => {
-                let dry = checks.iter().enumerate().filter(|(_, check)| check.dry_run);
+                let dry = checks.iter().enumerate().filter(|(_, check)| check.dry_run());
                 dry.map(|(place, _)| place).collect()
             }
             _ => return None,

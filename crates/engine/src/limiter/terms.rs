@@ -60,15 +60,11 @@ impl NewRule {
             check_key(key).map_err(|invalid| invalid.within_item("group_by", index))?;
         }
         check_distinct(group_by.iter(), |index| format!("group_by[{index}]"))?;
-        check_selection(selection)?;
+        selection.validate()?;
         limit.validate()?;
         window.map_or(Ok(()), Window::validate)?;
         description.as_deref().map_or(Ok(()), check_description)
     }
-}
-
-fn check_selection(selection: &Selection) -> Result<(), Invalid> {
-    selection.validate().map_err(|invalid| invalid.within("selection"))
 }
 
 fn check_description(text: &str) -> Result<(), Invalid> {
@@ -180,7 +176,7 @@ impl RulePatch {
         let RulePatch { limit, window, selection, shadow: _, durability: _, description } = self;
         limit.map_or(Ok(()), Limit::validate)?;
         window.flatten().map_or(Ok(()), Window::validate)?;
-        selection.as_ref().map_or(Ok(()), check_selection)?;
+        selection.as_ref().map_or(Ok(()), Selection::validate)?;
         description.as_ref().and_then(Option::as_deref).map_or(Ok(()), check_description)
     }
 }
