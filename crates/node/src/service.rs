@@ -218,7 +218,7 @@ impl Service {
             }
         }
         all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        all.truncate(page.limit);
+        all.truncate(page.limit());
         Ok(all)
     }
 
@@ -273,10 +273,11 @@ impl Service {
     /// Another node asks for one of its clients, so clients do reach the shards of this process. What a node asks for
     /// itself, to apply its file of rules, does not tell.
     fn asked_by_peer(&self, command: &Command) {
-        let is_for_a_client = !matches!(
-            command,
-            Command::ListNamespaces(_) | Command::Limiter(limiter::Command::Change(Change::ApplyFile(_)))
-        );
+        let is_for_a_client = match command {
+            Command::ListNamespaces(_) => false,
+            Command::Limiter(limiter::Command::Change(change)) => !matches!(**change, Change::ApplyFile(_)),
+            _ => true,
+        };
         if is_for_a_client && !*self.inner.is_serving.borrow() {
             self.begin_serving();
         }
@@ -668,14 +669,9 @@ mod tests {
     fn acquire() -> Request {
         let name = |text: &str| Name::new(text).unwrap();
         let key_values = KeyValues::new(vec![("lock", Value::<&str>::Integer(1))]).unwrap();
-        let wanted = Acquire {
-            id: name("id"),
-            session: name("session"),
-            locks: vec![Lock { key_values, mode: Mode::Exclusive }],
-            ttl: Millis(1_000),
-            wait: Millis(1_000),
-            owner: None,
-        };
+        let locks = vec![Lock { key_values, mode: Mode::Exclusive }];
+        let wanted = Acquire::new(name("id"), name("session"), locks, Millis(1_000)).unwrap();
+        let wanted = wanted.with_wait(Millis(1_000)).unwrap();
         let command = Command::Locks(locks::Command::Acquire(wanted));
         Request { namespace: name("n"), idempotency: None, command }
     }

@@ -7,7 +7,7 @@
 use crate::random::Random;
 use limina_engine::{
     Effect, Name, Time,
-    events::{Change, ChangeKind, Changes, Command, Event, KeyFrame, Refusal, Reply},
+    events::{Change, ChangeKind, Changes, ChangesAfter, Command, Event, KeyFrame, Refusal, Reply},
 };
 use limina_node::{
     Message, Told,
@@ -236,7 +236,8 @@ impl Followers {
         answer: Option<&Result<Reply, Refusal>>,
     ) -> Result<(), String> {
         let name = match question {
-            Command::Get(name) | Command::Incubating(name) | Command::Changes { stream: name, .. } => name,
+            Command::Get(name) | Command::Incubating(name) => name,
+            Command::Changes(wanted) => wanted.stream(),
             _ => return Ok(()),
         };
         for stream in &mut self.streams {
@@ -330,7 +331,7 @@ impl Stream {
                 }
             }
         }
-        let check = |after: &u64| Command::Changes { stream: self.name.clone(), after: *after, limit: 1 };
+        let check = |after: &u64| changes(self.name.clone(), *after, 1);
         asked.extend(self.skipped_after.iter().map(check));
         Ok(asked)
     }
@@ -374,8 +375,10 @@ impl Stream {
         counts: &mut Counts,
     ) -> Result<(), String> {
         let is_gone = matches!(answer, Some(Err(Refusal::StreamNotFound { .. })));
-        if let Command::Changes { after, limit: 1, .. } = question
-            && let Some(place) = self.skipped_after.iter().position(|skipped| skipped == after)
+        if let Command::Changes(wanted) = question
+            && wanted.limit() == 1
+            && let after = wanted.after()
+            && let Some(place) = self.skipped_after.iter().position(|skipped| *skipped == after)
             && let Some(Ok(Reply::Changes(changes))) = answer
         {
             self.skipped_after.swap_remove(place);
@@ -472,7 +475,7 @@ impl Asker {
             Step::Wait => return Next::Nothing,
             Step::AskClock => Command::Get(stream),
             Step::AskKeyFrame => Command::Incubating(stream),
-            Step::AskPage { after, limit } => Command::Changes { stream, after, limit },
+            Step::AskPage { after, limit } => changes(stream, after, limit),
         };
         self.question = Some(question.clone());
         Next::Ask(question)
@@ -496,8 +499,8 @@ impl Asker {
             (Command::Incubating(_), Some(Ok(Reply::Incubating(frame)))) => {
                 self.cursor.handle_key_frame(Message::new(Told::KeyFrame(frame.clone())));
             }
-            (Command::Changes { after, .. }, Some(Ok(Reply::Changes(changes)))) => {
-                self.cursor.handle_page(*after, changes.clone(), ring);
+            (Command::Changes(wanted), Some(Ok(Reply::Changes(changes)))) => {
+                self.cursor.handle_page(wanted.after(), changes.clone(), ring);
             }
             // It is asked again.
             (_, None) => {}
@@ -505,6 +508,11 @@ impl Asker {
         }
         Ok(())
     }
+}
+
+fn changes(stream: Name, after: u64, limit: usize) -> Command {
+    let wanted = ChangesAfter::new(stream, after, limit).expect("a cursor asks for few changes at a time");
+    Command::Changes(wanted)
 }
 
 impl Client {

@@ -55,7 +55,7 @@ async fn feed_from_here(service: &Service, topic: &Weak<Topic>, every: &mut Dura
         match info {
             Ok(info) => {
                 topic.tell(|state| state.ring.handle_clock(info.clock));
-                *every = Duration::from_millis(info.terms.key_frame_every.0);
+                *every = Duration::from_millis(info.terms.key_frame_every().0);
                 is_compared = true;
             }
             // It was deleted while the shard was elsewhere.

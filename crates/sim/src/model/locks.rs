@@ -81,12 +81,12 @@ impl Asked {
     }
 
     fn asks_for(&self, key_values: &KeyValues) -> bool {
-        self.wanted.locks.iter().any(|lock| lock.key_values == *key_values)
+        self.wanted.locks().iter().any(|lock| lock.key_values == *key_values)
     }
 
     /// Whether both cannot have this lock at the same time.
     fn conflicts(&self, lock: &Lock) -> bool {
-        self.wanted.locks.iter().any(|own| {
+        self.wanted.locks().iter().any(|own| {
             own.key_values == lock.key_values && (own.mode == Mode::Exclusive || lock.mode == Mode::Exclusive)
         })
     }
@@ -103,7 +103,7 @@ impl Asked {
 /// The name by which a request for locks hangs up.
 pub(super) fn name_of(request: &Request) -> Option<&Name> {
     match &request.command {
-        limina_engine::Command::Locks(Command::Acquire(wanted)) => Some(&wanted.id),
+        limina_engine::Command::Locks(Command::Acquire(wanted)) => Some(wanted.id()),
         _ => None,
     }
 }
@@ -126,7 +126,7 @@ impl Locks {
             }
             Command::Heartbeat { id, session } => self.holder(id, Some(session)).map(|place| {
                 let Asked { wanted, state, .. } = &mut self.asked[place];
-                let until = turn.now + wanted.ttl.0;
+                let until = turn.now + wanted.ttl().0;
                 if let State::Holds { expires_at, stored_expires_at, .. } = state {
                     (*expires_at, *stored_expires_at) = (until, until);
                 }
@@ -143,21 +143,21 @@ impl Locks {
     }
 
     fn acquire(&mut self, turn: &mut Turn, request: &Request, wanted: &Acquire) -> Option<Answer> {
-        if let Ok(place) = self.holder(&wanted.id, None) {
-            let session = self.asked[place].wanted.session.clone();
-            self.tell(&wanted.id, Some(&wanted.id));
+        if let Ok(place) = self.holder(wanted.id(), None) {
+            let session = self.asked[place].wanted.session().clone();
+            self.tell(wanted.id(), Some(wanted.id()));
             return Some(Ok(Reply::Granted { grant: self.info(turn.now, place), session }));
         }
-        if let Some(place) = self.asked.iter().position(|asked| asked.wanted.id == wanted.id) {
+        if let Some(place) = self.asked.iter().position(|asked| asked.wanted.id() == wanted.id()) {
             self.end(turn, place);
         }
-        let state = State::Waits { until: turn.now + wanted.wait.0 };
+        let state = State::Waits { until: turn.now + wanted.wait().0 };
         self.asked.push(Asked { wanted: wanted.clone(), request: request.clone(), state });
         let place = self.asked.len() - 1;
         let Some(blocked) = self.blocked(turn.now, place) else {
             return Some(Ok(self.grant(turn, place)));
         };
-        if wanted.wait == Millis(0) {
+        if wanted.wait() == Millis(0) {
             self.asked.pop();
             return Some(Err(Refusal::LockHeld(blocked)));
         }
@@ -166,7 +166,7 @@ impl Locks {
 
     /// A client hangs up: it waits no more, and each grant that nobody else was told of ends, the oldest first.
     fn hang_up(&mut self, turn: &mut Turn, request: &Name) {
-        let waits = |asked: &Asked| asked.waits() && asked.wanted.id == *request;
+        let waits = |asked: &Asked| asked.waits() && asked.wanted.id() == request;
         if let Some(place) = self.asked.iter().position(waits) {
             self.end(turn, place);
         }
@@ -222,11 +222,11 @@ impl Locks {
 
     fn grant(&mut self, turn: &mut Turn, place: usize) -> Reply {
         let (token, granted_at) = (turn.order.advance(), turn.now);
-        let expires_at = granted_at + self.asked[place].wanted.ttl.0;
-        let told = Told::These(vec![self.asked[place].wanted.id.clone()]);
+        let expires_at = granted_at + self.asked[place].wanted.ttl().0;
+        let told = Told::These(vec![self.asked[place].wanted.id().clone()]);
         self.asked[place].state =
             State::Holds { token, granted_at, expires_at, stored_expires_at: expires_at, told };
-        let session = self.asked[place].wanted.session.clone();
+        let session = self.asked[place].wanted.session().clone();
         Reply::Granted { grant: self.info(turn.now, place), session }
     }
 
@@ -236,12 +236,12 @@ impl Locks {
         let is_in_the_way = |lock: &&Lock| {
             others().any(|(other, asked)| (!asked.waits() || other < place) && asked.conflicts(lock))
         };
-        let key_values = self.asked[place].wanted.locks.iter().find(is_in_the_way)?.key_values.clone();
+        let key_values = self.asked[place].wanted.locks().iter().find(is_in_the_way)?.key_values.clone();
         let about_it = || others().map(|(_, asked)| asked).filter(|asked| asked.asks_for(&key_values));
         let holder = about_it().filter(|asked| !asked.waits()).min_by_key(|asked| asked.token());
         let holder = holder.map(|asked| Holder {
-            lock_id: asked.wanted.id.clone(),
-            owner: asked.wanted.owner.clone(),
+            lock_id: asked.wanted.id().clone(),
+            owner: asked.wanted.owner().cloned(),
             expires_in: Millis(asked.due().0.saturating_sub(now)),
         });
         let waiting = about_it().filter(|asked| asked.waits()).count();
@@ -251,10 +251,10 @@ impl Locks {
     /// Where the holder stands in the list.
     fn holder(&self, id: &Name, session: Option<&Name>) -> Result<usize, Refusal> {
         let lock_id = id.clone();
-        let held = self.asked.iter().position(|asked| asked.wanted.id == *id && !asked.waits());
+        let held = self.asked.iter().position(|asked| asked.wanted.id() == id && !asked.waits());
         let Some(place) = held else { return Err(Refusal::LockNotFound { lock_id }) };
         match session {
-            Some(session) if *session != self.asked[place].wanted.session => {
+            Some(session) if session != self.asked[place].wanted.session() => {
                 Err(Refusal::SessionMismatch { lock_id })
             }
             _ => Ok(place),
@@ -267,13 +267,13 @@ impl Locks {
             unreachable!("only what is held is shown")
         };
         let waits_for_it = |other: &&Asked| {
-            other.waits() && wanted.locks.iter().any(|lock| other.asks_for(&lock.key_values))
+            other.waits() && wanted.locks().iter().any(|lock| other.asks_for(&lock.key_values))
         };
         GrantInfo {
-            id: wanted.id.clone(),
-            owner: wanted.owner.clone(),
-            locks: wanted.locks.clone(),
-            ttl: wanted.ttl,
+            id: wanted.id().clone(),
+            owner: wanted.owner().cloned(),
+            locks: wanted.locks().to_vec(),
+            ttl: wanted.ttl(),
             granted_at: Time(granted_at),
             expires_at: Time(expires_at),
             fencing_token: Position(token),
@@ -302,8 +302,8 @@ impl Locks {
             _ => None,
         };
         all.retain(|grant| next.is_none_or(|next| grant.fencing_token <= next));
-        let next = next.or((all.len() > page.limit).then(|| all[page.limit - 1].fencing_token));
-        all.truncate(page.limit);
+        let next = next.or((all.len() > page.limit()).then(|| all[page.limit() - 1].fencing_token));
+        all.truncate(page.limit());
         Listed { items: all, next }
     }
 
@@ -341,7 +341,7 @@ impl Locks {
     pub(super) fn reopen(&mut self, ready: u64) {
         for asked in &mut self.asked {
             if let State::Holds { expires_at, stored_expires_at, .. } = &mut asked.state {
-                *expires_at = (*stored_expires_at).max(ready + asked.wanted.ttl.0);
+                *expires_at = (*stored_expires_at).max(ready + asked.wanted.ttl().0);
             }
         }
     }

@@ -28,7 +28,7 @@ impl Witness {
             (Command::Locks(Locks::Acquire(wanted)), Outcome::Locks(Ok(Reply::Granted { grant, .. }))) => {
                 let told = self.told.entry(grant.id.clone());
                 let told = told.or_insert_with(|| Told { until: grant.expires_at, to: BTreeSet::new() });
-                told.to.insert(wanted.id.clone());
+                told.to.insert(wanted.id().clone());
             }
             (Command::Locks(Locks::Abandon(id)), _) => {
                 self.told.values_mut().for_each(|told| told.to.retain(|request| request != id));
