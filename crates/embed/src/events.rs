@@ -59,7 +59,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A stream in which an event closes its text for this duration. It remembers at most 10,000 events, and sends a key
+    /// A stream in which an event closes its text for this duration, from 10 ms to 30 days. It remembers at most 10,000 events, and sends a key
     /// frame every 10 seconds.
     pub fn new(mode: Mode, duration: Duration) -> Stream {
         Stream { mode, duration, max_events: 10_000, key_frame_every: Duration::from_secs(10) }

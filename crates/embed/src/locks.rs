@@ -90,14 +90,14 @@ impl Acquire {
         self
     }
 
-    /// How long the locks are held without a heartbeat.
+    /// How long the locks are held without a heartbeat: from 100 ms to 24 hours.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Acquire {
         self.ttl = ttl;
         self
     }
 
-    /// How long to wait for the locks. Without this, a request for a lock that is held is refused at once.
+    /// How long to wait for the locks, at most 5 minutes. Without this, a request for a lock that is held is refused at once.
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> Acquire {
         self.wait = wait;

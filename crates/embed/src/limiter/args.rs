@@ -351,7 +351,7 @@ impl NewLease {
         self
     }
 
-    /// How long the lease lasts unless it is extended.
+    /// How long the lease lasts unless it is extended: from 100 ms to 24 hours.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> NewLease {
         self.ttl = ttl;
