@@ -1,7 +1,7 @@
 //! One call: from a command to the outcome.
 
 use crate::{Failure, error, instance::Instance};
-use limina_engine::{Command, Idempotency, Millis, Name, Outcome, Page, Request};
+use limina_engine::{Command, Idempotency, Invalid, Millis, Name, Outcome, Page, Request};
 use sha2::{Digest, Sha256};
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ impl Caller {
         &self.instance.service
     }
 
-    pub(crate) fn with_idempotency_key(&self, key: &str) -> Result<Caller, error::Invalid> {
+    pub(crate) fn with_idempotency_key(&self, key: &str) -> Result<Caller, Invalid> {
         Ok(Caller { idempotency_key: Some(error::name("idempotency_key", key)?), ..self.clone() })
     }
 
@@ -119,7 +119,7 @@ pub(crate) fn millis(duration: Duration) -> Millis {
     Millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// A part of a list: at most `limit` items after `after`.
-pub(crate) fn page<C: Clone>(after: Option<&C>, limit: usize) -> Page<C> {
-    Page { after: after.cloned(), limit: limit.max(1) }
+/// A page of a list: at most `limit` items after `after`.
+pub(crate) fn page<C: Clone>(after: Option<&C>, limit: usize) -> Result<Page<C>, Invalid> {
+    Page::new(after.cloned(), limit)
 }

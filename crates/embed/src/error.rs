@@ -1,6 +1,6 @@
 //! Errors: a refusal is a decision, a failure is the absence of one.
 
-use limina_engine::{InvalidName, Name};
+use limina_engine::{Invalid, Name, Reason};
 use limina_node::{NoRandomNumbers, Unavailable};
 use std::{error, fmt};
 
@@ -168,16 +168,7 @@ impl From<Invalid> for Failure {
     }
 }
 
-/// An argument that is not valid.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {reason}")]
-pub struct Invalid {
-    pub(crate) field: String,
-    pub(crate) reason: String,
-}
-
-/// A name in this argument.
+/// The name in this argument.
 pub(crate) fn name(field: &str, text: &str) -> Result<Name, Invalid> {
-    Name::new(text)
-        .map_err(|error: InvalidName| Invalid { field: field.to_owned(), reason: error.to_string() })
+    Name::new(text).map_err(|reason| Invalid::new(field, Reason::Name(reason)))
 }

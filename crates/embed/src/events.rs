@@ -36,9 +36,9 @@ pub use limina_engine::events::{
 };
 use limina_engine::{
     Command as AnyCommand, Outcome,
-    events::{Command, Reply, StreamTerms},
+    events::{self as engine, Command, Reply, StreamTerms},
 };
-use limina_node::{Ended, FollowError, Told};
+use limina_node::{Ended, FollowError, StreamUpdate};
 use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 type Result<T> = std::result::Result<T, Error<Refusal>>;
@@ -59,7 +59,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A stream in which an event closes its text for this duration. It remembers at most 10,000 events, and sends a key
+    /// A stream in which an event closes its text for this duration, from 10 ms to 30 days. It remembers at most 10,000 events, and sends a key
     /// frame every 10 seconds.
     pub fn new(mode: Mode, duration: Duration) -> Stream {
         Stream { mode, duration, max_events: 10_000, key_frame_every: Duration::from_secs(10) }
@@ -80,12 +80,9 @@ impl Stream {
     }
 
     fn build(self) -> std::result::Result<StreamTerms, Invalid> {
-        Ok(StreamTerms {
-            mode: self.mode,
-            duration: millis(self.duration),
-            max_events: self.max_events,
-            key_frame_every: millis(self.key_frame_every),
-        })
+        StreamTerms::new(self.mode, millis(self.duration))?
+            .with_max_events(self.max_events)?
+            .with_key_frame_every(millis(self.key_frame_every))
     }
 }
 
@@ -114,7 +111,7 @@ impl Events {
 
     /// Submits an event. A duplicate is refused with [`Refusal::EventConflict`].
     pub async fn submit(&self, stream: &str, event: &str) -> Result<Submitted> {
-        let command = Command::Submit { stream: name("stream", stream)?, event: event.into(), make: None };
+        let command = Command::Submit(engine::Submit::new(name("stream", stream)?, event.into())?);
         reply!(self.call(command).await, Reply::Submitted(submitted) => submitted)
     }
 
@@ -126,7 +123,7 @@ impl Events {
 
     /// The streams by name: at most `limit` of those that follow `after`.
     pub async fn streams(&self, after: Option<&Name>, limit: usize) -> Result<Listed<StreamInfo, Name>> {
-        let command = Command::List(page(after, limit));
+        let command = Command::List(page(after, limit)?);
         reply!(self.call(command).await, Reply::Streams(streams) => streams)
     }
 
@@ -138,7 +135,7 @@ impl Events {
 
     /// The changes of a stream that follow this clock, the oldest first, at most `limit`.
     pub async fn changes(&self, stream: &str, after: u64, limit: usize) -> Result<Changes> {
-        let command = Command::Changes { stream: name("stream", stream)?, after, limit: limit.max(1) };
+        let command = Command::Changes(engine::ChangesAfter::new(name("stream", stream)?, after, limit)?);
         reply!(self.call(command).await, Reply::Changes(changes) => changes)
     }
 
@@ -207,9 +204,9 @@ impl Follower {
     pub async fn next(&mut self) -> std::result::Result<Message, FollowEnded> {
         loop {
             if let Some(message) = self.received.pop_front() {
-                return Ok(match &message.told {
-                    Told::Change(change) => Message::Change(change.clone()),
-                    Told::KeyFrame(frame) => Message::KeyFrame(frame.clone()),
+                return Ok(match &message.update {
+                    StreamUpdate::Change(change) => Message::Change(change.clone()),
+                    StreamUpdate::KeyFrame(frame) => Message::KeyFrame(frame.clone()),
                 });
             }
             match self.inner.next().await {

@@ -1,7 +1,6 @@
 //! Key-values as arguments.
 
-use crate::error::Invalid;
-use limina_engine::{KeyValues, key_values::OwnedValue, key_values::Value};
+use limina_engine::{Invalid, KeyValues, key_values::OwnedValue, key_values::Value};
 
 /// The keys with their values that a check, a counter or a lock is about. Arrays of pairs convert to it:
 ///
@@ -34,7 +33,6 @@ impl Keys {
 
     pub(crate) fn build(self) -> Result<KeyValues, Invalid> {
         KeyValues::new(self.0)
-            .map_err(|invalid| Invalid { field: "key_values".to_owned(), reason: invalid.to_string() })
     }
 }
 

@@ -132,11 +132,12 @@ impl NewLimit {
         self
     }
 
-    fn build(self) -> std::result::Result<engine::NewLimit, Invalid> {
+    /// `field` is the name of the limit in the arguments of the call.
+    fn build(self, field: &str) -> std::result::Result<engine::NewLimit, Invalid> {
         let NewLimit { name: text, limit_id, context, ceiling } = self;
         let limit_id = limit_id.map(|id| name("limit_id", &id)).transpose()?;
         Ok(engine::NewLimit {
-            name: name("name", &text)?,
+            name: name(field, &text)?,
             limit_id,
             context: build_context(context)?,
             ceiling,
@@ -145,7 +146,7 @@ impl NewLimit {
 }
 
 fn build_context(entries: Vec<(String, String)>) -> std::result::Result<Context, Invalid> {
-    Ok(entries.into_iter().map(|(key, text)| (key.into(), text.into())).collect())
+    Context::new(entries)
 }
 
 impl LimitPatch {
@@ -236,17 +237,17 @@ impl Hold {
     }
 
     fn build(self) -> std::result::Result<engine::Hold, Invalid> {
-        let change = |(limit, value): (NewLimit, i64)| {
-            let engine::NewLimit { name, limit_id, context, ceiling: _ } = limit.build()?;
+        let change = |(index, (limit, value)): (usize, (NewLimit, i64))| {
+            let limit = limit.build("limit_name").map_err(|invalid| invalid.within_item("changes", index))?;
+            let engine::NewLimit { name, limit_id, context, ceiling: _ } = limit;
             Ok(engine::Change { limit_name: name, value, limit_id, context })
         };
-        Ok(engine::Hold {
-            operation_id: name("operation_id", &self.operation_id)?,
-            changes: self.changes.into_iter().map(change).collect::<std::result::Result<_, Invalid>>()?,
-            skip_existing_holds: self.skip_existing_holds,
-            create_missing: self.create_missing,
-            expires_after: self.expires_after.map(millis),
-        })
+        let changes = self.changes.into_iter().enumerate().map(change);
+        let changes = changes.collect::<std::result::Result<_, Invalid>>()?;
+        let hold = engine::Hold::new(name("operation_id", &self.operation_id)?, changes)?;
+        hold.with_skip_existing_holds(self.skip_existing_holds)
+            .with_create_missing(self.create_missing)
+            .with_expires_after(self.expires_after.map(millis))
     }
 }
 
@@ -271,15 +272,19 @@ impl Transfer {
                 (Finish::Rollback, operation_id, Some(limits))
             }
         };
-        let change = |(limit, value): (String, Option<i64>)| {
-            Ok(engine::FinalizationChange { limit_name: name("limit_name", &limit)?, value })
+        let change = |(index, (limit, value)): (usize, (String, Option<i64>))| {
+            let limit_name =
+                name("limit_name", &limit).map_err(|invalid| invalid.within_item("changes", index))?;
+            Ok(engine::FinalizationChange { limit_name, value })
         };
         let changes: Option<Vec<(String, Option<i64>)>> = changes;
         let changes = changes
-            .map(|changes| changes.into_iter().map(change).collect::<std::result::Result<_, Invalid>>())
+            .map(|changes| {
+                changes.into_iter().enumerate().map(change).collect::<std::result::Result<_, Invalid>>()
+            })
             .transpose()?;
         let operation_id = name("operation_id", &operation_id)?;
-        Ok(engine::Transfer::Finish(engine::Finalization { finish, operation_id, changes }))
+        Ok(engine::Transfer::Finish(engine::Finalization::new(finish, operation_id, changes)?))
     }
 }
 
@@ -310,7 +315,7 @@ impl Ledger {
 
     /// Creates a limit.
     pub async fn create_limit(&self, limit: NewLimit) -> Result<LimitInfo> {
-        let command = Command::CreateLimit(limit.build()?);
+        let command = Command::CreateLimit(limit.build("name")?);
         reply!(self.call(command).await, Reply::Limit(limit) => limit)
     }
 
@@ -327,7 +332,7 @@ impl Ledger {
 
     /// The limits by name: at most `limit` of those that follow `after`.
     pub async fn limits(&self, after: Option<&Name>, limit: usize) -> Result<Listed<LimitInfo, Name>> {
-        let command = Command::ListLimits(page(after, limit));
+        let command = Command::ListLimits(page(after, limit)?);
         reply!(self.call(command).await, Reply::Limits { items, more } => {
             let next = items.last().filter(|_| more).map(|last: &LimitInfo| last.value.limit_name.clone());
             Listed { items, next }
@@ -379,8 +384,12 @@ impl Ledger {
         &self,
         transfers: impl IntoIterator<Item = Transfer>,
     ) -> Result<Vec<std::result::Result<TransferReply, Refusal>>> {
-        let transfers = transfers.into_iter().map(Transfer::build);
-        let command = Command::Batch(transfers.collect::<std::result::Result<_, Invalid>>()?);
+        let transfer = |(index, transfer): (usize, Transfer)| {
+            transfer.build().map_err(|invalid| invalid.within_item("operations", index))
+        };
+        let transfers = transfers.into_iter().enumerate().map(transfer);
+        let transfers = transfers.collect::<std::result::Result<_, Invalid>>()?;
+        let command = Command::Batch(engine::Batch::new(transfers)?);
         let results: Vec<std::result::Result<Reply, Refusal>> =
             reply!(self.call(command).await, Reply::Batch(results) => results)?;
         let result = |result: std::result::Result<Reply, Refusal>| match result {
@@ -415,7 +424,7 @@ impl Ledger {
     ) -> Result<ValuesReply> {
         let limit_names = limit_names.into_iter().map(|text| name("limit_names", text));
         let limit_names = limit_names.collect::<std::result::Result<_, Invalid>>()?;
-        let command = Command::Values { limit_names, as_of };
+        let command = Command::Values(engine::Values::new(limit_names, as_of)?);
         reply!(self.call(command).await, Reply::Values(values) => values)
     }
 
@@ -433,7 +442,7 @@ impl Ledger {
         after: Option<&Name>,
         limit: usize,
     ) -> Result<Listed<OperationInfo, Name>> {
-        let command = Command::ListOperations { only_held, page: page(after, limit) };
+        let command = Command::ListOperations { only_held, page: page(after, limit)? };
         reply!(self.call(command).await, Reply::Operations { items, next } => Listed { items, next })
     }
 
@@ -445,7 +454,7 @@ impl Ledger {
         limit: usize,
     ) -> Result<Listed<EntryInfo, Position>> {
         let limit_name = name("limit_name", limit_name)?;
-        let command = Command::ListEntries { limit_name, page: page(after.as_ref(), limit) };
+        let command = Command::ListEntries { limit_name, page: page(after.as_ref(), limit)? };
         reply!(self.call(command).await, Reply::Entries { items, next } => Listed { items, next })
     }
 

@@ -72,13 +72,14 @@ pub mod locks;
 mod postgres;
 
 pub use builder::{Builder, OpenError};
-pub use error::{Error, Failure, Invalid};
+pub use error::{Error, Failure};
 pub use events::Events;
 pub use instance::InstanceFailure;
 pub use key_values::{KeyValue, Keys};
 pub use ledger::Ledger;
 pub use limina_engine::{
-    InvalidName, KeyValues, Listed, Millis, Name, Position, Time, outcome::NamespaceInfo, selection,
+    Invalid, InvalidName, KeyValues, Listed, Millis, Name, Position, Reason, Time, outcome::NamespaceInfo,
+    selection,
 };
 pub use limina_node::{Metrics, NoRandomNumbers, NodeFailure, Service};
 pub use limina_store::StoreError;
@@ -157,9 +158,9 @@ impl Limina {
         after: Option<&Name>,
         limit: usize,
     ) -> Result<Listed<NamespaceInfo, Name>, Failure> {
-        let page = call::page(after, limit);
-        let items = self.instance.service.namespaces(page.clone()).await?;
-        let next = items.last().filter(|_| items.len() >= page.limit).map(|last| last.name.clone());
+        let page = call::page(after, limit)?;
+        let items = self.instance.service.namespaces(page).await?;
+        let next = items.last().filter(|_| items.len() >= limit).map(|last| last.name.clone());
         Ok(Listed { items, next })
     }
 

@@ -90,14 +90,14 @@ impl Acquire {
         self
     }
 
-    /// How long the locks are held without a heartbeat.
+    /// How long the locks are held without a heartbeat: from 100 ms to 24 hours.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Acquire {
         self.ttl = ttl;
         self
     }
 
-    /// How long to wait for the locks. Without this, a request for a lock that is held is refused at once.
+    /// How long to wait for the locks, at most 5 minutes. Without this, a request for a lock that is held is refused at once.
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> Acquire {
         self.wait = wait;
@@ -112,15 +112,14 @@ impl Acquire {
     }
 
     fn build(&self, id: Name, session: Name) -> std::result::Result<Command, Invalid> {
-        let lock = |(keys, mode): &(Keys, Mode)| Ok(Lock { key_values: keys.clone().build()?, mode: *mode });
-        Ok(Command::Acquire(engine::Acquire {
-            id,
-            session,
-            locks: self.locks.iter().map(lock).collect::<std::result::Result<_, Invalid>>()?,
-            ttl: millis(self.ttl),
-            wait: millis(self.wait),
-            owner: self.owner.as_deref().map(|owner| name("owner", owner)).transpose()?,
-        }))
+        let lock = |(index, (keys, mode)): (usize, &(Keys, Mode))| {
+            let key_values = keys.clone().build().map_err(|invalid| invalid.within_item("locks", index))?;
+            Ok(Lock { key_values, mode: *mode })
+        };
+        let locks = self.locks.iter().enumerate().map(lock).collect::<std::result::Result<_, Invalid>>()?;
+        let owner = self.owner.as_deref().map(|owner| name("owner", owner)).transpose()?;
+        let acquire = engine::Acquire::new(id, session, locks, millis(self.ttl))?;
+        Ok(Command::Acquire(acquire.with_wait(millis(self.wait))?.with_owner(owner)))
     }
 }
 
@@ -193,7 +192,7 @@ impl Locks {
         after: Option<Position>,
         limit: usize,
     ) -> Result<Listed<GrantInfo, Position>> {
-        let command = Command::List { query, page: page(after.as_ref(), limit) };
+        let command = Command::List { query, page: page(after.as_ref(), limit)? };
         reply!(self.call(command).await, Reply::Grants(grants) => grants)
     }
 

@@ -3,8 +3,8 @@
 use crate::{Builder, OpenError};
 use limina_engine::{Outcome, Request};
 use limina_node::{
-    Feed, Joining, Metrics, Node, NodeOptions, PeerError, Peers, Service, ShardId, Wanted, draw_node_id,
-    peers::Asked,
+    Feed, Joining, Metrics, Node, NodeOptions, PeerError, Peers, Service, ShardId, FeedRequest, draw_node_id,
+    peers::PeerFuture,
 };
 use limina_store::{
     Announcement, StoreError, Tenure,
@@ -91,7 +91,7 @@ impl DatabaseOptions {
                 Ok((node, store))
             }
             None => {
-                check_alone(&*store, &host, tenure).await?;
+                check_alone(&store, &host, tenure).await?;
                 let joining = Joining { address: ALONE.to_owned(), host, tenure, peers: Arc::new(NoPeers) };
                 let joined =
                     Node::join(service.clone(), metrics, store.clone(), shards, joining, options).await;
@@ -143,15 +143,15 @@ async fn connect(url: &str, options: PostgresOptions, waits: bool) -> Result<Pos
 struct NoPeers;
 
 impl Peers for NoPeers {
-    fn who<'a>(&'a self, _: &'a str) -> Asked<'a, String> {
+    fn who<'a>(&'a self, _: &'a str) -> PeerFuture<'a, String> {
         Box::pin(async { Err(PeerError::NotThere) })
     }
 
-    fn ask<'a>(&'a self, _: &'a str, _: ShardId, _: &'a Request) -> Asked<'a, Outcome> {
+    fn ask<'a>(&'a self, _: &'a str, _: ShardId, _: &'a Request) -> PeerFuture<'a, Outcome> {
         Box::pin(async { Err(PeerError::NotThere) })
     }
 
-    fn follow<'a>(&'a self, _: &'a str, _: &'a Wanted) -> Asked<'a, Box<dyn Feed>> {
+    fn follow<'a>(&'a self, _: &'a str, _: &'a FeedRequest) -> PeerFuture<'a, Box<dyn Feed>> {
         Box::pin(async { Err(PeerError::NotThere) })
     }
 }

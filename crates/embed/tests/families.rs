@@ -259,11 +259,26 @@ async fn namespaces_share_nothing() {
 
 #[tokio::test]
 async fn invalid_arguments_are_failures() {
+    #[track_caller]
+    fn check<T: std::fmt::Debug, R: std::fmt::Debug>(result: Result<T, Error<R>>, field: &str) {
+        match result {
+            Err(Error::Failed(Failure::Invalid(invalid))) => assert_eq!(invalid.field(), field),
+            other => panic!("{other:?}"),
+        }
+    }
     let shop = namespace().await;
-    let invalid = |failure: Option<&Failure>| matches!(failure, Some(Failure::Invalid(_)));
-    assert!(invalid(shop.ledger().limit("").await.unwrap_err().failure()));
-    let error = shop.ledger().hold(Hold::new("op").change("a\n", 1)).await.unwrap_err();
-    assert!(invalid(error.failure()), "{error}");
-    assert!(invalid(shop.limiter().check([("", 1)]).await.unwrap_err().failure()));
+    let (ledger, limiter, locks, events) = (shop.ledger(), shop.limiter(), shop.locks(), shop.events());
+    check(ledger.limit("").await, "name");
+    check(ledger.hold(Hold::new("op")).await, "changes");
+    check(ledger.hold(Hold::new("op").change("a", 1).change("a\n", 1)).await, "changes[1].limit_name");
+    check(ledger.batch([]).await, "operations");
+    check(ledger.limits(None, 0).await, "limit");
+    check(
+        limiter.create_rule(Rule::new("r", Limit::AtMost(1)).fixed_window(Duration::ZERO)).await,
+        "window.per",
+    );
+    check(limiter.check(Check::of([("user", "ann")]).hits(i64::MIN)).await, "entries[0].hits");
+    check(locks.acquire(Acquire::exclusive([("a", 1)]).ttl(Duration::ZERO)).await, "ttl");
+    check(events.put_stream("s", Stream::new(Mode::OnlyOnce, Duration::ZERO)).await, "duration");
     assert!(shop.events().idempotency_key("").is_err());
 }

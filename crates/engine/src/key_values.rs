@@ -1,6 +1,9 @@
 //! Key-values: what limits and locks are about.
 
-use crate::compact::Compact;
+use crate::{
+    compact::Compact,
+    invalid::{Invalid, Reason, check_bytes, check_items, key_path},
+};
 use alloc::{boxed::Box, vec::Vec};
 use core::{borrow::Borrow, cmp::Ordering, fmt};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -44,7 +47,21 @@ impl<S: AsRef<str>> Value<S> {
     }
 }
 
+/// Checks a key. The caller names the field.
+pub(crate) fn check_key(key: &str) -> Result<(), Invalid> {
+    check_bytes("", key, 1..=KeyValues::MAX_KEY_BYTES)
+}
+
 impl ValueRef<'_> {
+    /// Checks a value that has no key, such as one in a condition. The field is empty: the caller names it.
+    pub fn validate(self) -> Result<(), Invalid> {
+        match self {
+            Value::String(text) => check_bytes("", text, 0..=KeyValues::MAX_STRING_BYTES),
+            Value::Float(number) if !number.is_finite() => Err(Invalid::new("", Reason::NotFinite)),
+            Value::Float(_) | Value::Integer(_) | Value::Boolean(_) => Ok(()),
+        }
+    }
+
     /// Numbers compare as numbers, whatever their type, and texts by their bytes. Nothing else has an order.
     pub fn order(self, other: ValueRef<'_>) -> Option<Ordering> {
         match (self, other) {
@@ -106,78 +123,34 @@ fn order_exactly(integer: i64, float: f64) -> Ordering {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyValues(Compact);
 
-/// Why pairs are not [`KeyValues`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum InvalidKeyValues {
-    /// More than [`KeyValues::MAX_KEYS`].
-    TooManyKeys,
-    /// A key has no bytes, or more than [`KeyValues::MAX_KEY_BYTES`].
-    KeyLength(Box<str>),
-    /// A key stands twice.
-    DuplicateKey(Box<str>),
-    /// The text under this key has more than [`KeyValues::MAX_STRING_BYTES`].
-    StringTooLong(Box<str>),
-    /// The number under this key is infinite or none.
-    NotFinite(Box<str>),
-}
-
-impl fmt::Display for InvalidKeyValues {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            InvalidKeyValues::TooManyKeys => write!(f, "at most {} keys are allowed", KeyValues::MAX_KEYS),
-            InvalidKeyValues::KeyLength(_) => {
-                write!(f, "a key has 1 to {} bytes", KeyValues::MAX_KEY_BYTES)
-            }
-            InvalidKeyValues::DuplicateKey(key) => write!(f, "the key {key:?} stands twice"),
-            InvalidKeyValues::StringTooLong(key) => {
-                write!(f, "the value of {key:?} has more than {} bytes", KeyValues::MAX_STRING_BYTES)
-            }
-            InvalidKeyValues::NotFinite(key) => write!(f, "the value of {key:?} is not a finite number"),
-        }
-    }
-}
-
-impl core::error::Error for InvalidKeyValues {}
-
 const STRING: u8 = 0;
 const INTEGER: u8 = 1;
 const FLOAT: u8 = 2;
 const BOOLEAN: u8 = 3;
 
 impl KeyValues {
-    /// How many keys at most.
+    /// The most keys.
     pub const MAX_KEYS: usize = 64;
-    /// The longest key.
+    /// The longest key, in bytes. A key is not empty.
     pub const MAX_KEY_BYTES: usize = 256;
-    /// The longest text.
+    /// The longest text of a value, in bytes.
     pub const MAX_STRING_BYTES: usize = 1_024;
 
-    /// Takes the pairs, in any order.
-    pub fn new<K: AsRef<str>, S: AsRef<str>>(
-        mut pairs: Vec<(K, Value<S>)>,
-    ) -> Result<KeyValues, InvalidKeyValues> {
-        if pairs.len() > KeyValues::MAX_KEYS {
-            return Err(InvalidKeyValues::TooManyKeys);
-        }
+    /// Takes the pairs in any order, each key once.
+    pub fn new<K: AsRef<str>, S: AsRef<str>>(mut pairs: Vec<(K, Value<S>)>) -> Result<KeyValues, Invalid> {
+        check_items("key_values", pairs.len(), 0..=KeyValues::MAX_KEYS)?;
         pairs.sort_unstable_by(|(a, _), (b, _)| a.as_ref().cmp(b.as_ref()));
         let mut bytes = Vec::with_capacity(pairs.len() * 32);
         for (place, (key, value)) in pairs.iter().enumerate() {
             let key = key.as_ref();
-            if key.is_empty() || key.len() > KeyValues::MAX_KEY_BYTES {
-                return Err(InvalidKeyValues::KeyLength(key.into()));
-            }
+            let wrong = |invalid: Invalid| invalid.renamed(key_path("key_values", key));
+            check_key(key).map_err(wrong)?;
             if place > 0 && pairs[place - 1].0.as_ref() == key {
-                return Err(InvalidKeyValues::DuplicateKey(key.into()));
+                return Err(Invalid::new(key_path("key_values", key), Reason::Repeated));
             }
-            match value.as_ref() {
-                Value::String(text) if text.len() > KeyValues::MAX_STRING_BYTES => {
-                    return Err(InvalidKeyValues::StringTooLong(key.into()));
-                }
-                Value::Float(number) if !number.is_finite() => {
-                    return Err(InvalidKeyValues::NotFinite(key.into()));
-                }
-                value => push_pair(&mut bytes, key, value),
-            }
+            let value = value.as_ref();
+            value.validate().map_err(wrong)?;
+            push_pair(&mut bytes, key, value);
         }
         Ok(KeyValues(Compact::new(&bytes)))
     }

@@ -1,34 +1,60 @@
-//! Lists come in parts. A command looks at a bounded number of objects, so that nobody is held up by millions.
+//! Lists are returned in pages. A command looks at a bounded number of objects, so that a list of millions delays nobody.
 
-use crate::answer;
+use crate::{
+    answer,
+    invalid::{Invalid, Reason},
+};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-/// How many objects one command looks at.
+/// The number of objects that one command looks at.
 const LOOKED_AT: usize = 4_096;
 
-/// From so many bytes on a part is not continued. A part is made in one step, and what it shows is copied.
+/// A page ends when it has reached this many bytes: it is made in one step, and copies what it shows.
 const PART_BYTES: usize = 16 << 20;
 
-/// A part that is asked for: at most `limit` items that follow `after`.
+/// A page that is asked for: at most `limit` items, from the first one behind `after`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page<C> {
-    /// The last item of the page before.
+    /// The last item of the previous page. None asks for the first page.
     pub after: Option<C>,
-    /// How many at most; at least 1.
-    pub limit: usize,
+    limit: usize,
 }
 
-/// A part that was found. It may be short, or even empty, and yet there is more.
+impl<C> Page<C> {
+    /// The most items that one page may ask for. It bounds the memory of a page whose items are stored records.
+    pub const MAX_LIMIT: usize = 100_000;
+
+    /// Asks for at most `limit` items, from 1 to [`Page::MAX_LIMIT`].
+    pub fn new(after: Option<C>, limit: usize) -> Result<Page<C>, Invalid> {
+        let page = Page { after, limit };
+        page.validate()?;
+        Ok(page)
+    }
+
+    /// The most items that are returned, at least 1.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), Invalid> {
+        match self.limit {
+            1..=Self::MAX_LIMIT => Ok(()),
+            _ => Err(Invalid::new("limit", Reason::Number { min: 1, max: Self::MAX_LIMIT as i64 })),
+        }
+    }
+}
+
+/// A page that was found. It may be short, or even empty, although there are more items.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Listed<T, C> {
-    /// What was found.
+    /// The items that were found.
     pub items: Vec<T>,
-    /// Where the next part begins, if there may be more.
+    /// The cursor behind which the next page begins. None means that there are no more items.
     pub next: Option<C>,
 }
 
-/// Up to `limit` of what is found, as far as an answer has room for it, and where to go on.
+/// Collects up to `limit` items, fewer if the page becomes too large, and says where the next page begins.
 pub(crate) fn pick<O, T: Serialize, C>(
     objects: impl Iterator<Item = O>,
     limit: usize,

@@ -1,47 +1,70 @@
-//! What comes in.
+//! Requests, and the door through which the requests of other programs come in.
 
-use crate::{Name, Page, events, ledger, limiter, locks};
+use crate::{Invalid, Name, Page, events, ledger, limiter, locks};
 use serde::{Deserialize, Serialize};
 
 /// One command for one namespace.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+///
+/// A command is valid: its constructors check it. For this reason a request cannot be decoded. Decode an
+/// [`UncheckedRequest`] instead, and convert it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Request {
-    /// Where it is to be done: the unit of atomicity and of order.
+    /// The namespace: the unit of atomicity and of order.
     pub namespace: Name,
     /// Makes repeating the request harmless.
     pub idempotency: Option<Idempotency>,
-    /// What is to be done.
+    /// The command.
     pub command: Command,
 }
 
-/// A client's key for "do this once". Replies of requests that changed something are kept under it for a day.
+/// A request as another node has encoded it. Its command may be out of its limits, so all that it can do is become a
+/// [`Request`], or [`Invalid`].
+#[derive(Debug, Clone, Deserialize)]
+pub struct UncheckedRequest {
+    namespace: Name,
+    idempotency: Option<Idempotency>,
+    command: Command,
+}
+
+impl TryFrom<UncheckedRequest> for Request {
+    type Error = Invalid;
+
+    fn try_from(unchecked: UncheckedRequest) -> Result<Request, Invalid> {
+        let UncheckedRequest { namespace, idempotency, command } = unchecked;
+        command.validate()?;
+        Ok(Request { namespace, idempotency, command })
+    }
+}
+
+/// A client's key for "do this once". The reply to a request that changed something is kept under it for a day.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Idempotency {
-    /// The client's word for this request; it belongs to the namespace.
+    /// The client's word for this request. Each namespace has its own keys.
     pub key: Name,
-    /// A hash of everything that makes the request what it is, so that another one under the same key is noticed.
+    /// A hash of everything that distinguishes the request, so that another request under the same key is noticed.
     pub fingerprint: [u8; 16],
 }
 
-/// What is to be done.
+/// A command of one of the families, or about namespaces.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Command {
-    /// Something of the ledger.
+    /// A command of the ledger.
     Ledger(ledger::Command),
-    /// Something of the limiter.
+    /// A command of the limiter.
     Limiter(limiter::Command),
-    /// Something about locks.
+    /// A command about locks.
     Locks(locks::Command),
-    /// Something about events.
+    /// A command about events.
     Events(events::Command),
-    /// Remove the namespace with all that it holds.
+    /// Remove the namespace with everything in it.
     DeleteNamespace,
-    /// The namespaces of this shard, by name. The request's own namespace plays no part.
+    /// A page of the namespaces of this shard, by name. The request's own namespace is ignored.
     ListNamespaces(Page<Name>),
 }
 
 impl Command {
-    /// Whether it may change something. Reads go on where writes are refused, and never bring a namespace into being.
+    /// Whether the command may change something. A command that only reads works where writes are refused, and never
+    /// creates a namespace.
     pub fn is_write(&self) -> bool {
         match self {
             Command::Ledger(command) => command.is_write(),
@@ -52,41 +75,52 @@ impl Command {
             Command::ListNamespaces(_) => false,
         }
     }
+
+    fn validate(&self) -> Result<(), Invalid> {
+        match self {
+            Command::Ledger(command) => command.validate(),
+            Command::Limiter(command) => command.validate(),
+            Command::Locks(command) => command.validate(),
+            Command::Events(command) => command.validate(),
+            Command::DeleteNamespace => Ok(()),
+            Command::ListNamespaces(page) => page.validate(),
+        }
+    }
 }
 
 impl Request {
-    /// Whether it may change something.
+    /// Whether the request may change something.
     pub fn is_write(&self) -> bool {
         self.command.is_write()
     }
 
-    /// What takes back the request, if whoever asked is gone before the answer. Most need not be: their answer can be
-    /// asked for again, and nothing waits for them.
+    /// The request that takes this one back, if its client goes away before the answer. None if that is not needed: the
+    /// answer can be asked for again, and nothing waits for the request.
     pub fn cancellation(&self) -> Option<Request> {
         let Command::Locks(locks::Command::Acquire(wanted)) = &self.command else { return None };
-        let command = Command::Locks(locks::Command::Abandon(wanted.id.clone()));
+        let command = Command::Locks(locks::Command::Abandon(wanted.id().clone()));
         Some(Request { namespace: self.namespace.clone(), idempotency: None, command })
     }
 
-    /// Whether it only takes back what an earlier request asked for.
+    /// Whether the request only takes back an earlier one.
     pub fn is_cancellation(&self) -> bool {
         matches!(self.command, Command::Locks(locks::Command::Abandon(_)))
     }
 
-    /// Whether it removes more than it writes, so that a full disk is no reason to refuse it.
+    /// Whether the request is accepted although the disk is full, because it removes more than it writes.
     pub fn is_allowed_when_full(&self) -> bool {
         use limiter::{Change, Command as Limiter};
         use locks::Command as Locks;
         match &self.command {
             Command::DeleteNamespace => true,
-            // A kept reply would take more than they free.
+            // The kept reply would take more room than the command frees.
             Command::Limiter(_) | Command::Locks(_) if self.idempotency.is_some() => false,
             Command::Limiter(command) => match command {
-                // Its holder lives: nobody must lose a lease for lack of room. It overwrites its own record.
+                // Nobody must lose a lease because the disk is full. Extending one overwrites its own record.
                 Limiter::ExtendLease(_) | Limiter::ReleaseLease(_) => true,
-                Limiter::MoveCounter { by, .. } => *by < 0,
+                Limiter::MoveCounter(change) => change.amount() < 0,
                 Limiter::Change(change) => {
-                    matches!(change, Change::DeleteRule(_) | Change::DeleteOverride { .. })
+                    matches!(**change, Change::DeleteRule(_) | Change::DeleteOverride { .. })
                 }
                 _ => false,
             },
@@ -100,19 +134,21 @@ impl Request {
     }
 }
 
-/// A request on its way through the engine. A batch may need several rounds of reads, and keeps here what is done.
+/// A request on its way through the engine. A batch may need several rounds of reads; its finished items are kept here.
 #[derive(Debug)]
 pub struct Job {
-    /// What was asked.
+    /// The request.
     pub request: Request,
     pub(crate) progress: ledger::Progress,
-    /// Whether it has changed something already.
+    /// Whether the request has changed something already.
     pub(crate) changed: bool,
 }
 
 impl Job {
-    /// A job of which nothing is done yet.
+    /// Begins a request.
     pub fn new(request: Request) -> Job {
+        // Only `Deserialize` of a part of a command could have avoided the constructors.
+        debug_assert_eq!(request.command.validate(), Ok(()), "the engine was given an invalid command");
         Job { request, progress: ledger::Progress::default(), changed: false }
     }
 }

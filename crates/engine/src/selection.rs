@@ -1,13 +1,17 @@
 //! Conditions on key-values: which ones a rule applies to, and which ones a query finds.
 
-use crate::key_values::{KeyValues, OwnedValue, ValueRef};
+use crate::{
+    invalid::{Invalid, Reason, check_bytes, check_items, key_path},
+    key_values::{KeyValues, OwnedValue, ValueRef, check_key},
+};
 use alloc::{
     boxed::Box,
+    format,
     vec::{self, Vec},
 };
 use serde::{Deserialize, Serialize};
 
-/// Conditions, all of which must hold. Without any, everything is selected.
+/// Conditions, all of which must hold. A selection without conditions selects everything.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(try_from = "Conditions")]
 pub struct Selection {
@@ -15,53 +19,74 @@ pub struct Selection {
     conditions: Conditions,
 }
 
-/// Each key with what is asked of its value.
+/// Each key with the tests that its value must pass.
 type Conditions = Vec<(Box<str>, Vec<Test>)>;
 
-/// What is asked of one key's value. Only `Exists(false)` holds for a key that is not there.
+/// A test of one key's value. Only `Exists(false)` holds if the key is missing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Test {
-    /// It is this value, type included.
+    /// The value is this one, type included.
     Eq(OwnedValue),
-    /// It is not this value; one of another type is not.
+    /// The value is not this one. A value of another type is not this one.
     Ne(OwnedValue),
-    /// It comes before this one.
+    /// The value is less than this one.
     Lt(OwnedValue),
-    /// It comes before this one, or is as large.
+    /// The value is less than this one or equal to it.
     Lte(OwnedValue),
-    /// It comes after this one.
+    /// The value is greater than this one.
     Gt(OwnedValue),
-    /// It comes after this one, or is as large.
+    /// The value is greater than this one or equal to it.
     Gte(OwnedValue),
-    /// It is one of these.
+    /// The value is one of these.
     In(Vec<OwnedValue>),
-    /// It is a text that begins so.
+    /// The value is a text that begins with this one.
     Prefix(Box<str>),
-    /// Whether the key is there.
+    /// Whether the key exists.
     Exists(bool),
 }
 
-/// What a query looks for.
+/// The objects that a query finds: all conditions must hold.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(into = "Vec<Part>", try_from = "Vec<Part>")]
 pub struct Query {
-    /// Conditions on the object's key-values.
-    pub selection: Selection,
-    /// At least so many keys.
-    pub min_keys: Option<usize>,
-    /// At most so many keys.
-    pub max_keys: Option<usize>,
-    /// At least one of these, if there are any.
-    pub any: Vec<Query>,
-    /// Every one of these.
-    pub all: Vec<Query>,
+    selection: Selection,
+    min_keys: Option<usize>,
+    max_keys: Option<usize>,
+    any: Vec<Query>,
+    all: Vec<Query>,
 }
 
 impl Selection {
-    /// Takes the conditions, in any order; each key once.
-    pub fn new(mut conditions: Conditions) -> Selection {
+    /// The most keys.
+    pub const MAX_KEYS: usize = KeyValues::MAX_KEYS;
+    /// The most values of one [`Test::In`].
+    pub const MAX_IN: usize = 1024;
+
+    /// Takes the conditions in any order, each key once, with at least one test for each. The paths of errors begin
+    /// with `selection`.
+    pub fn new(mut conditions: Vec<(Box<str>, Vec<Test>)>) -> Result<Selection, Invalid> {
         conditions.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        Selection { conditions }
+        let selection = Selection { conditions };
+        selection.validate()?;
+        Ok(selection)
+    }
+
+    /// Also checks that no key is named twice, provided that the keys are in order.
+    pub(crate) fn validate(&self) -> Result<(), Invalid> {
+        check_items("selection", self.conditions.len(), 0..=Selection::MAX_KEYS)?;
+        for (place, (key, tests)) in self.conditions.iter().enumerate() {
+            let path = || key_path("selection", key);
+            let wrong = |invalid: Invalid| invalid.within(&path());
+            check_key(key).map_err(wrong)?;
+            if place > 0 && self.conditions[place - 1].0 == *key {
+                return Err(Invalid::new(path(), Reason::Repeated));
+            }
+            if tests.is_empty() {
+                return Err(Invalid::new(path(), Reason::NoTest));
+            }
+            tests.iter().try_for_each(Test::validate).map_err(wrong)?;
+        }
+        Ok(())
     }
 
     /// The conditions, by key.
@@ -69,7 +94,7 @@ impl Selection {
         self.conditions.iter().map(|(key, tests)| (&**key, &**tests))
     }
 
-    /// Whether it selects these.
+    /// Whether all conditions hold for these key-values.
     pub fn selects(&self, key_values: &KeyValues) -> bool {
         self.conditions.iter().all(|(key, tests)| {
             let value = key_values.get(key);
@@ -77,7 +102,7 @@ impl Selection {
         })
     }
 
-    /// Whether it selects an object of which only the keys are known, as those that a rule groups by.
+    /// Whether all conditions hold for an object of which only the keys are known, such as the keys that a rule groups by.
     fn selects_keys<K: AsRef<str>>(&self, keys: &[K]) -> bool {
         self.conditions.iter().all(|(key, tests)| {
             let is_there = keys.iter().any(|other| other.as_ref() == &**key);
@@ -98,6 +123,27 @@ impl TryFrom<Conditions> for Selection {
 }
 
 impl Test {
+    fn validate(&self) -> Result<(), Invalid> {
+        let value = |word: &str, value: &OwnedValue| {
+            value.as_ref().validate().map_err(|invalid| invalid.within(word))
+        };
+        match self {
+            Test::Eq(other) => value("eq", other),
+            Test::Ne(other) => value("ne", other),
+            Test::Lt(other) => value("lt", other),
+            Test::Lte(other) => value("lte", other),
+            Test::Gt(other) => value("gt", other),
+            Test::Gte(other) => value("gte", other),
+            Test::In(others) => {
+                check_items("in", others.len(), 0..=Selection::MAX_IN)?;
+                let mut others = others.iter().enumerate();
+                others.try_for_each(|(index, other)| value(&format!("in[{index}]"), other))
+            }
+            Test::Prefix(prefix) => check_bytes("prefix", prefix, 0..=KeyValues::MAX_STRING_BYTES),
+            Test::Exists(_) => Ok(()),
+        }
+    }
+
     fn holds(&self, value: Option<ValueRef<'_>>) -> bool {
         let Some(value) = value else { return *self == Test::Exists(false) };
         let order = |other: &OwnedValue| value.order(other.as_ref());
@@ -116,17 +162,116 @@ impl Test {
 }
 
 impl Query {
-    /// How deep it may be.
+    /// The deepest nesting. A query without queries within it is 1 deep.
     pub const MAX_DEPTH: usize = 8;
-    /// How many queries it may consist of, itself included.
+    /// The most queries that a query may consist of, itself included.
     pub const MAX_PARTS: usize = 64;
 
-    /// Whether it finds these key-values.
+    /// Finds the objects whose key-values are selected.
+    pub fn new(selection: Selection) -> Query {
+        Query { selection, ..Query::default() }
+    }
+
+    /// Finds only objects with at least this many keys.
+    #[must_use]
+    pub fn with_min_keys(self, min_keys: Option<usize>) -> Query {
+        Query { min_keys, ..self }
+    }
+
+    /// Finds only objects with at most this many keys.
+    #[must_use]
+    pub fn with_max_keys(self, max_keys: Option<usize>) -> Query {
+        Query { max_keys, ..self }
+    }
+
+    /// Finds only objects that at least one of these queries finds. An empty list changes nothing.
+    pub fn with_any(self, any: Vec<Query>) -> Result<Query, Invalid> {
+        Query { any, ..self }.checked()
+    }
+
+    /// Finds only objects that every one of these queries finds.
+    pub fn with_all(self, all: Vec<Query>) -> Result<Query, Invalid> {
+        Query { all, ..self }.checked()
+    }
+
+    /// The conditions on the object's key-values.
+    pub fn selection(&self) -> &Selection {
+        &self.selection
+    }
+
+    /// The fewest keys of the object.
+    pub fn min_keys(&self) -> Option<usize> {
+        self.min_keys
+    }
+
+    /// The most keys of the object.
+    pub fn max_keys(&self) -> Option<usize> {
+        self.max_keys
+    }
+
+    /// At least one of these queries finds the object, if there are any.
+    pub fn any(&self) -> &[Query] {
+        &self.any
+    }
+
+    /// Every one of these queries finds the object.
+    pub fn all(&self) -> &[Query] {
+        &self.all
+    }
+
+    fn checked(self) -> Result<Query, Invalid> {
+        self.check_size(1, &mut 0)?;
+        Ok(self)
+    }
+
+    /// The queries within this one were checked when they were built, so the recursion is not deep.
+    fn check_size(&self, depth: usize, parts: &mut usize) -> Result<(), Invalid> {
+        *parts += 1;
+        if depth > Query::MAX_DEPTH {
+            return Err(Invalid::new("", Reason::TooDeep { max: Query::MAX_DEPTH }));
+        }
+        if *parts > Query::MAX_PARTS {
+            return Err(Invalid::new("", Reason::TooManyParts { max: Query::MAX_PARTS }));
+        }
+        self.try_each_part(|part| part.check_size(depth + 1, parts))
+    }
+
+    fn try_each_part(&self, mut check: impl FnMut(&Query) -> Result<(), Invalid>) -> Result<(), Invalid> {
+        for (list, parts) in [("any", &self.any), ("all", &self.all)] {
+            for (index, part) in parts.iter().enumerate() {
+                check(part).map_err(|invalid| invalid.within_item(list, index))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Decoding has checked the depth and the number of parts already: it could not have built the query otherwise.
+    pub(crate) fn validate(&self) -> Result<(), Invalid> {
+        self.try_each_selection(&Selection::validate)
+    }
+
+    /// Checks that the query tests only whether keys exist.
+    pub(crate) fn check_only_keys(&self) -> Result<(), Invalid> {
+        self.try_each_selection(&|selection| {
+            let tests_value = |tests: &[Test]| tests.iter().any(|test| !matches!(test, Test::Exists(_)));
+            match selection.conditions().find(|(_, tests)| tests_value(tests)) {
+                Some((key, _)) => Err(Invalid::new(key_path("selection", key), Reason::NotAboutKeys)),
+                None => Ok(()),
+            }
+        })
+    }
+
+    fn try_each_selection(&self, check: &dyn Fn(&Selection) -> Result<(), Invalid>) -> Result<(), Invalid> {
+        check(&self.selection).map_err(|invalid| invalid.with_root("where"))?;
+        self.try_each_part(|part| part.try_each_selection(check))
+    }
+
+    /// Whether the query finds these key-values.
     pub fn finds(&self, key_values: &KeyValues) -> bool {
         self.holds(key_values.len(), &|selection| selection.selects(key_values))
     }
 
-    /// Whether it finds an object of which only the keys are known.
+    /// Whether the query finds an object of which only the keys are known.
     pub fn finds_keys<K: AsRef<str>>(&self, keys: &[K]) -> bool {
         self.holds(keys.len(), &|selection| selection.selects_keys(keys))
     }
@@ -140,8 +285,8 @@ impl Query {
     }
 }
 
-/// A query without those within it, which follow it: first `any`, then `all`. A query is read and written as the list of
-/// its parts, so that no bytes decide how deep the stack gets.
+/// A query without the queries within it. These follow it in the list: first `any`, then `all`. A query is encoded as the
+/// list of its parts, so that the bytes cannot make the decoder's stack deep.
 #[derive(Serialize, Deserialize)]
 struct Part {
     selection: Selection,

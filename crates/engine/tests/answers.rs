@@ -6,7 +6,7 @@ use limina_engine::{
     events::{self, Mode, StreamTerms},
     key_values::Value,
     ledger::{self, Finalization, Finish, Hold, Transfer},
-    limiter::{self, Change, Check, Limit, NewLease, NewOverride, NewRule, Take},
+    limiter::{self, Change, Check, CounterChange, Limit, NewLease, NewOverride, NewRule, RuleChange, Take},
     selection::Selection,
 };
 
@@ -76,7 +76,8 @@ fn with_overrides(engine: &mut Engine, count: i64) {
         durability: None,
         description: None,
     };
-    done(engine, Command::Limiter(limiter::Command::Change(Change::CreateRule(rule))));
+    let change = |change| Command::Limiter(limiter::Command::Change(RuleChange::new(change).unwrap()));
+    done(engine, change(Change::CreateRule(rule)));
     for n in 0..count {
         let new = NewOverride {
             name: name(&format!("override {n}")),
@@ -84,8 +85,7 @@ fn with_overrides(engine: &mut Engine, count: i64) {
             limit: Limit::AtMost(1_000),
             burst: None,
         };
-        let change = Change::CreateOverride { rule: name("rule"), new };
-        done(engine, Command::Limiter(limiter::Command::Change(change)));
+        done(engine, change(Change::CreateOverride { rule: name("rule"), new }));
     }
 }
 
@@ -97,7 +97,7 @@ fn meeting(overrides: i64) -> KeyValues {
 }
 
 fn check(key_values: KeyValues) -> Check {
-    Check { entries: vec![Take { key_values, hits: 1, limit: None }], dry_run: false }
+    Check::new(vec![Take::new(key_values, 1).unwrap()]).unwrap()
 }
 
 #[test]
@@ -109,49 +109,39 @@ fn a_check_that_meets_many_overrides() {
     let all = || meeting(40);
     refused(&mut engine, Command::Limiter(limiter::Command::Check(check(all()))));
     refused(&mut engine, Command::Limiter(Match(all())));
-    refused(&mut engine, Command::Limiter(MoveCounter { key_values: all(), by: 1 }));
-    let lease = NewLease { id: name("lease"), key_values: all(), hits: 1, ttl: Millis(1_000), owner: None };
+    let moved = |by| Command::Limiter(MoveCounter(CounterChange::new(all(), by).unwrap()));
+    refused(&mut engine, moved(1));
+    let lease = NewLease::new(name("lease"), all(), 1, Millis(1_000)).unwrap();
     refused(&mut engine, Command::Limiter(TakeLease(lease)));
     // Giving back is never refused: it shows no limits.
-    done(&mut engine, Command::Limiter(MoveCounter { key_values: all(), by: -1 }));
+    done(&mut engine, moved(-1));
     // A batch is refused as a whole, also for what its last check would show.
+    let batch = |checks| Command::Limiter(CheckBatch(limiter::CheckBatch::new(checks).unwrap()));
     let mut checks = vec![check(meeting(3))];
-    done(&mut engine, Command::Limiter(CheckBatch(checks.clone())));
+    done(&mut engine, batch(checks.clone()));
     checks.extend(vec![check(meeting(3)); 7]);
-    refused(&mut engine, Command::Limiter(CheckBatch(checks)));
-    refused(&mut engine, Command::Limiter(CheckBatch(vec![check(meeting(1)), check(all())])));
+    refused(&mut engine, batch(checks));
+    refused(&mut engine, batch(vec![check(meeting(1)), check(all())]));
 }
 
 #[test]
 fn a_batch_of_commits_that_meet_many_holds() {
     let mut engine = engine();
-    let change = |n: i64| ledger::Change {
-        limit_name: name(&format!("limit {n}")),
-        value: 1,
-        limit_id: None,
-        context: ledger::Context::new(),
-    };
+    let change = |n: i64| ledger::Change::new(name(&format!("limit {n}")), 1);
     let hold = |id: &str, limits: i64| {
-        Transfer::Hold(Hold {
-            operation_id: name(id),
-            changes: (0..limits).map(change).collect(),
-            skip_existing_holds: false,
-            create_missing: true,
-            expires_after: None,
-        })
+        let hold = Hold::new(name(id), (0..limits).map(change).collect()).unwrap();
+        Transfer::Hold(hold.with_create_missing(true))
     };
-    let commit = |id: &str| {
-        let finish = Finish::Commit;
-        Transfer::Finish(Finalization { finish, operation_id: name(id), changes: None })
-    };
+    let commit = |id: &str| Transfer::Finish(Finalization::new(Finish::Commit, name(id), None).unwrap());
+    let batch = |transfers| Command::Ledger(ledger::Command::Batch(ledger::Batch::new(transfers).unwrap()));
     let ledger = |command| Command::Ledger(command);
     done(&mut engine, ledger(ledger::Command::Transfer(hold("large", 20))));
     done(&mut engine, ledger(ledger::Command::Transfer(hold("small", 1))));
-    done(&mut engine, ledger(ledger::Command::Batch(vec![commit("small")])));
+    done(&mut engine, batch(vec![commit("small")]));
     // The commit names no limit, and yet its answer has twenty of them.
-    refused(&mut engine, ledger(ledger::Command::Batch(vec![commit("large"), commit("large")])));
-    refused(&mut engine, ledger(ledger::Command::Batch(vec![hold("new", 20), hold("newer", 20)])));
-    done(&mut engine, ledger(ledger::Command::Batch(vec![hold("new", 2), hold("newer", 2)])));
+    refused(&mut engine, batch(vec![commit("large"), commit("large")]));
+    refused(&mut engine, batch(vec![hold("new", 20), hold("newer", 20)]));
+    done(&mut engine, batch(vec![hold("new", 2), hold("newer", 2)]));
 }
 
 #[test]
@@ -161,14 +151,14 @@ fn a_page_ends_where_its_answer_has_enough_bytes() {
         let limit = ledger::NewLimit {
             name: name(&format!("limit {n:02}")),
             limit_id: None,
-            context: ledger::Context::from([("word".into(), "x".repeat(100).into())]),
+            context: ledger::Context::new([("word", "x".repeat(100))]).unwrap(),
             ceiling: None,
         };
         done(&mut engine, Command::Ledger(ledger::Command::CreateLimit(limit)));
     }
     let (mut after, mut seen, mut pages) = (None, Vec::new(), 0);
     loop {
-        let page = Page { after, limit: 1_000 };
+        let page = Page::new(after, 1_000).unwrap();
         let outcome = done(&mut engine, Command::Ledger(ledger::Command::ListLimits(page)));
         let Outcome::Ledger(Ok(ledger::Reply::Limits { items, more })) = outcome else {
             panic!("{outcome:?}")
@@ -188,23 +178,18 @@ fn a_page_ends_where_its_answer_has_enough_bytes() {
 #[test]
 fn a_stream_with_many_events() {
     let mut engine = engine();
-    let terms = StreamTerms {
-        mode: Mode::OnlyOnce,
-        duration: Millis(10_000),
-        max_events: 1_000,
-        key_frame_every: Millis(10_000),
-    };
+    let terms = StreamTerms::new(Mode::OnlyOnce, Millis(10_000)).unwrap();
     let events = |command| Command::Events(command);
     done(&mut engine, events(events::Command::Put { name: name("stream"), terms }));
     for n in 0..20 {
         let event = format!("event {n}").into();
-        let submit = events::Command::Submit { stream: name("stream"), event, make: None };
+        let submit = events::Command::Submit(events::Submit::new(name("stream"), event).unwrap());
         done(&mut engine, events(submit));
     }
     done(&mut engine, events(events::Command::Incubating(name("stream"))));
     for n in 20..80 {
         let event = format!("event {n}").into();
-        let submit = events::Command::Submit { stream: name("stream"), event, make: None };
+        let submit = events::Command::Submit(events::Submit::new(name("stream"), event).unwrap());
         done(&mut engine, events(submit));
     }
     refused(&mut engine, events(events::Command::Incubating(name("stream"))));

@@ -2,7 +2,8 @@
 //! a value that could not have been made otherwise.
 
 use limina_engine::{
-    Command, Idempotency, KeyValues, Millis, Name, Outcome, Page, Position, Request, events,
+    Command, Idempotency, KeyValues, Millis, Name, Outcome, Page, Position, Request, UncheckedRequest,
+    events,
     key_values::Value,
     ledger::{self, AsOf, Finish, Patch, Transfer},
     limiter::{self, Change, Durability, Limit, Window},
@@ -12,14 +13,14 @@ use limina_engine::{
 use proptest::prelude::*;
 use std::{collections::BTreeSet, fmt::Debug};
 
-/// All kinds of commands: the match makes sure that none is forgotten here, and [`every_kind_is_read_as_it_was_written`]
-/// that none is forgotten below.
+/// All kinds of commands, and all kinds of changes of rules: the match makes sure that none is forgotten here, and
+/// [`every_kind_is_read_as_it_was_written`] that none is forgotten below.
 macro_rules! kinds {
-    ($($kind:pat),* $(,)?) => {
-        const KINDS: &[&str] = &[$(stringify!($kind)),*];
+    ($all:ident, $of:ident, $type:ty: $($kind:pat),* $(,)?) => {
+        const $all: &[&str] = &[$(stringify!($kind)),*];
 
-        fn kind(command: &Command) -> &'static str {
-            match command {
+        fn $of(value: &$type) -> &'static str {
+            match value {
                 $($kind => stringify!($kind)),*
             }
         }
@@ -27,6 +28,20 @@ macro_rules! kinds {
 }
 
 kinds![
+    CHANGES, change_kind, Change:
+    Change::CreateRule(_),
+    Change::PutRule(_),
+    Change::PatchRule { .. },
+    Change::DeleteRule(_),
+    Change::CreateOverride { .. },
+    Change::PutOverride { .. },
+    Change::PatchOverride { .. },
+    Change::DeleteOverride { .. },
+    Change::ApplyFile(_),
+];
+
+kinds![
+    KINDS, kind, Command:
     Command::DeleteNamespace,
     Command::ListNamespaces(_),
     Command::Ledger(ledger::Command::CreateLimit(_)),
@@ -36,19 +51,11 @@ kinds![
     Command::Ledger(ledger::Command::Transfer(Transfer::Hold(_))),
     Command::Ledger(ledger::Command::Transfer(Transfer::Finish(_))),
     Command::Ledger(ledger::Command::Batch(_)),
-    Command::Ledger(ledger::Command::Values { .. }),
+    Command::Ledger(ledger::Command::Values(_)),
     Command::Ledger(ledger::Command::GetOperation(_)),
     Command::Ledger(ledger::Command::ListOperations { .. }),
     Command::Ledger(ledger::Command::ListEntries { .. }),
-    Command::Limiter(limiter::Command::Change(Change::CreateRule(_))),
-    Command::Limiter(limiter::Command::Change(Change::PutRule(_))),
-    Command::Limiter(limiter::Command::Change(Change::PatchRule { .. })),
-    Command::Limiter(limiter::Command::Change(Change::DeleteRule(_))),
-    Command::Limiter(limiter::Command::Change(Change::CreateOverride { .. })),
-    Command::Limiter(limiter::Command::Change(Change::PutOverride { .. })),
-    Command::Limiter(limiter::Command::Change(Change::PatchOverride { .. })),
-    Command::Limiter(limiter::Command::Change(Change::DeleteOverride { .. })),
-    Command::Limiter(limiter::Command::Change(Change::ApplyFile(_))),
+    Command::Limiter(limiter::Command::Change(_)),
     Command::Limiter(limiter::Command::GetRule(_)),
     Command::Limiter(limiter::Command::ListRules { .. }),
     Command::Limiter(limiter::Command::GetOverride { .. }),
@@ -56,8 +63,8 @@ kinds![
     Command::Limiter(limiter::Command::Match(_)),
     Command::Limiter(limiter::Command::Check(_)),
     Command::Limiter(limiter::Command::CheckBatch(_)),
-    Command::Limiter(limiter::Command::MoveCounter { .. }),
-    Command::Limiter(limiter::Command::SetCounter { .. }),
+    Command::Limiter(limiter::Command::MoveCounter(_)),
+    Command::Limiter(limiter::Command::SetCounter(_)),
     Command::Limiter(limiter::Command::ListCounters { .. }),
     Command::Limiter(limiter::Command::TakeLease(_)),
     Command::Limiter(limiter::Command::ExtendLease(_)),
@@ -72,27 +79,33 @@ kinds![
     Command::Locks(locks::Command::List { .. }),
     Command::Events(events::Command::Put { .. }),
     Command::Events(events::Command::Delete(_)),
-    Command::Events(events::Command::Submit { .. }),
+    Command::Events(events::Command::Submit(_)),
     Command::Events(events::Command::KeyFrame { .. }),
     Command::Events(events::Command::Get(_)),
     Command::Events(events::Command::List(_)),
     Command::Events(events::Command::Incubating(_)),
-    Command::Events(events::Command::Changes { .. }),
+    Command::Events(events::Command::Changes(_)),
 ];
 
 #[test]
 fn every_kind_is_read_as_it_was_written() {
     let idempotency = [None, Some(Idempotency { key: name("key 🌮"), fingerprint: [7; 16] })];
     let mut seen = BTreeSet::new();
+    let mut changes = BTreeSet::new();
     for command in commands() {
         seen.insert(kind(&command));
+        if let Command::Limiter(limiter::Command::Change(change)) = &command {
+            changes.insert(change_kind(change));
+        }
         for idempotency in idempotency.clone() {
             let request = Request { namespace: name("n"), idempotency, command: command.clone() };
             let bytes = postcard::to_allocvec(&request).unwrap();
-            assert_eq!(postcard::from_bytes(&bytes), Ok(request));
+            let read: UncheckedRequest = postcard::from_bytes(&bytes).unwrap();
+            assert_eq!(Request::try_from(read), Ok(request));
         }
     }
     assert_eq!(seen, KINDS.iter().copied().collect());
+    assert_eq!(changes, CHANGES.iter().copied().collect());
 }
 
 fn commands() -> Vec<Command> {
@@ -104,7 +117,7 @@ fn commands() -> Vec<Command> {
 
 fn ledger() -> Vec<ledger::Command> {
     use ledger::Command::*;
-    let context: ledger::Context = [("provider".into(), "p".into())].into();
+    let context = ledger::Context::new([("provider", "p")]).unwrap();
     let new = ledger::NewLimit {
         name: name("a"),
         limit_id: Some(name("id")),
@@ -112,70 +125,65 @@ fn ledger() -> Vec<ledger::Command> {
         ceiling: Some(-1),
     };
     let change = ledger::Change { limit_name: name("a"), value: i64::MIN, limit_id: None, context };
-    let hold = ledger::Transfer::Hold(ledger::Hold {
-        operation_id: name("op"),
-        changes: vec![change],
-        skip_existing_holds: true,
-        create_missing: false,
-        expires_after: Some(Millis(u64::MAX)),
-    });
+    let hold = ledger::Hold::new(name("op"), vec![change]).unwrap().with_skip_existing_holds(true);
+    let hold = ledger::Transfer::Hold(hold.with_expires_after(Some(ledger::Hold::MAX_EXPIRY)).unwrap());
     let finish = |finish, changes| {
-        ledger::Transfer::Finish(ledger::Finalization { finish, operation_id: name("op"), changes })
+        ledger::Transfer::Finish(ledger::Finalization::new(finish, name("op"), changes).unwrap())
     };
     let part = ledger::FinalizationChange { limit_name: name("a"), value: Some(3) };
     let commit = finish(Finish::Commit, Some(vec![part]));
-    let values = |as_of| Values { limit_names: vec![name("a"), name("b")], as_of };
+    let values = |as_of| Values(ledger::Values::new(vec![name("a"), name("b")], as_of).unwrap());
     vec![
         CreateLimit(new),
         PatchLimit { name: name("a"), ceiling: Patch::Remove, context: Patch::Keep },
-        PatchLimit { name: name("a"), ceiling: Patch::Set(i64::MAX), context: Patch::Set([].into()) },
+        PatchLimit {
+            name: name("a"),
+            ceiling: Patch::Set(i64::MAX),
+            context: Patch::Set(Default::default()),
+        },
         GetLimit(name("a")),
         ListLimits(page()),
         Transfer(hold.clone()),
         Transfer(commit.clone()),
-        Batch(vec![hold, commit, finish(Finish::Rollback, None)]),
+        Batch(ledger::Batch::new(vec![hold, commit, finish(Finish::Rollback, None)]).unwrap()),
         values(AsOf::Now),
         values(AsOf::Operation(name("op"))),
         values(AsOf::Position(Position(7))),
         GetOperation(name("op")),
         ListOperations { only_held: true, page: page() },
-        ListEntries { limit_name: name("a"), page: Page { after: Some(Position(7)), limit: 1 } },
+        ListEntries { limit_name: name("a"), page: Page::new(Some(Position(7)), 1).unwrap() },
     ]
 }
 
 fn limiter() -> Vec<limiter::Command> {
     use limiter::Command::*;
-    let take = limiter::Take {
-        key_values: key_values(),
-        hits: -1,
-        limit: Some(limiter::RequestLimit { limit: 5, per: Millis(1_000) }),
-    };
-    let check = limiter::Check { entries: vec![take], dry_run: true };
-    let lease = limiter::NewLease {
-        id: name("id"),
-        key_values: key_values(),
-        hits: 1,
-        ttl: Millis(1),
-        owner: Some(name("owner")),
-    };
+    let limit = limiter::RequestLimit::new(5, Millis(1_000)).unwrap();
+    let take = limiter::Take::new(key_values(), -1).unwrap().with_limit(Some(limit));
+    let check = limiter::Check::new(vec![take]).unwrap().with_dry_run(true);
+    let lease = limiter::NewLease::new(name("id"), key_values(), 1, Millis(100)).unwrap();
+    let lease = lease.with_owner(Some(name("owner")));
+    let amount = |key_values, amount| limiter::CounterChange::new(key_values, amount).unwrap();
+    let rules = limiter::RuleQuery::new(query(key_selection())).unwrap();
+    let query = || query(selection());
     let reads_and_checks = [
         GetRule(name("r")),
-        ListRules { query: query(), page: page() },
+        ListRules { query: rules, page: page() },
         GetOverride { rule: name("r"), name: name("o") },
         ListOverrides { rule: name("r"), query: query(), page: page() },
         Match(key_values()),
         Check(check.clone()),
-        CheckBatch(vec![check.clone(), check]),
-        MoveCounter { key_values: key_values(), by: -3 },
-        SetCounter { key_values: KeyValues::empty(), to: 3 },
-        ListCounters { query: query(), page: Page { after: Some(limiter::CounterId(9)), limit: 100 } },
+        CheckBatch(limiter::CheckBatch::new(vec![check.clone(), check]).unwrap()),
+        MoveCounter(amount(key_values(), -3)),
+        SetCounter(amount(KeyValues::empty(), 3)),
+        ListCounters { query: query(), page: Page::new(Some(limiter::CounterId(9)), 100).unwrap() },
         TakeLease(lease),
         ExtendLease(name("id")),
         ReleaseLease(name("id")),
         GetLease(name("id")),
         ListLeases(page()),
     ];
-    changes().into_iter().map(Change).chain(reads_and_checks).collect()
+    let changes = changes().into_iter().map(|change| Change(limiter::RuleChange::new(change).unwrap()));
+    changes.chain(reads_and_checks).collect()
 }
 
 fn changes() -> Vec<Change> {
@@ -226,15 +234,13 @@ fn changes() -> Vec<Change> {
 
 fn locks() -> Vec<locks::Command> {
     use locks::Command::*;
-    let lock = |mode| Lock { key_values: key_values(), mode };
-    let acquire = locks::Acquire {
-        id: name("id"),
-        session: name("session"),
-        locks: vec![lock(locks::Mode::Exclusive), lock(locks::Mode::Shared)],
-        ttl: Millis(1),
-        wait: Millis(2),
-        owner: None,
-    };
+    let other = KeyValues::new(vec![("other", Value::<&str>::Integer(1))]).unwrap();
+    let wanted = vec![
+        Lock { key_values: key_values(), mode: locks::Mode::Exclusive },
+        Lock { key_values: other, mode: locks::Mode::Shared },
+    ];
+    let acquire = locks::Acquire::new(name("id"), name("session"), wanted, Millis(100)).unwrap();
+    let acquire = acquire.with_wait(Millis(2)).unwrap();
     vec![
         Acquire(acquire),
         Abandon(name("id")),
@@ -242,24 +248,26 @@ fn locks() -> Vec<locks::Command> {
         Release { id: name("id"), session: Some(name("session")) },
         Release { id: name("id"), session: None },
         Get(name("id")),
-        List { query: query(), page: Page { after: None, limit: 1 } },
+        List { query: query(selection()), page: Page::new(None, 1).unwrap() },
     ]
 }
 
 fn events() -> Vec<events::Command> {
     use events::Command::*;
-    let terms =
-        |mode| events::StreamTerms { mode, duration: Millis(1), max_events: 2, key_frame_every: Millis(3) };
+    let terms = |mode| {
+        let terms = events::StreamTerms::new(mode, Millis(10)).unwrap().with_max_events(2).unwrap();
+        terms.with_key_frame_every(Millis(300)).unwrap()
+    };
     let once = terms(events::Mode::OnlyOnce);
     vec![
         Put { name: name("s"), terms: terms(events::Mode::StrictlyOnce) },
         Delete(name("s")),
-        Submit { stream: name("s"), event: "🌮".into(), make: Some(once) },
+        Submit(events::Submit::new(name("s"), "🌮".into()).unwrap().with_make(Some(once))),
         KeyFrame { stream: name("s"), make: None },
         Get(name("s")),
         List(page()),
         Incubating(name("s")),
-        Changes { stream: name("s"), after: u64::MAX, limit: 1 },
+        Changes(events::ChangesAfter::new(name("s"), u64::MAX, 1).unwrap()),
     ]
 }
 
@@ -268,7 +276,7 @@ fn name(text: &str) -> Name {
 }
 
 fn page() -> Page<Name> {
-    Page { after: Some(name("before")), limit: 1_000 }
+    Page::new(Some(name("before")), 1_000).unwrap()
 }
 
 fn key_values() -> KeyValues {
@@ -292,15 +300,19 @@ fn selection() -> Selection {
         Test::In(vec![Value::Integer(1), Value::Boolean(true)]),
         Test::Prefix("p".into()),
     ];
-    Selection::new(vec![("k".into(), tests), ("b".into(), vec![Test::Exists(true)])])
+    Selection::new(vec![("k".into(), tests), ("b".into(), vec![Test::Exists(true)])]).unwrap()
+}
+
+fn key_selection() -> Selection {
+    Selection::new(vec![("b".into(), vec![Test::Exists(true)])]).unwrap()
 }
 
 /// As deep as one may be, and with parts on both sides.
-fn query() -> Query {
-    let mut query = Query { selection: selection(), min_keys: Some(1), ..Query::default() };
+fn query(selection: Selection) -> Query {
+    let mut query = Query::new(selection).with_min_keys(Some(1));
     for _ in 1..Query::MAX_DEPTH {
-        let other = Query { max_keys: Some(2), ..Query::default() };
-        query = Query { any: vec![other.clone(), query], all: vec![other], ..Query::default() };
+        let other = Query::default().with_max_keys(Some(2));
+        query = Query::default().with_any(vec![other.clone(), query]).unwrap().with_all(vec![other]).unwrap();
     }
     query
 }
@@ -354,15 +366,16 @@ fn selections_and_queries_are_checked() {
     is_refused::<Selection>(vec![("a", tests()), ("a", tests())]);
     is_refused::<Selection>(vec![("a", vec![Test::Eq(Value::Float(f64::NAN))])]);
 
-    let any = |query| Query { any: vec![query], ..Query::default() };
-    is_refused::<Query>(any(query()));
-    let wide = |parts| Query { all: vec![Query::default(); parts], ..Query::default() };
-    is_refused::<Query>(wide(Query::MAX_PARTS));
-    let widest = wide(Query::MAX_PARTS - 1);
-    assert_eq!(postcard::from_bytes(&postcard::to_allocvec(&widest).unwrap()), Ok(widest));
-    // A part of a query: its selection, its bounds, and how many follow.
+    // A part of a query: its selection, its bounds, and the number of parts within it, which follow.
     type Part = (Selection, Option<usize>, Option<usize>, usize, usize);
     let part = |any: usize| -> Part { (Selection::default(), None, None, any, 0) };
+    let read = |parts: Vec<Part>| postcard::from_bytes::<Query>(&postcard::to_allocvec(&parts).unwrap());
+    let deep = |depth: usize| [vec![part(1); depth - 1], vec![part(0)]].concat();
+    assert!(read(deep(Query::MAX_DEPTH)).is_ok());
+    is_refused::<Query>(deep(Query::MAX_DEPTH + 1));
+    let wide = |parts: usize| [vec![part(parts - 1)], vec![part(0); parts - 1]].concat();
+    assert!(read(wide(Query::MAX_PARTS)).is_ok());
+    is_refused::<Query>(wide(Query::MAX_PARTS + 1));
     is_refused::<Query>(Vec::<Part>::new());
     is_refused::<Query>(vec![part(1)]);
     is_refused::<Query>(vec![part(usize::MAX)]);
@@ -395,9 +408,10 @@ proptest! {
         let mut bytes = postcard::to_allocvec(&request).unwrap();
         let place = place.index(bytes.len());
         bytes[place] = byte;
-        if let Ok(read) = postcard::from_bytes::<Request>(&bytes) {
-            let again = postcard::to_allocvec(&read).unwrap();
-            prop_assert_eq!(postcard::from_bytes(&again), Ok(read));
+        let read = |bytes: &[u8]| Request::try_from(postcard::from_bytes::<UncheckedRequest>(bytes).ok()?).ok();
+        if let Some(request) = read(&bytes) {
+            let again = postcard::to_allocvec(&request).unwrap();
+            prop_assert_eq!(read(&again), Some(request));
         }
     }
 }

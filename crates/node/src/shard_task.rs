@@ -134,7 +134,7 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
     /// Waits until the next owner serves the shard, so that only a few shards are unavailable at the same time.
     async fn wait_for_next_owner(&self) {
         let Some((others, address)) = self.context.service.other(self.shard) else { return };
-        let command = Command::ListNamespaces(Page { after: None, limit: 1 });
+        let command = Command::ListNamespaces(Page::new(None, 1).expect("one item is a page"));
         let namespace = Name::new("default").expect("a valid name");
         let request = Request { namespace, idempotency: None, command };
         let asking = async {

@@ -2,7 +2,7 @@
 
 use limina_engine::{
     Command, Millis, Name, Outcome, Request,
-    events::{self, Mode, Reply, StreamTerms},
+    events::{self, Mode, Reply, StreamTerms, Submit},
 };
 use limina_node::{
     Feed, FeedEnded, FeedRequest, Follower, Joining, Metrics, Node, NodeOptions, PeerError, Peers, Service,
@@ -32,7 +32,8 @@ fn name(text: &str) -> Name {
 /// The terms of a stream that changes only when an event is submitted: nothing expires, and there is no periodic key frame.
 fn terms() -> StreamTerms {
     let day = Millis(24 * 60 * 60 * 1_000);
-    StreamTerms { mode: Mode::OnlyOnce, duration: day, max_events: 100_000, key_frame_every: day }
+    let terms = StreamTerms::new(Mode::OnlyOnce, day).and_then(|terms| terms.with_max_events(100_000));
+    terms.and_then(|terms| terms.with_key_frame_every(day)).expect("valid terms")
 }
 
 async fn ask(service: &Service, namespace: &Name, command: events::Command) -> Reply {
@@ -53,7 +54,7 @@ async fn make(service: &Service, namespace: &Name) -> u64 {
 }
 
 fn submission(event: u64) -> events::Command {
-    events::Command::Submit { stream: name("s"), event: format!("e{event}").into(), make: None }
+    events::Command::Submit(Submit::new(name("s"), format!("e{event}").into()).expect("a valid event"))
 }
 
 /// Submits events with these numbers concurrently. Each is one change of the stream.

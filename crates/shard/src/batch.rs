@@ -42,8 +42,8 @@ impl<T> PendingReply<T> {
 pub(crate) fn weight_of(request: &Request) -> usize {
     use limina_engine::{Command, ledger, limiter};
     let weight_of = |transfer: &ledger::Transfer| match transfer {
-        ledger::Transfer::Hold(hold) => hold.changes.len(),
-        ledger::Transfer::Finish(finalization) => finalization.changes.as_ref().map_or(1, Vec::len),
+        ledger::Transfer::Hold(hold) => hold.changes().len(),
+        ledger::Transfer::Finish(finalization) => finalization.changes().map_or(1, <[_]>::len),
     };
     match &request.command {
         Command::Ledger(ledger::Command::Batch(transfers)) => transfers.iter().map(weight_of).sum(),

@@ -3,7 +3,7 @@
 use limina_engine::{
     Command, Engine, KeyValues, Millis, Name, Options as EngineOptions, Request, Time,
     key_values::Value,
-    limiter::{self, Change, Check, Durability, Limit, NewRule, Take},
+    limiter::{self, Change, Check, Durability, Limit, NewRule, RuleChange, Take},
     locks::{self, Acquire, Lock, Mode},
     selection::Selection,
 };
@@ -16,15 +16,11 @@ fn large(number: usize) -> Request {
     let name = |text: String| Name::new(&text).unwrap();
     let text = format!("{number:04}{}", "x".repeat(1_000));
     let key_values = KeyValues::new(vec![("key", Value::String(text.as_str()))]).unwrap();
-    let command = locks::Command::Acquire(Acquire {
-        id: name(format!("lock {number}")),
-        session: name("session".to_owned()),
-        locks: vec![Lock { key_values, mode: Mode::Exclusive }],
-        ttl: Millis(10_000),
-        wait: Millis(0),
-        owner: None,
-    });
-    Request { namespace: name("n".to_owned()), idempotency: None, command: Command::Locks(command) }
+    let locks = vec![Lock { key_values, mode: Mode::Exclusive }];
+    let (id, session) = (name(format!("lock {number}")), name("session".to_owned()));
+    let acquire = Acquire::new(id, session, locks, Millis(10_000)).unwrap();
+    let command = Command::Locks(locks::Command::Acquire(acquire));
+    Request { namespace: name("n".to_owned()), idempotency: None, command }
 }
 
 /// Requests that arrive together are split into several batches if they have too many bytes, and answered in order.
@@ -89,9 +85,9 @@ fn a_batch_that_writes_nothing_is_never_full() {
         description: None,
     };
     let key_values = KeyValues::new(vec![("key", Value::String("x"))]).unwrap();
-    let refund = Check { entries: vec![Take { key_values, hits: -1, limit: None }], dry_run: false };
+    let refund = Check::new(vec![Take::new(key_values, -1).unwrap()]).unwrap();
     let requests = [
-        limiter(limiter::Command::Change(Change::CreateRule(rule))),
+        limiter(limiter::Command::Change(RuleChange::new(Change::CreateRule(rule)).unwrap())),
         limiter(limiter::Command::Check(refund)),
         large(0),
     ];

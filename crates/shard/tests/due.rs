@@ -2,7 +2,7 @@
 
 use limina_engine::{
     Command, Engine, Millis, Name, Options as EngineOptions, Outcome, Request, Time,
-    events::{self, KeyFrame, Mode, Reply as EventsReply, StreamTerms},
+    events::{self, KeyFrame, Mode, Reply as EventsReply, StreamTerms, Submit},
 };
 use limina_shard::{Opening, Options, Output, Reply, Shard};
 
@@ -31,18 +31,13 @@ fn shard(options: Options, due: &[(u64, usize)]) -> Shard<()> {
         Time(begin),
         Opening::Interrupted,
     );
-    let terms = StreamTerms {
-        mode: Mode::OnlyOnce,
-        duration: Millis(DURATION),
-        max_events: 1_000,
-        key_frame_every: Millis(10_000),
-    };
+    let terms = StreamTerms::new(Mode::OnlyOnce, Millis(DURATION)).unwrap();
     ask(&mut shard, events::Command::Put { name: name(), terms });
     settle(&mut shard, begin);
     for &(at, count) in due {
         for number in 0..count {
             let event = format!("{at}/{number}").into();
-            ask(&mut shard, events::Command::Submit { stream: name(), event, make: None });
+            ask(&mut shard, events::Command::Submit(Submit::new(name(), event).unwrap()));
         }
         settle(&mut shard, begin + at);
     }

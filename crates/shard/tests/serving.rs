@@ -42,14 +42,8 @@ fn shard(opening: Opening, is_held_back: bool) -> Shard<()> {
     let engine = Engine::open(EngineOptions::default(), []).unwrap();
     shard.handle_opened(engine, Time(OPENED), opening);
     let key_values = KeyValues::new(vec![("lock", Value::<&str>::Integer(1))]).unwrap();
-    let wanted = Acquire {
-        id: name("a"),
-        session: name("s"),
-        locks: vec![Lock { key_values, mode: Mode::Exclusive }],
-        ttl: Millis(TTL),
-        wait: Millis(0),
-        owner: None,
-    };
+    let locks = vec![Lock { key_values, mode: Mode::Exclusive }];
+    let wanted = Acquire::new(name("a"), name("s"), locks, Millis(TTL)).unwrap();
     ask(&mut shard, OPENED, locks::Command::Acquire(wanted)).unwrap();
     shard
 }

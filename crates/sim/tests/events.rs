@@ -20,7 +20,7 @@ enum What {
 #[test]
 fn any_commands() {
     harness::check(4_000, act, |random| {
-        let spans = *random.pick(&[&[1, 2, 3][..], &[1, 7, 64], &[10, 100], &[50, 1_000]]);
+        let spans = *random.pick(&[&[10, 11, 12][..], &[10, 17, 64], &[10, 100], &[50, 1_000]]);
         script(random, spans, 60)
     });
 }
@@ -46,7 +46,9 @@ fn script(random: &mut Random, spans: &[u64], length: usize) -> (usize, Vec<Step
             0..=3 => What::Seal,
             4..=5 => What::Reopen,
             6 if random.one_in(2) => What::Ask(harness::plain(Command::DeleteNamespace)),
-            7 => What::Ask(harness::plain(Command::ListNamespaces(Page { after: None, limit: 10 }))),
+            7 => {
+                What::Ask(harness::plain(Command::ListNamespaces(Page::new(None, 10).expect("a small page"))))
+            }
             _ => {
                 let command = Command::Events(happenings.command(random));
                 What::Ask(harness::request(random, command, 6))

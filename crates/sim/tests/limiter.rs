@@ -74,8 +74,8 @@ fn script(random: &mut Random, mut limits: LimiterWorkload, length: usize) -> (u
             (1..=3, _) => What::Seal,
             (4, _) => What::Reopen,
             (5, _) if random.one_in(4) => What::Ask(harness::plain(Command::DeleteNamespace)),
-            (_, limiter::Command::Check(Check { entries, dry_run: false })) if random.one_in(3) => {
-                What::Retry(entries.clone())
+            (_, limiter::Command::Check(check)) if !check.dry_run() && random.one_in(3) => {
+                What::Retry(check.entries().to_vec())
             }
             _ => What::Ask(harness::request(random, Command::Limiter(command), 8)),
         };
@@ -106,7 +106,8 @@ fn answer(bench: &mut Bench, command: limiter::Command) -> Result<Result<Reply, 
 }
 
 fn check(bench: &mut Bench, entries: &[Take], dry_run: bool) -> Result<Decision, String> {
-    match answer(bench, limiter::Command::Check(Check { entries: entries.to_vec(), dry_run }))? {
+    let check = Check::new(entries.to_vec()).expect("a valid check").with_dry_run(dry_run);
+    match answer(bench, limiter::Command::Check(check))? {
         Ok(Reply::Allowed(decision)) | Err(Refusal::LimitReached(decision)) => Ok(decision),
         other => Err(format!("a check is answered {other:?}")),
     }
@@ -122,7 +123,7 @@ fn retry(bench: &mut Bench, entries: &[Take]) -> Result<(), String> {
     match decision.retry_after {
         _ if decision.allowed || is_in_use || !bench.waiting.is_empty() => Ok(()),
         // If the same check gives something back, nothing is promised either.
-        None if entries.iter().any(|take| take.hits < 0) => Ok(()),
+        None if entries.iter().any(|take| take.hits() < 0) => Ok(()),
         Some(span) => {
             bench.wait(span.0 - 1)?;
             if check(bench, entries, true)?.allowed {
@@ -146,7 +147,7 @@ fn walk(bench: &mut Bench, limit: usize) -> Result<(), String> {
     let mut walked = Vec::new();
     let mut after = None;
     loop {
-        let (items, next) = counters(bench, Page { after, limit })?;
+        let (items, next) = counters(bench, Page::new(after, limit).expect("a small page"))?;
         walked.extend(items);
         match next {
             Some(next) if after.is_none_or(|after| next > after) => after = Some(next),
@@ -154,7 +155,7 @@ fn walk(bench: &mut Bench, limit: usize) -> Result<(), String> {
             None => break,
         }
     }
-    let mut all = counters(bench, Page { after: None, limit: 100_000 })?.0;
+    let mut all = counters(bench, Page::new(None, 100_000).expect("the largest page"))?.0;
     for counters in [&mut walked, &mut all] {
         counters.sort_by(|a, b| a.key_values.cmp(&b.key_values));
     }

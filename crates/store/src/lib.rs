@@ -8,6 +8,9 @@
 //! This crate promises that an append that returned is found again after any crash, and that damaged data is reported
 //! instead of being used. It must never know what a record means, who sent a request, or what time it is.
 
+// Some helpers serve one of the two optional stores only.
+#![cfg_attr(not(all(feature = "embedded", feature = "postgres")), allow(dead_code, unused_imports))]
+
 pub mod batch;
 pub mod bulk_loader;
 pub mod conformance;

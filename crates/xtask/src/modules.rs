@@ -11,8 +11,9 @@ const ENGINE: &str = "crates/engine/src";
 /// From the bottom up. A module may use the modules of the layers below its own, and none of its own layer.
 const LAYERS: &[&[&str]] = &[
     &["answer", "compact", "ids", "time"],
-    &["lists", "name", "options"],
-    &["key_values", "keyed"],
+    &["name", "options"],
+    &["invalid"],
+    &["key_values", "keyed", "lists"],
     &["effect", "record", "selection"],
     &["recent", "timers"],
     &["reads", "sweep"],

@@ -7,18 +7,15 @@ use crate::{
 };
 use limina_engine::{
     self as engine, Millis, Outcome,
-    events::{Command, Mode, Refusal, Reply, StreamTerms},
+    events::{Command, Mode, Refusal, Reply, StreamTerms, Submit},
 };
 use std::time::Duration;
 
 impl Client for Caller {
     async fn put(&mut self, duration: Duration) -> Result<(), Failed> {
-        let terms = StreamTerms {
-            mode: Mode::OnlyOnce,
-            duration: Millis(duration.as_millis() as u64),
-            max_events: MAX_EVENTS,
-            key_frame_every: Millis(KEY_FRAME_EVERY.as_millis() as u64),
-        };
+        let terms = StreamTerms::new(Mode::OnlyOnce, Millis(duration.as_millis() as u64))?
+            .with_max_events(MAX_EVENTS)?
+            .with_key_frame_every(Millis(KEY_FRAME_EVERY.as_millis() as u64))?;
         match submit(self, Command::Put { name: name(STREAM), terms }).await? {
             Ok(_) => Ok(()),
             Err(refusal) => Err(format!("the stream was not made: {refusal:?}").into()),
@@ -26,7 +23,7 @@ impl Client for Caller {
     }
 
     async fn submit(&mut self, event: &str) -> Result<bool, Failed> {
-        let command = Command::Submit { stream: name(STREAM), event: event.into(), make: None };
+        let command = Command::Submit(Submit::new(name(STREAM), event.into())?);
         match submit(self, command).await? {
             Ok(Reply::Submitted(_)) => Ok(true),
             Err(Refusal::EventConflict { .. }) => Ok(false),

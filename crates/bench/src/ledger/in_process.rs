@@ -7,8 +7,8 @@ use crate::{
     load::Contender,
 };
 use limina_engine::{
-    Command, Name, Outcome,
-    ledger::{self, Change, Finalization, Finish, Hold, NewLimit, Reply, Transfer},
+    Command, Invalid, Name, Outcome,
+    ledger::{self, Batch, Change, Finalization, Finish, Hold, NewLimit, Reply, Transfer},
 };
 use std::{ops::Range, path::Path, sync::Arc};
 
@@ -61,7 +61,7 @@ impl Caller {
                 other => Err(format!("an unexpected outcome: {other:?}").into()),
             };
         }
-        match self.submit(ledger::Command::Batch(transfers)).await? {
+        match self.submit(ledger::Command::Batch(Batch::new(transfers)?)).await? {
             Outcome::Ledger(Ok(Reply::Batch(results))) => {
                 Ok(results.iter().filter(|result| result.is_err()).count() as u64)
             }
@@ -88,29 +88,19 @@ impl Client for Caller {
     }
 
     async fn hold(&mut self, operations: &[Operation]) -> Result<u64, Failed> {
-        let change = |&limit: &usize| Change {
-            limit_name: self.limits[limit].clone(),
-            value: 1,
-            limit_id: None,
-            context: Default::default(),
-        };
+        let change = |&limit: &usize| Change::new(self.limits[limit].clone(), 1);
         let holds = operations.iter().map(|operation| {
-            Transfer::Hold(Hold {
-                operation_id: name(&operation.id),
-                changes: operation.limits.iter().map(change).collect(),
-                skip_existing_holds: false,
-                create_missing: false,
-                expires_after: None,
-            })
+            let changes = operation.limits.iter().map(change).collect();
+            Ok(Transfer::Hold(Hold::new(name(&operation.id), changes)?))
         });
-        self.transfer(holds.collect()).await
+        self.transfer(holds.collect::<Result<_, Invalid>>()?).await
     }
 
     async fn commit(&mut self, operations: &[Operation]) -> Result<u64, Failed> {
         let commits = operations.iter().map(|operation| {
             let operation_id = name(&operation.id);
-            Transfer::Finish(Finalization { finish: Finish::Commit, operation_id, changes: None })
+            Ok(Transfer::Finish(Finalization::new(Finish::Commit, operation_id, None)?))
         });
-        self.transfer(commits.collect()).await
+        self.transfer(commits.collect::<Result<_, Invalid>>()?).await
     }
 }

@@ -74,7 +74,7 @@ pub(crate) async fn measure(place: &Place, counters: usize, time: Duration) -> R
 
     let mut phases = vec![phase(&caller, counters, "before", time, None).await?];
     let not_one = Test::Ne(Value::String(region(1).into()));
-    let selection = Selection::new(vec![("region".into(), vec![not_one])]);
+    let selection = Selection::new(vec![("region".into(), vec![not_one])])?;
     let patch = |patch| Change::PatchRule { name: name("new"), patch };
     let changes = [
         ("create, a group for each", Change::CreateRule(rule("new", &["account"]))),

@@ -18,7 +18,7 @@ use crate::{
 use clap::ValueEnum;
 use limina_engine::{
     Applied, Command, Engine, Fetched, Job, KeyValues, Millis, Name, Options, Outcome, Request, Time,
-    limiter::{self, Change, Limit, NewRule, Window},
+    limiter::{self, Change, Limit, NewRule, RuleChange, Window},
 };
 use std::time::Duration;
 
@@ -62,8 +62,10 @@ pub(crate) fn measure(what: What, case: Case, time: Duration) -> Result<Figure, 
     let mut driver = Driver::new()?;
     let rules: Vec<NewRule> = (0..case.rules).map(|number| rule(what, case, number)).collect();
     for rules in rules.chunks(BATCH) {
-        let commands = rules.iter().map(|rule| limiter::Command::Change(Change::CreateRule(rule.clone())));
-        driver.run(commands.collect())?;
+        let commands = rules
+            .iter()
+            .map(|rule| RuleChange::new(Change::CreateRule(rule.clone())).map(limiter::Command::Change));
+        driver.run(commands.collect::<Result<_, _>>()?)?;
     }
     // Every group is there before anything is measured.
     for from in (0..case.subjects).step_by(BATCH) {

@@ -8,7 +8,7 @@ use crate::{
 use limina_engine::{
     Command, KeyValues, Millis, Outcome,
     key_values::Value,
-    limiter::{self, Change, Check, Limit, NewRule, Reply, Take, Window},
+    limiter::{self, Change, Check, CheckBatch, Limit, NewRule, Reply, RuleChange, Take, Window},
     selection::{Selection, Test},
 };
 
@@ -31,7 +31,7 @@ pub(super) fn rule(case: Case, number: usize) -> NewRule {
     NewRule {
         name: name(&rule_name),
         group_by: group_by.into_iter().map(Into::into).collect(),
-        selection: Selection::new(api.map(select).into_iter().collect()),
+        selection: Selection::new(api.map(select).into_iter().collect()).expect("a short condition"),
         limit: Limit::AtMost(LIMIT),
         window: Some(Window::Fixed { per: Millis(PER_SECONDS * 1000) }),
         shadow: false,
@@ -41,14 +41,15 @@ pub(super) fn rule(case: Case, number: usize) -> NewRule {
 }
 
 pub(super) fn check(key_values: KeyValues) -> Check {
-    Check { entries: vec![Take { key_values, hits: 1, limit: None }], dry_run: false }
+    let take = Take::new(key_values, 1).expect("one hit is within the limits");
+    Check::new(vec![take]).expect("one entry is within the limits")
 }
 
 /// How many of the checks were refused.
 pub(super) async fn checks_refused(caller: &Caller, mut checks: Vec<Check>) -> Result<u64, Failed> {
     let command = match checks.len() {
         1 => limiter::Command::Check(checks.remove(0)),
-        _ => limiter::Command::CheckBatch(checks),
+        _ => limiter::Command::CheckBatch(CheckBatch::new(checks)?),
     };
     match caller.submit(Command::Limiter(command)).await? {
         Outcome::Limiter(Ok(Reply::Batch(decisions))) => {
@@ -62,6 +63,7 @@ pub(super) async fn checks_refused(caller: &Caller, mut checks: Vec<Check>) -> R
 
 /// Has rules changed.
 pub(super) async fn change(caller: &Caller, change: Change) -> Result<(), Failed> {
+    let change = RuleChange::new(change)?;
     match caller.submit(Command::Limiter(limiter::Command::Change(change))).await? {
         Outcome::Limiter(Ok(_)) => Ok(()),
         other => Err(format!("rules were not changed: {other:?}").into()),

@@ -12,17 +12,13 @@ use limina_engine::{
 
 impl Client for Caller {
     async fn acquire(&mut self, lock: usize, word: String, otherwise: Else) -> Result<Option<Grant>, Failed> {
-        let acquire = Acquire {
-            id: name(&word),
-            session: name(&word),
-            locks: vec![Lock { key_values: key_values([("lock", lock_name(lock))]), mode: Mode::Exclusive }],
-            ttl: Millis(TTL.as_millis() as u64),
-            wait: match otherwise {
-                Else::Refused => Millis(0),
-                Else::Waits => Millis(WAIT.as_millis() as u64),
-            },
-            owner: None,
+        let locks = vec![Lock { key_values: key_values([("lock", lock_name(lock))]), mode: Mode::Exclusive }];
+        let wait = match otherwise {
+            Else::Refused => Millis(0),
+            Else::Waits => Millis(WAIT.as_millis() as u64),
         };
+        let ttl = Millis(TTL.as_millis() as u64);
+        let acquire = Acquire::new(name(&word), name(&word), locks, ttl)?.with_wait(wait)?;
         match submit(self, Command::Acquire(acquire)).await? {
             Ok(Reply::Granted { .. }) => Ok(Some(Grant { lock, id: word.clone(), session: word })),
             Err(Refusal::LockHeld(_) | Refusal::LockWaitTimeout(_)) => Ok(None),

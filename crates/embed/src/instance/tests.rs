@@ -5,7 +5,7 @@ use crate::{Failure, Limina, Metrics, ledger::NewLimit};
 use bytes::Bytes;
 use limina_node::NodeOptions;
 use limina_store::{
-    AppendError, ConfirmError, Epoch, Journal, JournalStats, Room, Seq, ShardId,
+    AppendError, ConfirmError, Epoch, Journal, JournalStats, FreeSpace, Seq, ShardId,
     memory::{Memory, MemoryOptions},
 };
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,8 +38,8 @@ impl Journal for Panicking {
         self.inner.release(shard, upto);
     }
 
-    fn room(&self) -> Room {
-        self.inner.room()
+    fn free_space(&self) -> FreeSpace {
+        self.inner.free_space()
     }
 
     fn stats(&self) -> JournalStats {

@@ -214,8 +214,8 @@ impl RulePatch {
         self
     }
 
-    pub(super) fn build(self) -> Result<engine::RulePatch, Invalid> {
-        Ok(self.0)
+    pub(super) fn build(self) -> engine::RulePatch {
+        self.0
     }
 }
 
@@ -310,12 +310,19 @@ impl Check {
     }
 
     pub(super) fn build(self) -> Result<engine::Check, Invalid> {
-        let take = |Take { keys, hits, limit }: Take| {
-            let limit = limit.map(|(limit, per)| engine::RequestLimit { limit, per: millis(per) });
-            Ok(engine::Take { key_values: keys.build()?, hits, limit })
+        let entry = |(index, take): (usize, Take)| {
+            take.build().map_err(|invalid| invalid.within_item("entries", index))
         };
-        let entries = self.takes.into_iter().map(take).collect::<Result<_, Invalid>>()?;
-        Ok(engine::Check { entries, dry_run: self.dry_run })
+        let entries = self.takes.into_iter().enumerate().map(entry).collect::<Result<_, Invalid>>()?;
+        Ok(engine::Check::new(entries)?.with_dry_run(self.dry_run))
+    }
+}
+
+impl Take {
+    fn build(self) -> Result<engine::Take, Invalid> {
+        let limit =
+            self.limit.map(|(limit, per)| engine::RequestLimit::new(limit, millis(per))).transpose()?;
+        Ok(engine::Take::new(self.keys.build()?, self.hits)?.with_limit(limit))
     }
 }
 
@@ -344,7 +351,7 @@ impl NewLease {
         self
     }
 
-    /// How long the lease lasts unless it is extended.
+    /// How long the lease lasts unless it is extended: from 100 ms to 24 hours.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> NewLease {
         self.ttl = ttl;
@@ -359,12 +366,8 @@ impl NewLease {
     }
 
     pub(super) fn build(&self, id: Name) -> Result<engine::NewLease, Invalid> {
-        Ok(engine::NewLease {
-            id,
-            key_values: self.keys.clone().build()?,
-            hits: self.hits,
-            ttl: millis(self.ttl),
-            owner: self.owner.as_deref().map(|owner| name("owner", owner)).transpose()?,
-        })
+        let owner = self.owner.as_deref().map(|owner| name("owner", owner)).transpose()?;
+        let lease = engine::NewLease::new(id, self.keys.clone().build()?, self.hits, millis(self.ttl))?;
+        Ok(lease.with_owner(owner))
     }
 }

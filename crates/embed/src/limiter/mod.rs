@@ -87,11 +87,16 @@ impl Limiter {
         reply!(self.call(command).await, Reply::Allowed(decision) => decision)
     }
 
-    /// Several checks, each on its own and in order. Each has key-values of one kind only, without [`Check::and`]. The
-    /// decisions are in the same order; [`Decision::allowed`] says which checks passed.
+    /// Several checks in order, each on its own. The decisions are in the same order; [`Decision::allowed`] says which checks
+    /// passed.
     pub async fn check_batch(&self, checks: impl IntoIterator<Item = Check>) -> Result<Vec<Decision>> {
-        let checks = checks.into_iter().map(Check::build).collect::<std::result::Result<_, Invalid>>()?;
-        reply!(self.call(Command::CheckBatch(checks)).await, Reply::Batch(decisions) => decisions)
+        let check = |(index, check): (usize, Check)| {
+            check.build().map_err(|invalid| invalid.within_item("checks", index))
+        };
+        let checks =
+            checks.into_iter().enumerate().map(check).collect::<std::result::Result<_, Invalid>>()?;
+        let command = Command::CheckBatch(engine::CheckBatch::new(checks)?);
+        reply!(self.call(command).await, Reply::Batch(decisions) => decisions)
     }
 
     /// The rules and overrides that apply to these key-values.
@@ -114,7 +119,7 @@ impl Limiter {
 
     /// Changes parts of a rule.
     pub async fn patch_rule(&self, rule: &str, patch: RulePatch) -> Result<RuleInfo> {
-        let change = Change::PatchRule { name: name("name", rule)?, patch: patch.build()? };
+        let change = Change::PatchRule { name: name("name", rule)?, patch: patch.build() };
         reply!(self.change(change).await, Reply::Rule(rule) => rule)
     }
 
@@ -138,7 +143,8 @@ impl Limiter {
         after: Option<&Name>,
         limit: usize,
     ) -> Result<Listed<RuleInfo, Name>> {
-        let command = Command::ListRules { query, page: page(after, limit) };
+        let query = engine::RuleQuery::new(query)?;
+        let command = Command::ListRules { query, page: page(after, limit)? };
         reply!(self.call(command).await, Reply::Rules(rules) => rules)
     }
 
@@ -202,20 +208,20 @@ impl Limiter {
         after: Option<&Name>,
         limit: usize,
     ) -> Result<Listed<OverrideInfo, Name>> {
-        let command = Command::ListOverrides { rule: name("rule", rule)?, query, page: page(after, limit) };
+        let command = Command::ListOverrides { rule: name("rule", rule)?, query, page: page(after, limit)? };
         reply!(self.call(command).await, Reply::Overrides(overrides) => overrides)
     }
 
     /// Moves the counter of exactly these key-values: a positive amount is taken as in a check, and stays in use until it
     /// is given back with a negative amount.
     pub async fn move_counter(&self, keys: impl Into<Keys>, by: i64) -> Result<CounterMoved> {
-        let command = Command::MoveCounter { key_values: keys.into().build()?, by };
+        let command = Command::MoveCounter(engine::CounterChange::new(keys.into().build()?, by)?);
         reply!(self.call(command).await, Reply::Moved { counter, decision } => CounterMoved { counter, decision })
     }
 
     /// Sets the part of a counter that leases do not hold. No rule is asked. The counter is removed at 0 or below.
     pub async fn set_counter(&self, keys: impl Into<Keys>, to: i64) -> Result<CounterInfo> {
-        let command = Command::SetCounter { key_values: keys.into().build()?, to };
+        let command = Command::SetCounter(engine::CounterChange::new(keys.into().build()?, to)?);
         reply!(self.call(command).await, Reply::Counter(counter) => counter)
     }
 
@@ -226,7 +232,7 @@ impl Limiter {
         after: Option<CounterId>,
         limit: usize,
     ) -> Result<Listed<CounterInfo, CounterId>> {
-        let command = Command::ListCounters { query, page: page(after.as_ref(), limit) };
+        let command = Command::ListCounters { query, page: page(after.as_ref(), limit)? };
         reply!(self.call(command).await, Reply::Counters(counters) => counters)
     }
 
@@ -259,12 +265,12 @@ impl Limiter {
 
     /// The leases by id: at most `limit` of those that follow `after`.
     pub async fn leases(&self, after: Option<&Name>, limit: usize) -> Result<Listed<LeaseInfo, Name>> {
-        let command = Command::ListLeases(page(after, limit));
+        let command = Command::ListLeases(page(after, limit)?);
         reply!(self.call(command).await, Reply::Leases(leases) => leases)
     }
 
     async fn change(&self, change: Change) -> Result<Reply> {
-        self.call(Command::Change(change)).await
+        self.call(Command::Change(engine::RuleChange::new(change)?)).await
     }
 
     async fn call(&self, command: Command) -> Result<Reply> {

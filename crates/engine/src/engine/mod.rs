@@ -122,7 +122,7 @@ impl Engine {
             name: name.clone(),
             position: namespace.head.position,
         };
-        Outcome::Namespaces(self.namespaces.range::<Name, _>(range).take(page.limit).map(info).collect())
+        Outcome::Namespaces(self.namespaces.range::<Name, _>(range).take(page.limit()).map(info).collect())
     }
 
     /// Marks relaxed window states, and the time that reads have seen, to be written with the next seal, as before a

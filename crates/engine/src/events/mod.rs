@@ -18,7 +18,7 @@ mod stream;
 mod submit;
 
 pub use crate::effect::{Change, ChangeKind, Event, EventInfo, KeyFrame};
-pub use command::{Command, KEPT_CHANGES, Mode, StreamTerms};
+pub use command::{ChangesAfter, Command, KEPT_CHANGES, Mode, StreamTerms, Submit};
 pub use reply::{Changes, Refusal, Reply, StreamInfo, Submitted};
 pub use stream::Sizes;
 pub(crate) use stream::{Events, Garbage};
@@ -39,23 +39,19 @@ pub(crate) fn apply(
     Ok(match command {
         Command::Put { name, terms } => stream::put(events, turn, name, terms),
         Command::Delete(name) => stream::delete(events, turn, name),
-        Command::Submit { stream, event, make } => submit::submit(events, turn, stream, event, make.as_ref()),
+        Command::Submit(submit) => submit::submit(events, turn, submit),
         Command::KeyFrame { stream, make } => reads::key_frame(events, turn, stream, make.as_ref()),
         Command::Get(name) => lists::get(events, name),
         Command::List(page) => Ok(lists::list(events, page)),
         Command::Incubating(name) => lists::incubating(events, name, Room::new(max_answer))?,
-        Command::Changes { stream, after, limit } => {
-            return reads::changes(events, turn.view(), stream, *after, *limit);
-        }
+        Command::Changes(wanted) => return reads::changes(events, turn.view(), wanted),
     })
 }
 
 /// Stops if something must be fetched before the command can run.
 pub(crate) fn missing(events: &Events, view: View<'_>, command: &Command) -> Result<(), Stop> {
     match command {
-        Command::Changes { stream, after, limit } => {
-            reads::changes(events, view, stream, *after, *limit).map(|_| ())
-        }
+        Command::Changes(wanted) => reads::changes(events, view, wanted).map(|_| ()),
         _ => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 //! For those who follow a stream: key frames, and changes that they have missed.
 
 use super::{
-    command::{KEPT_CHANGES, StreamTerms},
+    command::{ChangesAfter, KEPT_CHANGES, StreamTerms},
     keys,
     reply::{Changes, Refusal, Reply},
     stream::Events,
@@ -33,9 +33,7 @@ pub(super) fn key_frame(
 pub(super) fn changes(
     events: &Events,
     view: View<'_>,
-    name: &Name,
-    after: u64,
-    limit: usize,
+    &ChangesAfter { stream: ref name, after, limit }: &ChangesAfter,
 ) -> Result<Result<Reply, Refusal>, Stop> {
     let stream = match events.find(name) {
         Ok(stream) => stream,

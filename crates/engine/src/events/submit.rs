@@ -1,23 +1,17 @@
 //! An event happens.
 
 use super::{
-    command::{Mode, StreamTerms},
+    command::{Mode, StreamTerms, Submit},
     keys,
     reply::{Refusal, Reply, Submitted},
     stream::{Events, Key},
 };
-use crate::{
-    Name,
-    effect::{ChangeKind, Event},
-    turn::Turn,
-};
+use crate::{effect::ChangeKind, turn::Turn};
 
 pub(super) fn submit(
     events: &mut Events,
     turn: &mut Turn<'_>,
-    name: &Name,
-    event: &Event,
-    make: Option<&StreamTerms>,
+    Submit { stream: name, event, make }: &Submit,
 ) -> Result<Reply, Refusal> {
     if let (Err(_), Some(terms)) = (events.find(name), make) {
         events.make(turn, name, terms);

@@ -71,7 +71,7 @@ pub(super) fn list(
     view.read(|reader| {
         let from = page.after.map_or(Position(0), |after| Position(after.0.saturating_add(1)));
         let range = keys::entries_from(view.namespace, number, from);
-        let scanned = reader.scan(range.start, range.end, page.limit)?;
+        let scanned = reader.scan(range.start, range.end, page.limit())?;
         let mut items = Vec::with_capacity(scanned.records.len());
         for (key, bytes) in &scanned.records {
             let position = keys::entry_position(key).ok_or(Absent::Unreadable)?;

@@ -43,7 +43,7 @@ pub(super) fn patch(
     }
     match context {
         Patch::Keep => {}
-        Patch::Remove => terms.context = Context::new(),
+        Patch::Remove => terms.context = Context::default(),
         Patch::Set(value) => terms.context = value.clone(),
     }
     if terms != ledger.limit(number).terms {
@@ -60,7 +60,7 @@ pub(super) fn get(ledger: &Ledger, name: &Name) -> Result<LimitInfo, Refusal> {
 
 pub(super) fn list(ledger: &Ledger, page: &Page<Name>, max_answer: usize) -> Reply {
     let mut names = ledger.names_after(page.after.as_ref());
-    let infos = names.by_ref().take(page.limit).map(|number| ledger.info(number));
+    let infos = names.by_ref().take(page.limit()).map(|number| ledger.info(number));
     let (items, is_cut) = answer::fitting(infos, max_answer);
     Reply::Limits { items, more: is_cut || names.next().is_some() }
 }

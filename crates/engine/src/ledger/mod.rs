@@ -19,7 +19,8 @@ mod state;
 mod values;
 
 pub use command::{
-    AsOf, Change, Command, Context, Finalization, FinalizationChange, Finish, Hold, NewLimit, Patch, Transfer,
+    AsOf, Batch, Change, Command, Context, Finalization, FinalizationChange, Finish, Hold, MAX_CHANGES,
+    NewLimit, Patch, Transfer, Values,
 };
 pub use entries::EntryKind;
 pub use operations::{HoldState, MAX_LIMITS_PER_OPERATION};
@@ -77,7 +78,7 @@ pub(crate) fn apply(
         }
         Command::GetLimit(_)
         | Command::ListLimits(_)
-        | Command::Values { .. }
+        | Command::Values(_)
         | Command::GetOperation(_)
         | Command::ListOperations { .. }
         | Command::ListEntries { .. } => read(ledger, turn.view(), command, max_answer),
@@ -115,7 +116,7 @@ fn read(
     max_answer: usize,
 ) -> Result<Result<Reply, Refusal>, Stop> {
     match command {
-        Command::Values { limit_names, as_of } => match values::read(ledger, view, limit_names, as_of) {
+        Command::Values(values) => match values::read(ledger, view, &values.limit_names, &values.as_of) {
             Err(Stop::Unreadable) => Ok(Err(Refusal::LimitsValuesReadingException)),
             other => other,
         },

@@ -123,7 +123,7 @@ pub(super) fn list(
         } else {
             keys::operations_after(view.namespace, page.after.as_ref())
         };
-        let scanned = reader.scan(range.start, range.end, page.limit)?;
+        let scanned = reader.scan(range.start, range.end, page.limit())?;
         let ids: Vec<Name> = scanned
             .records
             .iter()

@@ -5,12 +5,13 @@
 
 use super::{
     Limiter,
-    command::{Change, FileRule, NewOverride, NewRule, OverridePatch, RulePatch, Window},
+    command::Change,
     groups::{Owner, When},
     keys,
     matching::RuleNumber,
     reply::{FileChanges, Refusal, Reply},
     rule::{Override, Overrides, Rule, StoredOverride, StoredRule},
+    terms::{FileRule, NewOverride, NewRule, OverridePatch, RulePatch, Window},
     window::Clock,
 };
 use crate::{Name, key_values::KeyValues, turn::Turn};

@@ -2,11 +2,12 @@
 
 use super::{
     Limiter,
-    command::{Check, Limit, Take},
+    command::{Check, Take},
     counters::Counter,
     groups::{Owner, When},
     reply::{Decision, LimitStatus, Refusal, Reply},
     state::request_meter,
+    terms::Limit,
     window::{Kind, Meter, State},
 };
 use crate::{

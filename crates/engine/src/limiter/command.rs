@@ -1,94 +1,88 @@
-//! What can be asked of the limiter.
+//! The commands of the limiter. The rules that they carry are in [`super::terms`].
+//!
+//! `Deserialize` does not check limits: it reads the engine's own records, and the parts of an
+//! [`UncheckedRequest`](crate::UncheckedRequest), which are checked afterwards.
 
+use super::terms::{FileRule, MAX_COUNT, NewOverride, NewRule, OverridePatch, RulePatch, check_per};
 use crate::{
     Millis, Name, Page,
+    invalid::{Invalid, Reason, check_duration, check_items, check_number},
     key_values::KeyValues,
-    selection::{Query, Selection},
+    selection::Query,
 };
-use alloc::{boxed::Box, vec::Vec};
+use alloc::vec::Vec;
+use core::ops::Deref;
 use serde::{Deserialize, Serialize};
-
-/// The largest count, limit or burst: what a JSON number carries exactly.
-pub const MAX_COUNT: u64 = (1 << 53) - 1;
 
 /// A command of the limiter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Command {
-    /// Make, change or remove rules and overrides.
-    Change(Change),
+    /// Create, change or remove rules and overrides.
+    Change(RuleChange),
     /// Read a rule.
     GetRule(Name),
-    /// A part of the rules, by name.
+    /// A page of the rules, by name.
     ListRules {
-        /// What to look for among the keys.
-        query: Query,
-        /// Which part.
+        /// The conditions on the keys that the rules group by.
+        query: RuleQuery,
+        /// The page.
         page: Page<Name>,
     },
     /// Read an override.
     GetOverride {
-        /// Of which rule.
+        /// The rule of the override.
         rule: Name,
-        /// Which.
+        /// The override.
         name: Name,
     },
-    /// A part of a rule's overrides, by name.
+    /// A page of a rule's overrides, by name.
     ListOverrides {
-        /// Of which rule.
+        /// The rule.
         rule: Name,
-        /// What to look for among their key-values.
+        /// The conditions on the key-values of the overrides.
         query: Query,
-        /// Which part.
+        /// The page.
         page: Page<Name>,
     },
-    /// Which rules and overrides would apply.
+    /// The rules and overrides that would apply to these key-values.
     Match(KeyValues),
     /// Take from every limit that applies, or from none.
     Check(Check),
-    /// Several checks of one entry, each on its own, in order.
-    CheckBatch(Vec<Check>),
-    /// Take (as a check, and always counted), or give back.
-    MoveCounter {
-        /// The exact counter.
-        key_values: KeyValues,
-        /// Positive to take, negative to give back, 0 to look.
-        by: i64,
-    },
-    /// Set the exact counter's unleased part. No rule is asked.
-    SetCounter {
-        /// The exact counter.
-        key_values: KeyValues,
-        /// Its new value; none at 0 or below.
-        to: i64,
-    },
-    /// A part of the counters, in an order that lasts.
+    /// Several checks, in order. Each of them is allowed or refused on its own.
+    CheckBatch(CheckBatch),
+    /// Take from the counter as a check does, or give back. A positive amount takes, a negative amount gives back, and 0
+    /// only reads. Counters count even if no rule applies.
+    MoveCounter(CounterChange),
+    /// Set the part of the counter that no lease holds, without asking any rule. An amount of 0 or less removes it.
+    SetCounter(CounterChange),
+    /// A page of the counters. Their order does not change while they exist.
     ListCounters {
-        /// What to look for among their key-values.
+        /// The conditions on the key-values of the counters.
         query: Query,
-        /// Which part.
+        /// The page.
         page: Page<CounterId>,
     },
-    /// Check, and hold what was taken for a while.
+    /// Check, and hold what was taken until the lease ends.
     TakeLease(NewLease),
-    /// Hold it for its ttl from now on.
+    /// Extend a lease: its ttl starts again now.
     ExtendLease(Name),
-    /// Give back what it holds.
+    /// End a lease, and give back what it holds.
     ReleaseLease(Name),
     /// Read a lease.
     GetLease(Name),
-    /// A part of the leases, by id.
+    /// A page of the leases, by id.
     ListLeases(Page<Name>),
 }
 
 impl Command {
-    /// Whether it may change something.
+    /// Whether the command may change something.
     pub fn is_write(&self) -> bool {
         match self {
             Command::Change(_)
             | Command::Check(_)
             | Command::CheckBatch(_)
-            | Command::MoveCounter { .. }
-            | Command::SetCounter { .. }
+            | Command::MoveCounter(_)
+            | Command::SetCounter(_)
             | Command::TakeLease(_)
             | Command::ExtendLease(_)
             | Command::ReleaseLease(_) => true,
@@ -102,233 +96,402 @@ impl Command {
             | Command::ListLeases(_) => false,
         }
     }
+
+    pub(crate) fn validate(&self) -> Result<(), Invalid> {
+        match self {
+            Command::Change(change) => change.validate(),
+            Command::ListRules { query, page } => query.validate().and_then(|()| page.validate()),
+            Command::ListOverrides { rule: _, query, page } => {
+                query.validate().and_then(|()| page.validate())
+            }
+            Command::ListCounters { query, page } => query.validate().and_then(|()| page.validate()),
+            Command::ListLeases(page) => page.validate(),
+            Command::Check(check) => check.validate(),
+            Command::CheckBatch(batch) => batch.validate(),
+            Command::MoveCounter(change) | Command::SetCounter(change) => change.validate(),
+            Command::TakeLease(lease) => lease.validate(),
+            Command::GetRule(_)
+            | Command::GetOverride { .. }
+            | Command::Match(_)
+            | Command::ExtendLease(_)
+            | Command::ReleaseLease(_)
+            | Command::GetLease(_) => Ok(()),
+        }
+    }
 }
 
-/// A counter's place in the list of all of them.
+/// A query for rules. It can only test which keys a rule groups by, because a rule has no values.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct RuleQuery(Query);
+
+impl RuleQuery {
+    /// Takes a query whose only tests are [`Test::Exists`](crate::selection::Test::Exists).
+    pub fn new(query: Query) -> Result<RuleQuery, Invalid> {
+        query.check_only_keys()?;
+        Ok(RuleQuery(query))
+    }
+
+    fn validate(&self) -> Result<(), Invalid> {
+        self.0.validate()?;
+        self.0.check_only_keys()
+    }
+}
+
+impl Deref for RuleQuery {
+    type Target = Query;
+
+    fn deref(&self) -> &Query {
+        &self.0
+    }
+}
+
+/// A counter's position in the list of all counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CounterId(pub u32);
 
-/// A change of rules or overrides. Where counters must be summed up for it, it is answered when that is done; others
-/// wait behind it, and checks go on.
+/// A change of rules or overrides. If counters must be summed up for it, it is answered when that is done. Later changes
+/// wait behind it; checks do not wait.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Change {
-    /// Make a rule.
+    /// Create a rule.
     CreateRule(NewRule),
-    /// Replace all of a rule but its name and its overrides, or make it.
+    /// Create a rule, or replace all of it except its name and its overrides.
     PutRule(NewRule),
     /// Change parts of a rule.
     PatchRule {
-        /// Which.
+        /// The rule.
         name: Name,
-        /// What.
+        /// The fields to change.
         patch: RulePatch,
     },
     /// Remove a rule with its overrides.
     DeleteRule(Name),
-    /// Make an override.
+    /// Create an override.
     CreateOverride {
-        /// Of which rule.
+        /// The rule.
         rule: Name,
-        /// What.
+        /// The override.
         new: NewOverride,
     },
-    /// Replace all of an override but its name, or make it.
+    /// Create an override, or replace all of it except its name.
     PutOverride {
-        /// Of which rule.
+        /// The rule.
         rule: Name,
-        /// What.
+        /// The override.
         new: NewOverride,
     },
     /// Change parts of an override.
     PatchOverride {
-        /// Of which rule.
+        /// The rule.
         rule: Name,
-        /// Which.
+        /// The override.
         name: Name,
-        /// What.
+        /// The fields to change.
         patch: OverridePatch,
     },
     /// Remove an override.
     DeleteOverride {
-        /// Of which rule.
+        /// The rule.
         rule: Name,
-        /// Which.
+        /// The override.
         name: Name,
     },
     /// Make the namespace's file-managed rules exactly these, with these overrides, or change nothing.
     ApplyFile(Vec<FileRule>),
 }
 
-/// A rule to be made.
+/// A [`Change`] that was checked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct NewRule {
-    /// Its name within the namespace.
-    pub name: Name,
-    /// Each distinct combination of these keys' values has a limit of its own. In the client's order, each once.
-    pub group_by: Vec<Box<str>>,
-    /// What it applies to, besides having the keys.
-    pub selection: Selection,
-    /// How much.
-    pub limit: Limit,
-    /// Within what; without, what is in use counts.
-    pub window: Option<Window>,
-    /// Count and report, but never refuse.
-    pub shadow: bool,
-    /// Whether a check waits for the disk, if that is not left to the default.
-    pub durability: Option<Durability>,
-    /// The client's words about it.
-    pub description: Option<Box<str>>,
-}
+pub struct RuleChange(Change);
 
-impl NewRule {
-    /// Whether a check waits for the disk: by default with a window it does not, and without one it does.
-    pub fn durability(&self) -> Durability {
-        self.durability.unwrap_or(match self.window {
-            Some(_) => Durability::Relaxed,
-            None => Durability::Durable,
-        })
+impl RuleChange {
+    /// Takes a change whose rules and overrides are within their limits.
+    pub fn new(change: Change) -> Result<RuleChange, Invalid> {
+        change.validate()?;
+        Ok(RuleChange(change))
+    }
+
+    /// Removes a rule with its overrides.
+    pub fn delete_rule(name: Name) -> RuleChange {
+        RuleChange(Change::DeleteRule(name))
+    }
+
+    /// Removes an override of a rule.
+    pub fn delete_override(rule: Name, name: Name) -> RuleChange {
+        RuleChange(Change::DeleteOverride { rule, name })
     }
 }
 
-/// How much may be in use, or happen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Limit {
-    /// Any amount; it is counted all the same.
-    Unlimited,
-    /// At most this, which is at most [`MAX_COUNT`].
-    AtMost(u64),
+impl Deref for RuleChange {
+    type Target = Change;
+
+    fn deref(&self) -> &Change {
+        &self.0
+    }
 }
 
-/// The span within which a limit holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Window {
-    /// Spans one after another, aligned to the epoch.
-    Fixed {
-        /// How long one is.
-        per: Millis,
-    },
-    /// Any span of this length.
-    Sliding {
-        /// How long.
-        per: Millis,
-    },
-    /// The limit is refilled evenly.
-    Bucket {
-        /// The time in which a whole limit is refilled.
-        per: Millis,
-        /// How much it holds; without, the limit.
-        burst: Option<u64>,
-    },
-}
-
-impl Window {
-    /// Its length.
-    pub fn per(self) -> Millis {
+impl Change {
+    fn validate(&self) -> Result<(), Invalid> {
         match self {
-            Window::Fixed { per } | Window::Sliding { per } | Window::Bucket { per, .. } => per,
+            Change::CreateRule(new) | Change::PutRule(new) => new.validate(),
+            Change::PatchRule { name: _, patch } => patch.validate(),
+            Change::CreateOverride { rule: _, new } | Change::PutOverride { rule: _, new } => new.validate(),
+            Change::PatchOverride { rule: _, name: _, patch } => patch.validate(),
+            Change::ApplyFile(rules) => rules.iter().enumerate().try_for_each(|(index, rule)| {
+                rule.validate().map_err(|invalid| invalid.within_item("rules", index))
+            }),
+            Change::DeleteRule(_) | Change::DeleteOverride { .. } => Ok(()),
         }
     }
-}
-
-/// Whether a reply waits for the disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Durability {
-    /// What was answered is never forgotten.
-    Durable,
-    /// After a crash the last instants before it may be forgotten.
-    Relaxed,
-}
-
-/// The fields of a rule to be changed; nothing means left alone.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct RulePatch {
-    /// A new limit.
-    pub limit: Option<Limit>,
-    /// Another window, or none.
-    pub window: Option<Option<Window>>,
-    /// Another selection.
-    pub selection: Option<Selection>,
-    /// Refuse or only report.
-    pub shadow: Option<bool>,
-    /// Wait for the disk or not; the inner nothing is the default of the window.
-    pub durability: Option<Option<Durability>>,
-    /// Other words, or none.
-    pub description: Option<Option<Box<str>>>,
-}
-
-/// An override to be made.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct NewOverride {
-    /// Its name within the rule.
-    pub name: Name,
-    /// What it applies to: every key by which the rule groups, and more if wished.
-    pub key_values: KeyValues,
-    /// The limit in place of the rule's.
-    pub limit: Limit,
-    /// The burst in place of the rule's, for a bucket; without, its own limit.
-    pub burst: Option<u64>,
-}
-
-/// The fields of an override to be changed; nothing means left alone.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct OverridePatch {
-    /// Other key-values.
-    pub key_values: Option<KeyValues>,
-    /// A new limit.
-    pub limit: Option<Limit>,
-    /// A new burst, or none.
-    pub burst: Option<Option<u64>>,
-}
-
-/// A rule as a file has it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FileRule {
-    /// The rule.
-    pub rule: NewRule,
-    /// All its overrides.
-    pub overrides: Vec<NewOverride>,
 }
 
 /// Take from every limit that applies to any of the entries, or from none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// What is taken from what. HTTP sends one, others several.
-    pub entries: Vec<Take>,
-    /// Decide, and take nothing.
-    pub dry_run: bool,
+    pub(super) entries: Vec<Take>,
+    pub(super) dry_run: bool,
 }
+
+impl Check {
+    /// The most entries of one check. The sum of their hits stays within 64 bits.
+    pub const MAX_ENTRIES: usize = 64;
+
+    /// Takes what the entries say, at least one. HTTP sends one entry.
+    pub fn new(entries: Vec<Take>) -> Result<Check, Invalid> {
+        check_items("entries", entries.len(), 1..=Check::MAX_ENTRIES)?;
+        Ok(Check { entries, dry_run: false })
+    }
+
+    /// Whether the check only decides, and takes nothing.
+    #[must_use]
+    pub fn with_dry_run(self, dry_run: bool) -> Check {
+        Check { dry_run, ..self }
+    }
+
+    /// What is taken from which limits, in order: a later entry sees what an earlier one takes.
+    pub fn entries(&self) -> &[Take] {
+        &self.entries
+    }
+
+    /// Whether the check only decides, and takes nothing.
+    pub fn dry_run(&self) -> bool {
+        self.dry_run
+    }
+
+    fn validate(&self) -> Result<(), Invalid> {
+        check_items("entries", self.entries.len(), 1..=Check::MAX_ENTRIES)?;
+        let mut entries = self.entries.iter().enumerate();
+        entries.try_for_each(|(index, entry)| {
+            entry.validate().map_err(|invalid| invalid.within_item("entries", index))
+        })
+    }
+}
+
+/// Several checks in one request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CheckBatch(Vec<Check>);
+
+impl CheckBatch {
+    /// The most checks. A batch has at least one.
+    pub const MAX_CHECKS: usize = 8_192;
+
+    /// Takes the checks in the order in which they are to be decided.
+    pub fn new(checks: Vec<Check>) -> Result<CheckBatch, Invalid> {
+        check_items("checks", checks.len(), 1..=CheckBatch::MAX_CHECKS)?;
+        Ok(CheckBatch(checks))
+    }
+
+    fn validate(&self) -> Result<(), Invalid> {
+        check_items("checks", self.0.len(), 1..=CheckBatch::MAX_CHECKS)?;
+        let mut checks = self.0.iter().enumerate();
+        checks.try_for_each(|(index, check)| {
+            check.validate().map_err(|invalid| invalid.within_item("checks", index))
+        })
+    }
+}
+
+impl Deref for CheckBatch {
+    type Target = [Check];
+
+    fn deref(&self) -> &[Check] {
+        &self.0
+    }
+}
+
+/// The largest amount that one command takes or gives back.
+const MAX_AMOUNT: i64 = MAX_COUNT as i64;
 
 /// One entry of a check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Take {
-    /// From the limits that apply to these.
-    pub key_values: KeyValues,
-    /// How much; 0 only looks, and a negative amount gives back and is never refused. At most [`MAX_COUNT`] in size.
-    pub hits: i64,
-    /// A limit that comes with the request and stands in place of the rules.
-    pub limit: Option<RequestLimit>,
+    pub(super) key_values: KeyValues,
+    pub(super) hits: i64,
+    pub(super) limit: Option<RequestLimit>,
 }
 
-/// A limit that comes with a request. It has a group of its own for the exact key-values and its window.
+impl Take {
+    /// Takes `hits` from the limits that apply to the key-values. 0 only reads. A negative number gives back and is never
+    /// refused. At most [`MAX_COUNT`] either way.
+    pub fn new(key_values: KeyValues, hits: i64) -> Result<Take, Invalid> {
+        check_hits(hits)?;
+        Ok(Take { key_values, hits, limit: None })
+    }
+
+    /// A limit that comes with the request, and replaces the rules.
+    #[must_use]
+    pub fn with_limit(self, limit: Option<RequestLimit>) -> Take {
+        Take { limit, ..self }
+    }
+
+    /// The key-values that select the limits.
+    pub fn key_values(&self) -> &KeyValues {
+        &self.key_values
+    }
+
+    /// How much is taken. A negative number gives back.
+    pub fn hits(&self) -> i64 {
+        self.hits
+    }
+
+    /// The limit that replaces the rules.
+    pub fn limit(&self) -> Option<RequestLimit> {
+        self.limit
+    }
+
+    fn validate(&self) -> Result<(), Invalid> {
+        check_hits(self.hits)?;
+        self.limit.map_or(Ok(()), |limit| limit.validate())
+    }
+}
+
+fn check_hits(hits: i64) -> Result<(), Invalid> {
+    check_number("hits", hits, -MAX_AMOUNT..=MAX_AMOUNT)
+}
+
+/// A limit that comes with a request. It counts for the exact key-values and its window length alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestLimit {
-    /// How much.
-    pub limit: u64,
-    /// In fixed windows of this length.
-    pub per: Millis,
+    pub(super) limit: u64,
+    pub(super) per: Millis,
+}
+
+impl RequestLimit {
+    /// Allows `limit` hits, at most [`MAX_COUNT`], in each fixed window of the length `per`.
+    pub fn new(limit: u64, per: Millis) -> Result<RequestLimit, Invalid> {
+        let limit = RequestLimit { limit, per };
+        limit.validate()?;
+        Ok(limit)
+    }
+
+    /// The most hits in one window.
+    pub fn limit(self) -> u64 {
+        self.limit
+    }
+
+    /// The length of a window.
+    pub fn per(self) -> Millis {
+        self.per
+    }
+
+    fn validate(self) -> Result<(), Invalid> {
+        if self.limit > MAX_COUNT {
+            return Err(Invalid::new("limit.limit", Reason::Number { min: 0, max: MAX_AMOUNT }));
+        }
+        check_per("limit.per", self.per)
+    }
+}
+
+/// A change of one counter.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CounterChange {
+    pub(super) key_values: KeyValues,
+    pub(super) amount: i64,
+}
+
+impl CounterChange {
+    /// Changes the counter of exactly these key-values. The amount is at most [`MAX_COUNT`] either way. The API calls it
+    /// `counters`.
+    pub fn new(key_values: KeyValues, amount: i64) -> Result<CounterChange, Invalid> {
+        let change = CounterChange { key_values, amount };
+        change.validate()?;
+        Ok(change)
+    }
+
+    /// The counter's identity.
+    pub fn key_values(&self) -> &KeyValues {
+        &self.key_values
+    }
+
+    /// What to add, or the new value: that depends on the command.
+    pub fn amount(&self) -> i64 {
+        self.amount
+    }
+
+    fn validate(&self) -> Result<(), Invalid> {
+        check_number("counters", self.amount, -MAX_AMOUNT..=MAX_AMOUNT)
+    }
 }
 
 /// A lease to be taken.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NewLease {
-    /// Drawn by whoever submits it.
-    pub id: Name,
-    /// From the limits that apply to these.
-    pub key_values: KeyValues,
-    /// How much; at least 1.
-    pub hits: u64,
-    /// How long, unless it is extended.
-    pub ttl: Millis,
-    /// The client's word for itself.
-    pub owner: Option<Name>,
+    pub(super) id: Name,
+    pub(super) key_values: KeyValues,
+    pub(super) hits: u64,
+    pub(super) ttl: Millis,
+    pub(super) owner: Option<Name>,
+}
+
+impl NewLease {
+    /// The shortest ttl.
+    pub const MIN_TTL: Millis = Millis(100);
+    /// The longest ttl.
+    pub const MAX_TTL: Millis = Millis::DAY;
+
+    /// Takes `hits`, from 1 to [`MAX_COUNT`], from the limits that apply to the key-values, and gives them back after
+    /// `ttl` unless the lease is extended. The caller draws the id. The lease has no owner unless
+    /// [`NewLease::with_owner`] names one.
+    pub fn new(id: Name, key_values: KeyValues, hits: u64, ttl: Millis) -> Result<NewLease, Invalid> {
+        let lease = NewLease { id, key_values, hits, ttl, owner: None };
+        lease.validate()?;
+        Ok(lease)
+    }
+
+    /// The client's own word for the holder. Other clients can read it.
+    #[must_use]
+    pub fn with_owner(self, owner: Option<Name>) -> NewLease {
+        NewLease { owner, ..self }
+    }
+
+    /// The id of the lease.
+    pub fn id(&self) -> &Name {
+        &self.id
+    }
+
+    /// The key-values that select the limits.
+    pub fn key_values(&self) -> &KeyValues {
+        &self.key_values
+    }
+
+    /// How much the lease takes, at least 1.
+    pub fn hits(&self) -> u64 {
+        self.hits
+    }
+
+    /// How long the lease lives without being extended.
+    pub fn ttl(&self) -> Millis {
+        self.ttl
+    }
+
+    /// The client's own word for the holder.
+    pub fn owner(&self) -> Option<&Name> {
+        self.owner.as_ref()
+    }
+
+    fn validate(&self) -> Result<(), Invalid> {
+        if !(1..=MAX_COUNT).contains(&self.hits) {
+            return Err(Invalid::new("hits", Reason::Number { min: 1, max: MAX_AMOUNT }));
+        }
+        check_duration("ttl", self.ttl, NewLease::MIN_TTL..=NewLease::MAX_TTL)
+    }
 }

@@ -130,7 +130,7 @@ pub(super) fn list(limiter: &Limiter, now: Time, page: &Page<Name>) -> Reply {
     use core::ops::Bound::{Excluded, Unbounded};
     let range = (page.after.as_ref().map_or(Unbounded, Excluded), Unbounded);
     let leases = limiter.leases.range::<Name, _>(range);
-    Reply::Leases(pick(leases, page.limit, |(_, lease)| Some(lease.info(now)), |(id, _)| (*id).clone()))
+    Reply::Leases(pick(leases, page.limit(), |(_, lease)| Some(lease.info(now)), |(id, _)| (*id).clone()))
 }
 
 /// A grant that is told again: as it is now, if it still lives.

@@ -19,7 +19,7 @@ pub(super) fn rules(limiter: &Limiter, query: &Query, page: &Page<Name>) -> Repl
     let rules = limiter.rules.after(page.after.as_ref());
     Reply::Rules(pick(
         rules,
-        page.limit,
+        page.limit(),
         |rule| query.finds_keys(&rule.keys).then(|| rule.info()),
         |rule| rule.terms().name.clone(),
     ))
@@ -34,7 +34,7 @@ pub(super) fn overrides(
     let rule = limiter.rule(name).ok_or_else(|| Refusal::RuleNotFound { rule: name.clone() })?;
     Ok(Reply::Overrides(pick(
         rule.overrides.after(page.after.as_ref()).filter(|item| item.is_active),
-        page.limit,
+        page.limit(),
         |item| query.finds(&item.stored.terms.key_values).then(|| rule.override_info(item)),
         |item| item.stored.terms.name.clone(),
     )))
@@ -44,7 +44,7 @@ pub(super) fn counters(limiter: &Limiter, query: &Query, page: &Page<CounterId>)
     let from = page.after.map_or(0, |CounterId(after)| after.saturating_add(1));
     Reply::Counters(pick(
         limiter.counters.iter_from(from),
-        page.limit,
+        page.limit(),
         |(_, key_values, counter)| query.finds(key_values).then(|| counters::info(key_values, counter)),
         |(place, ..)| CounterId(*place),
     ))

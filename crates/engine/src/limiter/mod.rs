@@ -3,7 +3,7 @@
 //! A check collects every limit that applies, decides, and then moves all of them or none. What is in use is kept in
 //! memory for every group as counters change; windows are counted by themselves. All of it is resident.
 //!
-//! Read in this order: `command`, `reply`, `rule`, `check`, `window`, then `changes` and `build`.
+//! Read in this order: `command`, `terms`, `reply`, `rule`, `check`, `window`, then `changes` and `build`.
 
 mod build;
 mod changes;
@@ -18,13 +18,14 @@ mod matching;
 mod reply;
 mod rule;
 mod state;
+mod terms;
 mod window;
 
 pub(crate) use build::work;
 pub use changes::check_override;
 pub use command::{
-    Change, Check, Command, CounterId, Durability, FileRule, Limit, MAX_COUNT, NewLease, NewOverride,
-    NewRule, OverridePatch, RequestLimit, RulePatch, Take, Window,
+    Change, Check, CheckBatch, Command, CounterChange, CounterId, NewLease, RequestLimit, RuleChange,
+    RuleQuery, Take,
 };
 pub use reply::{
     CounterInfo, Decision, FileChanges, LeaseInfo, LimitStatus, OverrideInfo, Refusal, Reply, RuleInfo,
@@ -32,6 +33,9 @@ pub use reply::{
 };
 pub use state::Sizes;
 pub(crate) use state::{Garbage, Limiter};
+pub use terms::{
+    Durability, FileRule, Limit, MAX_COUNT, NewOverride, NewRule, OverridePatch, RulePatch, Window,
+};
 
 use crate::{
     Millis, Name, Options, Time, WaitId,
@@ -91,11 +95,11 @@ pub(crate) fn apply(
             let decided = check::batch(limiter, turn, checks, may_relax, room);
             decided.map(|(reply, is_relaxed)| (Ok(reply), is_relaxed))
         }
-        Command::MoveCounter { key_values, by } => {
-            check::move_counter(limiter, turn, key_values, *by, room).map(|result| (result, false))
+        Command::MoveCounter(CounterChange { key_values, amount }) => {
+            check::move_counter(limiter, turn, key_values, *amount, room).map(|result| (result, false))
         }
-        Command::SetCounter { key_values, to } => {
-            Ok((Ok(check::set_counter(limiter, turn, key_values, *to)), false))
+        Command::SetCounter(CounterChange { key_values, amount }) => {
+            Ok((Ok(check::set_counter(limiter, turn, key_values, *amount)), false))
         }
         Command::TakeLease(new) => leases::take(limiter, turn, new, room).map(|result| (result, false)),
         Command::ExtendLease(id) => Ok((leases::extend(limiter, turn, id), false)),
@@ -137,8 +141,8 @@ fn read(limiter: &Limiter, turn: &Turn<'_>, command: &Command) -> Result<Reply, 
         Command::Change(_)
         | Command::Check(_)
         | Command::CheckBatch(_)
-        | Command::MoveCounter { .. }
-        | Command::SetCounter { .. }
+        | Command::MoveCounter(_)
+        | Command::SetCounter(_)
         | Command::TakeLease(_)
         | Command::ExtendLease(_)
         | Command::ReleaseLease(_)

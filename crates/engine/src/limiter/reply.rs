@@ -1,6 +1,9 @@
 //! What the limiter answers.
 
-use super::command::{CounterId, Limit, NewOverride, NewRule};
+use super::{
+    command::CounterId,
+    terms::{Limit, NewOverride, NewRule},
+};
 use crate::{Listed, Millis, Name, Position, Time, key_values::KeyValues};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,8 @@
 //! Rules and their overrides, as they are kept.
 
 use super::{
-    command::{Durability, NewOverride, NewRule, Window},
     reply::{OverrideInfo, RuleInfo},
+    terms::{Durability, NewOverride, NewRule, Window},
     window::{Clock, Meter},
 };
 use crate::{Name, Position, Time, key_values::KeyValues};

@@ -2,7 +2,6 @@
 
 use super::{
     build::Building,
-    command::{Limit, Window},
     counters::Counters,
     groups::{GroupKey, Groups, Owner},
     keys,
@@ -10,6 +9,7 @@ use super::{
     matching::{Matching, RuleNumber},
     reply::{CounterInfo, Refusal, Reply},
     rule::{Override, Rule, StoredOverride, StoredRule},
+    terms::{Limit, Window},
     window::{Clock, Meter},
 };
 use crate::{

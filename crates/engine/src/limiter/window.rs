@@ -3,7 +3,7 @@
 //! A [`Meter`] is a limit with its way of counting; a [`State`] is what it has counted for one group. Nothing here
 //! knows rules or groups. Time never goes back.
 
-use super::command::{Limit, Window};
+use super::terms::{Limit, Window};
 use crate::{Millis, Time};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};

@@ -16,7 +16,7 @@ pub(super) fn list(locks: &Locks, now: Time, query: &Query, page: &Page<Position
     let after = page.after.map_or(Unbounded, Excluded);
     Reply::Grants(pick(
         locks.grants.range((after, Unbounded)),
-        page.limit,
+        page.limit(),
         |(_, grant)| {
             let is_found = grant.locks.iter().any(|lock| query.finds(&lock.key_values));
             is_found.then(|| locks.info(now, grant))

@@ -18,7 +18,7 @@ mod queue;
 mod reply;
 mod state;
 
-pub use command::{Acquire, Command, Lock, MAX_LOCKS, Mode};
+pub use command::{Acquire, Command, Lock, Mode};
 pub use reply::{Blocked, GrantInfo, Holder, Refusal, Reply};
 pub(crate) use state::Locks;
 pub use state::Sizes;

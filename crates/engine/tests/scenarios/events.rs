@@ -3,7 +3,7 @@
 use crate::{lines, name, option_of};
 use limina_engine::{
     Command, Millis, Page,
-    events::{self, Change, Changes, EventInfo, Mode, Reply, StreamInfo, StreamTerms},
+    events::{self, Change, Changes, ChangesAfter, EventInfo, Mode, Reply, StreamInfo, StreamTerms, Submit},
 };
 
 /// `verb [NAME…] [option[:value]…]`, if the verb is one about events.
@@ -11,20 +11,19 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
     let number = |key: &str| option_of(words, key).map(|text| text.parse::<u64>().unwrap());
     let names: Vec<_> = words.iter().filter(|word| !word.contains(':')).collect();
     let stream = || name(names[0]);
-    let terms = || StreamTerms {
-        mode: if option_of(words, "strictly").is_some() { Mode::StrictlyOnce } else { Mode::OnlyOnce },
-        duration: Millis(number("duration").unwrap()),
-        max_events: number("max").map_or(100, |max| max as u32),
-        key_frame_every: Millis(10_000),
+    let terms = || {
+        let mode = if option_of(words, "strictly").is_some() { Mode::StrictlyOnce } else { Mode::OnlyOnce };
+        let terms = StreamTerms::new(mode, Millis(number("duration").unwrap())).unwrap();
+        terms.with_max_events(number("max").map_or(100, |max| max as u32)).unwrap()
     };
     let command = match verb {
         "stream" => events::Command::Put { name: stream(), terms: terms() },
         "delete-stream" => events::Command::Delete(stream()),
-        "event" => events::Command::Submit { stream: stream(), event: (*names[1]).into(), make: None },
-        "streams" => events::Command::List(Page { after: None, limit: 100 }),
+        "event" => events::Command::Submit(Submit::new(stream(), (*names[1]).into()).unwrap()),
+        "streams" => events::Command::List(Page::new(None, 100).unwrap()),
         "incubating" => events::Command::Incubating(stream()),
         "changes" => {
-            events::Command::Changes { stream: stream(), after: number("after").unwrap(), limit: 100 }
+            events::Command::Changes(ChangesAfter::new(stream(), number("after").unwrap(), 100).unwrap())
         }
         _ => return None,
     };
@@ -48,7 +47,7 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
 }
 
 fn show_stream(StreamInfo { name, terms, clock, incubating }: &StreamInfo) -> String {
-    format!("{name} {:?} for {} at {clock}, {incubating} incubating", terms.mode, terms.duration.0)
+    format!("{name} {:?} for {} at {clock}, {incubating} incubating", terms.mode(), terms.duration().0)
 }
 
 fn show_event(EventInfo { event, time, publishes_at }: &EventInfo) -> String {

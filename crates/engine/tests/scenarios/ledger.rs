@@ -5,7 +5,7 @@ use limina_engine::{
     Command, Millis, Name, Page, Position,
     ledger::{
         self, AsOf, Change, Finalization, FinalizationChange, Finish, Hold, HoldState, NewLimit, Patch,
-        Refusal, Reply, Transfer, Value,
+        Refusal, Reply, Transfer, Value, Values,
     },
 };
 
@@ -14,37 +14,34 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Command {
     let option = |key: &str| option_of(words, key);
     let is_flag = |word: &&&str| !word.contains(':') && !["skip", "create", "held"].contains(*word);
     let plain: Vec<&str> = words.iter().filter(is_flag).copied().collect();
-    let page = |limit: Option<&str>| limit.map_or(100, |limit| limit.parse().unwrap());
+    let size = option("limit").map_or(100, |limit| limit.parse().unwrap());
+    let names = || Page::new(option("after").map(name), size).unwrap();
     let change = |word: &&str| {
         let (limit, value) =
             word.split_once('=').map_or((*word, None), |(limit, value)| (limit, Some(value)));
         (name(limit), value.map(|value| value.parse::<i64>().unwrap()))
     };
     let transfer = |verb: &str| match verb {
-        "hold" => Transfer::Hold(Hold {
-            operation_id: name(plain[0]),
-            changes: plain[1..]
-                .iter()
-                .map(change)
-                .map(|(limit_name, value)| Change {
-                    limit_name,
-                    value: value.unwrap(),
-                    limit_id: option("id").map(name),
-                    context: Default::default(),
-                })
-                .collect(),
-            skip_existing_holds: option("skip").is_some(),
-            create_missing: option("create").is_some(),
-            expires_after: option("expires").map(|ms| Millis(ms.parse().unwrap())),
-        }),
-        _ => Transfer::Finish(Finalization {
-            finish: if verb == "commit" { Finish::Commit } else { Finish::Rollback },
-            operation_id: name(plain[0]),
-            changes: (plain.len() > 1).then(|| {
+        "hold" => {
+            let changes = plain[1..].iter().map(change).map(|(limit_name, value)| Change {
+                limit_id: option("id").map(name),
+                ..Change::new(limit_name, value.unwrap())
+            });
+            let hold = Hold::new(name(plain[0]), changes.collect())
+                .unwrap()
+                .with_skip_existing_holds(option("skip").is_some())
+                .with_create_missing(option("create").is_some());
+            let expiry = option("expires").map(|ms| Millis(ms.parse().unwrap()));
+            Transfer::Hold(hold.with_expires_after(expiry).unwrap())
+        }
+        _ => {
+            let finish = if verb == "commit" { Finish::Commit } else { Finish::Rollback };
+            let changes = (plain.len() > 1).then(|| {
                 let changes = plain[1..].iter().map(change);
                 changes.map(|(limit_name, value)| FinalizationChange { limit_name, value }).collect()
-            }),
-        }),
+            });
+            Transfer::Finish(Finalization::new(finish, name(plain[0]), changes).unwrap())
+        }
     };
     use ledger::Command as L;
     let command = match verb {
@@ -64,27 +61,22 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Command {
             context: Patch::Keep,
         },
         "limit" => L::GetLimit(name(plain[0])),
-        "limits" => L::ListLimits(Page { after: option("after").map(name), limit: page(option("limit")) }),
+        "limits" => L::ListLimits(names()),
         "hold" | "commit" | "rollback" => L::Transfer(transfer(verb)),
-        "values" => L::Values {
-            limit_names: plain.iter().map(|word| name(word)).collect(),
-            as_of: match (option("op"), option("at")) {
+        "values" => {
+            let as_of = match (option("op"), option("at")) {
                 (Some(id), _) => AsOf::Operation(name(id)),
                 (_, Some(position)) => AsOf::Position(Position(position.parse().unwrap())),
                 _ => AsOf::Now,
-            },
-        },
+            };
+            L::Values(Values::new(plain.iter().map(|word| name(word)).collect(), as_of).unwrap())
+        }
         "operation" => L::GetOperation(name(plain[0])),
-        "operations" => L::ListOperations {
-            only_held: option("held").is_some(),
-            page: Page { after: option("after").map(name), limit: page(option("limit")) },
-        },
+        "operations" => L::ListOperations { only_held: option("held").is_some(), page: names() },
         "entries" => L::ListEntries {
             limit_name: name(plain[0]),
-            page: Page {
-                after: option("after").map(|position| Position(position.parse().unwrap())),
-                limit: page(option("limit")),
-            },
+            page: Page::new(option("after").map(|position| Position(position.parse().unwrap())), size)
+                .unwrap(),
         },
         other => panic!("unknown command {other}"),
     };

@@ -5,8 +5,9 @@ use limina_engine::{
     Command, KeyValues, Millis, Page,
     key_values::{Value, ValueRef},
     limiter::{
-        self, Change, Check, CounterInfo, Decision, Durability, Limit, LimitStatus, NewLease, NewOverride,
-        NewRule, OverrideInfo, OverridePatch, Refusal, Reply, RuleInfo, RulePatch, Take, Window,
+        self, Change, Check, CounterChange, CounterInfo, Decision, Durability, Limit, LimitStatus, NewLease,
+        NewOverride, NewRule, OverrideInfo, OverridePatch, Refusal, Reply, RuleChange, RuleInfo, RulePatch,
+        RuleQuery, Take, Window,
     },
     selection::{Query, Selection, Test},
 };
@@ -30,7 +31,7 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
         option("where").map(|text| {
             let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
             let equals = |value| vec![Test::Eq(value_of(value).to_owned())];
-            Selection::new(pairs.map(|(key, value)| (key.into(), equals(value))).collect())
+            Selection::new(pairs.map(|(key, value)| (key.into(), equals(value))).collect()).unwrap()
         })
     };
     let durability = || match (option("durable"), option("relaxed")) {
@@ -55,10 +56,12 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
         burst: number("burst").map(|burst| burst as u64),
     };
     let hits = || number("hits").unwrap_or(1);
+    let changed = |change| limiter::Command::Change(RuleChange::new(change).unwrap());
+    let amount = |key: &str| CounterChange::new(key_values(), number(key).unwrap()).unwrap();
     let command = match verb {
-        "rule" => limiter::Command::Change(Change::CreateRule(rule())),
-        "put-rule" => limiter::Command::Change(Change::PutRule(rule())),
-        "patch-rule" => limiter::Command::Change(Change::PatchRule {
+        "rule" => changed(Change::CreateRule(rule())),
+        "put-rule" => changed(Change::PutRule(rule())),
+        "patch-rule" => changed(Change::PatchRule {
             name: name(names[0]),
             patch: RulePatch {
                 limit: limit(),
@@ -69,53 +72,45 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
                 description: None,
             },
         }),
-        "delete-rule" => limiter::Command::Change(Change::DeleteRule(name(names[0]))),
+        "delete-rule" => changed(Change::DeleteRule(name(names[0]))),
         "get-rule" => limiter::Command::GetRule(name(names[0])),
         "rules" => limiter::Command::ListRules {
-            query: Query::default(),
-            page: Page { after: option("after").map(name), limit: size },
+            query: RuleQuery::default(),
+            page: Page::new(option("after").map(name), size).unwrap(),
         },
-        "override" => limiter::Command::Change(Change::CreateOverride { rule: name(names[0]), new: item() }),
-        "put-override" => limiter::Command::Change(Change::PutOverride { rule: name(names[0]), new: item() }),
-        "patch-override" => limiter::Command::Change(Change::PatchOverride {
+        "override" => changed(Change::CreateOverride { rule: name(names[0]), new: item() }),
+        "put-override" => changed(Change::PutOverride { rule: name(names[0]), new: item() }),
+        "patch-override" => changed(Change::PatchOverride {
             rule: name(names[0]),
             name: name(names[1]),
             patch: OverridePatch { limit: limit(), ..OverridePatch::default() },
         }),
-        "delete-override" => {
-            limiter::Command::Change(Change::DeleteOverride { rule: name(names[0]), name: name(names[1]) })
-        }
+        "delete-override" => changed(Change::DeleteOverride { rule: name(names[0]), name: name(names[1]) }),
         "overrides" => limiter::Command::ListOverrides {
             rule: name(names[0]),
             query: Query::default(),
-            page: Page { after: option("after").map(name), limit: size },
+            page: Page::new(option("after").map(name), size).unwrap(),
         },
         "match" => limiter::Command::Match(key_values()),
         // `back:key=value` is an entry before it that gives one back.
-        "check" => limiter::Command::Check(Check {
-            entries: option("back")
-                .map(|pair| Take { key_values: key_values_of([pair]), hits: -1, limit: None })
-                .into_iter()
-                .chain([Take { key_values: key_values(), hits: hits(), limit: None }])
-                .collect(),
-            dry_run: option("dry").is_some(),
-        }),
-        "counter" => limiter::Command::MoveCounter { key_values: key_values(), by: number("by").unwrap() },
-        "set" => limiter::Command::SetCounter { key_values: key_values(), to: number("to").unwrap() },
-        "counters" => limiter::Command::ListCounters {
-            query: Query::default(),
-            page: Page { after: None, limit: size },
-        },
-        "lease" => limiter::Command::TakeLease(NewLease {
-            id: name(names[0]),
-            key_values: key_values(),
-            hits: hits() as u64,
-            ttl: millis("ttl").unwrap(),
-            owner: option("owner").map(name),
-        }),
+        "check" => {
+            let back = option("back").map(|pair| Take::new(key_values_of([pair]), -1).unwrap());
+            let entries = back.into_iter().chain([Take::new(key_values(), hits()).unwrap()]).collect();
+            limiter::Command::Check(Check::new(entries).unwrap().with_dry_run(option("dry").is_some()))
+        }
+        "counter" => limiter::Command::MoveCounter(amount("by")),
+        "set" => limiter::Command::SetCounter(amount("to")),
+        "counters" => {
+            limiter::Command::ListCounters { query: Query::default(), page: Page::new(None, size).unwrap() }
+        }
+        "lease" => {
+            let (id, ttl) = (name(names[0]), millis("ttl").unwrap());
+            let lease = NewLease::new(id, key_values(), hits() as u64, ttl).unwrap();
+            limiter::Command::TakeLease(lease.with_owner(option("owner").map(name)))
+        }
         "heartbeat" => limiter::Command::ExtendLease(name(names[0])),
         "release" => limiter::Command::ReleaseLease(name(names[0])),
-        "leases" => limiter::Command::ListLeases(Page { after: None, limit: size }),
+        "leases" => limiter::Command::ListLeases(Page::new(None, size).unwrap()),
         _ => return None,
     };
     Some(Command::Limiter(command))

@@ -15,19 +15,17 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
     let id = || name(names[0]);
     let session = || name(option_of(words, "session").unwrap_or(&format!("{}-s", names[0])));
     let command = match verb {
-        "lock" => locks::Command::Acquire(Acquire {
-            id: id(),
-            session: session(),
-            locks: names[1..].iter().map(|word| lock_of(word)).collect(),
-            ttl: millis("ttl").unwrap_or(Millis(1_000)),
-            wait: millis("wait").unwrap_or(Millis(0)),
-            owner: None,
-        }),
+        "lock" => {
+            let locks = names[1..].iter().map(|word| lock_of(word)).collect();
+            let ttl = millis("ttl").unwrap_or(Millis(1_000));
+            let acquire = Acquire::new(id(), session(), locks, ttl).unwrap();
+            locks::Command::Acquire(acquire.with_wait(millis("wait").unwrap_or(Millis(0))).unwrap())
+        }
         "hang-up" => locks::Command::Abandon(id()),
         "keep" => locks::Command::Heartbeat { id: id(), session: session() },
         "unlock" => locks::Command::Release { id: id(), session: Some(session()) },
         "force" => locks::Command::Release { id: id(), session: None },
-        "locks" => locks::Command::List { query: Query::default(), page: Page { after: None, limit: 100 } },
+        "locks" => locks::Command::List { query: Query::default(), page: Page::new(None, 100).unwrap() },
         _ => return None,
     };
     Some(Command::Locks(command))

@@ -184,7 +184,7 @@ fn name(text: &str) -> Name {
 fn parse(verb: &str, words: &[&str]) -> Request {
     let command = match verb {
         "delete-namespace" => Command::DeleteNamespace,
-        "namespaces" => Command::ListNamespaces(Page { after: None, limit: 100 }),
+        "namespaces" => Command::ListNamespaces(Page::new(None, 100).unwrap()),
         _ => limiter::parse(verb, words)
             .or_else(|| locks::parse(verb, words))
             .or_else(|| events::parse(verb, words))

@@ -3,7 +3,7 @@
 use super::{INTERVAL, INTERVAL_AT_START};
 use limina_engine::{
     Command, Name, Outcome, Page, Request,
-    limiter::{self, Change, FileChanges, FileRule, Refusal, Reply},
+    limiter::{self, Change, FileChanges, FileRule, Refusal, Reply, RuleChange},
 };
 use limina_node::{Service, Unavailable};
 use limina_server::rules_file::Rules;
@@ -138,7 +138,8 @@ impl Applier {
         let mut names = BTreeSet::new();
         let mut is_logged = false;
         loop {
-            let page = Page { after: names.last().cloned(), limit: PAGE };
+            let page =
+                Page::new(names.last().cloned(), PAGE).expect("the size of a page is within its limit");
             match self.service.namespaces(page).await {
                 Ok(page) if page.is_empty() => return names,
                 Ok(page) => names.extend(page.into_iter().map(|info| info.name)),
@@ -163,7 +164,9 @@ enum Answer {
 }
 
 async fn apply(service: &Service, namespace: Name, rules: Vec<FileRule>) -> Answer {
-    let command = Command::Limiter(limiter::Command::Change(Change::ApplyFile(rules)));
+    let change =
+        RuleChange::new(Change::ApplyFile(rules)).expect("each rule was checked when the file was read");
+    let command = Command::Limiter(limiter::Command::Change(change));
     match service.submit(Request { namespace, idempotency: None, command }).await {
         Ok(Outcome::Limiter(Ok(Reply::FileApplied(changes)))) => Answer::Applied(changes),
         Ok(Outcome::Limiter(Err(refusal))) => Answer::Refused(refusal),

@@ -66,10 +66,10 @@ impl CountedChecks {
     pub(crate) fn of(request: &Request) -> Option<CountedChecks> {
         let Command::Limiter(command) = &request.command else { return None };
         let dry_runs = match command {
-            limiter::Command::Check(check) if !check.dry_run => Vec::new(),
-            limiter::Command::MoveCounter { .. } | limiter::Command::TakeLease(_) => Vec::new(),
+            limiter::Command::Check(check) if !check.dry_run() => Vec::new(),
+            limiter::Command::MoveCounter(_) | limiter::Command::TakeLease(_) => Vec::new(),
             limiter::Command::CheckBatch(checks) => {
-                let dry_runs = checks.iter().enumerate().filter(|(_, check)| check.dry_run);
+                let dry_runs = checks.iter().enumerate().filter(|(_, check)| check.dry_run());
                 dry_runs.map(|(index, _)| index).collect()
             }
             _ => return None,

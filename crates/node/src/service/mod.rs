@@ -140,7 +140,7 @@ impl Service {
             }
         }
         all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        all.truncate(page.limit);
+        all.truncate(page.limit());
         Ok(all)
     }
 
@@ -199,10 +199,11 @@ impl Service {
     /// If another node forwards a request of one of its clients, clients do reach the shards of this process. Requests that
     /// a node makes on its own, to apply its rules file, prove nothing.
     fn forwarded_by_peer(&self, command: &Command) {
-        let is_for_a_client = !matches!(
-            command,
-            Command::ListNamespaces(_) | Command::Limiter(limiter::Command::Change(Change::ApplyFile(_)))
-        );
+        let is_for_a_client = match command {
+            Command::ListNamespaces(_) => false,
+            Command::Limiter(limiter::Command::Change(change)) => !matches!(**change, Change::ApplyFile(_)),
+            _ => true,
+        };
         if is_for_a_client && !*self.inner.is_serving.borrow() {
             self.begin_serving();
         }

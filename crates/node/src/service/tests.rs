@@ -54,14 +54,9 @@ impl Peers for NeverAnswers {
 fn acquire() -> Request {
     let name = |text: &str| Name::new(text).unwrap();
     let key_values = KeyValues::new(vec![("lock", Value::<&str>::Integer(1))]).unwrap();
-    let wanted = Acquire {
-        id: name("id"),
-        session: name("session"),
-        locks: vec![Lock { key_values, mode: Mode::Exclusive }],
-        ttl: Millis(1_000),
-        wait: Millis(1_000),
-        owner: None,
-    };
+    let locks = vec![Lock { key_values, mode: Mode::Exclusive }];
+    let wanted = Acquire::new(name("id"), name("session"), locks, Millis(1_000)).unwrap();
+    let wanted = wanted.with_wait(Millis(1_000)).unwrap();
     let command = Command::Locks(locks::Command::Acquire(wanted));
     Request { namespace: name("n"), idempotency: None, command }
 }

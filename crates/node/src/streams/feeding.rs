@@ -55,7 +55,7 @@ async fn feed_from_local_shard(service: &Service, topic: &Weak<Topic>, every: &m
         match info {
             Ok(info) => {
                 topic.update(|state| state.ring.handle_clock(info.clock));
-                *every = Duration::from_millis(info.terms.key_frame_every.0);
+                *every = Duration::from_millis(info.terms.key_frame_every().0);
                 is_compared = true;
             }
             // The stream was deleted while the shard was in another node.

@@ -116,8 +116,9 @@ impl Service {
     }
 
     async fn changes(&self, address: &Address, after: u64, limit: usize) -> Result<Changes, FollowError> {
-        let command = events::Command::Changes { stream: address.1.clone(), after, limit };
-        match self.ask(address, command).await? {
+        let wanted = events::ChangesAfter::new(address.1.clone(), after, limit);
+        let wanted = wanted.expect("a cursor asks for few changes at a time");
+        match self.ask(address, events::Command::Changes(wanted)).await? {
             Reply::Changes(changes) => Ok(changes),
             _ => Err(FollowError::StreamNotFound),
         }
@@ -148,7 +149,7 @@ impl Follower {
             let mut state = self.topic.lock();
             state.ring.begin(info.clock);
             if state.feeder.is_none() {
-                let every = Duration::from_millis(info.terms.key_frame_every.0);
+                let every = Duration::from_millis(info.terms.key_frame_every().0);
                 let feeder = feeding::feed(self.service.clone(), Arc::downgrade(&self.topic), every);
                 state.feeder = Some(tokio::spawn(feeder).abort_handle());
             }

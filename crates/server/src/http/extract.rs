@@ -474,7 +474,7 @@ impl Query {
                     .ok_or_else(|| Failure::invalid("after", "must be the next of the page before"))?,
             ),
         };
-        Ok(Page { after, limit })
+        Ok(Page::new(after, limit)?)
     }
 }
 

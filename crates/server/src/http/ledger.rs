@@ -279,7 +279,7 @@ async fn batch<I>(
     if transfers.is_empty() {
         return Ok(json(StatusCode::OK, &to_wire::merged_batch(Vec::new(), problems)));
     }
-    let command = Command::Ledger(ledger::Command::Batch(transfers));
+    let command = Command::Ledger(ledger::Command::Batch(ledger::Batch::new(transfers)?));
     match app.ask(namespace, idempotency, command).await {
         Ok(Outcome::Ledger(Ok(Reply::Batch(results)))) => {
             Ok(json(StatusCode::OK, &to_wire::merged_batch(results, problems)))

@@ -75,13 +75,13 @@ pub(super) async fn list<T: Item>(
             Ok(Err(other)) => return status::answer(Ok(*other), StatusCode::OK),
             Err(unavailable) => return status::answer(Err(unavailable), StatusCode::OK),
         };
-        page.limit = page.limit.saturating_sub(part.items.len());
+        let left = page.limit().saturating_sub(part.items.len());
         bytes += answer::estimate(&part.items);
         items.append(&mut part.items);
-        if page.limit == 0 || bytes >= PAGE_BYTES || part.next.is_none() || Instant::now() >= end {
+        if left == 0 || bytes >= PAGE_BYTES || part.next.is_none() || Instant::now() >= end {
             let listed = Listed { items, next: part.next };
             return status::answer(Ok(T::outcome(listed)), StatusCode::OK);
         }
-        page.after = part.next;
+        page = Page::new(part.next, left)?;
     }
 }

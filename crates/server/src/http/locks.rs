@@ -174,7 +174,7 @@ pub(in crate::http) async fn query_locks(
     Paging(page): Paging<Position>,
     call: Call<Unparsed<Searching>>,
 ) -> Answer {
-    let query = from_wire::query(from_wire::Known::KeyValues, call.body.json()?)?;
+    let query = from_wire::query(call.body.json()?)?;
     search(app, call.namespace, page, query).await
 }
 

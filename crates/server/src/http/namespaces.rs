@@ -8,7 +8,7 @@ use super::{
     status, to_wire,
 };
 use axum::{extract::State, http::StatusCode, response::Response};
-use limina_engine::{Command, Name};
+use limina_engine::{self as engine, Command, Name};
 use limina_wire::{Page, Problem, namespace};
 
 /// List the namespaces, by name.
@@ -19,11 +19,11 @@ use limina_wire::{Page, Problem, namespace};
 )]
 pub(super) async fn list_namespaces(
     State(app): State<App>,
-    Paging(mut page): Paging<Name>,
+    Paging(page): Paging<Name>,
 ) -> Result<Response, Failure> {
     // One more than is shown says whether there is a next page.
-    let shown = page.limit;
-    page.limit += 1;
+    let shown = page.limit();
+    let page = engine::Page::new(page.after, shown + 1)?;
     let mut found = app.backend().namespaces(page).await.map_err(status::unavailable)?;
     let more = found.len() > shown;
     found.truncate(shown);

@@ -1,4 +1,4 @@
-//! Being asked by another node.
+//! The calls that other nodes make.
 
 use super::{
     ASK, CONNECTION_WINDOW, FOLLOW, MAX_STREAMS, SHARD, STREAM_WINDOW, WHO,
@@ -24,20 +24,21 @@ use futures_util::{
     stream::{BoxStream, once, poll_fn, unfold},
 };
 use hyper_util::server::conn::auto::Http2Builder;
-use limina_node::{Feed, FeedEnded, PeerError, ShardId};
+use limina_engine::{self as engine, UncheckedRequest};
+use limina_node::{Feed, FeedEnded, PeerError, ShardId, FeedRequest};
 use serde::de::DeserializeOwned;
 use std::{convert::Infallible, future::ready, task::Poll, time::Duration};
 use tokio::{sync::watch, time::interval};
 
-/// The largest body: that of a batch of 16 MiB, in which small numbers take more bytes here than they did as text.
+/// The largest body: a batch of 16 MiB of JSON, in which small numbers take more bytes here than as text.
 const MAX_BODY: usize = 24 << 20;
-/// Those who follow a stream of which there is nothing to tell get a sign of life so often.
+/// The interval of signs of life in a feed that has nothing to send.
 pub(super) const ALIVE_EVERY: Duration = Duration::from_secs(3);
-/// A node that asks and has died is noticed in this time, so that it waits for no more locks.
+/// How soon a dead peer is noticed: its requests for locks must not wait for long.
 const PING_EVERY: Duration = Duration::from_secs(5);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The calls of nodes that show the secret.
+/// The calls that only nodes with the shared secret may make.
 pub(crate) fn routes(app: &App) -> [Route; 3] {
     let only_peers = from_fn_with_state(app.clone(), only_peers);
     [
@@ -47,7 +48,7 @@ pub(crate) fn routes(app: &App) -> [Route; 3] {
     ]
 }
 
-/// What a connection must bear if other nodes ask over it. Many requests that are given up at once are nothing unusual.
+/// The HTTP/2 settings for connections of other nodes. Many requests may be cancelled at the same time.
 pub(crate) fn settings<E>(builder: &mut Http2Builder<'_, E>) {
     builder
         .max_concurrent_streams(MAX_STREAMS)
@@ -67,25 +68,30 @@ async fn only_peers(State(app): State<App>, request: Request, next: Next) -> Res
     StatusCode::UNAUTHORIZED.into_response()
 }
 
-/// Does what is asked.
+/// Runs a command for another node. Another node has checked the command already, but it may be of another version, or
+/// broken: a command that is out of the engine's limits is refused here too.
 async fn ask(State(app): State<App>, request: Request) -> Result<Response, Failure> {
     let (parts, body) = request.into_parts();
-    let request = read(&app, &parts, body).await?;
+    let unchecked: UncheckedRequest = read(&app, &parts, body).await?;
+    let request = engine::Request::try_from(unchecked)?;
     let answer = app.backend().answer_peer(shard(&parts)?, request).await;
     Ok(octets(encode(&answer)))
 }
 
-/// Says which node this is. The body is the address at which it was looked for.
+/// Returns this node's name. The body is the address under which the other node looked for it.
 async fn who(State(app): State<App>, request: Request) -> Result<Response, Failure> {
     let (parts, body) = request.into_parts();
     let _address: String = read(&app, &parts, body).await?;
     Ok(octets(encode(&app.backend().cluster().me)))
 }
 
-/// Tells of a stream: first whether it does, and then all of it.
+/// Sends the changes of a stream. The first message says whether the stream can be followed here.
 async fn follow(State(app): State<App>, request: Request) -> Result<Response, Failure> {
     let (parts, body) = request.into_parts();
-    let wanted = read(&app, &parts, body).await?;
+    let wanted: FeedRequest = read(&app, &parts, body).await?;
+    if let Some(terms) = &wanted.make {
+        terms.validate().map_err(|invalid| invalid.within("make"))?;
+    }
     match app.backend().feed_peer(wanted).await {
         Ok(feed) => {
             let begun = encode_message(&Ok::<(), PeerError>(()));
@@ -97,10 +103,10 @@ async fn follow(State(app): State<App>, request: Request) -> Result<Response, Fa
     }
 }
 
-/// A body that is what it should be.
+/// Decodes a body. What it contains is not checked yet.
 async fn read<T: DeserializeOwned>(app: &App, parts: &Parts, body: Body) -> Result<T, Failure> {
     let bytes = read_body(parts, body, MAX_BODY, app.body_timeout()).await?;
-    decode(&bytes).ok_or_else(|| Failure::invalid("body", "another node would not send this"))
+    decode(&bytes).ok_or_else(|| Failure::invalid("body", "does not decode as a request of another node"))
 }
 
 fn shard(parts: &Parts) -> Result<ShardId, Failure> {
@@ -112,7 +118,7 @@ fn octets(body: impl Into<Body>) -> Response {
     ([(CONTENT_TYPE, "application/octet-stream")], body.into()).into_response()
 }
 
-/// All that a feed tells, the end of it included. When the process stops, it ends.
+/// Everything that a feed sends, including its end. A feed ends when the process stops.
 fn told(feed: Box<dyn Feed>, stopping: watch::Receiver<bool>) -> impl Stream<Item = Bytes> + Send {
     let next = |(mut feed, mut stopping): (Box<dyn Feed>, watch::Receiver<bool>)| async move {
         let told = tokio::select! {
@@ -125,7 +131,7 @@ fn told(feed: Box<dyn Feed>, stopping: watch::Receiver<bool>) -> impl Stream<Ite
     unfold(Some((feed, stopping)), move |state| async move { next(state?).await })
 }
 
-/// The messages, with signs of life where there are none for a while.
+/// The messages, with a sign of life whenever there was none for a while.
 fn alive(mut messages: BoxStream<'static, Bytes>) -> impl Stream<Item = Bytes> + Send + 'static {
     let mut ticks = interval(ALIVE_EVERY);
     poll_fn(move |context| match messages.poll_next_unpin(context) {

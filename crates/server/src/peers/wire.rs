@@ -5,17 +5,17 @@ use serde::{Serialize, de::DeserializeOwned};
 
 /// The longest answer or message: a little more than a key frame of a million events of 1 KiB.
 pub(super) const MAX_MESSAGE: usize = 5 << 28;
-/// A message that says nothing, but that there is somebody.
+/// An empty message, which shows that the sender is alive.
 pub(super) const SIGN_OF_LIFE: &[u8] = &[0; LENGTH_BYTES];
 
 const LENGTH_BYTES: usize = size_of::<u32>();
 
-/// Something as it is sent.
+/// Encodes a body.
 pub(super) fn encode<T: Serialize>(value: &T) -> Bytes {
     postcard::to_allocvec(value).expect("it is written to memory, and all lengths are known").into()
 }
 
-/// What was sent; nothing if the bytes are not exactly that.
+/// Decodes a body. None if the bytes are not exactly one value.
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Some(value),
@@ -23,7 +23,7 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     }
 }
 
-/// Something as one of several messages: its length, four bytes with the lowest first, and then itself.
+/// Encodes one of several messages: its length (four bytes, little endian), then the value.
 pub(super) fn encode_message<T: Serialize>(value: &T) -> Bytes {
     let mut bytes = postcard::to_extend(value, vec![0; LENGTH_BYTES])
         .expect("it is written to memory, and all lengths are known");
@@ -32,13 +32,13 @@ pub(super) fn encode_message<T: Serialize>(value: &T) -> Bytes {
     bytes.into()
 }
 
-/// Messages as they arrive, in pieces of any size.
+/// Decodes messages that arrive in pieces of any size.
 #[derive(Default)]
 pub(super) struct Messages {
     bytes: BytesMut,
 }
 
-/// A message is longer than any may be.
+/// A message is longer than [`MAX_MESSAGE`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 
@@ -47,7 +47,7 @@ impl Messages {
         self.bytes.extend_from_slice(piece);
     }
 
-    /// The next message that is whole. Signs of life are passed over.
+    /// The next complete message. Signs of life are skipped.
     pub(super) fn next(&mut self) -> Result<Option<Bytes>, TooLong> {
         while let Some(head) = self.bytes.first_chunk() {
             let length = u32::from_le_bytes(*head) as usize;

@@ -152,7 +152,7 @@ impl Reader {
     fn rule(&mut self, node: &Node<'_>) -> Option<FileRule> {
         let table = self.table(node)?;
         let rule: Option<NewRule> =
-            self.read(node, table, "overrides", |json| from_wire::named_rule(parse_json(json)?));
+            self.read(node, table, "overrides", |json| from_wire::file_rule(parse_json(json)?));
         let overrides = match table.get_key_value("overrides") {
             Some((key, value)) => self.items(&Node::of_key(&node.path, key, value), Reader::new_override),
             None => Vec::new(),
@@ -180,7 +180,7 @@ impl Reader {
 
     fn new_override(&mut self, node: &Node<'_>) -> Option<NewOverride> {
         let table = self.table(node)?;
-        self.read(node, table, "", |json| from_wire::named_override(parse_json(json)?))
+        self.read(node, table, "", |json| from_wire::file_override(parse_json(json)?))
     }
 
     /// Takes a table for the body of a request, but for one key of it.

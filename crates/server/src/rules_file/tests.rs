@@ -147,8 +147,8 @@ fn a_mistake_is_named_with_its_place() {
         "window = { type = 'fixed', per = '1m', burst = 1 }",
         &["line 4: RULE.window.burst: only a bucket has a burst"],
     );
-    check_rule("group_by = [\n'ip',\n'',\n]", &["line 6: RULE.group_by[1]: a key has 1 to 256 bytes"]);
-    check_rule("group_by = ['ip', 'ip']", &["line 4: RULE.group_by[1]: \"ip\" is named twice"]);
+    check_rule("group_by = [\n'ip',\n'',\n]", &["line 6: RULE.group_by[1]: must have from 1 to 256 bytes"]);
+    check_rule("group_by = ['ip', 'ip']", &["line 4: RULE.group_by[1]: is named twice"]);
     check_rule(
         "shadow = 2024-01-01",
         &["line 4: RULE.shadow: dates and times have no meaning here; as a string it needs quotes"],

@@ -136,9 +136,9 @@ async fn bodies_become_commands() {
     let new = |limit_id, context, ceiling| {
         ledger::Command::CreateLimit(ledger::NewLimit { name: name("a"), limit_id, context, ceiling })
     };
-    check("POST", "/v1/ledger/limits", r#"{"name": "a"}"#, 201, new(None, [].into(), None)).await;
+    check("POST", "/v1/ledger/limits", r#"{"name": "a"}"#, 201, new(None, Default::default(), None)).await;
     let full = r#"{"name": "a", "limit_id": "7", "context": {"k": "v"}, "ceiling": -9223372036854775808}"#;
-    let context = || [("k".into(), "v".into())].into();
+    let context = || ledger::Context::new([("k", "v")]).unwrap();
     check("POST", "/v1/ledger/limits", full, 201, new(Some(name("7")), context(), Some(i64::MIN))).await;
     let patched = |ceiling, context| ledger::Command::PatchLimit { name: name("a"), ceiling, context };
     check("PATCH", "/v1/ledger/limits/a", "", 200, patched(Patch::Keep, Patch::Keep)).await;
@@ -147,28 +147,25 @@ async fn bodies_become_commands() {
     check("PATCH", "/v1/ledger/limits/a", body, 200, patched(Patch::Remove, Patch::Set(context()))).await;
     let body = r#"{"ceiling": 0, "context": null}"#;
     check("PATCH", "/v1/ledger/limits/a", body, 200, patched(Patch::Set(0), Patch::Remove)).await;
-    let hold = ledger::Hold {
-        operation_id: name("op"),
-        changes: vec![ledger::Change {
-            limit_name: name("a"),
-            value: i64::MAX,
-            limit_id: Some(name("7")),
-            context: context(),
-        }],
-        skip_existing_holds: true,
-        create_missing: true,
-        expires_after: Some(Millis(90_000)),
+    let change = ledger::Change {
+        limit_name: name("a"),
+        value: i64::MAX,
+        limit_id: Some(name("7")),
+        context: context(),
     };
+    let hold = ledger::Hold::new(name("op"), vec![change])
+        .unwrap()
+        .with_skip_existing_holds(true)
+        .with_create_missing(true)
+        .with_expires_after(Some(Millis(90_000)))
+        .unwrap();
     let body = r#"{"operation_id": "op", "changes": [{"limit_name": "a", "value": 9223372036854775807,
         "limit_id": "7", "context": {"k": "v"}}], "skip_existing_holds": true, "create_missing": true,
         "expires_after": "1m30s"}"#;
     check("POST", "/v1/ledger/hold", body, 200, ledger::Command::Transfer(Transfer::Hold(hold))).await;
     let finished = |finish, changes| {
-        ledger::Command::Transfer(Transfer::Finish(ledger::Finalization {
-            finish,
-            operation_id: name("op"),
-            changes,
-        }))
+        let finalization = ledger::Finalization::new(finish, name("op"), changes).unwrap();
+        ledger::Command::Transfer(Transfer::Finish(finalization))
     };
     check(
         "POST",
@@ -181,7 +178,8 @@ async fn bodies_become_commands() {
     let changes = vec![ledger::FinalizationChange { limit_name: name("a"), value: Some(-3) }];
     let body = r#"{"operation_id": "op", "changes": [{"limit_name": "a", "value": -3}]}"#;
     check("POST", "/v1/ledger/rollback", body, 200, finished(ledger::Finish::Rollback, Some(changes))).await;
-    let values = |as_of| ledger::Command::Values { limit_names: vec![name("b"), name("a")], as_of };
+    let values =
+        |as_of| ledger::Command::Values(ledger::Values::new(vec![name("b"), name("a")], as_of).unwrap());
     check("POST", "/v1/ledger/values", r#"{"limit_names": ["b", "a"]}"#, 200, values(AsOf::Now)).await;
     let body = r#"{"limit_names": ["b", "a"], "operation_id": "op"}"#;
     check("POST", "/v1/ledger/values", body, 200, values(AsOf::Operation(name("op")))).await;

@@ -14,23 +14,23 @@ pub(crate) fn plausible(command: &EventCommand) -> EventReply {
     match command {
         EventCommand::Put { .. } => EventReply::StreamCreated(stream("s")),
         EventCommand::Delete(_) => EventReply::StreamDeleted,
-        EventCommand::Submit { .. } => EventReply::Submitted(Submitted { event: event("🌮"), clock: 7 }),
+        EventCommand::Submit(_) => EventReply::Submitted(Submitted { event: event("🌮"), clock: 7 }),
         EventCommand::KeyFrame { .. } | EventCommand::Get(_) => EventReply::Stream(stream("s")),
         EventCommand::List(_) => EventReply::Streams(Listed { items: vec![stream("s")], next: None }),
         EventCommand::Incubating(_) => {
             EventReply::Incubating(KeyFrame { clock: 7, events: vec![event("🌮")] })
         }
-        EventCommand::Changes { .. } => EventReply::Changes(Changes::NotKept),
+        EventCommand::Changes(_) => EventReply::Changes(Changes::NotKept),
     }
 }
 
+fn terms(mode: Mode, duration: u64, max_events: u32, key_frame_every: u64) -> StreamTerms {
+    let terms = StreamTerms::new(mode, Millis(duration)).unwrap().with_max_events(max_events).unwrap();
+    terms.with_key_frame_every(Millis(key_frame_every)).unwrap()
+}
+
 fn stream(text: &str) -> StreamInfo {
-    let terms = StreamTerms {
-        mode: Mode::StrictlyOnce,
-        duration: Millis(3_000),
-        max_events: 5,
-        key_frame_every: Millis(500),
-    };
+    let terms = terms(Mode::StrictlyOnce, 3_000, 5, 500);
     StreamInfo { name: name(text), terms, clock: 7, incubating: 1 }
 }
 
@@ -48,21 +48,9 @@ async fn streams_are_put_with_defaults() {
         let expect = Command::Events(EventCommand::Put { name: name("s"), terms });
         assert_eq!((request.namespace.as_str(), request.command), ("n", expect));
     };
-    let terms = StreamTerms {
-        mode: Mode::OnlyOnce,
-        duration: Millis(10),
-        max_events: 10_000,
-        key_frame_every: Millis(10_000),
-    };
-    check(json!({"mode": "only_once", "duration": 10}), terms).await;
-    let terms = StreamTerms {
-        mode: Mode::StrictlyOnce,
-        duration: Millis(30 * Millis::DAY.0),
-        max_events: 1_000_000,
-        key_frame_every: Millis(100),
-    };
+    check(json!({"mode": "only_once", "duration": 10}), terms(Mode::OnlyOnce, 10, 10_000, 10_000)).await;
     let all = json!({"mode": "strictly_once", "duration": "30d", "max_events": 1_000_000, "key_frame_every": "100ms"});
-    check(all, terms).await;
+    check(all, terms(Mode::StrictlyOnce, 30 * Millis::DAY.0, 1_000_000, 100)).await;
 }
 
 #[tokio::test]
@@ -97,19 +85,11 @@ async fn a_body_can_be_the_event_itself() {
     let check = async |path: &str, stream: &str, mode: Mode| {
         let request = server.request("POST", path).header("content-type", "text/plain").body(r#"{"a": 1}"#);
         assert_eq!(request.send().await.unwrap().status(), 201);
-        let Command::Events(EventCommand::Submit { stream: asked, event, make }) =
-            server.last_asked().command
-        else {
+        let Command::Events(EventCommand::Submit(submit)) = server.last_asked().command else {
             panic!("an event is submitted")
         };
-        assert_eq!((asked.as_str(), &*event), (stream, r#"{"a": 1}"#));
-        let terms = StreamTerms {
-            mode,
-            duration: Millis(10_000),
-            max_events: 10_000,
-            key_frame_every: Millis(10_000),
-        };
-        assert_eq!(make, Some(terms));
+        assert_eq!((submit.stream().as_str(), &**submit.event()), (stream, r#"{"a": 1}"#));
+        assert_eq!(submit.make(), Some(&terms(mode, 10_000, 10_000, 10_000)));
     };
     check("/only-once-event", "only-once", Mode::OnlyOnce).await;
     check("/strictly-once-event", "strictly-once", Mode::StrictlyOnce).await;

@@ -47,9 +47,9 @@ async fn a_request_is_one_lock_or_several() {
         assert_eq!(reply.status(), 200, "{body}");
         let request = server.last_asked();
         let Command::Locks(LockCommand::Acquire(wanted)) = request.command else { panic!("{request:?}") };
-        assert_eq!((request.namespace.as_str(), wanted.locks, wanted.wait.0), ("n", locks, wait));
-        assert_eq!(wanted.ttl, Millis(1_000));
-        assert!(wanted.id != wanted.session && wanted.id.as_str().len() == 32);
+        assert_eq!((request.namespace.as_str(), wanted.locks(), wanted.wait().0), ("n", &*locks, wait));
+        assert_eq!(wanted.ttl(), Millis(1_000));
+        assert!(wanted.id() != wanted.session() && wanted.id().as_str().len() == 32);
     };
     let lock = |key: &str, mode| Lock { key_values: one(key), mode };
     let (exclusive, shared) = (Mode::Exclusive, Mode::Shared);

@@ -75,7 +75,7 @@ impl Backend for Fake {
             let first =
                 page.after.as_ref().map_or(0, |after| after.as_str()[1..].parse::<usize>().unwrap() + 1);
             let found = (first..5)
-                .take(page.limit)
+                .take(page.limit())
                 .map(|n| NamespaceInfo { name: name(&format!("n{n}")), position: Position(n as u64 * 10) });
             let found = found.collect();
             self.pages.lock().unwrap().push(page);
@@ -140,7 +140,7 @@ fn plausible(command: &Command) -> Outcome {
             Batch(transfers) => {
                 Reply::Batch(transfers.iter().map(|transfer| Ok(transferred(transfer))).collect())
             }
-            Values { .. } => Reply::Values(ValuesReply { position: Position(3), values: vec![value("a")] }),
+            Values(_) => Reply::Values(ValuesReply { position: Position(3), values: vec![value("a")] }),
             GetOperation(_) => Reply::Operation(operation(vec![HoldState::Held])),
             ListOperations { .. } => Reply::Operations { items: Vec::new(), next: None },
             ListEntries { .. } => Reply::Entries { items: Vec::new(), next: None },

@@ -8,8 +8,8 @@ const BYTES: usize = 24 * MIB;
 
 /// An answer of about [`BYTES`].
 fn large() -> Result<Outcome, Unavailable> {
-    let context: ledger::Context = [("k".into(), "x".repeat(MIB).into())].into();
-    let items = vec![LimitInfo { context, ..limit("a") }; BYTES / MIB];
+    let context = ledger::Context::new((0..64).map(|key| (key.to_string(), "x".repeat(1024)))).unwrap();
+    let items = vec![LimitInfo { context, ..limit("a") }; BYTES / (64 * 1024)];
     Ok(Outcome::Ledger(Ok(Reply::Limits { items, more: false })))
 }
 

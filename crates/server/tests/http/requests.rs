@@ -78,7 +78,7 @@ async fn query_parameters() {
         assert_eq!(server.send("GET", path, "").await.status().as_u16(), 200, "{path}");
         assert_eq!(server.last_asked().command, Command::Ledger(expect), "{path}");
     };
-    let page = |after: Option<&str>, limit| Page { after: after.map(name), limit };
+    let page = |after: Option<&str>, limit| Page::new(after.map(name), limit).unwrap();
     asked("/v1/ledger/limits", ledger::Command::ListLimits(page(None, 100))).await;
     asked("/v1/ledger/limits?", ledger::Command::ListLimits(page(None, 100))).await;
     asked(
@@ -89,7 +89,7 @@ async fn query_parameters() {
     let operations = |only_held| ledger::Command::ListOperations { only_held, page: page(None, 100) };
     asked("/v1/ledger/operations", operations(false)).await;
     asked("/v1/ledger/operations?state=held", operations(true)).await;
-    let entries = Page { after: Some(Position(7)), limit: 1 };
+    let entries = Page::new(Some(Position(7)), 1).unwrap();
     let entries = ledger::Command::ListEntries { limit_name: name("a"), page: entries };
     asked("/v1/ledger/limits/a/entries?after=7&limit=1", entries).await;
 }

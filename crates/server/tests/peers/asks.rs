@@ -34,13 +34,13 @@ async fn requests_arrive_as_they_were_sent_and_answers_too() {
 async fn the_largest_batch_fits() {
     let node = Node::start().await;
     let peers = HttpPeers::new(secret());
-    let transfer = ledger::Transfer::Finish(ledger::Finalization {
-        finish: ledger::Finish::Commit,
-        operation_id: name(&"o".repeat(256)),
-        changes: None,
-    });
-    let transfers = vec![transfer; (16 << 20) / 260];
-    let command = Command::Ledger(ledger::Command::Batch(transfers));
+    // With eight names of 256 bytes in each of its items, the batch has more than 16 MiB.
+    let limit_name = |limit| name(&format!("{limit}{}", "x".repeat(255)));
+    let change = |limit| ledger::FinalizationChange { limit_name: limit_name(limit), value: None };
+    let changes = (0..7).map(change).collect();
+    let commit = ledger::Finalization::new(ledger::Finish::Commit, name(&"o".repeat(256)), Some(changes));
+    let transfers = vec![ledger::Transfer::Finish(commit.unwrap()); ledger::Batch::MAX_TRANSFERS];
+    let command = Command::Ledger(ledger::Command::Batch(ledger::Batch::new(transfers).unwrap()));
     let request = Request { command, ..read() };
     let answer = soon(peers.ask(node.address(), ShardId(0), &request)).await;
     assert_eq!(answer, Ok(Outcome::NamespaceDeleted));

@@ -1,6 +1,7 @@
 //! Bodies that no node sends.
 
 use super::*;
+use limina_engine::{KeyValues, key_values::Value};
 use reqwest::{Client, StatusCode};
 
 const PATHS: [&str; 2] = ["/peer/v1/ask", "/peer/v1/follow"];
@@ -42,6 +43,45 @@ async fn what_is_no_request_is_refused() {
         assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
     }
     assert_eq!(node.fake.asked.lock().unwrap().len(), 1);
+}
+
+/// Bytes that decode, but to a command that no constructor builds. `crates/engine/tests/limits.rs` has all the limits; here
+/// the door is shown for each family.
+#[tokio::test]
+async fn an_invalid_command_is_refused() {
+    let node = Node::start().await;
+    let key_values = KeyValues::new(vec![("k", Value::<&str>::Integer(1))]).unwrap();
+    let none = None::<()>;
+    let check = async |body: Vec<u8>, path: &str, field: &str| {
+        let client = Client::builder().http2_prior_knowledge().build().unwrap();
+        let request = client.post(format!("http://{}{path}", node.address())).body(body);
+        let request = request.header("x-limina-shard", "0").bearer_auth("0123456789abcdef");
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::BAD_REQUEST, "{field}");
+        let problem: serde_json::Value = response.json().await.unwrap();
+        assert_eq!((&problem["code"], &problem["field"]), (&"InvalidRequest".into(), &field.into()));
+    };
+    // The namespace, no key, the numbers of the variants, and the fields.
+    let ask = async |body: Vec<u8>, field: &str| check(body, PATHS[0], field).await;
+    let change = || ("a", 1_i64, none, 0_u8);
+    let hold = ("n", none, (0_u8, 4_u8, 0_u8), "op", vec![change(), change()], false, true, none);
+    ask(bytes(&hold), "changes[1].limit_name").await;
+    let window = Some((0_u8, 0_u64));
+    let rule = ("n", none, (1_u8, 0_u8, 0_u8), "r", 0_u8, 0_u8, (1_u8, 5_u64), window, false, none, none);
+    ask(bytes(&rule), "window.per").await;
+    let locks = vec![(key_values.clone(), 0_u8), (key_values, 0_u8)];
+    let acquire = ("n", none, (2_u8, 0_u8), "id", "session", locks, 1_000_u64, 0_u64, none);
+    ask(bytes(&acquire), "locks[1].key_values").await;
+    ask(bytes(&("n", none, (3_u8, 2_u8), "s", "", none)), "event").await;
+    ask(bytes(&("n", none, 5_u8, none, 0_usize)), "limit").await;
+    let wanted = (0_u16, "n", "s", none, Some((0_u8, 10_u64, 0_u32, 10_000_u64)));
+    check(bytes(&wanted), PATHS[1], "make.max_events").await;
+    assert!(node.fake.asked.lock().unwrap().is_empty());
+    assert!(node.fake.wanted.lock().unwrap().is_none());
+}
+
+fn bytes(value: &impl serde::Serialize) -> Vec<u8> {
+    postcard::to_allocvec(value).unwrap()
 }
 
 #[tokio::test]

@@ -7,12 +7,7 @@ use limina_engine::{
 };
 
 fn wanted() -> FeedRequest {
-    let make = StreamTerms {
-        mode: Mode::StrictlyOnce,
-        duration: Millis(1),
-        max_events: 2,
-        key_frame_every: Millis(3),
-    };
+    let make = StreamTerms::new(Mode::StrictlyOnce, Millis(10)).unwrap().with_max_events(2).unwrap();
     let (namespace, stream) = (name("n"), name("s"));
     FeedRequest { shard: ShardId(4095), namespace, stream, resume_after: Some(7), make: Some(make) }
 }

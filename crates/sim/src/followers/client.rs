@@ -4,7 +4,7 @@ use super::Counts;
 use crate::random::Random;
 use limina_engine::{
     Name, Time,
-    events::{Change, ChangeKind, Command, Event, KeyFrame, Refusal, Reply},
+    events::{Change, ChangeKind, ChangesAfter, Command, Event, KeyFrame, Refusal, Reply},
 };
 use limina_node::{
     Message, StreamUpdate,
@@ -128,7 +128,7 @@ impl StreamReader {
             Step::Wait => return Next::Nothing,
             Step::AskClock => Command::Get(stream),
             Step::AskKeyFrame => Command::Incubating(stream),
-            Step::AskPage { after, limit } => Command::Changes { stream, after, limit },
+            Step::AskPage { after, limit } => changes_after(stream, after, limit),
         };
         self.question = Some(question.clone());
         Next::Ask(question)
@@ -152,8 +152,8 @@ impl StreamReader {
             (Command::Incubating(_), Some(Ok(Reply::Incubating(frame)))) => {
                 self.cursor.handle_key_frame(Message::new(StreamUpdate::KeyFrame(frame.clone())));
             }
-            (Command::Changes { after, .. }, Some(Ok(Reply::Changes(changes)))) => {
-                self.cursor.handle_page(*after, changes.clone(), ring);
+            (Command::Changes(wanted), Some(Ok(Reply::Changes(changes)))) => {
+                self.cursor.handle_page(wanted.after(), changes.clone(), ring);
             }
             // The request will be sent again.
             (_, None) => {}
@@ -161,4 +161,9 @@ impl StreamReader {
         }
         Ok(())
     }
+}
+
+pub(super) fn changes_after(stream: Name, after: u64, limit: usize) -> Command {
+    let wanted = ChangesAfter::new(stream, after, limit).expect("a cursor asks for few changes at a time");
+    Command::Changes(wanted)
 }

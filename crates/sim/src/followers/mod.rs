@@ -181,7 +181,8 @@ impl Followers {
         answer: Option<&Result<Reply, Refusal>>,
     ) -> Result<(), String> {
         let name = match question {
-            Command::Get(name) | Command::Incubating(name) | Command::Changes { stream: name, .. } => name,
+            Command::Get(name) | Command::Incubating(name) => name,
+            Command::Changes(wanted) => wanted.stream(),
             _ => return Ok(()),
         };
         for stream in &mut self.streams {

@@ -2,7 +2,7 @@
 
 use super::{
     Counts,
-    client::{Client, Next, StreamReader},
+    client::{Client, Next, StreamReader, changes_after},
 };
 use crate::random::Random;
 use limina_engine::{
@@ -114,7 +114,7 @@ impl Stream {
                 }
             }
         }
-        let check = |after: &u64| Command::Changes { stream: self.name.clone(), after: *after, limit: 1 };
+        let check = |after: &u64| changes_after(self.name.clone(), *after, 1);
         asked.extend(self.skipped_after.iter().map(check));
         Ok(asked)
     }
@@ -158,8 +158,10 @@ impl Stream {
         counts: &mut Counts,
     ) -> Result<(), String> {
         let is_gone = matches!(answer, Some(Err(Refusal::StreamNotFound { .. })));
-        if let Command::Changes { after, limit: 1, .. } = question
-            && let Some(place) = self.skipped_after.iter().position(|skipped| skipped == after)
+        if let Command::Changes(wanted) = question
+            && wanted.limit() == 1
+            && let after = wanted.after()
+            && let Some(place) = self.skipped_after.iter().position(|skipped| *skipped == after)
             && let Some(Ok(Reply::Changes(changes))) = answer
         {
             self.skipped_after.swap_remove(place);

@@ -57,7 +57,7 @@ impl Events {
                     self.make(order, name, *terms);
                     Ok(Reply::StreamCreated(self.info(name)?))
                 }
-                Some(stream) if stream.terms.mode != terms.mode => {
+                Some(stream) if stream.terms.mode() != terms.mode() => {
                     Err(Refusal::StreamModeConflict { stream: name.clone() })
                 }
                 Some(stream) => {
@@ -73,9 +73,9 @@ impl Events {
                 order.advance();
                 Ok(Reply::StreamDeleted)
             }
-            Command::Submit { stream, event, make } => {
-                self.make_if_missing(order, stream, make.as_ref());
-                self.submit(now, order, stream, event)
+            Command::Submit(submit) => {
+                self.make_if_missing(order, submit.stream(), submit.make());
+                self.submit(now, order, submit.stream(), submit.event())
             }
             Command::KeyFrame { stream, make } => {
                 self.make_if_missing(order, stream, make.as_ref());
@@ -89,14 +89,14 @@ impl Events {
                 let events = incubating.map(Closed::info).collect();
                 Ok(Reply::Incubating(KeyFrame { clock: stream.clock(), events }))
             }
-            Command::Changes { stream, after, limit } => {
-                let stream = self.find(stream)?;
+            Command::Changes(wanted) => {
+                let stream = self.find(wanted.stream())?;
                 let oldest = stream.clock().saturating_sub(KEPT_CHANGES).max(stream.began);
-                if *after < oldest || *after > stream.clock() {
+                if wanted.after() < oldest || wanted.after() > stream.clock() {
                     return Ok(Reply::Changes(Changes::NotKept));
                 }
-                let missed = stream.changes.iter().filter(|change| change.clock > *after);
-                Ok(Reply::Changes(Changes::Kept(missed.take(*limit).cloned().collect())))
+                let missed = stream.changes.iter().filter(|change| change.clock > wanted.after());
+                Ok(Reply::Changes(Changes::Kept(missed.take(wanted.limit()).cloned().collect())))
             }
         }
     }
@@ -114,8 +114,8 @@ impl Events {
 
     fn submit(&mut self, now: u64, order: &mut Order, name: &Name, event: &Event) -> Answer {
         let stream = self.streams.get_mut(name).ok_or_else(|| not_found(name))?;
-        let StreamTerms { mode, duration, max_events, .. } = stream.terms;
-        let until = now + duration.0;
+        let (mode, max_events) = (stream.terms.mode(), stream.terms.max_events());
+        let until = now + stream.terms.duration().0;
         let found = stream.closed.iter().position(|closed| closed.event == *event);
         let Some(place) = found else {
             if stream.closed.len() >= max_events as usize {
@@ -161,8 +161,8 @@ impl Events {
             _ => None,
         };
         all.retain(|stream| next.as_ref().is_none_or(|next| stream.name <= *next));
-        let next = next.or((all.len() > page.limit).then(|| all[page.limit - 1].name.clone()));
-        all.truncate(page.limit);
+        let next = next.or((all.len() > page.limit()).then(|| all[page.limit() - 1].name.clone()));
+        all.truncate(page.limit());
         Listed { items: all, next }
     }
 

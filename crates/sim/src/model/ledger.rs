@@ -161,14 +161,15 @@ impl Ledger {
                 let mut names: Vec<Name> = self.limits.iter().map(|limit| limit.terms.name.clone()).collect();
                 names.retain(|name| page.after.as_ref().is_none_or(|after| name > after));
                 names.sort();
-                let items = names.iter().take(page.limit).map(|name| self.info(name)).collect();
-                Ok(Reply::Limits { items, more: names.len() > page.limit })
+                let items = names.iter().take(page.limit()).map(|name| self.info(name)).collect();
+                Ok(Reply::Limits { items, more: names.len() > page.limit() })
             }
             ledger::Command::Transfer(transfer) => self.transfer(order, now, transfer),
             ledger::Command::Batch(transfers) => Ok(Reply::Batch(
                 transfers.iter().map(|transfer| self.transfer(order, now, transfer)).collect(),
             )),
-            ledger::Command::Values { limit_names, as_of } => {
+            ledger::Command::Values(values) => {
+                let (limit_names, as_of) = (values.limit_names(), values.as_of());
                 self.must_exist(limit_names)?;
                 let position = match as_of {
                     AsOf::Now => order.position,
@@ -192,8 +193,8 @@ impl Ledger {
                 ids.retain(|id| page.after.as_ref().is_none_or(|after| id > after));
                 ids.retain(|id| !only_held || !self.open_holds(id).is_empty());
                 let items: Vec<OperationInfo> =
-                    ids.iter().take(page.limit).map(|id| self.operation(id)).collect();
-                let next = (ids.len() > page.limit).then(|| ids[page.limit - 1].clone());
+                    ids.iter().take(page.limit()).map(|id| self.operation(id)).collect();
+                let next = (ids.len() > page.limit()).then(|| ids[page.limit() - 1].clone());
                 Ok(Reply::Operations { items, next })
             }
             ledger::Command::ListEntries { limit_name, page } => {
@@ -214,8 +215,8 @@ impl Ledger {
                         hold_value: value.hold_value,
                     }
                 };
-                let items = events.iter().take(page.limit).map(entry).collect();
-                let next = (events.len() > page.limit).then(|| Position(events[page.limit - 1].position));
+                let items = events.iter().take(page.limit()).map(entry).collect();
+                let next = (events.len() > page.limit()).then(|| Position(events[page.limit() - 1].position));
                 Ok(Reply::Entries { items, next })
             }
         }
@@ -229,11 +230,11 @@ impl Ledger {
     }
 
     fn hold(&mut self, order: &mut Order, now: u64, hold: &Hold) -> Result<HoldReply, Refusal> {
-        let names: Vec<Name> = hold.changes.iter().map(|change| change.limit_name.clone()).collect();
-        if !hold.create_missing {
+        let names: Vec<Name> = hold.changes().iter().map(|change| change.limit_name.clone()).collect();
+        if !hold.create_missing() {
             self.must_exist(&names)?;
         }
-        let operation_id = hold.operation_id.clone();
+        let operation_id = hold.operation_id().clone();
         let states: Vec<Option<HoldState>> =
             names.iter().map(|name| self.hold_in(&operation_id, name).map(|(_, state)| state)).collect();
         let with = |wanted: fn(&Option<HoldState>) -> bool| -> Vec<usize> {
@@ -246,7 +247,7 @@ impl Ledger {
         }
         let held: Vec<Name> =
             with(|state| *state == Some(HoldState::Held)).iter().map(|i| names[*i].clone()).collect();
-        if !held.is_empty() && !hold.skip_existing_holds {
+        if !held.is_empty() && !hold.skip_existing_holds() {
             return Err(Refusal::DuplicateOperation { operation_id, limit_names: held });
         }
         let fresh = with(Option::is_none);
@@ -258,7 +259,7 @@ impl Ledger {
 
         let mut exceeded = Vec::new();
         let mut overflowing = Vec::new();
-        for change in fresh.iter().map(|i| &hold.changes[*i]) {
+        for change in fresh.iter().map(|i| &hold.changes()[*i]) {
             let (commit, up, down) = self.sums(&change.limit_name);
             let value = i128::from(change.value);
             let (up, down) = (up + value.max(0), down + value.min(0));
@@ -280,15 +281,15 @@ impl Ledger {
             return Err(Refusal::ValueOverflow { limit_names: overflowing });
         }
 
-        for Change { limit_name, limit_id, context, .. } in &hold.changes {
+        for Change { limit_name, limit_id, context, .. } in hold.changes() {
             if self.limit(limit_name).is_none() {
                 let (limit_id, context) = (limit_id.clone(), context.clone());
                 self.create(order, NewLimit { name: limit_name.clone(), limit_id, context, ceiling: None });
             }
         }
         order.advance();
-        let expires_at = hold.expires_after.map(|span| now + span.0);
-        for change in fresh.iter().map(|i| &hold.changes[*i]) {
+        let expires_at = hold.expires_after().map(|span| now + span.0);
+        for change in fresh.iter().map(|i| &hold.changes()[*i]) {
             self.log.push(Event {
                 position: order.position,
                 time: now,
@@ -314,8 +315,8 @@ impl Ledger {
         now: u64,
         request: &Finalization,
     ) -> Result<FinalizationReply, Refusal> {
-        let id = &request.operation_id;
-        let kind = match request.finish {
+        let id = request.operation_id();
+        let kind = match request.finish() {
             Finish::Commit => EntryKind::Commit,
             Finish::Rollback => EntryKind::Rollback,
         };
@@ -324,8 +325,8 @@ impl Ledger {
             position: Position(position),
             values: this.values(names, position),
         };
-        let is_commit = request.finish == Finish::Commit;
-        let Some(changes) = &request.changes else {
+        let is_commit = request.finish() == Finish::Commit;
+        let Some(changes) = request.changes() else {
             self.view(id).ok_or_else(|| not_found(id, None, None))?;
             let open = self.open_holds(id);
             if !open.is_empty() {

@@ -81,12 +81,12 @@ impl LockRequest {
     }
 
     fn asks_for(&self, key_values: &KeyValues) -> bool {
-        self.wanted.locks.iter().any(|lock| lock.key_values == *key_values)
+        self.wanted.locks().iter().any(|lock| lock.key_values == *key_values)
     }
 
     /// Whether the two cannot have this lock at the same time.
     fn conflicts(&self, lock: &Lock) -> bool {
-        self.wanted.locks.iter().any(|own| {
+        self.wanted.locks().iter().any(|own| {
             own.key_values == lock.key_values && (own.mode == Mode::Exclusive || lock.mode == Mode::Exclusive)
         })
     }
@@ -103,7 +103,7 @@ impl LockRequest {
 /// The id by which a hang-up names a request for locks.
 pub(super) fn name_of(request: &Request) -> Option<&Name> {
     match &request.command {
-        limina_engine::Command::Locks(Command::Acquire(wanted)) => Some(&wanted.id),
+        limina_engine::Command::Locks(Command::Acquire(wanted)) => Some(wanted.id()),
         _ => None,
     }
 }
@@ -126,7 +126,7 @@ impl Locks {
             }
             Command::Heartbeat { id, session } => self.holder(id, Some(session)).map(|index| {
                 let LockRequest { wanted, state, .. } = &mut self.requests[index];
-                let until = turn.now + wanted.ttl.0;
+                let until = turn.now + wanted.ttl().0;
                 if let State::Holds { expires_at, stored_expires_at, .. } = state {
                     (*expires_at, *stored_expires_at) = (until, until);
                 }
@@ -143,21 +143,21 @@ impl Locks {
     }
 
     fn acquire(&mut self, turn: &mut Turn, request: &Request, wanted: &Acquire) -> Option<Answer> {
-        if let Ok(index) = self.holder(&wanted.id, None) {
-            let session = self.requests[index].wanted.session.clone();
-            self.add_listener(&wanted.id, Some(&wanted.id));
+        if let Ok(index) = self.holder(wanted.id(), None) {
+            let session = self.requests[index].wanted.session().clone();
+            self.add_listener(wanted.id(), Some(wanted.id()));
             return Some(Ok(Reply::Granted { grant: self.info(turn.now, index), session }));
         }
-        if let Some(index) = self.requests.iter().position(|entry| entry.wanted.id == wanted.id) {
+        if let Some(index) = self.requests.iter().position(|entry| entry.wanted.id() == wanted.id()) {
             self.end(turn, index);
         }
-        let state = State::Waits { until: turn.now + wanted.wait.0 };
+        let state = State::Waits { until: turn.now + wanted.wait().0 };
         self.requests.push(LockRequest { wanted: wanted.clone(), request: request.clone(), state });
         let index = self.requests.len() - 1;
         let Some(blocked) = self.blocked(turn.now, index) else {
             return Some(Ok(self.grant(turn, index)));
         };
-        if wanted.wait == Millis(0) {
+        if wanted.wait() == Millis(0) {
             self.requests.pop();
             return Some(Err(Refusal::LockHeld(blocked)));
         }
@@ -166,7 +166,7 @@ impl Locks {
 
     /// A client hangs up: its request stops waiting, and every grant without another listener ends, the oldest first.
     fn hang_up(&mut self, turn: &mut Turn, request: &Name) {
-        let waits = |entry: &LockRequest| entry.waits() && entry.wanted.id == *request;
+        let waits = |entry: &LockRequest| entry.waits() && entry.wanted.id() == request;
         if let Some(index) = self.requests.iter().position(waits) {
             self.end(turn, index);
         }
@@ -224,11 +224,11 @@ impl Locks {
 
     fn grant(&mut self, turn: &mut Turn, index: usize) -> Reply {
         let (token, granted_at) = (turn.order.advance(), turn.now);
-        let expires_at = granted_at + self.requests[index].wanted.ttl.0;
-        let listeners = Listeners::These(vec![self.requests[index].wanted.id.clone()]);
+        let expires_at = granted_at + self.requests[index].wanted.ttl().0;
+        let listeners = Listeners::These(vec![self.requests[index].wanted.id().clone()]);
         self.requests[index].state =
             State::Holds { token, granted_at, expires_at, stored_expires_at: expires_at, listeners };
-        let session = self.requests[index].wanted.session.clone();
+        let session = self.requests[index].wanted.session().clone();
         Reply::Granted { grant: self.info(turn.now, index), session }
     }
 
@@ -238,12 +238,12 @@ impl Locks {
         let is_in_the_way = |lock: &&Lock| {
             others().any(|(other, entry)| (!entry.waits() || other < index) && entry.conflicts(lock))
         };
-        let key_values = self.requests[index].wanted.locks.iter().find(is_in_the_way)?.key_values.clone();
+        let key_values = self.requests[index].wanted.locks().iter().find(is_in_the_way)?.key_values.clone();
         let about_it = || others().map(|(_, entry)| entry).filter(|entry| entry.asks_for(&key_values));
         let holder = about_it().filter(|entry| !entry.waits()).min_by_key(|entry| entry.token());
         let holder = holder.map(|entry| Holder {
-            lock_id: entry.wanted.id.clone(),
-            owner: entry.wanted.owner.clone(),
+            lock_id: entry.wanted.id().clone(),
+            owner: entry.wanted.owner().cloned(),
             expires_in: Millis(entry.due().0.saturating_sub(now)),
         });
         let waiting = about_it().filter(|entry| entry.waits()).count();
@@ -253,10 +253,10 @@ impl Locks {
     /// The index of the holder in the list.
     fn holder(&self, id: &Name, session: Option<&Name>) -> Result<usize, Refusal> {
         let lock_id = id.clone();
-        let held = self.requests.iter().position(|entry| entry.wanted.id == *id && !entry.waits());
+        let held = self.requests.iter().position(|entry| entry.wanted.id() == id && !entry.waits());
         let Some(index) = held else { return Err(Refusal::LockNotFound { lock_id }) };
         match session {
-            Some(session) if *session != self.requests[index].wanted.session => {
+            Some(session) if session != self.requests[index].wanted.session() => {
                 Err(Refusal::SessionMismatch { lock_id })
             }
             _ => Ok(index),
@@ -269,13 +269,13 @@ impl Locks {
             unreachable!("only what is held is shown")
         };
         let waits_for_it = |other: &&LockRequest| {
-            other.waits() && wanted.locks.iter().any(|lock| other.asks_for(&lock.key_values))
+            other.waits() && wanted.locks().iter().any(|lock| other.asks_for(&lock.key_values))
         };
         GrantInfo {
-            id: wanted.id.clone(),
-            owner: wanted.owner.clone(),
-            locks: wanted.locks.clone(),
-            ttl: wanted.ttl,
+            id: wanted.id().clone(),
+            owner: wanted.owner().cloned(),
+            locks: wanted.locks().to_vec(),
+            ttl: wanted.ttl(),
             granted_at: Time(granted_at),
             expires_at: Time(expires_at),
             fencing_token: Position(token),
@@ -304,8 +304,8 @@ impl Locks {
             _ => None,
         };
         all.retain(|grant| next.is_none_or(|next| grant.fencing_token <= next));
-        let next = next.or((all.len() > page.limit).then(|| all[page.limit - 1].fencing_token));
-        all.truncate(page.limit);
+        let next = next.or((all.len() > page.limit()).then(|| all[page.limit() - 1].fencing_token));
+        all.truncate(page.limit());
         Listed { items: all, next }
     }
 
@@ -343,7 +343,7 @@ impl Locks {
     pub(super) fn reopen(&mut self, ready: u64) {
         for entry in &mut self.requests {
             if let State::Holds { expires_at, stored_expires_at, .. } = &mut entry.state {
-                *expires_at = (*stored_expires_at).max(ready + entry.wanted.ttl.0);
+                *expires_at = (*stored_expires_at).max(ready + entry.wanted.ttl().0);
             }
         }
     }

@@ -136,7 +136,7 @@ impl Model {
     fn list(mut self, page: &Page<Name>, answer: Option<&Outcome>) -> Result<Model, String> {
         let Some(answer) = answer else { return Ok(self) };
         let Outcome::Namespaces(items) = answer else { return Err("a list of namespaces".into()) };
-        let is_cut = items.len() >= page.limit;
+        let is_cut = items.len() >= page.limit();
         let is_covered = |name: &Name| {
             page.after.as_ref().is_none_or(|after| name > after)
                 && (!is_cut || items.last().is_some_and(|last| *name <= last.name))
@@ -160,7 +160,7 @@ impl Model {
                 NamespaceInfo { name: name.clone(), position: Position(namespace.order.position) }
             })
             .collect();
-        if *items == expected && items.len() <= page.limit {
+        if *items == expected && items.len() <= page.limit() {
             Ok(self)
         } else {
             Err(format!("{:?}", Outcome::Namespaces(expected)))

@@ -47,11 +47,11 @@ fn value<'a>(key_values: &'a KeyValues, key: &str) -> Option<ValueRef<'a>> {
 }
 
 fn holds<'a>(query: &Query, keys: usize, see: &dyn Fn(&str) -> Seen<'a>) -> bool {
-    let within = query.min_keys.unwrap_or(0)..=query.max_keys.unwrap_or(usize::MAX);
-    all_hold(&query.selection, see)
+    let within = query.min_keys().unwrap_or(0)..=query.max_keys().unwrap_or(usize::MAX);
+    all_hold(query.selection(), see)
         && within.contains(&keys)
-        && (query.any.is_empty() || query.any.iter().any(|part| holds(part, keys, see)))
-        && query.all.iter().all(|part| holds(part, keys, see))
+        && (query.any().is_empty() || query.any().iter().any(|part| holds(part, keys, see)))
+        && query.all().iter().all(|part| holds(part, keys, see))
 }
 
 fn all_hold<'a>(selection: &Selection, see: &dyn Fn(&str) -> Seen<'a>) -> bool {

@@ -1,10 +1,10 @@
 //! Random commands of events.
 
-use super::{name, page};
+use super::{VALID, name, page};
 use crate::random::Random;
 use limina_engine::{
     Millis, Name,
-    events::{Command, Event, Mode, StreamTerms},
+    events::{ChangesAfter, Command, Event, Mode, StreamTerms, Submit},
 };
 
 /// The streams and events to choose from.
@@ -52,7 +52,7 @@ impl EventWorkload {
             12..=69 => {
                 let event: Event = format!("e{}", random.below(self.events)).into();
                 let make = random.one_in(4).then(|| self.terms(random));
-                Command::Submit { stream, event, make }
+                Command::Submit(Submit::new(stream, event).expect(VALID).with_make(make))
             }
             70..=74 => {
                 let make = random.one_in(4).then(|| self.terms(random));
@@ -61,17 +61,17 @@ impl EventWorkload {
             75..=79 => Command::Get(stream),
             80..=84 => Command::List(page(random, |random| stream_name(random.below(3)))),
             85..=92 => Command::Incubating(stream),
-            _ => Command::Changes { stream, after: random.below(60), limit: 1 + random.below(20) as usize },
+            _ => {
+                let (after, limit) = (random.below(60), 1 + random.below(20) as usize);
+                Command::Changes(ChangesAfter::new(stream, after, limit).expect(VALID))
+            }
         }
     }
 
     fn terms(&self, random: &mut Random) -> StreamTerms {
-        StreamTerms {
-            mode: *random.pick(&[Mode::OnlyOnce, Mode::StrictlyOnce]),
-            duration: Millis(*random.pick(&self.spans)),
-            max_events: self.max_events,
-            key_frame_every: Millis(10_000),
-        }
+        let mode = *random.pick(&[Mode::OnlyOnce, Mode::StrictlyOnce]);
+        let terms = StreamTerms::new(mode, Millis(*random.pick(&self.spans))).expect(VALID);
+        terms.with_max_events(self.max_events).expect(VALID)
     }
 }
 

@@ -1,12 +1,12 @@
 //! Random commands of the ledger.
 
-use super::{name, page};
+use super::{VALID, name, page};
 use crate::random::Random;
 use limina_engine::{
     Millis, Name, Position,
     ledger::{
-        AsOf, Change, Command, Context, Finalization, FinalizationChange, Finish, Hold, NewLimit, Patch,
-        Transfer,
+        AsOf, Batch, Change, Command, Context, Finalization, FinalizationChange, Finish, Hold, NewLimit,
+        Patch, Transfer, Values,
     },
 };
 
@@ -47,15 +47,19 @@ impl LedgerWorkload {
             9..=10 => Command::GetLimit(self.limit(random)),
             11..=12 => Command::ListLimits(page(random, |random| self.limit(random))),
             13..=69 => Command::Transfer(self.transfer(random)),
-            70..=75 => Command::Batch((0..1 + random.below(12)).map(|_| self.transfer(random)).collect()),
-            76..=85 => Command::Values {
-                limit_names: self.some_limits(random),
-                as_of: match random.below(4) {
+            70..=75 => {
+                let transfers = (0..1 + random.below(12)).map(|_| self.transfer(random)).collect();
+                Command::Batch(Batch::new(transfers).expect(VALID))
+            }
+            76..=85 => {
+                let limit_names = self.some_limits(random);
+                let as_of = match random.below(4) {
                     0 => AsOf::Now,
                     1 => AsOf::Position(Position(random.below(2_000))),
                     _ => AsOf::Operation(self.operation(random)),
-                },
-            },
+                };
+                Command::Values(Values::new(limit_names, as_of).expect(VALID))
+            }
             86..=90 => Command::GetOperation(self.operation(random)),
             91..=94 => Command::ListOperations {
                 only_held: random.one_in(2),
@@ -71,22 +75,22 @@ impl LedgerWorkload {
     fn transfer(&self, random: &mut Random) -> Transfer {
         let operation_id = self.operation(random);
         if random.one_in(2) {
-            return Transfer::Hold(Hold {
-                operation_id,
-                changes: self
-                    .some_limits(random)
-                    .into_iter()
-                    .map(|limit_name| Change {
-                        limit_name,
-                        value: value(random),
-                        limit_id: random.one_in(3).then(|| name("held")),
-                        context: context(random),
-                    })
-                    .collect(),
-                skip_existing_holds: random.one_in(2),
-                create_missing: random.one_in(2),
-                expires_after: (self.may_expire && random.one_in(3)).then(|| Millis(1 + random.below(5_000))),
-            });
+            let changes = self
+                .some_limits(random)
+                .into_iter()
+                .map(|limit_name| Change {
+                    limit_name,
+                    value: value(random),
+                    limit_id: random.one_in(3).then(|| name("held")),
+                    context: context(random),
+                })
+                .collect();
+            let hold = Hold::new(operation_id, changes)
+                .expect(VALID)
+                .with_skip_existing_holds(random.one_in(2))
+                .with_create_missing(random.one_in(2));
+            let expiry = (self.may_expire && random.one_in(3)).then(|| Millis(1 + random.below(5_000)));
+            return Transfer::Hold(hold.with_expires_after(expiry).expect(VALID));
         }
         let change = |random: &mut Random, limit_name| FinalizationChange {
             limit_name,
@@ -96,7 +100,7 @@ impl LedgerWorkload {
             .one_in(2)
             .then(|| self.some_limits(random).into_iter().map(|limit| change(random, limit)).collect());
         let finish = if random.one_in(2) { Finish::Commit } else { Finish::Rollback };
-        Transfer::Finish(Finalization { finish, operation_id, changes })
+        Transfer::Finish(Finalization::new(finish, operation_id, changes).expect(VALID))
     }
 
     fn limit(&self, random: &mut Random) -> Name {
@@ -127,5 +131,6 @@ fn value(random: &mut Random) -> i64 {
 }
 
 fn context(random: &mut Random) -> Context {
-    (0..random.below(3)).map(|i| (format!("k{i}").into(), format!("v{}", random.below(9)).into())).collect()
+    let texts = (0..random.below(3)).map(|i| (format!("k{i}"), format!("v{}", random.below(9))));
+    Context::new(texts).expect(VALID)
 }

@@ -1,13 +1,14 @@
 //! Random commands of the limiter: few keys, few values and few rules, so that rules overlap a lot.
 
-use super::{name, page, vocabulary::Vocabulary};
+use super::{VALID, name, page, vocabulary::Vocabulary, whole};
 use crate::random::Random;
 use limina_engine::{
     KeyValues, Millis, Name, Page,
     key_values::{OwnedValue, Value},
     limiter::{
-        Change, Check, Command, CounterId, Durability, FileRule, Limit, MAX_COUNT, NewLease, NewOverride,
-        NewRule, OverridePatch, RequestLimit, RulePatch, Take, Window,
+        Change, Check, CheckBatch, Command, CounterChange, CounterId, Durability, FileRule, Limit, MAX_COUNT,
+        NewLease, NewOverride, NewRule, OverridePatch, RequestLimit, RuleChange, RulePatch, RuleQuery, Take,
+        Window,
     },
     selection::Query,
 };
@@ -85,17 +86,22 @@ impl LimiterWorkload {
     /// The next random command.
     pub fn command(&mut self, random: &mut Random) -> Command {
         if self.has_busy_rules && random.one_in(4) {
-            return Command::Change(self.change(random));
+            return changed(self.change(random));
         }
         match random.below(100) {
-            0..=13 => Command::Change(self.change(random)),
+            0..=13 => changed(self.change(random)),
             14..=54 => Command::Check(self.check(random)),
-            55..=57 => Command::CheckBatch((0..1 + random.below(6)).map(|_| self.check(random)).collect()),
+            55..=57 => {
+                let checks = (0..1 + random.below(6)).map(|_| self.check(random)).collect();
+                Command::CheckBatch(CheckBatch::new(checks).expect(VALID))
+            }
             58..=68 => {
-                Command::MoveCounter { key_values: self.words.key_values(random), by: self.hits(random) }
+                let key_values = self.words.key_values(random);
+                Command::MoveCounter(CounterChange::new(key_values, self.hits(random)).expect(VALID))
             }
             69..=71 => {
-                Command::SetCounter { key_values: self.words.key_values(random), to: self.hits(random) }
+                let key_values = self.words.key_values(random);
+                Command::SetCounter(CounterChange::new(key_values, self.hits(random)).expect(VALID))
             }
             72..=78 => Command::TakeLease(self.lease(random)),
             79..=81 => Command::ExtendLease(self.lease_id(random)),
@@ -106,20 +112,19 @@ impl LimiterWorkload {
 
     /// A command that creates the first rule.
     pub fn rule(&mut self, random: &mut Random) -> Command {
-        Command::Change(Change::PutRule(self.new_rule(random)))
+        changed(Change::PutRule(self.new_rule(random)))
     }
 
     /// Reads that show the whole state.
     pub fn looks(&self) -> Vec<Command> {
-        let page = || Page { after: None, limit: 100_000 };
         let mut looks = vec![
-            Command::ListRules { query: Query::default(), page: page() },
-            Command::ListLeases(page()),
-            Command::ListCounters { query: Query::default(), page: Page { after: None, limit: 100_000 } },
+            Command::ListRules { query: RuleQuery::default(), page: whole() },
+            Command::ListLeases(whole()),
+            Command::ListCounters { query: Query::default(), page: whole() },
         ];
         for i in 0..self.rules {
             let rule = name(&format!("rule{i}"));
-            looks.push(Command::ListOverrides { rule, query: Query::default(), page: page() });
+            looks.push(Command::ListOverrides { rule, query: Query::default(), page: whole() });
         }
         let of_two = |a: Option<&OwnedValue>, b: Option<&OwnedValue>| {
             let pairs =
@@ -130,7 +135,8 @@ impl LimiterWorkload {
         let all = maybe().flat_map(|a| maybe().map(move |b| (a, b)));
         let takes: Vec<KeyValues> = all.map(|(a, b)| of_two(a, b)).collect();
         looks.extend(takes.into_iter().map(|key_values| {
-            Command::Check(Check { entries: vec![Take { key_values, hits: 0, limit: None }], dry_run: false })
+            let take = Take::new(key_values, 0).expect(VALID);
+            Command::Check(Check::new(vec![take]).expect(VALID))
         }));
         looks
     }
@@ -232,7 +238,7 @@ impl LimiterWorkload {
             Kind::Fixed => Some(Window::Fixed { per }),
             Kind::Sliding => Some(Window::Sliding { per }),
             Kind::Bucket => {
-                Some(Window::Bucket { per, burst: random.one_in(2).then(|| random.below(self.most + 1)) })
+                Some(Window::Bucket { per, burst: random.one_in(2).then(|| 1 + random.below(self.most)) })
             }
         }
     }
@@ -248,37 +254,38 @@ impl LimiterWorkload {
 
     fn check(&self, random: &mut Random) -> Check {
         let entries = if random.one_in(8) { 2 + random.below(2) } else { 1 };
-        let take = |random: &mut Random| Take {
-            key_values: self.words.key_values(random),
-            hits: if random.one_in(2) { 1 } else { self.hits(random) },
-            limit: random.one_in(12).then(|| RequestLimit {
-                limit: random.below(self.most + 1),
-                per: Millis(*random.pick(&self.spans)),
-            }),
+        let take = |random: &mut Random| {
+            let key_values = self.words.key_values(random);
+            let hits = if random.one_in(2) { 1 } else { self.hits(random) };
+            let limit = random.one_in(12).then(|| {
+                let limit = random.below(self.most + 1);
+                RequestLimit::new(limit, Millis(*random.pick(&self.spans))).expect(VALID)
+            });
+            Take::new(key_values, hits).expect(VALID).with_limit(limit)
         };
-        Check { entries: (0..entries).map(|_| take(random)).collect(), dry_run: random.one_in(10) }
+        let entries = (0..entries).map(|_| take(random)).collect();
+        Check::new(entries).expect(VALID).with_dry_run(random.one_in(10))
     }
 
     fn lease(&mut self, random: &mut Random) -> NewLease {
         self.leases += 1;
-        NewLease {
-            id: name(&format!("lease{}", self.leases)),
-            key_values: self.words.key_values(random),
-            hits: self.hits(random).unsigned_abs().max(1),
-            ttl: Millis(*random.pick(&[1, 20, 100, 1_000, 5_000])),
-            owner: random.one_in(3).then(|| name("owner")),
-        }
+        let id = name(&format!("lease{}", self.leases));
+        let key_values = self.words.key_values(random);
+        let hits = self.hits(random).unsigned_abs().max(1);
+        let ttl = Millis(*random.pick(&[100, 120, 200, 1_000, 5_000]));
+        let owner = random.one_in(3).then(|| name("owner"));
+        NewLease::new(id, key_values, hits, ttl).expect(VALID).with_owner(owner)
     }
 
     fn read(&self, random: &mut Random) -> Command {
         match random.below(12) {
             0 => Command::GetRule(self.rule_name(random)),
             1 => Command::ListRules {
-                query: Query::default(),
+                query: RuleQuery::default(),
                 page: page(random, |random| self.rule_name(random)),
             },
             2 => Command::ListRules {
-                query: self.words.query(random),
+                query: RuleQuery::new(self.words.key_query(random)).expect(VALID),
                 page: page(random, |random| self.rule_name(random)),
             },
             3 => Command::GetOverride { rule: self.rule_name(random), name: self.override_name(random) },
@@ -288,7 +295,9 @@ impl LimiterWorkload {
                 page: page(random, |random| self.override_name(random)),
             },
             5 | 6 => Command::Match(self.words.key_values(random)),
-            7 => Command::ListCounters { query: Query::default(), page: Page { after: None, limit: 1_000 } },
+            7 => {
+                Command::ListCounters { query: Query::default(), page: Page::new(None, 1_000).expect(VALID) }
+            }
             8 => Command::ListCounters {
                 query: self.words.query(random),
                 page: page(random, |random| CounterId(random.below(8) as u32)),
@@ -324,4 +333,8 @@ impl LimiterWorkload {
             _ => 1 + random.below(3) as i64,
         }
     }
+}
+
+fn changed(change: Change) -> Command {
+    Command::Change(RuleChange::new(change).expect(VALID))
 }

@@ -1,13 +1,17 @@
-//! Random commands of locks. There are so few locks that most requests have to wait, and some spans are only a few
+//! Random commands of locks. There are so few locks that most requests have to wait, and spans differ by only a few
 //! milliseconds, so that holders and waiters often expire at the same instant.
 
-use super::{name, page, vocabulary::Vocabulary};
+use super::{VALID, name, page, vocabulary::Vocabulary, whole};
 use crate::random::Random;
 use limina_engine::{
-    KeyValues, Millis, Name, Page, Position,
+    KeyValues, Millis, Name, Position,
     locks::{Acquire, Command, Lock, Mode},
     selection::Query,
 };
+
+fn id_of(acquire: &Acquire) -> (Name, Name) {
+    (acquire.id().clone(), acquire.session().clone())
+}
 
 /// Later commands refer to one of this many last requests.
 const REMEMBERED: usize = 12;
@@ -26,7 +30,7 @@ pub struct LockWorkload {
 impl LockWorkload {
     /// Chooses at random how many names there are, and so how often requests use the same ones.
     pub fn new(random: &mut Random) -> LockWorkload {
-        let spans = *random.pick(&[&[1, 2, 5][..], &[20, 100, 1_000], &[100, 5_000], &[50, 60_000]]);
+        let spans = *random.pick(&[&[100, 101, 104][..], &[120, 200, 1_000], &[100, 5_000], &[150, 60_000]]);
         LockWorkload::with_spans(random, spans)
     }
 
@@ -59,16 +63,16 @@ impl LockWorkload {
             0..=44 => Command::Acquire(self.acquire(random)),
             45..=48 => Command::Acquire(self.acquire_again(random)),
             49..=61 => {
-                let Acquire { id, session, .. } = self.remembered(random);
+                let (id, session) = id_of(&self.remembered(random));
                 Command::Heartbeat { id, session: self.or_wrong(random, session) }
             }
             62..=79 => {
-                let Acquire { id, session, .. } = self.remembered(random);
+                let (id, session) = id_of(&self.remembered(random));
                 let session = (!random.one_in(4)).then(|| self.or_wrong(random, session));
                 Command::Release { id, session }
             }
-            80..=87 => Command::Abandon(self.remembered(random).id),
-            88..=91 => Command::Get(self.remembered(random).id),
+            80..=87 => Command::Abandon(self.remembered(random).id().clone()),
+            88..=91 => Command::Get(self.remembered(random).id().clone()),
             92..=94 => self.look(),
             _ => Command::List {
                 query: self.words.query(random),
@@ -79,7 +83,7 @@ impl LockWorkload {
 
     /// A read that shows everything that is held.
     pub fn look(&self) -> Command {
-        Command::List { query: Query::default(), page: Page { after: None, limit: 100_000 } }
+        Command::List { query: Query::default(), page: whole() }
     }
 
     fn acquire(&mut self, random: &mut Random) -> Acquire {
@@ -89,8 +93,10 @@ impl LockWorkload {
 
     /// Repeats the id of an earlier request, like a client that does not know its outcome.
     fn acquire_again(&mut self, random: &mut Random) -> Acquire {
-        let id = self.remembered(random).id;
-        let again = Acquire { id, ..self.draw(random) };
+        let id = self.remembered(random).id().clone();
+        let other = self.draw(random);
+        let session = other.session().clone();
+        let again = other.with_id(id, session);
         self.remember(again)
     }
 
@@ -99,11 +105,11 @@ impl LockWorkload {
     pub fn hang_up_or_retry(&mut self, random: &mut Random, first: &Command) -> Command {
         let Command::Acquire(wanted) = first else { return first.clone() };
         if random.one_in(2) {
-            return Command::Abandon(wanted.id.clone());
+            return Command::Abandon(wanted.id().clone());
         }
         self.count += 1;
         let (id, session) = (name(&format!("lock{}", self.count)), name(&format!("session{}", self.count)));
-        Command::Acquire(self.remember(Acquire { id, session, ..wanted.clone() }))
+        Command::Acquire(self.remember(wanted.clone().with_id(id, session)))
     }
 
     fn draw(&mut self, random: &mut Random) -> Acquire {
@@ -115,14 +121,13 @@ impl LockWorkload {
             key_values: self.locks[(first + i) % self.locks.len()].clone(),
             mode: if random.one_in(2) { Mode::Exclusive } else { Mode::Shared },
         };
-        Acquire {
-            id: name(&format!("lock{}", self.count)),
-            session: name(&format!("session{}", self.count)),
-            locks: (0..many).map(lock).collect(),
-            ttl: Millis(*random.pick(&self.spans)),
-            wait: Millis(if random.one_in(4) { 0 } else { *random.pick(&self.spans) }),
-            owner: random.one_in(3).then(|| name("owner")),
-        }
+        let locks = (0..many).map(lock).collect();
+        let id = name(&format!("lock{}", self.count));
+        let session = name(&format!("session{}", self.count));
+        let acquire = Acquire::new(id, session, locks, Millis(*random.pick(&self.spans))).expect(VALID);
+        let wait = Millis(if random.one_in(4) { 0 } else { *random.pick(&self.spans) });
+        let owner = random.one_in(3).then(|| name("owner"));
+        acquire.with_wait(wait).expect(VALID).with_owner(owner)
     }
 
     fn remember(&mut self, acquire: Acquire) -> Acquire {

@@ -36,8 +36,16 @@ enum Families {
     LedgerAndLimiter,
 }
 
+/// Why building a command does not fail.
+const VALID: &str = "the workload keeps to the limits of the engine";
+
 fn name(text: &str) -> Name {
     Name::new(text).expect("a valid name")
+}
+
+/// A page that shows everything that a simulation creates.
+fn whole<C>() -> Page<C> {
+    Page::new(None, Page::<C>::MAX_LIMIT).expect(VALID)
 }
 
 impl Workload {
@@ -98,7 +106,9 @@ impl Workload {
         };
         let command = match (random.below(1000), family) {
             (0..=1, _) if self.may_delete(families) => Command::DeleteNamespace,
-            (0..=9, _) => Command::ListNamespaces(Page { after: None, limit: 1 + random.below(3) as usize }),
+            (0..=9, _) => {
+                Command::ListNamespaces(Page::new(None, 1 + random.below(3) as usize).expect(VALID))
+            }
             (_, Families::Ledger) => Command::Ledger(self.ledger.command(random)),
             (_, Families::Locks) => Command::Locks(self.locks.command(random)),
             (_, Families::Events) => Command::Events(self.events.command(random)),
@@ -142,5 +152,6 @@ impl Workload {
 }
 
 fn page<C>(random: &mut Random, cursor: impl FnOnce(&mut Random) -> C) -> Page<C> {
-    Page { after: random.one_in(2).then(|| cursor(random)), limit: 1 + random.below(20) as usize }
+    let after = random.one_in(2).then(|| cursor(random));
+    Page::new(after, 1 + random.below(20) as usize).expect(VALID)
 }

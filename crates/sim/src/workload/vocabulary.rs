@@ -1,5 +1,6 @@
 //! Random key-values and conditions on them. There are few keys and few values, so that they often match.
 
+use super::VALID;
 use crate::random::Random;
 use limina_engine::{
     KeyValues,
@@ -38,25 +39,39 @@ impl Vocabulary {
     }
 
     pub(super) fn query(&self, random: &mut Random) -> Query {
-        let part = |random: &mut Random| Query {
-            selection: self.selection(random),
-            min_keys: random.one_in(4).then(|| random.below(3) as usize),
-            max_keys: random.one_in(4).then(|| random.below(4) as usize),
-            ..Query::default()
+        self.query_of(random, &|random| self.tests(random))
+    }
+
+    /// A query that tests only which keys exist.
+    pub(super) fn key_query(&self, random: &mut Random) -> Query {
+        self.query_of(random, &|random| vec![Test::Exists(!random.one_in(3))])
+    }
+
+    fn query_of(&self, random: &mut Random, tests: &dyn Fn(&mut Random) -> Vec<Test>) -> Query {
+        let part = |random: &mut Random| {
+            Query::new(self.selection_of(random, tests))
+                .with_min_keys(random.one_in(4).then(|| random.below(3) as usize))
+                .with_max_keys(random.one_in(4).then(|| random.below(4) as usize))
         };
         let mut query = part(random);
         if random.one_in(4) {
-            query.any = (0..random.below(3)).map(|_| part(random)).collect();
+            let any = (0..random.below(3)).map(|_| part(random)).collect();
+            query = query.with_any(any).expect(VALID);
         }
         if random.one_in(4) {
-            query.all = (0..random.below(3)).map(|_| part(random)).collect();
+            let all = (0..random.below(3)).map(|_| part(random)).collect();
+            query = query.with_all(all).expect(VALID);
         }
         query
     }
 
     pub(super) fn selection(&self, random: &mut Random) -> Selection {
+        self.selection_of(random, &|random| self.tests(random))
+    }
+
+    fn selection_of(&self, random: &mut Random, tests: &dyn Fn(&mut Random) -> Vec<Test>) -> Selection {
         let keys = self.keys.iter().filter(|_| random.one_in(6)).copied().collect::<Vec<_>>();
-        Selection::new(keys.into_iter().map(|key| (key.into(), self.tests(random))).collect())
+        Selection::new(keys.into_iter().map(|key| (key.into(), tests(random))).collect()).expect(VALID)
     }
 
     fn tests(&self, random: &mut Random) -> Vec<Test> {

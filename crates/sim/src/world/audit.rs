@@ -8,21 +8,19 @@ use limina_engine::{Command, Name, Outcome, Page, Request, events, ledger, limit
 impl World {
     /// Reads everything through the shard. Each answer is compared with the model like any other.
     pub(super) fn audit(&mut self) -> Result<(), String> {
-        let all = 100_000;
         let namespace = Name::new("n0").expect("a valid name");
-        let page = || Page { after: None, limit: all };
-        self.ask(&namespace, Command::ListNamespaces(page()))?;
+        self.ask(&namespace, Command::ListNamespaces(whole()))?;
         for namespace in self.judge.namespaces() {
             let list = |command| Command::Ledger(command);
-            let limits = self.ask(&namespace, list(ledger::Command::ListLimits(page())))?;
+            let limits = self.ask(&namespace, list(ledger::Command::ListLimits(whole())))?;
             for only_held in [false, true] {
-                self.ask(&namespace, list(ledger::Command::ListOperations { only_held, page: page() }))?;
+                self.ask(&namespace, list(ledger::Command::ListOperations { only_held, page: whole() }))?;
             }
             let Outcome::Ledger(Ok(LedgerReply::Limits { items, .. })) = limits else {
                 return Err(format!("a list of limits is {limits:?}"));
             };
             for limit_name in items.into_iter().map(|limit| limit.value.limit_name) {
-                let page = Page { after: None, limit: all };
+                let page = whole();
                 self.ask(&namespace, list(ledger::Command::ListEntries { limit_name, page }))?;
             }
             for look in self.workload.looks() {
@@ -69,7 +67,7 @@ impl World {
         let mut walked = Vec::new();
         let mut after = None;
         for limit in (1..4).cycle() {
-            let page = Page { after, limit };
+            let page = Page::new(after, limit).expect("a small page");
             let listed = self.counters(namespace, page)?;
             walked.extend(listed.items);
             after = listed.next;
@@ -77,7 +75,7 @@ impl World {
                 break;
             }
         }
-        let mut all = self.counters(namespace, Page { after: None, limit: 100_000 })?.items;
+        let mut all = self.counters(namespace, whole())?.items;
         for counters in [&mut walked, &mut all] {
             counters.sort_by(|a, b| a.key_values.cmp(&b.key_values));
         }
@@ -121,4 +119,9 @@ impl World {
             .iter()
             .fold(0, |crc, (key, value)| crc32c::crc32c_append(crc32c::crc32c_append(crc, key), value)))
     }
+}
+
+/// A page that shows everything that a simulation creates.
+fn whole<C>() -> Page<C> {
+    Page::new(None, Page::<C>::MAX_LIMIT).expect("the largest page")
 }

@@ -75,7 +75,7 @@ fn may_read(request: &Request) -> bool {
     request.idempotency.is_some()
         || match &request.command {
             Command::Ledger(_) => true,
-            Command::Events(command) => matches!(command, events::Command::Changes { .. }),
+            Command::Events(command) => matches!(command, events::Command::Changes(_)),
             Command::Limiter(_)
             | Command::Locks(_)
             | Command::DeleteNamespace

@@ -67,7 +67,7 @@ impl World {
             return self.after(100, Event::Serve);
         }
         if is_open && !self.judge.is_settled() {
-            let command = Command::ListNamespaces(Page { after: None, limit: 1 });
+            let command = Command::ListNamespaces(Page::new(None, 1).expect("a small page"));
             let namespace = Name::new("any").expect("a valid name");
             self.submit(Request { namespace, idempotency: None, command });
             return self.after(100, Event::Serve);

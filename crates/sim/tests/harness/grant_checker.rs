@@ -34,7 +34,7 @@ impl GrantChecker {
                 let answered = self.answered.entry(grant.id.clone());
                 let answered = answered
                     .or_insert_with(|| AnsweredGrant { until: grant.expires_at, to: BTreeSet::new() });
-                answered.to.insert(wanted.id.clone());
+                answered.to.insert(wanted.id().clone());
             }
             (Command::Locks(Locks::Abandon(id)), _) => {
                 self.answered.values_mut().for_each(|answered| answered.to.retain(|request| request != id));

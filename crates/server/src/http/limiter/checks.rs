@@ -4,7 +4,7 @@ use super::{
     super::{
         App,
         extract::{Batched, Call, Changing, Paging, Searching, Unparsed},
-        from_wire::{CheckedBatch, Known, batch as checked_batch, limiter as from_wire, query},
+        from_wire::{CheckedBatch, batch as checked_batch, limiter as from_wire, query},
         json, status,
         to_wire::limiter as to_wire,
     },
@@ -13,7 +13,7 @@ use super::{
 use axum::{extract::State, http::StatusCode};
 use limina_engine::{
     self as engine, Outcome,
-    limiter::{Command, CounterId, CounterInfo, Refusal, Reply},
+    limiter::{CheckBatch, Command, CounterId, CounterInfo, Refusal, Reply},
 };
 use limina_wire::{Page, limiter as wire, selection::Query as Search};
 
@@ -48,7 +48,7 @@ pub(in crate::http) async fn check_batch(State(app): State<App>, call: Call<Unpa
     if items.is_empty() {
         return Ok(json(StatusCode::OK, &to_wire::check_batch(&[], problems)));
     }
-    let command = engine::Command::Limiter(Command::CheckBatch(items));
+    let command = engine::Command::Limiter(Command::CheckBatch(CheckBatch::new(items)?));
     match app.ask(namespace, idempotency, command).await {
         Ok(Outcome::Limiter(Ok(Reply::Batch(decisions)))) => {
             Ok(json(StatusCode::OK, &to_wire::check_batch(&decisions, problems)))
@@ -120,7 +120,7 @@ pub(in crate::http) async fn query_counters(
     Paging(page): Paging<CounterId>,
     call: Call<Unparsed<Searching>>,
 ) -> Answer {
-    let query = query(Known::KeyValues, call.body.json()?)?;
+    let query = query(call.body.json()?)?;
     let command = |page| Command::ListCounters { query: query.clone(), page };
     list::<CounterInfo>(app, call.namespace, page, command).await
 }

@@ -18,7 +18,7 @@ use axum::{
 };
 use limina_engine::{
     self as engine, Idempotency, Name, Page,
-    limiter::{Change, Command},
+    limiter::{Command, RuleChange},
 };
 
 /// A rule or an override may have the name of a call. Then its path is the call's, and knows both.
@@ -90,7 +90,7 @@ async fn list<T: Item>(
 async fn change<K>(
     app: App,
     call: Call<Unparsed<K>>,
-    convert: impl FnOnce(&Unparsed<K>) -> Result<Change, Failure>,
+    convert: impl FnOnce(&Unparsed<K>) -> Result<RuleChange, Failure>,
 ) -> Answer {
     let Call { namespace, idempotency, body } = call;
     let change = convert(&body)?;

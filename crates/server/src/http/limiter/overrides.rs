@@ -6,14 +6,14 @@ use super::{
         extract::{
             Call, Changing, Namespace, NoQuery, OverrideName, Paging, Reading, RuleName, Searching, Unparsed,
         },
-        from_wire::{Known, limiter as from_wire, query},
+        from_wire::{limiter as from_wire, query},
     },
     Answer, change, list, submit,
 };
 use axum::extract::State;
 use limina_engine::{
     Name,
-    limiter::{Change, Command, OverrideInfo},
+    limiter::{Command, OverrideInfo, RuleChange},
     selection::Query,
 };
 use limina_wire::{Page, Problem, limiter as wire, selection::Query as Search};
@@ -133,7 +133,7 @@ pub(in crate::http) async fn delete_override(
     OverrideName(name): OverrideName,
     _: NoQuery,
 ) -> Answer {
-    submit(app, namespace, None, Command::Change(Change::DeleteOverride { rule, name })).await
+    submit(app, namespace, None, Command::Change(RuleChange::delete_override(rule, name))).await
 }
 
 /// Find overrides of a rule by their key-values.
@@ -152,7 +152,7 @@ pub(in crate::http) async fn query_overrides(
     Paging(page): Paging<Name>,
     call: Call<Unparsed<Searching>>,
 ) -> Answer {
-    let query = query(Known::KeyValues, call.body.json()?)?;
+    let query = query(call.body.json()?)?;
     let command = |page| Command::ListOverrides { rule: rule.clone(), query: query.clone(), page };
     list::<OverrideInfo>(app, call.namespace, page, command).await
 }

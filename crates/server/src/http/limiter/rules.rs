@@ -4,15 +4,14 @@ use super::{
     super::{
         App,
         extract::{Call, Changing, Namespace, NoQuery, Paging, Reading, RuleName, Searching, Unparsed},
-        from_wire::{Known, limiter as from_wire, query},
+        from_wire::{limiter as from_wire, rule_query},
     },
     Answer, change, list, submit,
 };
 use axum::extract::State;
 use limina_engine::{
     Name,
-    limiter::{Change, Command, RuleInfo},
-    selection::Query,
+    limiter::{Command, RuleChange, RuleInfo, RuleQuery},
 };
 use limina_wire::{Page, Problem, limiter as wire, selection::Query as Search};
 
@@ -43,7 +42,7 @@ pub(in crate::http) async fn list_rules(
     Namespace(namespace): Namespace,
     Paging(page): Paging<Name>,
 ) -> Answer {
-    let command = |page| Command::ListRules { query: Query::default(), page };
+    let command = |page| Command::ListRules { query: RuleQuery::default(), page };
     list::<RuleInfo>(app, namespace, page, command).await
 }
 
@@ -119,7 +118,7 @@ pub(in crate::http) async fn delete_rule(
     RuleName(name): RuleName,
     _: NoQuery,
 ) -> Answer {
-    submit(app, namespace, None, Command::Change(Change::DeleteRule(name))).await
+    submit(app, namespace, None, Command::Change(RuleChange::delete_rule(name))).await
 }
 
 /// Which rules and overrides would apply. Nothing is taken.
@@ -149,7 +148,7 @@ pub(in crate::http) async fn query_rules(
     Paging(page): Paging<Name>,
     call: Call<Unparsed<Searching>>,
 ) -> Answer {
-    let query = query(Known::Keys, call.body.json()?)?;
+    let query = rule_query(call.body.json()?)?;
     let command = |page| Command::ListRules { query: query.clone(), page };
     list::<RuleInfo>(app, call.namespace, page, command).await
 }

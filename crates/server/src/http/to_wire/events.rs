@@ -18,13 +18,13 @@ use std::borrow::Cow;
 pub(crate) fn stream(info: &StreamInfo) -> Stream<'_> {
     Stream {
         name: borrowed(&info.name),
-        mode: match info.terms.mode {
+        mode: match info.terms.mode() {
             events::Mode::OnlyOnce => Mode::OnlyOnce,
             events::Mode::StrictlyOnce => Mode::StrictlyOnce,
         },
-        duration_ms: info.terms.duration.0,
-        max_events: info.terms.max_events,
-        key_frame_every_ms: info.terms.key_frame_every.0,
+        duration_ms: info.terms.duration().0,
+        max_events: info.terms.max_events(),
+        key_frame_every_ms: info.terms.key_frame_every().0,
         clock: info.clock,
         incubating: info.incubating,
     }

@@ -140,7 +140,8 @@ async fn bodies_become_commands() {
         assert_eq!(server.last_limiter_command(), expect, "{method} {path} {body}");
     };
     let take = |key_values: KeyValues, hits: i64, dry_run: bool| {
-        LimiterCommand::Check(Check { entries: vec![Take { key_values, hits, limit: None }], dry_run })
+        let check = Check::new(vec![Take::new(key_values, hits).unwrap()]).unwrap();
+        LimiterCommand::Check(check.with_dry_run(dry_run))
     };
     check("POST", "/check", r#"{"key_values": {}}"#, 200, take(KeyValues::empty(), 1, false)).await;
     let all = key_values(&[
@@ -157,7 +158,7 @@ async fn bodies_become_commands() {
     let typed = r#"{"KeyValues": {"k": {"DataType": 0, "Value": "1"}}, "hits": 0}"#;
     check("POST", "/check", typed, 200, take(one("k"), 0, false)).await;
 
-    let created = |rule| LimiterCommand::Change(Change::CreateRule(rule));
+    let created = |rule| changed(Change::CreateRule(rule));
     let rule = NewRule { limit: Limit::AtMost(0), ..new_rule("r") };
     check("POST", "/rules", r#"{"name": "r", "limit": 0}"#, 201, created(rule)).await;
     let seed = r#"{"Name": "r", "GroupBy": ["other key"], "Seletion": {}, "Limit": 1}"#;
@@ -181,7 +182,8 @@ async fn bodies_become_commands() {
             ("z".into(), vec![Test::Eq(KeyValue::String("x".into()))]),
             ("a".into(), tests),
             ("t".into(), vec![Test::Eq(KeyValue::Integer(3))]),
-        ]),
+        ])
+        .unwrap(),
         limit: Limit::Unlimited,
         window: Some(Window::Bucket { per: Millis(90_000), burst: Some(20) }),
         shadow: true,
@@ -189,7 +191,7 @@ async fn bodies_become_commands() {
         description: Some("words".into()),
     };
     check("POST", "/rules", full, 201, created(rule.clone())).await;
-    check("PUT", "/rules/r", full, 200, LimiterCommand::Change(Change::PutRule(rule))).await;
+    check("PUT", "/rules/r", full, 200, changed(Change::PutRule(rule))).await;
     let windowed = |window| NewRule { window: Some(window), ..new_rule("r") };
     let per = Millis(1);
     for (word, window) in [
@@ -198,13 +200,13 @@ async fn bodies_become_commands() {
         ("bucket", Window::Bucket { per, burst: None }),
     ] {
         let body = format!(r#"{{"limit": 5, "window": {{"type": "{word}", "per": 1}}}}"#);
-        let expect = LimiterCommand::Change(Change::PutRule(windowed(window)));
+        let expect = changed(Change::PutRule(windowed(window)));
         check("PUT", "/rules/r", &body, 200, expect).await;
     }
     let nothing =
         r#"{"limit": 5, "window": null, "selection": null, "durability": null, "description": null}"#;
-    check("PUT", "/rules/r", nothing, 200, LimiterCommand::Change(Change::PutRule(new_rule("r")))).await;
-    let patched = |patch| LimiterCommand::Change(Change::PatchRule { name: name("r"), patch });
+    check("PUT", "/rules/r", nothing, 200, changed(Change::PutRule(new_rule("r")))).await;
+    let patched = |patch| changed(Change::PatchRule { name: name("r"), patch });
     check("PATCH", "/rules/r", "", 200, patched(RulePatch::default())).await;
     let removed = r#"{"window": null, "selection": null, "durability": null, "description": null}"#;
     let patch = RulePatch {
@@ -220,28 +222,27 @@ async fn bodies_become_commands() {
     let patch = RulePatch {
         limit: Some(Limit::Unlimited),
         window: Some(Some(Window::Fixed { per })),
-        selection: Some(Selection::new(vec![("k".into(), vec![Test::Eq(KeyValue::Integer(1))])])),
+        selection: Some(where_key("k", Test::Eq(KeyValue::Integer(1)))),
         shadow: Some(true),
         durability: Some(Some(Durability::Relaxed)),
         description: Some(Some("".into())),
     };
     check("PATCH", "/rules/r", set, 200, patched(patch)).await;
-    check("DELETE", "/rules/r", "", 204, LimiterCommand::Change(Change::DeleteRule(name("r")))).await;
+    check("DELETE", "/rules/r", "", 204, changed(Change::DeleteRule(name("r")))).await;
 
     let new = NewOverride { name: name("o"), key_values: one("k"), limit: Limit::AtMost(7), burst: Some(8) };
     let body = r#"{"Name": "o", "KeyValues": {"k": 1}, "Limit": 7, "burst": 8}"#;
-    let expect = LimiterCommand::Change(Change::CreateOverride { rule: name("r"), new: new.clone() });
+    let expect = changed(Change::CreateOverride { rule: name("r"), new: new.clone() });
     check("POST", "/rules/r/overrides", body, 201, expect).await;
-    let expect = LimiterCommand::Change(Change::PutOverride { rule: name("r"), new });
+    let expect = changed(Change::PutOverride { rule: name("r"), new });
     check("PUT", "/rules/r/overrides/o", body, 200, expect).await;
-    let patched =
-        |patch| LimiterCommand::Change(Change::PatchOverride { rule: name("r"), name: name("o"), patch });
+    let patched = |patch| changed(Change::PatchOverride { rule: name("r"), name: name("o"), patch });
     check("PATCH", "/rules/r/overrides/o", "{}", 200, patched(OverridePatch::default())).await;
     let patch =
         OverridePatch { key_values: Some(one("k")), limit: Some(Limit::AtMost(0)), burst: Some(None) };
     let body = r#"{"key_values": {"k": 1}, "limit": 0, "burst": null}"#;
     check("PATCH", "/rules/r/overrides/o", body, 200, patched(patch)).await;
-    let expect = LimiterCommand::Change(Change::DeleteOverride { rule: name("r"), name: name("o") });
+    let expect = changed(Change::DeleteOverride { rule: name("r"), name: name("o") });
     check("DELETE", "/rules/r/overrides/o", "", 204, expect).await;
     let expect = LimiterCommand::GetOverride { rule: name("r"), name: name("o") };
     check("GET", "/rules/r/overrides/o", "", 200, expect).await;
@@ -249,32 +250,29 @@ async fn bodies_become_commands() {
     let body = r#"{"key_values": {"k": 1}}"#;
     check("POST", "/rules/match", body, 200, LimiterCommand::Match(one("k"))).await;
     let counted = |counters: i64| format!(r#"{{"key_values": {{"k": 1}}, "counters": {counters}}}"#);
-    let moved = |by| LimiterCommand::MoveCounter { key_values: one("k"), by };
+    let amount = |amount| CounterChange::new(one("k"), amount).unwrap();
+    let moved = |by| LimiterCommand::MoveCounter(amount(by));
     const MOST: i64 = 9_007_199_254_740_991;
     check("POST", "/counters", &counted(MOST), 200, moved(MOST)).await;
     check("PUT", "/counters", &counted(-MOST), 200, moved(-MOST)).await;
-    let set = |to| LimiterCommand::SetCounter { key_values: one("k"), to };
+    let set = |to| LimiterCommand::SetCounter(amount(to));
     check("PUT", "/counters/set", &counted(0), 200, set(0)).await;
     check("POST", "/leases/l/heartbeat", "", 200, LimiterCommand::ExtendLease(name("l"))).await;
     check("POST", "/leases/l/heartbeat", "{}", 200, LimiterCommand::ExtendLease(name("l"))).await;
     check("GET", "/leases/l", "", 200, LimiterCommand::GetLease(name("l"))).await;
     check("DELETE", "/leases/l", "", 204, LimiterCommand::ReleaseLease(name("l"))).await;
 
-    let query = |query| LimiterCommand::ListCounters { query, page: Page { after: None, limit: 100 } };
+    let query = |query| LimiterCommand::ListCounters { query, page: Page::new(None, 100).unwrap() };
     check("POST", "/counters/query", "", 200, query(Query::default())).await;
-    let part = |key: &str| Query {
-        selection: Selection::new(vec![(key.into(), vec![Test::Exists(false)])]),
-        ..Query::default()
-    };
+    let part = |key: &str| Query::new(where_key(key, Test::Exists(false)));
     let body = r#"{"where": {"k": {"gt": "a"}}, "min_keys": 1, "max_keys": 2,
         "any": [{"where": {"x": {"exists": false}}}], "all": [{"where": {"y": {"exists": false}}}]}"#;
-    let expect = Query {
-        selection: Selection::new(vec![("k".into(), vec![Test::Gt(KeyValue::String("a".into()))])]),
-        min_keys: Some(1),
-        max_keys: Some(2),
-        any: vec![part("x")],
-        all: vec![part("y")],
-    };
+    let expect = Query::new(where_key("k", Test::Gt(KeyValue::String("a".into()))))
+        .with_min_keys(Some(1))
+        .with_max_keys(Some(2))
+        .with_any(vec![part("x")])
+        .and_then(|query| query.with_all(vec![part("y")]))
+        .unwrap();
     check("POST", "/counters/query", body, 200, query(expect)).await;
     let deep = format!("{}{}", r#"{"any": ["#.repeat(7), "{}".to_owned() + &"]}".repeat(7));
     assert_eq!(server.send("POST", "/v1/limiter/rules/query", &deep).await.status().as_u16(), 200);
@@ -288,8 +286,12 @@ async fn lease_ids_are_drawn() {
         let body = r#"{"key_values": {"k": 1}, "ttl": "10s", "owner": "me"}"#;
         assert_eq!(server.send("POST", "/v1/limiter/leases", body).await.status().as_u16(), 201);
         let LimiterCommand::TakeLease(lease) = server.last_limiter_command() else { panic!() };
-        assert_eq!((lease.hits, lease.ttl, lease.owner), (1, Millis(10_000), Some(name("me"))));
-        assert_eq!((lease.id.as_str().len(), lease.key_values), (32, one("k")));
-        assert!(ids.insert(lease.id));
+        assert_eq!((lease.hits(), lease.ttl(), lease.owner()), (1, Millis(10_000), Some(&name("me"))));
+        assert_eq!((lease.id().as_str().len(), lease.key_values()), (32, &one("k")));
+        assert!(ids.insert(lease.id().clone()));
     }
+}
+
+fn where_key(key: &str, test: Test) -> Selection {
+    Selection::new(vec![(key.into(), vec![test])]).unwrap()
 }

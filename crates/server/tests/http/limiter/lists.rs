@@ -20,7 +20,7 @@ async fn parts_are_put_together_to_a_page() {
         let asked = server.fake.asked.lock().unwrap();
         let pages = asked.iter().map(|request| match &request.command {
             Command::Limiter(LimiterCommand::ListRules { page, .. }) => {
-                (page.after.as_ref().map(|after| after.as_str().to_owned()), page.limit)
+                (page.after.as_ref().map(|after| after.as_str().to_owned()), page.limit())
             }
             other => panic!("{other:?}"),
         });
@@ -59,6 +59,6 @@ async fn a_list_that_takes_long_is_answered_as_far_as_it_goes() {
     }) else {
         panic!()
     };
-    assert_eq!(*page, Page { after: Some(CounterId(3)), limit: 100 });
+    assert_eq!(*page, Page::new(Some(CounterId(3)), 100).unwrap());
     assert!(asked.len() > 1);
 }

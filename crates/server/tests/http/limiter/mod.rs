@@ -5,9 +5,9 @@ use limina_engine::{
     KeyValues, Listed,
     key_values::Value as KeyValue,
     limiter::{
-        Change, Check, Command as LimiterCommand, CounterId, CounterInfo, Decision, Durability, LeaseInfo,
-        Limit, LimitStatus, NewOverride, NewRule, OverrideInfo, OverridePatch, Refusal as Refused,
-        Reply as LimiterReply, RuleInfo, RuleMatch, RulePatch, Take, Window,
+        Change, Check, Command as LimiterCommand, CounterChange, CounterId, CounterInfo, Decision,
+        Durability, LeaseInfo, Limit, LimitStatus, NewOverride, NewRule, OverrideInfo, OverridePatch,
+        Refusal as Refused, Reply as LimiterReply, RuleChange, RuleInfo, RuleMatch, RulePatch, Take, Window,
     },
     selection::{Query, Selection, Test},
 };
@@ -21,7 +21,7 @@ mod replies;
 pub(crate) fn plausible(command: &LimiterCommand) -> LimiterReply {
     use LimiterCommand::*;
     match command {
-        Change(change) => match change {
+        Change(change) => match &**change {
             self::Change::CreateRule(_) => LimiterReply::RuleCreated(rule("r")),
             self::Change::PutRule(_) | self::Change::PatchRule { .. } => LimiterReply::Rule(rule("r")),
             self::Change::DeleteRule(_) => LimiterReply::RuleDeleted,
@@ -39,8 +39,8 @@ pub(crate) fn plausible(command: &LimiterCommand) -> LimiterReply {
         Match(_) => LimiterReply::Matches(Vec::new()),
         Check(_) => LimiterReply::Allowed(decision(Vec::new())),
         CheckBatch(checks) => LimiterReply::Batch(checks.iter().map(|_| decision(Vec::new())).collect()),
-        MoveCounter { .. } => LimiterReply::Moved { counter: counter(3, 1), decision: decision(Vec::new()) },
-        SetCounter { .. } => LimiterReply::Counter(counter(3, 1)),
+        MoveCounter(_) => LimiterReply::Moved { counter: counter(3, 1), decision: decision(Vec::new()) },
+        SetCounter(_) => LimiterReply::Counter(counter(3, 1)),
         ListCounters { .. } => LimiterReply::Counters(Listed { items: vec![counter(3, 1)], next: None }),
         TakeLease(_) => LimiterReply::LeaseTaken { lease: lease("l"), decision: decision(Vec::new()) },
         ExtendLease(_) | GetLease(_) => LimiterReply::Lease(lease("l")),
@@ -55,6 +55,10 @@ fn key_values(pairs: &[(&str, KeyValue<&str>)]) -> KeyValues {
 
 fn one(key: &str) -> KeyValues {
     key_values(&[(key, KeyValue::Integer(1))])
+}
+
+fn changed(change: Change) -> LimiterCommand {
+    LimiterCommand::Change(RuleChange::new(change).unwrap())
 }
 
 fn new_rule(text: &str) -> NewRule {

@@ -19,11 +19,11 @@ async fn rules_may_have_the_names_of_calls() {
     for word in ["match", "query", "a/b", "🌮"] {
         let path = format!("/rules/{}", word.replace('/', "%2F"));
         check("GET", &path, "", LimiterCommand::GetRule(name(word))).await;
-        check("PUT", &path, RULE, LimiterCommand::Change(Change::PutRule(new_rule(word)))).await;
-        check("DELETE", &path, "", LimiterCommand::Change(Change::DeleteRule(name(word)))).await;
+        check("PUT", &path, RULE, changed(Change::PutRule(new_rule(word)))).await;
+        check("DELETE", &path, "", changed(Change::DeleteRule(name(word)))).await;
         let expect = Change::PatchRule { name: name(word), patch: RulePatch::default() };
-        check("PATCH", &path, "", LimiterCommand::Change(expect)).await;
-        let page = Page { after: None, limit: 100 };
+        check("PATCH", &path, "", changed(expect)).await;
+        let page = Page::new(None, 100).unwrap();
         let expect = LimiterCommand::ListOverrides { rule: name(word), query: Query::default(), page };
         check("GET", &format!("{path}/overrides"), "", expect.clone()).await;
         check("POST", &format!("{path}/overrides/query"), "", expect).await;
@@ -31,7 +31,7 @@ async fn rules_may_have_the_names_of_calls() {
         check("GET", &format!("{path}/overrides/query"), "", expect).await;
         let expect = LimiterCommand::GetOverride { rule: name("r"), name: name(word) };
         check("GET", &format!("/rules/r/overrides/{}", word.replace('/', "%2F")), "", expect).await;
-        let expect = LimiterCommand::Change(Change::DeleteOverride { rule: name("r"), name: name("query") });
+        let expect = changed(Change::DeleteOverride { rule: name("r"), name: name("query") });
         check("DELETE", "/rules/r/overrides/query", "", expect).await;
     }
     check("POST", "/rules/match", r#"{"key_values": {}}"#, LimiterCommand::Match(KeyValues::empty())).await;

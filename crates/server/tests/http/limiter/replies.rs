@@ -62,7 +62,8 @@ async fn replies_have_their_form() {
             ("x".into(), vec![Test::Eq(KeyValue::Float(1.0))]),
             ("y".into(), vec![Test::Gte(KeyValue::Integer(1)), Test::Exists(true)]),
             ("z".into(), vec![Test::Eq(KeyValue::Boolean(true)), Test::Prefix("p".into())]),
-        ]),
+        ])
+        .unwrap(),
         limit: Limit::Unlimited,
         window: Some(Window::Bucket { per: Millis(60_000), burst: Some(20) }),
         shadow: true,

@@ -156,7 +156,7 @@ impl Limiter {
                     Source::Window { key, .. } => earlier.get(key).map_or(&[][..], |hits| hits),
                     Source::InUse { .. } => &[],
                 };
-                let retries = self.retries(&applied, now, taken_before, take.hits);
+                let retries = self.retries(&applied, now, taken_before, take.hits());
                 let possible = unmoved.into_iter().zip(before).zip(retries);
                 let possible = possible.map(|((unmoved, before), retry)| Said {
                     unmoved,
@@ -169,7 +169,7 @@ impl Limiter {
                 let is_given_back = taken_before.iter().any(|hits| *hits < 0);
                 found.push(Found {
                     applied,
-                    hits: take.hits,
+                    hits: take.hits(),
                     is_alone: true,
                     is_open: may_be_refused || is_given_back,
                     possible,
@@ -177,7 +177,7 @@ impl Limiter {
             }
             moved.take(case, take, is_durable);
             for (key, ..) in self.windows(take) {
-                earlier.entry(key).or_default().push(take.hits);
+                earlier.entry(key).or_default().push(take.hits());
             }
         }
         for limit in &mut found {
@@ -197,34 +197,34 @@ impl Limiter {
     fn take(&mut self, case: &Case<'_>, take: &Take, is_durable: bool) {
         for (key, rate, burst) in self.windows(take) {
             let histories = self.groups.entry(key).or_insert_with(|| vec![History::new(case.now, rate)]);
-            histories.iter_mut().for_each(|history| history.take(case.now, take.hits, burst, is_durable));
+            histories.iter_mut().for_each(|history| history.take(case.now, take.hits(), burst, is_durable));
         }
-        let is_in_use =
-            take.limit.is_none() && self.rules_for(&take.key_values).any(|rule| rule.terms.window.is_none());
+        let is_in_use = take.limit().is_none()
+            && self.rules_for(take.key_values()).any(|rule| rule.terms.window.is_none());
         match case.mode {
             Mode::Lease(lease) => self.leases.push(lease.clone()),
             Mode::Check if !is_in_use => {}
             Mode::Check | Mode::Move => {
-                let by = i128::from(take.hits).max(-self.unleased(&take.key_values));
-                self.moves.push((take.key_values.clone(), by));
+                let by = i128::from(take.hits()).max(-self.unleased(take.key_values()));
+                self.moves.push((take.key_values().clone(), by));
             }
         }
     }
 
     /// Every window that counts an entry, shown or not, with its limit and burst.
     fn windows(&self, take: &Take) -> Vec<(GroupKey, Limit, u64)> {
-        if let Some(limit) = &take.limit {
-            let key = GroupKey::Request { key_values: take.key_values.clone(), per: limit.per.0 };
-            return vec![(key, Limit::AtMost(limit.limit), u64::MAX)];
+        if let Some(limit) = take.limit() {
+            let key = GroupKey::Request { key_values: take.key_values().clone(), per: limit.per().0 };
+            return vec![(key, Limit::AtMost(limit.limit()), u64::MAX)];
         }
         let mut windows = Vec::new();
-        for rule in self.rules_for(&take.key_values).filter(|rule| rule.terms.window.is_some()) {
+        for rule in self.rules_for(take.key_values()).filter(|rule| rule.terms.window.is_some()) {
             let name = &rule.terms.name;
-            for own in rule.overrides_for(&take.key_values).filter(|item| !rule.is_exact(item)) {
+            for own in rule.overrides_for(take.key_values()).filter(|item| !rule.is_exact(item)) {
                 let key = GroupKey::Own { rule: name.clone(), name: own.item.name.clone() };
                 windows.push((key, own.item.limit, rule.burst(Some(own))));
             }
-            let values = rule.group(&take.key_values).expect("the rule applies");
+            let values = rule.group(take.key_values()).expect("the rule applies");
             let (rate, burst) = (rule.rate(&values), rule.burst(rule.exact(&values)));
             windows.push((GroupKey::Group { rule: name.clone(), values }, rate, burst));
         }
@@ -233,9 +233,9 @@ impl Limiter {
 
     /// Whether the state is different after the check.
     fn changed_to(&self, moved: &Limiter, case: &Case<'_>, found: &[Found]) -> Changed {
-        let is_asked = case.entries.iter().any(|take| take.hits != 0);
+        let is_asked = case.entries.iter().any(|take| take.hits() != 0);
         let total = |limiter: &Limiter| -> Vec<i128> {
-            case.entries.iter().map(|take| limiter.unleased(&take.key_values)).collect()
+            case.entries.iter().map(|take| limiter.unleased(take.key_values())).collect()
         };
         let is_moved = total(self) != total(moved)
             || self.leases.len() != moved.leases.len()
@@ -254,33 +254,33 @@ impl Limiter {
     /// The limits that apply to an entry, in the order of an answer.
     fn applied(&self, place: usize, take: &Take) -> Vec<Applied> {
         let entry = u32::try_from(place).expect("entries are few");
-        if let Some(limit) = &take.limit {
-            let shape = Shape::Fixed(limit.per.0);
-            let key = GroupKey::Request { key_values: take.key_values.clone(), per: limit.per.0 };
+        if let Some(limit) = take.limit() {
+            let shape = Shape::Fixed(limit.per().0);
+            let key = GroupKey::Request { key_values: take.key_values().clone(), per: limit.per().0 };
             return vec![Applied {
                 status: LimitStatus {
                     entry,
                     rule: None,
                     override_name: None,
-                    group: take.key_values.clone(),
-                    limit: Limit::AtMost(limit.limit),
+                    group: take.key_values().clone(),
+                    limit: Limit::AtMost(limit.limit()),
                     used: 0,
                     reset: None,
-                    per: Some(limit.per),
+                    per: Some(limit.per()),
                     shadow: false,
                     exceeded: false,
                 },
                 source: Source::Window { key, shape },
                 is_relaxed: true,
-                rate: Limit::AtMost(limit.limit),
-                is_closed: limit.limit == 0,
+                rate: Limit::AtMost(limit.limit()),
+                is_closed: limit.limit() == 0,
             }];
         }
         let mut applied = Vec::new();
-        for rule in self.rules_for(&take.key_values) {
-            let overrides: Vec<&Override> = rule.overrides_for(&take.key_values).collect();
+        for rule in self.rules_for(take.key_values()) {
+            let overrides: Vec<&Override> = rule.overrides_for(take.key_values()).collect();
             if overrides.is_empty() {
-                let group = rule.group(&take.key_values).expect("the rule applies");
+                let group = rule.group(take.key_values()).expect("the rule applies");
                 applied.push(rule.applied(entry, group, None));
             }
             for item in overrides {

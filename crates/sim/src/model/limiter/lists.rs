@@ -22,12 +22,12 @@ impl Limiter {
         if let (Command::ListCounters { query, page }, Ok(Reply::Counters(shown))) = (command, answer) {
             let mut all = self.counters();
             all.retain(|counter| select::finds(query, &counter.key_values));
-            let is_right = is_part(&all, &shown.items) && shown.items.len() <= page.limit;
+            let is_right = is_part(&all, &shown.items) && shown.items.len() <= page.limit();
             let is_whole = page.after.is_some() || shown.next.is_some() || shown.items.len() == all.len();
             return if is_right && is_whole {
                 Ok(self.clone().unchanged(order))
             } else {
-                Err(format!("at most {} of these, each once: {all:?}", page.limit))
+                Err(format!("at most {} of these, each once: {all:?}", page.limit()))
             };
         }
         let mut expected = self.answer(now, command, answer);
@@ -166,10 +166,10 @@ fn part<T>(mut all: Vec<(Name, T)>, page: &Page<Name>, next: Option<Name>) -> Li
     let covered = |next: &Option<Name>, name: &Name| next.as_ref().is_none_or(|next| name <= next);
     // The page has too many items, or does not advance. Then it is wrong, and a correct page is returned for the
     // message.
-    let fits = all.iter().filter(|(name, _)| covered(&next, name)).count() <= page.limit;
+    let fits = all.iter().filter(|(name, _)| covered(&next, name)).count() <= page.limit();
     let next = match next {
         next if fits && next.as_ref().is_none_or(is_ahead) => next,
-        _ => (all.len() > page.limit).then(|| all[page.limit - 1].0.clone()),
+        _ => (all.len() > page.limit()).then(|| all[page.limit() - 1].0.clone()),
     };
     all.retain(|(name, _)| covered(&next, name));
     Listed { items: all.into_iter().map(|(_, item)| item).collect(), next }

@@ -73,8 +73,8 @@ impl Limiter {
             Command::Check(check) => {
                 let case = Case {
                     now,
-                    entries: &check.entries,
-                    dry_run: check.dry_run,
+                    entries: check.entries(),
+                    dry_run: check.dry_run(),
                     is_keyed,
                     mode: Mode::Check,
                 };
@@ -116,10 +116,13 @@ impl Limiter {
                 }
                 Ok(ways)
             }
-            Command::MoveCounter { key_values, by } => self.move_counter(now, order, key_values, *by, answer),
-            Command::SetCounter { key_values, to } => {
+            Command::MoveCounter(change) => {
+                self.move_counter(now, order, change.key_values(), change.amount(), answer)
+            }
+            Command::SetCounter(change) => {
+                let (key_values, to) = (change.key_values(), change.amount());
                 let mut next = self.clone();
-                let change = i128::from((*to).max(0)) - self.unleased(key_values);
+                let change = i128::from(to.max(0)) - self.unleased(key_values);
                 let changed = if change == 0 { Changed::Unclear } else { Changed::Yes };
                 next.moves.push((key_values.clone(), change));
                 let reply = Ok(Reply::Counter(next.counter(key_values)));
@@ -127,18 +130,19 @@ impl Limiter {
             }
             Command::TakeLease(new) => {
                 let lease = Lease {
-                    id: new.id.clone(),
-                    key_values: new.key_values.clone(),
-                    hits: new.hits,
-                    owner: new.owner.clone(),
-                    ttl: new.ttl.0,
+                    id: new.id().clone(),
+                    key_values: new.key_values().clone(),
+                    hits: new.hits(),
+                    owner: new.owner().cloned(),
+                    ttl: new.ttl().0,
                     taken_at: now,
-                    expires_at: now + new.ttl.0,
-                    stored_expires_at: now + new.ttl.0,
+                    expires_at: now + new.ttl().0,
+                    stored_expires_at: now + new.ttl().0,
                     token: Mark::after(order),
                 };
-                let hits = i64::try_from(new.hits).expect("hits are small");
-                let entries = [Take { key_values: new.key_values.clone(), hits, limit: None }];
+                let hits = i64::try_from(new.hits()).expect("hits are small");
+                let entries =
+                    [Take::new(new.key_values().clone(), hits).expect("a lease is within the limits")];
                 let mode = Mode::Lease(&lease);
                 let case = Case { now, entries: &entries, dry_run: false, is_keyed, mode };
                 let ways = self.decide(order, &case, decided.as_ref())?;
@@ -151,9 +155,9 @@ impl Limiter {
                         Some(Ok(Reply::LeaseTaken { lease, .. })) => lease.fencing_token,
                         _ => Position(0),
                     };
-                    let lease = way.state.lease_info(now, &new.id, shown).expect("it was just taken");
+                    let lease = way.state.lease_info(now, new.id(), shown).expect("it was just taken");
                     if answer.is_some() {
-                        way.state.learn_token(&new.id, lease.fencing_token);
+                        way.state.learn_token(new.id(), lease.fencing_token);
                         way.order.learn(lease.fencing_token);
                     }
                     fit(way, &Ok(Reply::LeaseTaken { lease, decision: decided.decision }), answer)
@@ -211,7 +215,7 @@ impl Limiter {
             let reply = Ok(Reply::Moved { counter: next.counter(key_values), decision });
             return fitting([fit(next.way(order, changed), &reply, answer)]);
         }
-        let entries = [Take { key_values: key_values.clone(), hits: by, limit: None }];
+        let entries = [Take::new(key_values.clone(), by).expect("a counter is within the limits")];
         let case = Case { now, entries: &entries, dry_run: false, is_keyed: false, mode: Mode::Move };
         let decided = answer.and_then(decision_in);
         let ways = self.decide(order, &case, decided.as_ref())?;

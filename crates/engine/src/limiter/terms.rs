@@ -1,0 +1,242 @@
+//! Rules and overrides as clients describe them, and the limits within which a command may carry them.
+//!
+//! These are plain data: the engine also stores them and returns them. Only
+//! [`RuleChange::new`](super::command::RuleChange::new) makes a command of them, and that checks all of it.
+
+use crate::{
+    Millis, Name,
+    invalid::{Invalid, Reason, check_bytes, check_distinct, check_duration, check_items},
+    key_values::{KeyValues, check_key},
+    selection::Selection,
+};
+use alloc::{boxed::Box, format, vec::Vec};
+use serde::{Deserialize, Serialize};
+
+/// The largest count, limit or burst: the largest integer that a JSON number carries exactly.
+pub const MAX_COUNT: u64 = (1 << 53) - 1;
+
+/// A rule to be created.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NewRule {
+    /// The rule's name within the namespace.
+    pub name: Name,
+    /// Each distinct combination of these keys' values has a limit of its own. In the client's order, each key once, at
+    /// most [`NewRule::MAX_GROUP_BY`].
+    pub group_by: Vec<Box<str>>,
+    /// The rule applies to key-values that have all keys of `group_by` and are selected here.
+    pub selection: Selection,
+    /// How much may be in use, or happen in a window.
+    pub limit: Limit,
+    /// The window of the limit. None means that the limit is about what is in use.
+    pub window: Option<Window>,
+    /// Whether the rule counts and reports, but never refuses.
+    pub shadow: bool,
+    /// Whether a check waits for the disk. None means the default: see [`NewRule::durability`].
+    pub durability: Option<Durability>,
+    /// The client's words about the rule, at most [`NewRule::MAX_DESCRIPTION_BYTES`].
+    pub description: Option<Box<str>>,
+}
+
+impl NewRule {
+    /// The most keys that a rule groups by.
+    pub const MAX_GROUP_BY: usize = 16;
+    /// The longest description, in bytes.
+    pub const MAX_DESCRIPTION_BYTES: usize = 1024;
+
+    /// Whether a check waits for the disk. By default it does not with a window, and does without one.
+    pub fn durability(&self) -> Durability {
+        self.durability.unwrap_or(match self.window {
+            Some(_) => Durability::Relaxed,
+            None => Durability::Durable,
+        })
+    }
+
+    /// Checks the limits of a rule that is not part of a command yet, such as one rule of a file.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        let NewRule { name: _, group_by, selection, limit, window, shadow: _, durability: _, description } =
+            self;
+        check_items("group_by", group_by.len(), 0..=NewRule::MAX_GROUP_BY)?;
+        for (index, key) in group_by.iter().enumerate() {
+            check_key(key).map_err(|invalid| invalid.within_item("group_by", index))?;
+        }
+        check_distinct(group_by.iter(), |index| format!("group_by[{index}]"))?;
+        selection.validate()?;
+        limit.validate()?;
+        window.map_or(Ok(()), Window::validate)?;
+        description.as_deref().map_or(Ok(()), check_description)
+    }
+}
+
+fn check_description(text: &str) -> Result<(), Invalid> {
+    check_bytes("description", text, 0..=NewRule::MAX_DESCRIPTION_BYTES)
+}
+
+/// How much may be in use, or happen in a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Limit {
+    /// Any amount. It is counted all the same.
+    Unlimited,
+    /// At most this much. In a command it is at most [`MAX_COUNT`].
+    AtMost(u64),
+}
+
+impl Limit {
+    fn validate(self) -> Result<(), Invalid> {
+        match self {
+            Limit::AtMost(..=MAX_COUNT) | Limit::Unlimited => Ok(()),
+            Limit::AtMost(_) => Err(Invalid::new("limit", Reason::Number { min: 0, max: MAX_COUNT as i64 })),
+        }
+    }
+}
+
+fn check_burst(field: &str, burst: u64) -> Result<(), Invalid> {
+    match burst {
+        1..=MAX_COUNT => Ok(()),
+        _ => Err(Invalid::new(field, Reason::Number { min: 1, max: MAX_COUNT as i64 })),
+    }
+}
+
+/// The span within which a limit applies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Window {
+    /// One span after another, aligned to the epoch.
+    Fixed {
+        /// The length of a span.
+        per: Millis,
+    },
+    /// Any span of this length.
+    Sliding {
+        /// The length of the span.
+        per: Millis,
+    },
+    /// A bucket that is refilled evenly.
+    Bucket {
+        /// The time in which a whole limit is refilled.
+        per: Millis,
+        /// How much the bucket holds, from 1 to [`MAX_COUNT`]. None means the limit.
+        burst: Option<u64>,
+    },
+}
+
+impl Window {
+    /// The shortest window.
+    pub const MIN_PER: Millis = Millis(1);
+    /// The longest window.
+    pub const MAX_PER: Millis = Millis(366 * Millis::DAY.0);
+
+    /// The window's length.
+    pub fn per(self) -> Millis {
+        match self {
+            Window::Fixed { per } | Window::Sliding { per } | Window::Bucket { per, .. } => per,
+        }
+    }
+
+    fn validate(self) -> Result<(), Invalid> {
+        check_per("window.per", self.per())?;
+        match self {
+            Window::Bucket { per: _, burst: Some(burst) } => check_burst("window.burst", burst),
+            Window::Bucket { per: _, burst: None } | Window::Fixed { .. } | Window::Sliding { .. } => Ok(()),
+        }
+    }
+}
+
+/// Checks the length of a window.
+pub(super) fn check_per(field: &str, per: Millis) -> Result<(), Invalid> {
+    check_duration(field, per, Window::MIN_PER..=Window::MAX_PER)
+}
+
+/// Whether an answer waits for the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Durability {
+    /// The answer is returned when its effect is on disk, so it is never forgotten.
+    Durable,
+    /// The answer does not wait. A crash may forget the last moments before it.
+    Relaxed,
+}
+
+/// The fields of a rule to be changed. None keeps a field as it is.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct RulePatch {
+    /// A new limit.
+    pub limit: Option<Limit>,
+    /// Another window. `Some(None)` removes the window.
+    pub window: Option<Option<Window>>,
+    /// Another selection.
+    pub selection: Option<Selection>,
+    /// Whether the rule never refuses.
+    pub shadow: Option<bool>,
+    /// Whether a check waits for the disk. `Some(None)` restores the default.
+    pub durability: Option<Option<Durability>>,
+    /// Other words. `Some(None)` removes them.
+    pub description: Option<Option<Box<str>>>,
+}
+
+impl RulePatch {
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
+        let RulePatch { limit, window, selection, shadow: _, durability: _, description } = self;
+        limit.map_or(Ok(()), Limit::validate)?;
+        window.flatten().map_or(Ok(()), Window::validate)?;
+        selection.as_ref().map_or(Ok(()), Selection::validate)?;
+        description.as_ref().and_then(Option::as_deref).map_or(Ok(()), check_description)
+    }
+}
+
+/// An override to be created.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NewOverride {
+    /// The override's name within the rule.
+    pub name: Name,
+    /// The override applies to key-values that contain all of these. They contain every key that the rule groups by, and
+    /// may contain more.
+    pub key_values: KeyValues,
+    /// The limit that replaces the rule's limit.
+    pub limit: Limit,
+    /// The burst that replaces the rule's burst, if the rule has a bucket. None means the override's own limit.
+    pub burst: Option<u64>,
+}
+
+impl NewOverride {
+    /// Checks the limits of an override that is not part of a command yet, such as one override of a file.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        let NewOverride { name: _, key_values: _, limit, burst } = self;
+        limit.validate()?;
+        burst.map_or(Ok(()), |burst| check_burst("burst", burst))
+    }
+}
+
+/// The fields of an override to be changed. None keeps a field as it is.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct OverridePatch {
+    /// Other key-values.
+    pub key_values: Option<KeyValues>,
+    /// A new limit.
+    pub limit: Option<Limit>,
+    /// A new burst. `Some(None)` removes the burst.
+    pub burst: Option<Option<u64>>,
+}
+
+impl OverridePatch {
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
+        let OverridePatch { key_values: _, limit, burst } = self;
+        limit.map_or(Ok(()), Limit::validate)?;
+        burst.flatten().map_or(Ok(()), |burst| check_burst("burst", burst))
+    }
+}
+
+/// A rule as a file describes it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FileRule {
+    /// The rule.
+    pub rule: NewRule,
+    /// All overrides of the rule.
+    pub overrides: Vec<NewOverride>,
+}
+
+impl FileRule {
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
+        self.rule.validate()?;
+        self.overrides.iter().enumerate().try_for_each(|(index, new)| {
+            new.validate().map_err(|invalid| invalid.within_item("overrides", index))
+        })
+    }
+}
