@@ -615,7 +615,7 @@ impl Namespace {
         let Some(Idempotency { key, fingerprint }) = request.idempotency.clone() else { return };
         let grant = match (&request.command, &outcome) {
             (Command::Limiter(engine_limiter::Command::TakeLease(new)), _) => {
-                Some(Granted::Lease(new.id.clone()))
+                Some(Granted::Lease(new.id().clone()))
             }
             (_, Some(Outcome::Locks(Ok(engine_locks::Reply::Granted { grant, .. })))) => {
                 Some(Granted::Lock(grant.id.clone()))

@@ -206,7 +206,7 @@ impl Limiter {
             Mode::Check if !is_in_use => {}
             Mode::Check | Mode::Move => {
                 let by = i128::from(take.hits()).max(-self.unleased(take.key_values()));
-                self.moves.push((take.key_values.clone(), by));
+                self.moves.push((take.key_values().clone(), by));
             }
         }
     }
@@ -214,7 +214,7 @@ impl Limiter {
     /// Every window that counts an entry, shown or not, with the limit and the burst that hold for it.
     fn windows(&self, take: &Take) -> Vec<(GroupKey, Limit, u64)> {
         if let Some(limit) = take.limit() {
-            let key = GroupKey::Request { key_values: take.key_values.clone(), per: limit.per().0 };
+            let key = GroupKey::Request { key_values: take.key_values().clone(), per: limit.per().0 };
             return vec![(key, Limit::AtMost(limit.limit()), u64::MAX)];
         }
         let mut windows = Vec::new();
@@ -256,13 +256,13 @@ impl Limiter {
         let entry = u32::try_from(place).expect("entries are few");
         if let Some(limit) = take.limit() {
             let shape = Shape::Fixed(limit.per().0);
-            let key = GroupKey::Request { key_values: take.key_values.clone(), per: limit.per().0 };
+            let key = GroupKey::Request { key_values: take.key_values().clone(), per: limit.per().0 };
             return vec![Applied {
                 status: LimitStatus {
                     entry,
                     rule: None,
                     override_name: None,
-                    group: take.key_values.clone(),
+                    group: take.key_values().clone(),
                     limit: Limit::AtMost(limit.limit()),
                     used: 0,
                     reset: None,
