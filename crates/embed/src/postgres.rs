@@ -3,7 +3,7 @@
 use crate::{Builder, OpenError};
 use limina_engine::{Outcome, Request};
 use limina_node::{
-    Feed, Joining, Metrics, Node, NodeOptions, PeerError, Peers, Service, ShardId, FeedRequest, draw_node_id,
+    Feed, FeedRequest, Joining, Metrics, Node, NodeOptions, PeerError, Peers, Service, ShardId, draw_node_id,
     peers::PeerFuture,
 };
 use limina_store::{

@@ -5,7 +5,7 @@ use crate::{Failure, Limina, Metrics, ledger::NewLimit};
 use bytes::Bytes;
 use limina_node::NodeOptions;
 use limina_store::{
-    AppendError, ConfirmError, Epoch, Journal, JournalStats, FreeSpace, Seq, ShardId,
+    AppendError, ConfirmError, Epoch, FreeSpace, Journal, JournalStats, Seq, ShardId,
     memory::{Memory, MemoryOptions},
 };
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -7,7 +7,12 @@ use crate::{
     Millis, Name, Page, Position,
     invalid::{Invalid, Reason, check_bytes, check_distinct, check_duration, check_items, key_path},
 };
-use alloc::{boxed::Box, collections::BTreeMap, format, vec::Vec};
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, btree_map},
+    format,
+    vec::Vec,
+};
 use core::ops::Deref;
 use serde::{Deserialize, Serialize};
 
@@ -120,6 +125,15 @@ impl Context {
                 .and_then(|()| check_bytes("", value, 0..=Context::MAX_VALUE_BYTES))
                 .map_err(|invalid| invalid.renamed(key_path("context", key)))
         })
+    }
+}
+
+impl IntoIterator for Context {
+    type Item = (Box<str>, Box<str>);
+    type IntoIter = btree_map::IntoIter<Box<str>, Box<str>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
     }
 }
 

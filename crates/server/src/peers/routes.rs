@@ -25,7 +25,7 @@ use futures_util::{
 };
 use hyper_util::server::conn::auto::Http2Builder;
 use limina_engine::{self as engine, UncheckedRequest};
-use limina_node::{Feed, FeedEnded, PeerError, ShardId, FeedRequest};
+use limina_node::{Feed, FeedEnded, FeedRequest, PeerError, ShardId};
 use serde::de::DeserializeOwned;
 use std::{convert::Infallible, future::ready, task::Poll, time::Duration};
 use tokio::{sync::watch, time::interval};
