@@ -77,7 +77,7 @@ impl Running {
             PostgresOptions { node: draw_node_id()?, shards: config.shards, patience: config.tenure };
         let store = Arc::new(connect(url, options).await?);
         let secret = Secret::new(store.secret())?;
-        app.let_in(secret.clone());
+        app.accept_peers(secret.clone());
         let peers = Arc::new(HttpPeers::new(secret));
         let joining = Joining { address, host: host_name(), tenure: config.tenure, peers };
         let shards = store.shards();

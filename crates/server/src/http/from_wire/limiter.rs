@@ -145,14 +145,14 @@ pub(crate) fn patch_override(
 fn required_name(text: Option<&str>) -> Result<Name, Failure> {
     match text {
         Some(text) => name("name", text),
-        None => Err(Failure::invalid("name", "missing field `name`")),
+        None => Err(Failure::invalid("name", "is required")),
     }
 }
 
 fn check_same_name(name: &Name, text: Option<&str>) -> Result<(), Failure> {
     match text {
         Some(text) if text != name.as_str() => {
-            Err(Failure::invalid("name", "must be the name of the path, or be left out"))
+            Err(Failure::invalid("name", "must be the name in the path, or absent"))
         }
         _ => Ok(()),
     }
@@ -191,7 +191,7 @@ fn window(window: wire::NewWindow) -> Result<Window, Failure> {
     let per = within_span("window.per", window.per, Millis(1), MAX_WINDOW, "must be from 1 ms to 366 days")?;
     let without_burst = |made: Window| match window.burst {
         None => Ok(made),
-        Some(_) => Err(Failure::invalid("window.burst", "only a bucket has a burst")),
+        Some(_) => Err(Failure::invalid("window.burst", "must be absent, because only a bucket has a burst")),
     };
     match window.kind {
         wire::WindowType::Fixed => without_burst(Window::Fixed { per }),
