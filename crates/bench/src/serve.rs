@@ -86,7 +86,7 @@ async fn join(
     let options = PostgresOptions { node, shards: None, patience: tenure };
     let store = Arc::new(Postgres::connect(url, options).await?);
     let secret = Secret::new(store.secret())?;
-    app.let_in(secret.clone());
+    app.accept_peers(secret.clone());
     let joining = Joining {
         address: address.to_string(),
         host: String::new(),

@@ -2,7 +2,7 @@
 
 use limina_embed::{Limina, OpenError, ledger::NewLimit};
 use limina_engine::{Outcome, Request};
-use limina_node::{Feed, PeerError, Peers, ShardId, Wanted, peers::Asked};
+use limina_node::{Feed, PeerError, Peers, ShardId, FeedRequest, peers::PeerFuture};
 use limina_pg_server::PgServer;
 use std::{sync::Arc, time::Duration};
 
@@ -10,15 +10,15 @@ use std::{sync::Arc, time::Duration};
 struct NoPeers;
 
 impl Peers for NoPeers {
-    fn who<'a>(&'a self, _: &'a str) -> Asked<'a, String> {
+    fn who<'a>(&'a self, _: &'a str) -> PeerFuture<'a, String> {
         Box::pin(async { Err(PeerError::NotThere) })
     }
 
-    fn ask<'a>(&'a self, _: &'a str, _: ShardId, _: &'a Request) -> Asked<'a, Outcome> {
+    fn ask<'a>(&'a self, _: &'a str, _: ShardId, _: &'a Request) -> PeerFuture<'a, Outcome> {
         Box::pin(async { Err(PeerError::NotThere) })
     }
 
-    fn follow<'a>(&'a self, _: &'a str, _: &'a Wanted) -> Asked<'a, Box<dyn Feed>> {
+    fn follow<'a>(&'a self, _: &'a str, _: &'a FeedRequest) -> PeerFuture<'a, Box<dyn Feed>> {
         Box::pin(async { Err(PeerError::NotThere) })
     }
 }

@@ -37,7 +37,7 @@ pub(crate) async fn open(
             let app = app.clone();
             let peers = move |secret: &str| {
                 let secret = Secret::new(secret)?;
-                app.let_in(secret.clone());
+                app.accept_peers(secret.clone());
                 Ok(Arc::new(HttpPeers::new(secret)) as Arc<dyn Peers>)
             };
             let builder = builder.cluster(advertised(config, listening)?, peers);

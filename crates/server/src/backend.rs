@@ -1,4 +1,4 @@
-//! What a front end speaks to.
+//! The interface between the front ends and the service.
 
 use limina_engine::{Name, Outcome, Page, Request, events::StreamTerms, outcome::NamespaceInfo};
 use limina_node::{
@@ -6,18 +6,18 @@ use limina_node::{
 };
 use std::pin::Pin;
 
-/// A reply on its way.
+/// The future of a reply.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, Unavailable>> + Send + 'a>>;
 
-/// Somebody who begins to follow a stream.
+/// The future of a new follower.
 pub type Following<'a> = Pin<Box<dyn Future<Output = Result<Follower, FollowError>> + Send + 'a>>;
 
 /// The service as the front ends see it, so that their tests need no shard and no store.
 pub trait Backend: Send + Sync + 'static {
-    /// Does what is asked, and returns when it is durable.
+    /// Executes a request. Returns its outcome when that is durable, or released as a relaxed answer.
     fn submit(&self, request: Request) -> Pending<'_, Outcome>;
 
-    /// A part of all namespaces, by name.
+    /// A page of all namespaces, ordered by name.
     fn namespaces(&self, page: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>>;
 
     /// Follows a stream of events, see [`Service::follow`].
@@ -29,16 +29,16 @@ pub trait Backend: Send + Sync + 'static {
         make: Option<StreamTerms>,
     ) -> Following<'_>;
 
-    /// Does what another node asks for, see [`Service::answer_peer`].
+    /// Executes a request of another node, see [`Service::answer_peer`].
     fn answer_peer(&self, shard: ShardId, request: Request) -> PeerFuture<'_, Outcome>;
 
     /// Follows a stream on behalf of another node, see [`Service::feed_peer`].
     fn feed_peer(&self, wanted: FeedRequest) -> PeerFuture<'_, Box<dyn Feed>>;
 
-    /// Whether requests are served.
+    /// Whether the node serves requests: it has recovered its data and is not stopping.
     fn is_ready(&self) -> bool;
 
-    /// All nodes and all shards.
+    /// All nodes and all shards, as this node sees them.
     fn cluster(&self) -> Cluster;
 }
 

@@ -1,14 +1,13 @@
-//! Front ends: what comes over the network becomes a request to the service, and its outcome an answer.
+//! The front ends: they turn network messages into requests to the service, and outcomes into answers.
 //!
-//! Translation only. Nothing here decides anything that the engine could decide, keeps state between requests, or
-//! knows how something is stored. Wire types ([`limina_wire`]) live at this edge alone: `from_wire` and `to_wire` are
-//! the only places that know both them and the engine's types, and `status` is the only place that knows which HTTP
-//! status a refusal has.
+//! This crate only translates. It must not decide anything that the engine could decide, keep state between requests, or
+//! know how something is stored. Only `from_wire` and `to_wire` convert between wire types ([`limina_wire`]) and the
+//! engine's types, and only `status` knows which HTTP status a refusal has.
 //!
-//! Read in this order: [`backend`] (what a front end speaks to), then `http/mod.rs` (the routes), `http/ledger.rs`
-//! and `http/limiter` (the families' calls), `http/extract.rs` (the conventions of requests), `http/status` (those of
-//! answers). [`rules_file`] is the other way in: rules that stand in a file. `peers` is how one
-//! node asks another.
+//! Read in this order: [`backend`] (the interface to the service), `http/mod.rs` (the routes), `http/ledger.rs` and
+//! `http/limiter` (the calls of two families), `http/extract.rs` (the conventions of requests), `http/status` (the
+//! statuses of answers). [`rules_file`] reads rules from a TOML file. `stomp` pushes events over WebSocket. `peers` is the
+//! protocol between nodes.
 
 pub mod backend;
 mod http;

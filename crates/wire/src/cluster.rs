@@ -1,4 +1,4 @@
-//! Who serves what.
+//! The nodes of a cluster and the shards that they own.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -6,38 +6,39 @@ use utoipa::ToSchema;
 /// `GET /v1/cluster`: the nodes, the shards, and which node owns each shard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Cluster {
-    /// The node that was asked.
+    /// The name of the node that answers.
     pub node: String,
-    /// All nodes. A server on the embedded store is alone.
+    /// All nodes. A server with the embedded store has only itself.
     pub nodes: Vec<Node>,
-    /// All shards, by number.
+    /// All shards, ordered by number.
     pub shards: Vec<Shard>,
 }
 
-/// A node.
+/// A node of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Node {
-    /// Its name.
+    /// The name of the node.
     pub node: String,
-    /// Where other nodes reach it; absent on the embedded store.
+    /// The address at which other nodes reach it; absent with the embedded store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Whether it serves requests. Of another node: whether it is alive and not about to stop.
+    /// Whether the node serves requests. For another node: whether it is alive and not about to stop.
     pub ready: bool,
-    /// Whether it is about to stop.
+    /// Whether the node is about to stop and hands its shards over.
     pub leaving: bool,
 }
 
-/// A shard.
+/// A shard: the unit of ownership. Each namespace belongs to one shard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Shard {
-    /// Its number.
+    /// The number of the shard, from 0.
     pub shard: u16,
-    /// The node that owns it; null while none does.
+    /// The name of the node that owns the shard; `null` while no node does.
     pub owner: Option<String>,
-    /// Whether it serves requests; otherwise it is being opened. Of another node's shard: whether that node is alive.
+    /// Whether the shard serves requests; `false` while it is being opened. For a shard of another node: whether that
+    /// node is alive.
     pub open: bool,
-    /// Grows whenever the shard is taken over, handed over or opened; absent on the embedded store.
+    /// A number that grows whenever the shard is taken over, handed over or opened; absent with the embedded store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Durations in requests: a text with units, or a number of milliseconds.
+//! Durations in requests: a string with units, or a number of milliseconds.
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
@@ -16,28 +16,28 @@ use utoipa::{
 /// A span of time in a request: `"250ms"`, `"10s"`, `"1m30s"`, `"24h"`, `"30d"`, or a whole number of milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Duration {
-    /// How many milliseconds.
+    /// The length in milliseconds.
     pub millis: u64,
 }
 
 /// Why a text is not a [`Duration`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InvalidDuration {
-    /// There is nothing.
+    /// The text is empty.
     Empty,
-    /// A number was expected here.
+    /// There is no number at this point of the text.
     NumberExpected(String),
-    /// The last number has no unit.
+    /// This number, the last one, has no unit.
     UnitMissing(String),
-    /// No such unit.
+    /// There is no such unit.
     UnknownUnit(String),
-    /// A unit that is not smaller than the one before it.
+    /// This unit is not smaller than the one before it.
     UnitOutOfOrder(&'static str),
     /// More milliseconds than 64 bits hold.
     TooLong,
 }
 
-/// From large to small, the order in which they are written.
+/// The units with their milliseconds. A text may use each unit once, in this order.
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 impl FromStr for Duration {
@@ -82,21 +82,16 @@ fn split_where(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
 
 impl fmt::Display for InvalidDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("must be a duration such as \"1m30s\": ")?;
         match self {
-            InvalidDuration::Empty => f.write_str("a duration must not be empty"),
-            InvalidDuration::NumberExpected(found) => {
-                write!(f, "in a duration a whole number was expected at {found:?}")
-            }
-            InvalidDuration::UnitMissing(number) => {
-                write!(f, "in a duration {number} needs a unit: d, h, m, s or ms")
-            }
-            InvalidDuration::UnknownUnit(unit) => {
-                write!(f, "{unit:?} is not a unit of a duration: d, h, m, s or ms")
-            }
+            InvalidDuration::Empty => f.write_str("an empty string"),
+            InvalidDuration::NumberExpected(found) => write!(f, "no whole number at {found:?}"),
+            InvalidDuration::UnitMissing(number) => write!(f, "{number} has no unit (d, h, m, s or ms)"),
+            InvalidDuration::UnknownUnit(unit) => write!(f, "{unit:?} is not a unit (d, h, m, s or ms)"),
             InvalidDuration::UnitOutOfOrder(unit) => {
-                write!(f, "in a duration each unit stands once, larger ones first: {unit:?} does not")
+                write!(f, "the unit {unit:?} is repeated, or comes after a smaller one")
             }
-            InvalidDuration::TooLong => f.write_str("the duration is too long"),
+            InvalidDuration::TooLong => f.write_str("more than 2^64−1 milliseconds"),
         }
     }
 }
@@ -117,7 +112,7 @@ impl<'de> Deserialize<'de> for Duration {
             type Value = Duration;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a duration: a text such as \"1m30s\", or a whole number of milliseconds")
+                f.write_str("a duration such as \"1m30s\", or a whole number of milliseconds")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
@@ -141,7 +136,7 @@ impl PartialSchema for Duration {
         OneOfBuilder::new()
             .item(text)
             .item(millis)
-            .description(Some("A text with units (d, h, m, s, ms), or a whole number of milliseconds."))
+            .description(Some("A string with units (`d`, `h`, `m`, `s`, `ms`; each at most once, larger units first), or a whole number of milliseconds."))
             .examples(["1m30s"])
             .into()
     }
@@ -216,7 +211,7 @@ mod tests {
         check("1e3", Err("expected a duration"));
         check("true", Err("expected a duration"));
         check("[]", Err("expected a duration"));
-        check("\"10\"", Err("10 needs a unit"));
-        check("\"\"", Err("must not be empty"));
+        check("\"10\"", Err("10 has no unit"));
+        check("\"\"", Err("an empty string"));
     }
 }

@@ -1,63 +1,63 @@
-//! Events once per duration, and the messages of their streams.
+//! Streams of events, each accepted once per duration, and the messages to their followers.
 
 use crate::{Duration, words::from_word};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use utoipa::ToSchema;
 
-/// `PUT /events/{stream}`: make a stream, or change all of it but its mode.
+/// `PUT /events/{stream}`: create a stream, or change everything except its mode.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PutStream {
-    /// What a duplicate does.
+    /// What a duplicate does. It cannot change later.
     pub mode: Mode,
-    /// For how long an event closes its key: 10 ms–30 d.
+    /// How long an event blocks duplicates of itself, and the time until it is published: 10 ms–30 d.
     pub duration: Duration,
-    /// How many keys are remembered: 1–1,000,000; 10,000 if not said.
+    /// How many distinct events the stream can remember at once: 1–1,000,000. Default: 10,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub max_events: Option<u32>,
-    /// How often those who follow are told all that incubates: 100 ms–24 h; 10 s if not said.
+    /// How often followers receive all incubating events: 100 ms–24 h. Default: 10 s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_frame_every: Option<Duration>,
 }
 
-/// What a duplicate does.
+/// What a duplicate of an event does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", try_from = "Cow<'_, str>")]
 pub enum Mode {
-    /// It is refused.
+    /// The duplicate is refused.
     OnlyOnce,
-    /// It is refused, and invalidates the earlier event.
+    /// The duplicate is refused, and the earlier event is invalidated: it will not be published.
     StrictlyOnce,
 }
 
 from_word!(Mode: "only_once" => OnlyOnce, "strictly_once" => StrictlyOnce);
 
-/// A stream.
+/// A stream of events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Stream<'a> {
-    /// Its name.
+    /// The name, unique within the namespace.
     pub name: Cow<'a, str>,
     /// What a duplicate does.
     pub mode: Mode,
-    /// For how long an event closes its key.
+    /// How long an event blocks duplicates of itself, in milliseconds.
     pub duration_ms: u64,
-    /// How many keys are remembered.
+    /// How many distinct events the stream can remember at once.
     pub max_events: u32,
-    /// How often those who follow are told all that incubates.
+    /// How often followers receive all incubating events, in milliseconds.
     pub key_frame_every_ms: u64,
-    /// The clock of its last change.
+    /// The clock of the last change. Every change of the stream adds 1.
     pub clock: u64,
-    /// How many events incubate.
+    /// The number of incubating events.
     pub incubating: usize,
 }
 
-/// `POST /events/{stream}`: something has happened.
+/// `POST /events/{stream}`: submit an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewEvent<'a> {
-    /// What: 1–1,024 bytes, which are also the key.
+    /// The text of the event, 1–1,024 bytes. Events with the same text are duplicates.
     #[serde(borrow)]
     #[schema(min_length = 1, max_length = 1024, example = "🌮")]
     pub event: Cow<'a, str>,
@@ -66,80 +66,80 @@ pub struct NewEvent<'a> {
 /// An event that was accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Submitted<'a> {
-    /// What became of it.
+    /// Always `submitted`.
     pub status: SubmittedStatus,
-    /// The event.
+    /// The text of the event.
     pub event: Cow<'a, str>,
-    /// When it happened.
+    /// When the event was accepted, in epoch milliseconds.
     pub time: u64,
     /// The clock of this change.
     pub clock: u64,
-    /// When it is published, unless it is invalidated.
+    /// When the event will be published unless it is invalidated, in epoch milliseconds.
     pub publishes_at: u64,
 }
 
-/// What became of an event that was accepted.
+/// The status of an event that was accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SubmittedStatus {
-    /// It incubates.
+    /// The event was accepted and incubates.
     Submitted,
 }
 
-/// What incubates.
+/// All incubating events of a stream: accepted, and neither published nor invalidated yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Incubating<'a> {
-    /// The clock of the last change before.
+    /// The clock of the last change that this list includes.
     pub clock: u64,
-    /// In the order in which they were accepted.
+    /// The events, in the order in which they were accepted.
     pub events: Vec<IncubatingEvent<'a>>,
 }
 
-/// An event that incubates.
+/// An incubating event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct IncubatingEvent<'a> {
-    /// The event.
+    /// The text of the event.
     pub event: Cow<'a, str>,
-    /// When it happened.
+    /// When the event was accepted, in epoch milliseconds.
     pub time: u64,
-    /// When it is published, unless it is invalidated.
+    /// When the event will be published unless it is invalidated, in epoch milliseconds.
     pub publishes_at: u64,
 }
 
-/// What is told to those who follow a stream.
+/// A message to the followers of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(tag = "messageType")]
 pub enum Message<'a> {
-    /// An event was accepted, and incubates.
+    /// An event was accepted and incubates.
     #[serde(rename = "SUBMITTED_EVENT", rename_all = "camelCase")]
     Submitted {
         /// The clock of this change.
         clock: u64,
-        /// Which event.
+        /// The event.
         event_time: EventTime<'a>,
     },
-    /// A duplicate came.
+    /// A duplicate invalidated the event. It will not be published.
     #[serde(rename = "INVALIDATED_EVENT", rename_all = "camelCase")]
     Invalidated {
         /// The clock of this change.
         clock: u64,
-        /// Which event.
+        /// The event.
         event_time: EventTime<'a>,
     },
-    /// None came in time.
+    /// The duration passed without a duplicate that invalidates the event.
     #[serde(rename = "PUBLISHED_EVENT", rename_all = "camelCase")]
     Published {
         /// The clock of this change.
         clock: u64,
-        /// Which event.
+        /// The event.
         event_time: EventTime<'a>,
     },
-    /// All that incubates.
+    /// All incubating events: the first message to a new follower, then repeated periodically.
     #[serde(rename = "KEY_FRAME")]
     KeyFrame {
-        /// The clock of the last change that it contains.
+        /// The clock of this change.
         clock: u64,
-        /// What incubates, in the order in which it was accepted.
+        /// The incubating events, in the order in which they were accepted.
         snapshot: Vec<SnapshotEvent<'a>>,
     },
 }
@@ -147,26 +147,26 @@ pub enum Message<'a> {
 /// An event and its time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct EventTime<'a> {
-    /// The event.
+    /// The text of the event.
     pub event: Cow<'a, str>,
-    /// When it happened.
+    /// When the event was accepted, in epoch milliseconds.
     pub time: u64,
 }
 
 /// An event of a key frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct SnapshotEvent<'a> {
-    /// The event.
+    /// The text of the event.
     pub event: Cow<'a, str>,
-    /// When it happened.
+    /// When the event was accepted, in epoch milliseconds.
     pub time: u64,
-    /// It incubates.
+    /// Always `Valid`.
     pub status: SnapshotStatus,
 }
 
-/// How an event of a key frame is.
+/// The status of an event in a key frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 pub enum SnapshotStatus {
-    /// It incubates.
+    /// The event incubates.
     Valid,
 }

@@ -1,6 +1,6 @@
-//! Key-values: what limits and locks are about.
+//! Key-values: they identify what a limit or a lock applies to.
 
-use crate::object::too_many_keys;
+use crate::{JsonFault, object::too_many_keys};
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{self, MapAccess, Visitor},
@@ -15,23 +15,23 @@ use utoipa::{
     },
 };
 
-/// The most keys of key-values, and of a selection. Reading stops at the first key beyond that.
+/// The maximum number of keys in key-values and in a selection. Reading stops at the first key beyond that.
 pub(crate) const MAX_KEYS: usize = 64;
 
-/// Values by key, in the order in which they were written. A key may stand twice: whoever takes them has to look.
+/// Values by key, in the order in which they were written. A key may occur twice; the reader must check that.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct KeyValues<'a>(pub Vec<(Cow<'a, str>, KeyValue<'a>)>);
 
-/// A value. Its type is part of it: `1`, `1.0`, `"1"` and `true` are four different ones.
+/// A value. The type is part of the value: `1`, `1.0`, `"1"` and `true` are four different values.
 #[derive(Debug, Clone, PartialEq)]
 pub enum KeyValue<'a> {
-    /// A text.
+    /// A string.
     String(Cow<'a, str>),
-    /// A whole number, written without a point and without an exponent.
+    /// A number that is written without a point and without an exponent.
     Integer(i64),
-    /// Any other number; finite.
+    /// Any other number. It is finite.
     Float(f64),
-    /// Yes or no.
+    /// `true` or `false`.
     Boolean(bool),
 }
 
@@ -67,7 +67,7 @@ impl Serialize for KeyValues<'_> {
     }
 }
 
-/// A text that is copied only where it was written with escapes.
+/// A string that is copied only if it was written with escapes.
 pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
@@ -93,7 +93,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// The text of the JSON is looked at, since a parser gives integers beyond 64 bits as floats.
+/// Reads the raw text of the number, because serde_json returns integers beyond 64 bits as floats.
 impl<'de: 'a, 'a> Deserialize<'de> for KeyValue<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<KeyValue<'a>, D::Error> {
         let json = <&RawValue>::deserialize(deserializer)?;
@@ -102,7 +102,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for KeyValue<'a> {
 }
 
 impl<'a> KeyValue<'a> {
-    /// Takes the text of a JSON value that is known to be well-formed, without space around it.
+    /// `json` must be a well-formed JSON value without whitespace around it.
     pub(crate) fn from_json(json: &'a str) -> Result<KeyValue<'a>, InvalidValue> {
         match json.as_bytes().first() {
             Some(b'"') => text(json).map(KeyValue::String),
@@ -110,8 +110,8 @@ impl<'a> KeyValue<'a> {
             Some(b't') => Ok(KeyValue::Boolean(true)),
             Some(b'f') => Ok(KeyValue::Boolean(false)),
             Some(b'{') => {
-                let typed: Typed<'a> =
-                    serde_json::from_str(json).map_err(|error| InvalidValue::NotTyped(reason(&error)))?;
+                let typed: Typed<'a> = serde_json::from_str(json)
+                    .map_err(|error| InvalidValue::NotTyped(JsonFault::of(&error).to_string()))?;
                 typed.value()
             }
             Some(b'[') => Err(InvalidValue::Kind("an array")),
@@ -120,17 +120,11 @@ impl<'a> KeyValue<'a> {
     }
 }
 
-/// Without the place, which would be one within the value alone.
-pub(crate) fn reason(error: &serde_json::Error) -> String {
-    let message = error.to_string();
-    message.rsplit_once(" at line ").map_or(message.as_str(), |(reason, _)| reason).to_owned()
-}
-
 /// The content of a JSON string.
 pub(crate) fn text(json: &str) -> Result<Cow<'_, str>, InvalidValue> {
     let inner = &json[1..json.len() - 1];
     if inner.contains('\\') {
-        // Half a surrogate pair is well-formed JSON, and no text.
+        // An escape of half a surrogate pair is well-formed JSON, but not a valid string.
         serde_json::from_str(json).map(Cow::Owned).map_err(|_| InvalidValue::NotText)
     } else {
         Ok(Cow::Borrowed(inner))
@@ -162,7 +156,7 @@ impl<'a> Typed<'a> {
     }
 }
 
-/// Takes the two members of the typed form, the second as JSON.
+/// Reads the typed form of a value. `json` is the raw JSON of its `Value`.
 pub(crate) fn typed_value(data_type: u64, json: &str) -> Result<KeyValue<'_>, InvalidValue> {
     let given = match json.as_bytes().first() {
         Some(b'"') => text(json)?,
@@ -209,30 +203,29 @@ pub(crate) enum InvalidValue {
 impl fmt::Display for InvalidValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            InvalidValue::Kind(found) => {
-                write!(f, "a value is a string, a number or a boolean, and not {found}")
+            InvalidValue::Kind(found) => write!(f, "must be a string, a number or a boolean, not {found}"),
+            InvalidValue::NotText => f.write_str("must not contain an escape of half a surrogate pair"),
+            InvalidValue::IntegerRange => {
+                f.write_str("must be an integer from −2^63 to 2^63−1; a float needs a point or an exponent")
             }
-            InvalidValue::NotText => f.write_str("the string's escapes are not Unicode"),
-            InvalidValue::IntegerRange => f.write_str("an integer must fit into 64 bits with a sign"),
-            InvalidValue::FloatRange => f.write_str("the number is out of range"),
+            InvalidValue::FloatRange => f.write_str("must be a number that fits into a 64-bit float"),
             InvalidValue::NotTyped(why) => {
-                write!(f, "an object is a value only as {{\"DataType\": …, \"Value\": …}}: {why}")
+                write!(f, "must be {{\"DataType\": …, \"Value\": …}} if it is an object: {why}")
             }
-            InvalidValue::UnknownType(data_type) => {
-                write!(
-                    f,
-                    "there is no DataType {data_type}: 0–4 are unsigned integers, 5–9 signed ones, 10 and 11 floats, 12 strings"
-                )
-            }
-            InvalidValue::TypedKind(12) => f.write_str("with DataType 12 the Value must be a string"),
+            InvalidValue::UnknownType(data_type) => write!(
+                f,
+                "must have a DataType from 0 to 12, not {data_type}: \
+                 0–4 are unsigned integers, 5–9 signed integers, 10 and 11 floats, 12 strings"
+            ),
+            InvalidValue::TypedKind(12) => f.write_str("must have a string as Value, because DataType is 12"),
             InvalidValue::TypedKind(data_type) => {
-                write!(f, "with DataType {data_type} the Value must be a string or a number")
+                write!(f, "must have a string or a number as Value, because DataType is {data_type}")
+            }
+            InvalidValue::OutOfType(data_type @ 3..=4) => {
+                write!(f, "must have a Value that fits DataType {data_type} and is at most 2^63−1")
             }
             InvalidValue::OutOfType(data_type) => {
-                write!(
-                    f,
-                    "the Value is not within what DataType {data_type} holds, or not within 64 bits with a sign"
-                )
+                write!(f, "must have a Value that fits DataType {data_type}")
             }
         }
     }
@@ -260,20 +253,20 @@ impl PartialSchema for KeyValue<'_> {
             .required("Value")
             .additional_properties(Some(AdditionalProperties::FreeForm(false)))
             .description(Some(
-                "Only in requests. 0–4: unsigned integers of 8, 16, 32, 64 bits and machine size; 5–9: signed ones; \
-                 10 and 11: floats of 32 and 64 bits; 12: string.",
+                "The typed form, only in requests. `DataType` 0–4: unsigned integers of 8, 16, 32 and 64 bits and machine \
+                 size; 5–9: signed integers of the same sizes; 10 and 11: floats of 32 and 64 bits; 12: string.",
             ));
         OneOfBuilder::new()
             .item(ObjectBuilder::new().schema_type(Type::String))
             .item(
                 ObjectBuilder::new()
                     .schema_type(Type::Number)
-                    .description(Some("Without a point and an exponent an integer of 64 bits, else a float.")),
+                    .description(Some("A signed 64-bit integer if it is written without a point and without an exponent, otherwise a 64-bit float.")),
             )
             .item(ObjectBuilder::new().schema_type(Type::Boolean))
             .item(typed)
             .description(Some(
-                "A string of up to 1,024 bytes, an integer, a float or a boolean. The type is part of the value.",
+                "A string of up to 1,024 bytes, an integer, a float or a boolean. The type is part of the value: `1`, `1.0`, `\"1\"` and `true` differ.",
             ))
             .into()
     }
@@ -340,15 +333,15 @@ mod tests {
         check("false", Ok("false"));
         check("9223372036854775807", Ok("9223372036854775807"));
         check("-9223372036854775808", Ok("-9223372036854775808"));
-        check("9223372036854775808", Err("64 bits"));
-        check("-9223372036854775809", Err("64 bits"));
-        check("18446744073709551616", Err("64 bits"));
-        check("100000000000000000000000000000", Err("64 bits"));
-        check("1e999", Err("out of range"));
+        check("9223372036854775808", Err("2^63−1"));
+        check("-9223372036854775809", Err("2^63−1"));
+        check("18446744073709551616", Err("2^63−1"));
+        check("100000000000000000000000000000", Err("2^63−1"));
+        check("1e999", Err("fits into a 64-bit float"));
         check("null", Err("not null"));
         check("[1]", Err("not an array"));
-        check("{}", Err("missing field"));
-        check(r#"{"a": 1}"#, Err("unknown field"));
+        check("{}", Err("the field `DataType` is required"));
+        check(r#"{"a": 1}"#, Err("the field `a` is not a known field"));
         check(r#""\ud800""#, Err(""));
         check("01", Err(""));
         check("nul", Err(""));
@@ -378,32 +371,41 @@ mod tests {
             let below = (least.parse::<i128>().unwrap() - 1).to_string();
             let above = (most.parse::<i128>().unwrap() + 1).to_string();
             for beyond in [below, above] {
-                err(data_type, &beyond, "not within");
-                err(data_type, &format!("\"{beyond}\""), "not within");
+                err(data_type, &beyond, "a Value that fits DataType");
+                err(data_type, &format!("\"{beyond}\""), "a Value that fits DataType");
             }
-            err(data_type, "1.0", "not within");
-            err(data_type, "\"x\"", "not within");
-            err(data_type, "\"\"", "not within");
-            err(data_type, "true", "a string or a number");
+            err(data_type, "1.0", "a Value that fits DataType");
+            err(data_type, "\"x\"", "a Value that fits DataType");
+            err(data_type, "\"\"", "a Value that fits DataType");
+            err(data_type, "true", "a string or a number as Value");
         }
         ok(10, "0.1", "0.1");
         ok(10, "\"1.5\"", "1.5");
         ok(10, "2", "2.0");
         ok(11, "1e300", "1e+300");
-        err(10, "1e300", "not within");
-        err(11, "1e999", "not within");
-        err(11, "\"NaN\"", "not within");
-        err(11, "\"inf\"", "not within");
+        err(10, "1e300", "a Value that fits DataType");
+        err(11, "1e999", "a Value that fits DataType");
+        err(11, "\"NaN\"", "a Value that fits DataType");
+        err(11, "\"inf\"", "a Value that fits DataType");
         ok(12, "\"string1\"", "\"string1\"");
         ok(12, "\"a\\nb\"", "\"a\\nb\"");
-        err(12, "5", "must be a string");
-        err(13, "5", "no DataType 13");
+        err(12, "5", "must have a string as Value");
+        err(13, "5", "from 0 to 12, not 13");
         check(r#"{"Value": "5", "DataType": 12}"#, Ok("\"5\""));
-        check(r#"{"DataType": 12}"#, Err("missing field `Value`"));
-        check(r#"{"DataType": "12", "Value": "x"}"#, Err("invalid type"));
-        check(r#"{"DataType": 12, "Value": "x", "more": 1}"#, Err("unknown field"));
-        check(r#"{"DataType": 12, "DataType": 12, "Value": "x"}"#, Err("duplicate field"));
-        check(r#"{"DataType": 12, "Value": {"DataType": 12, "Value": "x"}}"#, Err("must be a string"));
+        check(r#"{"DataType": 12}"#, Err("the field `Value` is required"));
+        check(
+            r#"{"DataType": "12", "Value": "x"}"#,
+            Err("must be an integer from 0 to 2^64−1, not the string"),
+        );
+        check(r#"{"DataType": 12, "Value": "x", "more": 1}"#, Err("the field `more` is not a known field"));
+        check(
+            r#"{"DataType": 12, "DataType": 12, "Value": "x"}"#,
+            Err("the field `DataType` is given twice"),
+        );
+        check(
+            r#"{"DataType": 12, "Value": {"DataType": 12, "Value": "x"}}"#,
+            Err("must have a string as Value"),
+        );
     }
 
     #[test]

@@ -5,75 +5,76 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-/// `POST /limits`: make a limit.
+/// `POST /limits`: create a limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewLimit {
-    /// Its name within the namespace.
+    /// The name, unique within the namespace.
     #[schema(min_length = 1, max_length = 256, example = "provider-7/daily")]
     pub name: String,
-    /// The client's own id for it.
+    /// The client's own id for the limit, 1–256 bytes. The server only stores and returns it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_id: Option<String>,
-    /// The client's words about it: at most 64, keys of 1–256 bytes, values of up to 1,024.
+    /// The client's notes about the limit: at most 64 entries, keys of 1–256 bytes, values of up to 1,024 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional_texts")]
     pub context: Option<BTreeMap<String, String>>,
-    /// What commits and positive open holds together must not pass.
+    /// The committed value plus all positive open holds must not exceed the ceiling. Absent: no ceiling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 100_000)]
     pub ceiling: Option<i64>,
 }
 
-/// `PATCH /limits/{name}`: change what is mentioned; `null` removes it.
+/// `PATCH /limits/{name}`: change the given fields. `null` removes a field.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LimitPatch {
-    /// The new ceiling. It refuses later holds and undoes none.
+    /// The new ceiling. It applies to later holds. Existing holds and commits stay, even if they exceed it.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::patch")]
     #[schema(value_type = Option<i64>)]
     pub ceiling: Option<Option<i64>>,
-    /// The new context, in place of the old one.
+    /// The new context. It replaces the whole old one.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::patch_texts")]
     #[schema(value_type = Option<BTreeMap<String, String>>)]
     pub context: Option<Option<BTreeMap<String, String>>>,
 }
 
-/// `POST /hold`: hold values in several limits, all or none.
+/// `POST /hold`: hold values in one or more limits, in all of them or in none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hold {
-    /// The client's id for the operation.
+    /// The client's id for the operation, which later commits or rolls back the holds.
     #[schema(min_length = 1, max_length = 256, example = "payment-4711")]
     pub operation_id: String,
-    /// What to hold where; each limit once.
+    /// The values to hold. Each limit may occur once.
     #[serde(deserialize_with = "object::list::<64, _, _>")]
     #[schema(min_items = 1, max_items = 64)]
     pub changes: Vec<Change>,
-    /// Pass over limits in which the operation has an open hold already.
+    /// Skip the limits in which the operation already has an open hold, instead of answering `DuplicateOperation`.
+    /// Default: `false`.
     #[serde(default)]
     pub skip_existing_holds: bool,
-    /// Make limits that are missing.
+    /// Create the limits that do not exist, without a ceiling. Default: `false`.
     #[serde(default)]
     pub create_missing: bool,
-    /// Roll back by itself after this time: 1 ms–366 d.
+    /// Roll the holds back automatically after this time: 1 ms–366 d. Absent: they never expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_after: Option<Duration>,
 }
 
-/// What to hold in one limit.
+/// The value to hold in one limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// The limit.
+    /// The name of the limit.
     #[schema(min_length = 1, max_length = 256, example = "provider-7/daily")]
     pub limit_name: String,
-    /// How much; may be negative or 0.
+    /// The value to hold; it may be negative or 0.
     #[schema(example = 250)]
     pub value: i64,
-    /// For a limit that is made by this hold: the client's own id.
+    /// If this hold creates the limit: the client's own id for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_id: Option<String>,
-    /// For a limit that is made by this hold: the client's words about it.
+    /// If this hold creates the limit: the client's notes about it.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional_texts")]
     pub context: Option<BTreeMap<String, String>>,
 }
@@ -82,10 +83,10 @@ pub struct Change {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Finalization {
-    /// Whose holds.
+    /// The operation that made the holds.
     #[schema(min_length = 1, max_length = 256, example = "payment-4711")]
     pub operation_id: String,
-    /// Which, each limit once; without this, all that are open, at their held values.
+    /// The holds to finish. Each limit may occur once. Absent: all open holds of the operation, with their held values.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -99,204 +100,207 @@ pub struct Finalization {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FinalizationChange {
-    /// The limit.
+    /// The name of the limit.
     #[schema(min_length = 1, max_length = 256, example = "provider-7/daily")]
     pub limit_name: String,
-    /// What to commit, if not all that is held: of the same sign and no larger, or 0. A rollback always frees all.
+    /// The value to commit: 0, or a value with the sign of the held one and not larger. The rest is freed. Absent: the
+    /// held value. A rollback ignores it and frees the whole hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<i64>,
 }
 
-/// `POST /hold/batch`, `/commit/batch` and `/rollback/batch`: several, each on its own, in order.
+/// `POST /hold/batch`, `/commit/batch` and `/rollback/batch`: several requests, executed in order. Each succeeds or
+/// fails alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, bound(deserialize = "I: Deserialize<'de>"))]
 pub struct Batch<I> {
-    /// The single requests.
+    /// The requests, 1–8,192.
     #[serde(deserialize_with = "object::list::<MAX_BATCH, _, _>")]
     #[schema(min_items = 1, max_items = 8192)]
     pub operations: Vec<I>,
 }
 
-/// `POST /values`: the values of limits, now or as of some moment.
+/// `POST /values`: the values of limits, now or at an earlier position.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ValuesQuery {
-    /// Which; each once.
+    /// The names of the limits. Each may occur once.
     #[serde(deserialize_with = "object::values::<1000, _, _>")]
     #[schema(min_items = 1, max_items = 1000, example = json!(["provider-7/daily"]))]
     pub limit_names: Vec<String>,
-    /// As of this operation: at its last hold request that held something.
+    /// Return the values at the position of the last request with which this operation held something. Not together
+    /// with `position`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation_id: Option<String>,
-    /// As of this position. Not together with `operation_id`; without either, the latest.
+    /// Return the values at this position. Not together with `operation_id`. If both are absent: the latest values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
 }
 
-/// The values of one limit at some moment.
+/// The values of one limit at one position.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LimitValue {
-    /// The limit.
+    /// The name of the limit.
     pub limit_name: String,
-    /// The client's own id for it.
+    /// The client's own id for the limit, or `null`.
     #[schema(required)]
     pub limit_id: Option<String>,
-    /// What is committed.
+    /// The sum of all commits.
     pub commit_value: i64,
-    /// What is held open.
+    /// The sum of all open holds.
     pub hold_value: i64,
-    /// Both together.
+    /// `commit_value` + `hold_value`.
     pub total_value: i64,
 }
 
-/// A limit.
+/// A limit with its current values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Limit {
-    /// Its name.
+    /// The name, unique within the namespace.
     pub name: String,
-    /// The client's own id for it.
+    /// The client's own id for the limit, or `null`.
     #[schema(required)]
     pub limit_id: Option<String>,
-    /// The client's words about it.
+    /// The client's notes about the limit.
     pub context: BTreeMap<String, String>,
-    /// What it must not pass.
+    /// The ceiling, or `null` if the limit has none.
     #[schema(required)]
     pub ceiling: Option<i64>,
-    /// What is committed.
+    /// The sum of all commits.
     pub commit_value: i64,
-    /// What is held open.
+    /// The sum of all open holds.
     pub hold_value: i64,
-    /// Both together.
+    /// `commit_value` + `hold_value`.
     pub total_value: i64,
-    /// The position at which it was made.
+    /// The position at which the limit was created.
     pub created_position: u64,
 }
 
-/// What a hold did.
+/// The result of a hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HoldReply {
-    /// Whose it is.
+    /// The operation.
     pub operation_id: String,
-    /// The operation's view: the position of its last hold request that held something.
+    /// The position of the last request with which the operation held something.
     pub position: u64,
-    /// The values at that position, in the order of the request.
+    /// The values of the limits at that position, in the order of the request.
     pub values: Vec<LimitValue>,
-    /// The limits in which the operation had an open hold already.
+    /// The limits that were skipped, because the operation already had an open hold there.
     pub skipped: Vec<String>,
 }
 
-/// What a commit or rollback did, now or when it was first asked for.
+/// The result of a commit or rollback. A repeated request returns the result of the first one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FinalizationReply {
-    /// Whose it is.
+    /// The operation.
     pub operation_id: String,
-    /// Where it took place.
+    /// The position of the commit or rollback.
     pub position: u64,
-    /// The values at that position.
+    /// The values of the limits at that position.
     pub values: Vec<LimitValue>,
 }
 
-/// Values of limits at one position.
+/// The values of limits at one position.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ValuesReply {
     /// The position.
     pub position: u64,
-    /// In the order of the request.
+    /// The values, in the order of the request.
     pub values: Vec<LimitValue>,
 }
 
-/// What became of a hold, or of an operation as a whole.
+/// The state of a hold, or of an operation as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Open; an operation is, if any of its holds is.
+    /// The hold is open. An operation is `held` if any of its holds is open.
     Held,
-    /// Counts for good; an operation does, if none of its holds is open and any was committed.
+    /// The hold was committed. An operation is `committed` if none of its holds is open and at least one was committed.
     Committed,
-    /// Freed.
+    /// The hold was rolled back, or has expired.
     RolledBack,
 }
 
-/// An operation, with its state in every limit.
+/// An operation with all its holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Operation {
-    /// The client's id for it.
+    /// The client's id for the operation.
     pub operation_id: String,
-    /// Its view: the position of its last hold request that held something.
+    /// The position of the last request with which the operation held something.
     pub position: u64,
-    /// Its state as a whole.
+    /// The state of the operation as a whole.
     pub state: State,
-    /// Its holds, in the order in which they were made.
+    /// The holds, in the order in which they were made.
     pub holds: Vec<OperationHold>,
 }
 
-/// An operation's hold in one limit.
+/// The hold of an operation in one limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OperationHold {
-    /// The limit.
+    /// The name of the limit.
     pub limit_name: String,
-    /// The client's own id for it.
+    /// The client's own id for the limit, or `null`.
     #[schema(required)]
     pub limit_id: Option<String>,
-    /// What became of it.
+    /// The state of the hold.
     pub state: State,
-    /// How much was held.
+    /// The value that was held.
     pub held_value: i64,
-    /// How much of it was committed; `null` unless it was.
+    /// The value that was committed, or `null` if the hold was not committed.
     #[schema(required)]
     pub committed_value: Option<i64>,
-    /// Where it was held.
+    /// The position of the hold.
     pub hold_position: u64,
-    /// Where it was committed or freed; `null` while it is open.
+    /// The position of the commit, rollback or expiry; `null` while the hold is open.
     #[schema(required)]
     pub final_position: Option<u64>,
-    /// When it expires, or would have, in epoch milliseconds.
+    /// When the hold expires or would have expired, in epoch milliseconds; `null` if it never expires.
     #[schema(required)]
     pub expires_at: Option<u64>,
-    /// Whether it was freed because its time had run out.
+    /// Whether the hold was rolled back because it had expired.
     pub expired: bool,
 }
 
-/// What happened to a limit.
+/// The type of an entry in the history of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryType {
     /// A value was held.
     Hold,
-    /// A held value, or a part of it, was committed and the rest freed.
+    /// A held value, or a part of it, was committed. The rest was freed.
     Commit,
     /// A held value was freed.
     Rollback,
-    /// A held value was freed because its time had run out.
+    /// A held value was freed because the hold had expired.
     Expiry,
 }
 
-/// One entry of a limit's history, with the sums after it.
+/// One entry in the history of a limit, with the sums after it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Entry {
-    /// Where it took place.
+    /// The position of the change.
     pub position: u64,
-    /// When, in epoch milliseconds.
+    /// When the change happened, in epoch milliseconds.
     pub time: u64,
-    /// Whose it is.
+    /// The operation that made the change.
     pub operation_id: String,
-    /// What happened.
+    /// The type of the change.
     #[serde(rename = "type")]
     pub kind: EntryType,
-    /// How much was held, committed or freed.
+    /// The value that was held, committed or freed.
     pub value: i64,
-    /// What is committed, after it.
+    /// The sum of all commits, after the change.
     pub commit_value: i64,
-    /// What is held open, after it.
+    /// The sum of all open holds, after the change.
     pub hold_value: i64,
-    /// Both together.
+    /// `commit_value` + `hold_value`.
     pub total_value: i64,
 }
 
-/// The results of a batch, in its order.
+/// The results of a batch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BatchReply<T> {
-    /// One per item.
+    /// One result per item, in the order of the request.
     pub results: Vec<BatchResult<T>>,
 }
 
@@ -304,18 +308,18 @@ pub struct BatchReply<T> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum BatchResult<T> {
-    /// It was not done.
+    /// The item failed. Nothing was done for it.
     Refused(Problem),
-    /// It was done.
+    /// The item succeeded.
     Done(Done<T>),
 }
 
-/// A single call's success body, plus its status.
+/// The success body of the single call, plus its status.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Done<T> {
-    /// The HTTP status of the single call.
+    /// The HTTP status that the single call would have.
     pub status: u16,
-    /// What the single call answers.
+    /// The success body of the single call.
     #[serde(flatten)]
     pub body: T,
 }

@@ -1,12 +1,14 @@
 //! The JSON types of the HTTP contract, shared by the server and by clients: one file per family.
 //!
-//! A type here says how something looks on the wire and nothing else: it validates no more than its JSON form, and it
-//! must never decide anything, nor know the engine. Requests refuse unknown and repeated fields, so that a typo never
-//! passes silently; replies ignore what they do not know, so that an older client can read a newer server.
+//! A type here defines how something looks on the wire. It validates its JSON form and nothing more, must never decide
+//! anything, and does not know the engine. Requests with unknown or repeated fields are refused, so that a typo never
+//! passes silently. Replies ignore unknown fields, so that an older client can read the replies of a newer server.
+//! [`JsonFault`] says in plain English why JSON was refused.
 
 pub mod cluster;
 pub mod duration;
 pub mod events;
+pub mod json_fault;
 pub mod key_values;
 pub mod ledger;
 pub mod limiter;
@@ -19,11 +21,12 @@ pub mod selection;
 mod words;
 
 pub use duration::Duration;
+pub use json_fault::JsonFault;
 pub use key_values::KeyValues;
 pub use object::{AtMost, Object};
 pub use page::Page;
 pub use problem::Problem;
 pub use selection::Selection;
 
-/// The most items of a batch.
+/// The maximum number of items in a batch.
 pub const MAX_BATCH: usize = 8192;

@@ -5,18 +5,18 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use utoipa::ToSchema;
 
-/// `POST /locks`: hold one lock (`key_values`, `mode`), or several at once (`locks`).
+/// `POST /locks`: acquire one lock (`key_values`, `mode`), or several at once (`locks`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewLock<'a> {
-    /// The lock: exactly these key-values, at least one.
+    /// The key-values that identify the lock, at least one. Not together with `locks`.
     #[serde(borrow, default, alias = "KeyValues", skip_serializing_if = "Option::is_none")]
     #[schema(example = json!({"order": 4711}))]
     pub key_values: Option<KeyValues<'a>>,
-    /// How; exclusive if not said.
+    /// The mode of the one lock. Default: `exclusive`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// Several locks, granted all at once or not at all, in place of the two above.
+    /// Several locks, granted all at once or not at all. Not together with `key_values` and `mode`.
     #[serde(
         borrow,
         default,
@@ -25,25 +25,25 @@ pub struct NewLock<'a> {
     )]
     #[schema(min_items = 1, max_items = 64)]
     pub locks: Option<Vec<WantedLock<'a>>>,
-    /// For how long it is held without a heartbeat: 100 ms–24 h.
+    /// How long the lock is held without a heartbeat: 100 ms–24 h.
     pub ttl: Duration,
-    /// For how long to wait for it: at most 5 min; if not said, not at all.
+    /// How long to wait for the lock: 0–5 min. Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<Duration>,
-    /// The client's word for itself, which everybody may see.
+    /// The client's name for itself, which everybody can read. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 256, example = "worker-3")]
     pub owner: Option<String>,
 }
 
-/// One of several locks.
+/// One of several locks to acquire.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WantedLock<'a> {
-    /// The lock: exactly these key-values, at least one.
+    /// The key-values that identify the lock, at least one.
     #[serde(borrow, alias = "KeyValues")]
     pub key_values: KeyValues<'a>,
-    /// How; exclusive if not said.
+    /// The mode. Default: `exclusive`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
 }
@@ -52,65 +52,66 @@ pub struct WantedLock<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", try_from = "Cow<'_, str>")]
 pub enum Mode {
-    /// By nobody else.
+    /// There is no other holder.
     Exclusive,
-    /// By others too who share it.
+    /// Other holders may hold the lock too, if they also share it.
     Shared,
 }
 
 from_word!(Mode: "exclusive" => Exclusive, "shared" => Shared);
 
-/// `POST /locks/{lock_id}/heartbeat`: hold it for its ttl from now on.
+/// `POST /locks/{lock_id}/heartbeat`: hold the lock for its whole ttl from now on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Heartbeat<'a> {
-    /// The holder's word, as it was granted.
+    /// The `session_id` that was granted together with the lock.
     #[serde(borrow)]
     pub session_id: Cow<'a, str>,
 }
 
-/// A lock that was granted.
+/// A grant: one or more locks that are held together.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct Granted<'a> {
-    /// Its id.
+    /// The id of the grant.
     pub lock_id: Cow<'a, str>,
-    /// The holder's secret word, with which it heartbeats and releases.
+    /// A secret of the holder. Heartbeats and the release need it.
     pub session_id: Cow<'a, str>,
-    /// Grows with every grant of the namespace. What the lock protects refuses a smaller one than it has seen.
+    /// A number that grows with every grant of the namespace. The protected resource should reject a token that is
+    /// smaller than one it has seen.
     pub fencing_token: u64,
-    /// When it ends without a heartbeat.
+    /// The time until the grant expires without a heartbeat, in milliseconds.
     pub expires_in_ms: u64,
-    /// What is held.
+    /// The locks that are held.
     pub locks: Vec<HeldLock<'a>>,
 }
 
-/// One of the locks that are held together.
+/// One of the locks of a grant.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct HeldLock<'a> {
-    /// The lock.
+    /// The key-values that identify the lock.
     pub key_values: KeyValues<'a>,
-    /// How it is held.
+    /// How the lock is held.
     pub mode: Mode,
 }
 
-/// A grant, as everybody may see it.
+/// A grant, as everybody can read it.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct Lock<'a> {
-    /// Its id.
+    /// The id of the grant.
     pub lock_id: Cow<'a, str>,
-    /// Whose it is.
+    /// The holder's name for itself, or `null`.
     #[schema(required)]
     pub owner: Option<Cow<'a, str>>,
-    /// What is held.
+    /// The locks that are held.
     pub locks: Vec<HeldLock<'a>>,
-    /// For how long it has been held.
+    /// The time since the grant, in milliseconds.
     pub held_ms: u64,
-    /// When it ends without a heartbeat.
+    /// The time until the grant expires without a heartbeat, in milliseconds.
     pub expires_in_ms: u64,
-    /// By how much a heartbeat extends it.
+    /// The ttl in milliseconds: a heartbeat extends the grant to this time from now.
     pub ttl_ms: u64,
-    /// Grows with every grant of the namespace.
+    /// A number that grows with every grant of the namespace.
     pub fencing_token: u64,
-    /// How many requests wait for any of its locks.
+    /// The number of requests that wait for any of these locks.
     pub waiting: usize,
 }

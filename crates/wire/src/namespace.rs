@@ -1,13 +1,13 @@
-//! Namespaces, as they are listed.
+//! The list of namespaces.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A namespace: everything in it has one order, nothing in it is shared with another.
+/// A namespace: everything in it has one order, and nothing is shared with another namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Namespace {
-    /// Its name.
+    /// The name of the namespace.
     pub namespace: String,
-    /// The position of its last change.
+    /// The position of the last change. Positions grow with every change of the namespace.
     pub position: u64,
 }

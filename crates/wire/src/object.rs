@@ -1,7 +1,7 @@
 //! Reading JSON objects strictly.
 //!
-//! What serde derives for a struct also accepts an array of its fields in order, and a map silently keeps the last of
-//! two equal keys. The contract knows neither.
+//! The code that serde derives for a struct also accepts an array of its fields, and a map silently keeps the last of two
+//! equal keys. The HTTP contract allows neither, so the functions here refuse both.
 
 use serde::{
     Deserialize, Deserializer,
@@ -9,7 +9,7 @@ use serde::{
 };
 use std::{collections::BTreeMap, fmt, marker::PhantomData};
 
-/// A `T` that was written as a JSON object, and not as an array of its fields.
+/// A `T` that must be a JSON object, not an array of its fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Object<T>(pub T);
 
@@ -32,8 +32,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// A list of at most `MAX` items. Reading stops at the first item beyond that, so that a list costs no more memory than a
-/// list of the permitted length, however long the body is.
+/// A list of at most `MAX` items. Reading stops at the first item beyond that, so a list that is too long costs no more memory
+/// than one of the permitted length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AtMost<const MAX: usize, T>(pub Vec<T>);
 
@@ -45,8 +45,7 @@ impl<'de, const MAX: usize, T: Deserialize<'de>> Deserialize<'de> for AtMost<MAX
             type Value = AtMost<MAX, T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                // What serde's own lists say.
-                f.write_str("a sequence")
+                f.write_str("a list")
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<AtMost<MAX, T>, A::Error> {
@@ -101,15 +100,15 @@ pub(crate) fn optional_values<'de, const MAX: usize, T: Deserialize<'de>, D: Des
     Ok(Option::<AtMost<MAX, T>>::deserialize(deserializer)?.map(|AtMost(values)| values))
 }
 
-/// The error of an object that has one key more than it may.
+/// The error of an object with more than `max` keys.
 pub(crate) fn too_many_keys<E: de::Error>(max: usize) -> E {
     E::custom(format_args!("must not have more than {max} keys"))
 }
 
-/// The most entries of a context.
+/// The maximum number of entries in a context.
 const MAX_TEXTS: usize = 64;
 
-/// Texts by text, each key once.
+/// Strings by key. A repeated key is an error.
 struct Texts(BTreeMap<String, String>);
 
 impl<'de> Deserialize<'de> for Texts {
@@ -148,21 +147,21 @@ pub(crate) fn optional_texts<'de, D: Deserializer<'de>>(
     Ok(Option::<Texts>::deserialize(deserializer)?.map(|Texts(texts)| texts))
 }
 
-/// A field of a PATCH that is there, with a context or `null`; where it is absent this is not called.
+/// A field of a PATCH that is present, with a context or `null`. serde does not call this for an absent field.
 pub(crate) fn patch_texts<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<BTreeMap<String, String>>>, D::Error> {
     optional_texts(deserializer).map(Some)
 }
 
-/// A field of a PATCH that is there, with a value or `null`; where it is absent this is not called.
+/// A field of a PATCH that is present, with a value or `null`. serde does not call this for an absent field.
 pub(crate) fn patch<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
 
-/// A field that may be left out, but is not `null`; where it is absent this is not called.
+/// An optional field that must not be `null`. serde does not call this for an absent field.
 pub(crate) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
@@ -176,7 +175,7 @@ pub(crate) fn optional<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     Ok(Option::<Object<T>>::deserialize(deserializer)?.map(|Object(object)| object))
 }
 
-/// A field of a PATCH that is there, with an object or `null`; where it is absent this is not called.
+/// A field of a PATCH that is present, with an object or `null`. serde does not call this for an absent field.
 pub(crate) fn patch_object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<T>>, D::Error> {
@@ -192,7 +191,7 @@ mod tests {
         static READ: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// An item that counts how many of its kind were read.
+    /// An item whose parsing is counted in `READ`.
     struct Item;
 
     impl<'de> Deserialize<'de> for Item {

@@ -1,14 +1,14 @@
-//! Lists come in pages.
+//! Pages of lists.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A part of a list.
+/// One page of a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Page<T> {
     /// The items, in the list's order.
     pub items: Vec<T>,
-    /// What to give as `after` for the next page; `null` if there is none.
+    /// The `after` of the next page; `null` if this is the last page.
     #[schema(required)]
     pub next: Option<String>,
 }

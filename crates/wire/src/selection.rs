@@ -1,7 +1,8 @@
 //! Conditions on key-values, and queries made of them.
 
 use crate::{
-    key_values::{InvalidValue, KeyValue, MAX_KEYS, Text, reason, typed_value},
+    JsonFault,
+    key_values::{InvalidValue, KeyValue, MAX_KEYS, Text, typed_value},
     object::{self, Object, too_many_keys},
 };
 use serde::{
@@ -18,75 +19,76 @@ use utoipa::{
     },
 };
 
-/// Conditions by key, in the order in which they were written; all must hold. A key may stand twice: whoever takes
-/// them has to look.
+/// Conditions by key, in the order in which they were written. All of them must hold. A key may occur twice; the reader
+/// must check that.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Selection<'a>(pub Vec<(Cow<'a, str>, Condition<'a>)>);
 
-/// What is asked of one key's value.
+/// A condition on the value of one key.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Condition<'a> {
-    /// It is this value; short for `eq`.
+    /// The value equals this one; short for `eq`.
     Equals(KeyValue<'a>),
-    /// All of these hold.
+    /// All of these tests hold.
     Tests(Box<Tests<'a>>),
 }
 
-/// What is asked of one key's value, in full. Only `exists: false` holds for a key that is absent.
+/// Tests on the value of one key. All given tests must hold. If the key is absent, only `exists: false` holds.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, ToSchema)]
 pub struct Tests<'a> {
-    /// It is this value, type included.
+    /// The value equals this one, including its type.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub eq: Option<KeyValue<'a>>,
-    /// It is not this value; one of another type is not.
+    /// The value differs from this one. A value of another type differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub ne: Option<KeyValue<'a>>,
-    /// It comes before this one: numbers by number, strings by bytes.
+    /// The value is less than this one: numbers are compared by number, strings by bytes. Values of other types never
+    /// are.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub lt: Option<KeyValue<'a>>,
-    /// It comes before this one, or is as large.
+    /// The value is less than or equal to this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub lte: Option<KeyValue<'a>>,
-    /// It comes after this one.
+    /// The value is greater than this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub gt: Option<KeyValue<'a>>,
-    /// It comes after this one, or is as large.
+    /// The value is greater than or equal to this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub gte: Option<KeyValue<'a>>,
-    /// It is one of these.
+    /// The value equals one of these.
     #[serde(rename = "in", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, max_items = 1024)]
     pub one_of: Option<Vec<KeyValue<'a>>>,
-    /// It is a string that begins so.
+    /// The value is a string that starts with this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub prefix: Option<Cow<'a, str>>,
-    /// Whether the key is there.
+    /// `true`: the key is present. `false`: the key is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub exists: Option<bool>,
 }
 
-/// What a query looks for. An empty one finds everything.
+/// What a query looks for. All given fields must hold. An empty query finds everything.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Query<'a> {
-    /// Conditions on the object's key-values. Of rules only the `group_by` keys are known: only `exists` is allowed.
+    /// Conditions on the key-values of an object. For rules, only `exists` is allowed, on `group_by` keys.
     #[serde(rename = "where", borrow, default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Selection<'a>>,
-    /// At least so many keys.
+    /// The object has at least this many keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_keys: Option<u32>,
-    /// At most so many keys.
+    /// The object has at most this many keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_keys: Option<u32>,
-    /// At least one of these, if there are any.
+    /// At least one of these queries holds. Empty or absent: no condition.
     #[serde(
         borrow,
         default,
@@ -95,7 +97,7 @@ pub struct Query<'a> {
     )]
     #[schema(no_recursion)]
     pub any: Vec<Query<'a>>,
-    /// Every one of these.
+    /// Every one of these queries holds.
     #[serde(
         borrow,
         default,
@@ -144,13 +146,14 @@ impl<'de: 'a, 'a> Deserialize<'de> for Condition<'a> {
         if !json.starts_with('{') {
             return KeyValue::from_json(json).map(Condition::Equals).map_err(de::Error::custom);
         }
-        let Object(members): Object<Members<'a>> =
-            serde_json::from_str(json).map_err(|error| de::Error::custom(reason(&error)))?;
+        let Object(members): Object<Members<'a>> = serde_json::from_str(json).map_err(|error| {
+            de::Error::custom(format_args!("is not a valid condition: {}", JsonFault::of(&error)))
+        })?;
         members.condition().map_err(de::Error::custom)
     }
 }
 
-/// All that may stand in a condition: tests, or a value in its typed form.
+/// All fields that a condition can have: tests, or a value in its typed form.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Members<'a> {
@@ -188,7 +191,9 @@ impl<'a> Members<'a> {
             (Some(data_type), Some(value)) if tests == Tests::default() => {
                 typed_value(data_type, value.get()).map(Condition::Equals)
             }
-            _ => Err(InvalidValue::NotTyped("both, and nothing else".to_owned())),
+            _ => Err(InvalidValue::NotTyped(
+                "the two fields are required, and no others are allowed".to_owned(),
+            )),
         }
     }
 }
@@ -207,10 +212,12 @@ impl PartialSchema for Selection<'_> {
         let condition = OneOfBuilder::new()
             .item(Ref::from_schema_name("KeyValue"))
             .item(Ref::from_schema_name("Tests"))
-            .description(Some("A value (equals), or one or more tests."));
+            .description(Some(
+                "A value, which the key's value must equal, or an object of one or more tests.",
+            ));
         ObjectBuilder::new()
             .additional_properties(Some(AdditionalProperties::RefOr(condition.into())))
-            .description(Some("Conditions by key, all of which must hold; at most 64 keys of 1–256 bytes."))
+            .description(Some("Conditions by key. All of them must hold. At most 64 keys of 1–256 bytes."))
             .examples([serde_json::json!({"country": "de", "amount": {"gte": 100, "lt": 500}})])
             .into()
     }
@@ -259,18 +266,21 @@ mod tests {
         check("null", Err("not null"));
         check("[]", Err("not an array"));
         check(r#"{"eq": null}"#, Err("not null"));
-        check(r#"{"exists": null}"#, Err("invalid type: null"));
-        check(r#"{"in": null}"#, Err("invalid type: null"));
-        check(r#"{"in": 1}"#, Err("invalid type"));
-        check(r#"{"prefix": 1}"#, Err("invalid type"));
-        check(r#"{"exists": 1}"#, Err("invalid type"));
-        check(r#"{"like": 1}"#, Err("unknown field `like`"));
-        check(r#"{"eq": 1, "eq": 1}"#, Err("duplicate field `eq`"));
-        check(r#"{"eq": 18446744073709551616}"#, Err("64 bits"));
-        check(r#"{"DataType": 0}"#, Err("both, and nothing else"));
-        check(r#"{"Value": 0}"#, Err("both, and nothing else"));
-        check(r#"{"DataType": 0, "Value": 0, "ne": 1}"#, Err("both, and nothing else"));
-        check(r#"{"DataType": 0, "Value": 256}"#, Err("not within"));
+        check(r#"{"exists": null}"#, Err("not null"));
+        check(r#"{"in": null}"#, Err("not null"));
+        check(r#"{"in": 1}"#, Err("must be a list, not 1"));
+        check(r#"{"prefix": 1}"#, Err("must be a string, not 1"));
+        check(r#"{"exists": 1}"#, Err("must be true or false, not 1"));
+        check(r#"{"like": 1}"#, Err("the field `like` is not a known field"));
+        check(r#"{"eq": 1, "eq": 1}"#, Err("the field `eq` is given twice"));
+        check(r#"{"eq": 18446744073709551616}"#, Err("2^63−1"));
+        check(r#"{"DataType": 0}"#, Err("the two fields are required, and no others are allowed"));
+        check(r#"{"Value": 0}"#, Err("the two fields are required, and no others are allowed"));
+        check(
+            r#"{"DataType": 0, "Value": 0, "ne": 1}"#,
+            Err("the two fields are required, and no others are allowed"),
+        );
+        check(r#"{"DataType": 0, "Value": 256}"#, Err("a Value that fits DataType 0"));
         check(r#"{"Value": {"eq": 1}, "DataType": 0}"#, Err("a string or a number"));
     }
 }

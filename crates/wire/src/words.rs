@@ -1,6 +1,7 @@
-//! Words that stand for one of a few things.
+//! Enums that JSON writes as one of a few words.
 
-/// Reads a closed set of words. (What serde derives does not say which field it is that is no word.)
+/// Reads an enum from its words. serde's derived code is not used, because its error for an unknown word does not carry the
+/// path of the field.
 macro_rules! from_word {
     ($type:ident: $first:literal => $first_variant:ident $(, $word:literal => $variant:ident)*) => {
         impl TryFrom<std::borrow::Cow<'_, str>> for $type {
@@ -10,7 +11,7 @@ macro_rules! from_word {
                 match &*word {
                     $first => Ok($type::$first_variant),
                     $($word => Ok($type::$variant),)*
-                    _ => Err(concat!("expected one of \"", $first, "\"", $(", \"", $word, "\""),*)),
+                    _ => Err(concat!("must be one of \"", $first, "\"", $(", \"", $word, "\""),*)),
                 }
             }
         }

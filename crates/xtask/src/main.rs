@@ -3,6 +3,7 @@
 mod architecture;
 mod chaos;
 mod clients;
+mod edge;
 mod layers;
 mod modules;
 mod packages;
@@ -55,10 +56,12 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             the rivals that are crates
   standby   lose and promote the servers of a PostgreSQL with a synchronous standby under load: --rounds 6";
 
-/// Dependencies between crates, dependencies between the engine's modules, and ARCHITECTURE.md against the tree.
+/// Dependencies between crates, dependencies between the engine's modules, wire types and error statuses in the server, and
+/// ARCHITECTURE.md against the tree.
 fn check_layers() -> Outcome {
     layers::check()?;
     modules::check(&root())?;
+    edge::check(&root())?;
     architecture::check(&root())
 }
 

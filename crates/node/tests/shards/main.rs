@@ -8,7 +8,7 @@ mod store;
 
 use limina_engine::{
     Command, Millis, Name, Outcome, Request,
-    events::{self, Mode, Reply, StreamInfo, StreamTerms},
+    events::{self, Mode, Reply, StreamInfo, StreamTerms, Submit},
 };
 use limina_node::{Metrics, Node, NodeOptions, Service, Unavailable, shard_of};
 use limina_store::{
@@ -65,8 +65,8 @@ async fn ask(service: &Service, namespace: &Name, command: events::Command) -> R
 
 /// Submits an event, and creates the stream with the first one.
 async fn submit(service: &Service, namespace: &Name, event: &str) -> Result<Reply, Unavailable> {
-    let (stream, make) = (name(STREAM), Some(terms()));
-    ask(service, namespace, events::Command::Submit { stream, event: event.into(), make }).await
+    let submit = Submit::new(name(STREAM), event.into()).expect("a valid event").with_make(Some(terms()));
+    ask(service, namespace, events::Command::Submit(submit)).await
 }
 
 async fn info(service: &Service, namespace: &Name) -> Result<StreamInfo, Unavailable> {

@@ -1,4 +1,4 @@
-//! The calls about events.
+//! The calls of the events family.
 
 use super::{
     App, Route, Shared,
@@ -31,15 +31,15 @@ use limina_stomp::Payload;
 use limina_wire::{Page, Problem, events as wire};
 use std::time::{Duration, Instant};
 
-/// How long an `EventSource` is held while the shard opens.
-const HELD: Duration = Duration::from_secs(10);
-/// How often to try meanwhile.
-const TRY_EVERY: Duration = Duration::from_millis(200);
-/// Ends at once: a browser connects again after this many milliseconds.
-const COME_BACK: &str = ": not available at the moment\nretry: 1000\n\n";
-/// A stream of server-sent events on which nothing happens says so now and then.
-const SILENCE: Duration = Duration::from_secs(15);
-/// The name of the topic on which the time is told.
+/// How long a browser's `EventSource` request waits for the shard to open.
+const MAX_OPEN_WAIT: Duration = Duration::from_secs(10);
+/// The pause between two attempts to follow a stream whose shard is not open.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+/// A stream that ends at once and makes a browser reconnect after 1,000 ms.
+const RECONNECT_LATER: &str = ": not available at the moment\nretry: 1000\n\n";
+/// The interval of comments on an idle stream of server-sent events, which keep the connection alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// No stream can have this name: `/topic/time` is the topic of the server's time.
 pub(crate) const RESERVED: &str = "time";
 
 pub(in crate::http) fn routes() -> Vec<Route> {
@@ -54,7 +54,7 @@ pub(in crate::http) fn routes() -> Vec<Route> {
     ]
 }
 
-/// The two calls whose body is the event itself.
+/// The two calls whose body is the text of the event. They have no namespace in their path.
 pub(in crate::http) fn plain_routes() -> [(&'static str, &'static str, MethodRouter<App>); 2] {
     [
         ("/only-once-event", "only_once_event", post(only_once_event)),
@@ -62,7 +62,7 @@ pub(in crate::http) fn plain_routes() -> [(&'static str, &'static str, MethodRou
     ]
 }
 
-/// Paths in which a name is empty, with the parameter that it is.
+/// Paths in which a name is empty, with the parameter that names it.
 pub(in crate::http) const EMPTY_NAMES: &[(&str, &str)] =
     &[("/", "stream"), ("//incubating", "stream"), ("//stream", "stream")];
 
@@ -72,14 +72,14 @@ async fn submit(app: App, namespace: Name, idempotency: Option<Idempotency>, com
     app.submit(namespace, idempotency, engine::Command::Events(command), StatusCode::OK).await
 }
 
-/// Make a stream, or change all of it but its mode.
+/// Create a stream, or change everything except its mode.
 #[utoipa::path(
     put, path = "/v1/events/{stream}", tag = "events",
     params(("stream" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::PutStream,
     responses(
-        (status = 200, description = "The stream was there.", body = wire::Stream<'_>),
-        (status = 201, description = "The stream is made.", body = wire::Stream<'_>),
+        (status = 200, description = "The stream existed, and is changed.", body = wire::Stream<'_>),
+        (status = 201, description = "The stream is created.", body = wire::Stream<'_>),
         (status = 409, description = "`StreamModeConflict`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -90,17 +90,20 @@ pub(in crate::http) async fn put_stream(
 ) -> Answer {
     let Call { namespace, idempotency, body } = call;
     if stream.as_str() == RESERVED {
-        return Err(Failure::invalid("stream", "this name is reserved for the server's time"));
+        return Err(Failure::invalid_path(
+            "stream",
+            "must not be `time`, which is the topic of the server's time",
+        ));
     }
     submit(app, namespace, idempotency, from_wire::events::put(stream, body.json()?)?).await
 }
 
-/// List the streams, by name.
+/// List the streams, ordered by name.
 #[utoipa::path(
     get, path = "/v1/events", tag = "events",
     params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
     responses(
-        (status = 200, description = "A page.", body = Page<wire::Stream<'_>>),
+        (status = 200, description = "One page of the list.", body = Page<wire::Stream<'_>>),
     ),
 )]
 pub(in crate::http) async fn list_streams(
@@ -129,12 +132,12 @@ pub(in crate::http) async fn get_stream(
     submit(app, namespace, None, Command::Get(stream)).await
 }
 
-/// Delete a stream, with all that it remembers; who follows it is told.
+/// Delete a stream with all its events. Its followers are disconnected.
 #[utoipa::path(
     delete, path = "/v1/events/{stream}", tag = "events",
     params(("stream" = String, Path)),
     responses(
-        (status = 204, description = "It is gone."),
+        (status = 204, description = "The stream is deleted."),
         (status = 404, description = "`StreamNotFound`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -147,16 +150,16 @@ pub(in crate::http) async fn delete_stream(
     submit(app, namespace, None, Command::Delete(stream)).await
 }
 
-/// Submit an event: accepted if the same has not happened within the duration.
+/// Submit an event. It is accepted if the same event has not happened within the duration.
 #[utoipa::path(
     post, path = "/v1/events/{stream}", tag = "events",
     params(("stream" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::NewEvent<'_>,
     responses(
-        (status = 201, description = "It is accepted, and incubates.", body = wire::Submitted<'_>),
+        (status = 201, description = "The event is accepted and incubates.", body = wire::Submitted<'_>),
         (status = 404, description = "`StreamNotFound`", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`EventConflict`", body = Problem, content_type = "application/problem+json"),
-        (status = 507, description = "`StreamFull`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`EventConflict`: the same event happened within the duration. In a `strictly_once` stream it is now invalidated.", body = Problem, content_type = "application/problem+json"),
+        (status = 507, description = "`StreamFull`: the stream remembers `max_events` events.", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(in crate::http) async fn submit_event(
@@ -169,12 +172,12 @@ pub(in crate::http) async fn submit_event(
     submit(app, namespace, idempotency, command).await
 }
 
-/// What incubates: accepted, and not published yet.
+/// List all incubating events: accepted, and neither published nor invalidated yet.
 #[utoipa::path(
     get, path = "/v1/events/{stream}/incubating", tag = "events",
     params(("stream" = String, Path)),
     responses(
-        (status = 200, description = "All of it.", body = wire::Incubating<'_>),
+        (status = 200, description = "All incubating events, in the order in which they were accepted.", body = wire::Incubating<'_>),
         (status = 404, description = "`StreamNotFound`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -187,30 +190,34 @@ pub(in crate::http) async fn incubating(
     submit(app, namespace, None, Command::Incubating(stream)).await
 }
 
-/// Submit an event to the stream `only-once`, which is made by its first use. The body is the event itself.
+/// Submit an event to the stream `only-once` of the default namespace.
+///
+/// The body is the text of the event. The first use creates the stream.
 #[utoipa::path(
     post, path = "/only-once-event", tag = "events",
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body(content = String, content_type = "text/plain"),
     responses(
-        (status = 201, description = "It is accepted, and incubates.", body = wire::Submitted<'_>),
-        (status = 409, description = "`EventConflict`", body = Problem, content_type = "application/problem+json"),
-        (status = 507, description = "`StreamFull`", body = Problem, content_type = "application/problem+json"),
+        (status = 201, description = "The event is accepted and incubates.", body = wire::Submitted<'_>),
+        (status = 409, description = "`EventConflict`: the same event happened within the duration. In a `strictly_once` stream it is now invalidated.", body = Problem, content_type = "application/problem+json"),
+        (status = 507, description = "`StreamFull`: the stream remembers `max_events` events.", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(in crate::http) async fn only_once_event(State(app): State<App>, call: Call<Raw>) -> Answer {
     plain_event(app, call, Mode::OnlyOnce).await
 }
 
-/// Submit an event to the stream `strictly-once`, which is made by its first use. The body is the event itself.
+/// Submit an event to the stream `strictly-once` of the default namespace.
+///
+/// The body is the text of the event. The first use creates the stream.
 #[utoipa::path(
     post, path = "/strictly-once-event", tag = "events",
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body(content = String, content_type = "text/plain"),
     responses(
-        (status = 201, description = "It is accepted, and incubates.", body = wire::Submitted<'_>),
-        (status = 409, description = "`EventConflict`", body = Problem, content_type = "application/problem+json"),
-        (status = 507, description = "`StreamFull`", body = Problem, content_type = "application/problem+json"),
+        (status = 201, description = "The event is accepted and incubates.", body = wire::Submitted<'_>),
+        (status = 409, description = "`EventConflict`: the same event happened within the duration. In a `strictly_once` stream it is now invalidated.", body = Problem, content_type = "application/problem+json"),
+        (status = 507, description = "`StreamFull`: the stream remembers `max_events` events.", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(in crate::http) async fn strictly_once_event(State(app): State<App>, call: Call<Raw>) -> Answer {
@@ -230,19 +237,21 @@ fn plain_stream(mode: Mode) -> &'static str {
     }
 }
 
-/// What a stream is to be if it does not exist: only two are made by their first use.
+/// The settings with which a missing stream is created by its first use; `None` for all but the two default streams.
 pub(crate) fn made_by_use(namespace: &Name, stream: &Name) -> Option<StreamTerms> {
     let is_of_mode = |mode: &Mode| plain_stream(*mode) == stream.as_str();
     let mode = [Mode::OnlyOnce, Mode::StrictlyOnce].into_iter().find(is_of_mode)?;
     (*namespace == default_namespace()).then(|| from_wire::events::made_by_use(mode))
 }
 
-/// Follow a stream: server-sent events, each with its clock as id. Resumes by `Last-Event-ID`.
+/// Follow a stream by server-sent events.
+///
+/// The `id` of each message is its clock. A client that sends `Last-Event-ID` resumes after that clock.
 #[utoipa::path(
     get, path = "/v1/events/{stream}/stream", tag = "events",
     params(("stream" = String, Path), ("Last-Event-ID" = Option<u64>, Header)),
     responses(
-        (status = 200, description = "A key frame, or the changes after `Last-Event-ID`; then every change.", body = wire::Message<'_>, content_type = "text/event-stream"),
+        (status = 200, description = "First a key frame, or the changes after `Last-Event-ID` if they are still kept; then every change.", body = wire::Message<'_>, content_type = "text/event-stream"),
         (status = 404, description = "`StreamNotFound`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -259,13 +268,13 @@ pub(in crate::http) async fn follow(
     let follower = loop {
         match app.follow(namespace.clone(), stream.clone(), after).await {
             Ok(follower) => break follower,
-            // A browser gives up for ever at any status but 200, so it is held until the server has started or, where
-            // that takes long, sent away with a stream that ends.
+            // A browser's `EventSource` never reconnects after a status other than 200. So the request waits until the
+            // shard is open or, if that takes too long, gets a stream that ends, after which the browser reconnects.
             Err(FollowError::Unavailable(reason)) if is_event_source => {
-                if reason == Unavailable::ShuttingDown || begin.elapsed() > HELD {
-                    return Ok(event_stream(COME_BACK));
+                if reason == Unavailable::ShuttingDown || begin.elapsed() > MAX_OPEN_WAIT {
+                    return Ok(event_stream(RECONNECT_LATER));
                 }
-                tokio::time::sleep(TRY_EVERY).await;
+                tokio::time::sleep(RETRY_PAUSE).await;
             }
             Err(reason) => return Err(not_followed(&stream, reason)),
         }
@@ -282,16 +291,16 @@ fn event_stream(body: impl Into<Body>) -> Response {
     (headers, body.into()).into_response()
 }
 
-/// Whether the client asks for this media type by its name, as every `EventSource` does.
+/// Whether `Accept` names `text/event-stream`, as every `EventSource` does.
 fn accepts_events(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let types = values.flat_map(|value| value.split(',')).map(|item| item.split(';').next().unwrap_or(item));
     types.into_iter().any(|name| name.trim().eq_ignore_ascii_case("text/event-stream"))
 }
 
-/// The next messages; nothing if there will be none.
+/// The next messages as server-sent events, or a comment if there are none for a while. `None` ends the stream.
 async fn sent_events(follower: &mut Follower) -> Option<Bytes> {
-    let Ok(next) = tokio::time::timeout(SILENCE, follower.next()).await else {
+    let Ok(next) = tokio::time::timeout(KEEP_ALIVE, follower.next()).await else {
         return Some(Bytes::from_static(b":\n\n"));
     };
     let mut out = BytesMut::new();
@@ -303,9 +312,9 @@ async fn sent_events(follower: &mut Follower) -> Option<Bytes> {
     Some(out.freeze())
 }
 
-/// A message as STOMP sends it, of which server-sent events take the body.
-pub(crate) fn encode(told: &StreamUpdate) -> Bytes {
-    let body = serde_json::to_vec(&to_wire::events::message(told)).expect("written to memory");
+/// Encodes a message as STOMP sends it. Server-sent events send only its body.
+pub(crate) fn encode(message: &StreamUpdate) -> Bytes {
+    let body = serde_json::to_vec(&to_wire::events::message(message)).expect("written to memory");
     Payload::new("application/json;charset=utf-8", &body).bytes().clone()
 }
 
@@ -317,7 +326,7 @@ pub(crate) fn not_followed(stream: &Name, reason: FollowError) -> Failure {
 }
 
 impl App {
-    /// Follows a stream, which is made if it is one of the two that are made by their first use.
+    /// Follows a stream. Creates it if it is missing and one of the two default streams.
     pub(crate) async fn follow(
         &self,
         namespace: Name,

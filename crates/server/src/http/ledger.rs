@@ -42,19 +42,19 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Paths in which a name is empty, with the parameter that it is.
+/// Paths in which a name is empty, with the parameter that names it.
 pub(super) const EMPTY_NAMES: &[(&str, &str)] =
     &[("/limits/", "name"), ("/limits//entries", "name"), ("/operations/", "operation_id")];
 
 type Answer = Result<Response, Failure>;
 
-/// Make a limit.
+/// Create a limit.
 #[utoipa::path(
     post, path = "/v1/ledger/limits", tag = "ledger",
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::NewLimit,
     responses(
-        (status = 201, description = "It was made.", body = wire::Limit),
+        (status = 201, description = "The limit was created.", body = wire::Limit),
         (status = 409, description = "`DuplicateLimitName`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -63,11 +63,11 @@ pub(super) async fn create_limit(State(app): State<App>, call: Call<wire::NewLim
     app.submit(namespace, idempotency, from_wire::new_limit(body)?, StatusCode::CREATED).await
 }
 
-/// List the limits, by name.
+/// List the limits, ordered by name.
 #[utoipa::path(
     get, path = "/v1/ledger/limits", tag = "ledger",
     params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
-    responses((status = 200, description = "A page.", body = Page<wire::Limit>)),
+    responses((status = 200, description = "One page of the list.", body = Page<wire::Limit>)),
 )]
 pub(super) async fn list_limits(
     State(app): State<App>,
@@ -95,7 +95,7 @@ pub(super) async fn get_limit(
     app.read(namespace, ledger::Command::GetLimit(name)).await
 }
 
-/// Change a limit's ceiling or context; `null` removes it.
+/// Change the ceiling or the context of a limit. `null` removes it.
 #[utoipa::path(
     patch, path = "/v1/ledger/limits/{name}", tag = "ledger",
     params(("name" = String, Path)),
@@ -114,12 +114,12 @@ pub(super) async fn patch_limit(
     app.submit(namespace, idempotency, from_wire::limit_patch(name, body)?, StatusCode::OK).await
 }
 
-/// A limit's history, by position.
+/// List the history of a limit, ordered by position.
 #[utoipa::path(
     get, path = "/v1/ledger/limits/{name}/entries", tag = "ledger",
     params(("name" = String, Path), ("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
     responses(
-        (status = 200, description = "A page.", body = Page<wire::Entry>),
+        (status = 200, description = "One page of the list.", body = Page<wire::Entry>),
         (status = 404, description = "`LimitNotFound`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -132,15 +132,15 @@ pub(super) async fn list_entries(
     app.read(namespace, ledger::Command::ListEntries { limit_name, page }).await
 }
 
-/// Hold values in several limits, all or none.
+/// Hold values in one or more limits, in all of them or in none.
 #[utoipa::path(
     post, path = "/v1/ledger/hold", tag = "ledger",
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::Hold,
     responses(
-        (status = 200, description = "They are held; the values are those at the hold's own position.", body = wire::HoldReply),
+        (status = 200, description = "All values are held. The reply contains the values of the limits at the position of the hold.", body = wire::HoldReply),
         (status = 404, description = "`LimitNotFound`", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`OperationAlreadyInFinalState`, `DuplicateOperation`, `LimitExceeded` or `ValueOverflow`, in this order", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`OperationAlreadyInFinalState`, `DuplicateOperation`, `LimitExceeded` or `ValueOverflow`; the first of them that applies, in this order", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(super) async fn hold(State(app): State<App>, call: Call<wire::Hold>) -> Answer {
@@ -148,12 +148,14 @@ pub(super) async fn hold(State(app): State<App>, call: Call<wire::Hold>) -> Answ
 }
 
 /// Commit holds of an operation, or parts of them.
+///
+/// A repeated commit returns the result of the first one.
 #[utoipa::path(
     post, path = "/v1/ledger/commit", tag = "ledger",
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::Finalization,
     responses(
-        (status = 200, description = "They count for good, now or since the first time this was asked.", body = wire::FinalizationReply),
+        (status = 200, description = "The holds are committed, by this request or by an earlier one.", body = wire::FinalizationReply),
         (status = 404, description = "`LimitNotFound` or `OperationNotFound`", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`CommitExceedsHold`", body = Problem, content_type = "application/problem+json"),
     ),
@@ -163,12 +165,14 @@ pub(super) async fn commit(State(app): State<App>, call: Call<wire::Finalization
 }
 
 /// Roll back holds of an operation.
+///
+/// A repeated rollback returns the result of the first one.
 #[utoipa::path(
     post, path = "/v1/ledger/rollback", tag = "ledger",
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::Finalization,
     responses(
-        (status = 200, description = "They are freed, now or since the first time this was asked.", body = wire::FinalizationReply),
+        (status = 200, description = "The holds are rolled back, by this request or by an earlier one.", body = wire::FinalizationReply),
         (status = 404, description = "`LimitNotFound` or `OperationNotFound`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -176,45 +180,45 @@ pub(super) async fn rollback(State(app): State<App>, call: Call<wire::Finalizati
     transfer(app, call, |body| from_wire::finalization(Finish::Rollback, body)).await
 }
 
-/// Several holds, each on its own, in order.
+/// Execute several holds in order. Each succeeds or fails alone.
 #[utoipa::path(
     post, path = "/v1/ledger/hold/batch", tag = "ledger",
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::Batch<wire::Hold>,
-    responses((status = 200, description = "One result per hold.", body = wire::BatchReply<wire::HoldReply>)),
+    responses((status = 200, description = "One result per hold, in the order of the request.", body = wire::BatchReply<wire::HoldReply>)),
 )]
 pub(super) async fn hold_batch(State(app): State<App>, call: Call<Items<wire::Hold>>) -> Answer {
     batch(app, call, from_wire::hold).await
 }
 
-/// Several commits, each on its own, in order.
+/// Execute several commits in order. Each succeeds or fails alone.
 #[utoipa::path(
     post, path = "/v1/ledger/commit/batch", tag = "ledger",
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::Batch<wire::Finalization>,
-    responses((status = 200, description = "One result per commit.", body = wire::BatchReply<wire::FinalizationReply>)),
+    responses((status = 200, description = "One result per commit, in the order of the request.", body = wire::BatchReply<wire::FinalizationReply>)),
 )]
 pub(super) async fn commit_batch(State(app): State<App>, call: Call<Items<wire::Finalization>>) -> Answer {
     batch(app, call, |item| from_wire::finalization(Finish::Commit, item)).await
 }
 
-/// Several rollbacks, each on its own, in order.
+/// Execute several rollbacks in order. Each succeeds or fails alone.
 #[utoipa::path(
     post, path = "/v1/ledger/rollback/batch", tag = "ledger",
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::Batch<wire::Finalization>,
-    responses((status = 200, description = "One result per rollback.", body = wire::BatchReply<wire::FinalizationReply>)),
+    responses((status = 200, description = "One result per rollback, in the order of the request.", body = wire::BatchReply<wire::FinalizationReply>)),
 )]
 pub(super) async fn rollback_batch(State(app): State<App>, call: Call<Items<wire::Finalization>>) -> Answer {
     batch(app, call, |item| from_wire::finalization(Finish::Rollback, item)).await
 }
 
-/// The values of limits: the latest, or as of an operation or a position.
+/// Read the values of limits: the latest, or those at an operation or a position.
 #[utoipa::path(
     post, path = "/v1/ledger/values", tag = "ledger",
     request_body = wire::ValuesQuery,
     responses(
-        (status = 200, description = "The values.", body = wire::ValuesReply),
+        (status = 200, description = "The values of all requested limits at one position.", body = wire::ValuesReply),
         (status = 404, description = "`LimitNotFound` or `OperationNotFound`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -223,14 +227,14 @@ pub(super) async fn values(State(app): State<App>, call: Call<wire::ValuesQuery>
     app.submit(namespace, idempotency, from_wire::values_query(body)?, StatusCode::OK).await
 }
 
-/// List the operations, by id.
+/// List the operations, ordered by id.
 #[utoipa::path(
     get, path = "/v1/ledger/operations", tag = "ledger",
     params(
-        ("state" = Option<String>, Query, description = "`held`: only operations with an open hold; absent: all."),
+        ("state" = Option<String>, Query, description = "`held`: only operations with an open hold. Absent: all operations."),
         ("limit" = Option<u16>, Query), ("after" = Option<String>, Query),
     ),
-    responses((status = 200, description = "A page.", body = Page<wire::Operation>)),
+    responses((status = 200, description = "One page of the list.", body = Page<wire::Operation>)),
 )]
 pub(super) async fn list_operations(
     State(app): State<App>,
@@ -240,7 +244,7 @@ pub(super) async fn list_operations(
     app.read(namespace, ledger::Command::ListOperations { only_held, page }).await
 }
 
-/// Read an operation's state in every limit.
+/// Read an operation with its holds in all limits.
 #[utoipa::path(
     get, path = "/v1/ledger/operations/{operation_id}", tag = "ledger",
     params(("operation_id" = String, Path)),
@@ -268,7 +272,7 @@ async fn transfer<T: RequestBody>(
     app.submit(namespace, idempotency, command, StatusCode::OK).await
 }
 
-/// Items that do not parse or validate are answered in their places, and the others are done.
+/// Executes the valid items. Each invalid item gets a problem document in its place.
 async fn batch<I>(
     app: App,
     call: Call<Items<I>>,

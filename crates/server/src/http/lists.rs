@@ -1,4 +1,4 @@
-//! Lists that are put together from parts.
+//! Lists that are collected from several requests to the engine, because each request reads only a part.
 
 use super::{App, problem::Failure, status};
 use axum::{http::StatusCode, response::Response};
@@ -12,18 +12,18 @@ use serde::Serialize;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A list is looked through for so long, and then answered as far as it goes.
-const LIST_TIME: Duration = Duration::from_secs(1);
+/// The longest time to collect a page. Then the page ends early and says where the next one begins.
+const MAX_TIME: Duration = Duration::from_secs(1);
 
-/// From so many bytes on, a page ends early and says where the next one begins. A part that was begun is shown whole, so
-/// that a page has at most three quarters of an answer's bytes.
+/// The size at which a page ends early and says where the next one begins. The last part is returned whole, so a page has
+/// at most three quarters of the bytes of the largest answer.
 const PAGE_BYTES: usize = answer::MAX_BYTES / 2;
 
-/// Something that is listed.
+/// An item of a list.
 pub(super) trait Item: Serialize + Sized {
     type Cursor: Clone;
 
-    /// A part of the list, or another outcome as it is.
+    /// The part of the list that the outcome contains, or the outcome itself if it is another one.
     fn part_of(outcome: Outcome) -> Result<Listed<Self, Self::Cursor>, Box<Outcome>>;
 
     fn outcome(listed: Listed<Self, Self::Cursor>) -> Outcome;
@@ -57,15 +57,15 @@ items! {
     StreamInfo, Name, Events, events::Reply::Streams;
 }
 
-/// Asks for part after part, each of which holds nobody up, until the page is full or large, the list ends, or the client
-/// has waited long enough.
+/// Requests part after part until the page has enough items or bytes, the list ends, or [`MAX_TIME`] has passed. Each part
+/// is short, so that other requests of the shard do not wait long.
 pub(super) async fn list<T: Item>(
     app: App,
     namespace: Name,
     mut page: Page<T::Cursor>,
     command: impl Fn(Page<T::Cursor>) -> Command,
 ) -> Result<Response, Failure> {
-    let end = Instant::now() + LIST_TIME;
+    let end = Instant::now() + MAX_TIME;
     let mut items = Vec::new();
     let mut bytes = 0;
     loop {

@@ -1,4 +1,4 @@
-//! The calls about locks.
+//! The calls of the locks family.
 
 use super::{
     App, Route,
@@ -6,7 +6,7 @@ use super::{
     from_wire,
     lists::list,
     problem::{Code, Failure},
-    socket::Peer,
+    socket::ClientConnection,
     status,
 };
 use axum::{
@@ -37,7 +37,7 @@ pub(in crate::http) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Paths in which a name is empty, with the parameter that it is.
+/// Paths in which a name is empty, with the parameter that names it.
 pub(in crate::http) const EMPTY_NAMES: &[(&str, &str)] = &[("/", "lock_id"), ("//heartbeat", "lock_id")];
 
 type Answer = Result<Response, Failure>;
@@ -46,19 +46,21 @@ async fn submit(app: App, namespace: Name, idempotency: Option<Idempotency>, com
     app.submit(namespace, idempotency, engine::Command::Locks(command), StatusCode::OK).await
 }
 
-/// Hold a lock, or several at once; wait for them if asked to.
+/// Acquire a lock, or several at once.
+///
+/// With a `wait`, the request waits until all locks are free. If the client hangs up, the request is abandoned.
 #[utoipa::path(
     post, path = "/v1/locks", tag = "locks",
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::NewLock<'_>,
     responses(
-        (status = 200, description = "All of it is held.", body = wire::Granted<'_>),
-        (status = 409, description = "`LockHeld`: without a `wait`; `LockWaitTimeout`: not even after it", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "All requested locks are held.", body = wire::Granted<'_>),
+        (status = 409, description = "`LockHeld`: a lock is not free, and the request has no `wait`. `LockWaitTimeout`: a lock was not free within `wait`.", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(in crate::http) async fn acquire(
     State(app): State<App>,
-    Extension(peer): Extension<Peer>,
+    Extension(client): Extension<ClientConnection>,
     call: Call<Unparsed<Changing>>,
 ) -> Answer {
     let Call { namespace, idempotency, body } = call;
@@ -67,32 +69,35 @@ pub(in crate::http) async fn acquire(
     let outcome = tokio::select! {
         biased;
         outcome = app.ask(namespace.clone(), idempotency, engine::Command::Locks(command)) => outcome,
-        // The service takes back a request that nobody waits for any more.
-        () = peer.hung_up() => return Err(hung_up()),
+        // Dropping the future of `ask` makes the service abandon the request.
+        () = client.hung_up() => return Err(hung_up()),
     };
     let may_be_held =
         matches!(outcome, Ok(Outcome::Locks(Ok(Reply::Granted { .. }))) | Err(Unavailable::OutcomeUnknown));
-    // The runtime may hear of the grant before it hears that the client has hung up, so the kernel is asked.
-    if may_be_held && peer.is_gone() {
+    // The runtime may learn of the grant before it learns that the client has hung up, so ask the kernel.
+    if may_be_held && client.has_hung_up() {
         let _nobody_to_tell = submit(app, namespace, None, Command::Abandon(id)).await;
         return Err(hung_up());
     }
     status::answer(outcome, StatusCode::OK)
 }
 
-/// For a client that has closed only its sending side and still reads.
+/// The answer to a client that has closed only its sending side and still reads.
 fn hung_up() -> Failure {
-    Failure::new(Code::ClientHungUp, "the client closed its side of the connection; nothing is held")
-        .closing()
+    Failure::new(
+        Code::ClientHungUp,
+        "The client closed its side of the connection before the answer. It holds nothing.",
+    )
+    .closing()
 }
 
-/// Hold a lock for its ttl from now on.
+/// Extend a lock: hold it for its whole ttl from now on.
 #[utoipa::path(
     post, path = "/v1/locks/{lock_id}/heartbeat", tag = "locks",
     params(("lock_id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::Heartbeat<'_>,
     responses(
-        (status = 200, description = "The lock afterwards.", body = wire::Lock<'_>),
+        (status = 200, description = "The lock, extended.", body = wire::Lock<'_>),
         (status = 404, description = "`LockNotFound`", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`SessionMismatch`", body = Problem, content_type = "application/problem+json"),
     ),
@@ -107,12 +112,14 @@ pub(in crate::http) async fn heartbeat(
     submit(app, namespace, idempotency, command).await
 }
 
-/// Release a lock: with its session, or by an operator's force.
+/// Release a lock.
+///
+/// The holder sends its `session_id`. An operator sends `force=true` instead.
 #[utoipa::path(
     delete, path = "/v1/locks/{lock_id}", tag = "locks",
     params(("lock_id" = String, Path), ("session_id" = Option<String>, Query), ("force" = Option<bool>, Query)),
     responses(
-        (status = 204, description = "It is free."),
+        (status = 204, description = "The lock is released."),
         (status = 404, description = "`LockNotFound`", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`SessionMismatch`", body = Problem, content_type = "application/problem+json"),
     ),
@@ -144,12 +151,12 @@ pub(in crate::http) async fn get_lock(
     submit(app, namespace, None, Command::Get(id)).await
 }
 
-/// List what is held, the longest held first.
+/// List the locks that are held, the longest held first.
 #[utoipa::path(
     get, path = "/v1/locks", tag = "locks",
     params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
     responses(
-        (status = 200, description = "A page.", body = Page<wire::Lock<'_>>),
+        (status = 200, description = "One page of the list.", body = Page<wire::Lock<'_>>),
     ),
 )]
 pub(in crate::http) async fn list_locks(
@@ -160,13 +167,15 @@ pub(in crate::http) async fn list_locks(
     search(app, namespace, page, Query::default()).await
 }
 
-/// Find what is held by the key-values of its locks, any of which may be meant.
+/// Find the locks that are held by their key-values.
+///
+/// If several locks are held together, it is enough that one of them matches.
 #[utoipa::path(
     post, path = "/v1/locks/query", tag = "locks",
     params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
     request_body = Search<'_>,
     responses(
-        (status = 200, description = "A page, the longest held first.", body = Page<wire::Lock<'_>>),
+        (status = 200, description = "One page of the matching locks, the longest held first.", body = Page<wire::Lock<'_>>),
     ),
 )]
 pub(in crate::http) async fn query_locks(

@@ -1,4 +1,4 @@
-//! What the HTTP front end counts. Labels are fixed words of the routes, never a client's text.
+//! The metrics of the HTTP front end. Labels are fixed words of the routes, never a client's text.
 
 use axum::{
     extract::{Request, State},
@@ -38,12 +38,12 @@ struct AnswerLabels {
     status: u16,
 }
 
-/// In seconds: from what a read in memory takes to what nobody waits for.
+/// The upper bounds of the histogram's buckets, in seconds.
 const BUCKETS: [f64; 15] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
 impl Metrics {
-    /// Makes the metrics and adds them to the registry.
+    /// Creates the metrics and adds them to the registry.
     pub fn register(registry: &mut Registry) -> Metrics {
         let metrics = Metrics {
             requests: Family::default(),
@@ -58,24 +58,24 @@ impl Metrics {
         );
         registry.register_with_unit(
             "limina_http_request_duration",
-            "Time from a request's head to its answer, by family and operation",
+            "Time from the head of a request to its answer, by family and operation",
             Unit::Seconds,
             metrics.durations.clone(),
         );
         registry.register(
             "limina_http_requests_in_flight",
-            "HTTP requests that are being answered",
+            "HTTP requests without an answer yet",
             metrics.in_flight.clone(),
         );
         registry.register(
             "limina_http_connections_refused",
-            "Connections refused since there were as many as file descriptors allow",
+            "Connections refused because the maximum number was open",
             metrics.connections_refused.clone(),
         );
         metrics
     }
 
-    /// The handles of one operation, so that a request looks nothing up.
+    /// The recorder of one operation. It keeps its metrics, so that a request needs no lookup.
     pub(crate) fn operation(&self, family: &'static str, operation: &'static str) -> Arc<Recorder> {
         Arc::new(Recorder {
             labels: OperationLabels { family, operation },
@@ -87,7 +87,7 @@ impl Metrics {
     }
 }
 
-/// The statuses that are answered; any other is looked up.
+/// The statuses whose counters a recorder keeps. The counter of any other status is looked up each time.
 const STATUSES: [u16; 13] = [200, 201, 204, 400, 404, 405, 408, 409, 413, 415, 422, 429, 503];
 
 /// Records the requests of one operation.
@@ -114,8 +114,8 @@ impl Recorder {
     fn count(&self, status: StatusCode) {
         let status = status.as_u16();
         match STATUSES.iter().position(|known| *known == status) {
-            Some(place) => {
-                self.answered[place].get_or_init(|| self.counter(status)).inc();
+            Some(index) => {
+                self.answered[index].get_or_init(|| self.counter(status)).inc();
             }
             None => {
                 self.counter(status).inc();
@@ -129,7 +129,7 @@ impl Recorder {
     }
 }
 
-/// Counts a request while it lives, also one whose client hangs up.
+/// Counts a request as in flight until it is dropped, also if its client hangs up.
 struct InFlight<'g>(&'g Gauge);
 
 impl<'g> InFlight<'g> {

@@ -1,9 +1,10 @@
-//! HTTP/1.1 and HTTP/2 with JSON: the routes, and what the handlers share.
+//! The HTTP front end: the routes, and what all handlers share.
 
-mod around;
+mod docs;
 pub(crate) mod events;
 pub(crate) mod extract;
 pub(crate) mod from_wire;
+mod health;
 mod ledger;
 mod limiter;
 mod lists;
@@ -47,7 +48,7 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// One call: its path below its family's, the word under which it is counted, and its handler.
+/// One call: its path below the path of its family, its `operation` label in metrics, and its handler.
 pub(crate) type Route = (&'static str, &'static str, MethodRouter<App>);
 
 /// The HTTP front end. Cheap to clone.
@@ -60,18 +61,18 @@ struct Shared {
     registry: Arc<Registry>,
     body_timeout: Duration,
     reader_timeout: Duration,
-    /// What other nodes show; until it is known, there are none.
+    /// The secret that other nodes must send. While it is not set, requests of other nodes are answered with 404.
     secret: OnceLock<Secret>,
     time_sync: TimeSync,
-    /// How many connections there may be.
-    places: OnceLock<usize>,
-    /// Connections that speak STOMP listen to it: whether they are to end. It knows when the last one has.
-    conversations: watch::Sender<bool>,
+    /// The most connections at once; not set: unlimited.
+    max_connections: OnceLock<usize>,
+    /// Becomes `true` when the server stops. STOMP sessions and feeds of other nodes listen to it; it is closed when the last of
+    /// them has ended.
+    stopping: watch::Sender<bool>,
 }
 
 impl App {
-    /// A front end to `backend`. `metrics` were registered in `registry`, which `/metrics` shows with all that others
-    /// have registered in it.
+    /// `metrics` must be registered in `registry`. `/metrics` returns everything that is registered there.
     pub fn new(backend: Arc<dyn Backend>, metrics: Metrics, registry: Arc<Registry>) -> App {
         App(Arc::new(Shared {
             backend,
@@ -81,19 +82,18 @@ impl App {
             reader_timeout: Duration::from_secs(120),
             secret: OnceLock::new(),
             time_sync: TimeSync::new(),
-            places: OnceLock::new(),
-            conversations: watch::Sender::new(false),
+            max_connections: OnceLock::new(),
+            stopping: watch::Sender::new(false),
         }))
     }
 
-    /// The same with another time within which a whole body must arrive; 30 s if not set.
+    /// Changes the time within which a whole body must arrive. Default: 30 s.
     pub fn with_body_timeout(self, body_timeout: Duration) -> App {
         let reader_timeout = self.0.reader_timeout;
         self.with_timeouts(body_timeout, reader_timeout)
     }
 
-    /// The same with another time after which a client is cut off that takes no byte of what is sent to it; two minutes
-    /// if not set.
+    /// Changes the time after which a client is disconnected if it takes no byte of an answer. Default: two minutes.
     pub fn with_reader_timeout(self, reader_timeout: Duration) -> App {
         let body_timeout = self.0.body_timeout;
         self.with_timeouts(body_timeout, reader_timeout)
@@ -102,22 +102,23 @@ impl App {
     fn with_timeouts(self, body_timeout: Duration, reader_timeout: Duration) -> App {
         let Shared { backend, metrics, registry, .. } = &*self.0;
         let mut app = App::new(backend.clone(), metrics.clone(), registry.clone());
-        let shared = Arc::get_mut(&mut app.0).expect("nobody else has it yet");
+        let shared = Arc::get_mut(&mut app.0).expect("the new front end is not shared yet");
         (shared.body_timeout, shared.reader_timeout) = (body_timeout, reader_timeout);
         app
     }
 
-    /// There may be so many connections at once; more are answered 503 and closed. To be said before serving begins.
-    pub fn limit_connections(&self, most: usize) {
-        self.0.places.get_or_init(|| most);
+    /// Sets the most connections at once. Further connections are answered with 503 and closed. Call it before [`serve`]; only
+    /// the first call has an effect.
+    pub fn limit_connections(&self, max: usize) {
+        self.0.max_connections.get_or_init(|| max);
     }
 
     fn max_connections(&self) -> usize {
-        self.0.places.get().copied().unwrap_or(usize::MAX)
+        self.0.max_connections.get().copied().unwrap_or(usize::MAX)
     }
 
-    /// From now on other nodes that show this secret are answered. Before, and without, it knows of no others.
-    pub fn let_in(&self, secret: Secret) {
+    /// From now on, requests of other nodes that send this secret are answered. Only the first call has an effect.
+    pub fn accept_peers(&self, secret: Secret) {
         self.0.secret.get_or_init(|| secret);
     }
 
@@ -137,8 +138,8 @@ impl App {
         &self.0.time_sync
     }
 
-    pub(crate) fn conversations(&self) -> &watch::Sender<bool> {
-        &self.0.conversations
+    pub(crate) fn stopping(&self) -> &watch::Sender<bool> {
+        &self.0.stopping
     }
 
     pub(crate) fn body_timeout(&self) -> Duration {
@@ -149,7 +150,7 @@ impl App {
         self.0.reader_timeout
     }
 
-    /// Has it done, and says how it went.
+    /// Executes a command and returns its outcome.
     async fn ask(
         &self,
         namespace: Name,
@@ -159,7 +160,7 @@ impl App {
         self.backend().submit(EngineRequest { namespace, idempotency, command }).await
     }
 
-    /// Has it done, and answers; `success` is the status of what was done.
+    /// Executes a command and returns the answer. See [`status::answer`] for `success`.
     async fn submit(
         &self,
         namespace: Name,
@@ -170,7 +171,7 @@ impl App {
         status::answer(self.ask(namespace, idempotency, command).await, success)
     }
 
-    /// Asks the ledger something, and answers.
+    /// Executes a read of the ledger and returns the answer.
     async fn read(
         &self,
         namespace: Name,
@@ -179,7 +180,7 @@ impl App {
         self.submit(namespace, None, Command::Ledger(command), StatusCode::OK).await
     }
 
-    /// All paths.
+    /// The router of all paths.
     fn router(&self) -> Router {
         let mut router = Router::new()
             .route("/v1/ns", self.counted("namespaces", "list_namespaces", get(namespaces::list_namespaces)))
@@ -187,12 +188,12 @@ impl App {
                 "/v1/ns/{namespace}",
                 self.counted("namespaces", "delete_namespace", delete(namespaces::delete_namespace)),
             )
-            .route("/healthz", self.counted("around", "healthz", get(around::healthz)))
-            .route("/readyz", self.counted("around", "readyz", get(around::readyz)))
-            .route("/v1/cluster", self.counted("around", "cluster", get(around::cluster)))
-            .route("/metrics", self.counted("around", "metrics", get(around::metrics)))
-            .route("/openapi.json", self.counted("around", "openapi", get(around::openapi)))
-            .route("/docs", self.counted("around", "docs", get(around::docs)))
+            .route("/healthz", self.counted("server", "healthz", get(health::healthz)))
+            .route("/readyz", self.counted("server", "readyz", get(health::readyz)))
+            .route("/v1/cluster", self.counted("server", "cluster", get(health::cluster)))
+            .route("/metrics", self.counted("server", "metrics", get(health::metrics)))
+            .route("/openapi.json", self.counted("server", "openapi", get(docs::openapi)))
+            .route("/docs", self.counted("server", "docs", get(docs::docs)))
             .route("/ws", self.counted("events", "stomp", get(stomp::upgrade)))
             .route("/time-sync", self.counted("events", "time_sync", post(stomp::time_sync)))
             .route("/v1/ns/", self.empty_name("namespace"))
@@ -226,7 +227,7 @@ impl App {
             .with_state(self.clone())
     }
 
-    /// The same methods, recorded under these words.
+    /// Adds metrics to the methods, with these labels.
     fn counted(
         &self,
         family: &'static str,
@@ -237,7 +238,7 @@ impl App {
         methods.route_layer(from_fn_with_state(recorder, metrics::record))
     }
 
-    /// For a path in which a name is empty.
+    /// Answers a path in which a name is empty.
     fn empty_name(&self, parameter: &'static str) -> MethodRouter<App> {
         let refuse = move |State(app): State<App>, request: Request| async move {
             extract::discard_body(request.into_body(), app.body_timeout()).await;
@@ -250,17 +251,20 @@ impl App {
 
 pub(crate) async fn not_found(State(app): State<App>, request: Request) -> Failure {
     extract::discard_body(request.into_body(), app.body_timeout()).await;
-    Failure::new(Code::NotFound, "there is no such path; /docs lists all")
+    Failure::new(Code::NotFound, "The path does not exist. GET /docs lists all paths.")
 }
 
-/// The header `Allow` is added by the router.
+/// The router adds the header `Allow`.
 async fn method_not_allowed(State(app): State<App>, request: Request) -> Failure {
     extract::discard_body(request.into_body(), app.body_timeout()).await;
-    Failure::new(Code::MethodNotAllowed, "the path does not know this method; see the header Allow")
+    Failure::new(
+        Code::MethodNotAllowed,
+        "The path does not support this method. The header Allow lists those that it supports.",
+    )
 }
 
 /// An answer with a JSON body.
 fn json<T: Serialize>(status: StatusCode, body: &T) -> Response {
-    let bytes = serde_json::to_vec(body).expect("wire types have texts as keys and are written to memory");
+    let bytes = serde_json::to_vec(body).expect("wire types have string keys, and memory accepts all bytes");
     (status, [(CONTENT_TYPE, "application/json")], bytes).into_response()
 }

@@ -1,4 +1,4 @@
-//! Namespaces: listing them, removing one with all it holds.
+//! The calls for namespaces: list, delete.
 
 use super::{
     App,
@@ -11,11 +11,11 @@ use axum::{extract::State, http::StatusCode, response::Response};
 use limina_engine::{self as engine, Command, Name};
 use limina_wire::{Page, Problem, namespace};
 
-/// List the namespaces, by name.
+/// List the namespaces, ordered by name.
 #[utoipa::path(
     get, path = "/v1/ns", tag = "namespaces",
     params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
-    responses((status = 200, description = "A page.", body = Page<namespace::Namespace>)),
+    responses((status = 200, description = "One page of the list.", body = Page<namespace::Namespace>)),
 )]
 pub(super) async fn list_namespaces(
     State(app): State<App>,
@@ -32,12 +32,12 @@ pub(super) async fn list_namespaces(
     Ok(json(StatusCode::OK, &Page { items, next }))
 }
 
-/// Remove a namespace with all it holds.
+/// Delete a namespace with everything in it.
 #[utoipa::path(
     delete, path = "/v1/ns/{namespace}", tag = "namespaces",
     params(("namespace" = String, Path)),
     responses(
-        (status = 204, description = "It is gone."),
+        (status = 204, description = "The namespace is deleted."),
         (status = 404, description = "`NamespaceNotFound`", body = Problem, content_type = "application/problem+json"),
     ),
 )]

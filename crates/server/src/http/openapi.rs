@@ -1,6 +1,6 @@
-//! The reference, generated from the handlers and the wire types.
+//! The API reference, generated from the handlers and the wire types.
 
-use super::{around, events, ledger, limiter, locks, namespaces};
+use super::{docs, events, health, ledger, limiter, locks, namespaces};
 use crate::stomp;
 use limina_wire::{Problem, problem::MEDIA_TYPE};
 use utoipa::{
@@ -12,15 +12,17 @@ use utoipa::{
     },
 };
 
-/// Their paths also exist below a namespace.
+/// The paths of these families also exist below `/v1/ns/{namespace}`.
 const FAMILIES: [&str; 4] = ["ledger", "limiter", "locks", "events"];
 
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Limina",
-        description = "May this happen now? Every path of a family also exists below `/v1/ns/{namespace}`; without \
-            that prefix the namespace is `default`. Errors are problem documents (RFC 9457).",
+        description = "May this happen now? Rate limits, locks, events and reservations, decided in one total order. \
+            Every path of a family also exists below `/v1/ns/{namespace}`; without that prefix the namespace is \
+            `default`. Durations in requests are strings with a unit (`\"1m30s\"`) or whole milliseconds; in replies they are \
+            whole milliseconds, in fields whose names end with `_ms`. Errors are problem documents (RFC 9457).",
     ),
     paths(
         ledger::create_limit,
@@ -82,26 +84,26 @@ const FAMILIES: [&str; 4] = ["ledger", "limiter", "locks", "events"];
         stomp::time_sync,
         namespaces::list_namespaces,
         namespaces::delete_namespace,
-        around::healthz,
-        around::readyz,
-        around::cluster,
-        around::metrics,
-        around::openapi,
-        around::docs,
+        health::healthz,
+        health::readyz,
+        health::cluster,
+        health::metrics,
+        docs::openapi,
+        docs::docs,
     ),
     components(schemas(Problem)),
     tags(
-        (name = "ledger", description = "Limits as accounts; hold, commit and rollback; values now and as of any operation."),
-        (name = "limiter", description = "Rules over any combination of key-values; overrides; checks, counters and leases."),
-        (name = "locks", description = "Locks on sets of key-values: exclusive or shared, several at once, fair and fenced."),
-        (name = "events", description = "Events once per duration, and the stream of what becomes of them: server-sent events, or STOMP over WebSocket."),
-        (name = "namespaces", description = "The units of atomicity and order."),
-        (name = "around", description = "Health, metrics, this reference."),
+        (name = "ledger", description = "Limits as accounts: hold a value, then commit it or roll it back. Read values now or at any earlier operation."),
+        (name = "limiter", description = "Rules that limit any combination of key-values, and overrides for exact values. Checks, counters and leases take from the limits."),
+        (name = "locks", description = "Locks on sets of key-values: exclusive or shared, several at once, granted in the order of arrival, with fencing tokens."),
+        (name = "events", description = "Events that are accepted once per duration. Followers receive what happens to them by server-sent events, or by STOMP over WebSocket."),
+        (name = "namespaces", description = "A namespace is the unit of atomicity and order. The first write to it creates it."),
+        (name = "server", description = "Health, metrics, the cluster, and this reference."),
     ),
 )]
 struct Reference;
 
-/// The reference as an OpenAPI document: pretty, and the same every time.
+/// The API reference as an indented OpenAPI document. The text is the same in every run.
 pub fn openapi_json() -> String {
     let mut document = Reference::openapi();
     let mut namespaced = Vec::new();
@@ -109,7 +111,7 @@ pub fn openapi_json() -> String {
         for operation in operations(item) {
             complete(operation);
         }
-        // The other paths (`ns`, `cluster`) belong to no namespace.
+        // Paths outside the families, such as `/v1/cluster`, belong to no namespace.
         if let Some(rest) = path
             .strip_prefix("/v1/")
             .filter(|rest| FAMILIES.contains(&rest.split('/').next().unwrap_or_default()))
@@ -123,19 +125,23 @@ pub fn openapi_json() -> String {
     json
 }
 
-/// Adds what follows from the conventions, so that no handler repeats it.
+/// Adds the answers and descriptions that all operations have in common, so that no handler repeats them.
 fn complete(operation: &mut Operation) {
-    if operation.tags.iter().flatten().any(|tag| tag == "around") {
+    if operation.tags.iter().flatten().any(|tag| tag == "server") {
         if operation.operation_id.as_deref() == Some("readyz") {
-            add_problem(operation, "503", "`ShardUnavailable`");
+            add_problem(operation, "503", "`ShardUnavailable`: the server is starting or stopping.");
         }
         return;
     }
-    add_problem(operation, "400", "`InvalidRequest`, with the offending `field`");
+    add_problem(operation, "400", "`InvalidRequest`: `field` names the invalid part of the request.");
     if operation.request_body.is_some() {
-        add_problem(operation, "408", "`RequestTimeout`");
-        add_problem(operation, "413", "`PayloadTooLarge`");
-        add_problem(operation, "415", "`UnsupportedMediaType`");
+        add_problem(operation, "408", "`RequestTimeout`: the body did not arrive within 30 seconds.");
+        add_problem(
+            operation,
+            "413",
+            "`PayloadTooLarge`: the body is too large. `AnswerTooLarge`: the answer would be.",
+        );
+        add_problem(operation, "415", "`UnsupportedMediaType`: the body is not JSON, or is compressed.");
     }
     let mut takes_key = false;
     for parameter in operation.parameters.iter_mut().flatten() {
@@ -144,20 +150,20 @@ fn complete(operation: &mut Operation) {
         describe(parameter);
     }
     if takes_key {
-        add_problem(operation, "422", "`IdempotencyKeyReused`");
+        add_problem(operation, "422", "`IdempotencyKeyReused`: the key was used for another request.");
     }
     let mut unavailable =
         "`Overloaded`, `ShuttingDown`, `StorageFull`, `ShardUnavailable`: nothing was done. \
-        `OutcomeUnknown`: it may have been done"
+        `OutcomeUnknown`: the request may have been executed."
             .to_owned();
     if operation.operation_id.as_deref() == Some("values") {
-        unavailable.push_str(". `LimitsValuesReadingException`: stored history could not be read");
+        unavailable.push_str(" `LimitsValuesReadingException`: the stored history could not be read.");
     }
     add_problem(operation, "503", &unavailable);
 }
 
 fn describe(parameter: &mut Parameter) {
-    // An optional parameter may be left out, but has no way to be `null`.
+    // utoipa gives optional parameters the type `null` too, which a parameter cannot have.
     if let Some(RefOr::T(Schema::Object(object))) = &mut parameter.schema
         && let SchemaType::Array(types) = &object.schema_type
         && let [one, Type::Null] = &types[..]
@@ -166,13 +172,20 @@ fn describe(parameter: &mut Parameter) {
     }
     let text = match parameter.name.as_str() {
         "Idempotency-Key" => {
-            "1–256 bytes, quotes around it are stripped. The same request under the same key within 24 h gives the \
-             first reply again and changes nothing."
+            "1–256 bytes; quotes around the key are removed. If the same request is sent again with the same key within \
+             24 hours, it returns the first reply and changes nothing."
         }
-        "limit" => "How many items at most: 1–1000, 100 if absent.",
-        "after" => "The `next` of the page before.",
-        "name" | "operation_id" | "override" | "lease_id" | "namespace" => {
+        "limit" => "The maximum number of items, 1–1000. Default: 100.",
+        "after" => "The `next` of the previous page. Absent: the first page.",
+        "name" | "operation_id" | "override" | "lease_id" | "lock_id" | "stream" | "namespace" => {
             "1–256 bytes of UTF-8 without control characters, percent-encoded."
+        }
+        "session_id" => {
+            "The `session_id` that was granted together with the lock. Required, except with `force=true`."
+        }
+        "force" => "`true`: release the lock without its session, as an operator. Default: `false`.",
+        "Last-Event-ID" => {
+            "The `id` of the last message that the client received. Absent: start with a key frame."
         }
         _ => return,
     };
@@ -184,13 +197,16 @@ fn add_problem(operation: &mut Operation, status: &str, description: &str) {
     let mut response = ResponseBuilder::new().description(description).content(MEDIA_TYPE, content);
     if status == "503" {
         let seconds = ObjectBuilder::new().schema_type(Type::Integer);
-        let header = HeaderBuilder::new().schema(Some(seconds)).description(Some("Seconds to wait.")).build();
+        let header = HeaderBuilder::new()
+            .schema(Some(seconds))
+            .description(Some("The number of seconds to wait before a retry."))
+            .build();
         response = response.header("Retry-After", header);
     }
     operation.responses.responses.insert(status.to_owned(), RefOr::T(response.build()));
 }
 
-/// The same path below a namespace.
+/// The same operations below `/v1/ns/{namespace}`, with ids of their own.
 fn in_namespace(mut item: PathItem) -> PathItem {
     for operation in operations(&mut item) {
         if let Some(id) = &mut operation.operation_id {

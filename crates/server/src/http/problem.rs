@@ -1,4 +1,4 @@
-//! Errors as they are told: every code with its status and its explanation, and the problem document around it.
+//! Errors of the HTTP API: every code with its status and its explanation, and the problem document that carries it.
 
 use axum::{
     http::{
@@ -11,18 +11,18 @@ use limina_wire::{Problem, problem::MEDIA_TYPE};
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// One line per code: its status, its title, and what the reference says about it.
+/// Each code has a status, a title, and an explanation with `code` in backquotes, which `/docs` shows.
 macro_rules! codes {
     ($($code:ident $status:ident $title:literal $help:literal)*) => {
-        /// The kinds of problems, as stable words for programs.
+        /// The stable words by which programs tell problems apart.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum Code { $($code),* }
 
         impl Code {
-            /// All of them, in the order of the reference.
+            /// All codes, in the order in which `/docs` lists them.
             pub(crate) const ALL: &[Code] = &[$(Code::$code),*];
 
-            /// The word itself.
+            /// The code as the field `code` contains it.
             pub(crate) fn word(self) -> &'static str {
                 match self { $(Code::$code => stringify!($code)),* }
             }
@@ -35,7 +35,7 @@ macro_rules! codes {
                 match self { $(Code::$code => $title),* }
             }
 
-            /// What it means and what to do, for the reference.
+            /// What the code means and what a client can do, for `/docs`.
             pub(crate) fn help(self) -> &'static str {
                 match self { $(Code::$code => $help),* }
             }
@@ -45,97 +45,112 @@ macro_rules! codes {
 
 codes! {
     InvalidRequest BAD_REQUEST "The request is not valid"
-        "The body, a name, a header or a query parameter does not parse or validate. The member field says which; detail says why. Nothing was done."
-    NotFound NOT_FOUND "There is no such path"
-        "The path is not one of this reference."
-    MethodNotAllowed METHOD_NOT_ALLOWED "Method not allowed on this path"
-        "The header Allow names the methods that it knows."
+        "The body, a name, a header or a query parameter does not parse or is outside its limits. The field `field` says which part is wrong, and `detail` says why. Nothing was done."
+    NotFound NOT_FOUND "The path does not exist"
+        "This reference lists all paths. Names in paths must be percent-encoded: `/` is `%2F`."
+    MethodNotAllowed METHOD_NOT_ALLOWED "The path does not support this method"
+        "The header `Allow` lists the methods that the path supports."
     RequestTimeout REQUEST_TIMEOUT "The body did not arrive in time"
-        "The whole body must arrive within 30 seconds. Nothing was done, and the connection is closed."
+        "The whole body must arrive within 30 seconds. Nothing was done. Over HTTP/1.1 the server closes the connection."
     PayloadTooLarge PAYLOAD_TOO_LARGE "The body is too large"
-        "Bodies may have 1 MiB, those of batches 16 MiB. Nothing was done, and the connection is closed."
+        "A body may have 1 MiB, on a batch path 16 MiB. Nothing was done. Over HTTP/1.1 the server closes the connection. Split the batch."
     AnswerTooLarge PAYLOAD_TOO_LARGE "The answer would be too large"
-        "So many rules, overrides, holds or events would stand in the answer that it could have more than max_bytes. Nothing was done. Ask for less at a time: a smaller batch, or fewer overrides that apply to the same key-values."
+        "The answer could have more than `max_bytes`, because so many rules, overrides, holds or events belong to it. Nothing was done. Ask for less at a time: send a smaller batch, or have fewer overrides that apply to the same key-values."
     UnsupportedMediaType UNSUPPORTED_MEDIA_TYPE "The body is not declared as JSON"
-        "Content-Type must be application/json or absent, and the body must not be compressed."
+        "The header `Content-Type` must be `application/json` or absent, and the body must not be compressed."
     IdempotencyKeyReused UNPROCESSABLE_ENTITY "The Idempotency-Key belongs to another request"
-        "The key was used within the last 24 hours with another method, path or body. Nothing was done. Draw a new key for a new request."
-    IdempotencyKeyInUse CONFLICT "A request with this Idempotency-Key is under way"
-        "The first request with this key waits for its answer. Repeat it a little later to get the same answer."
-    NamespaceNotFound NOT_FOUND "There is no such namespace"
-        "A namespace comes into being with its first write."
-    DuplicateLimitName CONFLICT "There is a limit of that name already"
-        "The member limit_name says which."
+        "The key was used within the last 24 hours with another method, path or body. Nothing was done. Use a new key for each new request."
+    IdempotencyKeyInUse CONFLICT "The first request with this Idempotency-Key is not answered yet"
+        "Retry the same request a little later. It then returns the answer of the first request."
+    NamespaceNotFound NOT_FOUND "The namespace does not exist"
+        "The first write to a namespace creates it."
+    DuplicateLimitName CONFLICT "The limit already exists"
+        "The field `limit_name` names the limit. PATCH changes it."
     LimitNotFound NOT_FOUND "A limit does not exist"
-        "The member limit_names lists all that are missing, limit_name the first of them."
+        "The field `limit_names` lists all limits that do not exist; `limit_name` is the first of them. Create them, or send `create_missing` with the hold."
     OperationNotFound NOT_FOUND "The operation has no such hold"
-        "The operation is not known, has no hold in limit_name, or was finished in another way: then state says how."
-    OperationAlreadyInFinalState CONFLICT "The operation is finished already"
-        "In the limits of limit_names the operation was committed or rolled back; it cannot be held there again."
-    DuplicateOperation CONFLICT "The operation has an open hold already"
-        "The member limit_names lists the limits. With skip_existing_holds such limits are passed over."
+        "The operation is not known, has no hold in `limit_name`, or was finished in another way. In the last case `state` says how."
+    OperationAlreadyInFinalState CONFLICT "The operation is already finished"
+        "The operation was committed or rolled back in the limits of `limit_names`. It cannot hold there again: use a new operation id."
+    DuplicateOperation CONFLICT "The operation already has an open hold"
+        "The field `limit_names` lists the limits in which it has one. With `skip_existing_holds` the server leaves those holds as they are."
     LimitExceeded CONFLICT "A ceiling would be exceeded"
-        "What is committed plus all positive open holds must not pass the ceiling. The member limits lists each limit that refuses, with its ceiling."
-    ValueOverflow CONFLICT "A value would leave the range of a 64-bit integer"
-        "The member limit_names lists the limits."
+        "The committed value plus all positive open holds must not exceed the ceiling. The field `limits` lists each limit that refuses, with its ceiling."
+    ValueOverflow CONFLICT "A value would not fit into a 64-bit integer"
+        "The field `limit_names` lists the limits."
     CommitExceedsHold CONFLICT "The commit is larger than the hold"
-        "A commit may take what is held or less, of the same sign. The member held_value says what is held, value what was asked."
-    RuleNotFound NOT_FOUND "There is no such rule"
-        "The member rule says which."
-    RuleAlreadyExists CONFLICT "There is a rule of that name already"
-        "The member rule says which. PUT replaces it, PATCH changes parts of it."
+        "A commit may have at most the held value, with the same sign. The field `held_value` is the held value, `value` the requested one."
+    RuleNotFound NOT_FOUND "The rule does not exist"
+        "The field `rule` names it."
+    RuleAlreadyExists CONFLICT "The rule already exists"
+        "The field `rule` names it. PUT replaces the rule, PATCH changes parts of it."
     RuleManagedByFile CONFLICT "The rule is managed by the rules file"
-        "The member rule says which. Only the file changes it and its overrides."
+        "Only the server's rules file can change the rule and its overrides. The field `rule` names it."
     OverridesConflict CONFLICT "An override lacks a key of the new group_by"
-        "The member override names one such override of rule. Change or delete it first."
-    OverrideNotFound NOT_FOUND "There is no such override"
-        "The members rule and override say which."
-    OverrideAlreadyExists CONFLICT "There is an override of that name, or with these key-values, already"
-        "The member override names the one that is there."
+        "The field `override` names one such override of `rule`. Change or delete it first."
+    OverrideNotFound NOT_FOUND "The override does not exist"
+        "The fields `rule` and `override` name it."
+    OverrideAlreadyExists CONFLICT "An override with this name or these key-values already exists"
+        "The field `override` names the existing one. PUT replaces it, PATCH changes parts of it."
     LimitReached TOO_MANY_REQUESTS "A limit is reached"
-        "The members violated-policies and limits say which limits refuse, retry_after_ms when the same check would pass if nothing else happened. Nothing was taken. The status is 409 for a counter."
-    LeaseNotFound NOT_FOUND "There is no such lease"
-        "It was released, or its time has run out, or there never was one. The member lease_id says which."
-    LockHeld CONFLICT "A lock is held, or an earlier request waits for it"
-        "The member key_values says which lock; lock_id, owner and expires_in_ms who holds it, if anybody does, and waiting how many wait for it. Nothing is held. With a wait the request would have waited."
-    LockWaitTimeout CONFLICT "A lock was not free in time"
-        "The request has waited for as long as its wait says. The members are those of LockHeld. Nothing is held."
-    ClientHungUp BAD_REQUEST "The client closed the connection before it was answered"
-        "Closing the sending side of a connection counts as hanging up: the request waits no more, and holds nothing. Keep the connection open until the answer."
-    LockNotFound NOT_FOUND "There is no such lock"
-        "It was released, or its time has run out, or there never was one. The member lock_id says which. A holder that sees this does not hold the lock any more."
+        "Nothing was taken. The fields `violated-policies` and `limits` say which limits refuse. `retry_after_ms` is the time after which the same check would pass if nothing else happened. The status is 409 for a counter."
+    LeaseNotFound NOT_FOUND "The lease does not exist"
+        "It was released, has expired, or never existed. The field `lease_id` names it."
+    LockHeld CONFLICT "The lock is held, or an earlier request waits for it"
+        "Nothing was granted. The field `key_values` names the lock; `lock_id`, `owner` and `expires_in_ms` describe its holder, if it has one; `waiting` is the number of requests that wait for it. Retry later, or send a `wait`."
+    LockWaitTimeout CONFLICT "The lock was not free in time"
+        "The request waited for its whole `wait`. Nothing was granted. The fields are those of LockHeld."
+    ClientHungUp BAD_REQUEST "The client closed the connection before the answer"
+        "A client that closes its sending side has hung up: its request stops waiting and holds nothing. Keep the connection open until the answer."
+    LockNotFound NOT_FOUND "The lock is not held"
+        "It was released, has expired, or was never granted. A holder that gets this answer no longer holds the lock. The field `lock_id` names it."
     SessionMismatch CONFLICT "The lock is held by another session"
-        "The session_id is not the one that was granted with this lock_id."
-    StreamNotFound NOT_FOUND "There is no such stream"
-        "The member stream says which. PUT makes it."
+        "The `session_id` is not the one that was granted together with this `lock_id`."
+    StreamNotFound NOT_FOUND "The stream does not exist"
+        "The field `stream` names it. PUT creates it."
     StreamModeConflict CONFLICT "The stream has another mode"
-        "A stream's mode stays what it is. Delete the stream, or use another name."
-    EventConflict CONFLICT "The same event has happened within the duration"
-        "The member conflicting_time says when; invalidated whether that event will not be published because of this one."
-    StreamFull INSUFFICIENT_STORAGE "The stream has reached max_events"
-        "The member max_events says how many. Room comes by itself as their duration passes. Nothing was done."
+        "The mode of a stream cannot change. Delete the stream first, or use another name."
+    EventConflict CONFLICT "The same event happened within the duration"
+        "The field `conflicting_time` is the time of the earlier event, in epoch milliseconds. `invalidated` says whether this request invalidated it, so that it will not be published."
+    StreamFull INSUFFICIENT_STORAGE "The stream is full"
+        "The stream remembers `max_events` keys. It forgets each one after its duration. Nothing was done; retry later."
     LimitsValuesReadingException SERVICE_UNAVAILABLE "Stored history could not be read"
-        "The values could not be read from storage. Try again; if it stays, the operator has to look at the storage."
+        "Retry. If the error persists, the operator must check the storage."
     Overloaded SERVICE_UNAVAILABLE "The server is overloaded"
-        "The queue is full. Nothing was done; try again after Retry-After."
+        "A queue is full. Nothing was done; retry after `Retry-After`."
     ShuttingDown SERVICE_UNAVAILABLE "The server is shutting down"
-        "Nothing was done; try again after Retry-After."
+        "Nothing was done; retry after `Retry-After`."
     StorageFull SERVICE_UNAVAILABLE "The storage is full"
-        "Nothing was done. Reads go on; writes do when the operator has made room."
-    ShardUnavailable SERVICE_UNAVAILABLE "The namespace is not available at the moment"
-        "It is being opened, or its storage does not answer. Nothing was done; try again after Retry-After."
-    OutcomeUnknown SERVICE_UNAVAILABLE "It is not known whether this was done"
-        "Repeat it with the same Idempotency-Key or operation id to find out."
+        "Nothing was done. Reads still work. Writes work again when the operator has freed space."
+    ShardUnavailable SERVICE_UNAVAILABLE "The namespace is temporarily unavailable"
+        "Its shard is being opened, or its storage does not respond. Nothing was done; retry after `Retry-After`."
+    OutcomeUnknown SERVICE_UNAVAILABLE "The request may have been executed"
+        "The server does not know whether it was. Send it again with the same Idempotency-Key or operation id: then it is executed at most once."
 }
 
-/// A request that is answered by a problem document.
+/// A request that is answered with a problem document.
 #[derive(Debug)]
 pub(crate) struct Failure {
     problem: Box<Problem>,
+    /// Set for an invalid request: which kind of thing `field` names. The problem's `detail` is then only a predicate, such as
+    /// "must not be empty", until [`Failure::into_problem`] makes it a sentence.
+    invalid: Option<Part>,
+    /// A sentence that is added to `detail`.
+    hint: Option<String>,
     closes: bool,
 }
 
+/// A part of a request that can be invalid.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Field,
+    Header,
+    PathParameter,
+    QueryParameter,
+}
+
 impl Failure {
+    /// `detail` is one or more whole sentences.
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Failure {
         let problem = Problem {
             kind: format!("/docs#{}", code.word()),
@@ -145,38 +160,89 @@ impl Failure {
             code: Cow::Borrowed(code.word()),
             extensions: serde_json::Map::new(),
         };
-        Failure { problem: Box::new(problem), closes: false }
+        Failure { problem: Box::new(problem), invalid: None, hint: None, closes: false }
     }
 
-    /// The request does not parse or validate, because of this field, parameter or header.
-    pub(crate) fn invalid(field: impl Into<String>, detail: impl Into<String>) -> Failure {
-        Failure::new(Code::InvalidRequest, detail).with("field", field.into())
+    /// A field of the body is invalid; `field` is its path, or `body` for the body as a whole. `reason` is a predicate, such as
+    /// "must not be empty".
+    pub(crate) fn invalid(field: impl Into<String>, reason: impl Into<String>) -> Failure {
+        Failure::invalid_part(Part::Field, field.into(), reason.into())
     }
 
-    /// Adds a member for programs.
-    pub(crate) fn with(mut self, member: &str, value: impl Into<Value>) -> Failure {
-        self.problem.extensions.insert(member.to_owned(), value.into());
+    /// Like [`Failure::invalid`], for a header.
+    pub(crate) fn invalid_header(name: impl Into<String>, reason: impl Into<String>) -> Failure {
+        Failure::invalid_part(Part::Header, name.into(), reason.into())
+    }
+
+    /// Like [`Failure::invalid`], for a name or id in the path.
+    pub(crate) fn invalid_path(parameter: impl Into<String>, reason: impl Into<String>) -> Failure {
+        Failure::invalid_part(Part::PathParameter, parameter.into(), reason.into())
+    }
+
+    /// Like [`Failure::invalid`], for a query parameter.
+    pub(crate) fn invalid_parameter(name: impl Into<String>, reason: impl Into<String>) -> Failure {
+        Failure::invalid_part(Part::QueryParameter, name.into(), reason.into())
+    }
+
+    fn invalid_part(part: Part, field: String, reason: String) -> Failure {
+        let failure = Failure::new(Code::InvalidRequest, reason).with("field", field);
+        Failure { invalid: Some(part), ..failure }
+    }
+
+    /// Adds a field for programs.
+    pub(crate) fn with(mut self, field: &str, value: impl Into<Value>) -> Failure {
+        self.problem.extensions.insert(field.to_owned(), value.into());
         self
     }
 
-    /// The same, of a field of an object that stands there.
-    pub(crate) fn within(mut self, object: &str) -> Failure {
-        if let Some(Value::String(field)) = self.problem.extensions.get_mut("field") {
-            field.insert_str(0, &format!("{object}."));
-        }
+    /// Adds a sentence for people.
+    pub(crate) fn hinting(mut self, hint: impl Into<String>) -> Failure {
+        self.hint = Some(hint.into());
         self
     }
 
-    /// The rest of the request is not read, so the connection cannot be used again.
+    /// Closes the connection after the answer, because the rest of the request is not read.
     pub(crate) fn closing(mut self) -> Failure {
         self.closes = true;
         self
     }
 
-    /// The document alone, as it stands in a batch.
-    pub(crate) fn into_problem(self) -> Problem {
+    /// The path of the invalid field, if the request is invalid.
+    pub(crate) fn field(&self) -> Option<&str> {
+        self.problem.extensions.get("field").and_then(Value::as_str)
+    }
+
+    /// What is wrong, without the name of the field and without a hint.
+    pub(crate) fn reason(&self) -> &str {
+        &self.problem.detail
+    }
+
+    /// The problem document with its final `detail`.
+    pub(crate) fn into_problem(mut self) -> Problem {
+        if let Some(part) = self.invalid {
+            self.problem.detail = sentence(part, self.field().unwrap_or("body"), self.reason());
+        }
+        if let Some(hint) = &self.hint {
+            self.problem.detail.push(' ');
+            self.problem.detail.push_str(hint);
+        }
         *self.problem
     }
+}
+
+/// "The field `limit` must be an integer." A reason that is not a predicate follows after a colon.
+fn sentence(part: Part, field: &str, reason: &str) -> String {
+    let subject = match part {
+        Part::Field if field == "body" => "The body".to_owned(),
+        Part::Field => format!("The field `{field}`"),
+        Part::Header => format!("The header `{field}`"),
+        Part::PathParameter => format!("The path parameter `{field}`"),
+        Part::QueryParameter => format!("The query parameter `{field}`"),
+    };
+    let is_predicate = ["must ", "is ", "has ", "does "].iter().any(|verb| reason.starts_with(verb));
+    let link = if is_predicate { "" } else { "is not valid: " };
+    let end = if reason.ends_with(['.', '…']) { "" } else { "." };
+    format!("{subject} {link}{reason}{end}")
 }
 
 impl From<limina_node::NoRandomNumbers> for Failure {
@@ -187,14 +253,16 @@ impl From<limina_node::NoRandomNumbers> for Failure {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::BAD_REQUEST);
-        let mut response = super::json(status, &*self.problem);
+        let closes = self.closes;
+        let problem = self.into_problem();
+        let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::BAD_REQUEST);
+        let mut response = super::json(status, &problem);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
-        if self.closes {
+        if closes {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response

@@ -14,30 +14,30 @@ use std::{borrow::Cow, cmp::Ordering, fmt::Write};
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const STATE: HeaderName = HeaderName::from_static("ratelimit");
-/// So many limits are told at most.
-const MOST_LIMITS: usize = 8;
-/// Where a header has so many bytes nothing is added: names may be long, and heads of answers are bounded.
-const MOST_BYTES: usize = 4096;
-/// An integer of a structured field has at most 15 digits.
-const MOST: u64 = 999_999_999_999_999;
-/// What does not stand in a policy's name as it is, besides what is not ASCII.
+/// The most limits in a header.
+const MAX_LIMITS: usize = 8;
+/// No further limit is added to a header of this size, because names may be long and clients bound the size of headers.
+const MAX_BYTES: usize = 4096;
+/// The largest integer of a structured field: 15 digits.
+const MAX_INTEGER: u64 = 999_999_999_999_999;
+/// The ASCII characters that are percent-encoded in the name of a policy.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'"').add(b'\\').add(b'%');
 
-/// Adds both, where any limit that is enforced applied.
+/// Adds both headers, if any enforced limit applied.
 pub(crate) fn add_headers(headers: &mut HeaderMap, decision: &Decision) {
-    let enforced = decision.limits.iter().filter_map(Told::new);
-    let mut tightest: Vec<Told<'_>> = enforced.collect();
+    let enforced = decision.limits.iter().filter_map(Enforced::new);
+    let mut tightest: Vec<Enforced<'_>> = enforced.collect();
     if tightest.is_empty() {
         return;
     }
-    tightest.sort_by(Told::by_tightness);
+    tightest.sort_by(Enforced::by_tightness);
     let mut policy = String::with_capacity(128);
     let mut state = String::with_capacity(128);
-    for told in tightest.iter().take(MOST_LIMITS) {
-        if policy.len() >= MOST_BYTES {
+    for limit in tightest.iter().take(MAX_LIMITS) {
+        if policy.len() >= MAX_BYTES {
             break;
         }
-        told.write(decision.retry_after, &mut policy, &mut state).expect("writing to a string succeeds");
+        limit.write(decision.retry_after, &mut policy, &mut state).expect("writing to a string succeeds");
     }
     for (name, text) in [(POLICY, policy), (STATE, state)] {
         let value = HeaderValue::from_maybe_shared(Bytes::from(text));
@@ -45,26 +45,27 @@ pub(crate) fn add_headers(headers: &mut HeaderMap, decision: &Decision) {
     }
 }
 
-/// A limit that is enforced.
-struct Told<'a> {
+/// A finite limit of a rule that is not a shadow rule.
+struct Enforced<'a> {
     status: &'a LimitStatus,
     limit: u64,
     remaining: u64,
 }
 
-impl<'a> Told<'a> {
-    fn new(status: &'a LimitStatus) -> Option<Told<'a>> {
+impl<'a> Enforced<'a> {
+    fn new(status: &'a LimitStatus) -> Option<Enforced<'a>> {
         match status.limit {
             Limit::AtMost(limit) if !status.shadow && status.rule.is_some() => {
-                Some(Told { status, limit, remaining: status.remaining().unwrap_or_default() })
+                Some(Enforced { status, limit, remaining: status.remaining().unwrap_or_default() })
             }
             _ => None,
         }
     }
 
-    /// What refuses comes first; then by the part of the limit that is left; then by what is left.
-    fn by_tightness(&self, other: &Told<'_>) -> Ordering {
-        let part = |this: &Told<'_>, other: &Told<'_>| u128::from(this.remaining) * u128::from(other.limit);
+    /// Limits that refuse come first, then those with the smallest remaining share, then those with the least remaining.
+    fn by_tightness(&self, other: &Enforced<'_>) -> Ordering {
+        let part =
+            |this: &Enforced<'_>, other: &Enforced<'_>| u128::from(this.remaining) * u128::from(other.limit);
         let refuses = other.status.exceeded.cmp(&self.status.exceeded);
         refuses
             .then_with(|| part(self, other).cmp(&part(other, self)))
@@ -82,14 +83,14 @@ impl<'a> Told<'a> {
             state.push_str(", ");
         }
         let name = policy_name(self.status);
-        write!(policy, "\"{name}\";q={}", self.limit.min(MOST))?;
-        write!(state, "\"{name}\";r={}", self.remaining.min(MOST))?;
+        write!(policy, "\"{name}\";q={}", self.limit.min(MAX_INTEGER))?;
+        write!(state, "\"{name}\";r={}", self.remaining.min(MAX_INTEGER))?;
         match self.status.per {
             Some(per) => write!(policy, ";w={}", seconds(per))?,
             None => policy.push_str(";qu=\"concurrent-requests\""),
         }
         let reset = match (self.status.reset, retry_after) {
-            // No later than Retry-After: then this limit lets the same request pass.
+            // At `Retry-After` this limit no longer refuses the same request, so it is not announced for later.
             (Some(reset), Some(after)) if self.status.exceeded => Some(reset.min(after)),
             (reset, _) => reset,
         };
@@ -100,7 +101,7 @@ impl<'a> Told<'a> {
     }
 }
 
-/// Whether it is one of those that refuse a check.
+/// Whether the limit refuses the check.
 pub(crate) fn refuses(status: &LimitStatus) -> bool {
     status.exceeded && !status.shadow
 }
@@ -115,7 +116,7 @@ pub(crate) fn policy_name(status: &LimitStatus) -> Cow<'_, str> {
     }
 }
 
-/// Rounded up.
+/// Whole seconds, rounded up.
 pub(crate) fn seconds(span: Millis) -> u64 {
     span.0.div_ceil(1000)
 }

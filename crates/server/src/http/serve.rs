@@ -1,9 +1,9 @@
-//! Accepting connections, and letting them end.
+//! Accepts connections, closes idle ones, and drains the rest when the server stops.
 
 use super::{
     App,
-    socket::{Peer, Sending, Socket},
-    streams::{Streams, watched},
+    socket::{ClientConnection, Socket, WriteActivity},
+    streams::{StreamExecutor, in_pieces},
 };
 use crate::peers;
 use axum::{Router, body::Body};
@@ -31,31 +31,35 @@ use tokio::{
     time::sleep,
 };
 
-/// A connection on which nothing is asked, answered or sent for so long, or that does not get a request's head across, is
-/// looked at twice and then closed.
-const SILENCE: Duration = Duration::from_secs(15);
-/// An HTTP/2 connection on which nothing moves is asked for a sign of life.
+/// The interval at which a connection is checked for activity. It is closed after two checks without any: no open request, no new
+/// request, nothing written. This also ends a connection that does not complete the head of a request.
+const IDLE_CHECK: Duration = Duration::from_secs(15);
+/// The interval of keep-alive pings on an idle HTTP/2 connection.
 const PING_EVERY: Duration = Duration::from_secs(30);
-/// Requests in flight have so long to end.
+/// How long a stopping server waits for requests in flight.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
-/// After an error of the listener (no file descriptor left, say) it rests for this time.
+/// The pause after an error of the listener, for example when no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How often it is logged that connections are refused.
-const TELL_EVERY: Duration = Duration::from_secs(10);
+/// The shortest time between two log lines about connections that were not accepted.
+const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// Serves HTTP/1.1, and HTTP/2 by prior knowledge, until `shutdown` is done; then accepts nothing more, lets the
-/// requests in flight end, and returns after 10 s at the latest.
+/// Serves HTTP/1.1, and HTTP/2 with prior knowledge, until `shutdown` completes. Then it accepts no more connections, waits up to
+/// 10 s for requests in flight, and returns.
 pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
     let router = app.router();
-    let patience = app.reader_timeout();
-    let mut builder = auto::Builder::new(Streams { patience });
-    // The library's own limit sets a timer for every request. Timers were about 7 % of a short profile, taken on a busy
-    // machine; see `run` for what is done instead.
+    let write_timeout = app.reader_timeout();
+    let mut builder = auto::Builder::new(StreamExecutor { write_timeout });
+    // hyper's own timeout sets a timer for every request, which took about 7 % of the time in a profile. `run` uses one timer
+    // for each connection instead.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None);
-    // The answer to a ping comes after all that was sent before it, which a slow reader has yet to read.
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING_EVERY).keep_alive_timeout(patience);
-    let places = Arc::new(Semaphore::new(app.max_connections().min(Semaphore::MAX_PERMITS)));
-    let mut told = Told::default();
+    // A client answers a ping only after it has read everything that was sent before, so a slow reader needs the longer timeout.
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(write_timeout);
+    let permits = Arc::new(Semaphore::new(app.max_connections().min(Semaphore::MAX_PERMITS)));
+    let mut throttle = LogThrottle::default();
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
@@ -64,17 +68,17 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
             () = &mut shutdown => break,
             Some(ended) = connections.join_next() => {
                 if let Err(error) = ended {
-                    tracing::error!(%error, "a connection ended in a panic");
+                    tracing::error!(%error, "a connection ended with a panic");
                 }
             }
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    let Ok(place) = places.clone().try_acquire_owned() else {
+                    let Ok(permit) = permits.clone().try_acquire_owned() else {
                         refuse(&stream);
                         app.0.metrics.connections_refused.inc();
-                        if told.is_due() {
-                            let most = app.max_connections();
-                            tracing::warn!(most, "connections are refused: there are as many as file descriptors allow");
+                        if throttle.is_due() {
+                            let max_connections = app.max_connections();
+                            tracing::warn!(max_connections, "connections are refused: the maximum number is open");
                         }
                         continue;
                     };
@@ -82,16 +86,16 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
                         peers::settings(&mut builder.http2());
                     }
                     let inner = TowerToHyperService::new(router.clone());
-                    let (socket, peer) = Socket::new(stream, place, patience);
-                    let requests = Arc::new(Requests::of(&socket));
-                    let service = Watched { inner, requests: requests.clone(), peer };
+                    let (socket, client) = Socket::new(stream, permit, write_timeout);
+                    let activity = Arc::new(Activity::of(&socket));
+                    let service = ConnectionService { inner, activity: activity.clone(), client };
                     let socket = TokioIo::new(socket);
                     let connection = builder.serve_connection_with_upgrades(socket, service).into_owned();
-                    connections.spawn(run(graceful.watch(connection), requests));
+                    connections.spawn(run(graceful.watch(connection), activity));
                 }
-                Err(error) if is_of_the_connection(&error) => {}
+                Err(error) if is_client_error(&error) => {}
                 Err(error) => {
-                    if told.is_due() {
+                    if throttle.is_due() {
                         tracing::error!(%error, "a connection could not be accepted");
                     }
                     sleep(ACCEPT_PAUSE).await;
@@ -100,19 +104,19 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
         }
     }
     drop(listener);
-    let conversations = app.conversations();
-    conversations.send_replace(true);
-    let drained = async { tokio::join!(graceful.shutdown(), conversations.closed()) };
+    let stopping = app.stopping();
+    stopping.send_replace(true);
+    let drained = async { tokio::join!(graceful.shutdown(), stopping.closed()) };
     if tokio::time::timeout(DRAIN_TIMEOUT, drained).await.is_err() {
-        tracing::warn!("requests were still in flight when the time for draining was over");
+        tracing::warn!("requests were still in flight after the drain timeout, and were cancelled");
     }
     connections.shutdown().await;
 }
 
-/// Tells a client that there is no place for its connection. The descriptor is closed at once, so the client may see a
-/// reset instead.
+/// Answers 503 to a client whose connection is one too many. The socket is closed at once, so the client may see a reset
+/// instead.
 fn refuse(stream: &TcpStream) {
-    const BODY: &str = r#"{"type":"/docs#Overloaded","title":"The server is overloaded","status":503,"detail":"There are as many connections as the server may have. Nothing was done; try again after Retry-After.","code":"Overloaded"}"#;
+    const BODY: &str = r#"{"type":"/docs#Overloaded","title":"The server is overloaded","status":503,"detail":"The server has its maximum number of connections. Nothing was done.","code":"Overloaded"}"#;
     let length = BODY.len();
     let answer = format!(
         "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
@@ -121,13 +125,13 @@ fn refuse(stream: &TcpStream) {
     let _client_gone = stream.try_write(answer.as_bytes());
 }
 
-/// When something was last logged that may happen thousands of times a second.
+/// Limits how often an event is logged that may happen thousands of times a second. Contains the time of the last log line.
 #[derive(Default)]
-struct Told(Option<Instant>);
+struct LogThrottle(Option<Instant>);
 
-impl Told {
+impl LogThrottle {
     fn is_due(&mut self) -> bool {
-        let is_due = self.0.is_none_or(|at| at.elapsed() >= TELL_EVERY);
+        let is_due = self.0.is_none_or(|at| at.elapsed() >= LOG_EVERY);
         if is_due {
             self.0 = Some(Instant::now());
         }
@@ -135,90 +139,91 @@ impl Told {
     }
 }
 
-/// Runs a connection until it ends, or until the client has said nothing for a while. One timer for each connection, not
-/// for each request.
-async fn run<E: std::fmt::Display>(connection: impl Future<Output = Result<(), E>>, requests: Arc<Requests>) {
+/// Runs a connection until it ends or is idle for too long.
+async fn run<E: std::fmt::Display>(connection: impl Future<Output = Result<(), E>>, activity: Arc<Activity>) {
     let mut connection = pin!(connection);
-    let (mut seen, mut silent) = (Seen::default(), 0);
+    let (mut last, mut idle_checks) = (LastCheck::default(), 0);
     let ended = loop {
         tokio::select! {
             ended = &mut connection => break ended,
-            () = sleep(SILENCE) => {
-                silent = if requests.is_silent_since(&mut seen) { silent + 1 } else { 0 };
-                if silent >= 2 {
+            () = sleep(IDLE_CHECK) => {
+                idle_checks = if activity.is_idle_since(&mut last) { idle_checks + 1 } else { 0 };
+                if idle_checks >= 2 {
                     return;
                 }
             }
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended");
+        tracing::debug!(%error, "a connection ended with an error");
     }
 }
 
-/// The requests of one connection.
-struct Requests {
+/// What happens on one connection.
+struct Activity {
+    /// The number of requests so far.
     begun: AtomicU64,
+    /// The number of requests without an answer.
     open: AtomicU64,
-    /// An answer goes on being sent after its request is done.
-    sending: Arc<Sending>,
-    /// It is not closed for being silent: HTTP/2 has a sign of life of its own, and an answer that never ends is one.
-    may_be_silent: AtomicBool,
+    /// The body of an answer is still written after its request is no longer open.
+    writes: Arc<WriteActivity>,
+    /// The connection is never closed as idle: it is HTTP/2, which has keep-alive pings, or it sends server-sent events.
+    may_be_idle: AtomicBool,
 }
 
-/// What a connection had done when it was last looked at.
+/// The state of a connection at the last check for activity.
 #[derive(Default)]
-struct Seen {
+struct LastCheck {
     begun: u64,
     writes: u64,
 }
 
-impl Requests {
-    fn of(socket: &Socket) -> Requests {
-        let sending = socket.sending().clone();
-        Requests { begun: 0.into(), open: 0.into(), sending, may_be_silent: false.into() }
+impl Activity {
+    fn of(socket: &Socket) -> Activity {
+        let writes = socket.activity().clone();
+        Activity { begun: 0.into(), open: 0.into(), writes, may_be_idle: false.into() }
     }
 
-    /// Whether none is open, none has begun and nothing was sent since this was last asked.
-    fn is_silent_since(&self, seen: &mut Seen) -> bool {
-        let before = std::mem::replace(&mut seen.begun, self.begun.load(Ordering::Relaxed));
-        let is_sending = self.sending.is_active_since(&mut seen.writes);
-        seen.begun == before
-            && !is_sending
+    /// Whether no request is open, none has begun and nothing was written since the last check.
+    fn is_idle_since(&self, last: &mut LastCheck) -> bool {
+        let before = std::mem::replace(&mut last.begun, self.begun.load(Ordering::Relaxed));
+        let is_writing = self.writes.is_active_since(&mut last.writes);
+        last.begun == before
+            && !is_writing
             && self.open.load(Ordering::Relaxed) == 0
-            && !self.may_be_silent.load(Ordering::Relaxed)
+            && !self.may_be_idle.load(Ordering::Relaxed)
     }
 }
 
-/// Counts a connection's requests, and tells each of them whose it is.
-struct Watched {
+/// Serves one connection. Records its activity, and gives each request access to its client's connection.
+struct ConnectionService {
     inner: TowerToHyperService<Router>,
-    requests: Arc<Requests>,
-    peer: Peer,
+    activity: Arc<Activity>,
+    client: ClientConnection,
 }
 
 type Inner = TowerToHyperService<Router>;
 
-impl Service<Request<Incoming>> for Watched {
+impl Service<Request<Incoming>> for ConnectionService {
     type Response = <Inner as Service<Request<Incoming>>>::Response;
     type Error = <Inner as Service<Request<Incoming>>>::Error;
     type Future = Answering<<Inner as Service<Request<Incoming>>>::Future>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        request.extensions_mut().insert(self.peer.clone());
-        self.requests.begun.fetch_add(1, Ordering::Relaxed);
-        self.requests.open.fetch_add(1, Ordering::Relaxed);
+        request.extensions_mut().insert(self.client.clone());
+        self.activity.begun.fetch_add(1, Ordering::Relaxed);
+        self.activity.open.fetch_add(1, Ordering::Relaxed);
         if request.version() == Version::HTTP_2 {
-            self.requests.may_be_silent.store(true, Ordering::Relaxed);
+            self.activity.may_be_idle.store(true, Ordering::Relaxed);
         }
-        Answering { open: Open(self.requests.clone()), answer: self.inner.call(request) }
+        Answering { open: OpenGuard(self.activity.clone()), answer: self.inner.call(request) }
     }
 }
 
 pin_project! {
-    /// An answer on its way, during which its request counts as open.
+    /// The future of an answer. Its request counts as open until it completes or is dropped.
     struct Answering<F> {
-        open: Open,
+        open: OpenGuard,
         #[pin]
         answer: F,
     }
@@ -236,23 +241,23 @@ where
         if let Poll::Ready(Ok(response)) = &answer
             && response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream")
         {
-            this.open.0.may_be_silent.store(true, Ordering::Relaxed);
+            this.open.0.may_be_idle.store(true, Ordering::Relaxed);
         }
-        answer.map_ok(|response| response.map(watched))
+        answer.map_ok(|response| response.map(in_pieces))
     }
 }
 
-/// Counts a request out, also one whose client hangs up.
-struct Open(Arc<Requests>);
+/// Counts a request as no longer open when dropped, also if its client hangs up.
+struct OpenGuard(Arc<Activity>);
 
-impl Drop for Open {
+impl Drop for OpenGuard {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Errors of one client that left before it was accepted, after which the next can be accepted at once.
-fn is_of_the_connection(error: &io::Error) -> bool {
+/// Whether only this client failed, before its connection was accepted. Then the next one can be accepted at once.
+fn is_client_error(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset

@@ -1,8 +1,8 @@
-//! A client's socket, which others than the connection can look at.
+//! A client's TCP socket with a write timeout, and a handle that tells whether the client has hung up.
 //!
-//! Here is the one rule about clients that do not read: if a client takes no byte for two minutes while there is
-//! something to send, its connection fails. Every byte that it takes starts the two minutes anew, so a slow reader is
-//! never cut off. The rule holds for all protocols, since all of them write to this socket.
+//! The write timeout is the one rule for clients that do not read: if a client takes no byte for two minutes although there
+//! is something to send, its connection fails. Every byte that it takes restarts the timeout, so a slow reader is never cut
+//! off. The rule applies to all protocols, because all of them write to this socket.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use socket2::SockRef;
@@ -24,28 +24,28 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
-/// How many bytes wait in the kernel to be sent, at most. Half of them must be sent before the socket takes more, so a
-/// client of the slowest kind takes so much in two minutes.
+/// The most unsent bytes in the kernel. The socket accepts more after half of them are sent, so a client must read at least that
+/// much within the write timeout.
 const MAX_UNSENT: u32 = 128 << 10;
 
-/// The socket as the connection uses it.
+/// The socket that a connection reads from and writes to.
 pub(super) struct Socket {
-    stream: Arc<Stream>,
-    sending: Arc<Sending>,
-    /// How long the client may take nothing.
-    patience: Duration,
-    /// Runs while there is something to send and no room for it.
-    stalled: Option<Pin<Box<Sleep>>>,
+    stream: Arc<CountedStream>,
+    activity: Arc<WriteActivity>,
+    write_timeout: Duration,
+    /// Expires when the client has taken nothing for `write_timeout`. Only meaningful while `is_stalled`.
+    timer: Option<Pin<Box<Sleep>>>,
+    /// There is something to send, and the kernel accepts no more bytes.
     is_stalled: bool,
 }
 
-/// A stream, and its place among the connections. The place is free again when the descriptor is closed.
-struct Stream {
+/// A stream with its permit, which limits the number of connections. The permit is returned when the socket is closed.
+struct CountedStream {
     stream: TcpStream,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
-impl Deref for Stream {
+impl Deref for CountedStream {
     type Target = TcpStream;
 
     fn deref(&self) -> &TcpStream {
@@ -53,80 +53,84 @@ impl Deref for Stream {
     }
 }
 
-/// What was written to a socket, for those who only need to know that something was.
+/// Tells whether a socket was written to.
 #[derive(Default)]
-pub(super) struct Sending {
+pub(super) struct WriteActivity {
     writes: AtomicU64,
     is_blocked: AtomicBool,
 }
 
-impl Sending {
-    /// Whether something was written since this was last asked, or is still to be.
+impl WriteActivity {
+    /// Whether something was written since the last call, or waits to be written. `writes` is the state of the last call.
     pub(super) fn is_active_since(&self, writes: &mut u64) -> bool {
         let before = std::mem::replace(writes, self.writes.load(Ordering::Relaxed));
         *writes != before || self.is_blocked.load(Ordering::Relaxed)
     }
 }
 
-/// The client at the other end, of whom one can ask whether it is still there.
+/// A handle to a client's socket that tells whether the client has hung up.
 #[derive(Clone)]
-pub(super) struct Peer(Arc<Stream>);
+pub(super) struct ClientConnection(Arc<CountedStream>);
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, place: OwnedSemaphorePermit, patience: Duration) -> (Socket, Peer) {
-        // Without it small answers wait for the client's acknowledgement; a failure costs only time.
-        let _ = stream.set_nodelay(true);
-        // Of what is not sent yet, the kernel keeps little: so that a slow reader shows in the socket often, and not once
-        // in megabytes. A failure costs such a reader its patience.
-        let _ = SockRef::from(&stream).set_tcp_notsent_lowat(MAX_UNSENT);
-        let stream = Arc::new(Stream { stream, _place: place });
-        let peer = Peer(stream.clone());
-        (Socket { stream, sending: Arc::default(), patience, stalled: None, is_stalled: false }, peer)
+    pub(super) fn new(
+        stream: TcpStream,
+        permit: OwnedSemaphorePermit,
+        write_timeout: Duration,
+    ) -> (Socket, ClientConnection) {
+        // Without this, small answers wait for the client's acknowledgement. A failure only makes them slower.
+        let _slower = stream.set_nodelay(true);
+        // With few unsent bytes in the kernel, a slow reader makes the socket writable often, not once in megabytes. If this
+        // fails, such a reader may run into the write timeout.
+        let _less_tolerant = SockRef::from(&stream).set_tcp_notsent_lowat(MAX_UNSENT);
+        let stream = Arc::new(CountedStream { stream, _permit: permit });
+        let client = ClientConnection(stream.clone());
+        (Socket { stream, activity: Arc::default(), write_timeout, timer: None, is_stalled: false }, client)
     }
 
-    pub(super) fn sending(&self) -> &Arc<Sending> {
-        &self.sending
+    pub(super) fn activity(&self) -> &Arc<WriteActivity> {
+        &self.activity
     }
 
-    /// The client took something, or the socket did on its behalf.
-    fn has_sent(&mut self) {
-        self.sending.writes.fetch_add(1, Ordering::Relaxed);
+    /// The kernel has accepted bytes.
+    fn has_written(&mut self) {
+        self.activity.writes.fetch_add(1, Ordering::Relaxed);
         if std::mem::take(&mut self.is_stalled) {
-            self.sending.is_blocked.store(false, Ordering::Relaxed);
+            self.activity.is_blocked.store(false, Ordering::Relaxed);
         }
     }
 
-    /// There is no room. An error if there was none for too long.
+    /// The kernel accepts no bytes. Returns an error if that lasts for `write_timeout`.
     fn poll_stalled(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
-        let until = Instant::now() + self.patience;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep_until(until)));
+        let until = Instant::now() + self.write_timeout;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(until)));
         if !self.is_stalled {
             self.is_stalled = true;
-            self.sending.is_blocked.store(true, Ordering::Relaxed);
-            stalled.as_mut().reset(until);
+            self.activity.is_blocked.store(true, Ordering::Relaxed);
+            timer.as_mut().reset(until);
         }
-        ready!(stalled.as_mut().poll(context));
-        let detail = "the client has taken nothing for too long";
+        ready!(timer.as_mut().poll(context));
+        let detail = "the client read nothing within the write timeout";
         Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, detail))
     }
 }
 
-impl Peer {
-    /// Returns when the client has hung up, also if it sent more bytes before that nobody has read yet: a connection that
-    /// has such bytes does not look for the end behind them.
+impl ClientConnection {
+    /// Returns when the client has hung up. It works also if the client sent more bytes before, which the connection has not read
+    /// yet and behind which it would not see the end.
     pub(super) async fn hung_up(&self) {
-        // Nobody asks the kernel for urgent data, so this waits for the end of what the client sends alone.
+        // The socket has no urgent data, so this interest waits only for the end of what the client sends.
         if self.0.ready(Interest::PRIORITY).await.is_err() {
-            // The runtime ends.
+            // The runtime is shutting down.
             std::future::pending().await
         }
     }
 
-    /// Whether it has hung up by now, also if the connection has not noticed yet.
-    pub(super) fn is_gone(&self) -> bool {
+    /// Whether the client has hung up, asked from the kernel: the runtime may not have noticed yet.
+    pub(super) fn has_hung_up(&self) -> bool {
         let mut polled = [PollFd::new(&self.0.stream, PollFlags::RDHUP)];
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        // Errors and the end of both ways are always told.
+        // `poll` always reports errors and hang-ups, besides the requested event.
         poll(&mut polled, Some(&now)).is_ok() && !polled[0].revents().is_empty()
     }
 }
@@ -168,7 +172,7 @@ impl AsyncWrite for Socket {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
                 Ok(count) => {
-                    this.has_sent();
+                    this.has_written();
                     return Poll::Ready(Ok(count));
                 }
             }

@@ -1,10 +1,10 @@
-//! HTTP/2 streams whose client takes nothing.
+//! A write timeout for each HTTP/2 stream.
 //!
-//! A client may read one stream of a connection and leave another alone: then the socket has room, and only the stream's
-//! window is closed. The rule is the same as for a socket: a stream of which the client takes no byte for two minutes,
-//! while there is something to send, is reset. Its connection and its other streams go on.
+//! A client may read one stream of a connection and ignore another. Then the socket accepts bytes, and only the flow-control
+//! window of the ignored stream is closed. The rule is the same as for a socket: if a client takes no byte of a stream for two
+//! minutes although there is something to send, the stream is reset. Its connection and its other streams go on.
 //!
-//! An answer that fits into one frame is left to the library, which has it already.
+//! An answer that fits into one frame is not watched: hyper has taken it over already, and it costs little memory.
 
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::{
@@ -20,56 +20,57 @@ use std::{
 };
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// A body is handed over in pieces of this many bytes, the size of a frame. The next piece is asked for when the client
-/// has made room for all before it, so each piece is a sign that it reads.
+/// The size of the pieces in which a body is handed to hyper: one frame. hyper requests the next piece when the client's window
+/// has room for it, so each request shows that the client reads.
 const PIECE: usize = 16 << 10;
 
 tokio::task_local! {
-    /// The stream whose task this is.
-    static STREAM: Stream;
+    /// The stream that this task serves.
+    static STREAM: WaitsSince;
 }
 
-/// Since when a stream has something to send for which its client makes no room.
+/// Since when a stream has waited for its client to make room for a piece; `None` if it does not wait.
 #[derive(Clone, Default)]
-struct Stream(Arc<Mutex<Option<Instant>>>);
+struct WaitsSince(Arc<Mutex<Option<Instant>>>);
 
-impl Stream {
-    fn set(&self, waits_since: Option<Instant>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = waits_since;
+impl WaitsSince {
+    fn set(&self, since: Option<Instant>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = since;
     }
 
-    fn waits_since(&self) -> Option<Instant> {
+    fn get(&self) -> Option<Instant> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Runs the streams of HTTP/2 connections, each in a task of its own.
+/// Runs each stream of HTTP/2 connections in a task of its own.
 #[derive(Clone)]
-pub(super) struct Streams {
-    /// How long a client may take nothing.
-    pub(super) patience: Duration,
+pub(super) struct StreamExecutor {
+    /// How long a client may take no byte of a stream.
+    pub(super) write_timeout: Duration,
 }
 
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for StreamExecutor {
     fn execute(&self, future: F) {
-        let stream = Stream::default();
-        let future = STREAM.scope(stream.clone(), future);
-        tokio::spawn(Running { future, stream, patience: self.patience, timer: None });
+        let waits_since = WaitsSince::default();
+        let future = STREAM.scope(waits_since.clone(), future);
+        tokio::spawn(StreamTask { future, waits_since, write_timeout: self.write_timeout, timer: None });
     }
 }
 
 pin_project! {
-    /// A stream, until it ends or its client takes nothing for too long. Dropping it resets it.
-    struct Running<F> {
+    /// Runs a stream until it ends or the write timeout expires. Dropping the future resets the stream.
+    struct StreamTask<F> {
         #[pin]
         future: F,
-        stream: Stream,
-        patience: Duration,
+        waits_since: WaitsSince,
+        write_timeout: Duration,
+        // The start of the wait for which the timer is set, and the timer.
         timer: Option<(Instant, Pin<Box<Sleep>>)>,
     }
 }
 
-impl<F: Future<Output = ()>> Future for Running<F> {
+impl<F: Future<Output = ()>> Future for StreamTask<F> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -77,24 +78,24 @@ impl<F: Future<Output = ()>> Future for Running<F> {
         if this.future.poll(context).is_ready() {
             return Poll::Ready(());
         }
-        let Some(since) = this.stream.waits_since() else { return Poll::Pending };
-        let until = since + *this.patience;
+        let Some(since) = this.waits_since.get() else { return Poll::Pending };
+        let until = since + *this.write_timeout;
         let (armed, timer) = this.timer.get_or_insert_with(|| (since, Box::pin(sleep_until(until))));
         if *armed != since {
             *armed = since;
             timer.as_mut().reset(until);
         }
         ready!(timer.as_mut().poll(context));
-        tracing::debug!("a stream was reset: its client has taken nothing for too long");
+        tracing::debug!("an HTTP/2 stream was reset: the client read nothing within the write timeout");
         Poll::Ready(())
     }
 }
 
-/// The body of an answer. On a stream of HTTP/2 it is handed over in pieces, unless it is one.
-pub(super) fn watched(body: Body) -> Body {
+/// Splits the body of an answer on an HTTP/2 stream into pieces, unless it fits into one.
+pub(super) fn in_pieces(body: Body) -> Body {
     let is_one_piece = body.size_hint().upper().is_some_and(|bytes| bytes <= PIECE as u64);
-    match STREAM.try_with(Stream::clone) {
-        Ok(stream) if !is_one_piece => Body::new(Pieces { body, rest: Bytes::new(), stream }),
+    match STREAM.try_with(WaitsSince::clone) {
+        Ok(waits_since) if !is_one_piece => Body::new(Pieces { body, rest: Bytes::new(), waits_since }),
         _ => body,
     }
 }
@@ -104,7 +105,7 @@ pin_project! {
         #[pin]
         body: Body,
         rest: Bytes,
-        stream: Stream,
+        waits_since: WaitsSince,
     }
 }
 
@@ -117,7 +118,7 @@ impl HttpBody for Pieces {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.project();
-        this.stream.set(None);
+        this.waits_since.set(None);
         if this.rest.is_empty() {
             match ready!(this.body.poll_frame(context)) {
                 Some(Ok(frame)) => match frame.into_data() {
@@ -128,11 +129,11 @@ impl HttpBody for Pieces {
             }
         }
         let piece = this.rest.split_to(PIECE.min(this.rest.len()));
-        this.stream.set(Some(Instant::now()));
+        this.waits_since.set(Some(Instant::now()));
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
-    /// Never said beforehand: that the end is asked for shows that the last piece was taken.
+    /// Always `false`, so that hyper asks for the end: that shows that the client has taken the last piece.
     fn is_end_stream(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Asking another node.
+//! Sends requests to other nodes.
 
 use super::{
     ASK, FOLLOW, SHARD, Secret, WHO,
@@ -21,37 +21,37 @@ use std::{
 };
 use tokio::time::timeout;
 
-/// A connection on which nothing is asked for so long is closed.
+/// The time after which an unused connection is closed.
 const UNUSED_AFTER: Duration = Duration::from_secs(60);
-/// A node that answers what it should not is reported so often at most.
+/// The shortest time between two log lines about wrong answers of the same node.
 const WARN_EVERY: Duration = Duration::from_secs(5);
-/// A feed in which there is no sign of life for so long is lost.
-const SILENCE: Duration = ALIVE_EVERY.saturating_mul(4);
+/// A feed without any message for this time counts as lost. The other node sends one at least every [`ALIVE_EVERY`].
+const FEED_TIMEOUT: Duration = ALIVE_EVERY.saturating_mul(4);
 
-/// Asks other nodes over HTTP/2.
+/// The connections to other nodes over HTTP/2.
 pub struct HttpPeers {
     secret: Secret,
     asks: Connections,
-    /// Those who follow have others, so that no answer waits behind what is told of streams.
+    /// Feeds have connections of their own, so that no answer waits behind messages of streams.
     feeds: Connections,
-    /// When each address was reported last.
+    /// The time of the last log line for each address.
     warned: Mutex<HashMap<Box<str>, Instant>>,
 }
 
 impl HttpPeers {
-    /// Connected to nobody yet. The others know the same secret.
+    /// Opens no connection yet. All nodes must have the same secret.
     pub fn new(secret: Secret) -> HttpPeers {
         let connections = || Connections::new(UNUSED_AFTER);
         HttpPeers { secret, asks: connections(), feeds: connections(), warned: Mutex::default() }
     }
 
-    /// The same with another time after which an unused connection is closed; a minute if not set.
+    /// Changes the time after which an unused connection is closed. Default: one minute.
     pub fn with_unused_after(self, unused_after: Duration) -> HttpPeers {
         let connections = || Connections::new(unused_after);
         HttpPeers { asks: connections(), feeds: connections(), ..self }
     }
 
-    /// Sends a body, and returns that of the answer, and over what it comes.
+    /// Sends a body. Returns the body of the answer, and the connection, which must be kept while the answer is read.
     async fn post(
         &self,
         connections: &Connections,
@@ -74,7 +74,7 @@ impl HttpPeers {
                 tracing::debug!(address, error = %not_sent.error, "another node did not answer");
                 let not_answered = PeerError::from(not_sent);
                 if not_answered == PeerError::NotThere {
-                    // It takes no more requests, though it may not have ended yet.
+                    // The connection accepts no more requests, although it may not be closed yet.
                     connections.forget(address, &connection);
                 }
                 Err(not_answered)
@@ -82,7 +82,7 @@ impl HttpPeers {
         }
     }
 
-    /// The body of an answer that is one. Everything that is wrong with a request is found before anything is done.
+    /// The body of a 200. A node checks a request before it executes anything, so after a status 4xx nothing was done.
     fn accepted(&self, address: &str, response: Response<Incoming>) -> Result<Incoming, PeerError> {
         let status = response.status();
         if status == StatusCode::OK {
@@ -104,7 +104,7 @@ impl HttpPeers {
         }
     }
 
-    /// Whether an address was not reported lately.
+    /// Whether the last log line about this address is old enough.
     fn may_warn(&self, address: &str, now: Instant) -> bool {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         warned.retain(|_, at| now.duration_since(*at) < WARN_EVERY);
@@ -117,8 +117,8 @@ impl HttpPeers {
 }
 
 impl From<NotSent> for PeerError {
-    /// Nothing was done if the body was not even handed over (nobody acts on less), or if the other node says that it has
-    /// not looked at the stream: it refused it, or went away after an earlier one.
+    /// Nothing was done in two cases: the body was not handed to the connection, or the other node said that it has not
+    /// processed the HTTP/2 stream (it refused the stream, or its GOAWAY names an earlier one).
     fn from(not_sent: NotSent) -> PeerError {
         let source = not_sent.error.source().and_then(|source| source.downcast_ref::<h2::Error>());
         let is_refused = source.is_some_and(|error| {
@@ -134,7 +134,7 @@ impl From<NotSent> for PeerError {
 impl Peers for HttpPeers {
     fn who<'a>(&'a self, address: &'a str) -> PeerFuture<'a, String> {
         Box::pin(async move {
-            // It is about no shard.
+            // The request is for no shard, so the number does not matter.
             let (answer, _connection) =
                 self.post(&self.asks, address, WHO, ShardId(0), encode(&address)).await?;
             let answer = Limited::new(answer, MAX_MESSAGE).collect().await;
@@ -169,7 +169,7 @@ impl Peers for HttpPeers {
     }
 }
 
-/// What another node tells of a stream.
+/// The feed of a stream from another node.
 struct HttpFeed {
     answer: Incoming,
     messages: Messages,
@@ -177,13 +177,13 @@ struct HttpFeed {
 }
 
 impl HttpFeed {
-    /// The next message; nothing if the connection is lost, or what comes over it is no message.
+    /// The next message; `None` if the connection is lost or the bytes are not a valid message.
     async fn message<T: DeserializeOwned>(&mut self) -> Option<T> {
         loop {
             if let Some(bytes) = self.messages.next().ok()? {
                 return decode(&bytes);
             }
-            let frame = timeout(SILENCE, self.answer.frame()).await.ok()??.ok()?;
+            let frame = timeout(FEED_TIMEOUT, self.answer.frame()).await.ok()??.ok()?;
             if let Some(piece) = frame.data_ref() {
                 self.messages.push(piece);
             }

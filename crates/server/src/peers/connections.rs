@@ -1,4 +1,4 @@
-//! Connections to other nodes: made when they are needed, shared by all requests, and kept while they are used.
+//! Connections to other nodes: opened on demand, shared by all requests, closed when unused.
 
 use super::{CONNECTION_WINDOW, MAX_STREAMS, STREAM_WINDOW};
 use bytes::Bytes;
@@ -30,9 +30,9 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// A node that is not reached in this time is not there.
+/// The timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// A connection on which nothing comes is asked for a sign of life so often, and given up if there is none in time.
+/// The interval and the timeout of keep-alive pings.
 const PING_EVERY: Duration = Duration::from_secs(2);
 const PING_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -43,7 +43,7 @@ pub(super) struct Connections {
     unused_after: Duration,
 }
 
-/// A connection that is there or being made. All who need it wait for the same attempt.
+/// A connection that is open or being opened. All requests that need it wait for the same attempt.
 type Line = Shared<BoxFuture<'static, Option<Connection>>>;
 
 /// One connection. Cheap to clone.
@@ -51,22 +51,22 @@ type Line = Shared<BoxFuture<'static, Option<Connection>>>;
 pub(super) struct Connection {
     sender: SendRequest<Sending>,
     authority: Authority,
-    /// How many requests were begun on it. Everybody who uses it has one of these, and so have those who keep it.
+    /// The number of requests so far. The number of clones of the `Arc` shows whether the connection is in use.
     used: Arc<AtomicU64>,
 }
 
 /// Why a request has no answer.
 pub(super) struct NotSent {
     pub(super) error: hyper::Error,
-    /// Its body was handed over, and may have arrived.
+    /// Whether the body was handed to the connection, so that it may have arrived.
     pub(super) is_handed_over: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
 enum NotConnected {
-    #[error("the address is not one")]
+    #[error("the address is not valid")]
     Address(#[from] InvalidUri),
-    #[error("no connection was made in time")]
+    #[error("the connection attempt timed out")]
     Timeout(#[from] tokio::time::error::Elapsed),
     #[error(transparent)]
     Socket(#[from] io::Error),
@@ -75,16 +75,16 @@ enum NotConnected {
 }
 
 impl Connections {
-    /// None yet. One that nobody has used for as long as `unused_after` is closed.
+    /// A connection that is unused for `unused_after` is closed.
     pub(super) fn new(unused_after: Duration) -> Connections {
         Connections { lines: Arc::default(), unused_after }
     }
 
-    /// The connection to that address; nothing if there is none to be had.
+    /// Returns the connection to that address, opening it if needed; `None` if the node cannot be reached.
     pub(super) async fn get(&self, address: &str) -> Option<Connection> {
         let line = {
             let mut lines = self.lock();
-            match lines.get(address).filter(|line| is_of_use(line)) {
+            match lines.get(address).filter(|line| is_usable(line)) {
                 Some(line) => line.clone(),
                 None => {
                     let line = self.clone().begin(address.into());
@@ -96,7 +96,7 @@ impl Connections {
         line.await
     }
 
-    /// Uses a connection no more, if it still is the one to that address. What is under way on it goes on.
+    /// Stops using a connection for new requests, if it still is the one to that address. Open requests go on.
     pub(super) fn forget(&self, address: &str, connection: &Connection) {
         self.forget_used(address, &Arc::downgrade(&connection.used));
     }
@@ -113,7 +113,7 @@ impl Connections {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has a connection made, whether or not somebody waits for it.
+    /// Starts to open a connection, in a task that goes on even if no request waits for it any more.
     fn begin(self, address: Box<str>) -> Line {
         let connecting = tokio::spawn(async move {
             match self.connect(&address).await {
@@ -130,14 +130,15 @@ impl Connections {
     async fn connect(&self, address: &str) -> Result<Connection, NotConnected> {
         let authority: Authority = address.parse()?;
         let socket = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await??;
-        // Without it small requests wait for the acknowledgement of those before; a failure costs only time.
-        let _ = socket.set_nodelay(true);
+        // Without this, small requests wait for the acknowledgement of earlier ones. A failure only makes them slower.
+        let _slower = socket.set_nodelay(true);
         let (sender, driver) = Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_concurrent_reset_streams(MAX_STREAMS as usize)
-            // They are counted for as long as the connection lives, and an answer that crosses its request's end is one.
+            // h2 counts these for the whole life of a connection, and an answer that arrives after its request was cancelled is
+            // one. So there must be no limit.
             .max_local_error_reset_streams(None)
             .keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_TIMEOUT)
@@ -145,12 +146,12 @@ impl Connections {
             .handshake(TokioIo::new(socket))
             .await?;
         let used = Arc::new(AtomicU64::new(0));
-        tokio::spawn(self.clone().tend(address.into(), Arc::downgrade(&used), driver));
+        tokio::spawn(self.clone().run(address.into(), Arc::downgrade(&used), driver));
         Ok(Connection { sender, authority, used })
     }
 
-    /// Runs a connection until it ends. When it is unused it is forgotten, and ends for it.
-    async fn tend(
+    /// Runs a connection until it ends. An unused connection is forgotten; it ends when its last clone is dropped.
+    async fn run(
         self,
         address: Box<str>,
         used: Weak<AtomicU64>,
@@ -173,14 +174,15 @@ impl Connections {
     }
 }
 
-/// Whether nobody uses it but to keep it, and nothing was begun on it since this was last asked.
+/// Whether no request uses the connection, and none has begun since the last call. `before` is the state of the last call.
 fn is_unused_since(used: &Weak<AtomicU64>, before: &mut u64) -> bool {
     let is_idle = used.strong_count() <= 1;
     let now = used.upgrade().map_or(0, |used| used.load(Ordering::Relaxed));
     std::mem::replace(before, now) == now && is_idle
 }
 
-fn is_of_use(line: &Line) -> bool {
+/// Whether new requests can use the connection, or wait for it.
+fn is_usable(line: &Line) -> bool {
     match line.peek() {
         None => true,
         Some(None) => false,
@@ -189,7 +191,7 @@ fn is_of_use(line: &Line) -> bool {
 }
 
 impl Connection {
-    /// The path on the other node.
+    /// The URI of a path on the other node.
     pub(super) fn uri(&self, path: &'static str) -> Uri {
         let path = PathAndQuery::from_static(path);
         let uri = Uri::builder().scheme(Scheme::HTTP).authority(self.authority.clone()).path_and_query(path);
@@ -208,7 +210,8 @@ impl Connection {
     }
 }
 
-/// A body, never empty, that shows whether it was handed over. As long as it was not, the other node has not got it.
+/// A body, never empty, that records whether it was handed to the connection. Before that, the other node cannot have received
+/// it.
 struct Sending {
     bytes: Bytes,
     is_handed_over: Arc<AtomicBool>,

@@ -1,10 +1,11 @@
-//! How one node asks another: both ends, over HTTP/2 on the port that serves everything else.
+//! The protocol between nodes, client and server side: HTTP/2 on the same port as everything else.
 //!
-//! A request or the answer to it is one body, in the postcard encoding; what is told of a stream is a body that goes on,
-//! as messages with their length before them. Who asks shows the secret that the nodes share. Giving up a request resets
-//! its HTTP/2 stream, and the node that was asked drops what it does for it.
+//! A request and its answer are one body each, in the postcard encoding. The feed of a stream is a body without end: messages
+//! that are each preceded by their length. The client sends the secret that all nodes share. If it cancels a request, the
+//! HTTP/2 stream is reset, and the other node drops the work for it.
 //!
-//! Read in this order: `wire` (the bytes), `client` (who asks), `connections` (over what), `routes` (who is asked).
+//! Read in this order: `wire` (the encoding), `client` (sends requests), `connections` (its connections), `routes` (answers
+//! requests).
 
 mod client;
 mod connections;
@@ -16,16 +17,16 @@ pub use client::HttpPeers;
 pub(crate) use routes::{routes, settings};
 pub use secret::{InvalidSecret, Secret};
 
-/// Asks for an outcome. The number stands for the encoding: one that is not understood is not found.
+/// Executes a request. The number in the path is the version of the encoding: a node answers other versions with 404.
 const ASK: &str = "/peer/v1/ask";
-/// Asks who it is.
+/// Returns the name of the node.
 const WHO: &str = "/peer/v1/who";
 /// Follows a stream.
 const FOLLOW: &str = "/peer/v1/follow";
-/// The header that says in which shard something is asked for.
+/// The header with the number of the shard that the request is for.
 const SHARD: &str = "x-limina-shard";
-/// How many requests may be open on one connection. Each request for a lock that waits is one.
+/// The most open requests on one connection. Each request that waits for a lock is one of them.
 const MAX_STREAMS: u32 = 100_000;
-/// How much of one body, and of all bodies of a connection together, is sent before any of it is taken.
+/// The flow-control windows in bytes: of one body, and of all bodies of a connection together.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 32 << 20;

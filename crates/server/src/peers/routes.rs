@@ -95,7 +95,7 @@ async fn follow(State(app): State<App>, request: Request) -> Result<Response, Fa
     match app.backend().feed_peer(wanted).await {
         Ok(feed) => {
             let begun = encode_message(&Ok::<(), PeerError>(()));
-            let told = told(feed, app.conversations().subscribe());
+            let told = told(feed, app.stopping().subscribe());
             let messages = once(ready(begun)).chain(told).boxed();
             Ok(octets(Body::from_stream(alive(messages).map(Ok::<_, Infallible>))))
         }

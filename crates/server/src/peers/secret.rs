@@ -1,4 +1,4 @@
-//! What the nodes of a cluster know of each other.
+//! The secret that the nodes of a cluster share.
 
 use axum::http::{
     HeaderMap, HeaderValue,
@@ -7,16 +7,16 @@ use axum::http::{
 use std::fmt;
 use subtle::ConstantTimeEq;
 
-/// The secret that the nodes of a cluster share. It is never shown.
+/// The secret that the nodes of a cluster share. It is never printed.
 #[derive(Clone)]
 pub struct Secret(HeaderValue);
 
 /// Why a text is not a [`Secret`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InvalidSecret {
-    /// It has fewer than [`Secret::MIN_BYTES`].
+    /// The text has fewer than [`Secret::MIN_BYTES`].
     TooShort,
-    /// It contains something else than visible ASCII.
+    /// The text contains a character that is not visible ASCII.
     NotVisible,
 }
 
@@ -24,7 +24,7 @@ impl Secret {
     /// The shortest secret, in bytes.
     pub const MIN_BYTES: usize = 16;
 
-    /// Takes the text if it can be sent in a header, and is not easily guessed.
+    /// Accepts a text that can be sent in a header and is long enough.
     pub fn new(text: &str) -> Result<Secret, InvalidSecret> {
         if text.len() < Secret::MIN_BYTES {
             return Err(InvalidSecret::TooShort);
@@ -43,7 +43,7 @@ impl Secret {
         self.0.clone()
     }
 
-    /// Whether a request shows it. How long that takes does not depend on how much of it is right.
+    /// Whether a request contains the secret. Compares in constant time.
     pub(super) fn is_shown_by(&self, headers: &HeaderMap) -> bool {
         let shown = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
         self.0.as_bytes().ct_eq(shown).into()

@@ -1,25 +1,25 @@
-//! TOML as the JSON that says the same.
+//! Converts TOML to JSON.
 
 use serde_json::Value as Json;
 use toml::de::{DeTable, DeValue};
 
-/// What JSON cannot say.
+/// A value that has no equivalent in JSON.
 pub(super) struct Wrong {
-    /// Where, as a request's failure would name it.
+    /// The path of the value within the table, as a failed request would name it.
     pub(super) field: String,
     pub(super) detail: String,
 }
 
-/// The text of a table without the key `but`.
-pub(super) fn of_table(table: &DeTable<'_>, but: &str) -> Result<String, Wrong> {
+/// The JSON of a table without the key `except`.
+pub(super) fn of_table(table: &DeTable<'_>, except: &str) -> Result<String, Wrong> {
     let mut json = String::new();
-    write_table(&mut json, "", table, but)?;
+    write_table(&mut json, "", table, except)?;
     Ok(json)
 }
 
-fn write_table(json: &mut String, path: &str, table: &DeTable<'_>, but: &str) -> Result<(), Wrong> {
+fn write_table(json: &mut String, path: &str, table: &DeTable<'_>, except: &str) -> Result<(), Wrong> {
     json.push('{');
-    for (key, value) in table.iter().filter(|(key, _)| key.get_ref() != but) {
+    for (key, value) in table.iter().filter(|(key, _)| key.get_ref() != except) {
         if !json.ends_with('{') {
             json.push(',');
         }
@@ -37,27 +37,27 @@ fn write_value(json: &mut String, path: &str, value: &DeValue<'_>) -> Result<(),
     let wrong = |detail: &str| Err(Wrong { field: path.to_owned(), detail: detail.to_owned() });
     match value {
         DeValue::String(text) => json.push_str(&Json::from(&**text).to_string()),
-        // Whether it fits is for the reader of the JSON to say; here it only has to be a number.
+        // The reader of the JSON checks the range. Here any number is accepted.
         DeValue::Integer(number) => match i128::from_str_radix(number.as_str(), number.radix()) {
             Ok(number) => json.push_str(&number.to_string()),
-            Err(_) => return wrong("the number is out of range"),
+            Err(_) => return wrong("must be a number that fits into 64 bits"),
         },
         DeValue::Float(number) => match number.as_str().parse::<f64>() {
-            // Written so that it stays a float: 1.0 is not 1.
+            // `1.0` is written with its point, because `1` would be an integer.
             Ok(number) if number.is_finite() => json.push_str(&Json::from(number).to_string()),
             _ => return wrong("must be a finite number"),
         },
         DeValue::Boolean(flag) => json.push_str(if *flag { "true" } else { "false" }),
         DeValue::Datetime(_) => {
-            return wrong("dates and times have no meaning here; as a string it needs quotes");
+            return wrong("must not be a date or time; put it in quotes if it is a string");
         }
         DeValue::Array(items) => {
             json.push('[');
-            for (place, item) in items.iter().enumerate() {
-                if place > 0 {
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
                     json.push(',');
                 }
-                write_value(json, &format!("{path}[{place}]"), item.get_ref())?;
+                write_value(json, &format!("{path}[{index}]"), item.get_ref())?;
             }
             json.push(']');
         }

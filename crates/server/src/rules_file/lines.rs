@@ -1,8 +1,8 @@
-//! Which line of the file something stands in.
+//! Finds the line of a byte offset, and the offset of a field.
 
 use toml::de::DeValue;
 
-/// Where each line ends.
+/// The byte offsets of the line ends.
 pub(super) struct Lines(Vec<usize>);
 
 impl Lines {
@@ -10,14 +10,14 @@ impl Lines {
         Lines(text.match_indices('\n').map(|(at, _)| at).collect())
     }
 
-    /// The line of the byte at this place, from 1.
+    /// The line of a byte offset, from 1.
     pub(super) fn line_at(&self, at: usize) -> usize {
         self.0.partition_point(|end| *end < at) + 1
     }
 }
 
-/// Where the field of this path begins, or as much of its way as is found. Keys may contain dots, so each is looked
-/// for as a whole.
+/// The byte offset of the field with this path, or of the deepest part of the path that exists. Keys may contain dots, so each key
+/// is compared as a whole.
 pub(super) fn of_field(value: &DeValue<'_>, field: &str) -> Option<usize> {
     match value {
         DeValue::Table(table) => table.iter().find_map(|(key, value)| {
@@ -28,8 +28,8 @@ pub(super) fn of_field(value: &DeValue<'_>, field: &str) -> Option<usize> {
             })
         }),
         DeValue::Array(items) => {
-            let (place, rest) = field.strip_prefix('[')?.split_once(']')?;
-            let item = items.get(place.parse::<usize>().ok()?)?;
+            let (index, rest) = field.strip_prefix('[')?.split_once(']')?;
+            let item = items.get(index.parse::<usize>().ok()?)?;
             let rest = rest.strip_prefix('.').unwrap_or(rest);
             Some(of_field(item.get_ref(), rest).unwrap_or(item.span().start))
         }

@@ -1,8 +1,8 @@
-//! A file of rules, in TOML: what stands in it means what it means over HTTP.
+//! Reads a TOML file of rules. Everything in it means what it means over HTTP.
 //!
-//! Each rule and each override is written as JSON and then goes the way of a request's body, so that names, units,
-//! aliases and bounds are the same by construction. What a request could only be refused for by the engine is looked
-//! for here as well, as far as it can be told from the file alone.
+//! Each rule and each override is converted to JSON and then read like the body of a request, so that names, units, aliases
+//! and limits are the same by construction. Errors that only the engine finds in a request are found here too, as far as
+//! the file alone shows them.
 
 mod json;
 mod lines;
@@ -28,17 +28,17 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-/// The rules of a file, by namespace. A namespace without rules stands for the removal of those that it had from it.
+/// The rules of a file, by namespace. A namespace with an empty list loses the rules that it had from the file.
 pub type Rules = BTreeMap<Name, Vec<FileRule>>;
 
-/// Something that is wrong with a file.
+/// An error in a rules file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The line, from 1.
     pub line: usize,
-    /// The path of what is wrong, such as `namespaces.shop.rules[3].window.per`; none if it is the TOML itself.
+    /// The path of the invalid part, such as `namespaces.shop.rules[3].window.per`; `None` if the file is not TOML.
     pub place: Option<String>,
-    /// Why.
+    /// What is wrong with it.
     pub detail: String,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Reads a whole file, or says everything that is wrong with it: of each rule and each override the first mistake.
+/// Reads a whole file, or returns its errors: the first one of each rule and each override.
 pub fn parse(text: &str) -> Result<Rules, Vec<Problem>> {
     let (document, errors) = DeTable::parse_recoverable(text);
     let mut reader = Reader { lines: Lines::of(text), problems: Vec::new() };
@@ -71,7 +71,7 @@ pub fn parse(text: &str) -> Result<Rules, Vec<Problem>> {
     Err(reader.problems)
 }
 
-/// A value of the document with its path, for messages, and the place in the text where it begins.
+/// A value of the document, its path for messages, and the byte offset at which it begins.
 struct Node<'d> {
     path: String,
     at: usize,
@@ -95,12 +95,12 @@ impl<'d> Node<'d> {
         Node { path, at: key.span().start, value: value.get_ref() }
     }
 
-    fn item(path: &str, place: usize, value: &'d Spanned<DeValue<'d>>) -> Node<'d> {
-        Node { path: format!("{path}[{place}]"), at: value.span().start, value: value.get_ref() }
+    fn item(path: &str, index: usize, value: &'d Spanned<DeValue<'d>>) -> Node<'d> {
+        Node { path: format!("{path}[{index}]"), at: value.span().start, value: value.get_ref() }
     }
 }
 
-/// Finds as many problems as it can.
+/// Collects errors and reads on after each.
 struct Reader {
     lines: Lines,
     problems: Vec<Problem>,
@@ -110,8 +110,12 @@ impl Reader {
     fn file(&mut self, table: &DeTable<'_>) -> Rules {
         self.only_key("", "namespaces", table);
         let Some((key, value)) = table.get_key_value("namespaces") else {
-            // A file that was emptied, or is only about to be written, must not pass for one without rules.
-            self.problem(0, "namespaces", "is missing; a file without rules has an empty table [namespaces]");
+            // An empty file may be about to be written. It must not count as a file without rules, which would delete them all.
+            self.problem(
+                0,
+                "namespaces",
+                "is required; in a file without rules, write an empty table [namespaces]",
+            );
             return Rules::new();
         };
         let node = Node::of_key("", key, value);
@@ -135,7 +139,7 @@ impl Reader {
             self.problem(
                 node.at,
                 &format!("{}.rules", node.path),
-                "is missing; to have none, write rules = []",
+                "is required; for a namespace without rules, write rules = []",
             );
             return Vec::new();
         };
@@ -144,7 +148,7 @@ impl Reader {
             &rules,
             "name",
             |(_, read): &(_, FileRule)| read.rule.name.clone(),
-            |name| format!("{name:?} is named twice"),
+            |name| format!("must be unique: {name:?} is used twice"),
         );
         rules.into_iter().map(|(_, rule)| rule).collect()
     }
@@ -161,13 +165,13 @@ impl Reader {
             &overrides,
             "name",
             |(_, new): &(_, NewOverride)| new.name.clone(),
-            |name| format!("{name:?} is named twice"),
+            |name| format!("must be unique: {name:?} is used twice"),
         );
         self.distinct(
             &overrides,
             "key_values",
             |(_, new)| new.key_values.clone(),
-            |_| "another override of the rule has the same key-values".to_owned(),
+            |_| "must be unique: another override of the rule has the same key-values".to_owned(),
         );
         let rule = rule?;
         for (node, new) in &overrides {
@@ -183,15 +187,15 @@ impl Reader {
         self.read(node, table, "", |json| from_wire::file_override(parse_json(json)?))
     }
 
-    /// Takes a table for the body of a request, but for one key of it.
+    /// Reads a table like the body of a request, without the key `except`.
     fn read<T>(
         &mut self,
         node: &Node<'_>,
         table: &DeTable<'_>,
-        but: &str,
+        except: &str,
         convert: impl FnOnce(&[u8]) -> Result<T, Failure>,
     ) -> Option<T> {
-        let written = json::of_table(table, but);
+        let written = json::of_table(table, except);
         let read = written.map_err(|wrong| Failure::invalid(wrong.field, wrong.detail));
         match read.and_then(|json| convert(json.as_bytes())) {
             Ok(read) => Some(read),
@@ -202,28 +206,24 @@ impl Reader {
         }
     }
 
-    /// Each item that can be read, with where it stands.
+    /// The items of a list that can be read, each with its node.
     fn items<'d, T>(
         &mut self,
         node: &Node<'d>,
         read: impl Fn(&mut Reader, &Node<'d>) -> Option<T>,
     ) -> Vec<(Node<'d>, T)> {
         let Some(items) = node.value.as_array() else {
-            self.problem(
-                node.at,
-                &node.path,
-                format!("must be a list of tables, and not {}", kind(node.value)),
-            );
+            self.problem(node.at, &node.path, format!("must be a list of tables, not {}", kind(node.value)));
             return Vec::new();
         };
-        let nodes = items.iter().enumerate().map(|(place, item)| Node::item(&node.path, place, item));
+        let nodes = items.iter().enumerate().map(|(index, item)| Node::item(&node.path, index, item));
         nodes.filter_map(|node| read(self, &node).map(|item| (node, item))).collect()
     }
 
     fn table<'d>(&mut self, node: &Node<'d>) -> Option<&'d DeTable<'d>> {
         let table = node.value.as_table();
         if table.is_none() {
-            self.problem(node.at, &node.path, format!("must be a table, and not {}", kind(node.value)));
+            self.problem(node.at, &node.path, format!("must be a table, not {}", kind(node.value)));
         }
         table
     }
@@ -231,7 +231,7 @@ impl Reader {
     fn only_key(&mut self, path: &str, known: &str, table: &DeTable<'_>) {
         for (key, value) in table.iter().filter(|(key, _)| key.get_ref() != known) {
             let node = Node::of_key(path, key, value);
-            self.problem(node.at, &node.path, format!("unknown key, expected `{known}`"));
+            self.problem(node.at, &node.path, format!("is not a known key; the only key here is `{known}`"));
         }
     }
 
@@ -255,17 +255,11 @@ impl Reader {
         }
     }
 
-    /// A problem within the node, at the field that the failure of a request would name.
+    /// Adds a problem at the field that the failure names, within the node.
     fn failure(&mut self, node: &Node<'_>, failure: Failure) {
-        let problem = failure.into_problem();
-        let field = problem.extensions.get("field").and_then(|field| field.as_str());
-        // JSON's parser tells a place in JSON, which nobody has written, and fields that do not include a file's own.
-        let cut =
-            |detail: &str, at: &str| detail.split_once(at).map_or(detail, |(before, _)| before).to_owned();
-        let detail = cut(&problem.detail, " at line ");
-        let detail = if detail.starts_with("unknown field") { cut(&detail, ", expected") } else { detail };
-        match field {
-            // What is wrong is the object itself.
+        // The hint of a failure lists the fields of a request, which are not all fields of a file.
+        let detail = failure.reason();
+        match failure.field() {
             None | Some("body") => self.problem(node.at, &node.path, detail),
             Some(field) => {
                 let at = lines::of_field(node.value, field).unwrap_or(node.at);

@@ -89,22 +89,28 @@ fn rules_are_what_they_are_over_http() {
 
 #[test]
 fn what_is_no_file_of_rules() {
-    check("", &["line 1: namespaces: is missing; a file without rules has an empty table [namespaces]"]);
-    check("namespace = 1\n\n[namespaces]", &["line 1: namespace: unknown key, expected `namespaces`"]);
-    check("namespaces = 1", &["line 1: namespaces: must be a table, and not an integer"]);
-    check("[namespaces]\na = 1.5", &["line 2: namespaces.a: must be a table, and not a float"]);
-    check("[namespaces.a]\n", &["line 1: namespaces.a.rules: is missing; to have none, write rules = []"]);
+    check(
+        "",
+        &["line 1: namespaces: is required; in a file without rules, write an empty table [namespaces]"],
+    );
+    check(
+        "namespace = 1\n\n[namespaces]",
+        &["line 1: namespace: is not a known key; the only key here is `namespaces`"],
+    );
+    check("namespaces = 1", &["line 1: namespaces: must be a table, not an integer"]);
+    check("[namespaces]\na = 1.5", &["line 2: namespaces.a: must be a table, not a float"]);
+    check(
+        "[namespaces.a]\n",
+        &["line 1: namespaces.a.rules: is required; for a namespace without rules, write rules = []"],
+    );
     check(
         "[namespaces.a]\nrules = 'x'",
-        &["line 2: namespaces.a.rules: must be a list of tables, and not a string"],
+        &["line 2: namespaces.a.rules: must be a list of tables, not a string"],
     );
-    check(
-        "[namespaces.a]\nrules = [1]",
-        &["line 2: namespaces.a.rules[0]: must be a table, and not an integer"],
-    );
+    check("[namespaces.a]\nrules = [1]", &["line 2: namespaces.a.rules[0]: must be a table, not an integer"]);
     check(
         "[namespaces.a]\nrules = []\nrule = []",
-        &["line 3: namespaces.a.rule: unknown key, expected `rules`"],
+        &["line 3: namespaces.a.rule: is not a known key; the only key here is `rules`"],
     );
     check(
         "[namespaces.'.']\nrules = []\n[namespaces.'']\nrules = []",
@@ -128,16 +134,18 @@ fn a_mistake_is_named_with_its_place() {
             expect.iter().map(|line| line.replace("RULE", "namespaces.shop.rules[0]")).collect();
         check(&text, &expect.iter().map(String::as_str).collect::<Vec<_>>());
     }
-    check_rule("limt = 2", &["line 4: RULE.limt: unknown field `limt`"]);
+    check_rule("limt = 2", &["line 4: RULE.limt: is not a known field"]);
     check_rule(
         "window = { type = 'fixed', per = 1, size = 1 }",
-        &["line 4: RULE.window.size: unknown field `size`"],
+        &["line 4: RULE.window.size: is not a known field"],
     );
-    check_rule("Limit = 2", &["line 3: RULE.limit: duplicate field `limit`"]);
-    check_rule("window = { type = 'sliding' }", &["line 4: RULE.window.per: missing field `per`"]);
+    check_rule("Limit = 2", &["line 3: RULE.limit: is given twice"]);
+    check_rule("window = { type = 'sliding' }", &["line 4: RULE.window.per: is required"]);
     check_rule(
         "[namespaces.shop.rules.window]\ntype = 'sliding'\nper = '1 minute'",
-        &["line 6: RULE.window.per: \" minute\" is not a unit of a duration: d, h, m, s or ms"],
+        &[
+            "line 6: RULE.window.per: must be a duration such as \"1m30s\": \" minute\" is not a unit (d, h, m, s or ms)",
+        ],
     );
     check_rule(
         "window = { type = 'fixed', per = '367d' }",
@@ -145,25 +153,27 @@ fn a_mistake_is_named_with_its_place() {
     );
     check_rule(
         "window = { type = 'fixed', per = '1m', burst = 1 }",
-        &["line 4: RULE.window.burst: only a bucket has a burst"],
+        &["line 4: RULE.window.burst: must be absent, because only a bucket has a burst"],
     );
     check_rule("group_by = [\n'ip',\n'',\n]", &["line 6: RULE.group_by[1]: must have from 1 to 256 bytes"]);
     check_rule("group_by = ['ip', 'ip']", &["line 4: RULE.group_by[1]: is named twice"]);
     check_rule(
         "shadow = 2024-01-01",
-        &["line 4: RULE.shadow: dates and times have no meaning here; as a string it needs quotes"],
+        &["line 4: RULE.shadow: must not be a date or time; put it in quotes if it is a string"],
     );
     check_rule("selection = { x = nan }", &["line 4: RULE.selection.x: must be a finite number"]);
     check_rule(
         "selection = { x = 9223372036854775808 }",
-        &["line 4: RULE.selection.x: an integer must fit into 64 bits with a sign"],
+        &[
+            "line 4: RULE.selection.x: must be an integer from −2^63 to 2^63−1; a float needs a point or an exponent",
+        ],
     );
     check_rule(
         "selection = { 'x.y' = {} }",
         &["line 4: RULE.selection.x.y: a condition has at least one test"],
     );
-    check_rule("overrides = 1", &["line 4: RULE.overrides: must be a list of tables, and not an integer"]);
-    check("[[namespaces.a.rules]]\nlimit = 1", &["line 1: namespaces.a.rules[0].name: missing field `name`"]);
+    check_rule("overrides = 1", &["line 4: RULE.overrides: must be a list of tables, not an integer"]);
+    check("[[namespaces.a.rules]]\nlimit = 1", &["line 1: namespaces.a.rules[0].name: is required"]);
     check(
         "[[namespaces.a.rules]]\nname = ''\nlimit = 1",
         &["line 2: namespaces.a.rules[0].name: must not be empty"],
@@ -195,14 +205,14 @@ name = "r"
 limit = 1
 "#,
         &[
-            "line 8: namespaces.a.rules[0].overrides[1].name: \"x\" is named twice (line 7)",
-            "line 9: namespaces.a.rules[0].overrides[2].key_values: another override of the rule has the same \
-             key-values (line 7)",
-            "line 11: namespaces.a.rules[0].overrides[4].key_values.ip: rule \"r\" groups by \"ip\", so an override \
-             needs it",
-            "line 12: namespaces.a.rules[0].overrides[5].burst: rule \"r\" is no bucket, and only a bucket has a burst",
-            "line 13: namespaces.a.rules[0].overrides[6].name: missing field `name`",
-            "line 16: namespaces.a.rules[1].name: \"r\" is named twice (line 2)",
+            "line 8: namespaces.a.rules[0].overrides[1].name: must be unique: \"x\" is used twice (line 7)",
+            "line 9: namespaces.a.rules[0].overrides[2].key_values: must be unique: another override of the rule \
+             has the same key-values (line 7)",
+            "line 11: namespaces.a.rules[0].overrides[4].key_values.ip: is required, because the rule \"r\" groups by \
+             it",
+            "line 12: namespaces.a.rules[0].overrides[5].burst: must be absent, because the rule \"r\" is not a bucket",
+            "line 13: namespaces.a.rules[0].overrides[6].name: is required",
+            "line 16: namespaces.a.rules[1].name: must be unique: \"r\" is used twice (line 2)",
         ],
     );
 }

@@ -1,9 +1,9 @@
-//! What clients subscribe to and send to.
+//! The destinations of subscriptions.
 
 use limina_engine::Name;
 use percent_encoding::percent_decode_str;
 
-/// What a destination names.
+/// A topic that a client can subscribe to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Destination {
     /// `/topic/{stream}` or `/topic/{namespace}/{stream}`; without a namespace, the default one.
@@ -13,7 +13,7 @@ pub(super) enum Destination {
 }
 
 impl Destination {
-    /// What may be subscribed to.
+    /// `None` if the text is not a valid destination of a subscription.
     pub(super) fn parse(text: &str) -> Option<Destination> {
         if text == "/topic/time" {
             return Some(Destination::Time);

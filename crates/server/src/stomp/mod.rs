@@ -1,9 +1,9 @@
-//! STOMP over WebSocket: the stream of events, pushed.
+//! STOMP over WebSocket: followers receive the messages of streams.
 //!
-//! `limina_stomp` decides what a conversation is; here are the sockets, the clock, and the streams that are followed.
+//! `limina_stomp` implements the protocol without IO. This module adds the sockets, the clock, and the followed streams.
 
 mod destination;
-mod following;
+mod subscriptions;
 mod time;
 
 pub(crate) use time::TimeSync;
@@ -14,6 +14,7 @@ use crate::{
         events::not_followed,
         extract::default_namespace,
         problem::{Code, Failure},
+        status::unavailable,
     },
 };
 use axum::{
@@ -25,84 +26,91 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use destination::Destination;
-use following::{Following, Source};
 use limina_node::{Ended, Unavailable, draw_id};
 use limina_stomp::{Action, Ending, Headers, Options, Session, Ticket};
 use std::time::Duration;
+use subscriptions::{Source, Subscriptions};
 use tokio::{
     sync::watch,
     task::coop::consume_budget,
     time::{Instant, sleep_until, timeout},
 };
 
-/// The sub-protocols, the newest first.
+/// The WebSocket sub-protocols, the newest first.
 const PROTOCOLS: [&str; 3] = ["v12.stomp", "v11.stomp", "v10.stomp"];
-/// After the last word, the client has so long to hang up.
+/// How long the server waits for the client to close after it has sent its own close frame.
 const LINGER: Duration = Duration::from_secs(5);
-/// Frames of WebSocket are no larger than what STOMP allows, with its heads.
+/// The largest WebSocket message: the largest STOMP frame with its headers.
 const MAX_MESSAGE: usize = 256 << 10;
-/// The read buffer of a connection, which is allocated at once. Clients send little: most only subscribe.
+/// The size of the read buffer, which every connection allocates at its start. It is small, because most clients only subscribe.
 const READ_BUFFER: usize = 4 << 10;
 
-/// Follow streams of events: STOMP over WebSocket.
+const TOO_MANY_SERIES: &str = "Too many series of time messages are running. Retry in a second.";
+
+/// Follow streams of events by STOMP over WebSocket.
 #[utoipa::path(
     get, path = "/ws", tag = "events",
     responses(
-        (status = 101, description = "STOMP 1.2, 1.1 or 1.0 from here on; see the guide."),
-        (status = 400, description = "Not the beginning of a WebSocket."),
+        (status = 101, description = "The connection now speaks STOMP 1.2, 1.1 or 1.0. Subscribe to `/topic/{stream}` or `/topic/{namespace}/{stream}`."),
+        (status = 400, description = "`InvalidRequest`: the request does not start a WebSocket connection."),
     ),
 )]
 pub(crate) async fn upgrade(
     State(app): State<App>,
     upgrade: Result<WebSocketUpgrade, axum::extract::ws::rejection::WebSocketUpgradeRejection>,
 ) -> Result<Response, Failure> {
-    let upgrade = upgrade.map_err(|rejection| Failure::invalid("Upgrade", rejection.body_text()))?;
+    let upgrade = upgrade.map_err(|rejection| {
+        let reason = "must be `websocket`: this path accepts only WebSocket connections";
+        Failure::invalid_header("Upgrade", reason).hinting(rejection.body_text())
+    })?;
     let id = draw_id()?;
     let upgrade = upgrade.protocols(PROTOCOLS).max_message_size(MAX_MESSAGE).max_frame_size(MAX_MESSAGE);
     let upgrade = upgrade.read_buffer_size(READ_BUFFER);
     Ok(upgrade.on_upgrade(move |socket| async move {
-        let begun = Instant::now();
+        let started = Instant::now();
         let session = Session::new(Options::default(), id.as_str(), 0);
-        let stopping = app.conversations().subscribe();
-        let following = Following::default();
-        let connection = Connection { app, socket, session, begun, following, stopping };
+        let stopping = app.stopping().subscribe();
+        let subscriptions = Subscriptions::default();
+        let connection = Connection { app, socket, session, started, subscriptions, stopping };
         connection.run().await;
     }))
 }
 
-/// One client.
+/// The connection of one client.
 struct Connection {
     app: App,
     socket: WebSocket,
     session: Session,
-    begun: Instant,
-    following: Following,
+    /// The zero point of the session's clock.
+    started: Instant,
+    subscriptions: Subscriptions,
     stopping: watch::Receiver<bool>,
 }
 
-/// The client is gone, or has stalled.
-struct Gone;
+/// The connection is closed, or the client does not read.
+struct Disconnected;
 
 impl Connection {
     async fn run(mut self) {
-        if let Ok(ending) = self.converse().await {
+        if let Ok(ending) = self.serve().await {
             let code = match ending {
                 Ending::Disconnected => close_code::NORMAL,
                 Ending::Failed => close_code::PROTOCOL,
             };
             let close = CloseFrame { code, reason: Utf8Bytes::default() };
-            let _gone_already = self.send(Message::Close(Some(close))).await;
-            // A socket that is closed with unread bytes is reset, and takes the last word with it.
+            let _already_closed = self.send(Message::Close(Some(close))).await;
+            // Closing a socket with unread bytes resets the connection, and the client may lose the last frame.
             let drain = async { while let Some(Ok(_)) = self.socket.recv().await {} };
-            let _gave_up = timeout(LINGER, drain).await;
+            let _timed_out = timeout(LINGER, drain).await;
         }
     }
 
-    async fn converse(&mut self) -> Result<Ending, Gone> {
+    /// Runs the session to its end.
+    async fn serve(&mut self) -> Result<Ending, Disconnected> {
         loop {
-            // What arrived together may be many messages that neither await anything nor answer anything.
+            // Many messages may arrive together, and handling them may never wait. Yield to other tasks in between.
             consume_budget().await;
-            let wakeup = self.session.poll_timeout().map(|at| self.begun + Duration::from_millis(at));
+            let wakeup = self.session.poll_timeout().map(|at| self.started + Duration::from_millis(at));
             tokio::select! {
                 biased;
                 received = self.socket.recv() => {
@@ -110,22 +118,22 @@ impl Connection {
                         Some(Ok(Message::Text(text))) => Bytes::from(text),
                         Some(Ok(Message::Binary(data))) => data,
                         Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
-                        // It is answered in kind while the rest is read.
+                        // The library answers with a close frame while the rest is read.
                         Some(Ok(Message::Close(_))) => return Ok(Ending::Disconnected),
-                        Some(Err(_)) | None => return Err(Gone),
+                        Some(Err(_)) | None => return Err(Disconnected),
                     };
                     let mut input = &data[..];
                     while !input.is_empty() {
-                        // So may one message: it can hold thousands of frames.
+                        // One message can contain thousands of frames, so yield here too.
                         consume_budget().await;
                         let now = self.now();
                         self.session.handle_input(&mut input, now);
-                        if let Some(ending) = self.act().await? {
+                        if let Some(ending) = self.perform_actions().await? {
                             return Ok(ending);
                         }
                     }
                 }
-                (subscription, next) = self.following.next() => {
+                (subscription, next) = self.subscriptions.next() => {
                     match next {
                         Ok(payloads) => {
                             let mut out = BytesMut::new();
@@ -138,57 +146,54 @@ impl Connection {
                             self.send_text(out.freeze()).await?;
                         }
                         Err(Ended::Deleted) => {
-                            self.session.fail("StreamNotFound", "the stream was deleted");
+                            self.session.fail(Code::StreamNotFound.word(), "The stream was deleted.");
                         }
-                        Err(Ended::Unavailable(reason)) => {
-                            self.session.fail(reason.code(), &reason.to_string());
-                        }
+                        Err(Ended::Unavailable(reason)) => self.fail(reason),
                     }
                 }
                 () = stopped(&mut self.stopping), if !self.session.is_closed() => {
-                    let reason = Unavailable::ShuttingDown;
-                    self.session.fail(reason.code(), &reason.to_string());
+                    self.fail(Unavailable::ShuttingDown);
                 }
                 () = sleep_until(wakeup.unwrap_or_else(Instant::now)), if wakeup.is_some() => {
                     let now = self.now();
                     self.session.handle_timeout(now);
                 }
             }
-            if let Some(ending) = self.act().await? {
+            if let Some(ending) = self.perform_actions().await? {
                 return Ok(ending);
             }
         }
     }
 
-    /// Does what the session asks for. Says whether that was its end.
-    async fn act(&mut self) -> Result<Option<Ending>, Gone> {
+    /// Performs the actions of the session. Returns how it ended, if it did.
+    async fn perform_actions(&mut self) -> Result<Option<Ending>, Disconnected> {
         while let Some(action) = self.session.poll_action() {
             match action {
                 Action::Send(bytes) => self.send_text(bytes).await?,
                 Action::Subscribe { subscription, destination, headers, ticket, .. } => {
                     match source(&self.app, &destination, &headers).await {
                         Ok(source) => {
-                            self.following.add(subscription, source);
+                            self.subscriptions.add(subscription, source);
                             self.accept(ticket);
                         }
                         Err((code, detail)) => self.session.refuse(ticket, &code, &detail),
                     }
                 }
-                Action::Unsubscribe { subscription } => self.following.remove(subscription),
+                Action::Unsubscribe { subscription } => self.subscriptions.remove(subscription),
                 Action::Receive { destination, ticket, .. } if destination == "/app/time" => {
                     match self.app.time_sync().start() {
                         Ok(()) => self.accept(ticket),
                         Err(_) => {
                             let code = Code::Overloaded.word();
-                            self.session.refuse(ticket, code, "too many series of times are running");
+                            self.session.refuse(ticket, code, TOO_MANY_SERIES);
                         }
                     }
                 }
                 Action::Receive { ticket, .. } => {
-                    let detail = "only /app/time can be sent to; events are submitted over HTTP";
+                    let detail = "The only destination of SEND is /app/time. Submit events over HTTP.";
                     self.session.refuse(ticket, "InvalidDestination", detail);
                 }
-                // Whoever comes back says after which clock: nothing is sent again.
+                // Messages are not sent again: a returning client resumes with `resume-after`.
                 Action::Acknowledge { .. } => {}
                 Action::Close(ending) => return Ok(Some(ending)),
             }
@@ -196,12 +201,17 @@ impl Connection {
         Ok(None)
     }
 
+    fn fail(&mut self, reason: Unavailable) {
+        let problem = unavailable(reason).into_problem();
+        self.session.fail(&problem.code, &problem.detail);
+    }
+
     fn accept(&mut self, ticket: Ticket) {
         let now = self.now();
         self.session.accept(ticket, now);
     }
 
-    async fn send_text(&mut self, bytes: Bytes) -> Result<(), Gone> {
+    async fn send_text(&mut self, bytes: Bytes) -> Result<(), Disconnected> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -212,21 +222,21 @@ impl Connection {
         self.send(message).await
     }
 
-    async fn send(&mut self, message: Message) -> Result<(), Gone> {
-        // A client that takes nothing is found out by its socket.
-        self.socket.send(message).await.map_err(|_| Gone)
+    async fn send(&mut self, message: Message) -> Result<(), Disconnected> {
+        // The socket has a write timeout for clients that do not read.
+        self.socket.send(message).await.map_err(|_| Disconnected)
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    let _sender_is_gone = stopping.wait_for(|is_stopping| *is_stopping).await;
+    let _sender_dropped = stopping.wait_for(|is_stopping| *is_stopping).await;
 }
 
-/// What a subscription is to, or the code and the words with which it is refused.
+/// The source of a subscription's messages, or the code and the text of its refusal.
 async fn source(app: &App, destination: &str, headers: &Headers) -> Result<Source, (String, String)> {
     let (namespace, stream) = match Destination::parse(destination) {
         Some(Destination::Time) => return Ok(Source::Time(app.time_sync().listen())),
@@ -234,7 +244,7 @@ async fn source(app: &App, destination: &str, headers: &Headers) -> Result<Sourc
             (namespace.unwrap_or_else(default_namespace), stream)
         }
         None => {
-            let detail = "must be /topic/{stream} or /topic/{namespace}/{stream}, percent-encoded";
+            let detail = "The destination must be /topic/{stream} or /topic/{namespace}/{stream}, percent-encoded, or /topic/time.";
             return Err(("InvalidDestination".to_owned(), detail.to_owned()));
         }
     };
@@ -242,7 +252,11 @@ async fn source(app: &App, destination: &str, headers: &Headers) -> Result<Sourc
         None => None,
         Some(Ok(clock)) => Some(clock),
         Some(Err(_)) => {
-            return Err(("InvalidHeader".to_owned(), "resume-after must be a clock".to_owned()));
+            return Err((
+                "InvalidHeader".to_owned(),
+                "The header resume-after must be a clock: the `clock` of a message of this stream."
+                    .to_owned(),
+            ));
         }
     };
     match app.follow(namespace, stream.clone(), resume_after).await {
@@ -254,14 +268,16 @@ async fn source(app: &App, destination: &str, headers: &Headers) -> Result<Sourc
     }
 }
 
-/// Start a series of 20 messages, 50 ms apart, on `/topic/time`: the server's epoch milliseconds.
+/// Start a series of 20 messages with the server's time on `/topic/time`.
+///
+/// The messages are 50 ms apart and contain the time in epoch milliseconds.
 #[utoipa::path(
     post, path = "/time-sync", tag = "events",
-    responses((status = 202, description = "The first comes after 50 ms.")),
+    responses((status = 202, description = "The series is started. The first message comes after 50 ms.")),
 )]
 pub(crate) async fn time_sync(State(app): State<App>) -> Result<axum::http::StatusCode, Failure> {
     match app.time_sync().start() {
         Ok(()) => Ok(axum::http::StatusCode::ACCEPTED),
-        Err(_) => Err(Failure::new(Code::Overloaded, "too many series of times are running")),
+        Err(_) => Err(Failure::new(Code::Overloaded, TOO_MANY_SERIES)),
     }
 }

@@ -1,4 +1,4 @@
-//! The server's time, for clients that want to know how far theirs is off: a short series of messages on `/topic/time`.
+//! The server's time: a short series of messages on `/topic/time`, by which clients measure the offset of their clocks.
 
 use bytes::Bytes;
 use limina_stomp::Payload;
@@ -13,18 +13,18 @@ use tokio::sync::broadcast;
 
 const MESSAGES: usize = 20;
 const EVERY: Duration = Duration::from_millis(50);
-/// How many series run at once.
+/// The most series that run at once.
 const MAX_SERIES: usize = 64;
 
-/// Tells the time to all who listen. Cheap to clone.
+/// Sends the time to all subscribers of `/topic/time`. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct TimeSync {
     sender: broadcast::Sender<Bytes>,
     series: Arc<AtomicUsize>,
 }
 
-/// As many series run as may.
-pub(crate) struct TooMany;
+/// The maximum number of series is running.
+pub(crate) struct TooManySeries;
 
 impl TimeSync {
     pub(crate) fn new() -> TimeSync {
@@ -36,15 +36,15 @@ impl TimeSync {
     }
 
     /// Starts a series. The first message comes after one interval.
-    pub(crate) fn start(&self) -> Result<(), TooMany> {
+    pub(crate) fn start(&self) -> Result<(), TooManySeries> {
         let begin = |running: usize| (running < MAX_SERIES).then_some(running + 1);
-        self.series.fetch_update(Ordering::AcqRel, Ordering::Acquire, begin).map_err(|_| TooMany)?;
+        self.series.fetch_update(Ordering::AcqRel, Ordering::Acquire, begin).map_err(|_| TooManySeries)?;
         let this = self.clone();
         tokio::spawn(async move {
             let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + EVERY, EVERY);
             for _ in 0..MESSAGES {
                 ticks.tick().await;
-                let _nobody_listens = this.sender.send(payload());
+                let _no_subscriber = this.sender.send(payload());
             }
             this.series.fetch_sub(1, Ordering::AcqRel);
         });

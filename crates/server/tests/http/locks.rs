@@ -11,7 +11,7 @@ use limina_engine::{
 pub(crate) fn plausible(command: &LockCommand) -> LockReply {
     match command {
         LockCommand::Acquire(wanted) => {
-            LockReply::Granted { grant: grant("l"), session: wanted.session.clone() }
+            LockReply::Granted { grant: grant("l"), session: wanted.session().clone() }
         }
         LockCommand::Abandon(_) => LockReply::Abandoned,
         LockCommand::Heartbeat { .. } => LockReply::Extended(grant("l")),
@@ -205,7 +205,7 @@ async fn a_client_that_has_hung_up_is_told_of_no_grant() {
             // It was noticed before anything was asked.
             [] => {}
             [Command::Locks(LockCommand::Acquire(wanted)), Command::Locks(LockCommand::Abandon(gone))] => {
-                assert_eq!(*gone, wanted.id, "{behind:?}");
+                assert_eq!(gone, wanted.id(), "{behind:?}");
             }
             _ => panic!("{behind:?}: {commands:?}"),
         }

@@ -29,9 +29,10 @@ use tokio::{
     task::JoinHandle,
 };
 
-mod around;
 mod bodies;
+mod details;
 mod events;
+mod health;
 mod limiter;
 mod locks;
 mod readers;
@@ -260,7 +261,13 @@ fn is_problem(status: u16, headers: &reqwest::header::HeaderMap, body: &[u8], co
     assert_eq!(problem["status"], status, "{problem}");
     assert_eq!(problem["type"], format!("/docs#{code}"), "{problem}");
     assert!(problem["title"].as_str().is_some_and(|title| !title.is_empty()), "{problem}");
-    assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{problem}");
+    let detail = problem["detail"].as_str().unwrap_or_default();
+    let is_sentence =
+        detail.starts_with(|first: char| first.is_ascii_uppercase()) && detail.ends_with(['.', '…']);
+    assert!(is_sentence, "{problem}");
+    for word in ["invalid type", "expected ", "missing field", "unknown field", "struct "] {
+        assert!(!detail.contains(word) || detail.contains("JSON"), "a word of the parser in {problem}");
+    }
     assert_eq!(headers["content-type"], "application/problem+json");
     assert_eq!(headers.contains_key("retry-after"), status == 503, "{problem}");
     problem

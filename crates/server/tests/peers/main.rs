@@ -192,7 +192,7 @@ impl Server {
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
         let app = App::new(backend, metrics, Arc::new(registry));
-        secret.into_iter().for_each(|secret| app.let_in(secret));
+        secret.into_iter().for_each(|secret| app.accept_peers(secret));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (stop, stopped) = oneshot::channel::<()>();

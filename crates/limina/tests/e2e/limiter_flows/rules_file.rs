@@ -241,7 +241,7 @@ fn a_broken_file_changes_nothing() {
             "[namespaces.default]\nrules = []\n[[namespaces.shop.rules]]\nname = \"s\"\nlimit = -2\n",
             "line 5: namespaces.shop.rules[0].limit: must be",
         ),
-        ("", "namespaces: is missing"),
+        ("", "namespaces: is required"),
     ] {
         home.write(rules);
         says_soon(&server, words);
@@ -264,7 +264,10 @@ fn rules_of(server: &Server) -> Vec<String> {
 fn a_broken_file_keeps_the_server_from_starting() {
     let home = Home::with("[[namespaces.default.rules]]\nname = \"a\"\nlimt = 1\n");
     let log = home.fails_to_serve();
-    assert!(log.contains("is not valid: line 3: namespaces.default.rules[0].limt: unknown field"), "{log}");
+    assert!(
+        log.contains("is not valid: line 3: namespaces.default.rules[0].limt: is not a known field"),
+        "{log}"
+    );
     assert!(!home.data().exists(), "a refused start has done nothing");
     fs::remove_file(home.file()).expect("remove the file");
     let log = home.fails_to_serve();

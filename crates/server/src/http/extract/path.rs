@@ -1,4 +1,4 @@
-//! Namespaces and names in paths.
+//! Namespaces, names and ids in paths.
 
 use super::super::{App, problem::Failure};
 use axum::{
@@ -23,7 +23,7 @@ impl FromRequestParts<App> for Namespace {
     }
 }
 
-/// The namespace of paths that name none.
+/// The namespace of paths without `/ns/{namespace}`.
 pub(crate) fn default_namespace() -> Name {
     DEFAULT_NAMESPACE.clone()
 }
@@ -53,25 +53,26 @@ impl FromRequestParts<App> for OperationId {
     }
 }
 
-/// The name of a rule: the `{name}` of the path. A path that is a word of the API is that rule where a rule is meant.
+/// The name of a rule: the `{name}` of the path. A rule may have the name of a fixed path, such as `match` or `query`;
+/// then the last segment of the path is its name.
 pub(crate) struct RuleName(pub(crate) Name);
 
 impl FromRequestParts<App> for RuleName {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<RuleName, Failure> {
-        name_or_word(parts, app, "name").await.map(RuleName)
+        name_or_segment(parts, app, "name").await.map(RuleName)
     }
 }
 
-/// The name of an override: the `{override}` of the path, or the word in its place.
+/// The name of an override: the `{override}` of the path, or `query` if the override has that name.
 pub(crate) struct OverrideName(pub(crate) Name);
 
 impl FromRequestParts<App> for OverrideName {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<OverrideName, Failure> {
-        name_or_word(parts, app, "override").await.map(OverrideName)
+        name_or_segment(parts, app, "override").await.map(OverrideName)
     }
 }
 
@@ -97,40 +98,41 @@ impl FromRequestParts<App> for StreamName {
     }
 }
 
-/// The id of a lock: the `{lock_id}` of the path, or the word in its place.
+/// The id of a lock: the `{lock_id}` of the path, or `query` if the lock has that id.
 pub(crate) struct LockId(pub(crate) Name);
 
 impl FromRequestParts<App> for LockId {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<LockId, Failure> {
-        name_or_word(parts, app, "lock_id").await.map(LockId)
+        name_or_segment(parts, app, "lock_id").await.map(LockId)
     }
 }
 
-/// The decoded parameter of the path, or the path's last part where a word of the API stands in its place.
-async fn name_or_word(parts: &mut Parts, app: &App, parameter: &str) -> Result<Name, Failure> {
+/// The decoded parameter of the path. If the router matched a fixed path instead, the last segment of the path.
+async fn name_or_segment(parts: &mut Parts, app: &App, parameter: &str) -> Result<Name, Failure> {
     if let Some(name) = path_name(parts, app, parameter).await? {
         return Ok(name);
     }
-    let word = parts.uri.path().rsplit('/').next().unwrap_or_default();
-    Name::new(word).map_err(|error| Failure::invalid(parameter, error.to_string()))
+    let segment = parts.uri.path().rsplit('/').next().unwrap_or_default();
+    Name::new(segment).map_err(|error| Failure::invalid_path(parameter, error.to_string()))
 }
 
-/// A name in the path has no bytes.
+/// The answer to a path in which a name is empty.
 pub(crate) fn empty_name(parameter: &str) -> Failure {
-    Failure::invalid(parameter, limina_engine::InvalidName::Empty.to_string())
+    Failure::invalid_path(parameter, limina_engine::InvalidName::Empty.to_string())
 }
 
-/// The decoded parameter of the path, if the path has it.
+/// The decoded parameter of the path; `None` if the route has no such parameter.
 async fn path_name(parts: &mut Parts, app: &App, parameter: &str) -> Result<Option<Name>, Failure> {
     let Ok(params) = RawPathParams::from_request_parts(parts, app).await else {
         return Err(undecodable(parts, app).await);
     };
     let Some((_, text)) = params.iter().find(|(name, _)| *name == parameter) else { return Ok(None) };
-    Name::new(text).map(Some).map_err(|error| Failure::invalid(parameter, error.to_string()))
+    Name::new(text).map(Some).map_err(|error| Failure::invalid_path(parameter, error.to_string()))
 }
 
+/// The answer to a path that is not UTF-8 when percent-decoded; names the parameter if possible.
 async fn undecodable(parts: &mut Parts, app: &App) -> Failure {
     let parameter = match Path::<HashMap<String, String>>::from_request_parts(parts, app).await {
         Err(PathRejection::FailedToDeserializePathParams(error)) => match error.into_kind() {
@@ -139,5 +141,5 @@ async fn undecodable(parts: &mut Parts, app: &App) -> Failure {
         },
         _ => "path".to_owned(),
     };
-    Failure::invalid(parameter, "must be UTF-8 when percent-decoded")
+    Failure::invalid_path(parameter, "must be UTF-8 when percent-decoded")
 }

@@ -1,6 +1,6 @@
-//! Bodies that the handler reads: a wire type that borrows its texts cannot leave the bytes behind.
+//! Bodies that the handler parses. A wire type that borrows its strings from the body cannot be returned by an extractor.
 
-use super::{MAX_BATCH_BODY, MAX_BODY, PAGE_PARAMETERS, RequestBody, parse};
+use super::{MAX_BATCH_BODY, MAX_BODY, RequestBody, json::parse, query::PAGE_PARAMETERS};
 use crate::http::problem::Failure;
 use bytes::Bytes;
 use limina_wire::{
@@ -11,13 +11,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::marker::PhantomData;
 
-/// A whole body, as it came.
+/// The bytes of a JSON body.
 pub(crate) struct Unparsed<K> {
     bytes: Bytes,
     kind: PhantomData<K>,
 }
 
-/// What is read as such a body.
+/// Which conventions apply to the request, see [`RequestBody`].
 pub(crate) trait Kind {
     const MAX_BYTES: usize = MAX_BODY;
     const TAKES_KEY: bool = false;
@@ -31,7 +31,7 @@ impl Kind for Changing {
     const TAKES_KEY: bool = true;
 }
 
-/// The same with many items.
+/// A POST with many items that changes something.
 pub(crate) struct Batched;
 
 impl Kind for Batched {
@@ -39,12 +39,12 @@ impl Kind for Batched {
     const TAKES_KEY: bool = true;
 }
 
-/// A question, or a PATCH.
+/// A request without an idempotency key: a PATCH, or a POST that changes nothing.
 pub(crate) struct Reading;
 
 impl Kind for Reading {}
 
-/// A question that is answered by a page.
+/// A query: a POST that changes nothing and returns a page.
 pub(crate) struct Searching;
 
 impl Kind for Searching {
@@ -62,14 +62,14 @@ impl<K: Kind> RequestBody for Unparsed<K> {
 }
 
 impl<K> Unparsed<K> {
-    /// The JSON object that it is.
+    /// Parses the body as one JSON object.
     pub(crate) fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Failure> {
         parse(&self.bytes)
     }
 }
 
 impl Unparsed<Batched> {
-    /// The checks of a batch, each of which stands or falls on its own.
+    /// The checks of a batch. A check that does not parse fails alone.
     pub(crate) fn checks(&self) -> Result<Vec<Result<Check<'_>, Failure>>, Failure> {
         if let Ok(Object(batch)) = serde_json::from_slice::<Object<CheckBatch<'_>>>(&self.bytes) {
             return Ok(batch.checks.into_iter().map(Ok).collect());
@@ -79,7 +79,7 @@ impl Unparsed<Batched> {
     }
 }
 
-/// A batch of which something does not parse, with its checks left as they are.
+/// A batch with unparsed checks. It is used when some check does not parse, to find out which.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawChecks<'a> {

@@ -78,7 +78,7 @@ pub(crate) fn values_query(query: wire::ValuesQuery) -> Result<Command, Failure>
         (Some(id), None) => AsOf::Operation(name("operation_id", &id)?),
         (None, Some(position)) => AsOf::Position(Position(position)),
         (Some(_), Some(_)) => {
-            return Err(Failure::invalid("position", "operation_id and position exclude each other"));
+            return Err(Failure::invalid("position", "must be absent if `operation_id` is given"));
         }
     };
     Ok(Command::Ledger(ledger::Command::Values(ledger::Values::new(limit_names, as_of)?)))

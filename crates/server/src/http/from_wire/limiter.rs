@@ -138,14 +138,14 @@ pub(crate) fn patch_override(
 fn required_name(text: Option<&str>) -> Result<Name, Failure> {
     match text {
         Some(text) => Ok(name("name", text)?),
-        None => Err(Failure::invalid("name", "missing field `name`")),
+        None => Err(Failure::invalid("name", "is required")),
     }
 }
 
 fn check_same_name(name: &Name, text: Option<&str>) -> Result<(), Failure> {
     match text {
         Some(text) if text != name.as_str() => {
-            Err(Failure::invalid("name", "must be the name of the path, or be left out"))
+            Err(Failure::invalid("name", "must be the name in the path, or absent"))
         }
         _ => Ok(()),
     }
@@ -171,7 +171,7 @@ fn window(window: wire::NewWindow) -> Result<Window, Failure> {
         (wire::WindowType::Sliding, None) => Ok(Window::Sliding { per }),
         (wire::WindowType::Bucket, burst) => Ok(Window::Bucket { per, burst }),
         (wire::WindowType::Fixed | wire::WindowType::Sliding, Some(_)) => {
-            Err(Failure::invalid("window.burst", "only a bucket has a burst"))
+            Err(Failure::invalid("window.burst", "must be absent, because only a bucket has a burst"))
         }
     }
 }

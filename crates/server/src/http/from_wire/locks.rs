@@ -13,14 +13,17 @@ pub(crate) fn acquire(id: Name, session: Name, new: wire::NewLock<'_>) -> Result
         (Some(key_values), None) => (vec![lock(key_values, new.mode)?], true),
         (None, Some(locks)) => {
             if new.mode.is_some() {
-                return Err(Failure::invalid("mode", "each of several locks has a mode of its own"));
+                return Err(Failure::invalid(
+                    "mode",
+                    "must be absent, because each of the `locks` has its own",
+                ));
             }
             (several(locks)?, false)
         }
         (Some(_), Some(_)) => {
-            return Err(Failure::invalid("locks", "key_values and locks exclude each other"));
+            return Err(Failure::invalid("locks", "must be absent if `key_values` is given"));
         }
-        (None, None) => return Err(Failure::invalid("key_values", "key_values or locks must be given")),
+        (None, None) => return Err(Failure::invalid("key_values", "is required, unless `locks` is given")),
     };
     let owner = optional_name("owner", new.owner.as_deref())?;
     let acquire = Acquire::new(id, session, locks, millis(new.ttl)).map_err(|invalid| {

@@ -17,14 +17,14 @@ use limina_engine::{
 };
 use limina_wire::{Page, limiter as wire, selection::Query as Search};
 
-/// Take `hits` from every limit that applies, or from none.
+/// Check: take `hits` from every limit that applies, or from none.
 #[utoipa::path(
     post, path = "/v1/limiter/check", tag = "limiter",
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::Check<'_>,
     responses(
-        (status = 200, description = "Allowed, by all limits that apply.", body = wire::CheckReply<'_>, headers(("RateLimit-Policy" = String, description = "The tightest enforced limits, at most 8."), ("RateLimit" = String, description = "What is left of them."))),
-        (status = 429, description = "`LimitReached`: nothing was taken", body = wire::LimitReached<'_>, content_type = "application/problem+json", headers(("RateLimit-Policy" = String, description = "The tightest enforced limits, at most 8."), ("Retry-After" = u64, description = "Seconds after which the same would pass, where that is known."), ("RateLimit" = String, description = "What is left of them."))),
+        (status = 200, description = "The check is allowed. If no rule applies, it is allowed too.", body = wire::CheckReply<'_>, headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
+        (status = 429, description = "`LimitReached`: a limit refuses. Nothing was taken.", body = wire::LimitReached<'_>, content_type = "application/problem+json", headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds."), ("Retry-After" = u64, description = "The number of seconds after which the same request would pass. Absent if that is not known."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
     ),
 )]
 pub(in crate::http) async fn check(State(app): State<App>, call: Call<Unparsed<Changing>>) -> Answer {
@@ -33,13 +33,13 @@ pub(in crate::http) async fn check(State(app): State<App>, call: Call<Unparsed<C
     submit(app, namespace, idempotency, Command::Check(check)).await
 }
 
-/// Several checks, each on its own, in order.
+/// Execute several checks in order. Each is allowed or refused alone.
 #[utoipa::path(
     post, path = "/v1/limiter/check/batch", tag = "limiter",
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::CheckBatch<'_>,
     responses(
-        (status = 200, description = "One result per check.", body = wire::CheckBatchReply<'_>),
+        (status = 200, description = "One result per check, in the order of the request.", body = wire::CheckBatchReply<'_>),
     ),
 )]
 pub(in crate::http) async fn check_batch(State(app): State<App>, call: Call<Unparsed<Batched>>) -> Answer {
@@ -57,14 +57,16 @@ pub(in crate::http) async fn check_batch(State(app): State<App>, call: Call<Unpa
     }
 }
 
-/// Take (as a check, and always counted), or give back.
+/// Take from a counter, or give back to it.
+///
+/// Positive `counters` are checked like `hits`, and are always added to the counter. Negative `counters` give back.
 #[utoipa::path(
     post, path = "/v1/limiter/counters", tag = "limiter",
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::CounterChange<'_>,
     responses(
-        (status = 200, description = "The counter afterwards.", body = wire::CounterReply<'_>),
-        (status = 409, description = "`LimitReached`: nothing was taken", body = wire::LimitReached<'_>, content_type = "application/problem+json"),
+        (status = 200, description = "The counter after the change.", body = wire::CounterReply<'_>),
+        (status = 409, description = "`LimitReached`: a limit refuses. Nothing was taken.", body = wire::LimitReached<'_>, content_type = "application/problem+json"),
     ),
 )]
 pub(in crate::http) async fn move_counter(State(app): State<App>, call: Call<Unparsed<Changing>>) -> Answer {
@@ -78,27 +80,29 @@ pub(in crate::http) async fn move_counter(State(app): State<App>, call: Call<Unp
     }
 }
 
-/// The same as POST.
+/// Take from a counter, or give back to it: the same as POST.
 #[utoipa::path(
     put, path = "/v1/limiter/counters", tag = "limiter",
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::CounterChange<'_>,
     responses(
-        (status = 200, description = "The counter afterwards.", body = wire::CounterReply<'_>),
-        (status = 409, description = "`LimitReached`: nothing was taken", body = wire::LimitReached<'_>, content_type = "application/problem+json"),
+        (status = 200, description = "The counter after the change.", body = wire::CounterReply<'_>),
+        (status = 409, description = "`LimitReached`: a limit refuses. Nothing was taken.", body = wire::LimitReached<'_>, content_type = "application/problem+json"),
     ),
 )]
 pub(in crate::http) async fn put_counter(state: State<App>, call: Call<Unparsed<Changing>>) -> Answer {
     move_counter(state, call).await
 }
 
-/// Set the exact counter's unleased part. No rule is asked; 0 or less removes it.
+/// Set a counter, except for what leases hold.
+///
+/// No rule is checked. 0 or less removes the counter.
 #[utoipa::path(
     put, path = "/v1/limiter/counters/set", tag = "limiter",
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::CounterChange<'_>,
     responses(
-        (status = 200, description = "The counter afterwards.", body = wire::Counter<'_>),
+        (status = 200, description = "The counter after the change.", body = wire::Counter<'_>),
     ),
 )]
 pub(in crate::http) async fn set_counter(State(app): State<App>, call: Call<Unparsed<Changing>>) -> Answer {
@@ -112,7 +116,7 @@ pub(in crate::http) async fn set_counter(State(app): State<App>, call: Call<Unpa
     params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
     request_body = Search<'_>,
     responses(
-        (status = 200, description = "A page, in an order that lasts.", body = Page<wire::Counter<'_>>),
+        (status = 200, description = "One page of the matching counters, in a stable order.", body = Page<wire::Counter<'_>>),
     ),
 )]
 pub(in crate::http) async fn query_counters(

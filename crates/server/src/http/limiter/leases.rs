@@ -1,4 +1,4 @@
-//! Leases.
+//! The calls for leases.
 
 use super::{
     super::{
@@ -16,14 +16,14 @@ use limina_engine::{
 use limina_node::draw_id;
 use limina_wire::{Page, Problem, limiter as wire};
 
-/// Check, and hold what was taken until it is released or its time has run out.
+/// Take a lease: check, and hold the hits until the lease is released or expires.
 #[utoipa::path(
     post, path = "/v1/limiter/leases", tag = "limiter",
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::NewLease<'_>,
     responses(
-        (status = 201, description = "It is taken.", body = wire::LeaseReply<'_>, headers(("RateLimit-Policy" = String, description = "The tightest enforced limits, at most 8."), ("RateLimit" = String, description = "What is left of them."))),
-        (status = 429, description = "`LimitReached`: nothing was taken", body = wire::LimitReached<'_>, content_type = "application/problem+json", headers(("RateLimit-Policy" = String, description = "The tightest enforced limits, at most 8."), ("Retry-After" = u64, description = "Seconds after which the same would pass, where that is known."), ("RateLimit" = String, description = "What is left of them."))),
+        (status = 201, description = "The lease is granted.", body = wire::LeaseReply<'_>, headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
+        (status = 429, description = "`LimitReached`: a limit refuses. Nothing was taken.", body = wire::LimitReached<'_>, content_type = "application/problem+json", headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds."), ("Retry-After" = u64, description = "The number of seconds after which the same request would pass. Absent if that is not known."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
     ),
 )]
 pub(in crate::http) async fn take_lease(State(app): State<App>, call: Call<Unparsed<Changing>>) -> Answer {
@@ -32,12 +32,12 @@ pub(in crate::http) async fn take_lease(State(app): State<App>, call: Call<Unpar
     submit(app, namespace, idempotency, Command::TakeLease(lease)).await
 }
 
-/// List the leases, by id: who holds what, since when, until when.
+/// List the leases, ordered by id.
 #[utoipa::path(
     get, path = "/v1/limiter/leases", tag = "limiter",
     params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
     responses(
-        (status = 200, description = "A page.", body = Page<wire::Lease<'_>>),
+        (status = 200, description = "One page of the list.", body = Page<wire::Lease<'_>>),
     ),
 )]
 pub(in crate::http) async fn list_leases(
@@ -66,12 +66,12 @@ pub(in crate::http) async fn get_lease(
     submit(app, namespace, None, Command::GetLease(id)).await
 }
 
-/// Release a lease: give back what it holds.
+/// Release a lease: give back its hits.
 #[utoipa::path(
     delete, path = "/v1/limiter/leases/{lease_id}", tag = "limiter",
     params(("lease_id" = String, Path)),
     responses(
-        (status = 204, description = "It is gone."),
+        (status = 204, description = "The lease is released."),
         (status = 404, description = "`LeaseNotFound`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -84,13 +84,13 @@ pub(in crate::http) async fn release_lease(
     submit(app, namespace, None, Command::ReleaseLease(id)).await
 }
 
-/// Hold a lease for its ttl from now on.
+/// Extend a lease: hold it for its whole ttl from now on.
 #[utoipa::path(
     post, path = "/v1/limiter/leases/{lease_id}/heartbeat", tag = "limiter",
     params(("lease_id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
     request_body = Option<wire::Heartbeat>,
     responses(
-        (status = 200, description = "The lease afterwards.", body = wire::Lease<'_>),
+        (status = 200, description = "The lease, extended.", body = wire::Lease<'_>),
         (status = 404, description = "`LeaseNotFound`", body = Problem, content_type = "application/problem+json"),
     ),
 )]

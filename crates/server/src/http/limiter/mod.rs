@@ -1,4 +1,4 @@
-//! The limiter's calls.
+//! The calls of the limiter.
 
 pub(in crate::http) mod checks;
 pub(in crate::http) mod leases;
@@ -21,7 +21,8 @@ use limina_engine::{
     limiter::{Command, RuleChange},
 };
 
-/// A rule or an override may have the name of a call. Then its path is the call's, and knows both.
+/// A rule can have the name `match` or `query`, and an override the name `query`. Its path is then also the path of that call, so
+/// both sets of methods are registered there.
 pub(in crate::http) fn routes() -> Vec<Route> {
     let mut routes: Vec<Route> = vec![
         ("/rules", "create_rule", post(rules::create_rule)),

@@ -1,4 +1,4 @@
-//! Overrides of rules.
+//! The calls for overrides of rules.
 
 use super::{
     super::{
@@ -18,13 +18,13 @@ use limina_engine::{
 };
 use limina_wire::{Page, Problem, limiter as wire, selection::Query as Search};
 
-/// Make an override of a rule.
+/// Create an override of a rule.
 #[utoipa::path(
     post, path = "/v1/limiter/rules/{name}/overrides", tag = "limiter",
     params(("name" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::NewOverride<'_>,
     responses(
-        (status = 201, description = "It was made.", body = wire::Override<'_>),
+        (status = 201, description = "The override was created.", body = wire::Override<'_>),
         (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`RuleManagedByFile` or `OverrideAlreadyExists` (of the same name, or with the same key-values)", body = Problem, content_type = "application/problem+json"),
     ),
@@ -37,12 +37,12 @@ pub(in crate::http) async fn create_override(
     change(app, call, |body| from_wire::create_override(rule, body.json()?)).await
 }
 
-/// List a rule's overrides, by name.
+/// List the overrides of a rule, ordered by name.
 #[utoipa::path(
     get, path = "/v1/limiter/rules/{name}/overrides", tag = "limiter",
     params(("name" = String, Path), ("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
     responses(
-        (status = 200, description = "A page.", body = Page<wire::Override<'_>>),
+        (status = 200, description = "One page of the list.", body = Page<wire::Override<'_>>),
         (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -75,14 +75,14 @@ pub(in crate::http) async fn get_override(
     submit(app, namespace, None, Command::GetOverride { rule, name }).await
 }
 
-/// Replace all of an override but its name, or make it.
+/// Replace everything of an override except its name, or create it.
 #[utoipa::path(
     put, path = "/v1/limiter/rules/{name}/overrides/{override}", tag = "limiter",
     params(("name" = String, Path), ("override" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::NewOverride<'_>,
     responses(
-        (status = 200, description = "It was replaced.", body = wire::Override<'_>),
-        (status = 201, description = "It was made.", body = wire::Override<'_>),
+        (status = 200, description = "The override was replaced.", body = wire::Override<'_>),
+        (status = 201, description = "The override was created.", body = wire::Override<'_>),
         (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`RuleManagedByFile` or `OverrideAlreadyExists` (with the same key-values)", body = Problem, content_type = "application/problem+json"),
     ),
@@ -96,7 +96,7 @@ pub(in crate::http) async fn put_override(
     change(app, call, |body| from_wire::put_override(rule, name, body.json()?)).await
 }
 
-/// Change parts of an override; `null` removes its burst.
+/// Change the given fields of an override. `null` removes its burst.
 #[utoipa::path(
     patch, path = "/v1/limiter/rules/{name}/overrides/{override}", tag = "limiter",
     params(("name" = String, Path), ("override" = String, Path)),
@@ -121,7 +121,7 @@ pub(in crate::http) async fn patch_override(
     delete, path = "/v1/limiter/rules/{name}/overrides/{override}", tag = "limiter",
     params(("name" = String, Path), ("override" = String, Path)),
     responses(
-        (status = 204, description = "It is gone."),
+        (status = 204, description = "The override is deleted."),
         (status = 404, description = "`RuleNotFound` or `OverrideNotFound`", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`RuleManagedByFile`", body = Problem, content_type = "application/problem+json"),
     ),
@@ -142,7 +142,7 @@ pub(in crate::http) async fn delete_override(
     params(("name" = String, Path), ("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
     request_body = Search<'_>,
     responses(
-        (status = 200, description = "A page, by name.", body = Page<wire::Override<'_>>),
+        (status = 200, description = "One page of the matching items, ordered by name.", body = Page<wire::Override<'_>>),
         (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
     ),
 )]

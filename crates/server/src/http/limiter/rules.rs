@@ -1,4 +1,4 @@
-//! Rules.
+//! The calls for rules.
 
 use super::{
     super::{
@@ -15,13 +15,13 @@ use limina_engine::{
 };
 use limina_wire::{Page, Problem, limiter as wire, selection::Query as Search};
 
-/// Make a rule.
+/// Create a rule.
 #[utoipa::path(
     post, path = "/v1/limiter/rules", tag = "limiter",
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::NewRule<'_>,
     responses(
-        (status = 201, description = "It was made.", body = wire::Rule<'_>),
+        (status = 201, description = "The rule was created.", body = wire::Rule<'_>),
         (status = 409, description = "`RuleAlreadyExists`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -29,12 +29,12 @@ pub(in crate::http) async fn create_rule(State(app): State<App>, call: Call<Unpa
     change(app, call, |body| from_wire::create_rule(body.json()?)).await
 }
 
-/// List the rules, by name.
+/// List the rules, ordered by name.
 #[utoipa::path(
     get, path = "/v1/limiter/rules", tag = "limiter",
     params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
     responses(
-        (status = 200, description = "A page.", body = Page<wire::Rule<'_>>),
+        (status = 200, description = "One page of the list.", body = Page<wire::Rule<'_>>),
     ),
 )]
 pub(in crate::http) async fn list_rules(
@@ -46,7 +46,7 @@ pub(in crate::http) async fn list_rules(
     list::<RuleInfo>(app, namespace, page, command).await
 }
 
-/// Read a rule, with the number of its overrides.
+/// Read a rule.
 #[utoipa::path(
     get, path = "/v1/limiter/rules/{name}", tag = "limiter",
     params(("name" = String, Path)),
@@ -64,14 +64,14 @@ pub(in crate::http) async fn get_rule(
     submit(app, namespace, None, Command::GetRule(name)).await
 }
 
-/// Replace all of a rule but its name and its overrides, or make it.
+/// Replace everything of a rule except its name and its overrides, or create it.
 #[utoipa::path(
     put, path = "/v1/limiter/rules/{name}", tag = "limiter",
     params(("name" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::NewRule<'_>,
     responses(
-        (status = 200, description = "It was replaced.", body = wire::Rule<'_>),
-        (status = 201, description = "It was made.", body = wire::Rule<'_>),
+        (status = 200, description = "The rule was replaced.", body = wire::Rule<'_>),
+        (status = 201, description = "The rule was created.", body = wire::Rule<'_>),
         (status = 409, description = "`RuleManagedByFile` or `OverridesConflict`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -83,7 +83,7 @@ pub(in crate::http) async fn put_rule(
     change(app, call, |body| from_wire::put_rule(name, body.json()?)).await
 }
 
-/// Change parts of a rule; `null` removes what may be absent.
+/// Change the given fields of a rule. `null` removes an optional field.
 #[utoipa::path(
     patch, path = "/v1/limiter/rules/{name}", tag = "limiter",
     params(("name" = String, Path)),
@@ -102,12 +102,12 @@ pub(in crate::http) async fn patch_rule(
     change(app, call, |body| from_wire::patch_rule(name, body.json()?)).await
 }
 
-/// Delete a rule and all its overrides, in one step. Counters stay.
+/// Delete a rule and all its overrides, in one step. Counters stay, because they belong to no rule.
 #[utoipa::path(
     delete, path = "/v1/limiter/rules/{name}", tag = "limiter",
     params(("name" = String, Path)),
     responses(
-        (status = 204, description = "It is gone."),
+        (status = 204, description = "The rule and its overrides are deleted."),
         (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`RuleManagedByFile`", body = Problem, content_type = "application/problem+json"),
     ),
@@ -121,12 +121,12 @@ pub(in crate::http) async fn delete_rule(
     submit(app, namespace, None, Command::Change(RuleChange::delete_rule(name))).await
 }
 
-/// Which rules and overrides would apply. Nothing is taken.
+/// Find the rules and overrides that would apply to a check. Nothing is taken.
 #[utoipa::path(
     post, path = "/v1/limiter/rules/match", tag = "limiter",
     request_body = wire::MatchQuery<'_>,
     responses(
-        (status = 200, description = "The rules, each with its group and those of its overrides that apply.", body = wire::MatchReply<'_>),
+        (status = 200, description = "The rules that apply, each with its group and those of its overrides that apply.", body = wire::MatchReply<'_>),
     ),
 )]
 pub(in crate::http) async fn match_rules(State(app): State<App>, call: Call<Unparsed<Reading>>) -> Answer {
@@ -134,13 +134,13 @@ pub(in crate::http) async fn match_rules(State(app): State<App>, call: Call<Unpa
     submit(app, namespace, idempotency, Command::Match(from_wire::match_query(body.json()?)?)).await
 }
 
-/// Find rules by the keys that they group by.
+/// Find rules by their `group_by` keys.
 #[utoipa::path(
     post, path = "/v1/limiter/rules/query", tag = "limiter",
     params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
     request_body = Search<'_>,
     responses(
-        (status = 200, description = "A page, by name.", body = Page<wire::Rule<'_>>),
+        (status = 200, description = "One page of the matching items, ordered by name.", body = Page<wire::Rule<'_>>),
     ),
 )]
 pub(in crate::http) async fn query_rules(

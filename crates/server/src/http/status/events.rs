@@ -1,4 +1,4 @@
-//! The answers about events.
+//! The answers of the events family.
 
 use super::super::{
     json,
@@ -22,13 +22,13 @@ pub(super) fn answer(result: Result<Reply, Refusal>) -> Result<Response, Failure
         Reply::Streams(listed) => json(done, &to_wire::streams(listed)),
         Reply::Submitted(submitted) => json(made, &to_wire::submitted(submitted)),
         Reply::Incubating(frame) => json(done, &to_wire::incubating(frame)),
-        // Nobody asks for them here: those who follow do.
+        // Only followers request changes, and they do not use this function.
         Reply::StreamDeleted | Reply::Changes(_) => StatusCode::NO_CONTENT.into_response(),
     })
 }
 
 pub(crate) fn stream_not_found(stream: &Name) -> Failure {
-    Failure::new(Code::StreamNotFound, format!("there is no stream {stream:?}"))
+    Failure::new(Code::StreamNotFound, format!("The stream {stream:?} does not exist."))
         .with("stream", stream.as_str())
 }
 
@@ -37,20 +37,20 @@ fn refusal(refusal: Refusal) -> Failure {
         Refusal::StreamNotFound { stream } => stream_not_found(&stream),
         Refusal::StreamModeConflict { stream } => Failure::new(
             Code::StreamModeConflict,
-            format!("stream {stream:?} has the other mode, and keeps it"),
+            format!("The stream {stream:?} has the other mode, which cannot change."),
         )
         .with("stream", stream.as_str()),
         Refusal::EventConflict { conflicting_time, invalidated } => {
             let detail = match invalidated {
-                true => "the same event has happened within the duration, and is invalidated now",
-                false => "the same event has happened within the duration",
+                true => "The same event happened within the duration. This request invalidated it.",
+                false => "The same event happened within the duration.",
             };
             Failure::new(Code::EventConflict, detail)
                 .with("conflicting_time", conflicting_time.0)
                 .with("invalidated", invalidated)
         }
         Refusal::StreamFull { max_events } => {
-            Failure::new(Code::StreamFull, format!("the stream remembers {max_events} events already"))
+            Failure::new(Code::StreamFull, format!("The stream remembers {max_events} events, its maximum."))
                 .with("max_events", max_events)
         }
     }

@@ -10,27 +10,27 @@ use super::{
 use limina_engine::{Name, ledger};
 use serde_json::json;
 
-/// The ledger did not do it.
 pub(crate) fn refusal(refusal: ledger::Refusal) -> Failure {
     use ledger::Refusal::*;
     match refusal {
         DuplicateLimitName { limit_name } => {
-            let detail = format!("there is a limit {:?} already", limit_name.as_str());
+            let detail = format!("The limit {:?} already exists.", limit_name.as_str());
             Failure::new(Code::DuplicateLimitName, detail).with("limit_name", limit_name.as_str())
         }
-        LimitNotFound { limit_names } => about_limits(
-            Code::LimitNotFound,
-            format!("there is no limit {}", listed(&limit_names)),
-            &limit_names,
-        ),
+        LimitNotFound { limit_names } => {
+            about_limits(Code::LimitNotFound, no_such_limits(&limit_names), &limit_names)
+        }
         OperationNotFound { operation_id, limit_name, state } => {
             let id = operation_id.as_str();
-            let place =
-                limit_name.as_ref().map_or(String::new(), |name| format!(" in limit {:?}", name.as_str()));
+            let in_limit = limit_name
+                .as_ref()
+                .map_or(String::new(), |name| format!(" in the limit {:?}", name.as_str()));
             let detail = match state {
-                Some(state) => format!("the hold of operation {id:?}{place} is {}", in_words(state)),
-                None if limit_name.is_some() => format!("operation {id:?} has no hold{place}"),
-                None => format!("there is no operation {id:?} with such a hold"),
+                Some(state) => {
+                    format!("The hold of the operation {id:?}{in_limit} {}.", state_predicate(state))
+                }
+                None if limit_name.is_some() => format!("The operation {id:?} has no hold{in_limit}."),
+                None => format!("The operation {id:?} does not exist, or has no such hold."),
             };
             let mut failure = Failure::new(Code::OperationNotFound, detail).with("operation_id", id);
             if let Some(name) = limit_name {
@@ -44,7 +44,7 @@ pub(crate) fn refusal(refusal: ledger::Refusal) -> Failure {
         OperationAlreadyInFinalState { operation_id, limits } => {
             let names: Vec<Name> = limits.iter().map(|(name, _)| name.clone()).collect();
             let id = operation_id.as_str();
-            let detail = format!("operation {id:?} is committed or rolled back in limit {}", listed(&names));
+            let detail = format!("The operation {id:?} is already finished in {}.", listed(&names));
             let failure =
                 about_limits(Code::OperationAlreadyInFinalState, detail, &names).with("operation_id", id);
             match limits.first() {
@@ -54,7 +54,8 @@ pub(crate) fn refusal(refusal: ledger::Refusal) -> Failure {
         }
         DuplicateOperation { operation_id, limit_names } => {
             let id = operation_id.as_str();
-            let detail = format!("operation {id:?} has an open hold in limit {}", listed(&limit_names));
+            let detail =
+                format!("The operation {id:?} already has an open hold in {}.", listed(&limit_names));
             about_limits(Code::DuplicateOperation, detail, &limit_names).with("operation_id", id)
         }
         LimitExceeded { limits } => {
@@ -63,18 +64,19 @@ pub(crate) fn refusal(refusal: ledger::Refusal) -> Failure {
                 .iter()
                 .map(|(name, ceiling)| json!({"limit_name": name.as_str(), "ceiling": ceiling}))
                 .collect();
-            let detail = format!("the ceiling would be exceeded in limit {}", listed(&names));
+            let detail = format!("The ceiling would be exceeded in {}.", listed(&names));
             about_limits(Code::LimitExceeded, detail, &names).with("limits", ceilings)
         }
         ValueOverflow { limit_names } => about_limits(
             Code::ValueOverflow,
-            format!("the value could leave the range of a 64-bit integer in limit {}", listed(&limit_names)),
+            format!("The value could exceed a 64-bit integer in {}.", listed(&limit_names)),
             &limit_names,
         ),
         CommitExceedsHold { operation_id, limit_name, held, value } => {
             let (id, name) = (operation_id.as_str(), limit_name.as_str());
-            let detail =
-                format!("operation {id:?} holds {held} in limit {name:?}, of which {value} is not a part");
+            let detail = format!(
+                "The operation {id:?} holds {held} in the limit {name:?}. A commit of {value} is not a part of it."
+            );
             Failure::new(Code::CommitExceedsHold, detail)
                 .with("operation_id", id)
                 .with("limit_name", name)
@@ -83,16 +85,18 @@ pub(crate) fn refusal(refusal: ledger::Refusal) -> Failure {
         }
         OperationTooLarge { operation_id } => {
             let most = ledger::MAX_LIMITS_PER_OPERATION;
-            Failure::invalid("changes", format!("over all its requests an operation may touch {most} limits"))
-                .with("operation_id", operation_id.as_str())
+            let reason =
+                format!("must not name more limits: one operation can hold in at most {most} limits");
+            Failure::invalid("changes", reason).with("operation_id", operation_id.as_str())
         }
         PositionNotReached { current } => {
-            Failure::invalid("position", format!("the last position so far is {}", current.0))
+            Failure::invalid("position", format!("must be at most {}, the last position so far", current.0))
                 .with("current_position", current.0)
         }
-        LimitsValuesReadingException => {
-            Failure::new(Code::LimitsValuesReadingException, "stored history could not be read")
-        }
+        LimitsValuesReadingException => Failure::new(
+            Code::LimitsValuesReadingException,
+            "The stored history could not be read. Nothing was done.",
+        ),
         Unreadable => unreadable(),
     }
 }
@@ -106,16 +110,24 @@ fn about_limits(code: Code, detail: String, names: &[Name]) -> Failure {
     failure.with("limit_names", names.iter().map(Name::as_str).collect::<Vec<_>>())
 }
 
-fn listed(names: &[Name]) -> String {
-    let quoted: Vec<String> = names.iter().map(|name| format!("{:?}", name.as_str())).collect();
-    quoted.join(", ")
+fn no_such_limits(names: &[Name]) -> String {
+    let verb = if names.len() == 1 { "does" } else { "do" };
+    let text = listed(names);
+    format!("T{} {verb} not exist.", &text[1..])
 }
 
-fn in_words(state: ledger::HoldState) -> &'static str {
+/// "the limit "a"", or "the limits "a", "b"".
+fn listed(names: &[Name]) -> String {
+    let noun = if names.len() == 1 { "limit" } else { "limits" };
+    let quoted: Vec<String> = names.iter().map(|name| format!("{:?}", name.as_str())).collect();
+    format!("the {noun} {}", quoted.join(", "))
+}
+
+fn state_predicate(state: ledger::HoldState) -> &'static str {
     match state {
-        ledger::HoldState::Held => "open",
-        ledger::HoldState::Committed { .. } => "committed",
-        ledger::HoldState::RolledBack { expired: false, .. } => "rolled back",
-        ledger::HoldState::RolledBack { expired: true, .. } => "rolled back, as its time had run out",
+        ledger::HoldState::Held => "is open",
+        ledger::HoldState::Committed { .. } => "is committed",
+        ledger::HoldState::RolledBack { expired: false, .. } => "is rolled back",
+        ledger::HoldState::RolledBack { expired: true, .. } => "has expired and is rolled back",
     }
 }

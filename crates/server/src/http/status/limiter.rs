@@ -48,7 +48,7 @@ pub(super) fn answer(result: Result<Reply, Refusal>) -> Result<Response, Failure
     })
 }
 
-/// A check or a lease that a limit refuses.
+/// A check or a lease that a limit refuses: 429, because the client can retry.
 fn check_refused(decision: &Decision) -> Response {
     let mut response = with_rate_limits(limit_reached(decision, Code::LimitReached.status()), decision);
     if let Some(after) = decision.retry_after {
@@ -57,7 +57,7 @@ fn check_refused(decision: &Decision) -> Response {
     response
 }
 
-/// A counter that a limit refuses to raise: it is in conflict with what is in use, and not a matter of time alone.
+/// A counter that a limit refuses to raise: 409, because waiting alone does not help.
 pub(crate) fn counter_refused(decision: &Decision) -> Response {
     limit_reached(decision, StatusCode::CONFLICT)
 }
@@ -73,51 +73,55 @@ fn with_rate_limits(mut response: Response, decision: &Decision) -> Response {
     response
 }
 
-/// The limiter did not do it.
 pub(crate) fn refusal(refusal: &Refusal) -> Failure {
     match refusal {
         Refusal::RuleNotFound { rule } => {
-            Failure::new(Code::RuleNotFound, format!("there is no rule {rule:?}")).with("rule", rule.as_str())
-        }
-        Refusal::RuleManagedByFile { rule } => {
-            Failure::new(Code::RuleManagedByFile, format!("only its file changes rule {rule:?}"))
+            Failure::new(Code::RuleNotFound, format!("The rule {rule:?} does not exist."))
                 .with("rule", rule.as_str())
         }
+        Refusal::RuleManagedByFile { rule } => Failure::new(
+            Code::RuleManagedByFile,
+            format!("The rule {rule:?} can only be changed in the rules file."),
+        )
+        .with("rule", rule.as_str()),
         Refusal::RuleAlreadyExists { rule } => {
-            Failure::new(Code::RuleAlreadyExists, format!("there is a rule {rule:?} already"))
+            Failure::new(Code::RuleAlreadyExists, format!("The rule {rule:?} already exists."))
                 .with("rule", rule.as_str())
         }
         Refusal::OverridesConflict { rule, name } => {
-            let detail = format!("override {name:?} of rule {rule:?} lacks a key of group_by");
+            let detail =
+                format!("The override {name:?} of the rule {rule:?} lacks a key of the new group_by.");
             Failure::new(Code::OverridesConflict, detail)
                 .with("rule", rule.as_str())
                 .with("override", name.as_str())
         }
         Refusal::OverrideNotFound { rule, name } => {
-            let detail = format!("rule {rule:?} has no override {name:?}");
+            let detail = format!("The rule {rule:?} has no override {name:?}.");
             Failure::new(Code::OverrideNotFound, detail)
                 .with("rule", rule.as_str())
                 .with("override", name.as_str())
         }
         Refusal::OverrideAlreadyExists { rule, name } => {
-            let detail = format!("override {name:?} of rule {rule:?} has this name or these key-values");
+            let detail = format!(
+                "The override {name:?} of the rule {rule:?} already has this name or these key-values."
+            );
             Failure::new(Code::OverrideAlreadyExists, detail)
                 .with("rule", rule.as_str())
                 .with("override", name.as_str())
         }
         Refusal::GroupKeyMissing { rule, key } => {
-            let detail = format!("rule {rule:?} groups by {key:?}, so an override needs it");
-            Failure::invalid(format!("key_values.{key}"), detail).with("rule", rule.as_str())
+            let reason = format!("is required, because the rule {rule:?} groups by it");
+            Failure::invalid(format!("key_values.{key}"), reason).with("rule", rule.as_str())
         }
         Refusal::BurstWithoutBucket { rule } => {
-            Failure::invalid("burst", format!("rule {rule:?} is no bucket, and only a bucket has a burst"))
+            Failure::invalid("burst", format!("must be absent, because the rule {rule:?} is not a bucket"))
                 .with("rule", rule.as_str())
         }
         Refusal::LeaseNotFound { lease_id } => {
-            Failure::new(Code::LeaseNotFound, format!("there is no lease {lease_id:?}, or no longer"))
+            Failure::new(Code::LeaseNotFound, format!("The lease {lease_id:?} does not exist, or no longer."))
                 .with("lease_id", lease_id.as_str())
         }
-        // Where it stands for itself it is answered with all that was found, see above.
-        Refusal::LimitReached(_) => Failure::new(Code::LimitReached, "a limit is reached"),
+        // `answer` handles this refusal itself, with all limits.
+        Refusal::LimitReached(_) => Failure::new(Code::LimitReached, "A limit is reached."),
     }
 }

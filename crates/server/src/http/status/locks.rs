@@ -1,4 +1,4 @@
-//! The answers about locks.
+//! The answers of the locks family.
 
 use super::super::{
     json,
@@ -24,24 +24,29 @@ pub(super) fn answer(result: Result<Reply, Refusal>) -> Result<Response, Failure
 
 fn refusal(refusal: Refusal) -> Failure {
     match refusal {
-        Refusal::LockHeld(blocked) => {
-            blocked_by(Code::LockHeld, "a lock is held, or was asked for earlier", &blocked)
-        }
+        Refusal::LockHeld(blocked) => blocked_by(Code::LockHeld, held_or_awaited(&blocked), &blocked),
         Refusal::LockWaitTimeout(blocked) => {
-            blocked_by(Code::LockWaitTimeout, "a lock was not free in time", &blocked)
+            blocked_by(Code::LockWaitTimeout, "The lock was not free in time.", &blocked)
         }
         Refusal::LockNotFound { lock_id } => {
-            Failure::new(Code::LockNotFound, format!("nothing is held as {lock_id:?}, or no longer"))
+            Failure::new(Code::LockNotFound, format!("The lock {lock_id:?} is not held, or no longer."))
                 .with("lock_id", lock_id.as_str())
         }
         Refusal::SessionMismatch { lock_id } => {
-            Failure::new(Code::SessionMismatch, format!("{lock_id:?} is held by another session"))
+            Failure::new(Code::SessionMismatch, format!("The lock {lock_id:?} is held by another session."))
                 .with("lock_id", lock_id.as_str())
         }
     }
 }
 
-/// What is in the way: which lock, who holds it and for how long, and how many wait for it.
+fn held_or_awaited(blocked: &Blocked) -> &'static str {
+    match blocked.holder {
+        Some(_) => "The lock is held.",
+        None => "An earlier request waits for the lock.",
+    }
+}
+
+/// Adds the first lock that could not be granted, its holder, and the number of requests that wait for it.
 fn blocked_by(code: Code, detail: &str, blocked: &Blocked) -> Failure {
     let lock = serde_json::to_value(key_values(&blocked.key_values)).unwrap_or(Value::Null);
     let failure = Failure::new(code, detail).with("key_values", lock).with("waiting", blocked.waiting);

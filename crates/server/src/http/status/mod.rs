@@ -1,5 +1,5 @@
-//! Which status and which problem an outcome has. The one place that says so, without a catch-all: an outcome that
-//! is added to the engine does not compile before it has its line here.
+//! Maps outcomes to HTTP statuses and problem documents. No other module does. The matches have no catch-all arm, so a new
+//! outcome of the engine does not compile until it has a line here.
 
 pub(crate) mod events;
 pub(crate) mod ledger;
@@ -19,7 +19,8 @@ use limina_engine::Outcome;
 use limina_node::Unavailable;
 use limina_wire::Page;
 
-/// The answer to a request; `success` is the status of one that was done, where the outcome does not say it itself.
+/// The answer to a request. `success` is the status of a successful reply of the ledger, and of a list of namespaces; the other
+/// families choose the status by the reply.
 pub(crate) fn answer(result: Result<Outcome, Unavailable>, success: StatusCode) -> Result<Response, Failure> {
     match result.map_err(unavailable)? {
         Outcome::Ledger(Ok(reply)) => Ok(json(success, &to_wire::ledger::body(reply))),
@@ -29,7 +30,7 @@ pub(crate) fn answer(result: Result<Outcome, Unavailable>, success: StatusCode) 
         Outcome::Events(result) => events::answer(result),
         Outcome::NamespaceDeleted => Ok(StatusCode::NO_CONTENT.into_response()),
         Outcome::NamespaceNotFound => {
-            Err(Failure::new(Code::NamespaceNotFound, "there is no such namespace"))
+            Err(Failure::new(Code::NamespaceNotFound, "The namespace does not exist."))
         }
         Outcome::Namespaces(items) => {
             let items = items.into_iter().map(to_wire::namespace).collect();
@@ -37,36 +38,44 @@ pub(crate) fn answer(result: Result<Outcome, Unavailable>, success: StatusCode) 
         }
         Outcome::IdempotencyKeyReused => Err(Failure::new(
             Code::IdempotencyKeyReused,
-            "the Idempotency-Key was used with another method, path or body before",
+            "The Idempotency-Key was used before with another method, path or body.",
         )),
         Outcome::IdempotencyKeyInUse => Err(Failure::new(
             Code::IdempotencyKeyInUse,
-            "a request with this Idempotency-Key waits for its answer",
+            "The first request with this Idempotency-Key is not answered yet.",
         )),
         Outcome::TooManyWait => Err(Failure::new(
             Code::Overloaded,
-            "too many requests of this kind wait in this namespace; nothing was done",
+            "Too many requests of this kind wait in this namespace. Nothing was done.",
         )),
         Outcome::Unreadable => Err(unreadable()),
         Outcome::AnswerTooLarge { max_bytes } => {
-            let detail = format!("the answer could have more than {max_bytes} bytes; nothing was done");
+            let detail = format!("The answer could have more than {max_bytes} bytes. Nothing was done.");
             Err(Failure::new(Code::AnswerTooLarge, detail).with("max_bytes", max_bytes))
         }
     }
 }
 
-/// There is no outcome.
+/// The answer to a request that has no outcome.
 pub(crate) fn unavailable(reason: Unavailable) -> Failure {
-    let code = match reason {
-        Unavailable::Overloaded => Code::Overloaded,
-        Unavailable::ShuttingDown => Code::ShuttingDown,
-        Unavailable::StorageFull => Code::StorageFull,
-        Unavailable::ShardUnavailable => Code::ShardUnavailable,
-        Unavailable::OutcomeUnknown => Code::OutcomeUnknown,
+    let (code, detail) = match reason {
+        Unavailable::Overloaded => (Code::Overloaded, "The server is overloaded. Nothing was done."),
+        Unavailable::ShuttingDown => (Code::ShuttingDown, "The server is shutting down. Nothing was done."),
+        Unavailable::StorageFull => {
+            (Code::StorageFull, "The storage is full. Nothing was done. Reads still work.")
+        }
+        Unavailable::ShardUnavailable => {
+            (Code::ShardUnavailable, "The namespace is temporarily unavailable. Nothing was done.")
+        }
+        Unavailable::OutcomeUnknown => (
+            Code::OutcomeUnknown,
+            "The request may have been executed. \
+             Send it again with the same Idempotency-Key or operation id to find out.",
+        ),
     };
-    Failure::new(code, reason.to_string())
+    Failure::new(code, detail)
 }
 
 fn unreadable() -> Failure {
-    Failure::new(Code::ShardUnavailable, "a stored record could not be read; nothing was done")
+    Failure::new(Code::ShardUnavailable, "A stored record could not be read. Nothing was done.")
 }

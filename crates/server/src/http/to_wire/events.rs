@@ -1,4 +1,4 @@
-//! The replies about events, and the messages of streams.
+//! The replies of the events family, and the messages to followers.
 
 use super::borrowed;
 use limina_engine::{

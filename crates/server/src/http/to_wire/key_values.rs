@@ -1,4 +1,4 @@
-//! Key-values and selections, without copying their texts.
+//! Key-values and selections. Strings are borrowed.
 
 use limina_engine::{
     key_values::{KeyValues, ValueRef},
@@ -25,7 +25,7 @@ fn value(value: ValueRef<'_>) -> wire::KeyValue<'_> {
     }
 }
 
-/// A single `eq` is shown as the value alone.
+/// A condition that is only `eq` is written as the value alone.
 pub(super) fn selection(selection: &Selection) -> wire_selection::Selection<'_> {
     let conditions = selection.conditions().map(|(key, tests)| (Cow::Borrowed(key), condition(tests)));
     wire_selection::Selection(conditions.collect())

@@ -1,6 +1,6 @@
 //! The ledger's replies.
 
-use super::{super::status, in_places, text};
+use super::{super::status, in_request_order, text};
 use limina_engine::ledger::{self, EntryKind, HoldState, Refusal, Reply};
 use limina_wire::{
     Page, Problem,
@@ -11,7 +11,7 @@ use limina_wire::{
 };
 use serde::Serialize;
 
-/// The body of any success of the ledger.
+/// The body of a successful reply of the ledger.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(crate) enum Body {
@@ -63,12 +63,14 @@ pub(crate) fn body(reply: Reply) -> Body {
     }
 }
 
-/// The results of a batch of which some items were never submitted.
+/// The results of a batch. `problems` belong to the items that were not valid and so were not submitted.
 pub(crate) fn merged_batch(
     results: Vec<Result<Reply, Refusal>>,
     problems: Vec<(usize, Problem)>,
 ) -> BatchReply<Body> {
-    BatchReply { results: in_places(results.into_iter().map(batch_result), problems, BatchResult::Refused) }
+    BatchReply {
+        results: in_request_order(results.into_iter().map(batch_result), problems, BatchResult::Refused),
+    }
 }
 
 fn batch_result(result: Result<Reply, Refusal>) -> BatchResult<Body> {
@@ -78,7 +80,7 @@ fn batch_result(result: Result<Reply, Refusal>) -> BatchResult<Body> {
     }
 }
 
-/// How a state is called in a problem document.
+/// The word for a state in a problem document.
 pub(crate) fn state_word(state: HoldState) -> &'static str {
     match state {
         HoldState::Held => "held",

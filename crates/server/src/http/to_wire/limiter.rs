@@ -1,11 +1,11 @@
-//! The limiter's replies. They borrow from what the engine answered: nothing is copied before it is written.
+//! The limiter's replies. They borrow their strings from the engine's replies, so nothing is copied before it is encoded.
 
 use super::{
     super::{
         problem::Code,
         rate_limit::{self, policy_name},
     },
-    borrowed, in_places,
+    borrowed, in_request_order,
     key_values::{key_values, selection},
     span,
 };
@@ -31,7 +31,7 @@ pub(crate) fn check(decision: &Decision) -> CheckReply<'_> {
     }
 }
 
-/// The problem document of a refusal, with the status that the call has for it.
+/// The problem document of a refused check, lease or counter. `status` is 429, or 409 for a counter.
 pub(crate) fn limit_reached(decision: &Decision, status: u16) -> LimitReached<'_> {
     let refusing = || decision.limits.iter().filter(|limit| rate_limit::refuses(limit));
     let violated_policies: Vec<Cow<'_, str>> = refusing().map(policy_name).collect();
@@ -39,7 +39,10 @@ pub(crate) fn limit_reached(decision: &Decision, status: u16) -> LimitReached<'_
         kind: Cow::Borrowed("https://iana.org/assignments/http-problem-types#quota-exceeded"),
         title: Cow::Borrowed(Code::LimitReached.title()),
         status,
-        detail: format!("limit reached: {}", violated_policies.join(", ")),
+        detail: match &violated_policies[..] {
+            [one] => format!("The limit {one:?} is reached."),
+            several => format!("These limits are reached: {}.", several.join(", ")),
+        },
         code: Cow::Borrowed(Code::LimitReached.word()),
         violated_policies,
         allowed: false,
@@ -48,10 +51,10 @@ pub(crate) fn limit_reached(decision: &Decision, status: u16) -> LimitReached<'_
     }
 }
 
-/// The results of a batch of which some checks were never submitted.
+/// The results of a batch. `problems` belong to the checks that were not valid and so were not submitted.
 pub(crate) fn check_batch(decisions: &[Decision], problems: Vec<(usize, Problem)>) -> CheckBatchReply<'_> {
     let results = decisions.iter().map(check_result);
-    CheckBatchReply { results: in_places(results, problems, CheckResult::Refused) }
+    CheckBatchReply { results: in_request_order(results, problems, CheckResult::Refused) }
 }
 
 fn check_result(decision: &Decision) -> CheckResult<'_> {

@@ -1,4 +1,4 @@
-//! The replies about locks.
+//! The replies of the locks family.
 
 use super::{borrowed, key_values::key_values, span};
 use limina_engine::{

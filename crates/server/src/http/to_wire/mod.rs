@@ -1,4 +1,4 @@
-//! From the engine's types to the wire's.
+//! Converts the engine's types to wire types.
 
 pub(crate) mod events;
 pub(crate) mod key_values;
@@ -14,23 +14,23 @@ pub(crate) fn namespace(info: NamespaceInfo) -> Namespace {
     Namespace { namespace: text(&info.name), position: info.position.0 }
 }
 
-/// The results of a batch of which some items were never submitted: each problem returns to its place, and the
-/// results of the others fill the places between, in order.
-fn in_places<R>(
+/// Merges the results of a batch with the problems of its invalid items, which were not submitted. Each problem goes to the index
+/// of its item, and the results fill the gaps in order.
+fn in_request_order<R>(
     mut results: impl ExactSizeIterator<Item = R>,
     problems: Vec<(usize, Problem)>,
     refused: impl Fn(Problem) -> R,
 ) -> Vec<R> {
     let mut merged = Vec::with_capacity(results.len() + problems.len());
-    for (place, problem) in problems {
-        merged.extend(results.by_ref().take(place.saturating_sub(merged.len())));
+    for (index, problem) in problems {
+        merged.extend(results.by_ref().take(index.saturating_sub(merged.len())));
         merged.push(refused(problem));
     }
     merged.extend(results);
     merged
 }
 
-/// From one instant to another, in milliseconds.
+/// The milliseconds from one instant to another; 0 if the second is earlier.
 fn span(from: Time, to: Time) -> u64 {
     to.0.saturating_sub(from.0)
 }

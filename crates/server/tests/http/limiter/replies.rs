@@ -31,7 +31,7 @@ fn is_refusal(found: &Json, status: u16) {
         "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
         "title": "A limit is reached",
         "status": status,
-        "detail": "limit reached: a/o%22",
+        "detail": "The limit \"a/o%22\" is reached.",
         "code": "LimitReached",
         "violated-policies": ["a/o%22"],
         "allowed": false,

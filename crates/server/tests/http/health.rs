@@ -51,7 +51,7 @@ async fn health_and_metrics() {
         r#"limina_http_requests_total{family="ledger",operation="hold",status="400"} 1"#,
         r#"limina_http_requests_total{family="none",operation="not_found",status="404"} 1"#,
         r#"limina_http_requests_total{family="none",operation="method_not_allowed",status="405"} 1"#,
-        r#"limina_http_requests_total{family="around",operation="readyz",status="503"} 1"#,
+        r#"limina_http_requests_total{family="server",operation="readyz",status="503"} 1"#,
         r#"limina_http_request_duration_seconds_count{family="ledger",operation="hold"} 3"#,
         "limina_http_requests_in_flight 1",
         "# EOF",

@@ -1,4 +1,4 @@
-//! What one connection follows.
+//! The subscriptions of one connection.
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -10,24 +10,24 @@ use std::{
 };
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 
-/// The subscriptions of a connection. Each has one future, which gives the next payloads for it.
+/// The subscriptions of a connection. Each has one future, which returns its next payloads.
 #[derive(Default)]
-pub(super) struct Following {
+pub(super) struct Subscriptions {
     sources: Vec<(Subscription, BoxFuture<'static, (Source, Next)>)>,
-    /// Whose turn it is, so that a busy stream does not keep others waiting.
-    turn: usize,
+    /// The index of the subscription that is polled first, so that a busy stream does not starve others.
+    first: usize,
 }
 
-/// Where payloads come from.
+/// The source of a subscription's payloads.
 pub(super) enum Source {
     Stream(Box<Follower>),
     Time(Receiver<Bytes>),
 }
 
-/// What is to be sent, or why nothing more will be.
+/// The next payloads, or why there are no more.
 pub(super) type Next = Result<Vec<Bytes>, Ended>;
 
-impl Following {
+impl Subscriptions {
     pub(super) fn add(&mut self, subscription: Subscription, source: Source) {
         self.sources.push((subscription, Box::pin(source.next())));
     }
@@ -36,20 +36,20 @@ impl Following {
         self.sources.retain(|(other, _)| *other != subscription);
     }
 
-    /// The next payloads for any of them; waits for ever if there are none.
+    /// Returns the next payloads of any subscription. Waits forever if there is none.
     pub(super) async fn next(&mut self) -> (Subscription, Next) {
         poll_fn(|context| self.poll(context)).await
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<(Subscription, Next)> {
         let count = self.sources.len();
-        for place in (0..count).map(|offset| (self.turn + offset) % count) {
-            let (subscription, future) = &mut self.sources[place];
+        for index in (0..count).map(|offset| (self.first + offset) % count) {
+            let (subscription, future) = &mut self.sources[index];
             if let Poll::Ready((source, next)) = future.as_mut().poll(context) {
                 let subscription = *subscription;
-                self.turn = place + 1;
+                self.first = index + 1;
                 match next.is_ok() {
-                    true => self.sources[place].1 = Box::pin(source.next()),
+                    true => self.sources[index].1 = Box::pin(source.next()),
                     false => self.remove(subscription),
                 }
                 return Poll::Ready((subscription, next));
@@ -68,7 +68,7 @@ impl Source {
             Source::Time(receiver) => loop {
                 match receiver.recv().await {
                     Ok(payload) => break Ok(vec![payload]),
-                    // An old time is of no use to anybody.
+                    // Messages with an old time are useless, so lost ones do not matter.
                     Err(RecvError::Lagged(_)) => {}
                     Err(RecvError::Closed) => break std::future::pending().await,
                 }

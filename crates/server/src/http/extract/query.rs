@@ -1,0 +1,167 @@
+//! Query parameters. Each must be known and given at most once.
+
+use super::{
+    super::{App, problem::Failure},
+    json::shortened,
+};
+use axum::{extract::FromRequestParts, http::request::Parts};
+use limina_engine::{Name, Page, Position, limiter::CounterId};
+use percent_encoding::percent_decode_str;
+
+/// The query parameters of every list.
+pub(super) const PAGE_PARAMETERS: &[&str] = &["limit", "after"];
+const DEFAULT_PAGE: usize = 100;
+const MAX_PAGE: usize = 1000;
+
+/// Refuses every query parameter.
+pub(crate) struct NoQuery;
+
+impl FromRequestParts<App> for NoQuery {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<NoQuery, Failure> {
+        Query::parse(parts, &[]).map(|_| NoQuery)
+    }
+}
+
+/// The page of a list that the client asks for.
+pub(crate) struct Paging<C>(pub(crate) Page<C>);
+
+impl<C: Cursor> FromRequestParts<App> for Paging<C> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Paging<C>, Failure> {
+        Query::parse(parts, PAGE_PARAMETERS)?.page().map(Paging)
+    }
+}
+
+/// The query parameters of `GET /ledger/operations`.
+pub(crate) struct OperationsQuery {
+    /// `state=held`: only operations with an open hold.
+    pub(crate) only_held: bool,
+    pub(crate) page: Page<Name>,
+}
+
+impl FromRequestParts<App> for OperationsQuery {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<OperationsQuery, Failure> {
+        let query = Query::parse(parts, &["limit", "after", "state"])?;
+        let only_held = match query.get("state") {
+            None => false,
+            Some("held") => true,
+            Some(_) => {
+                return Err(Failure::invalid_parameter(
+                    "state",
+                    "must be `held`, or absent for all operations",
+                ));
+            }
+        };
+        Ok(OperationsQuery { only_held, page: query.page()? })
+    }
+}
+
+/// The session that releases a lock; `None` for an operator's forced release.
+pub(crate) struct ReleaseQuery(pub(crate) Option<Name>);
+
+impl FromRequestParts<App> for ReleaseQuery {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<ReleaseQuery, Failure> {
+        let query = Query::parse(parts, &["session_id", "force"])?;
+        let is_forced = match query.get("force") {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(_) => return Err(Failure::invalid_parameter("force", "must be `true` or `false`")),
+        };
+        let session = match query.get("session_id") {
+            None => None,
+            Some(text) => Some(
+                Name::new(text)
+                    .map_err(|error| Failure::invalid_parameter("session_id", error.to_string()))?,
+            ),
+        };
+        match (session, is_forced) {
+            (_, true) => Ok(ReleaseQuery(None)),
+            (Some(session), false) => Ok(ReleaseQuery(Some(session))),
+            (None, false) => {
+                Err(Failure::invalid_parameter("session_id", "is required, except with `force=true`"))
+            }
+        }
+    }
+}
+
+/// The position in a list after which a page begins: the text of `after`.
+pub(crate) trait Cursor: Sized {
+    fn from_text(text: &str) -> Option<Self>;
+}
+
+impl Cursor for Name {
+    fn from_text(text: &str) -> Option<Name> {
+        Name::new(text).ok()
+    }
+}
+
+impl Cursor for Position {
+    fn from_text(text: &str) -> Option<Position> {
+        text.parse().ok().map(Position)
+    }
+}
+
+impl Cursor for CounterId {
+    fn from_text(text: &str) -> Option<CounterId> {
+        text.parse().ok().map(CounterId)
+    }
+}
+
+/// The query parameters with their decoded values.
+pub(super) struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub(super) fn parse(parts: &Parts, known: &[&str]) -> Result<Query, Failure> {
+        let mut pairs: Vec<(String, String)> = Vec::new();
+        for pair in parts.uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let name = decoded(name)
+                .ok_or_else(|| Failure::invalid_parameter("query", "must be UTF-8 when percent-decoded"))?;
+            if !known.contains(&name.as_str()) {
+                return Err(Failure::invalid_parameter(shortened(&name), "is not known here"));
+            }
+            if pairs.iter().any(|(earlier, _)| *earlier == name) {
+                return Err(Failure::invalid_parameter(name, "must be given only once"));
+            }
+            let Some(value) = decoded(value) else {
+                return Err(Failure::invalid_parameter(name, "must be UTF-8 when percent-decoded"));
+            };
+            pairs.push((name, value));
+        }
+        Ok(Query(pairs))
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    fn page<C: Cursor>(&self) -> Result<Page<C>, Failure> {
+        let limit = match self.get("limit") {
+            None => DEFAULT_PAGE,
+            Some(text) => {
+                text.parse().ok().filter(|limit| (1..=MAX_PAGE).contains(limit)).ok_or_else(|| {
+                    Failure::invalid_parameter("limit", format!("must be an integer from 1 to {MAX_PAGE}"))
+                })?
+            }
+        };
+        let after = match self.get("after") {
+            None => None,
+            Some(text) => Some(C::from_text(text).ok_or_else(|| {
+                Failure::invalid_parameter("after", "must be the `next` of the previous page")
+            })?),
+        };
+        Ok(Page::new(after, limit)?)
+    }
+}
+
+fn decoded(text: &str) -> Option<String> {
+    let text = text.replace('+', " ");
+    Some(percent_decode_str(&text).decode_utf8().ok()?.into_owned())
+}

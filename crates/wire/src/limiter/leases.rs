@@ -1,0 +1,66 @@
+//! Leases: a check whose hits are given back when the lease ends.
+
+use super::{LimitStatus, checks::one};
+use crate::{Duration, KeyValues};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use utoipa::ToSchema;
+
+/// `POST /leases`: check, and hold the hits until the lease is released or expires.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewLease<'a> {
+    /// What is about to happen. The rules that apply are found by these key-values.
+    #[serde(borrow, alias = "KeyValues")]
+    pub key_values: KeyValues<'a>,
+    /// How much to take: 1 to 2^53−1. Default: 1.
+    #[serde(default = "one")]
+    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_i64)]
+    pub hits: u64,
+    /// How long the lease is held without a heartbeat: 100 ms–24 h.
+    pub ttl: Duration,
+    /// The client's name for itself, which everybody can read. Absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 256, example = "worker-3")]
+    pub owner: Option<String>,
+}
+
+/// `POST /leases/{lease_id}/heartbeat`: hold the lease for its whole ttl from now on. The body is empty or `{}`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Heartbeat {}
+
+/// A lease that was granted.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct LeaseReply<'a> {
+    /// The id of the lease.
+    pub lease_id: Cow<'a, str>,
+    /// A number that grows with every lease of the namespace.
+    pub fencing_token: u64,
+    /// The time until the lease expires without a heartbeat, in milliseconds.
+    pub expires_in_ms: u64,
+    /// Every limit that applied, ordered by rule, then by override.
+    pub limits: Vec<LimitStatus<'a>>,
+}
+
+/// A lease.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct Lease<'a> {
+    /// The id of the lease.
+    pub lease_id: Cow<'a, str>,
+    /// A number that grows with every lease of the namespace.
+    pub fencing_token: u64,
+    /// The key-values with which the hits were taken.
+    pub key_values: KeyValues<'a>,
+    /// How much the lease holds.
+    pub hits: u64,
+    /// The holder's name for itself, or `null`.
+    #[schema(required)]
+    pub owner: Option<Cow<'a, str>>,
+    /// The time since the lease was granted, in milliseconds.
+    pub held_ms: u64,
+    /// The time until the lease expires without a heartbeat, in milliseconds.
+    pub expires_in_ms: u64,
+    /// The ttl in milliseconds: a heartbeat extends the lease to this time from now.
+    pub ttl_ms: u64,
+}

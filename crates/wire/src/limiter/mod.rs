@@ -1,0 +1,71 @@
+//! The limiter: rules over any combination of key-values, overrides, checks, counters, leases.
+//!
+//! The types of a check borrow their strings from the body or from the engine's reply, because checks are the most frequent call.
+
+mod checks;
+mod counters;
+mod leases;
+mod overrides;
+mod rules;
+
+pub use checks::{Check, CheckBatch, CheckBatchReply, CheckReply, CheckResult, LimitReached, LimitStatus};
+pub use counters::{Counter, CounterChange, CounterReply};
+pub use leases::{Heartbeat, Lease, LeaseReply, NewLease};
+pub use overrides::{NewOverride, Override, OverridePatch};
+pub use rules::{
+    Durability, ManagedBy, MatchQuery, MatchReply, NewRule, NewWindow, Rule, RuleMatch, RulePatch, Window,
+    WindowType,
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Object;
+    use serde::Deserialize;
+
+    /// `expect` is a part of the error message; `None` if the JSON is valid.
+    #[track_caller]
+    fn check<'a, T: Deserialize<'a>>(json: &'a str, expect: Option<&str>) {
+        match (serde_json::from_str::<Object<T>>(json), expect) {
+            (Ok(_), None) => {}
+            (Err(error), Some(part)) => assert!(error.to_string().contains(part), "{json} gave {error}"),
+            (Ok(_), Some(_)) => panic!("{json} was accepted"),
+            (Err(error), None) => panic!("{json} gave {error}"),
+        }
+    }
+
+    #[test]
+    fn aliases_are_the_same_field() {
+        let rule = check::<NewRule<'_>>;
+        rule(r#"{"Name": "r", "GroupBy": ["k"], "Selection": {}, "Limit": 1}"#, None);
+        rule(r#"{"Name": "r", "GroupBy": ["k"], "Seletion": {}, "Limit": 1}"#, None);
+        rule(r#"{"name": "r", "Name": "r", "limit": 1}"#, Some("duplicate field `name`"));
+        rule(r#"{"name": "r", "limit": 1, "Limit": 1}"#, Some("duplicate field `limit`"));
+        rule(r#"{"Selection": {}, "Seletion": {}, "limit": 1}"#, Some("duplicate field `selection`"));
+        rule(r#"{"group_by": [], "GroupBy": [], "limit": 1}"#, Some("duplicate field `group_by`"));
+        rule(r#"{"NAME": "r", "limit": 1}"#, Some("unknown field `NAME`"));
+        check::<Check<'_>>(r#"{"KeyValues": {"k": 1}}"#, None);
+        check::<Check<'_>>(r#"{"KeyValues": {}, "key_values": {}}"#, Some("duplicate field `key_values`"));
+        check::<NewOverride<'_>>(r#"{"Name": "o", "KeyValues": {"k": 1}, "Limit": 1}"#, None);
+        check::<OverridePatch<'_>>(r#"{"KeyValues": {"k": 1}, "Limit": 1}"#, None);
+        check::<RulePatch<'_>>(r#"{"Seletion": null, "Limit": 1}"#, None);
+        check::<CounterChange<'_>>(r#"{"KeyValues": {"k": 1}, "counters": 1}"#, None);
+        check::<NewLease<'_>>(r#"{"KeyValues": {"k": 1}, "ttl": "1s"}"#, None);
+        check::<MatchQuery<'_>>(r#"{"KeyValues": {"k": 1}}"#, None);
+    }
+
+    #[test]
+    fn null_is_accepted_only_for_optional_fields() {
+        let patch = check::<RulePatch<'_>>;
+        patch(r#"{"window": null, "selection": null, "durability": null, "description": null}"#, None);
+        patch(r#"{"limit": null}"#, Some("invalid type: null"));
+        patch(r#"{"shadow": null}"#, Some("invalid type: null"));
+        patch(r#"{"window": ["fixed", 1]}"#, Some("an object"));
+        check::<OverridePatch<'_>>(r#"{"burst": null}"#, None);
+        check::<OverridePatch<'_>>(r#"{"key_values": null}"#, Some("invalid type: null"));
+        check::<Check<'_>>(r#"{"key_values": null}"#, Some("invalid type: null"));
+        check::<Check<'_>>(r#"{"key_values": {}, "hits": null}"#, Some("invalid type: null"));
+        check::<Heartbeat>("{}", None);
+        check::<Heartbeat>(r#"{"x": 1}"#, Some("unknown field"));
+    }
+}
