@@ -23,7 +23,7 @@ const SHARD: ShardId = ShardId(1);
 /// Nothing takes this long unless it hangs.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// How many records a batch has, of which a quarter replaces earlier ones.
-const BATCH: u64 = 400;
+const BATCH: u64 = 100;
 
 type Shard = ShardStore<Embedded, Embedded>;
 
