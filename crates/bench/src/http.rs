@@ -1,7 +1,7 @@
-//! A server that is spoken to by HTTP on the loopback interface, in a process of its own.
+//! HTTP servers in their own process, and a client for them.
 //!
-//! The client is written by hand, so that it takes as little as possible of the processors that it shares with the
-//! server: it knows HTTP/1.1 with `Content-Length`, and looks at no more of an answer than it needs.
+//! Client and server share the processors of one machine, so the client is written by hand to use little processor time.
+//! It supports HTTP/1.1 with `Content-Length` only, and parses no more of an answer than it needs.
 
 use crate::{Failed, load::Contender, process::Process};
 use memchr::memmem;
@@ -18,26 +18,26 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Which program is the server: `limina` beside this one, else this one.
+/// The program of the server: `limina` in the folder of this program, else this program.
 pub(crate) fn server_program() -> Result<PathBuf, Failed> {
     let own = std::env::current_exe()?;
     let limina = own.with_file_name("limina");
     Ok(if limina.is_file() { limina } else { own })
 }
 
-/// Limina, or what stands in for it.
+/// Limina, or the echo server.
 pub(crate) struct Http {
     process: Process,
     address: SocketAddr,
 }
 
 impl Http {
-    /// Limina.
+    /// Starts Limina with its data in this directory.
     pub(crate) fn limina(program: &Path, directory: &Path) -> Result<Http, Failed> {
         Http::serve(program, &[OsStr::new("--data"), directory.join("data").as_os_str()])
     }
 
-    /// A node among those that share a database.
+    /// Starts a node of a cluster that shares a database.
     pub(crate) fn node(program: &Path, store: &str, tenure: Duration) -> Result<Http, Failed> {
         let tenure = format!("{}ms", tenure.as_millis());
         Http::serve(program, &["--store", store, "--tenure", &tenure].map(OsStr::new))
@@ -55,17 +55,17 @@ impl Http {
         Ok(Http { process, address })
     }
 
-    /// Where it listens.
+    /// The address on which the server listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the server.
     pub(crate) fn signal(&self, signal: Signal) {
         self.process.signal(signal);
     }
 
-    /// A server that only parses and answers.
+    /// Starts the server that only parses and answers.
     pub(crate) fn echo() -> Result<Http, Failed> {
         let (process, address) = Process::serving(Command::new(std::env::current_exe()?).arg("echo"))?;
         Ok(Http { process, address })
@@ -90,28 +90,28 @@ impl Contender for Http {
     }
 }
 
-/// A connection that is kept.
+/// A connection that is kept open between requests.
 pub(crate) struct Connection {
     stream: TcpStream,
-    /// What every path begins with.
+    /// The beginning of every path.
     root: String,
-    /// What is posted next.
+    /// The body of the next POST or PUT.
     pub(crate) json: String,
     bytes: Vec<u8>,
 }
 
 impl Connection {
-    /// What is asked from now on is of this namespace.
+    /// Sends all later requests to this namespace.
     pub(crate) fn enter(&mut self, namespace: &str) {
         self.root = format!("/v1/ns/{namespace}");
     }
 
-    /// Posts `json` to the path, and returns status and body.
+    /// Sends `json` with POST, and returns status and body of the answer.
     pub(crate) async fn post(&mut self, path: &str) -> Result<(u16, &[u8]), Failed> {
         self.send("POST", path).await
     }
 
-    /// Puts `json` to the path, and returns status and body.
+    /// Sends `json` with PUT, and returns status and body of the answer.
     pub(crate) async fn put(&mut self, path: &str) -> Result<(u16, &[u8]), Failed> {
         self.send("PUT", path).await
     }
@@ -126,12 +126,12 @@ impl Connection {
         self.exchange(&request).await
     }
 
-    /// Gets what is at the path, and returns status and body.
+    /// Sends GET, and returns status and body of the answer.
     pub(crate) async fn get(&mut self, path: &str) -> Result<(u16, &[u8]), Failed> {
         self.send_empty("GET", path).await
     }
 
-    /// Deletes what is at the path, and returns status and body.
+    /// Sends DELETE, and returns status and body of the answer.
     pub(crate) async fn delete(&mut self, path: &str) -> Result<(u16, &[u8]), Failed> {
         self.send_empty("DELETE", path).await
     }
@@ -155,15 +155,15 @@ impl Connection {
         Ok((head.status, &self.bytes[head.length..]))
     }
 
-    /// Posts `json` to the path, where any other status is a failure.
+    /// Sends `json` with POST. Any status other than `expected` is a failure.
     pub(crate) async fn post_expecting(&mut self, path: &str, expected: u16) -> Result<&[u8], Failed> {
         match self.post(path).await? {
             (status, body) if status == expected => Ok(body),
-            (status, body) => Err(format!("{status}: {}", String::from_utf8_lossy(body)).into()),
+            (status, body) => Err(unexpected(status, body)),
         }
     }
 
-    /// Posts what was written for so many operations, and returns how many were refused.
+    /// Sends the operations that [`Connection::write_operations`] wrote, and returns how many of them were refused.
     pub(crate) async fn post_operations(&mut self, path: &str, count: usize) -> Result<u64, Failed> {
         if count == 1 {
             let (status, _) = self.post(path).await?;
@@ -174,7 +174,7 @@ impl Connection {
         Ok((count - done.min(count)) as u64)
     }
 
-    /// Writes one as itself, several as a batch in this field.
+    /// Writes a single operation as it is, and several as a batch in this field.
     pub(crate) fn write_operations<T>(
         &mut self,
         field: &str,
@@ -204,15 +204,20 @@ impl Connection {
     }
 }
 
-/// The status of an answer that has no body, and does not say so.
+/// The failure of a request that got an answer that it never should.
+pub(crate) fn unexpected(status: u16, body: &[u8]) -> Failed {
+    format!("{status}: {}", String::from_utf8_lossy(body)).into()
+}
+
+/// The status of an answer that has neither a body nor a `Content-Length`.
 const NO_CONTENT: u16 = 204;
 
-/// What is needed of an answer's head.
+/// The part of an answer's head that the client needs.
 struct Head {
     status: u16,
-    /// Of the head, with the empty line.
+    /// Length of the head, with the empty line.
     length: usize,
-    /// Of the body.
+    /// Length of the body.
     body: usize,
 }
 

@@ -4,7 +4,7 @@ use crate::{Failed, load::Contender};
 use limina_engine::{Command, KeyValues, Name, Outcome, Request, key_values::Value};
 use limina_node::{Metrics, Node, NodeOptions, Service};
 use limina_store::embedded::{Embedded, EmbeddedOptions};
-use std::{path::Path, sync::Arc};
+use std::{fmt, path::Path, sync::Arc};
 
 pub(crate) struct InProcess {
     service: Service,
@@ -42,23 +42,28 @@ impl Contender for InProcess {
     }
 }
 
-/// Somebody who asks.
+/// A client of the node in this process.
 #[derive(Clone)]
 pub(crate) struct Caller(Service);
 
 impl Caller {
-    /// Has this done in the one namespace in which everything happens.
+    /// Sends a command to the namespace `default`, in which everything happens.
     pub(crate) async fn submit(&self, command: Command) -> Result<Outcome, Failed> {
         let request = Request { namespace: name("default"), idempotency: None, command };
         Ok(self.0.submit(request).await?)
     }
 }
 
+/// The failure of a command with an outcome that it never should have.
+pub(crate) fn unexpected(outcome: impl fmt::Debug) -> Failed {
+    format!("an unexpected outcome: {outcome:?}").into()
+}
+
 pub(crate) fn name(text: &str) -> Name {
     Name::new(text).expect("a valid name")
 }
 
-/// Key-values that are all texts.
+/// Key-values whose values are all strings.
 pub(crate) fn key_values<K: AsRef<str>, V: AsRef<str>>(pairs: impl IntoIterator<Item = (K, V)>) -> KeyValues {
     let pairs = pairs.into_iter().map(|(key, value)| (key, Value::String(value)));
     KeyValues::new(pairs.collect()).expect("valid key-values")

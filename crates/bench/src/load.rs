@@ -1,4 +1,4 @@
-//! Clients that ask again and again, each waiting for its answer, and how long that takes.
+//! Load: clients that send one request after the other, and the time that each request takes.
 
 use crate::{Failed, machine, measure::Measured};
 use std::{
@@ -6,46 +6,56 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How something is asked for.
+/// The size of the load.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
-    /// Clients at the same time, each waiting for its answer before it asks again.
+    /// Clients at the same time. Each waits for the answer before it sends its next request.
     pub(crate) connections: usize,
     /// Operations in one request.
     pub(crate) batch: usize,
 }
 
-/// When it is enough.
+/// When a run ends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Until {
     /// After this time.
     Time(Duration),
-    /// When so many operations are finished.
+    /// When this many operations are finished.
     Finished(u64),
 }
 
-/// Somebody who can be asked to do the work.
+/// A running system that is measured.
 pub(crate) trait Contender: Sync {
     type Client: Send + 'static;
 
     /// A new connection.
     fn connect(&self) -> impl Future<Output = Result<Self::Client, Failed>> + Send;
 
-    /// Its process, unless it is part of this one.
+    /// The id of its process; none if it runs in this process.
     fn process(&self) -> Option<u32>;
 
-    /// Processor time that it has taken so far, unless it is part of this process.
+    /// Processor time that it has taken so far; none if it runs in this process.
     fn cpu_time(&self) -> Option<Duration> {
         self.process().map(machine::family_cpu_time)
     }
 
-    /// Ends it.
+    /// Resident memory of its process, which may be this one.
+    fn resident_bytes(&self) -> Option<u64> {
+        machine::resident_bytes(self.process().unwrap_or_else(std::process::id))
+    }
+
+    /// Waits until the background work that follows many writes has ended.
+    fn settle(&self) -> impl Future<Output = ()> + Send {
+        machine::settle(self.process().unwrap_or_else(std::process::id))
+    }
+
+    /// Stops it and waits until it has ended.
     fn stop(self) -> impl Future<Output = Result<(), Failed>> + Send;
 }
 
-/// What one client does, again and again.
+/// The work of one client, which repeats one step.
 pub(crate) trait Work<C>: Send + 'static {
-    /// Does so many operations over this connection, and notes each request.
+    /// Does this many operations over the connection, and records each request.
     fn step(
         &mut self,
         client: &mut C,
@@ -54,7 +64,7 @@ pub(crate) trait Work<C>: Send + 'static {
     ) -> impl Future<Output = Result<(), Failed>> + Send;
 }
 
-/// Has the work done: `work` is that of a client, by its number.
+/// Runs the load. `work` makes the work of a client, by the client's number.
 pub(crate) async fn drive<C: Contender, W: Work<C::Client>>(
     contender: &C,
     load: Load,
@@ -82,12 +92,13 @@ pub(crate) async fn drive<C: Contender, W: Work<C::Client>>(
     let (server_after, own_after) = cpu();
     total.server_cpu = server_after.zip(server_before).map(|(after, before)| after.saturating_sub(before));
     total.own_cpu = own_after.saturating_sub(own_before);
-    // Only now: a server may have a process per connection, whose time must still be there to be read.
+    // The connections close only now. A server may have a process per connection, and the processor time of a process
+    // can be read only while it exists.
     drop(clients);
     Ok(total)
 }
 
-/// One client's part.
+/// Runs one client.
 async fn repeat<C, W: Work<C>>(
     mut client: C,
     mut work: W,
@@ -108,21 +119,22 @@ async fn repeat<C, W: Work<C>>(
     Ok((measured, client))
 }
 
-/// A client's times at which it asks for something, whether others were answered by then or not.
+/// The fixed times at which a client sends its requests.
 pub(crate) struct Pace {
     every: Duration,
     due: Instant,
 }
 
 impl Pace {
-    /// Once in this time, beginning at some moment within it, so that clients do not ask in step.
+    /// One request in each interval of this length. Each client starts at a different moment within the interval, so that
+    /// clients do not send at the same time.
     pub(crate) fn new(every: Duration, client: usize) -> Pace {
         let share = Random::new(client).below(1000) as u32;
         Pace { every, due: Instant::now() + every * share / 1000 }
     }
 
-    /// Waits until the next is due, and returns since when it is. An answer that came late has kept somebody waiting; a
-    /// timer that goes off late has not.
+    /// Waits until the next request is due, and returns the instant from which its latency counts. If the answer before it
+    /// came late, that is the time at which the request was due. A timer that fires late does not count.
     pub(crate) async fn next(&mut self) -> Instant {
         let (due, now) = (self.due, Instant::now());
         self.due += self.every;
@@ -134,7 +146,7 @@ impl Pace {
     }
 }
 
-/// Enough chance for choosing among things; the same in every run.
+/// A simple random number generator. It produces the same numbers in every run.
 pub(crate) struct Random(u64);
 
 impl Random {

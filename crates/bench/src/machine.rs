@@ -1,4 +1,4 @@
-//! What the machine says about itself and its processes (Linux: `/proc`; elsewhere these figures are missing).
+//! Figures of the machine and its processes, from `/proc`. On systems without it the figures are missing.
 
 use crate::measure::Measured;
 use std::{
@@ -21,13 +21,13 @@ pub(crate) fn cpu_time(process: u32) -> Duration {
     duration(stat(process).map_or(0, |stat| stat.ticks))
 }
 
-/// Processor time of the thread that asks: what it did not get, because others had the processor, does not count.
+/// Processor time of the calling thread.
 pub(crate) fn thread_cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Processor time of a server: its process, the children that this has now, and those that it had.
+/// Processor time of a server: its process, and its children, including those that have ended.
 pub(crate) fn family_cpu_time(process: u32) -> Duration {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     let all = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(stat);
@@ -39,7 +39,7 @@ pub(crate) fn family_cpu_time(process: u32) -> Duration {
     duration(ticks.sum())
 }
 
-/// Waits until what follows so many writes (checkpoints, the table's housekeeping) is done, or for a minute.
+/// Waits until the background work of a process (checkpoints, compactions) has ended, but at most for a minute.
 pub(crate) async fn settle(process: u32) {
     const LOOK_EVERY: Duration = Duration::from_millis(500);
     let begin = Instant::now();
@@ -52,12 +52,12 @@ pub(crate) async fn settle(process: u32) {
     }
 }
 
-/// Processor time that other programs have taken, as far as this one and the servers that it has ended go.
+/// Processor time of all programs except this one and its children that have ended.
 pub(crate) fn others_cpu_time() -> Option<Duration> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     let numbers = text.lines().next()?.split_whitespace().skip(1).map(str::parse::<u64>);
     let numbers: Vec<u64> = numbers.collect::<Result<_, _>>().ok()?;
-    // All but what is idle, waits for a disk, or is another machine's.
+    // Without idle time, waiting for disks, and the time of other virtual machines.
     let busy: u64 = [0, 1, 2, 5, 6].into_iter().filter_map(|index| numbers.get(index)).sum();
     let own = stat(std::process::id())?;
     Some(duration(busy.saturating_sub(own.ticks + own.ended_children_ticks)))
@@ -76,7 +76,7 @@ struct Stat {
 
 fn stat(process: u32) -> Option<Stat> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name of the program, in parentheses, may contain anything.
+    // The name of the program, in parentheses, may contain any character.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
     Some(Stat {
@@ -87,13 +87,13 @@ fn stat(process: u32) -> Option<Stat> {
     })
 }
 
-/// Load averages, as the system prints them.
+/// The load averages of the last 1, 5 and 15 minutes.
 pub(crate) fn load() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_else(|_| "unknown".into());
     text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
 }
 
-/// How long it takes to overwrite 4 KiB and sync them: what any durable answer has to wait for.
+/// The time to overwrite 4 KiB and sync them, for which every durable answer has to wait.
 pub(crate) fn sync_time(directory: &Path) -> io::Result<Measured> {
     const BLOCK: [u8; 4096] = [7; 4096];
     let file = File::create(directory.join("sync"))?;

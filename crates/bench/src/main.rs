@@ -1,15 +1,17 @@
 //! Measures Limina: `cargo run --release -p limina-bench -- ledger …`, `limiter …`, `locks …`, `events …` or
 //! `cluster …`.
 //!
-//! A figure of this program is worth something only beside the others of the same run: machines differ, and the same
-//! machine differs from minute to minute. So one run has every contender do the same work, one after the other.
+//! Compare figures only within one run: machines differ, and the same machine differs from minute to minute. So in one
+//! run every contender does the same work, one after the other.
 //!
-//! Read a family's `workload.rs` first: it says what the work is, and what a contender has to be able to do. Each other
-//! file of that folder is one contender, but for `report.rs`, which prints. What families share stands beside them.
+//! `frame` runs the measurements and prints the table that all families share. A family is a folder. Read its
+//! `workload.rs` first, which defines the work and what a client must be able to do. `in_process.rs`, `http.rs`,
+//! `redis.rs` and so on implement that for one system each.
 
 mod cluster;
 mod echo;
 mod events;
+mod frame;
 mod http;
 mod in_process;
 mod ledger;
@@ -18,11 +20,9 @@ mod load;
 mod locks;
 mod machine;
 mod measure;
-mod options;
 mod postgres;
 mod process;
 mod redis;
-mod report;
 mod serve;
 
 use clap::Parser;
@@ -31,10 +31,10 @@ use std::{error::Error, process::ExitCode};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Anything that ends a measurement; it is printed, and never told apart.
+/// An error that ends the program. It is printed; no code distinguishes its causes.
 type Failed = Box<dyn Error + Send + Sync>;
 
-/// Measures Limina, and the same work done by others, side by side.
+/// Measures Limina and other systems that do the same work
 #[derive(Parser)]
 #[command(name = "limina-bench", version)]
 enum Cli {
@@ -42,13 +42,13 @@ enum Cli {
     Ledger(ledger::Options),
     /// Checks
     Limiter(limiter::Options),
-    /// Locks held, waited for, and extended
+    /// Locks that are acquired, waited for, and extended
     Locks(locks::Options),
-    /// Events submitted, and told to those who follow
+    /// Events that are submitted and delivered to followers
     Events(events::Options),
-    /// All of these with several nodes on PostgreSQL, and what becomes of shards whose node is gone
+    /// All of these with several nodes on PostgreSQL, and shards that move to another node
     Cluster(cluster::Options),
-    /// Limina as a server, for when there is no `limina` beside this program
+    /// Limina as a server, used if there is no `limina` next to this program
     #[command(hide = true)]
     Serve(serve::Options),
     /// A server that only parses and answers

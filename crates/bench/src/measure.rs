@@ -1,21 +1,21 @@
-//! How long things took.
+//! Measured rates, latencies and processor times.
 
 use hdrhistogram::Histogram;
 use std::time::Duration;
 
-/// What a measurement came to.
+/// The result of one measurement.
 pub(crate) struct Measured {
-    /// Operations done: holds and commits, or checks.
+    /// Operations that were done.
     pub(crate) operations: u64,
     /// Operations that were refused.
     pub(crate) refused: u64,
-    /// How long it took altogether.
+    /// Duration of the whole measurement.
     pub(crate) elapsed: Duration,
-    /// How much processor time the server took meanwhile; none where it is part of this process.
+    /// Processor time of the server during the measurement; none if it runs in this process.
     pub(crate) server_cpu: Option<Duration>,
-    /// How much processor time this process took meanwhile.
+    /// Processor time of this process during the measurement.
     pub(crate) own_cpu: Duration,
-    /// How long each request took, in microseconds.
+    /// Latency of each request, in microseconds.
     latency: Histogram<u64>,
 }
 
@@ -31,14 +31,14 @@ impl Measured {
         }
     }
 
-    /// Notes a request that stood for so many operations, of which some were refused.
+    /// Records a request that contained this many operations, of which some were refused.
     pub(crate) fn note(&mut self, operations: u64, refused: u64, took: Duration) {
         self.operations += operations - refused;
         self.refused += refused;
         self.latency.saturating_record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1));
     }
 
-    /// Takes in what another client has measured at the same time.
+    /// Adds what another client has measured at the same time.
     pub(crate) fn add(&mut self, other: &Measured) {
         self.operations += other.operations;
         self.refused += other.refused;
@@ -50,30 +50,30 @@ impl Measured {
         self.operations as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// Processors that were busy with it, of the server and of this process.
+    /// Average number of processors that the server and this process kept busy.
     pub(crate) fn processors(&self) -> (Option<f64>, f64) {
         let busy = |time: Duration| time.as_secs_f64() / self.elapsed.as_secs_f64();
         (self.server_cpu.map(busy), busy(self.own_cpu))
     }
 
-    /// Processor time of one operation, of both, in microseconds.
+    /// Processor time of one operation, server and this process together, in microseconds.
     pub(crate) fn cpu_micros(&self) -> f64 {
         let time = self.server_cpu.unwrap_or_default() + self.own_cpu;
         time.as_secs_f64() * 1e6 / self.operations as f64
     }
 
-    /// The time, in milliseconds, that this part of the requests did not exceed.
+    /// This quantile of the latencies, in milliseconds.
     pub(crate) fn quantile_ms(&self, quantile: f64) -> f64 {
         self.latency.value_at_quantile(quantile) as f64 / 1000.0
     }
 
-    /// The longest time, in milliseconds.
+    /// The longest latency, in milliseconds.
     pub(crate) fn max_ms(&self) -> f64 {
         self.latency.max() as f64 / 1000.0
     }
 }
 
-/// Something with a rate.
+/// A result by whose rate rounds are compared.
 pub(crate) trait Rated {
     fn rate(&self) -> f64;
 }
@@ -84,14 +84,14 @@ impl Rated for Measured {
     }
 }
 
-/// A ratio of rates.
+/// A ratio of rates, which counts as its own rate.
 impl Rated for f64 {
     fn rate(&self) -> f64 {
         *self
     }
 }
 
-/// The same measured several times, with everything else in between.
+/// Several measurements of the same thing, sorted by rate.
 pub(crate) struct Rounds<T>(Vec<T>);
 
 impl<T> Default for Rounds<T> {
@@ -110,7 +110,7 @@ impl<T: Rated> Rounds<T> {
         self.0.sort_by(|a, b| a.rate().total_cmp(&b.rate()));
     }
 
-    /// The round of the median rate; of two, the slower one.
+    /// The round with the median rate; the slower one of two.
     pub(crate) fn median(&self) -> &T {
         &self.0[(self.0.len() - 1) / 2]
     }
@@ -119,12 +119,12 @@ impl<T: Rated> Rounds<T> {
         self.0.iter()
     }
 
-    /// The slowest and the fastest.
+    /// The slowest and the fastest round.
     pub(crate) fn ends(&self) -> (&T, &T) {
         (&self.0[0], &self.0[self.0.len() - 1])
     }
 
-    /// How far the slowest and the fastest are apart, as a part of the median.
+    /// The difference between the fastest and the slowest rate, as a part of the median rate.
     pub(crate) fn spread(&self) -> f64 {
         let (slowest, fastest) = self.ends();
         (fastest.rate() - slowest.rate()) / self.median().rate()

@@ -1,13 +1,13 @@
-//! PostgreSQL, which families ask to do their work in SQL, and which nodes share as their store.
+//! PostgreSQL: a rival that does the work of a family in SQL, and the store of a cluster.
 
-use crate::Failed;
+use crate::{Failed, load::Contender};
 use limina_pg_server::PgServer;
 use rustix::process::geteuid;
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
+use std::{fs, future::Future, marker::PhantomData, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
 use tokio_postgres::{Client, NoTls};
 
-/// The first three are the defaults: nothing is answered before it is on disk. The others help it: more memory, fewer
-/// checkpoints, and look-ups by index from the first row on, which its statistics would suggest only later.
+/// The first three are the defaults: nothing is answered before it is on disk. The others make PostgreSQL faster: more
+/// memory, fewer checkpoints, and look-ups by index from the first row on, which its statistics would suggest only later.
 const SETTINGS: [&str; 11] = [
     "fsync=on",
     "synchronous_commit=on",
@@ -22,45 +22,66 @@ const SETTINGS: [&str; 11] = [
     "enable_mergejoin=off",
 ];
 
-/// Starts a server of our own in a directory.
+/// Starts a server with its data in this directory.
 pub(crate) fn start_server(directory: &Path) -> Result<Arc<PgServer>, Failed> {
     let own = directory.join("postgres");
     fs::create_dir(&own)?;
     if geteuid().is_root() {
-        // The server runs as somebody else, who must be able to pass.
+        // PostgreSQL does not run as root. Its own user must be able to enter the directory.
         fs::set_permissions(directory, fs::Permissions::from_mode(0o711))?;
     }
     Ok(Arc::new(PgServer::start_in(&own, &SETTINGS)?))
 }
 
-/// A database of a server.
-pub(crate) struct Database {
-    server: Arc<PgServer>,
-    url: String,
+/// A connection that does the work of a family with prepared statements.
+pub(crate) trait Session: Sized + Send + 'static {
+    /// SQL that creates what the statements need.
+    const SCHEMA: &'static str;
+
+    fn prepare(client: Client) -> impl Future<Output = Result<Self, Failed>> + Send;
 }
 
-impl Database {
-    /// A new one, in which this was executed.
-    pub(crate) async fn make(server: Arc<PgServer>, tables: &str) -> Result<Database, Failed> {
+/// A database of a server, with sessions of one family.
+pub(crate) struct Database<S> {
+    server: Arc<PgServer>,
+    url: String,
+    session: PhantomData<fn() -> S>,
+}
+
+impl<S: Session> Database<S> {
+    /// Creates a database with the family's schema.
+    pub(crate) async fn create(server: Arc<PgServer>) -> Result<Database<S>, Failed> {
         let url = server.url(&server.new_database()?);
-        let database = Database { server, url };
-        database.connect().await?.batch_execute(tables).await?;
+        let database = Database { server, url, session: PhantomData };
+        database.open().await?.batch_execute(S::SCHEMA).await?;
         Ok(database)
     }
 
-    pub(crate) async fn connect(&self) -> Result<Client, Failed> {
+    async fn open(&self) -> Result<Client, Failed> {
         let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await?;
         tokio::spawn(connection);
         Ok(client)
     }
+}
 
-    /// The server's process.
-    pub(crate) fn process(&self) -> Option<u32> {
+impl<S: Session> Contender for Database<S> {
+    type Client = S;
+
+    async fn connect(&self) -> Result<S, Failed> {
+        S::prepare(self.open().await?).await
+    }
+
+    fn process(&self) -> Option<u32> {
         self.server.pid().ok()
     }
 
-    /// Ends the server, if nobody else uses it.
-    pub(crate) fn stop(self) -> Result<(), Failed> {
+    /// Unknown: PostgreSQL consists of many processes that share memory.
+    fn resident_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Stops the server, unless somebody else uses it.
+    async fn stop(self) -> Result<(), Failed> {
         Ok(Arc::into_inner(self.server).map_or(Ok(()), PgServer::stop)?)
     }
 }

@@ -1,4 +1,4 @@
-//! A server in a process of its own.
+//! Servers in their own processes.
 
 use crate::Failed;
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,17 +11,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Nothing that is started or stopped here takes this long; it only turns a hang into a failure.
+/// Starting and stopping never take this long. The deadline turns a hang into a failure.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// It ends with this value at the latest.
+/// A running process, which is stopped when the value is dropped.
 pub(crate) struct Process {
     child: Child,
     stop: Signal,
 }
 
 impl Process {
-    /// Starts it; `stop` is the signal on which it ends well. It inherits standard error unless that was set.
+    /// Starts a process. `stop` is the signal that ends it cleanly.
     pub(crate) fn start(command: &mut Command, stop: Signal) -> Result<Process, Failed> {
         let program = command.get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::null());
@@ -29,12 +29,12 @@ impl Process {
         Ok(Process { child, stop })
     }
 
-    /// Starts a server of ours, which says on standard error at which address it listens.
+    /// Starts a server that prints its address to standard error, as `limina` does.
     pub(crate) fn serving(command: &mut Command) -> Result<(Process, SocketAddr), Failed> {
         let mut process = Process::start(command.stderr(Stdio::piped()), Signal::TERM)?;
         let output = process.child.stderr.take().expect("it is piped");
         let (sender, receiver) = mpsc::channel();
-        // It is read to the end, or the server would wait for a reader.
+        // Read to the end, because the server would block on a full pipe.
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 match address_in(&line) {
@@ -53,13 +53,13 @@ impl Process {
         self.child.id()
     }
 
-    /// Sends it a signal, if it is still there.
+    /// Sends a signal to the process, if it still runs.
     pub(crate) fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         let _gone_already = id.map(|id| kill_process(id, signal));
     }
 
-    /// Asks it to end, and waits.
+    /// Stops the process and waits for its end.
     pub(crate) fn stop(mut self) -> Result<(), Failed> {
         match self.end() {
             true => Ok(()),
@@ -67,7 +67,7 @@ impl Process {
         }
     }
 
-    /// Whether it ended without being killed.
+    /// Stops the process. Returns false if it had to be killed.
     fn end(&mut self) -> bool {
         if let Ok(Some(_)) = self.child.try_wait() {
             return true;
@@ -92,18 +92,18 @@ impl Drop for Process {
     }
 }
 
-/// `http://…` in a line of text.
+/// The address behind `http://` in a line of text.
 fn address_in(line: &str) -> Option<SocketAddr> {
     let rest = line.split("http://").nth(1)?;
     rest.split(|letter: char| letter != ':' && letter != '.' && !letter.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// An address that nobody listens on at the moment, for servers that must be told one.
+/// An address on which no process listens at the moment, for servers that cannot choose a free port.
 pub(crate) fn free_address() -> Result<SocketAddr, Failed> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
-/// Tries until it works, or until there is no hope.
+/// Repeats an attempt until it succeeds or the deadline has passed.
 pub(crate) async fn eventually<T, E: Into<Failed>>(
     mut attempt: impl AsyncFnMut() -> Result<T, E>,
 ) -> Result<T, Failed> {

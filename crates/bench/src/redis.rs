@@ -1,4 +1,4 @@
-//! Redis, running scripts: those of a family are given to it when it is started.
+//! Redis, which runs the Lua scripts of a family.
 
 use crate::{
     Failed,
@@ -12,28 +12,36 @@ use tokio::{
     net::TcpStream,
 };
 
-/// When its file of commands is synced.
+/// When Redis syncs its append-only file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Sync {
-    /// Before it answers.
+    /// Before each answer.
     Always,
     /// Every second.
     EverySecond,
 }
 
+/// What a family needs of Redis.
+#[derive(Clone, Copy)]
+pub(crate) struct Setup {
+    pub(crate) sync: Sync,
+    /// Scripts, which clients run by their index.
+    pub(crate) scripts: &'static [&'static str],
+}
+
 pub(crate) struct Redis {
     process: Process,
     address: SocketAddr,
-    /// The scripts, by their digests.
+    /// The digest of each script.
     scripts: Arc<[String]>,
 }
 
 impl Redis {
-    pub(crate) async fn start(directory: &Path, sync: Sync, scripts: &[&str]) -> Result<Redis, Failed> {
+    pub(crate) async fn start(directory: &Path, setup: Setup) -> Result<Redis, Failed> {
         let address = free_address()?;
         let mut serve = Command::new("redis-server");
         serve.args(["--bind", "127.0.0.1", "--port", &address.port().to_string()]);
-        let sync = match sync {
+        let sync = match setup.sync {
             Sync::Always => "always",
             Sync::EverySecond => "everysec",
         };
@@ -44,7 +52,7 @@ impl Redis {
             .map_err(|error| format!("{error}; `cargo xtask rivals` installs it"))?;
         let mut client = eventually(async || Connection::open(address, Arc::default()).await).await?;
         let mut digests = Vec::new();
-        for script in scripts {
+        for script in setup.scripts {
             digests.push(client.load(script).await?);
         }
         Ok(Redis { process, address, scripts: digests.into() })
@@ -67,7 +75,7 @@ impl Contender for Redis {
     }
 }
 
-/// A connection that speaks Redis's protocol, as far as needed.
+/// A connection that speaks the part of Redis's protocol that the benchmark needs.
 pub(crate) struct Connection {
     stream: TcpStream,
     scripts: Arc<[String]>,
@@ -82,7 +90,7 @@ impl Connection {
         Ok(Connection { stream, scripts, requests: Vec::new(), replies: Vec::new() })
     }
 
-    /// Makes a script known, and returns its digest.
+    /// Loads a script and returns its digest.
     async fn load(&mut self, script: &str) -> Result<String, Failed> {
         self.write(&["SCRIPT", "LOAD", script]);
         let failed = self.exchange(1).await?;
@@ -93,7 +101,7 @@ impl Connection {
         }
     }
 
-    /// Adds a command to what is sent next.
+    /// Adds a command to the requests that [`Connection::exchange`] sends.
     pub(crate) fn write(&mut self, words: &[&str]) {
         write!(self.requests, "*{}\r\n", words.len()).expect("memory takes it");
         for word in words {
@@ -101,15 +109,15 @@ impl Connection {
         }
     }
 
-    /// Adds a run of a script, by its number, to what is sent next.
-    pub(crate) fn write_script(&mut self, number: usize, keys: &[String], arguments: &[&str]) {
-        let (digest, count) = (self.scripts[number].clone(), keys.len().to_string());
+    /// Adds a run of the script with this index to the requests that [`Connection::exchange`] sends.
+    pub(crate) fn write_script(&mut self, index: usize, keys: &[String], arguments: &[&str]) {
+        let (digest, count) = (self.scripts[index].clone(), keys.len().to_string());
         let words = ["EVALSHA", &digest, &count].into_iter().chain(keys.iter().map(String::as_str));
         let words: Vec<&str> = words.chain(arguments.iter().copied()).collect();
         self.write(&words);
     }
 
-    /// Sends what was written, waits for so many replies, and returns how many are errors.
+    /// Sends the requests, waits for this many replies, and returns how many of them are errors.
     pub(crate) async fn exchange(&mut self, replies: usize) -> Result<u64, Failed> {
         self.stream.write_all(&self.requests).await?;
         self.requests.clear();
@@ -137,7 +145,7 @@ impl Connection {
         self.replies.strip_prefix(line.as_bytes()).is_some_and(|rest| rest.starts_with(b"\r\n"))
     }
 
-    /// How many of the last replies are lists that begin with this number.
+    /// Counts the lists among the last replies that begin with this number.
     pub(crate) fn replies_beginning_with(&self, number: i64) -> u64 {
         let head = format!("\n:{number}\r\n");
         let lists = memchr::memchr_iter(b'*', &self.replies);
@@ -149,7 +157,7 @@ impl Connection {
     }
 }
 
-/// Where the reply that begins at `at` ends; none if it is not all there yet.
+/// The end of the reply that begins at `at`; none if the reply is not complete yet.
 fn reply_end(bytes: &[u8], at: usize) -> Result<Option<usize>, Failed> {
     let Some(line) = memchr::memchr(b'\n', &bytes[at.min(bytes.len())..]) else { return Ok(None) };
     let (head, next) = (&bytes[at..at + line], at + line + 1);

@@ -1,4 +1,4 @@
-//! Limina as a server, in a process of its own: the same parts as in the binary `limina`, with its defaults.
+//! Limina as a server, with the same parts and defaults as the binary `limina`.
 
 use crate::Failed;
 use limina_node::{Joining, Metrics, Node, NodeOptions, Service};
@@ -29,7 +29,7 @@ pub(crate) struct Options {
     /// Database that nodes share
     #[arg(long)]
     store: Option<String>,
-    /// After so long without a sign of life a node's shards are taken over
+    /// Time after which the shards of a silent node are taken over
     #[arg(long, default_value = "5s")]
     tenure: duration::Duration,
 }
@@ -71,7 +71,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
     }
 }
 
-/// Starts a node among those that share a database.
+/// Starts a node of a cluster that shares a database.
 async fn join(
     url: &str,
     address: SocketAddr,

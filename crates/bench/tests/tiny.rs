@@ -44,7 +44,7 @@ fn every_contender_but_the_rivals_does_the_work_of_the_ledger() {
         let rows = rows(&text, name);
         assert_eq!(rows.len(), if name == "echo" { 1 } else { 2 }, "{name} in:\n{text}");
         assert!(rows[0][2].parse::<u64>().unwrap() > 0, "{name} did nothing:\n{text}");
-        assert_eq!(rows[0][8], "0", "{name} was refused something:\n{text}");
+        assert_eq!(rows[0][9], "0", "{name} was refused something:\n{text}");
         assert!(rows.get(1).is_none_or(|filled| filled[1] == "30"), "{name} in:\n{text}");
     }
     for name in ["latest", "as of an operation that held in it", "as of any operation"] {

@@ -23,7 +23,7 @@ const SHARD: ShardId = ShardId(1);
 /// Only something that hangs takes this long.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// The number of records in a batch. A quarter of them replaces earlier ones.
-const BATCH: u64 = 400;
+const BATCH: u64 = 100;
 
 type Shard = ShardStore<Embedded, Embedded>;
 

@@ -1,4 +1,5 @@
-//! ARCHITECTURE.md tells the truth about the tree, and no document links to what is not there.
+//! Checks that the paths in ARCHITECTURE.md and the links of all documents exist, and that ARCHITECTURE.md names every
+//! crate.
 
 use std::{
     collections::BTreeSet,
@@ -12,7 +13,7 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
         code_spans(&architecture).filter(|span| span.starts_with("crates/")).collect();
     for path in &named {
         if !root.join(path).exists() {
-            problems.push(format!("ARCHITECTURE.md names {path}, which is not there"));
+            problems.push(format!("ARCHITECTURE.md names {path}, which does not exist"));
         }
     }
     for entry in list(&root.join("crates"))? {
@@ -26,7 +27,7 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
             let folder = document.parent().unwrap_or(root);
             for link in links(&read(&document)?) {
                 if !folder.join(&link).exists() {
-                    problems.push(format!("{} links to {link}, which is not there", document.display()));
+                    problems.push(format!("{} links to {link}, which does not exist", document.display()));
                 }
             }
         }
@@ -34,7 +35,7 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
     if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
 }
 
-/// What stands between single backticks.
+/// The texts between single backticks.
 fn code_spans(text: &str) -> impl Iterator<Item = &str> {
     text.lines().flat_map(|line| line.split('`').skip(1).step_by(2))
 }

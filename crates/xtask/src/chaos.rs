@@ -1,4 +1,4 @@
-//! The fail-over test for longer than the tests run it: nodes are killed, paused and stopped under load.
+//! Runs the fail-over test for longer than `cargo test` does: nodes are killed, paused and stopped under load.
 
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use crate::Outcome;
 
 const TEST: &str = "chaos::whatever_becomes_of_nodes_nothing_acknowledged_is_lost";
 
-/// `--minutes N`, and `--seed S` to have the same things done again.
+/// Options: `--minutes N`, and `--seed S` to repeat a run.
 pub(crate) fn run(args: &[String]) -> Outcome {
     let (mut minutes, mut seed) = (1, now());
     let mut args = args.iter();
@@ -17,7 +17,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         match name.as_str() {
             "--minutes" => minutes = value,
             "--seed" => seed = value,
-            _ => return Err(format!("chaos has no {name}")),
+            _ => return Err(format!("chaos has no option {name}")),
         }
     }
     println!("xtask: chaos for {minutes} min with --seed {seed}");
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     crate::run(test)
 }
 
-/// Another seed each time.
+/// The time in seconds, which is a different seed each time.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

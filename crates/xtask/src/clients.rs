@@ -1,6 +1,5 @@
-//! The real clients that the end-to-end tests run: installed beside the build, never for the whole machine.
+//! Installs the real STOMP clients that the end-to-end tests use. They go into the build directory, not into the system.
 
-use cargo_metadata::MetadataCommand;
 use std::{
     path::{Path, PathBuf},
     process::Command,
@@ -8,36 +7,35 @@ use std::{
 
 use crate::packages::{self, Package};
 
-/// The scripts, and which versions of which clients they need.
+/// The folder with the scripts of the tests and the pinned versions of the clients.
 const SOURCES: &str = "crates/limina/tests/clients";
 
 const PACKAGES: &[Package] = &[
-    Package { name: "nodejs", is_there: || packages::runs("node", &["--version"]) },
-    Package { name: "npm", is_there: || packages::runs("npm", &["--version"]) },
-    // Debian has the module `venv` without this package, but not what fills a new environment.
+    Package { name: "nodejs", is_installed: || packages::runs("node", &["--version"]) },
+    Package { name: "npm", is_installed: || packages::runs("npm", &["--version"]) },
+    // Without this package Debian has the module `venv`, but not `ensurepip`, which a new environment needs.
     Package {
         name: "python3-venv",
-        is_there: || packages::runs("python3", &["-c", "import ensurepip, venv"]),
+        is_installed: || packages::runs("python3", &["-c", "import ensurepip, venv"]),
     },
 ];
 
-/// Installs the clients from npm and PyPI, unless the very same ones were installed before.
+/// Installs the clients from npm and PyPI, unless the same versions are already installed.
 pub(crate) fn install() -> Result<(), String> {
-    let metadata = MetadataCommand::new().no_deps().exec().map_err(|error| error.to_string())?;
-    let place = metadata.target_directory.as_std_path().join("clients");
+    let place = crate::target_directory()?.join("clients");
     let wanted = Wanted::read()?;
     let stamp = place.join("installed");
     if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted.all()) {
         return Ok(());
     }
     packages::install(PACKAGES)?;
-    // What an earlier attempt left behind could be half of it.
+    // An earlier attempt may have left an incomplete installation.
     let _none_yet = std::fs::remove_dir_all(&place);
     wanted.install(&place)?;
     write(&stamp, &wanted.all())
 }
 
-/// The files that say what to install.
+/// The files that pin the versions.
 struct Wanted {
     package: String,
     lock: String,
@@ -61,7 +59,7 @@ impl Wanted {
         [self.package.as_str(), &self.lock, &self.requirements].join("\n")
     }
 
-    /// To `node_modules` and `python`, both in `place`.
+    /// Installs into the folders `node_modules` and `python` of `place`.
     fn install(&self, place: &Path) -> Result<(), String> {
         std::fs::create_dir_all(place).map_err(|error| format!("{}: {error}", place.display()))?;
         write(&place.join("package.json"), &self.package)?;
@@ -79,11 +77,11 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
 }
 
 fn run(place: &Path, program: PathBuf, args: &[&str]) -> Result<(), String> {
-    let told = format!("{} {}", program.display(), args.join(" "));
-    println!("xtask: {told}");
+    let command = format!("{} {}", program.display(), args.join(" "));
+    println!("xtask: {command}");
     let status = Command::new(&program).args(args).current_dir(place).status();
-    match status.map_err(|error| format!("{told}: {error}"))?.success() {
+    match status.map_err(|error| format!("{command}: {error}"))?.success() {
         true => Ok(()),
-        false => Err(format!("failed: {told}")),
+        false => Err(format!("failed: {command}")),
     }
 }

@@ -1,9 +1,9 @@
-//! Dependencies point downwards only.
+//! Checks that crates depend only on crates of lower layers.
 
 use cargo_metadata::{DependencyKind, MetadataCommand};
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::Path};
 
-/// Who may depend on whom, among our own crates.
+/// The crates of the workspace that each crate may depend on. Tests may use more.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("limina-engine", &[]),
     ("limina-pg-server", &[]),
@@ -34,7 +34,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// What the engine may use from outside: nothing that has a clock, files or threads.
+/// The external crates that the engine may use. None of them uses a clock, files or threads.
 const ENGINE_USES: &[&str] = &["bytes", "hashbrown", "postcard", "serde"];
 
 pub(crate) fn check() -> Result<(), String> {
@@ -44,7 +44,7 @@ pub(crate) fn check() -> Result<(), String> {
     for package in &metadata.packages {
         let name = package.name.as_str();
         let Some((_, allowed)) = ALLOWED.iter().find(|(crate_name, _)| *crate_name == name) else {
-            problems.push(format!("{name} has no place in the layers (crates/xtask/src/layers.rs)"));
+            problems.push(format!("{name} is not listed in crates/xtask/src/layers.rs"));
             continue;
         };
         for dependency in
@@ -59,8 +59,14 @@ pub(crate) fn check() -> Result<(), String> {
             }
         }
     }
+    for target in metadata.packages.iter().flat_map(|package| &package.targets) {
+        let source = target.src_path.as_std_path();
+        if (target.is_lib() || target.is_bin()) && !target.test && has_unit_tests(source)? {
+            problems.push(format!("{} has unit tests, but its Cargo.toml says `test = false`", target.name));
+        }
+    }
     for (name, _) in ALLOWED.iter().filter(|(name, _)| !ours.contains(name)) {
-        problems.push(format!("{name} stands in the layers but is gone"));
+        problems.push(format!("crates/xtask/src/layers.rs lists {name}, which does not exist"));
     }
     for pure in ["engine", "stomp"] {
         let lib = crate::root().join(format!("crates/{pure}/src/lib.rs"));
@@ -70,4 +76,15 @@ pub(crate) fn check() -> Result<(), String> {
         }
     }
     if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
+}
+
+/// Whether a file in the folder of this file, or below it, contains unit tests.
+fn has_unit_tests(main_file: &Path) -> Result<bool, String> {
+    for file in crate::modules::rust_files(main_file.parent().unwrap_or(main_file))? {
+        let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        if text.contains("#[cfg(test)]") || text.contains("#[test]") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

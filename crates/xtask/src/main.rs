@@ -1,4 +1,4 @@
-//! What developers and CI run: `cargo xtask test`, `layers`, `chaos`, `clients`, `sim`, `openapi`, `rivals`, `standby`.
+//! The commands of developers and of CI: `cargo xtask test` and others. [`USAGE`] describes them.
 
 mod architecture;
 mod chaos;
@@ -9,7 +9,10 @@ mod modules;
 mod packages;
 mod rivals;
 mod standby;
+mod test;
+mod test_binaries;
 
+use cargo_metadata::MetadataCommand;
 use std::{
     path::{Path, PathBuf},
     process::{Command, ExitCode},
@@ -21,7 +24,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let rest = args.get(1..).unwrap_or_default();
     let result = match args.first().map(String::as_str) {
-        Some("test") if rest.is_empty() => test(),
+        Some("test") if rest.is_empty() => test::run(),
         Some("layers") if rest.is_empty() => check_layers(),
         Some("sim") => cargo(
             &[&["run", "--release", "--quiet", "--package", "limina-sim", "--"], &words(rest)[..]].concat(),
@@ -43,64 +46,26 @@ fn main() -> ExitCode {
 }
 
 const USAGE: &str = "usage: cargo xtask COMMAND
-  test      everything that CI checks: format, layers, lints, docs, all tests; installs PostgreSQL where it is missing
-            (needs apt-get and root)
-  layers    the dependency directions between crates and inside the engine, and ARCHITECTURE.md against the tree
-  chaos     kill, pause and stop nodes of a cluster under load for longer than the tests do: --minutes 10, and --seed 42
-            to have the same done again
-  clients   install the STOMP clients that the tests run, where they are missing (needs npm and Python, or apt-get and
-            root to install these); `test` includes it
-  sim ARGS  the simulator, e.g. --seeds 10000, or --seed 42 --verbose
-  openapi   write docs/openapi.json anew
-  rivals    install PostgreSQL and Redis for the benchmark, where they are missing (needs apt-get and root), and build
-            the rivals that are crates
-  standby   lose and promote the servers of a PostgreSQL with a synchronous standby under load: --rounds 6";
+  test      run everything that CI runs: check format, layers, lints and docs, and run all tests. Installs missing
+            programs that the tests use (needs apt-get and root)
+  layers    check the dependencies between crates and between the modules of the engine, and that the paths and links
+            in the documents exist
+  sim ARGS  run the simulator, e.g. --seeds 10000, or --seed 42 --verbose
+  chaos     kill, pause and stop nodes of a cluster under load, for longer than the tests do: --minutes 10. --seed 42
+            repeats a run
+  standby   under load, lose the servers of a PostgreSQL with a synchronous standby, and promote the standby: --rounds 6
+  clients   install the STOMP clients that the end-to-end tests use, under `target`; `test` includes this
+  openapi   regenerate docs/openapi.json from the code
+  rivals    install PostgreSQL and Redis for the benchmarks (needs apt-get and root), and build the rivals that are
+            crates";
 
-/// Dependencies between crates, dependencies between the engine's modules, wire types and error statuses in the server, and
-/// ARCHITECTURE.md against the tree.
+/// Checks the dependencies between crates and between the engine's modules, where the server uses wire types and error
+/// statuses, and the paths and links in the documents.
 fn check_layers() -> Outcome {
     layers::check()?;
     modules::check(&root())?;
     edge::check(&root())?;
     architecture::check(&root())
-}
-
-/// Everything that CI checks.
-fn test() -> Outcome {
-    cargo(&["fmt", "--all", "--check"])?;
-    cargo(&["fmt", "--manifest-path", rivals::MANIFEST, "--check"])?;
-    check_layers()?;
-    cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])?;
-    let mut doc = Command::new(env!("CARGO"));
-    doc.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
-    run(doc)?;
-    clients::install()?;
-    packages::install(&[packages::POSTGRES, packages::C_COMPILER])?;
-    let mut tests = Command::new(env!("CARGO"));
-    tests.args(["test", "--workspace"]);
-    // Many tests wait for something most of their time.
-    let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
-    tests.env("RUST_TEST_THREADS", threads.to_string());
-    if !may_mount() {
-        println!("xtask: not allowed to mount a tmpfs here, so the full-disk test is skipped (root runs it)");
-        tests.env("LIMINA_SKIP_TMPFS", "1");
-    }
-    run(tests)
-}
-
-/// The full-disk test needs a small file system of its own.
-fn may_mount() -> bool {
-    let Ok(dir) = std::env::temp_dir().canonicalize() else { return false };
-    let dir = dir.join(format!("limina-mount-{}", std::process::id()));
-    let quietly = |program: &str, args: &[&str]| {
-        Command::new(program).args(args).output().is_ok_and(|output| output.status.success())
-    };
-    let path = dir.display().to_string();
-    let mounted = std::fs::create_dir(&dir).is_ok()
-        && quietly("mount", &["-t", "tmpfs", "-o", "size=1m", "tmpfs", &path]);
-    let unmounted = mounted && quietly("umount", &[&path]);
-    let _best_effort = std::fs::remove_dir(&dir);
-    unmounted
 }
 
 fn openapi() -> Outcome {
@@ -136,6 +101,12 @@ fn describe(command: &Command) -> String {
 
 fn words(args: &[String]) -> Vec<&str> {
     args.iter().map(String::as_str).collect()
+}
+
+/// The folder that cargo builds in.
+fn target_directory() -> Result<PathBuf, String> {
+    let metadata = MetadataCommand::new().no_deps().exec().map_err(|error| error.to_string())?;
+    Ok(metadata.target_directory.into_std_path_buf())
 }
 
 /// The workspace's folder.

@@ -1,5 +1,5 @@
-//! The modules inside the engine form layers too: a module uses modules of lower layers only, so that a family can be
-//! read without the others.
+//! Checks that each module of the engine uses only modules of lower layers, so that a family can be read without the
+//! others.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,7 +8,7 @@ use std::{
 
 const ENGINE: &str = "crates/engine/src";
 
-/// From the bottom up. A module may use the modules of the layers below its own, and none of its own layer.
+/// The layers, from the lowest to the highest. A module may use the modules of lower layers, but none of its own layer.
 const LAYERS: &[&[&str]] = &[
     &["answer", "compact", "ids", "time"],
     &["name", "options"],
@@ -48,7 +48,7 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
     let named: BTreeSet<String> =
         LAYERS.iter().flat_map(|layer| layer.iter()).map(|name| (*name).into()).collect();
     problems.extend(named.symmetric_difference(&found).map(|name| {
-        format!("{name} is a module of the engine or is named in crates/xtask/src/modules.rs, but not both")
+        format!("{name} must be both a module of the engine and listed in crates/xtask/src/modules.rs, but is only one of these")
     }));
     match problems.is_empty() {
         true => Ok(()),
@@ -64,7 +64,7 @@ fn judge(module: &str, used: &str) -> Option<String> {
     }
 }
 
-/// Which module each name comes from that `lib.rs` re-exports with `pub use module::{…}`.
+/// The module of each name that `lib.rs` re-exports with `pub use module::{…}`.
 fn exports(lib: &str) -> BTreeMap<String, String> {
     let mut exports = BTreeMap::new();
     for statement in without_comments(lib).split(';').map(str::trim) {
@@ -79,12 +79,12 @@ fn exports(lib: &str) -> BTreeMap<String, String> {
     exports
 }
 
-/// The first name behind each `crate::`, in `use` trees and elsewhere.
+/// The first name after each `crate::`, in `use` trees and in other paths.
 fn uses(file: &str) -> BTreeSet<String> {
     let text = without_comments(file);
     let mut names = BTreeSet::new();
     for (at, _) in text.match_indices("crate::") {
-        // Not `pub(crate)` and not the end of a longer name.
+        // Skip matches that are the end of a longer name.
         if text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_') {
             continue;
         }
@@ -97,7 +97,7 @@ fn uses(file: &str) -> BTreeSet<String> {
     names
 }
 
-/// The first name of each branch of a `use` tree, whose opening brace is left out.
+/// The first name of each branch of a `use` tree. `tree` begins after the opening brace.
 fn first_names(tree: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut depth = 0;
@@ -127,6 +127,7 @@ pub(crate) fn without_comments(text: &str) -> String {
     text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
 }
 
+/// All Rust files in a folder and below it.
 pub(crate) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let mut files = Vec::new();
     let entries = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -158,14 +159,14 @@ mod tests {
     }
 
     #[test]
-    fn names_lead_to_their_modules() {
+    fn names_are_mapped_to_their_modules() {
         let exports = exports("pub mod time;\npub use time::{Millis, Time};\npub use effect::Effect;");
         assert_eq!(exports["Millis"], "time");
         assert_eq!(exports["Effect"], "effect");
     }
 
     #[test]
-    fn a_family_uses_neither_another_nor_what_stands_on_it() {
+    fn a_family_uses_neither_another_family_nor_a_higher_layer() {
         assert_eq!(judge("ledger", "turn"), None);
         assert!(judge("ledger", "locks").is_some());
         assert!(judge("ledger", "outcome").is_some());

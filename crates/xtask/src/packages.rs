@@ -1,46 +1,46 @@
-//! Programs that come from the system's packages, installed where they are missing.
+//! Installs programs from the system's packages if they are missing.
 
 use std::{
     path::Path,
     process::{Command, Stdio},
 };
 
-/// A package, and a way to see whether it is installed.
+/// A package, and how to find out whether it is installed.
 pub(crate) struct Package {
-    /// As apt-get knows it; several names where it takes several.
+    /// The name for apt-get, or several names separated by spaces.
     pub(crate) name: &'static str,
-    pub(crate) is_there: fn() -> bool,
+    pub(crate) is_installed: fn() -> bool,
 }
 
-/// For the tests of the store and for the benchmark, which start servers of their own.
-pub(crate) const POSTGRES: Package = Package { name: "postgresql", is_there: has_postgres };
+/// The tests of the store and the benchmarks start their own servers.
+pub(crate) const POSTGRES: Package = Package { name: "postgresql", is_installed: has_postgres };
 
-/// For the tests of a failing disk, which compile a small library that is preloaded.
-pub(crate) const C_COMPILER: Package = Package { name: "gcc libc6-dev", is_there: has_c_compiler };
+/// The tests of a failing disk compile a small library, which they preload.
+pub(crate) const C_COMPILER: Package = Package { name: "gcc libc6-dev", is_installed: has_c_compiler };
 
 fn has_c_compiler() -> bool {
     runs("cc", &["--version"])
 }
 
-/// Where Debian and Ubuntu put it.
+/// Looks in the folder in which Debian and Ubuntu install PostgreSQL.
 fn has_postgres() -> bool {
     let versions = Path::new("/usr/lib/postgresql").read_dir().into_iter().flatten().flatten();
     versions.into_iter().any(|version| version.path().join("bin/initdb").is_file())
 }
 
-/// Installs those of the packages that are not there.
+/// Installs the packages that are missing.
 pub(crate) fn install(packages: &[Package]) -> Result<(), String> {
     let missing: Vec<&str> =
-        packages.iter().filter(|package| !(package.is_there)()).map(|package| package.name).collect();
+        packages.iter().filter(|package| !(package.is_installed)()).map(|package| package.name).collect();
     if missing.is_empty() {
         return Ok(());
     }
     let by_hand = format!("install {} by hand", missing.join(" and "));
     if !runs("apt-get", &["--version"]) {
-        return Err(format!("there is no apt-get here: {by_hand}"));
+        return Err(format!("apt-get was not found: {by_hand}"));
     }
     if output("id", &["-u"]).is_none_or(|id| id.trim() != "0") {
-        return Err(format!("installing needs root: run this as root, or {by_hand}"));
+        return Err(format!("installing packages needs root: run this as root, or {by_hand}"));
     }
     apt_get(&["update", "-qq"])?;
     let names: Vec<&str> = missing.iter().flat_map(|names| names.split(' ')).collect();
@@ -56,6 +56,7 @@ fn apt_get(args: &[&str]) -> Result<(), String> {
     }
 }
 
+/// Whether a program can be run with these arguments.
 pub(crate) fn runs(program: &str, args: &[&str]) -> bool {
     output(program, args).is_some()
 }

@@ -1,25 +1,22 @@
-//! What the benchmark compares Limina with. The tests never need it.
-
-use cargo_metadata::MetadataCommand;
+//! Installs and builds the systems that the benchmarks compare Limina with. The tests do not need them.
 
 use crate::packages::{self, Package};
 
-/// The crate of the rivals that are crates: no part of the workspace.
+/// The crate that runs the rivals that are crates. It is not part of the workspace.
 pub(crate) const MANIFEST: &str = "crates/rivals/Cargo.toml";
 
-/// Builds the rivals that are crates, to where the benchmark is built, since it looks for them beside itself.
+/// Builds the rivals that are crates, into the folder of the benchmark's program, which looks for them there.
 pub(crate) fn build() -> Result<(), String> {
-    let metadata = MetadataCommand::new().no_deps().exec().map_err(|error| error.to_string())?;
-    let target = metadata.target_directory.as_str();
-    crate::cargo(&["build", "--release", "--locked", "--manifest-path", MANIFEST, "--target-dir", target])
+    let target = crate::target_directory()?.display().to_string();
+    crate::cargo(&["build", "--release", "--locked", "--manifest-path", MANIFEST, "--target-dir", &target])
 }
 
-/// Installs PostgreSQL and Redis where they are missing.
+/// Installs PostgreSQL and Redis if they are missing.
 pub(crate) fn install() -> Result<(), String> {
-    // The packages come with services of their own, on the usual ports, which the benchmark does not use.
+    // The packages also start services on the usual ports, which the benchmarks do not use.
     packages::install(&[
         packages::POSTGRES,
-        Package { name: "redis-server", is_there: || packages::runs("redis-server", &["--version"]) },
+        Package { name: "redis-server", is_installed: || packages::runs("redis-server", &["--version"]) },
     ])?;
     println!("xtask: PostgreSQL and Redis are installed");
     Ok(())

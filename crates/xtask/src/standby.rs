@@ -1,4 +1,4 @@
-//! The fail-over of PostgreSQL itself: a synchronous standby is promoted under load, round after round.
+//! Runs the test of a fail-over of PostgreSQL: under load, a synchronous standby is promoted, round after round.
 
 use std::process::Command;
 
@@ -6,10 +6,10 @@ use crate::{Outcome, packages};
 
 const TEST: &str = "standby::whichever_server_is_lost_nothing_acknowledged_is_lost";
 
-/// Every kind of loss, with a standby that is waited for and with one that is not.
+/// Enough rounds for every kind of loss, with a standby that commits wait for and with one that they do not wait for.
 const ROUNDS: u64 = 6;
 
-/// `--rounds N`.
+/// Option: `--rounds N`.
 pub(crate) fn run(args: &[String]) -> Outcome {
     let rounds = match args {
         [] => ROUNDS,

@@ -1,5 +1,5 @@
-//! Several nodes on one PostgreSQL: the work of all families, local and forwarded, and shards that move; beside it the
-//! same work in SQL, on the same server.
+//! Several nodes on one PostgreSQL: the work of all families, local and forwarded, and shards that move. For comparison, the
+//! same work in SQL on the same server.
 
 mod moves;
 mod nodes;
@@ -7,6 +7,10 @@ mod report;
 
 use crate::{
     Failed, events,
+    frame::{
+        Connections, Others, Phase, Place, chosen, conditions, name_of, positive, seconds,
+        warm_up_and_measure,
+    },
     http::Connection,
     ledger,
     limiter::{
@@ -16,24 +20,21 @@ use crate::{
     load::{Contender, Load, Until, Work, drive},
     locks, machine,
     measure::Measured,
-    options::{Connections, Place, chosen, name_of, positive, seconds},
-    postgres::start_server,
-    report::{Others, conditions},
+    postgres::{Database, start_server},
 };
 use clap::ValueEnum;
 use events::workload::{Keys, Submissions};
 use ledger::workload::Operations;
 use limina_pg_server::PgServer;
 use locks::workload::Pairs;
-use nodes::{Nodes, Spread, Way, namespaces};
+use nodes::{Nodes, Route, Spread, namespaces};
 use report::{Latency, Report, Row};
 use std::{future::Future, sync::Arc, time::Duration};
 use tokio::task::JoinSet;
 
-/// What is measured.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// How long each is measured, in seconds, after a fifth of that to warm up
+    /// Duration of each measurement in seconds; a fifth of it is added for warm-up
     #[arg(long, default_value = "5", value_parser = seconds)]
     seconds: Duration,
     /// Nodes, at least two
@@ -47,20 +48,20 @@ pub(crate) struct Options {
     /// Ledger limits, or clients that a rule limits, in each shard
     #[arg(long, default_value_t = 100, value_parser = positive)]
     each: usize,
-    /// So many records in memory of each shard that moves
+    /// Records in memory of each shard that moves
     #[arg(long, default_value = "1000,10000,100000", value_delimiter = ',', value_parser = positive)]
     records: Vec<usize>,
-    /// For how long a node is not given up, in seconds
+    /// Seconds until a silent node is considered dead
     #[arg(long, default_value = "5", value_parser = seconds)]
     tenure: Duration,
-    /// Only these
+    /// Measure only these
     #[arg(long, value_delimiter = ',')]
     only: Vec<Part>,
     #[command(flatten)]
     place: Place,
 }
 
-/// What is measured, and how it is asked.
+/// A part of the measurements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// Holds and commits, one a request
@@ -69,7 +70,7 @@ enum Part {
     LedgerBatch,
     /// The same in SQL, one a transaction
     SqlLedger,
-    /// Checks in a window, which do not wait for the database
+    /// Checks of a relaxed rule with a window, which do not wait for the database
     Checks,
     /// Checks of durable counters, one a request
     Counters,
@@ -81,13 +82,13 @@ enum Part {
     Locks,
     /// Events submitted
     Events,
-    /// Requests at the owner's node and at another
+    /// Requests to the node that owns the shard and to another node
     Latency,
-    /// Shards whose node stops or dies
+    /// Shards whose node is stopped or killed
     Moves,
 }
 
-/// Work that nodes do.
+/// The work that nodes do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
     Ledger,
@@ -124,7 +125,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
     let Bench { server, nodes, .. } = bench;
     nodes.stop().await?;
     others.print(machine::family_cpu_time(server.pid()?));
-    println!("\n{report}");
+    println!("\n{}", report.write()?);
     match report.refused() {
         0 => Ok(()),
         refused => Err(format!("{refused} requests were refused, and none should have been").into()),
@@ -136,15 +137,15 @@ struct Bench {
     options: Options,
     server: Arc<PgServer>,
     nodes: Nodes,
-    /// The number of each shard's node.
+    /// The number of the node that owns each shard.
     owners: Vec<usize>,
 }
 
-/// How a family's work is asked for.
-struct Asked<'a> {
-    /// What the namespaces are called after, which nobody has used before.
+/// Requests of one measurement.
+struct Requests<'a> {
+    /// The prefix of the namespaces' names, which no other measurement uses.
     purpose: &'a str,
-    way: Way,
+    route: Route,
     load: Load,
 }
 
@@ -179,27 +180,30 @@ impl Bench {
         self.options.connections.load(batch)
     }
 
-    /// Processor time of PostgreSQL so far.
+    /// Processor time that PostgreSQL has taken so far.
     fn database_time(&self) -> Result<Duration, Failed> {
         Ok(machine::family_cpu_time(self.server.pid()?))
     }
 
-    /// Of all shards, by any node.
+    /// Measures requests for all shards, sent to all nodes.
     async fn measure_family(&self, part: Part, family: Family, load: Load) -> Result<Row, Failed> {
         let purpose = part.name();
-        let (measured, database) = self.ask(family, Asked { purpose: &purpose, way: Way::Any, load }).await?;
+        let (measured, database) =
+            self.request(family, Requests { purpose: &purpose, route: Route::Any, load }).await?;
         Ok(Row { part, load, measured, database })
     }
 
-    /// One that waits for the database, and one that does not; at the owner's node and elsewhere; alone and with others.
+    /// Measures a request that waits for the database and one that does not, sent to the owner and to another node, with one
+    /// client and with many.
     async fn measure_latencies(&self) -> Result<Vec<Latency>, Failed> {
         let mut latencies = Vec::new();
         for (family, request) in [(Family::Checks, "check, relaxed"), (Family::Ledger, "hold or commit")] {
             for connections in [1, self.load(None).connections] {
-                for (way, sent_to) in [(Way::Local, "the owner"), (Way::Forwarded, "another node")] {
+                for (route, sent_to) in [(Route::Local, "the owner"), (Route::Forwarded, "another node")] {
                     let purpose = format!("latency-{}", latencies.len());
                     let load = Load { connections, batch: 1 };
-                    let (measured, _) = self.ask(family, Asked { purpose: &purpose, way, load }).await?;
+                    let (measured, _) =
+                        self.request(family, Requests { purpose: &purpose, route, load }).await?;
                     latencies.push(Latency { request, sent_to, connections, measured });
                 }
             }
@@ -207,45 +211,48 @@ impl Bench {
         Ok(latencies)
     }
 
-    /// Has the nodes do it, and returns what PostgreSQL took of the processors as well.
-    async fn ask(&self, family: Family, asked: Asked<'_>) -> Result<(Measured, Duration), Failed> {
+    /// Sends the requests of a family to the nodes. Returns the processor time of PostgreSQL as well.
+    async fn request(&self, family: Family, requests: Requests<'_>) -> Result<(Measured, Duration), Failed> {
         let each = self.options.each;
         let case = Case::simple(each);
         match family {
             Family::Ledger => {
-                let work = ledger::workload::Work { limits: each, changes: 1 };
-                self.prepare(asked.purpose, move |mut connection| async move {
-                    ledger::workload::Client::create(&mut connection, 0..each).await
+                let work = ledger::workload::Work::new(each, 1);
+                self.prepare(requests.purpose, |mut connection| {
+                    let limits = work.limits.clone();
+                    async move { ledger::workload::Client::create(&mut connection, &limits).await }
                 })
                 .await?;
-                self.drive(asked, |phase, client| Operations::new(work, phase, client)).await
+                self.drive(requests, |phase, client| Operations::new(work.clone(), phase.name(), client))
+                    .await
             }
             Family::Checks => {
-                self.prepare(asked.purpose, move |mut connection| async move {
+                self.prepare(requests.purpose, move |mut connection| async move {
                     limiter::workload::Client::create(&mut connection, case, 0).await
                 })
                 .await?;
-                self.drive(asked, |_, client| Checks::new(case, client)).await
+                self.drive(requests, |_, client| Checks::new(case, client)).await
             }
             Family::Counters => {
-                self.prepare(asked.purpose, |mut connection| async move {
+                self.prepare(requests.purpose, |mut connection| async move {
                     limiter::http::create_counters(&mut connection).await
                 })
                 .await?;
-                self.drive(asked, |_, client| Checks::new(case, client)).await
+                self.drive(requests, |_, client| Checks::new(case, client)).await
             }
-            Family::Locks => self.drive(asked, |_, client| Pairs::new(client)).await,
+            Family::Locks => self.drive(requests, |_, client| Pairs::new(client)).await,
             Family::Events => {
-                self.prepare(asked.purpose, |mut connection| async move {
+                self.prepare(requests.purpose, |mut connection| async move {
                     events::workload::Client::put(&mut connection, Duration::from_secs(1)).await
                 })
                 .await?;
-                self.drive(asked, |phase, client| Submissions::new(Keys::Distinct(phase), client)).await
+                self.drive(requests, |phase, client| Submissions::new(Keys::Distinct(phase.name()), client))
+                    .await
             }
         }
     }
 
-    /// Does something in each namespace.
+    /// Prepares each namespace with a connection of its own.
     async fn prepare<F>(&self, purpose: &str, make: impl Fn(Connection) -> F) -> Result<(), Failed>
     where
         F: Future<Output = Result<(), Failed>> + Send + 'static,
@@ -262,34 +269,34 @@ impl Bench {
         Ok(())
     }
 
-    /// `work` is that of a client, by its number, in a phase.
+    /// Warms up and measures. `work` makes the work of a client, by the client's number.
     async fn drive<W: Work<Connection>>(
         &self,
-        asked: Asked<'_>,
-        work: impl Fn(&'static str, usize) -> W,
+        requests: Requests<'_>,
+        work: impl Fn(Phase, usize) -> W,
     ) -> Result<(Measured, Duration), Failed> {
-        let namespaces = namespaces(asked.purpose, self.owners.len());
-        let namespaces = asked.way.choose(&namespaces, &self.owners, self.nodes.count());
+        let namespaces = namespaces(requests.purpose, self.owners.len());
+        let namespaces = requests.route.choose(&namespaces, &self.owners, self.nodes.count());
         let drive = async |phase, time| {
             let work = |client| Spread::new(namespaces.clone(), client, work(phase, client));
-            drive(&self.nodes, asked.load, Until::Time(time), work).await
+            drive(&self.nodes, requests.load, Until::Time(time), work).await
         };
-        drive("warm", self.options.seconds / 5).await?;
+        drive(Phase::WarmUp, self.options.seconds / 5).await?;
         let before = self.database_time()?;
-        let measured = drive("measured", self.options.seconds).await?;
+        let measured = drive(Phase::Measured, self.options.seconds).await?;
         Ok((measured, self.database_time()?.saturating_sub(before)))
     }
 
     async fn measure_sql_ledger(&self, load: Load) -> Result<Row, Failed> {
-        let contender = ledger::postgres::Postgres::on(self.server.clone()).await?;
-        let work = ledger::workload::Work { limits: self.options.each * self.owners.len(), changes: 1 };
-        ledger::workload::create(&contender, work).await?;
-        let operations = |phase, client| Operations::new(work, phase, client);
+        let contender = Database::<ledger::postgres::Session>::create(self.server.clone()).await?;
+        let work = ledger::workload::Work::new(self.options.each * self.owners.len(), 1);
+        ledger::workload::create(&contender, &work).await?;
+        let operations = |phase: Phase, client| Operations::new(work.clone(), phase.name(), client);
         self.drive_sql(Part::SqlLedger, contender, load, operations).await
     }
 
     async fn measure_sql_counters(&self, load: Load) -> Result<Row, Failed> {
-        let contender = limiter::postgres::Postgres::on(self.server.clone()).await?;
+        let contender = Database::<limiter::postgres::Session>::create(self.server.clone()).await?;
         let case = Case::simple(self.options.each * self.owners.len());
         limiter::workload::Client::create(&mut contender.connect().await?, case, 0).await?;
         self.drive_sql(Part::SqlCounters, contender, load, |_, client| Checks::new(case, client)).await
@@ -300,13 +307,9 @@ impl Bench {
         part: Part,
         contender: C,
         load: Load,
-        work: impl Fn(&'static str, usize) -> W,
+        work: impl Fn(Phase, usize) -> W,
     ) -> Result<Row, Failed> {
-        let drive = async |phase, time| {
-            drive(&contender, load, Until::Time(time), |client| work(phase, client)).await
-        };
-        drive("warm", self.options.seconds / 5).await?;
-        let mut measured = drive("measured", self.options.seconds).await?;
+        let mut measured = warm_up_and_measure(&contender, load, self.options.seconds, work).await?;
         contender.stop().await?;
         let database = measured.server_cpu.take().unwrap_or_default();
         Ok(Row { part, load, measured, database })

@@ -1,9 +1,9 @@
-//! What clients see of shards whose node stops or dies, while they ask another node.
+//! How long clients wait for shards whose node is stopped or killed, if they send their requests to another node.
 
 use super::nodes::{Nodes, namespaces};
 use crate::{
     Failed,
-    http::Connection,
+    http::{Connection, unexpected},
     limiter::{
         http::create_counters,
         workload::{Case, Client},
@@ -21,22 +21,22 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// So many records are made by one request.
+/// Records that one request creates.
 const BATCH: usize = 1000;
-/// A client asks again so long after an answer, so that asking takes little of the processors.
+/// Pause of a client between two requests, so that the clients need little processor time.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// How a node ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum End {
-    /// It is told to stop, and hands its shards over
+    /// It is stopped and hands its shards over
     HandOver,
     /// It is killed, and its shards are taken over
     TakeOver,
 }
 
 impl End {
-    /// Whether the others wait until it is sure that the node is gone.
+    /// Whether the other nodes wait for the end of the tenure before they take the shards over.
     pub(super) fn waits_for_tenure(self) -> bool {
         self == End::TakeOver
     }
@@ -49,16 +49,16 @@ impl End {
     }
 }
 
-/// What was seen of the shards of one node.
+/// The waits for the shards of one node.
 pub(super) struct Move {
     pub(super) end: End,
     /// Records in memory, in each shard.
     pub(super) records: usize,
-    /// The longest that somebody waited for an answer, for each shard, the shortest first.
+    /// The longest wait of a client, for each shard, in ascending order.
     pub(super) waits: Vec<Duration>,
 }
 
-/// Both ends for each number of records.
+/// Measures both ends for each number of records.
 pub(super) async fn measure(nodes: &mut Nodes, records: &[usize]) -> Result<Vec<Move>, Failed> {
     let mut residents = Residents::make(nodes).await?;
     let mut moves = Vec::new();
@@ -71,7 +71,7 @@ pub(super) async fn measure(nodes: &mut Nodes, records: &[usize]) -> Result<Vec<
     Ok(moves)
 }
 
-/// The last node ends, and the first one is asked.
+/// Ends the last node while clients send requests to the first one.
 async fn measure_end(
     nodes: &mut Nodes,
     residents: &mut Residents,
@@ -103,10 +103,10 @@ async fn measure_end(
     Ok(Move { end, records, waits })
 }
 
-/// When an answer came, and how long it was waited for.
+/// When an answer arrived, and how long the client had waited for it.
 type Answer = (Instant, Duration);
 
-/// Asks on and on, until it is over, and once more then.
+/// Sends requests until `is_over`, and one more.
 async fn ask(mut connection: Connection, is_over: Arc<AtomicBool>) -> Result<Vec<Answer>, Failed> {
     let mut answers = Vec::new();
     loop {
@@ -123,25 +123,25 @@ async fn ask(mut connection: Connection, is_over: Arc<AtomicBool>) -> Result<Vec
     }
 }
 
-/// Takes 1 of a counter; not if the shard is not served, or died with the request.
+/// Adds 1 to a counter. Returns false if the shard is not served, or its node died with the request.
 async fn take_one(connection: &mut Connection) -> Result<bool, Failed> {
     connection.json = r#"{"key_values":{"client":"client-0"}}"#.into();
     match connection.post("/limiter/check").await? {
         (200, _) => Ok(true),
         (503, _) => Ok(false),
-        (status, body) => Err(format!("{status}: {}", String::from_utf8_lossy(body)).into()),
+        (status, body) => Err(unexpected(status, body)),
     }
 }
 
-/// The longest wait of those that ended after this instant.
+/// The longest wait that ended after this instant.
 fn longest_after(begin: Instant, answers: &[Answer]) -> Option<Duration> {
     answers.iter().filter(|(at, _)| *at > begin).map(|(_, wait)| *wait).max()
 }
 
-/// Counters that shards have in memory.
+/// Counters that fill the memory of shards.
 struct Residents {
     namespaces: Vec<String>,
-    /// How many there are, by shard.
+    /// The number of counters in each shard.
     filled: Vec<usize>,
 }
 
@@ -155,14 +155,14 @@ impl Residents {
         Ok(residents)
     }
 
-    /// To the node that stays.
+    /// Connects to the node that is never removed.
     async fn connect(&self, nodes: &Nodes, shard: usize) -> Result<Connection, Failed> {
         let mut connection = nodes.first().connect().await?;
         connection.enter(&self.namespaces[shard]);
         Ok(connection)
     }
 
-    /// Makes what is missing to so many in each of these shards.
+    /// Creates counters until each of these shards has this many.
     async fn fill(&mut self, nodes: &Nodes, shards: &[usize], records: usize) -> Result<(), Failed> {
         let mut tasks = JoinSet::new();
         for &shard in shards {

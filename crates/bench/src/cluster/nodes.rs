@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// All nodes; a connection is made to each in its turn.
+/// All nodes. Connections are made to the nodes in turn.
 pub(super) struct Nodes {
     program: PathBuf,
     store: String,
@@ -42,7 +42,7 @@ impl Nodes {
         Ok(nodes)
     }
 
-    /// Starts one more.
+    /// Starts another node.
     pub(super) fn add(&mut self) -> Result<(), Failed> {
         self.nodes.push(Http::node(&self.program, &self.store, self.tenure)?);
         Ok(())
@@ -52,42 +52,43 @@ impl Nodes {
         self.nodes.len()
     }
 
-    /// The first one, which always stays.
+    /// The first node, which is never removed.
     pub(super) fn first(&self) -> &Http {
         &self.nodes[0]
     }
 
-    /// Takes the last one out, which still runs.
+    /// Removes the last node, which still runs.
     pub(super) fn remove_last(&mut self) -> Http {
         self.nodes.pop().expect("there is another one beside the first")
     }
 
-    /// The number of each shard's owner, as soon as all nodes agree that each has its share.
+    /// Waits until the shards are spread evenly and all nodes agree on their owners. Returns the number of each shard's
+    /// owner.
     pub(super) async fn owners(&self) -> Result<Vec<usize>, Failed> {
         eventually(async || {
             let owners = self.seen_by(self.first()).await?;
             for node in &self.nodes[1..] {
                 if self.seen_by(node).await? != owners {
-                    return Err("the nodes do not agree who owns what".into());
+                    return Err("the nodes do not agree on the owners of shards".into());
                 }
             }
             owners
                 .filter(|owners| is_even(owners, self.nodes.len()))
-                .ok_or_else(|| Failed::from("shards move"))
+                .ok_or_else(|| Failed::from("the shards are not spread evenly"))
         })
         .await
     }
 
-    /// Returns when a node sees every shard at one of these nodes.
+    /// Waits until the first node reports an owner among these nodes for every shard.
     pub(super) async fn until_served(&self) -> Result<(), Failed> {
         eventually(async || match self.seen_by(self.first()).await? {
             Some(_) => Ok(()),
-            None => Err(Failed::from("there are shards without a node")),
+            None => Err(Failed::from("there are shards without an owner")),
         })
         .await
     }
 
-    /// The number of each shard's owner as this node sees it, if they are all among these nodes.
+    /// The number of each shard's owner according to this node; none if some owner is not among these nodes.
     async fn seen_by(&self, node: &Http) -> Result<Option<Vec<usize>>, Failed> {
         let mut connection = node.connect().await?;
         let (_, body) = connection.get("/cluster").await?;
@@ -101,7 +102,7 @@ impl Nodes {
     }
 }
 
-/// Whether nobody has two more than another.
+/// Whether no node has two shards more than another.
 fn is_even(owners: &[usize], nodes: usize) -> bool {
     let shares = (0..nodes).map(|node| owners.iter().filter(|owner| **owner == node).count());
     let (least, most) = (shares.clone().min(), shares.max());
@@ -109,11 +110,11 @@ fn is_even(owners: &[usize], nodes: usize) -> bool {
 }
 
 impl Contender for Nodes {
-    type Client = Guest;
+    type Client = NodeConnection;
 
-    async fn connect(&self) -> Result<Guest, Failed> {
+    async fn connect(&self) -> Result<NodeConnection, Failed> {
         let node = self.next.fetch_add(1, Ordering::Relaxed) % self.nodes.len();
-        Ok(Guest { node, connection: self.nodes[node].connect().await? })
+        Ok(NodeConnection { node, connection: self.nodes[node].connect().await? })
     }
 
     fn process(&self) -> Option<u32> {
@@ -133,7 +134,7 @@ impl Contender for Nodes {
 }
 
 /// A connection to one of the nodes.
-pub(super) struct Guest {
+pub(super) struct NodeConnection {
     node: usize,
     pub(super) connection: Connection,
 }
@@ -147,41 +148,41 @@ pub(super) fn namespaces(purpose: &str, shards: usize) -> Vec<String> {
         .collect()
 }
 
-/// Which requests a node is sent.
+/// The shards for which a node receives requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    /// Of all shards.
+pub(super) enum Route {
+    /// All shards.
     Any,
-    /// Of shards that it owns.
+    /// Shards that the node owns.
     Local,
-    /// Of shards that another one owns.
+    /// Shards that another node owns.
     Forwarded,
 }
 
-/// The same work in one namespace after the other.
+/// Does the same work in one namespace after the other.
 pub(super) struct Spread<W> {
-    /// Those of which a node is asked, by the number of the node.
+    /// The namespaces for which a node receives requests, by the number of the node.
     namespaces: Arc<[Vec<String>]>,
     next: usize,
     work: W,
 }
 
 impl<W> Spread<W> {
-    /// Clients do not begin in the same namespace.
+    /// Each client begins with another namespace.
     pub(super) fn new(namespaces: Arc<[Vec<String>]>, client: usize, work: W) -> Spread<W> {
         Spread { namespaces, next: client, work }
     }
 }
 
-impl Way {
-    /// The namespaces of which each node is asked; there is one in each shard.
+impl Route {
+    /// The namespaces for which each node receives requests, out of one namespace in each shard.
     pub(super) fn choose(self, namespaces: &[String], owners: &[usize], nodes: usize) -> Arc<[Vec<String>]> {
         let of = |node: usize| {
             let all = namespaces.iter().zip(owners);
             let chosen = all.filter(|(_, owner)| match self {
-                Way::Any => true,
-                Way::Local => **owner == node,
-                Way::Forwarded => **owner != node,
+                Route::Any => true,
+                Route::Local => **owner == node,
+                Route::Forwarded => **owner != node,
             });
             chosen.map(|(namespace, _)| namespace.clone()).collect()
         };
@@ -189,12 +190,17 @@ impl Way {
     }
 }
 
-impl<W: Work<Connection>> Work<Guest> for Spread<W> {
-    async fn step(&mut self, guest: &mut Guest, count: u64, measured: &mut Measured) -> Result<(), Failed> {
-        let namespaces = &self.namespaces[guest.node];
-        guest.connection.enter(&namespaces[self.next % namespaces.len()]);
+impl<W: Work<Connection>> Work<NodeConnection> for Spread<W> {
+    async fn step(
+        &mut self,
+        client: &mut NodeConnection,
+        count: u64,
+        measured: &mut Measured,
+    ) -> Result<(), Failed> {
+        let namespaces = &self.namespaces[client.node];
+        client.connection.enter(&namespaces[self.next % namespaces.len()]);
         self.next += 1;
-        self.work.step(&mut guest.connection, count, measured).await
+        self.work.step(&mut client.connection, count, measured).await
     }
 }
 
@@ -210,20 +216,20 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_asked_of_their_own_shards_or_of_others() {
+    fn routes_choose_the_shards_of_the_node_or_of_others() {
         #[track_caller]
-        fn check(way: Way, expect: [&str; 2]) {
+        fn check(route: Route, expect: [&str; 2]) {
             let names = ["a", "b", "c"].map(str::to_owned);
-            let chosen = way.choose(&names, &[1, 0, 1], 2);
+            let chosen = route.choose(&names, &[1, 0, 1], 2);
             assert_eq!(chosen.iter().map(|names| names.concat()).collect::<Vec<_>>(), expect);
         }
-        check(Way::Any, ["abc", "abc"]);
-        check(Way::Local, ["b", "ac"]);
-        check(Way::Forwarded, ["ac", "b"]);
+        check(Route::Any, ["abc", "abc"]);
+        check(Route::Local, ["b", "ac"]);
+        check(Route::Forwarded, ["ac", "b"]);
     }
 
     #[test]
-    fn shares_are_even_when_nobody_has_two_more() {
+    fn shares_are_even_if_no_node_has_two_more() {
         assert!(is_even(&[0, 1, 0, 1, 2], 3));
         assert!(!is_even(&[0, 1, 0, 1], 3));
     }

@@ -1,18 +1,20 @@
-//! What is printed of several nodes.
+//! The report of several nodes.
 
 use super::{Part, moves::Move};
 use crate::{
+    frame::{LATENCIES, Table, latencies, name_of, optional, write_table},
     load::Load,
     measure::Measured,
-    options::name_of,
-    report::{LATENCIES, Table, latencies, optional, write_table},
 };
-use std::{fmt, time::Duration};
+use std::{
+    fmt::{self, Write},
+    time::Duration,
+};
 
-/// One PostgreSQL is to carry so many times what it does in SQL.
+/// The goal: Limina on PostgreSQL does this many times the work that SQL does on the same server.
 const WANTED: f64 = 20.0;
 
-/// All that was measured.
+/// Everything that was measured.
 pub(super) struct Report {
     tenure: Duration,
     pub(super) rows: Vec<Row>,
@@ -20,17 +22,17 @@ pub(super) struct Report {
     pub(super) moves: Vec<Move>,
 }
 
-/// Work done as fast as it goes.
+/// Work that was done as fast as possible.
 pub(super) struct Row {
     pub(super) part: Part,
     pub(super) load: Load,
-    /// Its server's time is that of the nodes.
+    /// Its server time is that of all nodes.
     pub(super) measured: Measured,
     /// Processor time of PostgreSQL.
     pub(super) database: Duration,
 }
 
-/// A request at one place.
+/// A request to the owner or to another node.
 pub(super) struct Latency {
     pub(super) request: &'static str,
     pub(super) sent_to: &'static str,
@@ -43,7 +45,7 @@ impl Report {
         Report { tenure, rows: Vec::new(), latencies: Vec::new(), moves: Vec::new() }
     }
 
-    /// Over all that should have passed.
+    /// Refused requests, of which there should be none.
     pub(super) fn refused(&self) -> u64 {
         let rows = self.rows.iter().map(|row| row.measured.refused);
         rows.chain(self.latencies.iter().map(|latency| latency.measured.refused)).sum()
@@ -53,7 +55,7 @@ impl Report {
         self.rows.iter().find(|row| row.part == part).map(|row| row.measured.rate())
     }
 
-    /// The rate as a multiple of that of the same in SQL, one a transaction.
+    /// The rate as a multiple of the same work in SQL with one transaction each.
     fn of_sql(&self, part: Part) -> Option<f64> {
         let sql = match part {
             Part::Ledger | Part::LedgerBatch | Part::SqlLedger => Part::SqlLedger,
@@ -64,26 +66,25 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write_rows(f)?;
-        self.write_latencies(f)?;
-        self.write_moves(f)?;
+impl Report {
+    pub(super) fn write(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        self.write_rows(&mut text)?;
+        self.write_latencies(&mut text)?;
+        self.write_moves(&mut text)?;
         for part in [Part::LedgerBatch, Part::CountersBatch] {
             if let Some(ratio) = self.of_sql(part) {
+                let name = part.name();
                 writeln!(
-                    f,
-                    "{} does {ratio:.1} times of what SQL does with one transaction each; ≥ {WANTED} is wanted.",
-                    part.name()
+                    text,
+                    "{name} does {ratio:.1} times the work of SQL with one transaction each; the goal is {WANTED}."
                 )?;
             }
         }
-        Ok(())
+        Ok(text)
     }
-}
 
-impl Report {
-    fn write_rows(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_rows(&self, text: &mut String) -> fmt::Result {
         let mut table = Table::new(&format!(
             "work | clients × ops a request | ops/s | ÷ SQL | {LATENCIES} | CPUs nodes | CPUs PostgreSQL | CPUs client"
         ));
@@ -100,10 +101,10 @@ impl Report {
             cells.extend([optional(nodes, 2), format!("{database:.2}"), format!("{own:.2}")]);
             table.rows.push(cells);
         }
-        write_table(f, &table)
+        write_table(text, &table)
     }
 
-    fn write_latencies(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_latencies(&self, text: &mut String) -> fmt::Result {
         let mut table = Table::new(&format!("request | sent to | clients | a second | {LATENCIES}"));
         for Latency { request, sent_to, connections, measured } in &self.latencies {
             let mut cells = vec![
@@ -115,10 +116,10 @@ impl Report {
             cells.extend(latencies(measured));
             table.rows.push(cells);
         }
-        write_table(f, &table)
+        write_table(text, &table)
     }
 
-    fn write_moves(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_moves(&self, text: &mut String) -> fmt::Result {
         let mut table = Table::new(
             "shards move by | records a shard | shards | least ms | median ms | most ms | most less the tenure",
         );
@@ -136,6 +137,6 @@ impl Report {
                 after_tenure.unwrap_or_else(|| "–".into()),
             ]);
         }
-        write_table(f, &table)
+        write_table(text, &table)
     }
 }

@@ -1,6 +1,6 @@
 //! Many events fall due within the same second, while others are submitted.
 //!
-//! They are submitted in slices, each with the duration that is left until that second.
+//! The events are submitted in slices. The duration of each slice is the time that is left until that second.
 
 use super::{
     Options,
@@ -8,42 +8,40 @@ use super::{
 };
 use crate::{
     Failed,
+    frame::Start,
     http::Http,
     load::{Contender, Load, Until, Work, drive},
     measure::Measured,
 };
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 /// The events of one slice.
 const SLICE: usize = 2000;
-/// Connections that submit what falls due.
+/// Connections that submit the events that fall due.
 const CONNECTIONS: usize = 256;
-/// Submissions a second meanwhile, and connections that make them.
+/// The load of other submissions, which are measured.
 const PROBES: Load = Load { connections: 16, batch: 1 };
 const PROBES_A_SECOND: usize = 400;
-/// Those are not due in a run.
+/// The duration of events that do not fall due in a run.
 const LATER: Duration = Duration::from_secs(24 * 3600);
-/// Begins so long before the first is due, and goes on for the same time after the last.
+/// The measurement begins this long before the first event is due, and ends this long after the last.
 const AROUND: Duration = Duration::from_millis(500);
 
 pub(crate) struct Figure {
     pub(crate) events: usize,
-    /// Between the first that is due and the last.
+    /// Time between the first event that is due and the last.
     pub(crate) within: Duration,
-    /// Submissions while nothing was due.
+    /// Submissions while no event was due.
     pub(crate) before: Measured,
-    /// Submissions while all of it was due.
+    /// Submissions while the events fell due.
     pub(crate) meanwhile: Measured,
 }
 
-pub(crate) async fn measure(options: &Options, program: &Path) -> Result<Figure, Failed> {
-    let directory = options.place.directory()?;
-    let server = Http::limina(program, directory.path())?;
+pub(crate) async fn measure(options: &Options, start: Start<'_>) -> Result<Figure, Failed> {
+    let seconds = options.common.seconds;
+    let server = Http::limina(start.program, start.directory)?;
     let mut client = server.connect().await?;
-    // How long a slice takes, to know when all can be there.
+    // Measure how long one slice takes, to choose an instant by which all of them can be submitted.
     Client::put(&mut client, LATER).await?;
     let load = Load { connections: CONNECTIONS.min(options.due), batch: 1 };
     let slice = SLICE.min(options.due);
@@ -53,13 +51,13 @@ pub(crate) async fn measure(options: &Options, program: &Path) -> Result<Figure,
     };
     let taken = submit(0, slice).await?.elapsed.max(Duration::from_millis(10));
     let slices = options.due.div_ceil(slice) as u32;
-    let due = Instant::now() + taken * slices * 3 + options.seconds + Duration::from_secs(1);
+    let due = Instant::now() + taken * slices * 3 + seconds + Duration::from_secs(1);
 
     let mut slowest = Duration::ZERO;
     let mut submitted = slice;
     while submitted < options.due + slice {
         let left = due.saturating_duration_since(Instant::now());
-        if left < options.seconds + AROUND {
+        if left < seconds + AROUND {
             return Err("too slow: the first events fall due before the last are submitted".into());
         }
         Client::put(&mut client, left).await?;
@@ -73,14 +71,14 @@ pub(crate) async fn measure(options: &Options, program: &Path) -> Result<Figure,
         let events = |client| Submissions::paced(Keys::Distinct(phase), client, every);
         drive(&server, PROBES, Until::Time(time), events).await
     };
-    let before = probe("before", options.seconds.min(due - AROUND - Instant::now())).await?;
+    let before = probe("before", seconds.min(due - AROUND - Instant::now())).await?;
     tokio::time::sleep_until((due - AROUND).into()).await;
     let meanwhile = probe("meanwhile", AROUND + slowest + AROUND).await?;
     server.stop().await?;
     Ok(Figure { events: options.due, within: slowest, before, meanwhile })
 }
 
-/// Submits every so-many-th event, up to an end.
+/// Submits every `step`-th event, up to `end`.
 struct Slice {
     next: usize,
     step: usize,

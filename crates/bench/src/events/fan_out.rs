@@ -1,7 +1,8 @@
-//! Many follow one stream, over STOMP in WebSockets, while events are submitted to it at fixed times.
+//! Many followers of one stream, over STOMP in WebSockets, while events are submitted at fixed times.
 //!
-//! The followers share the processors with the server, so they do as little as possible: they look for events in the
-//! bytes that arrive, and take no notice of frames. An event is its own number; so when it was asked for and answered can be looked up.
+//! The followers share the processors with the server, so they do as little as possible: they search for events in the
+//! bytes that arrive, and do not parse frames. An event is a number, by which the times of its submission and its answer
+//! are looked up.
 
 use super::{
     Options,
@@ -9,6 +10,7 @@ use super::{
 };
 use crate::{
     Failed,
+    frame::Start,
     http::Http,
     load::{Contender, Pace},
     machine,
@@ -17,7 +19,6 @@ use crate::{
 use memchr::memmem::{self, Finder};
 use std::{
     net::SocketAddr,
-    path::Path,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -32,36 +33,37 @@ use tokio::{
 
 /// Connections that submit.
 const SUBMITTERS: usize = 64;
-/// What was not delivered by then is missing.
+/// An event that is not delivered within this time is missing.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Nothing is published in a run.
+/// The duration of events, so that none is published in a run.
 const DURATION: Duration = Duration::from_secs(24 * 3600);
-/// What stands before an event in a message.
+/// The bytes before an event in a message.
 const BEFORE: &[u8] = br#""event":""#;
 /// Digits of an event.
 const DIGITS: usize = 8;
 
-/// What one rate came to.
+/// The result of one rate.
 pub(crate) struct Step {
-    /// Submissions a second that were to be made.
+    /// Submissions a second that were requested.
     pub(crate) asked: usize,
-    /// How long each took, until it was answered.
+    /// Submissions, with the latencies of their answers.
     pub(crate) submissions: Measured,
-    /// Deliveries, and how long each took since its event was to be submitted.
+    /// Deliveries, with latencies from the time at which the event was due to be submitted.
     pub(crate) deliveries: Measured,
-    /// The same since the answer: one that came before it took no time.
+    /// The same from the answer to the submission. A delivery before the answer counts as 0.
     pub(crate) since_answer: Measured,
-    /// What never came.
+    /// Deliveries that never arrived.
     pub(crate) missing: u64,
 }
 
-/// What submitters and followers know together.
+/// What submitters and followers share.
 struct Board {
     begin: Instant,
-    /// When each event was to be submitted and when it was answered, in nanoseconds from the beginning; 0 before.
+    /// When each event was due to be submitted and when its submission was answered, in nanoseconds from the beginning; 0
+    /// before that.
     asked: Vec<AtomicU64>,
     answered: Vec<AtomicU64>,
-    /// Since it was asked, and since it was answered.
+    /// Latencies from the due time, and from the answer.
     deliveries: Mutex<[Measured; 2]>,
     delivered: AtomicU64,
 }
@@ -82,14 +84,14 @@ impl Board {
         at.saturating_duration_since(self.begin).as_nanos() as u64
     }
 
-    /// These events have come to a follower.
+    /// Records events that a follower received.
     fn note(&self, events: &[usize]) -> Result<(), Failed> {
         let now = self.nanos(Instant::now());
         let mut deliveries = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
         for &event in events {
             for (measured, instants) in deliveries.iter_mut().zip([&self.asked, &self.answered]) {
                 let instant = instants.get(event).ok_or("an event that nobody submitted")?;
-                // Who hears of it before the answer has arrived has not waited.
+                // A delivery before the answer has no latency.
                 let took = match instant.load(Ordering::Acquire) {
                     0 => 0,
                     before => now.saturating_sub(before),
@@ -107,11 +109,10 @@ impl Board {
     }
 }
 
-pub(crate) async fn measure(options: &Options, program: &Path) -> Result<Vec<Step>, Failed> {
-    let directory = options.place.directory()?;
-    let server = Http::limina(program, directory.path())?;
+pub(crate) async fn measure(options: &Options, start: Start<'_>) -> Result<Vec<Step>, Failed> {
+    let server = Http::limina(start.program, start.directory)?;
     Client::put(&mut server.connect().await?, DURATION).await?;
-    let events = |rate: usize| (rate as f64 * options.seconds.as_secs_f64()).ceil() as usize;
+    let events = |rate: usize| (rate as f64 * options.common.seconds.as_secs_f64()).ceil() as usize;
     let all: usize = options.rates.iter().copied().map(events).sum();
     let board = Arc::new(Board::new(all));
     let mut followers = JoinSet::new();
@@ -183,7 +184,7 @@ async fn submit(
     Ok(total)
 }
 
-/// Somebody who follows the stream.
+/// A follower of the stream.
 struct Follower {
     stream: TcpStream,
     bytes: Vec<u8>,
@@ -206,7 +207,7 @@ impl Follower {
         Ok(follower)
     }
 
-    /// A short frame of text. Its mask is zero, which leaves it as it is.
+    /// Sends a short text frame. Its mask is zero, which leaves the text unchanged.
     async fn send(&mut self, text: &str) -> Result<(), Failed> {
         let length = u8::try_from(text.len()).ok().filter(|length| *length < 126).ok_or("a long frame")?;
         let mut frame = vec![0x81, 0x80 | length, 0, 0, 0, 0];
@@ -214,7 +215,7 @@ impl Follower {
         Ok(self.stream.write_all(&frame).await?)
     }
 
-    /// Reads until this has come, and forgets what came before it.
+    /// Reads until this text arrives, and discards everything up to it.
     async fn expect(&mut self, text: &[u8]) -> Result<(), Failed> {
         loop {
             if let Some(at) = memmem::find(&self.bytes, text) {
@@ -233,7 +234,7 @@ impl Follower {
         }
     }
 
-    /// Notes every event that comes, until the connection ends.
+    /// Records every event that arrives, until the connection ends.
     async fn follow(&mut self, board: &Board) -> Result<(), Failed> {
         let finder = Finder::new(BEFORE);
         let mut events = Vec::new();
@@ -247,7 +248,7 @@ impl Follower {
     }
 }
 
-/// Finds the events in these bytes, and says from where on there may be the beginning of another.
+/// Finds the events in these bytes, and returns the position from which on another event may begin.
 fn take_events(finder: &Finder<'_>, bytes: &[u8], events: &mut Vec<usize>) -> Result<usize, Failed> {
     let mut at = 0;
     while let Some(found) = finder.find(&bytes[at..]) {

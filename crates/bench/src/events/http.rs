@@ -1,7 +1,10 @@
 //! Events over HTTP.
 
 use super::workload::{Client, KEY_FRAME_EVERY, MAX_EVENTS, STREAM};
-use crate::{Failed, http::Connection};
+use crate::{
+    Failed,
+    http::{Connection, unexpected},
+};
 use std::time::Duration;
 
 impl Client for Connection {
@@ -13,7 +16,7 @@ impl Client for Connection {
         );
         match Connection::put(self, &format!("/events/{STREAM}")).await? {
             (200 | 201, _) => Ok(()),
-            (status, body) => Err(format!("{status}: {}", String::from_utf8_lossy(body)).into()),
+            (status, body) => Err(unexpected(status, body)),
         }
     }
 
@@ -22,7 +25,7 @@ impl Client for Connection {
         match self.post(&format!("/events/{STREAM}")).await? {
             (201, _) => Ok(true),
             (409, _) => Ok(false),
-            (status, body) => Err(format!("{status}: {}", String::from_utf8_lossy(body)).into()),
+            (status, body) => Err(unexpected(status, body)),
         }
     }
 }

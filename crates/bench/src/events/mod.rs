@@ -1,4 +1,4 @@
-//! Events: submitted, and told to those who follow, by Limina and by Redis.
+//! Events: submitted, and delivered to followers.
 
 mod due;
 mod fan_out;
@@ -10,185 +10,136 @@ pub(crate) mod workload;
 
 use crate::{
     Failed,
-    http::Http,
-    in_process::InProcess,
-    load::{Contender, Load, Until, drive},
-    machine,
-    options::{Place, chosen, name_of, positive, seconds},
-    redis::{Redis, Sync},
-    report::{Others, conditions},
+    frame::{
+        self, Common, Family, Measure, Phase, Row, Rows, Start, System, positive, seconds,
+        warm_up_and_measure,
+    },
+    load::{Contender, Load},
+    measure::Measured,
 };
 use clap::ValueEnum;
-use report::{Report, Row};
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 use workload::{Client, Keys, Submissions};
 
-/// What is measured.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// How long each is measured, in seconds, after a fifth of that to warm up
-    #[arg(long, default_value = "5", value_parser = seconds)]
-    seconds: Duration,
-    /// How often submissions are measured, one contender after the other; the median counts
-    #[arg(long, default_value_t = 1, value_parser = positive)]
-    rounds: usize,
+    #[command(flatten)]
+    common: Common<Kind>,
     /// Connections (in-process: tasks) that submit
     #[arg(long, default_value_t = 64, value_parser = positive)]
     connections: usize,
-    /// For how long an event closes its key, in seconds; it is published then
+    /// Seconds for which an event closes its key; then it is published
     #[arg(long, default_value = "1", value_parser = seconds)]
     duration: Duration,
-    /// How many follow the stream
+    /// Followers of the stream
     #[arg(long, default_value_t = 1000, value_parser = positive)]
     subscribers: usize,
-    /// Submissions a second while they do
+    /// Submissions a second while there are followers
     #[arg(long, default_value = "25,50,100,200,300", value_delimiter = ',', value_parser = positive)]
     rates: Vec<usize>,
     /// Events that fall due in the same second
     #[arg(long, default_value_t = 100_000, value_parser = positive)]
     due: usize,
-    /// Rivals to measure as well; `cargo xtask rivals` installs them
-    #[arg(long, value_delimiter = ',')]
-    rivals: Vec<Rival>,
-    /// Only these
-    #[arg(long, value_delimiter = ',')]
-    only: Vec<Kind>,
-    #[command(flatten)]
-    place: Place,
 }
 
+/// A contender and the keys of its events, or another measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Rival {
-    Redis,
-}
-
-/// What is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kind {
-    /// Limina without a front end; each event is another one
+pub(crate) enum Kind {
+    /// Limina without a front end; all events have distinct keys
     InProcess,
     /// The same over HTTP
     Http,
     /// The same by Redis
     Redis,
-    /// Limina without a front end; all submit the same event
+    /// Limina without a front end; all clients submit the same event
     InProcessHot,
     /// The same over HTTP
     HttpHot,
     /// The same by Redis
     RedisHot,
-    /// Many follow one stream
+    /// Many followers of one stream
     FanOut,
-    /// Many events fall due in the same second
+    /// Many events that fall due in the same second
     Due,
-}
-
-/// What is done.
-enum Task {
-    Submissions(By, Keys),
-    FanOut,
-    Due,
-}
-
-/// To whom events are submitted.
-enum By {
-    InProcess,
-    Http,
-    Redis,
 }
 
 impl Kind {
-    fn task(self) -> Task {
-        let distinct = Keys::Distinct("measured");
+    fn is_hot(self) -> bool {
+        matches!(self, Kind::InProcessHot | Kind::HttpHot | Kind::RedisHot)
+    }
+}
+
+impl frame::Kind for Kind {
+    fn system(self) -> System {
         match self {
-            Kind::InProcess => Task::Submissions(By::InProcess, distinct),
-            Kind::Http => Task::Submissions(By::Http, distinct),
-            Kind::Redis => Task::Submissions(By::Redis, distinct),
-            Kind::InProcessHot => Task::Submissions(By::InProcess, Keys::Hot),
-            Kind::HttpHot => Task::Submissions(By::Http, Keys::Hot),
-            Kind::RedisHot => Task::Submissions(By::Redis, Keys::Hot),
-            Kind::FanOut => Task::FanOut,
-            Kind::Due => Task::Due,
+            Kind::InProcess | Kind::InProcessHot => System::InProcess,
+            Kind::Http | Kind::HttpHot => System::Http,
+            Kind::Redis | Kind::RedisHot => System::Redis,
+            Kind::FanOut | Kind::Due => System::Other,
         }
     }
 
-    fn rival(self) -> Option<Rival> {
-        matches!(self.task(), Task::Submissions(By::Redis, _)).then_some(Rival::Redis)
+    fn baseline(self) -> Option<Kind> {
+        Some(if self.is_hot() { Kind::HttpHot } else { Kind::Http })
     }
 
-    fn name(self) -> String {
-        name_of(&self)
+    /// A median over rounds says little about these: one consists of steps, and the result of the other is a maximum.
+    fn is_measured_once(self) -> bool {
+        matches!(self, Kind::FanOut | Kind::Due)
     }
 }
 
 pub(crate) async fn run(options: Options) -> Result<(), Failed> {
-    let is_allowed = |kind: Kind| kind.rival().is_none_or(|rival| options.rivals.contains(&rival));
-    let kinds = chosen(&options.only, is_allowed)?;
-    let program = options.place.program()?;
-    print!("{}", conditions(&program, options.place.data())?);
-    let mut report = Report::new(options.subscribers);
-    let others = Others::watch();
-    for round in 1..=options.rounds {
-        for &kind in &kinds {
-            // These say more by their steps, and by their largest latency, than by a median.
-            if round > 1 && matches!(kind.task(), Task::FanOut | Task::Due) {
-                continue;
-            }
-            eprintln!("measuring {}, round {round} …", kind.name());
-            let measured = measure_kind(&options, kind, &program, &mut report);
-            measured.await.map_err(|error| format!("{}: {error}", kind.name()))?;
-        }
-    }
-    others.print(Duration::ZERO);
-    println!("\n{report}");
-    match report.refused() {
-        0 => Ok(()),
-        refused => Err(format!("{refused} events were refused, and none should have been").into()),
+    frame::run(Events { options, fan_out: Vec::new(), due: None }).await
+}
+
+/// One run, and what it measured besides the rows.
+struct Events {
+    options: Options,
+    fan_out: Vec<fan_out::Step>,
+    due: Option<due::Figure>,
+}
+
+impl<T: Client> Measure<Kind, T> for Events {
+    async fn measure<C: Contender<Client = T>>(
+        &mut self,
+        kind: Kind,
+        contender: &C,
+    ) -> Result<Measured, Failed> {
+        contender.connect().await?.put(self.options.duration).await?;
+        let keys = |phase: Phase| if kind.is_hot() { Keys::Hot } else { Keys::Distinct(phase.name()) };
+        let submissions = |phase, client| Submissions::new(keys(phase), client);
+        warm_up_and_measure(contender, self.load(kind), self.options.common.seconds, submissions).await
     }
 }
 
-async fn measure_kind(
-    options: &Options,
-    kind: Kind,
-    program: &Path,
-    report: &mut Report,
-) -> Result<(), Failed> {
-    let directory = options.place.directory()?;
-    let directory = directory.path();
-    match kind.task() {
-        Task::Submissions(By::InProcess, keys) => {
-            report.add(measure(options, kind, keys, InProcess::start(directory).await?).await?);
-        }
-        Task::Submissions(By::Http, keys) => {
-            report.add(measure(options, kind, keys, Http::limina(program, directory)?).await?);
-        }
-        Task::Submissions(By::Redis, keys) => {
-            let redis = Redis::start(directory, Sync::Always, &[redis::SUBMIT]).await?;
-            report.add(measure(options, kind, keys, redis).await?);
-        }
-        Task::FanOut => report.fan_out = fan_out::measure(options, program).await?,
-        Task::Due => report.due = Some(due::measure(options, program).await?),
-    }
-    Ok(())
-}
+impl Family<Kind> for Events {
+    const UNIT: &'static str = "submissions";
+    const REDIS: crate::redis::Setup = redis::SETUP;
 
-async fn measure<C: Contender<Client: Client>>(
-    options: &Options,
-    kind: Kind,
-    keys: Keys,
-    contender: C,
-) -> Result<Row, Failed> {
-    let load = Load { connections: options.connections, batch: 1 };
-    contender.connect().await?.put(options.duration).await?;
-    let warm = match keys {
-        Keys::Distinct(_) => Keys::Distinct("warm"),
-        Keys::Hot => Keys::Hot,
-    };
-    drive(&contender, load, Until::Time(options.seconds / 5), |client| Submissions::new(warm, client))
-        .await?;
-    let submissions = |client| Submissions::new(keys, client);
-    let measured = drive(&contender, load, Until::Time(options.seconds), submissions).await?;
-    let resident = machine::resident_bytes(contender.process().unwrap_or_else(std::process::id));
-    contender.stop().await?;
-    Ok(Row { kind, load, measured, resident })
+    fn common(&self) -> &Common<Kind> {
+        &self.options.common
+    }
+
+    fn load(&self, _: Kind) -> Load {
+        Load { connections: self.options.connections, batch: 1 }
+    }
+
+    async fn measure_other(&mut self, kind: Kind, start: Start<'_>) -> Result<Option<Row<Kind>>, Failed> {
+        match kind {
+            Kind::FanOut => self.fan_out = fan_out::measure(&self.options, start).await?,
+            _ => self.due = Some(due::measure(&self.options, start).await?),
+        }
+        Ok(None)
+    }
+
+    fn refused(&self) -> u64 {
+        let steps = self.fan_out.iter().map(|step| &step.submissions);
+        let due = self.due.iter().flat_map(|figure| [&figure.before, &figure.meanwhile]);
+        steps.chain(due).map(|measured| measured.refused).sum()
+    }
+
+    fn report(&self, rows: &Rows<Kind>) -> Result<String, std::fmt::Error> {
+        report::write(self, rows)
+    }
 }

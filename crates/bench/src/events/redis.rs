@@ -1,12 +1,17 @@
-//! Events in Redis: one script, which first publishes what is due. Events that incubate, which are also the closed keys,
-//! are a sorted set by the time at which they are due; changes go to a stream that keeps about as many as Limina does.
+//! Events in Redis: one script, which first publishes the events that are due. Incubating events are a sorted set by due
+//! time, which also contains the closed keys. Changes go to a stream that keeps about as many as Limina does.
 
 use super::workload::{Client, MAX_EVENTS};
-use crate::{Failed, redis::Connection};
+use crate::{
+    Failed,
+    redis::{Connection, Setup, Sync},
+};
 use std::time::Duration;
 
-/// What incubates, the clock, the changes; the event, how many there may be. The duration stands beside them.
-pub(crate) const SUBMIT: &str = r"
+pub(crate) const SETUP: Setup = Setup { sync: Sync::Always, scripts: &[SUBMIT] };
+
+/// Keys: incubating events, the clock, the changes, the duration. Arguments: the event, the maximum number of events.
+const SUBMIT: &str = r"
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function change(kind, event)

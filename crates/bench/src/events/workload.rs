@@ -1,5 +1,5 @@
-//! The work, which is the same for every contender: events are submitted to one stream that allows each once within a
-//! short while, and are published after it.
+//! The work of events: clients submit events to one stream that accepts each key once within a short time. Then the event
+//! is published.
 
 use crate::{
     Failed,
@@ -11,32 +11,32 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The stream.
+/// The name of the stream.
 pub(crate) const STREAM: &str = "bench";
-/// How many keys it remembers: the most that there may be.
+/// Keys that the stream remembers: the largest number that Limina allows.
 pub(crate) const MAX_EVENTS: u32 = 1_000_000;
-/// Between two key frames: none comes in a run, but the one with which each follower begins.
+/// The interval between two key frames. In a run, followers receive only the key frame with which they begin.
 pub(crate) const KEY_FRAME_EVERY: Duration = Duration::from_secs(3600);
 
-/// One connection to a contender. What it is asked for is durable when it returns.
+/// One connection to a contender. The effect of each call is durable when the call returns.
 pub(crate) trait Client: Send + 'static {
-    /// Makes the stream, or gives it another duration.
+    /// Creates the stream, or changes its duration.
     fn put(&mut self, duration: Duration) -> impl Future<Output = Result<(), Failed>> + Send;
 
-    /// Submits an event; whether it was accepted. It is not where its key is closed.
+    /// Submits an event, and returns whether it was accepted. It is refused if its key is closed.
     fn submit(&mut self, event: &str) -> impl Future<Output = Result<bool, Failed>> + Send;
 }
 
-/// Which events a client submits.
+/// The keys of the events that a client submits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keys {
-    /// Each is another one, in this phase.
+    /// Each event has its own key, which contains the name of this phase.
     Distinct(&'static str),
-    /// All clients submit the same.
+    /// All clients submit the same event.
     Hot,
 }
 
-/// One client's events, one after the other.
+/// The events of one client.
 pub(crate) struct Submissions {
     keys: Keys,
     client: usize,
@@ -45,12 +45,12 @@ pub(crate) struct Submissions {
 }
 
 impl Submissions {
-    /// As fast as they are answered.
+    /// Submits as fast as the answers arrive.
     pub(crate) fn new(keys: Keys, client: usize) -> Submissions {
         Submissions { keys, client, made: 0, pace: None }
     }
 
-    /// One in this time.
+    /// Submits one event in each interval of this length.
     pub(crate) fn paced(keys: Keys, client: usize, every: Duration) -> Submissions {
         Submissions { pace: Some(Pace::new(every, client)), ..Submissions::new(keys, client) }
     }
@@ -72,7 +72,7 @@ impl<C: Client> Work<C> for Submissions {
             None => Instant::now(),
         };
         let is_accepted = client.submit(&event).await?;
-        // That a hot key is closed is what is to be found out.
+        // The key of a hot event is closed most of the time, so its refusals are expected.
         let refused = !is_accepted && self.keys != Keys::Hot;
         measured.note(1, u64::from(refused), asked.elapsed());
         Ok(())

@@ -1,16 +1,10 @@
-//! Parses the ledger's requests, and answers with as much as Limina does.
+//! The ledger's part of the echo server.
 
-use crate::echo::json;
-use axum::{
-    Router,
-    body::Bytes,
-    http::StatusCode,
-    response::{IntoResponse, Response},
-    routing::post,
-};
+use crate::echo::{json, parse};
+use axum::{Router, body::Bytes, http::StatusCode, response::Response, routing::post};
 use limina_wire::ledger::{Finalization, FinalizationReply, Hold, HoldReply, LimitValue};
 
-/// Of about the length that positions and sums have in a run.
+/// Positions and sums have about as many digits in a run.
 const POSITION: u64 = 1_234_567;
 const VALUE: i64 = 123;
 
@@ -21,18 +15,14 @@ pub(crate) fn router() -> Router {
         .route("/v1/ledger/commit", post(commit))
 }
 
-async fn hold(body: Bytes) -> Response {
-    let Ok(hold) = serde_json::from_slice::<Hold>(&body) else {
-        return StatusCode::BAD_REQUEST.into_response();
-    };
+async fn hold(body: Bytes) -> Result<Response, StatusCode> {
+    let hold: Hold = parse(&body)?;
     let values = hold.changes.into_iter().map(|change| value(change.limit_name)).collect();
     json(&HoldReply { operation_id: hold.operation_id, position: POSITION, values, skipped: Vec::new() })
 }
 
-async fn commit(body: Bytes) -> Response {
-    let Ok(commit) = serde_json::from_slice::<Finalization>(&body) else {
-        return StatusCode::BAD_REQUEST.into_response();
-    };
+async fn commit(body: Bytes) -> Result<Response, StatusCode> {
+    let commit: Finalization = parse(&body)?;
     let values = vec![value("limit-1234".into())];
     json(&FinalizationReply { operation_id: commit.operation_id, position: POSITION, values })
 }

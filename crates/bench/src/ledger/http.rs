@@ -1,13 +1,14 @@
 //! The ledger over HTTP.
 
-use super::workload::{CEILING, Client, Operation, limit_name};
+use super::workload::{CEILING, Client, Operation};
 use crate::{Failed, http::Connection};
-use std::{fmt::Write, ops::Range};
+use limina_engine::Name;
+use std::fmt::Write;
 
 impl Client for Connection {
-    async fn create(&mut self, limits: Range<usize>) -> Result<(), Failed> {
-        for number in limits {
-            self.json = format!(r#"{{"name":"{}","ceiling":{CEILING}}}"#, limit_name(number));
+    async fn create(&mut self, limits: &[Name]) -> Result<(), Failed> {
+        for limit in limits {
+            self.json = format!(r#"{{"name":"{limit}","ceiling":{CEILING}}}"#);
             self.post_expecting("/ledger/limits", 201).await?;
         }
         Ok(())
@@ -20,7 +21,7 @@ impl Client for Connection {
             json.push_str(r#"","changes":["#);
             for (index, limit) in operation.limits.iter().enumerate() {
                 json.push_str(if index > 0 { "," } else { "" });
-                write!(json, r#"{{"limit_name":"limit-{limit}","value":1}}"#).expect("memory takes it");
+                write!(json, r#"{{"limit_name":"{limit}","value":1}}"#).expect("a string takes any text");
             }
             json.push_str("]}");
         });
@@ -35,19 +36,11 @@ impl Client for Connection {
         });
         self.post_operations("/ledger/commit", operations.len()).await
     }
-}
 
-/// Reads the values of a limit, now or as of an operation.
-pub(crate) async fn values(
-    connection: &mut Connection,
-    limit: usize,
-    as_of: Option<&str>,
-) -> Result<(), Failed> {
-    connection.json = format!(r#"{{"limit_names":["{}"]"#, limit_name(limit));
-    if let Some(operation) = as_of {
-        connection.json.push_str(&format!(r#","operation_id":"{operation}""#));
+    async fn values(&mut self, limit: &Name, as_of: Option<&str>) -> Result<(), Failed> {
+        let operation = as_of.map_or(String::new(), |id| format!(r#","operation_id":"{id}""#));
+        self.json = format!(r#"{{"limit_names":["{limit}"]{operation}}}"#);
+        self.post_expecting("/ledger/values", 200).await?;
+        Ok(())
     }
-    connection.json.push('}');
-    connection.post_expecting("/ledger/values", 200).await?;
-    Ok(())
 }

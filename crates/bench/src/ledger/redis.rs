@@ -1,13 +1,15 @@
-//! The ledger in Redis: Lua scripts.
+//! The ledger in Redis, with Lua scripts.
 
 use super::workload::{CEILING, Client, Operation};
-use crate::{Failed, redis::Connection};
-use std::ops::Range;
+use crate::{
+    Failed,
+    redis::{Connection, Setup, Sync},
+};
+use limina_engine::Name;
 
-/// In this order.
-pub(crate) const SCRIPTS: [&str; 2] = [HOLD, COMMIT];
+pub(crate) const SETUP: Setup = Setup { sync: Sync::Always, scripts: &[HOLD, COMMIT] };
 
-/// The operation, then its limits.
+/// Keys: the operation, then its limits. Argument: the amount.
 const HOLD: &str = r"
 if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('DuplicateOperation') end
 local amount = tonumber(ARGV[1])
@@ -25,6 +27,7 @@ end
 redis.call('HSET', KEYS[1], 'state', 'held')
 return values";
 
+/// Keys: the operation, then its limits.
 const COMMIT: &str = r"
 if redis.call('HGET', KEYS[1], 'state') ~= 'held' then return redis.error_reply('OperationNotFound') end
 local values = {}
@@ -37,15 +40,14 @@ redis.call('HSET', KEYS[1], 'state', 'committed')
 return values";
 
 impl Client for Connection {
-    async fn create(&mut self, limits: Range<usize>) -> Result<(), Failed> {
-        let count = limits.len();
-        for number in limits {
-            let (key, ceiling) = (limit_key(number), CEILING.to_string());
-            self.write(&["HSET", &key, "ceiling", &ceiling, "committed", "0", "held", "0"]);
+    async fn create(&mut self, limits: &[Name]) -> Result<(), Failed> {
+        let ceiling = CEILING.to_string();
+        for limit in limits {
+            self.write(&["HSET", limit.as_str(), "ceiling", &ceiling, "committed", "0", "held", "0"]);
         }
-        match self.exchange(count).await? {
+        match self.exchange(limits.len()).await? {
             0 => Ok(()),
-            failed => Err(format!("{failed} limits were not made").into()),
+            failed => Err(format!("{failed} limits were not created").into()),
         }
     }
 
@@ -61,10 +63,6 @@ impl Client for Connection {
 }
 
 fn keys(operation: &Operation) -> Vec<String> {
-    let limits = operation.limits.iter().copied().map(limit_key);
+    let limits = operation.limits.iter().map(Name::to_string);
     std::iter::once(format!("operation:{}", operation.id)).chain(limits).collect()
-}
-
-fn limit_key(number: usize) -> String {
-    format!("limit:{number}")
 }

@@ -1,135 +1,74 @@
-//! What is printed of the ledger.
+//! The report of the ledger.
 
-use super::Kind;
+use super::{Kind, Ledger, values::Values};
 use crate::{
-    load::Load,
+    frame::{Family, Kind as _, LATENCIES, Rows, Table, latencies, mib, write_table},
     measure::Measured,
-    report::{Table, latencies, mib, optional},
 };
-use std::fmt;
+use std::fmt::{self, Write};
 
-/// All that was measured.
-#[derive(Default)]
-pub(super) struct Report {
-    pub(super) rows: Vec<Row>,
-}
-
-/// One contender.
-pub(super) struct Row {
-    pub(super) kind: Kind,
-    pub(super) load: Load,
-    pub(super) empty: Measured,
-    pub(super) empty_resident: Option<u64>,
-    pub(super) filled: Option<Filled>,
-}
-
-/// The same after many operations.
+/// A contender that was measured again after many operations.
 pub(super) struct Filled {
-    /// Of the filling itself.
+    pub(super) kind: Kind,
+    /// Rate and memory before the operations.
+    pub(super) empty_rate: f64,
+    pub(super) empty_resident: Option<u64>,
+    /// The measurement of the filling itself.
     pub(super) fill: Measured,
     pub(super) again: Measured,
     pub(super) resident: Option<u64>,
+    /// Only of Limina over HTTP.
     pub(super) values: Option<Values>,
 }
 
-/// Reading values over HTTP.
-pub(super) struct Values {
-    pub(super) latest: Measured,
-    /// As of an operation that held something in the limit.
-    pub(super) as_of_own: Measured,
-    /// As of any operation.
-    pub(super) as_of_any: Measured,
+pub(super) fn write(rows: &Rows<Kind>, filled: &[Filled]) -> Result<String, fmt::Error> {
+    let mut text = String::new();
+    write_table(&mut text, &rows.table(Ledger::UNIT))?;
+    writeln!(text, "An op is one hold or one commit. A latency is that of a request, with all its ops.")?;
+    if let Some(ratio) = rows.ratio(Kind::Http, Kind::Echo) {
+        writeln!(
+            text,
+            "Limina over HTTP, one op a request, reaches {ratio:.2} of the rate of the echo server."
+        )?;
+    }
+    text.push('\n');
+    write_filled(&mut text, filled)?;
+    write_values(&mut text, filled.iter().filter_map(|filled| filled.values.as_ref()))?;
+    Ok(text)
 }
 
-impl Report {
-    /// Over all rows.
-    pub(super) fn refused(&self) -> u64 {
-        let filled =
-            |row: &Row| row.filled.as_ref().map_or(0, |filled| filled.fill.refused + filled.again.refused);
-        self.rows.iter().map(|row| row.empty.refused + filled(row)).sum()
+fn write_filled(text: &mut String, filled: &[Filled]) -> fmt::Result {
+    let mut table = Table::new(&format!(
+        "contender | operations filled in | at ops/s | ops/s then | ÷ empty | {LATENCIES} | MiB empty | MiB then"
+    ));
+    for Filled { kind, empty_rate, empty_resident, fill, again, resident, .. } in filled {
+        let mut cells = vec![
+            kind.name(),
+            // Each operation is held and committed.
+            (fill.operations / 2).to_string(),
+            format!("{:.0}", fill.rate()),
+            format!("{:.0}", again.rate()),
+            format!("{:.2}", again.rate() / empty_rate),
+        ];
+        cells.extend(latencies(again));
+        cells.extend([mib(*empty_resident), mib(*resident)]);
+        table.rows.push(cells);
     }
-
-    fn rate(&self, kind: Kind) -> Option<f64> {
-        self.rows.iter().find(|row| row.kind == kind).map(|row| row.empty.rate())
-    }
-
-    /// The rate as a multiple of Limina's over HTTP, asked in the same way.
-    fn ratio(&self, row: &Row) -> Option<f64> {
-        let limina = if row.kind.is_batched() { Kind::HttpBatch } else { Kind::Http };
-        Some(row.empty.rate() / self.rate(limina)?)
-    }
+    write_table(text, &table)
 }
 
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = Table::new(
-            "contender | clients × ops a request | ops/s | ÷ Limina HTTP | p50 ms | p99 ms | p99.9 ms | max ms | refused | CPUs server | CPUs client",
-        );
-        for row in &self.rows {
-            let (server, own) = row.empty.processors();
-            // Within one process the two cannot be told apart.
-            let (server, own) = server.map_or((Some(own), None), |server| (Some(server), Some(own)));
-            let mut cells = vec![
-                row.kind.name(),
-                format!("{} × {}", row.load.connections, row.load.batch),
-                format!("{:.0}", row.empty.rate()),
-                optional(self.ratio(row), 2),
-            ];
-            cells.extend(latencies(&row.empty));
-            cells.extend([row.empty.refused.to_string(), optional(server, 1), optional(own, 1)]);
+fn write_values<'a>(text: &mut String, values: impl Iterator<Item = &'a Values>) -> fmt::Result {
+    let mut table = Table::new(&format!("values of one limit, one client | reads/s | {LATENCIES}"));
+    for Values { latest, as_of_own, as_of_any } in values {
+        for (name, measured) in [
+            ("latest", latest),
+            ("as of an operation that held in it", as_of_own),
+            ("as of any operation", as_of_any),
+        ] {
+            let mut cells = vec![name.to_owned(), format!("{:.0}", measured.rate())];
+            cells.extend(latencies(measured));
             table.rows.push(cells);
         }
-        writeln!(f, "{table}")?;
-        writeln!(f, "An op is one hold or one commit; a latency is that of a request, with all its ops.")?;
-        if let (Some(http), Some(echo)) = (self.rate(Kind::Http), self.rate(Kind::Echo)) {
-            let ratio = http / echo;
-            writeln!(
-                f,
-                "Limina over HTTP, one op a request, does {ratio:.2} of what the bare echo server does."
-            )?;
-        }
-        self.write_filled(f)
     }
-}
-
-impl Report {
-    fn write_filled(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let filled = self.rows.iter().filter_map(|row| Some((row, row.filled.as_ref()?)));
-        let mut table = Table::new(
-            "contender | operations filled in | at ops/s | ops/s then | ÷ empty | p50 ms | p99 ms | p99.9 ms | max ms | MiB empty | MiB then",
-        );
-        let mut values_table =
-            Table::new("values of one limit, one client | reads/s | p50 ms | p99 ms | p99.9 ms | max ms");
-        for (row, filled) in filled {
-            let Filled { fill, again, resident, values } = filled;
-            let mut cells = vec![
-                row.kind.name(),
-                (fill.operations / 2).to_string(),
-                format!("{:.0}", fill.rate()),
-                format!("{:.0}", again.rate()),
-                format!("{:.2}", again.rate() / row.empty.rate()),
-            ];
-            cells.extend(latencies(again));
-            // PostgreSQL is many processes, of which one says little.
-            let is_many = matches!(row.kind, Kind::Postgres | Kind::PostgresBatch);
-            let mib = |bytes: Option<u64>| mib(bytes.filter(|_| !is_many));
-            cells.extend([mib(row.empty_resident), mib(*resident)]);
-            table.rows.push(cells);
-            if let Some(Values { latest, as_of_own, as_of_any }) = values {
-                for (name, measured) in [
-                    ("latest", latest),
-                    ("as of an operation that held in it", as_of_own),
-                    ("as of any operation", as_of_any),
-                ] {
-                    let mut cells = vec![name.to_owned(), format!("{:.0}", measured.rate())];
-                    cells.extend(latencies(measured));
-                    values_table.rows.push(cells);
-                }
-            }
-        }
-        for table in [table, values_table].iter().filter(|table| !table.rows.is_empty()) {
-            write!(f, "\n{table}")?;
-        }
-        Ok(())
-    }
+    write_table(text, &table)
 }

@@ -1,4 +1,4 @@
-//! Rivals that are crates: they run in a program of their own (`crates/rivals`), which normal builds leave alone.
+//! Rivals that are crates. They run in their own program (`crates/rivals`), which is no part of the workspace.
 
 use crate::{Failed, measure::Rated};
 use std::{
@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-/// What one came to, on one processor.
+/// The result of one rival, on one processor.
 pub(crate) struct Figure {
     pub(crate) name: String,
     pub(crate) clients: usize,
@@ -21,7 +21,7 @@ impl Rated for Figure {
     }
 }
 
-/// Has a rival do the work for so many clients.
+/// Measures a rival with this many clients.
 pub(crate) fn measure(name: &str, clients: usize, time: Duration) -> Result<Figure, Failed> {
     let mut command = Command::new(program()?);
     command.args([name, &clients.to_string(), &time.as_secs_f64().to_string()]);
@@ -30,7 +30,7 @@ pub(crate) fn measure(name: &str, clients: usize, time: Duration) -> Result<Figu
     if !output.status.success() {
         return Err(format!("{name} failed: {}", output.status).into());
     }
-    // Checks, the time that they took in nanoseconds, and resident bytes.
+    // The number of checks, the time that they took in nanoseconds, and resident bytes.
     let numbers: Vec<u64> = text.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
     let &[checks, nanos, resident] = numbers.as_slice() else {
         return Err(format!("not the figures of a rival: {text:?}").into());

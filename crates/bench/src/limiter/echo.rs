@@ -1,7 +1,7 @@
-//! Parses checks, and answers with as much as Limina does.
+//! The limiter's part of the echo server.
 
 use super::workload::{LIMIT, PER_SECONDS, RULE};
-use crate::echo::json;
+use crate::echo::{json, parse};
 use axum::{
     Router,
     body::Bytes,
@@ -11,7 +11,7 @@ use axum::{
 };
 use limina_wire::limiter::{Check, CheckBatch, CheckBatchReply, CheckReply, CheckResult, LimitStatus};
 
-/// Of about the length that they have in a run.
+/// These values have about as many digits in a run.
 const USED: u64 = 12_345;
 const RESET_MS: u64 = 23_456;
 
@@ -22,19 +22,15 @@ pub(crate) fn router() -> Router {
         .route("/v1/limiter/check/batch", post(batch))
 }
 
-async fn check(body: Bytes) -> Response {
-    let Ok(check) = serde_json::from_slice::<Check<'_>>(&body) else {
-        return StatusCode::BAD_REQUEST.into_response();
-    };
+async fn check(body: Bytes) -> Result<Response, StatusCode> {
+    let check: Check<'_> = parse(&body)?;
     let policy = format!("\"{RULE}\";q={LIMIT};w={PER_SECONDS}");
     let limit = format!("\"{RULE}\";r={};t={}", LIMIT - USED, RESET_MS / 1000);
-    ([("ratelimit-policy", policy), ("ratelimit", limit)], json(&reply(check, None))).into_response()
+    Ok(([("ratelimit-policy", policy), ("ratelimit", limit)], json(&reply(check, None))?).into_response())
 }
 
-async fn batch(body: Bytes) -> Response {
-    let Ok(batch) = serde_json::from_slice::<CheckBatch<'_>>(&body) else {
-        return StatusCode::BAD_REQUEST.into_response();
-    };
+async fn batch(body: Bytes) -> Result<Response, StatusCode> {
+    let batch: CheckBatch<'_> = parse(&body)?;
     let results = batch.checks.into_iter().map(|check| CheckResult::Allowed(reply(check, Some(200))));
     json(&CheckBatchReply { results: results.collect() })
 }

@@ -1,8 +1,8 @@
 //! The engine alone, on one processor: decisions and after-images, without a store.
 //!
-//! Requests are made beforehand, some thousand at a time, and that is not counted: who asks, makes them. What is counted
-//! is to decide them, to drop the answers, to seal, and what falls due meanwhile: the thread's processor time, since
-//! nothing here ever waits.
+//! The measured time is the processor time of the thread, because nothing here ever waits. It includes deciding the
+//! requests, dropping the answers, sealing, and work that falls due. It does not include making the requests, which happens
+//! some thousand at a time before each batch: clients would do that.
 
 use super::{
     in_process,
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Failed,
-    in_process::{key_values, name},
+    in_process::{key_values, name, unexpected},
     load::Random,
     machine,
     measure::Rated,
@@ -22,9 +22,9 @@ use limina_engine::{
 };
 use std::time::Duration;
 
-/// So many requests are decided before the engine is sealed.
+/// Requests that are decided before the engine is sealed.
 const BATCH: usize = 4096;
-/// Some instant; windows are aligned to the epoch.
+/// An arbitrary instant; windows are aligned to the epoch.
 const START: u64 = 1_800_000_000_000;
 
 /// What is decided.
@@ -36,18 +36,18 @@ pub(crate) enum What {
     Sliding,
     /// Checks by rules with a bucket
     Bucket,
-    /// Checks by rules with a fixed window that let nothing pass
+    /// Checks by rules with a fixed window and a limit of 0
     Refused,
-    /// Counters of a rule without a window: 1 is taken, then given back
+    /// Counters of a rule without a window: 1 is added, then subtracted
     Counters,
 }
 
-/// What it came to.
+/// The result of one case.
 pub(crate) struct Figure {
     pub(crate) what: What,
     pub(crate) case: Case,
     pub(crate) rate: f64,
-    /// Groups that count something.
+    /// Groups in memory.
     pub(crate) groups: usize,
     pub(crate) resident: Option<u64>,
 }
@@ -67,7 +67,7 @@ pub(crate) fn measure(what: What, case: Case, time: Duration) -> Result<Figure, 
             .map(|rule| RuleChange::new(Change::CreateRule(rule.clone())).map(limiter::Command::Change));
         driver.run(commands.collect::<Result<_, _>>()?)?;
     }
-    // Every group is there before anything is measured.
+    // Create every group before the measurement.
     for from in (0..case.subjects).step_by(BATCH) {
         let subjects = from..(from + BATCH).min(case.subjects);
         driver.run(subjects.map(|subject| take(key_values(case.key_values(subject)))).collect())?;
@@ -93,7 +93,7 @@ fn rule(what: What, case: Case, number: usize) -> NewRule {
     let per = Millis(PER_SECONDS * 1000);
     match what {
         What::Fixed => fixed,
-        // A second, so that within the measurement old entries leave.
+        // One second, so that old entries leave the window during the measurement.
         What::Sliding => NewRule { window: Some(Window::Sliding { per: Millis(1000) }), ..fixed },
         What::Bucket => NewRule { window: Some(Window::Bucket { per, burst: None }), ..fixed },
         What::Refused => NewRule { limit: Limit::AtMost(0), ..fixed },
@@ -105,12 +105,12 @@ fn take(key_values: KeyValues) -> limiter::Command {
     limiter::Command::Check(in_process::check(key_values))
 }
 
-/// Does what a shard does around its engine, but for the store.
+/// Does what a shard does with its engine, except for the store.
 struct Driver {
     engine: Engine,
     nothing: Fetched,
     namespace: Name,
-    /// The time that was counted, which is also the engine's.
+    /// The measured time, from which the engine's clock is derived.
     counted: Duration,
 }
 
@@ -124,7 +124,7 @@ impl Driver {
         })
     }
 
-    /// Decides as many as there is time for; says how many, how many of them were refused, and how long it took.
+    /// Decides requests for this time. Returns how many were decided, how many of them were refused, and the measured time.
     fn repeat(
         &mut self,
         what: What,
@@ -138,7 +138,7 @@ impl Driver {
             let mut commands = Vec::with_capacity(BATCH);
             while commands.len() < BATCH {
                 let key_values = key_values(case.key_values(random.below(case.subjects)));
-                let give_back = limiter::Command::MoveCounter { key_values: key_values.clone(), by: -1 };
+                let give_back = limiter::Command::MoveCounter(CounterChange::new(key_values.clone(), -1).expect("a valid change"));
                 commands.push(take(key_values));
                 commands.extend((what == What::Counters).then_some(give_back));
             }
@@ -148,7 +148,7 @@ impl Driver {
         Ok((decided, refused, self.counted - begin))
     }
 
-    /// One batch; says how many were refused.
+    /// Decides one batch, and returns how many were refused.
     fn run(&mut self, commands: Vec<limiter::Command>) -> Result<u64, Failed> {
         let namespace = &self.namespace;
         let job = |command| {
@@ -168,7 +168,7 @@ impl Driver {
                 {
                     refused += 1;
                 }
-                other => return Err(format!("an unexpected outcome: {other:?}").into()),
+                other => return Err(unexpected(other)),
             }
         }
         drop(self.engine.seal());

@@ -20,7 +20,7 @@ impl Client for Connection {
             json.push_str(r#"{"key_values":{"#);
             for (number, (key, value)) in case.key_values(subject).iter().enumerate() {
                 let comma = if number > 0 { "," } else { "" };
-                write!(json, r#"{comma}"{key}":"{value}""#).expect("memory takes it");
+                write!(json, r#"{comma}"{key}":"{value}""#).expect("a string takes any text");
             }
             json.push_str("}}");
         });
@@ -28,7 +28,7 @@ impl Client for Connection {
     }
 }
 
-/// Makes a rule without a window: checks of it are durable.
+/// Creates a rule without a window, whose checks are durable.
 pub(crate) async fn create_counters(connection: &mut Connection) -> Result<(), Failed> {
     connection.json = format!(r#"{{"name":"{RULE}","group_by":["client"],"limit":{LIMIT}}}"#);
     connection.post_expecting("/limiter/rules", 201).await?;

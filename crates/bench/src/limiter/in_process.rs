@@ -3,7 +3,7 @@
 use super::workload::{Case, Client, LIMIT, PER_SECONDS, Rule};
 use crate::{
     Failed,
-    in_process::{Caller, key_values, name},
+    in_process::{Caller, key_values, name, unexpected},
 };
 use limina_engine::{
     Command, KeyValues, Millis, Outcome,
@@ -17,14 +17,13 @@ impl Client for Caller {
         change(self, Change::CreateRule(rule(case, number))).await
     }
 
-    /// One is asked for as itself, several as a batch.
     async fn check(&mut self, case: Case, subjects: &[usize]) -> Result<u64, Failed> {
         let checks = subjects.iter().map(|&subject| check(key_values(case.key_values(subject))));
         checks_refused(self, checks.collect()).await
     }
 }
 
-/// The rule of this number.
+/// The rule with this number, with a fixed window.
 pub(super) fn rule(case: Case, number: usize) -> NewRule {
     let Rule { name: rule_name, group_by, api } = case.rule(number);
     let select = |api: String| ("api".into(), vec![Test::Eq(Value::String(api.into()))]);
@@ -45,7 +44,7 @@ pub(super) fn check(key_values: KeyValues) -> Check {
     Check::new(vec![take]).expect("one entry is within the limits")
 }
 
-/// How many of the checks were refused.
+/// Sends one check as itself, and several as a batch. Returns how many were refused.
 pub(super) async fn checks_refused(caller: &Caller, mut checks: Vec<Check>) -> Result<u64, Failed> {
     let command = match checks.len() {
         1 => limiter::Command::Check(checks.remove(0)),
@@ -57,15 +56,15 @@ pub(super) async fn checks_refused(caller: &Caller, mut checks: Vec<Check>) -> R
         }
         Outcome::Limiter(Ok(_)) => Ok(0),
         Outcome::Limiter(Err(refusal)) if refusal.code() == "LimitReached" => Ok(1),
-        other => Err(format!("an unexpected outcome: {other:?}").into()),
+        other => Err(unexpected(other)),
     }
 }
 
-/// Has rules changed.
+/// Creates, changes or deletes a rule.
 pub(super) async fn change(caller: &Caller, change: Change) -> Result<(), Failed> {
     let change = RuleChange::new(change)?;
     match caller.submit(Command::Limiter(limiter::Command::Change(change))).await? {
         Outcome::Limiter(Ok(_)) => Ok(()),
-        other => Err(format!("rules were not changed: {other:?}").into()),
+        other => Err(unexpected(other)),
     }
 }

@@ -1,4 +1,4 @@
-//! The limiter: checks, by Limina and by others.
+//! The limiter: checks.
 
 mod changes;
 mod crates;
@@ -14,69 +14,47 @@ pub(crate) mod workload;
 
 use crate::{
     Failed,
-    http::Http,
-    in_process::InProcess,
-    load::{Contender, Load, Until, drive},
-    measure::Measured,
-    options::{Connections, Place, chosen, name_of, positive, seconds},
-    redis::{Redis, Sync},
-    report::{Others, conditions},
+    frame::{
+        self, Common, Connections, Family, Kind as _, Measure, Row, Rows, Start, System, positive,
+        warm_up_and_measure,
+    },
+    load::{Contender, Load},
+    measure::{Measured, Rounds},
 };
+use changes::Changes;
 use clap::ValueEnum;
 use engine::What;
-use report::{Report, Row};
-use std::{path::Path, time::Duration};
 use workload::{Case, Checks, Client};
 
-/// What is measured.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// How long each is measured, in seconds, after a fifth of that to warm up
-    #[arg(long, default_value = "5", value_parser = seconds)]
-    seconds: Duration,
-    /// How often everything is measured, one after the other; the median counts
-    #[arg(long, default_value_t = 1, value_parser = positive)]
-    rounds: usize,
+    #[command(flatten)]
+    common: Common<Kind>,
     /// Checks in one request of a batch
     #[arg(long, default_value_t = 256, value_parser = positive)]
     batch: usize,
     #[command(flatten)]
     connections: Connections,
-    /// Clients to choose from, where no other number of groups is said
+    /// Clients to choose from, where --groups does not apply
     #[arg(long, default_value_t = 10_000, value_parser = positive)]
     clients: usize,
-    /// So many rules
+    /// Numbers of rules to measure with
     #[arg(long, default_value = "10,1000,100000", value_delimiter = ',', value_parser = positive)]
     rules: Vec<usize>,
-    /// So many of them apply to each check
+    /// Numbers of rules that apply to each check
     #[arg(long, default_value = "1,4,16", value_delimiter = ',', value_parser = positive)]
     matching: Vec<usize>,
-    /// So many groups of one rule
+    /// Numbers of groups of one rule to measure with
     #[arg(long, default_value = "1000,5000000", value_delimiter = ',', value_parser = positive)]
     groups: Vec<usize>,
-    /// Counters that there are while rules are changed
+    /// Counters that exist while rules are changed
     #[arg(long, default_value_t = 5_000_000, value_parser = positive)]
     counters: usize,
-    /// Rivals to measure as well; `cargo xtask rivals` installs them
-    #[arg(long, value_delimiter = ',')]
-    rivals: Vec<Rival>,
-    /// Only these
-    #[arg(long, value_delimiter = ',')]
-    only: Vec<Kind>,
-    #[command(flatten)]
-    place: Place,
 }
 
+/// What is measured, and how many checks a request contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Rival {
-    Redis,
-    Limitador,
-    Governor,
-}
-
-/// What is measured, and how it is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kind {
+pub(crate) enum Kind {
     /// The engine alone with one rule, for each kind of window
     EngineWindows,
     /// The engine alone with many rules
@@ -117,43 +95,52 @@ impl Kind {
     fn is_batched(self) -> bool {
         matches!(self, Kind::InProcessBatch | Kind::HttpBatch | Kind::EchoBatch | Kind::RedisBatch)
     }
+}
 
-    fn rival(self) -> Option<Rival> {
+impl frame::Kind for Kind {
+    fn system(self) -> System {
         match self {
-            Kind::Redis | Kind::RedisBatch => Some(Rival::Redis),
-            Kind::Limitador => Some(Rival::Limitador),
-            Kind::Governor => Some(Rival::Governor),
+            Kind::InProcess | Kind::InProcessBatch => System::InProcess,
+            Kind::Http | Kind::HttpBatch => System::Http,
+            Kind::Echo | Kind::EchoBatch => System::Echo,
+            Kind::Redis | Kind::RedisBatch => System::Redis,
             Kind::EngineWindows
             | Kind::EngineRules
             | Kind::EngineGroups
             | Kind::EngineCounters
-            | Kind::InProcess
-            | Kind::InProcessBatch
-            | Kind::Http
-            | Kind::HttpBatch
-            | Kind::Echo
-            | Kind::EchoBatch
+            | Kind::Limitador
+            | Kind::Governor
             | Kind::Rules
             | Kind::Groups
-            | Kind::Changes => None,
+            | Kind::Changes => System::Other,
         }
     }
 
-    fn name(self) -> String {
-        name_of(&self)
+    fn rival(self) -> Option<&'static str> {
+        match self {
+            Kind::Redis | Kind::RedisBatch => Some("redis"),
+            Kind::Limitador => Some("limitador"),
+            Kind::Governor => Some("governor"),
+            _ => None,
+        }
+    }
+
+    fn baseline(self) -> Option<Kind> {
+        Some(if self.is_batched() { Kind::HttpBatch } else { Kind::Http })
+    }
+
+    /// Rules and groups take long to set up, so they have their rounds after one set-up.
+    fn is_measured_once(self) -> bool {
+        matches!(self, Kind::Rules | Kind::Groups)
     }
 }
 
 impl Options {
-    fn kinds(&self) -> Result<Vec<Kind>, Failed> {
-        chosen(&self.only, |kind: Kind| kind.rival().is_none_or(|rival| self.rivals.contains(&rival)))
+    fn load(&self, kind: Kind) -> Load {
+        self.connections.load(kind.is_batched().then_some(self.batch))
     }
 
-    fn load(&self, is_batched: bool) -> Load {
-        self.connections.load(is_batched.then_some(self.batch))
-    }
-
-    /// What of the engine is measured for a kind; empty for others.
+    /// The cases of the engine that are measured for a kind; empty for kinds that do not measure the engine alone.
     fn engine_cases(&self, kind: Kind) -> Vec<(What, Case)> {
         let groups = self.groups.first().copied().unwrap_or(1);
         let with_groups = |what| self.groups.iter().map(move |&groups| (what, Case::simple(groups)));
@@ -172,7 +159,7 @@ impl Options {
         }
     }
 
-    /// What is compared with each other for a kind; empty for others.
+    /// The cases that are compared with each other for a kind; empty for all kinds but rules and groups.
     fn compared_cases(&self, kind: Kind) -> Vec<Vec<Case>> {
         match kind {
             Kind::Rules => {
@@ -185,7 +172,16 @@ impl Options {
         }
     }
 
-    /// As many groups for any number of rules, and enough that every rule applies to some check.
+    /// The numbers of clients with which a rival that is a crate is measured; empty for other kinds.
+    fn crate_cases(&self, kind: Kind) -> Vec<usize> {
+        match kind {
+            Kind::Limitador | Kind::Governor => self.groups.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Cases with the same number of groups for every number of rules, and so many groups that every rule applies to some
+    /// check.
     fn cases_of_rules(&self, matching: usize) -> Vec<Case> {
         let whole = |rules: usize| rules.div_ceil(matching) * matching;
         let subjects = self.rules.iter().copied().max().unwrap_or(1);
@@ -193,7 +189,7 @@ impl Options {
         let mut cases = Vec::new();
         for rules in self.rules.iter().map(|&rules| whole(rules)) {
             let case = |asked| Case { rules, matching, asked, subjects };
-            // First only checks to which the same few rules apply; then such that all rules are needed.
+            // First only checks to which the same few rules apply, then checks to which all rules apply in turn.
             cases.push(case(fewest));
             cases.extend((rules > fewest).then(|| case(rules)));
         }
@@ -202,90 +198,100 @@ impl Options {
 }
 
 pub(crate) async fn run(options: Options) -> Result<(), Failed> {
-    let kinds = options.kinds()?;
-    let program = options.place.program()?;
-    print!("{}", conditions(&program, options.place.data())?);
-    let mut report = Report::default();
-    let others = Others::watch();
-    let failed = |kind: Kind| move |error: Failed| format!("{}: {error}", kind.name());
-    let (compared, rest): (Vec<Kind>, Vec<Kind>) =
-        kinds.into_iter().partition(|kind| matches!(kind, Kind::Rules | Kind::Groups));
-    for round in 1..=options.rounds {
-        for &kind in &rest {
-            eprintln!("measuring {}, round {round} …", kind.name());
-            measure_kind(&options, kind, &program, &mut report).await.map_err(failed(kind))?;
-        }
-    }
-    // These take long to set up, and have their rounds afterwards.
-    for kind in compared {
-        for cases in options.compared_cases(kind) {
-            eprintln!("measuring {} …", kind.name());
-            scale::measure(&options, kind, &cases, &program, &mut report).await.map_err(failed(kind))?;
-        }
-    }
-    others.print(Duration::ZERO);
-    println!("\n{report}");
-    match report.refused() {
-        0 => Ok(()),
-        refused => Err(format!("{refused} checks were refused, and none should have been").into()),
+    frame::run(Limiter {
+        options,
+        engine: Vec::new(),
+        crates: Vec::new(),
+        scale: Vec::new(),
+        changes: Vec::new(),
+    })
+    .await
+}
+
+/// One run, and what it measured besides the rows.
+struct Limiter {
+    options: Options,
+    engine: Vec<(Kind, Rounds<engine::Figure>)>,
+    crates: Vec<Rounds<crates::Figure>>,
+    scale: Vec<scale::Figure>,
+    /// One for each round.
+    changes: Vec<Changes>,
+}
+
+impl<T: Client> Measure<Kind, T> for Limiter {
+    async fn measure<C: Contender<Client = T>>(
+        &mut self,
+        kind: Kind,
+        contender: &C,
+    ) -> Result<Measured, Failed> {
+        let case = Case::simple(self.options.clients);
+        contender.connect().await?.create(case, 0).await?;
+        let checks = |_, connection| Checks::new(case, connection);
+        warm_up_and_measure(contender, self.load(kind), self.options.common.seconds, checks).await
     }
 }
 
-async fn measure_kind(
-    options: &Options,
-    kind: Kind,
-    program: &Path,
-    report: &mut Report,
-) -> Result<(), Failed> {
-    let directory = options.place.directory()?;
-    let directory = directory.path();
-    let measured = match kind {
-        Kind::EngineWindows | Kind::EngineRules | Kind::EngineGroups | Kind::EngineCounters => {
-            let time = options.seconds;
-            for (what, case) in options.engine_cases(kind) {
-                let measure = move || engine::measure(what, case, time);
-                let figure = tokio::task::spawn_blocking(measure).await??;
-                report.add_engine(kind, figure);
-            }
-            return Ok(());
+impl Family<Kind> for Limiter {
+    const UNIT: &'static str = "checks";
+    const REDIS: crate::redis::Setup = redis::SETUP;
+
+    fn common(&self) -> &Common<Kind> {
+        &self.options.common
+    }
+
+    fn load(&self, kind: Kind) -> Load {
+        self.options.load(kind)
+    }
+
+    async fn measure_other(&mut self, kind: Kind, start: Start<'_>) -> Result<Option<Row<Kind>>, Failed> {
+        let time = self.options.common.seconds;
+        // A kind has only cases of its own sort: two of these three lists are empty.
+        for (what, case) in self.options.engine_cases(kind) {
+            let measure = move || engine::measure(what, case, time);
+            self.add_engine(kind, tokio::task::spawn_blocking(measure).await??);
         }
-        Kind::Limitador | Kind::Governor => {
-            let time = options.seconds;
-            for clients in options.groups.clone() {
-                let measure = move || crates::measure(&kind.name(), clients, time);
-                report.add_crate(tokio::task::spawn_blocking(measure).await??);
-            }
-            return Ok(());
+        for cases in self.options.compared_cases(kind) {
+            let figures = scale::measure(&self.options, kind, &cases, start.program).await?;
+            self.scale.extend(figures);
         }
-        Kind::Rules | Kind::Groups => return Ok(()),
-        Kind::Changes => {
-            report.changes.push(changes::measure(&options.place, options.counters, options.seconds).await?);
-            return Ok(());
+        for clients in self.options.crate_cases(kind) {
+            let measure = move || crates::measure(&kind.name(), clients, time);
+            self.add_crate(tokio::task::spawn_blocking(measure).await??);
         }
-        Kind::InProcess | Kind::InProcessBatch => {
-            measure(options, kind, InProcess::start(directory).await?).await?
+        if kind == Kind::Changes {
+            self.changes.push(changes::measure(start.directory, self.options.counters, time).await?);
         }
-        Kind::Http | Kind::HttpBatch => measure(options, kind, Http::limina(program, directory)?).await?,
-        Kind::Echo | Kind::EchoBatch => measure(options, kind, Http::echo()?).await?,
-        Kind::Redis | Kind::RedisBatch => {
-            let redis = Redis::start(directory, Sync::EverySecond, &[redis::CHECK]).await?;
-            measure(options, kind, redis).await?
-        }
-    };
-    report.add_row(Row { kind, load: options.load(kind.is_batched()), measured });
-    Ok(())
+        Ok(None)
+    }
+
+    fn refused(&self) -> u64 {
+        let phases = self.changes.iter().flat_map(|changes| &changes.phases);
+        let phases = phases.flat_map(|phase| [&phase.relaxed, &phase.durable]);
+        let fills = self.changes.iter().map(|changes| &changes.fill);
+        let scale = self.scale.iter().flat_map(|figure| figure.rounds.all());
+        phases.chain(fills).chain(scale).map(|measured| measured.refused).sum()
+    }
+
+    fn report(&self, rows: &Rows<Kind>) -> Result<String, std::fmt::Error> {
+        report::write(self, rows)
+    }
 }
 
-async fn measure<C: Contender<Client: Client>>(
-    options: &Options,
-    kind: Kind,
-    contender: C,
-) -> Result<Measured, Failed> {
-    let (load, case) = (options.load(kind.is_batched()), Case::simple(options.clients));
-    contender.connect().await?.create(case, 0).await?;
-    let checks = |connection| Checks::new(case, connection);
-    drive(&contender, load, Until::Time(options.seconds / 5), checks).await?;
-    let measured = drive(&contender, load, Until::Time(options.seconds), checks).await?;
-    contender.stop().await?;
-    Ok(measured)
+impl Limiter {
+    fn add_engine(&mut self, kind: Kind, figure: engine::Figure) {
+        let is_same = |other: &engine::Figure| (other.what, other.case) == (figure.what, figure.case);
+        let mut known = self.engine.iter_mut();
+        match known.find(|(other, rounds)| *other == kind && is_same(rounds.median())) {
+            Some((_, rounds)) => rounds.push(figure),
+            None => self.engine.push((kind, Rounds::new(figure))),
+        }
+    }
+
+    fn add_crate(&mut self, figure: crates::Figure) {
+        let is_same = |other: &crates::Figure| other.name == figure.name && other.clients == figure.clients;
+        match self.crates.iter_mut().find(|rounds| is_same(rounds.median())) {
+            Some(rounds) => rounds.push(figure),
+            None => self.crates.push(Rounds::new(figure)),
+        }
+    }
 }

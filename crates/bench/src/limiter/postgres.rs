@@ -1,12 +1,10 @@
-//! PostgreSQL keeping counters in SQL, synced at every transaction: a check is one statement, which takes if there is room.
+//! Counters in PostgreSQL. A check is one statement, which takes 1 if the ceiling allows it. Every transaction is synced.
 
 use super::workload::{Case, Client, LIMIT, client_name};
-use crate::{Failed, load::Contender, postgres::Database};
-use limina_pg_server::PgServer;
-use std::sync::Arc;
+use crate::{Failed, postgres};
 use tokio_postgres::Statement;
 
-/// There is room on the page, so that an update need not touch the index.
+/// Pages are half empty, so that an update finds room on its page and need not touch the index.
 const TABLE: &str = "
     CREATE TABLE counters (client text PRIMARY KEY, used bigint NOT NULL, ceiling bigint NOT NULL)
     WITH (fillfactor = 50)";
@@ -14,39 +12,21 @@ const TABLE: &str = "
 const CHECK: &str =
     "UPDATE counters SET used = used + 1 WHERE client = $1 AND used + 1 <= ceiling RETURNING used";
 
-pub(crate) struct Postgres(Database);
-
-impl Postgres {
-    pub(crate) async fn on(server: Arc<PgServer>) -> Result<Postgres, Failed> {
-        Ok(Postgres(Database::make(server, TABLE).await?))
-    }
-}
-
-impl Contender for Postgres {
-    type Client = Session;
-
-    async fn connect(&self) -> Result<Session, Failed> {
-        let client = self.0.connect().await?;
-        let check = client.prepare(CHECK).await?;
-        Ok(Session { client, check })
-    }
-
-    fn process(&self) -> Option<u32> {
-        self.0.process()
-    }
-
-    async fn stop(self) -> Result<(), Failed> {
-        self.0.stop()
-    }
-}
-
 pub(crate) struct Session {
     client: tokio_postgres::Client,
     check: Statement,
 }
 
+impl postgres::Session for Session {
+    const SCHEMA: &'static str = TABLE;
+
+    async fn prepare(client: tokio_postgres::Client) -> Result<Session, Failed> {
+        Ok(Session { check: client.prepare(CHECK).await?, client })
+    }
+}
+
 impl Client for Session {
-    /// There are no rules: each client has a row.
+    /// Creates a row for each client; there are no rules.
     async fn create(&mut self, case: Case, _: usize) -> Result<(), Failed> {
         let clients: Vec<String> = (0..case.subjects).map(client_name).collect();
         let insert = "INSERT INTO counters SELECT one, 0, $2 FROM unnest($1::text[]) AS one";
@@ -55,7 +35,7 @@ impl Client for Session {
         Ok(())
     }
 
-    /// One transaction each.
+    /// Each check is one transaction.
     async fn check(&mut self, _: Case, subjects: &[usize]) -> Result<u64, Failed> {
         let mut refused = 0;
         for &subject in subjects {

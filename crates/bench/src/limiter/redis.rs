@@ -1,10 +1,16 @@
-//! A fixed window in Redis: a counter for each client, which ends with its window.
+//! The limiter in Redis: each client has a counter, which expires with its fixed window.
 
 use super::workload::{Case, Client, LIMIT, PER_SECONDS, client_name};
-use crate::{Failed, redis::Connection};
+use crate::{
+    Failed,
+    redis::{Connection, Setup, Sync},
+};
 
-/// The client's counter; how much to take, the limit, the window in milliseconds.
-pub(crate) const CHECK: &str = r"
+/// Checks by a rule with a window do not wait for the disk in Limina either.
+pub(crate) const SETUP: Setup = Setup { sync: Sync::EverySecond, scripts: &[CHECK] };
+
+/// Key: the client's counter. Arguments: how much to take, the limit, the window in milliseconds.
+const CHECK: &str = r"
 local hits, limit, per = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local used = tonumber(redis.call('GET', KEYS[1]) or '0')
 local time = redis.call('TIME')
@@ -19,7 +25,7 @@ return {1, used + hits, reset}";
 
 impl Client for Connection {
     async fn create(&mut self, _: Case, _: usize) -> Result<(), Failed> {
-        // The limit comes with each check. There are no rules to choose from.
+        // Each check carries its limit.
         Ok(())
     }
 

@@ -1,114 +1,52 @@
-//! What is printed of the limiter.
+//! The report of the limiter.
 
 use super::{
-    Kind,
+    Kind, Limiter,
     changes::Changes,
-    crates,
     engine::{Figure, What},
     scale,
     workload::Case,
 };
 use crate::{
-    load::Load,
-    measure::{Measured, Rated, Rounds},
-    options::name_of,
-    report::{LATENCIES, Table, latencies, mib, optional, spread, write_table},
+    frame::{
+        Family, Kind as _, LATENCIES, Rows, Table, latencies, mib, name_of, optional, spread, write_table,
+    },
+    measure::Rated,
 };
-use std::fmt;
+use std::fmt::{self, Write};
 
-/// All that was measured.
-#[derive(Default)]
-pub(super) struct Report {
-    engine: Vec<(Kind, Rounds<Figure>)>,
-    crates: Vec<Rounds<crates::Figure>>,
-    rows: Vec<Rounds<Row>>,
-    pub(super) scale: Vec<scale::Figure>,
-    /// One a round.
-    pub(super) changes: Vec<Changes>,
+pub(super) fn write(limiter: &Limiter, rows: &Rows<Kind>) -> Result<String, fmt::Error> {
+    let mut text = String::new();
+    limiter.write_engine(&mut text)?;
+    limiter.write_crates(&mut text)?;
+    write_table(&mut text, &rows.table(Limiter::UNIT))?;
+    limiter.write_scale(&mut text)?;
+    for changes in &limiter.changes {
+        write_changes(changes, &mut text)?;
+    }
+    limiter.write_goals(rows, &mut text)?;
+    Ok(text)
 }
 
-/// A contender that was asked by clients.
-pub(super) struct Row {
-    pub(super) kind: Kind,
-    pub(super) load: Load,
-    pub(super) measured: Measured,
-}
-
-impl Rated for Row {
-    fn rate(&self) -> f64 {
-        self.measured.rate()
-    }
-}
-
-impl Report {
-    pub(super) fn add_engine(&mut self, kind: Kind, figure: Figure) {
-        let mut known = self.engine.iter_mut();
-        let is_same = |other: &Figure| (other.what, other.case) == (figure.what, figure.case);
-        match known.find(|(other, rounds)| *other == kind && is_same(rounds.median())) {
-            Some((_, rounds)) => rounds.push(figure),
-            None => self.engine.push((kind, Rounds::new(figure))),
-        }
-    }
-
-    pub(super) fn add_crate(&mut self, figure: crates::Figure) {
-        let is_it = |other: &crates::Figure| other.name == figure.name && other.clients == figure.clients;
-        match self.crates.iter_mut().find(|rounds| is_it(rounds.median())) {
-            Some(rounds) => rounds.push(figure),
-            None => self.crates.push(Rounds::new(figure)),
-        }
-    }
-
-    pub(super) fn add_row(&mut self, row: Row) {
-        match self.rows.iter_mut().find(|rounds| rounds.median().kind == row.kind) {
-            Some(rounds) => rounds.push(row),
-            None => self.rows.push(Rounds::new(row)),
-        }
-    }
-
-    /// Over all that should have passed.
-    pub(super) fn refused(&self) -> u64 {
-        let rows = self.rows.iter().flat_map(Rounds::all).map(|row| row.measured.refused);
-        let phases = self.changes.iter().flat_map(|changes| &changes.phases);
-        let phases = phases.map(|phase| phase.relaxed.refused + phase.durable.refused);
-        let scale = self.scale.iter().flat_map(|figure| figure.rounds.all()).map(|measured| measured.refused);
-        rows.chain(scale).chain(phases).chain(self.changes.iter().map(|changes| changes.fill.refused)).sum()
-    }
-
-    fn rate(&self, kind: Kind) -> Option<f64> {
-        self.rows.iter().map(Rounds::median).find(|row| row.kind == kind).map(Row::rate)
-    }
-
+impl Limiter {
     fn engine_rate(&self, is_it: impl Fn(&Figure) -> bool) -> Option<f64> {
         let mut figures = self.engine.iter().map(|(_, rounds)| rounds.median());
         figures.find(|figure| is_it(figure)).map(Figure::rate)
     }
 
-    /// What the engine does for so many clients of one rule with a fixed window.
+    /// The engine's rate with one rule, a fixed window and this many clients.
     fn engine_rate_for(&self, clients: usize) -> Option<f64> {
         self.engine_rate(|figure| figure.what == What::Fixed && figure.case == Case::simple(clients))
     }
 
-    /// As a part of the first of its kind: with the same number of rules that apply, or the same number of groups.
+    /// The rate as a part of the rate of the first figure of the same kind to whose checks as many rules apply.
     fn engine_ratio(&self, kind: Kind, figure: &Figure) -> Option<f64> {
         let mut same = self.engine.iter().filter(|(other, _)| *other == kind);
         let first = same.find(|(_, first)| first.median().case.matching == figure.case.matching);
         first.map(|(_, first)| figure.rate / first.median().rate)
     }
-}
 
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write_engine(f)?;
-        self.write_crates(f)?;
-        self.write_rows(f)?;
-        self.write_scale(f)?;
-        self.write_changes(f)?;
-        self.write_goals(f)
-    }
-}
-
-impl Report {
-    fn write_engine(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_engine(&self, text: &mut String) -> fmt::Result {
         let mut table = Table::new(
             "engine alone, one core | rules | apply | rules asked for | groups | checks/s | spread | ns a check | ÷ first | MiB",
         );
@@ -128,10 +66,10 @@ impl Report {
                 mib(figure.resident),
             ]);
         }
-        write_table(f, &table)
+        write_table(text, &table)
     }
 
-    fn write_crates(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_crates(&self, text: &mut String) -> fmt::Result {
         let mut table =
             Table::new("crate, one core | clients | checks/s | spread | ns a check | ÷ engine, fixed | MiB");
         for rounds in &self.crates {
@@ -146,35 +84,10 @@ impl Report {
                 mib(figure.resident),
             ]);
         }
-        write_table(f, &table)
+        write_table(text, &table)
     }
 
-    fn write_rows(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = Table::new(&format!(
-            "contender | clients × checks a request | checks/s | spread | ÷ Limina HTTP | {LATENCIES} | CPUs server | CPUs client | CPU µs a check"
-        ));
-        for rounds in &self.rows {
-            let row = rounds.median();
-            let limina = if row.kind.is_batched() { Kind::HttpBatch } else { Kind::Http };
-            let (server, own) = row.measured.processors();
-            // Within one process the two cannot be told apart.
-            let (server, own) = server.map_or((Some(own), None), |server| (Some(server), Some(own)));
-            let mut cells = vec![
-                row.kind.name(),
-                format!("{} × {}", row.load.connections, row.load.batch),
-                format!("{:.0}", row.measured.rate()),
-                spread(rounds),
-                optional(self.rate(limina).map(|limina| row.measured.rate() / limina), 2),
-            ];
-            cells.extend(latencies(&row.measured));
-            let micros = format!("{:.2}", row.measured.cpu_micros());
-            cells.extend([optional(server, 1), optional(own, 1), micros]);
-            table.rows.push(cells);
-        }
-        write_table(f, &table)
-    }
-
-    fn write_scale(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_scale(&self, text: &mut String) -> fmt::Result {
         let mut table = Table::new(&format!(
             "many | rules | apply | groups | checks/s | ÷ first | least | most | {LATENCIES} | CPU µs a check | first ÷ it | MiB"
         ));
@@ -195,14 +108,10 @@ impl Report {
             cells.extend([format!("{micros:.2}"), of_micros, mib(figure.resident)]);
             table.rows.push(cells);
         }
-        write_table(f, &table)
+        write_table(text, &table)
     }
 
-    fn write_changes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.changes.iter().try_for_each(|changes| write_changes(changes, f))
-    }
-
-    fn write_goals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_goals(&self, rows: &Rows<Kind>, text: &mut String) -> fmt::Result {
         let mut table = Table::new("goal | wanted | measured");
         let mut add = |name: String, wanted: f64, decimals: usize, measured: Option<f64>| {
             if let Some(measured) = measured {
@@ -245,23 +154,22 @@ impl Report {
                 _ => {}
             }
         }
-        let of_echo = self.rate(Kind::Http).zip(self.rate(Kind::Echo)).map(|(http, echo)| http / echo);
-        add("http: ÷ echo".into(), 0.6, 2, of_echo);
-        add("http-batch: checks/s".into(), 4e5, 0, self.rate(Kind::HttpBatch));
-        write_table(f, &table)
+        add("http: ÷ echo".into(), 0.6, 2, rows.ratio(Kind::Http, Kind::Echo));
+        add("http-batch: checks/s".into(), 4e5, 0, rows.rate(Kind::HttpBatch));
+        write_table(text, &table)
     }
 }
 
-/// What a figure is compared with.
+/// The figure with which another one is compared: the first of the same kind.
 fn first_of<'a>(all: &'a [scale::Figure], figure: &scale::Figure) -> &'a scale::Figure {
     let key = |figure: &scale::Figure| (figure.kind, figure.asked, figure.case.matching);
     all.iter().find(|other| key(other) == key(figure)).expect("it is among them")
 }
 
-fn write_changes(changes: &Changes, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn write_changes(changes: &Changes, text: &mut String) -> fmt::Result {
     writeln!(
-        f,
-        "{} counters were made at {:.0} a second. Then a rule without a window was made, changed and deleted:\n",
+        text,
+        "{} counters were created at {:.0} a second. Then a rule without a window was created, changed and deleted:\n",
         changes.counters,
         changes.fill.rate()
     )?;
@@ -279,5 +187,5 @@ fn write_changes(changes: &Changes, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             table.rows.push(cells);
         }
     }
-    write_table(f, &table)
+    write_table(text, &table)
 }

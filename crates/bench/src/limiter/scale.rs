@@ -1,51 +1,51 @@
 //! Few and many rules, or groups, by Limina in process and over HTTP.
 //!
-//! What is compared is set up first, side by side, and then measured in turn, again and again: what disturbs one of them
-//! disturbs the others as well, so the ratio within a round says more than any rate.
+//! All cases are set up first, side by side, and then measured in turn, round after round. A disturbance affects all cases
+//! of a round, so the ratio within a round is more reliable than any rate.
 
 use super::{
     Kind, Options,
-    report::Report,
     workload::{Case, Checks, Client},
 };
 use crate::{
     Failed,
+    frame::warm_up_and_measure,
     http::Http,
     in_process::InProcess,
     load::{Contender, Load, Until, Work, drive},
-    machine,
     measure::{Measured, Rounds},
 };
 use std::{ops::Range, path::Path, time::Duration};
 
-/// What one case came to.
+/// The result of one case.
 pub(crate) struct Figure {
     /// `rules` or `groups`.
     pub(crate) kind: Kind,
-    /// How it was asked.
+    /// Limina in process or over HTTP, single or in batches.
     pub(crate) asked: Kind,
     pub(crate) case: Case,
     pub(crate) rounds: Rounds<Measured>,
-    /// Of the rate to that of the first case in the same round.
+    /// The rate as a multiple of the first case's rate in the same round.
     pub(crate) ratios: Rounds<f64>,
-    /// Processor time of a check, the client's included, in microseconds: it suffers less from what others do.
+    /// Processor time of a check, client and server together, in microseconds. Other programs disturb it less than the
+    /// rate.
     pub(crate) micros: Rounds<f64>,
-    /// The server's, where it is a process of its own.
+    /// Resident memory of the server; none in process.
     pub(crate) resident: Option<u64>,
 }
 
-/// Measures cases that are compared with the first of them.
+/// Measures cases, which are compared with the first of them.
 pub(crate) async fn measure(
     options: &Options,
     kind: Kind,
     cases: &[Case],
     program: &Path,
-    report: &mut Report,
-) -> Result<(), Failed> {
+) -> Result<Vec<Figure>, Failed> {
     let in_process = async |directory: &Path| InProcess::start(directory).await;
-    compare(options, kind, cases, &[Kind::InProcess], in_process, report).await?;
+    let mut figures = compare(options, kind, cases, &[Kind::InProcess], in_process).await?;
     let http = async |directory: &Path| Http::limina(program, directory);
-    compare(options, kind, cases, &[Kind::Http, Kind::HttpBatch], http, report).await
+    figures.extend(compare(options, kind, cases, &[Kind::Http, Kind::HttpBatch], http).await?);
+    Ok(figures)
 }
 
 async fn compare<C: Contender<Client: Client>>(
@@ -54,17 +54,17 @@ async fn compare<C: Contender<Client: Client>>(
     cases: &[Case],
     ways: &[Kind],
     start: impl AsyncFn(&Path) -> Result<C, Failed>,
-    report: &mut Report,
-) -> Result<(), Failed> {
+) -> Result<Vec<Figure>, Failed> {
+    let mut measured_figures = Vec::new();
     let mut sides = Vec::new();
     for &case in cases {
-        eprintln!("making {} rules and {} groups …", case.rules, case.subjects * case.matching);
-        let directory = options.place.directory()?;
+        eprintln!("creating {} rules and {} groups …", case.rules, case.subjects * case.matching);
+        let directory = options.common.place.directory()?;
         let contender = start(directory.path()).await?;
         set_up(&contender, case).await?;
-        // So few leave nothing behind that would disturb.
+        // Fewer leave no background work that would disturb the measurement.
         if case.rules + case.subjects * case.matching >= 100_000 {
-            machine::settle(contender.process().unwrap_or_else(std::process::id)).await;
+            contender.settle().await;
         }
         sides.push((case, contender, directory));
     }
@@ -75,28 +75,27 @@ async fn compare<C: Contender<Client: Client>>(
             Figure { kind, asked, case, rounds, ratios, micros, resident: None }
         };
         let mut figures: Vec<Figure> = cases.iter().map(figure).collect();
-        for _ in 0..options.rounds {
+        for _ in 0..options.common.rounds {
             let mut first = None;
             for (figure, (case, contender, _)) in figures.iter_mut().zip(&sides) {
-                let load = options.load(asked.is_batched());
-                let checks = |connection| Checks::new(*case, connection);
-                drive(contender, load, Until::Time(options.seconds / 5), checks).await?;
-                let measured = drive(contender, load, Until::Time(options.seconds), checks).await?;
+                let load = options.load(asked);
+                let checks = |_, connection| Checks::new(*case, connection);
+                let measured = warm_up_and_measure(contender, load, options.common.seconds, checks).await?;
                 figure.ratios.push(measured.rate() / *first.get_or_insert(measured.rate()));
                 figure.micros.push(measured.cpu_micros());
                 figure.rounds.push(measured);
-                figure.resident = contender.process().and_then(machine::resident_bytes);
+                figure.resident = contender.process().and_then(|_| contender.resident_bytes());
             }
         }
-        report.scale.extend(figures);
+        measured_figures.extend(figures);
     }
     for (_, contender, _) in sides {
         contender.stop().await?;
     }
-    Ok(())
+    Ok(measured_figures)
 }
 
-/// Makes the rules, and every group.
+/// Creates the rules, and every group.
 async fn set_up<C: Contender<Client: Client>>(contender: &C, case: Case) -> Result<(), Failed> {
     let rules = Load { connections: 64.min(case.rules), batch: 1 };
     drive(contender, rules, Until::Finished(case.rules as u64), |client| Rules {
@@ -112,17 +111,17 @@ async fn set_up<C: Contender<Client: Client>>(contender: &C, case: Case) -> Resu
     .await?;
     match filled.refused {
         0 => Ok(()),
-        refused => Err(format!("{refused} checks were refused while groups were made").into()),
+        refused => Err(format!("{refused} checks were refused while groups were created").into()),
     }
 }
 
-/// One client's part of so many.
+/// The part of one client, if `clients` share all numbers below `all`.
 fn part(all: usize, client: usize, clients: usize) -> Range<usize> {
     let share = all.div_ceil(clients);
     (client * share).min(all)..((client + 1) * share).min(all)
 }
 
-/// Makes rules.
+/// Creates rules.
 struct Rules {
     case: Case,
     numbers: Range<usize>,
@@ -137,7 +136,7 @@ impl<C: Client> Work<C> for Rules {
     }
 }
 
-/// Makes groups, by a check for each subject.
+/// Creates groups, with one check for each subject.
 struct Groups {
     case: Case,
     subjects: Range<usize>,

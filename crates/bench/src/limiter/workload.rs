@@ -1,5 +1,5 @@
-//! The work, which is the same for every contender: rules that limit each client by itself, within a window, and checks
-//! that each take 1 for some client.
+//! The work of the limiter: rules that limit each client separately within a window, and checks that each take 1 for some
+//! client.
 
 use crate::{
     Failed,
@@ -8,33 +8,33 @@ use crate::{
 };
 use std::{borrow::Cow, future::Future, time::Instant};
 
-/// How much each client may take in [`PER_SECONDS`]: it is checked, and never reached.
+/// The limit of each client within [`PER_SECONDS`]. It is checked and never reached.
 pub(crate) const LIMIT: u64 = 1_000_000_000_000;
 
-/// The window. It is fixed, but where something else is said; and it is a day, so that no group falls idle in a run.
+/// The length of the window. It is a day, so that no group becomes idle in a run.
 pub(crate) const PER_SECONDS: u64 = 86_400;
 
-/// The rule's name, where there is one.
+/// The name of the rule, if there is only one.
 pub(crate) const RULE: &str = "per-client";
 
-/// How much there is.
+/// The numbers of rules and groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Case {
     /// All rules.
     pub(crate) rules: usize,
-    /// How many apply to each check.
+    /// Rules that apply to each check.
     pub(crate) matching: usize,
-    /// Of how many rules checks are asked that they apply to.
+    /// Rules to which at least one check applies.
     pub(crate) asked: usize,
-    /// Distinct key-values for which checks are asked. Each is a group of every rule that applies to it.
+    /// Distinct key-values of checks. Each is a group of every rule that applies to it.
     pub(crate) subjects: usize,
 }
 
-/// What a rule is about.
+/// The parts of a rule that differ between the rules of a case.
 pub(crate) struct Rule {
     pub(crate) name: String,
     pub(crate) group_by: Vec<String>,
-    /// The one value of `api` that it selects, if it does.
+    /// The one value of `api` that the rule selects; none if it selects everything.
     pub(crate) api: Option<String>,
 }
 
@@ -48,8 +48,8 @@ impl Case {
         self.rules == 1
     }
 
-    /// Rules that apply together have one API in common. Every other one selects it by its name, and the rest group by a
-    /// key that only its checks have. So all but `matching` of the rules do not apply to a check.
+    /// The rules that apply to the same check share one API. Half of them select the API by its name, the others group by a
+    /// key that only checks of this API have. So exactly `matching` rules apply to each check.
     pub(crate) fn rule(&self, number: usize) -> Rule {
         let client = "client".to_owned();
         if self.is_simple() {
@@ -87,21 +87,21 @@ pub(crate) fn client_name(number: usize) -> String {
 
 /// One connection to a contender.
 pub(crate) trait Client: Send + 'static {
-    /// Makes the rule of this number.
+    /// Creates the rule with this number.
     fn create(&mut self, case: Case, number: usize) -> impl Future<Output = Result<(), Failed>> + Send;
 
-    /// Takes 1 for each of these subjects, and returns how often that was refused.
+    /// Takes 1 for each of these subjects, and returns how many checks were refused.
     fn check(&mut self, case: Case, subjects: &[usize]) -> impl Future<Output = Result<u64, Failed>> + Send;
 }
 
-/// One connection's checks, one after the other.
+/// The checks of one client.
 pub(crate) struct Checks {
     case: Case,
     random: Random,
 }
 
 impl Checks {
-    /// For subjects chosen at random.
+    /// Checks of subjects that are chosen at random.
     pub(crate) fn new(case: Case, connection: usize) -> Checks {
         Checks { case, random: Random::new(connection) }
     }

@@ -1,19 +1,19 @@
-//! Parses requests for locks, and answers with as much as Limina does.
+//! The echo server's part for locks.
 
 use super::workload::TTL;
-use crate::echo::json;
+use crate::echo::{json, parse};
 use axum::{
     Router,
     body::Bytes,
     http::StatusCode,
-    response::{IntoResponse, Response},
+    response::Response,
     routing::{delete, post},
 };
 use limina_wire::locks::{Granted, HeldLock, Mode, NewLock};
 
-/// Of the length that ids have.
+/// Ids have the same length in a run.
 const ID: &str = "4a7c316aaa0f65cb491440d159686c6f";
-/// Of about the length that tokens have in a run.
+/// Tokens have about as many digits in a run.
 const TOKEN: u64 = 123_456;
 
 pub(crate) fn router() -> Router {
@@ -22,10 +22,9 @@ pub(crate) fn router() -> Router {
         .route("/v1/locks/{lock_id}", delete(async || StatusCode::NO_CONTENT))
 }
 
-async fn acquire(body: Bytes) -> Response {
-    let Ok(NewLock { key_values: Some(key_values), .. }) = serde_json::from_slice::<NewLock<'_>>(&body)
-    else {
-        return StatusCode::BAD_REQUEST.into_response();
+async fn acquire(body: Bytes) -> Result<Response, StatusCode> {
+    let NewLock { key_values: Some(key_values), .. } = parse(&body)? else {
+        return Err(StatusCode::BAD_REQUEST);
     };
     json(&Granted {
         lock_id: ID.into(),

@@ -1,15 +1,18 @@
-//! Locks over HTTP. A client that waits has its request open meanwhile.
+//! Locks over HTTP. While a client waits, its request stays open.
 
-use super::workload::{Client, Else, Grant, TTL, WAIT, lock_name};
-use crate::{Failed, http::Connection};
+use super::workload::{Client, Grant, IfHeld, TTL, WAIT, lock_name};
+use crate::{
+    Failed,
+    http::{Connection, unexpected},
+};
 use memchr::{memchr, memmem};
 
 impl Client for Connection {
-    async fn acquire(&mut self, lock: usize, _: String, otherwise: Else) -> Result<Option<Grant>, Failed> {
+    async fn acquire(&mut self, lock: usize, _: String, if_held: IfHeld) -> Result<Option<Grant>, Failed> {
         let (name, ttl) = (lock_name(lock), TTL.as_secs());
-        let wait = match otherwise {
-            Else::Refused => String::new(),
-            Else::Waits => format!(r#","wait":"{}s""#, WAIT.as_secs()),
+        let wait = match if_held {
+            IfHeld::Refuse => String::new(),
+            IfHeld::Wait => format!(r#","wait":"{}s""#, WAIT.as_secs()),
         };
         self.json = format!(r#"{{"key_values":{{"lock":"{name}"}},"ttl":"{ttl}s"{wait}}}"#);
         match self.post("/locks").await? {
@@ -18,7 +21,7 @@ impl Client for Connection {
                 Ok(Some(Grant { lock, id, session }))
             }
             (409, _) => Ok(None),
-            (status, body) => Err(format!("{status}: {}", String::from_utf8_lossy(body)).into()),
+            (status, body) => Err(unexpected(status, body)),
         }
     }
 
@@ -35,9 +38,9 @@ impl Client for Connection {
     }
 }
 
-/// What stands behind this, up to the next quote: none of these texts has one in it.
+/// The text between `before` and the next quote. None of these texts contains a quote.
 fn text(body: &[u8], before: &str) -> Result<String, Failed> {
     let rest = memmem::find(body, before.as_bytes()).map(|at| &body[at + before.len()..]);
-    let text = rest.and_then(|rest| Some(&rest[..memchr(b'"', rest)?])).ok_or("a grant without a name")?;
+    let text = rest.and_then(|rest| Some(&rest[..memchr(b'"', rest)?])).ok_or("a grant without an id")?;
     Ok(str::from_utf8(text)?.to_owned())
 }

@@ -1,9 +1,9 @@
 //! Locks without a front end.
 
-use super::workload::{Client, Else, Grant, TTL, WAIT, lock_name};
+use super::workload::{Client, Grant, IfHeld, TTL, WAIT, lock_name};
 use crate::{
     Failed,
-    in_process::{Caller, key_values, name},
+    in_process::{Caller, key_values, name, unexpected},
 };
 use limina_engine::{
     self as engine, Millis, Outcome,
@@ -11,18 +11,16 @@ use limina_engine::{
 };
 
 impl Client for Caller {
-    async fn acquire(&mut self, lock: usize, word: String, otherwise: Else) -> Result<Option<Grant>, Failed> {
-        let locks = vec![Lock { key_values: key_values([("lock", lock_name(lock))]), mode: Mode::Exclusive }];
-        let wait = match otherwise {
-            Else::Refused => Millis(0),
-            Else::Waits => Millis(WAIT.as_millis() as u64),
-        };
-        let ttl = Millis(TTL.as_millis() as u64);
-        let acquire = Acquire::new(name(&word), name(&word), locks, ttl)?.with_wait(wait)?;
-        match submit(self, Command::Acquire(acquire)).await? {
-            Ok(Reply::Granted { .. }) => Ok(Some(Grant { lock, id: word.clone(), session: word })),
+    async fn acquire(
+        &mut self,
+        lock: usize,
+        secret: String,
+        if_held: IfHeld,
+    ) -> Result<Option<Grant>, Failed> {
+        match submit(self, Command::Acquire(acquire(lock, &secret, if_held))).await? {
+            Ok(Reply::Granted { .. }) => Ok(Some(Grant { lock, id: secret.clone(), session: secret })),
             Err(Refusal::LockHeld(_) | Refusal::LockWaitTimeout(_)) => Ok(None),
-            other => Err(format!("an unexpected outcome: {other:?}").into()),
+            other => Err(unexpected(other)),
         }
     }
 
@@ -37,9 +35,20 @@ impl Client for Caller {
     }
 }
 
+fn acquire(lock: usize, secret: &str, if_held: IfHeld) -> Acquire {
+    let locks = vec![Lock { key_values: key_values([("lock", lock_name(lock))]), mode: Mode::Exclusive }];
+    let wait = match if_held {
+        IfHeld::Refuse => Millis(0),
+        IfHeld::Wait => Millis(WAIT.as_millis() as u64),
+    };
+    Acquire::new(name(secret), name(secret), locks, Millis(TTL.as_millis() as u64))
+        .and_then(|acquire| acquire.with_wait(wait))
+        .expect("a valid request")
+}
+
 async fn submit(caller: &Caller, command: Command) -> Result<Result<Reply, Refusal>, Failed> {
     match caller.submit(engine::Command::Locks(command)).await? {
         Outcome::Locks(result) => Ok(result),
-        other => Err(format!("an unexpected outcome: {other:?}").into()),
+        other => Err(unexpected(other)),
     }
 }

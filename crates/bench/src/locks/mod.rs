@@ -1,74 +1,55 @@
-//! Locks: held and released, waited for, and extended, by Limina and by Redis.
+//! Locks: acquired and released, waited for, and extended.
 
 pub(crate) mod echo;
 mod http;
 mod in_process;
 mod redis;
-mod report;
 pub(crate) mod workload;
 
 use crate::{
     Failed,
-    http::Http,
-    in_process::InProcess,
-    load::{Contender, Load, Until, drive},
-    machine,
-    measure::Measured,
-    options::{Place, chosen, name_of, positive, seconds},
-    redis::{Redis, Sync},
-    report::{Others, conditions},
+    frame::{
+        self, Common, Family, Measure, Phase, Rows, System, optional, positive, seconds, warm_up_and_measure,
+        write_table,
+    },
+    load::{Contender, Load},
+    measure::{Measured, Rated},
 };
 use clap::ValueEnum;
-use report::{Report, Row};
-use std::{path::Path, time::Duration};
-use workload::{Client, Contended, Coveted, Heartbeats, Pairs, hold};
+use std::{
+    fmt::{self, Write},
+    time::Duration,
+};
+use workload::{Client, Contended, Heartbeats, Pairs, SharedLock, acquire_all};
 
-/// What is measured.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// How long each is measured, in seconds, after a fifth of that to warm up
-    #[arg(long, default_value = "5", value_parser = seconds)]
-    seconds: Duration,
-    /// How often everything is measured, one after the other; the median counts
-    #[arg(long, default_value_t = 1, value_parser = positive)]
-    rounds: usize,
-    /// Connections (in-process: tasks) that have each their own locks
+    #[command(flatten)]
+    common: Common<Kind>,
+    /// Connections (in-process: tasks) that each have their own locks
     #[arg(long, default_value_t = 64, value_parser = positive)]
     connections: usize,
     /// Connections (in-process: tasks) that all want one lock
     #[arg(long, default_value_t = 100, value_parser = positive)]
     contended_connections: usize,
-    /// Connections that send heartbeats at a pace
+    /// Connections that send heartbeats at fixed times
     #[arg(long, default_value_t = 512, value_parser = positive)]
     paced_connections: usize,
-    /// How long a client of Redis sleeps, on average and in seconds, before it asks again for a lock that it was refused
+    /// Average time that a client of Redis sleeps before it retries, in seconds
     #[arg(long, default_value = "0.005", value_parser = seconds)]
     poll: Duration,
     /// Locks that are held while heartbeats are sent
     #[arg(long, default_value_t = 20_000, value_parser = positive)]
     locks: usize,
-    /// Heartbeats a second, where they are sent at a pace
+    /// Heartbeats a second, if they are sent at fixed times
     #[arg(long, default_value_t = 20_000, value_parser = positive)]
     pace: usize,
-    /// Rivals to measure as well; `cargo xtask rivals` installs them
-    #[arg(long, value_delimiter = ',')]
-    rivals: Vec<Rival>,
-    /// Only these
-    #[arg(long, value_delimiter = ',')]
-    only: Vec<Kind>,
-    #[command(flatten)]
-    place: Place,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Rival {
-    Redis,
 }
 
 /// A contender, and what it has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kind {
-    /// Limina without a front end; each client holds and releases a lock of its own
+pub(crate) enum Kind {
+    /// Limina without a front end; each client acquires and releases its own lock
     InProcess,
     /// The same over HTTP
     Http,
@@ -80,35 +61,31 @@ enum Kind {
     InProcessContended,
     /// The same over HTTP
     HttpContended,
-    /// The same by Redis, where clients ask again and again
+    /// The same by Redis, where clients poll
     RedisContended,
-    /// Limina without a front end; many locks are held and extended, as fast as it goes
+    /// Limina without a front end; many locks are held and extended, as fast as possible
     InProcessHeartbeats,
     /// The same over HTTP
     HttpHeartbeats,
     /// The same by Redis
     RedisHeartbeats,
-    /// Limina over HTTP; so many heartbeats a second
+    /// Limina over HTTP; `--pace` heartbeats a second
     HttpPaced,
     /// The same by Redis
     RedisPaced,
 }
 
-/// What is to be done.
+/// The work of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Task {
+    /// Acquires and releases its own lock.
     Pairs,
+    /// Acquires and releases the one lock that all clients want.
     Contended,
+    /// Extends locks as fast as possible.
     Heartbeats,
+    /// Extends locks at fixed times.
     Paced,
-}
-
-/// Who does it.
-enum By {
-    InProcess,
-    Http,
-    Echo,
-    Redis,
 }
 
 impl Kind {
@@ -120,120 +97,117 @@ impl Kind {
             Kind::HttpPaced | Kind::RedisPaced => Task::Paced,
         }
     }
-
-    fn by(self) -> By {
-        match self {
-            Kind::InProcess | Kind::InProcessContended | Kind::InProcessHeartbeats => By::InProcess,
-            Kind::Http | Kind::HttpContended | Kind::HttpHeartbeats | Kind::HttpPaced => By::Http,
-            Kind::Echo => By::Echo,
-            Kind::Redis | Kind::RedisContended | Kind::RedisHeartbeats | Kind::RedisPaced => By::Redis,
-        }
-    }
-
-    fn rival(self) -> Option<Rival> {
-        match self.by() {
-            By::Redis => Some(Rival::Redis),
-            By::InProcess | By::Http | By::Echo => None,
-        }
-    }
-
-    fn name(self) -> String {
-        name_of(&self)
-    }
 }
 
-impl Options {
-    fn kinds(&self) -> Result<Vec<Kind>, Failed> {
-        if self.locks < self.connections.max(self.paced_connections) {
-            return Err("there must be a lock for each connection".into());
+impl frame::Kind for Kind {
+    fn system(self) -> System {
+        match self {
+            Kind::InProcess | Kind::InProcessContended | Kind::InProcessHeartbeats => System::InProcess,
+            Kind::Http | Kind::HttpContended | Kind::HttpHeartbeats | Kind::HttpPaced => System::Http,
+            Kind::Echo => System::Echo,
+            Kind::Redis | Kind::RedisContended | Kind::RedisHeartbeats | Kind::RedisPaced => System::Redis,
         }
-        chosen(&self.only, |kind: Kind| kind.rival().is_none_or(|rival| self.rivals.contains(&rival)))
     }
 
-    fn load(&self, task: Task) -> Load {
-        let connections = match task {
-            Task::Contended => self.contended_connections,
-            Task::Pairs | Task::Heartbeats => self.connections,
-            Task::Paced => self.paced_connections,
-        };
-        Load { connections, batch: 1 }
+    fn baseline(self) -> Option<Kind> {
+        match self.task() {
+            Task::Pairs => Some(Kind::Http),
+            Task::Contended => Some(Kind::HttpContended),
+            Task::Heartbeats => Some(Kind::HttpHeartbeats),
+            // The options set this rate, so comparing it says nothing.
+            Task::Paced => None,
+        }
     }
 }
 
 pub(crate) async fn run(options: Options) -> Result<(), Failed> {
-    let kinds = options.kinds()?;
-    let program = options.place.program()?;
-    print!("{}", conditions(&program, options.place.data())?);
-    let mut report = Report::new(options.locks, options.poll);
-    let others = Others::watch();
-    for round in 1..=options.rounds {
-        for &kind in &kinds {
-            eprintln!("measuring {}, round {round} …", kind.name());
-            let row = measure_kind(&options, kind, &program);
-            report.add(row.await.map_err(|error| format!("{}: {error}", kind.name()))?);
-        }
+    if options.locks < options.connections.max(options.paced_connections) {
+        return Err("there must be a lock for each connection".into());
     }
-    others.print(Duration::ZERO);
-    println!("\n{report}");
-    match report.refused() {
-        0 => Ok(()),
-        refused => Err(format!("{refused} times a lock was not there, and should have been").into()),
-    }
+    frame::run(Locks { options }).await
 }
 
-async fn measure_kind(options: &Options, kind: Kind, program: &Path) -> Result<Row, Failed> {
-    let directory = options.place.directory()?;
-    let directory = directory.path();
-    match kind.by() {
-        By::InProcess => measure(options, kind, InProcess::start(directory).await?).await,
-        By::Http => measure(options, kind, Http::limina(program, directory)?).await,
-        By::Echo => measure(options, kind, Http::echo()?).await,
-        By::Redis => {
-            measure(options, kind, Redis::start(directory, Sync::Always, &redis::SCRIPTS).await?).await
-        }
-    }
+/// One run.
+struct Locks {
+    options: Options,
 }
 
-async fn measure<C: Contender<Client: Client>>(
-    options: &Options,
-    kind: Kind,
-    contender: C,
-) -> Result<Row, Failed> {
-    let load = options.load(kind.task());
-    let measured = match kind.task() {
-        Task::Pairs => twice(options, async |until| drive(&contender, load, until, Pairs::new).await).await?,
-        Task::Contended => {
-            let contend = async |until| {
-                let coveted = Coveted::new();
-                drive(&contender, load, until, |client| Contended::new(coveted.clone(), options.poll, client))
-                    .await
-            };
-            twice(options, contend).await?
-        }
-        Task::Heartbeats | Task::Paced => {
-            let held = hold(&contender, options.locks, load.connections).await?;
-            // So few leave nothing behind that would disturb.
-            if options.locks >= 10_000 {
-                machine::settle(contender.process().unwrap_or_else(std::process::id)).await;
+impl<T: Client> Measure<Kind, T> for Locks {
+    async fn measure<C: Contender<Client = T>>(
+        &mut self,
+        kind: Kind,
+        contender: &C,
+    ) -> Result<Measured, Failed> {
+        let Options { common, poll, locks, pace, .. } = &self.options;
+        let (load, time) = (self.load(kind), common.seconds);
+        match kind.task() {
+            Task::Pairs => warm_up_and_measure(contender, load, time, |_, client| Pairs::new(client)).await,
+            Task::Contended => {
+                let [warm_up, measured] = [SharedLock::new(), SharedLock::new()];
+                let contended = |phase, client| {
+                    let lock = if phase == Phase::WarmUp { &warm_up } else { &measured };
+                    Contended::new(lock.clone(), *poll, client)
+                };
+                warm_up_and_measure(contender, load, time, contended).await
             }
-            let every = Duration::from_secs_f64(load.connections as f64 / options.pace as f64);
-            let beats = |client: usize| match kind.task() {
-                Task::Paced => Heartbeats::paced(held[client].clone(), every, client),
-                _ => Heartbeats::new(held[client].clone()),
-            };
-            twice(options, async |until| drive(&contender, load, until, beats).await).await?
+            task @ (Task::Heartbeats | Task::Paced) => {
+                let held = acquire_all(contender, *locks, load.connections).await?;
+                // Fewer leave no background work that would disturb the measurement.
+                if *locks >= 10_000 {
+                    contender.settle().await;
+                }
+                let every = Duration::from_secs_f64(load.connections as f64 / *pace as f64);
+                let heartbeats = |_, client: usize| {
+                    let every = (task == Task::Paced).then_some(every);
+                    Heartbeats::new(held[client].clone(), every, client)
+                };
+                warm_up_and_measure(contender, load, time, heartbeats).await
+            }
         }
-    };
-    let resident = machine::resident_bytes(contender.process().unwrap_or_else(std::process::id));
-    contender.stop().await?;
-    Ok(Row { kind, load, measured, resident })
+    }
 }
 
-/// First to warm up, then to measure.
-async fn twice(
-    options: &Options,
-    drive: impl AsyncFn(Until) -> Result<Measured, Failed>,
-) -> Result<Measured, Failed> {
-    drive(Until::Time(options.seconds / 5)).await?;
-    drive(Until::Time(options.seconds)).await
+impl Family<Kind> for Locks {
+    const UNIT: &'static str = "ops";
+    const REDIS: crate::redis::Setup = redis::SETUP;
+
+    fn common(&self) -> &Common<Kind> {
+        &self.options.common
+    }
+
+    fn load(&self, kind: Kind) -> Load {
+        let connections = match kind.task() {
+            Task::Contended => self.options.contended_connections,
+            Task::Pairs | Task::Heartbeats => self.options.connections,
+            Task::Paced => self.options.paced_connections,
+        };
+        Load { connections, batch: 1 }
+    }
+
+    fn report(&self, rows: &Rows<Kind>) -> Result<String, fmt::Error> {
+        let Options { poll, locks, .. } = &self.options;
+        let mut text = String::new();
+        write_table(&mut text, &rows.table(Locks::UNIT))?;
+        writeln!(
+            text,
+            "An op is a pair of acquire and release, or a heartbeat while {locks} locks are held. A latency is that of an op; with \
+             contention, the time from sending a release until the next holder receives its grant."
+        )?;
+        if rows.rate(Kind::RedisContended).is_some() {
+            let poll = poll.as_secs_f64() * 1000.0;
+            writeln!(
+                text,
+                "A client cannot wait for a lock in Redis. If it is refused, it retries after {poll} ms on average."
+            )?;
+        }
+        if let Some(ratio) = rows.ratio(Kind::Http, Kind::Echo) {
+            writeln!(text, "Limina over HTTP reaches {ratio:.2} of the rate of pairs of the echo server.")?;
+        }
+        if let Some(row) = rows.medians().find(|row| row.kind == Kind::HttpPaced) {
+            let (server, _) = row.measured.processors();
+            let server = optional(server, 2);
+            writeln!(text, "At {:.0} heartbeats a second the server uses {server} of a core.", row.rate())?;
+        }
+        Ok(text)
+    }
 }

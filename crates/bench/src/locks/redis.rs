@@ -1,27 +1,30 @@
-//! Locks in Redis, as its documentation has them: a key that is set if it is not there, and ends by itself. Whoever set
-//! it knows its value, and scripts compare that before they delete or extend it. Nobody can wait for such a lock.
+//! Locks in Redis, as its documentation describes them: a lock is a key that is set if it does not exist, and that expires.
+//! Only the holder knows its value. Scripts compare the value before they delete or extend the key. A client cannot wait
+//! for such a lock.
 
-use super::workload::{Client, Else, Grant, TTL, lock_name};
-use crate::{Failed, redis::Connection};
+use super::workload::{Client, Grant, IfHeld, TTL, lock_name};
+use crate::{
+    Failed,
+    redis::{Connection, Setup, Sync},
+};
 
-/// In this order.
-pub(crate) const SCRIPTS: [&str; 2] = [RELEASE, HEARTBEAT];
+pub(crate) const SETUP: Setup = Setup { sync: Sync::Always, scripts: &[RELEASE, HEARTBEAT] };
 
-/// The lock; the holder's word.
+/// Key: the lock. Argument: the holder's secret.
 const RELEASE: &str = r"
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])";
 
-/// The lock; the holder's word, and for how many milliseconds it is held from now on.
+/// Key: the lock. Arguments: the holder's secret, and the new time to live in milliseconds.
 const HEARTBEAT: &str = r"
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
 
 impl Client for Connection {
-    async fn acquire(&mut self, lock: usize, word: String, _: Else) -> Result<Option<Grant>, Failed> {
-        self.write(&["SET", &lock_name(lock), &word, "NX", "PX", &TTL.as_millis().to_string()]);
+    async fn acquire(&mut self, lock: usize, secret: String, _: IfHeld) -> Result<Option<Grant>, Failed> {
+        self.write(&["SET", &lock_name(lock), &secret, "NX", "PX", &TTL.as_millis().to_string()]);
         match self.exchange(1).await? {
-            0 if self.replied("+OK") => Ok(Some(Grant { lock, id: String::new(), session: word })),
+            0 if self.replied("+OK") => Ok(Some(Grant { lock, id: String::new(), session: secret })),
             0 if self.replied("$-1") => Ok(None),
             _ => Err("a lock was neither set nor refused".into()),
         }

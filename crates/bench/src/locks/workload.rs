@@ -1,5 +1,5 @@
-//! The work, which is the same for every contender: locks are held and released by clients that have each their own, or
-//! one for all; or they are held for long, and extended by heartbeats.
+//! The work of locks: clients acquire and release their own lock, or one lock that all want; or they hold many locks and
+//! extend them with heartbeats.
 
 use crate::{
     Failed,
@@ -15,45 +15,46 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// For how long a lock is held without a heartbeat: none ends in a run.
+/// Time to live of a lock. No lock expires in a run.
 pub(crate) const TTL: Duration = Duration::from_secs(600);
-/// For how long a client waits for a lock, where a contender knows how to wait.
+/// The longest time for which a client waits for a lock.
 pub(crate) const WAIT: Duration = Duration::from_secs(300);
 
-/// A lock that is held, as its holder knows it.
+/// A lock that a client holds.
 #[derive(Debug, Clone)]
 pub(crate) struct Grant {
-    /// Its number.
+    /// The number of the lock.
     pub(crate) lock: usize,
-    /// What the grant is called.
+    /// The id of the grant.
     pub(crate) id: String,
-    /// The holder's secret word.
+    /// The secret that proves that the client is the holder.
     pub(crate) session: String,
 }
 
-/// What a client does if it cannot have a lock at once.
+/// What happens if a lock is not free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Else {
-    /// It is told so.
-    Refused,
-    /// It waits, where the contender knows how to; otherwise it is told so.
-    Waits,
+pub(crate) enum IfHeld {
+    /// The request is refused.
+    Refuse,
+    /// The request waits. In a contender that cannot wait, it is refused.
+    Wait,
 }
 
-/// One connection to a contender. What it is asked for is durable when it returns.
+/// One connection to a contender. The effect of each call is durable when the call returns.
 pub(crate) trait Client: Send + 'static {
-    /// Holds a lock for [`TTL`]. The word is another one each time, for contenders that draw none. None if it was refused.
+    /// Acquires a lock for [`TTL`]; none if it was refused. `secret` differs in each call, for contenders that do not draw
+    /// secrets themselves.
     fn acquire(
         &mut self,
         lock: usize,
-        word: String,
-        otherwise: Else,
+        secret: String,
+        if_held: IfHeld,
     ) -> impl Future<Output = Result<Option<Grant>, Failed>> + Send;
 
-    /// Releases a lock; whether it was held still.
+    /// Releases a lock, and returns whether it was still held.
     fn release(&mut self, grant: &Grant) -> impl Future<Output = Result<bool, Failed>> + Send;
 
-    /// Holds a lock for [`TTL`] from now on; whether it was held still.
+    /// Extends a lock to [`TTL`] from now, and returns whether it was still held.
     fn heartbeat(&mut self, grant: &Grant) -> impl Future<Output = Result<bool, Failed>> + Send;
 }
 
@@ -61,40 +62,40 @@ pub(crate) fn lock_name(number: usize) -> String {
     format!("lock-{number}")
 }
 
-/// The words of a client, none of which comes twice.
-struct Words {
+/// The secrets of a client, each of which is unique.
+struct Secrets {
     client: usize,
     drawn: u64,
 }
 
-impl Words {
-    fn of(client: usize) -> Words {
-        Words { client, drawn: 0 }
+impl Secrets {
+    fn of(client: usize) -> Secrets {
+        Secrets { client, drawn: 0 }
     }
 
-    /// As long as those that Limina draws.
+    /// A secret as long as those that Limina draws.
     fn next(&mut self) -> String {
         self.drawn += 1;
         format!("{:016x}{:016x}", self.client, self.drawn)
     }
 }
 
-/// Holds and releases a lock that nobody else wants.
+/// Acquires and releases a lock that no other client wants.
 pub(crate) struct Pairs {
     lock: usize,
-    words: Words,
+    secrets: Secrets,
 }
 
 impl Pairs {
     pub(crate) fn new(client: usize) -> Pairs {
-        Pairs { lock: client, words: Words::of(client) }
+        Pairs { lock: client, secrets: Secrets::of(client) }
     }
 }
 
 impl<C: Client> Work<C> for Pairs {
     async fn step(&mut self, client: &mut C, _: u64, measured: &mut Measured) -> Result<(), Failed> {
         let asked = Instant::now();
-        let is_done = match client.acquire(self.lock, self.words.next(), Else::Refused).await? {
+        let is_done = match client.acquire(self.lock, self.secrets.next(), IfHeld::Refuse).await? {
             Some(grant) => client.release(&grant).await?,
             None => false,
         };
@@ -103,24 +104,24 @@ impl<C: Client> Work<C> for Pairs {
     }
 }
 
-/// The one lock that all want.
-pub(crate) struct Coveted {
+/// What the clients that contend for one lock know about it together.
+pub(crate) struct SharedLock {
     begin: Instant,
     is_held: AtomicBool,
-    /// When its last holder sent the release, in nanoseconds from the beginning; 0 before there was one.
+    /// When the last holder sent the release, in nanoseconds from the beginning; 0 before the first release.
     released: AtomicU64,
 }
 
-impl Coveted {
-    pub(crate) fn new() -> Arc<Coveted> {
-        Arc::new(Coveted {
+impl SharedLock {
+    pub(crate) fn new() -> Arc<SharedLock> {
+        Arc::new(SharedLock {
             begin: Instant::now(),
             is_held: AtomicBool::new(false),
             released: AtomicU64::new(0),
         })
     }
 
-    /// Somebody has heard that the lock is theirs. How long that took, from the release before it.
+    /// A client has received its grant. Returns the time since the release before it; none for the first grant.
     fn granted(&self) -> Result<Option<Duration>, Failed> {
         let now = self.nanos();
         if self.is_held.swap(true, Ordering::SeqCst) {
@@ -132,7 +133,7 @@ impl Coveted {
         }
     }
 
-    /// Its holder is about to send the release.
+    /// The holder is about to send the release.
     fn releasing(&self) {
         self.released.store(self.nanos(), Ordering::SeqCst);
         self.is_held.store(false, Ordering::SeqCst);
@@ -143,22 +144,22 @@ impl Coveted {
     }
 }
 
-/// Waits for a lock that all want, and releases it at once. What is measured is the hand-over: from sending a release to
-/// the next holder's receipt of its grant.
+/// Waits for the lock that all clients want, and releases it at once. The latency is that of the hand-over: from sending a
+/// release until the next holder receives its grant.
 pub(crate) struct Contended {
-    coveted: Arc<Coveted>,
-    /// Where waiting is not offered, a client sleeps for so long on average, and asks again.
+    lock: Arc<SharedLock>,
+    /// The average time that a refused client sleeps before it retries, in a contender that cannot wait.
     poll: Duration,
-    words: Words,
+    secrets: Secrets,
     random: Random,
 }
 
 impl Contended {
-    pub(crate) fn new(coveted: Arc<Coveted>, poll: Duration, client: usize) -> Contended {
-        Contended { coveted, poll, words: Words::of(client), random: Random::new(client) }
+    pub(crate) fn new(lock: Arc<SharedLock>, poll: Duration, client: usize) -> Contended {
+        Contended { lock, poll, secrets: Secrets::of(client), random: Random::new(client) }
     }
 
-    /// Between nothing and twice the average, so that clients do not ask in step.
+    /// A random time between 0 and twice the average, so that clients do not retry at the same time.
     fn pause(&mut self) -> Duration {
         const STEPS: usize = 1 << 20;
         self.poll * 2 * self.random.below(STEPS) as u32 / STEPS as u32
@@ -168,25 +169,25 @@ impl Contended {
 impl<C: Client> Work<C> for Contended {
     async fn step(&mut self, client: &mut C, _: u64, measured: &mut Measured) -> Result<(), Failed> {
         let grant = loop {
-            match client.acquire(0, self.words.next(), Else::Waits).await? {
+            match client.acquire(0, self.secrets.next(), IfHeld::Wait).await? {
                 Some(grant) => break grant,
                 None => tokio::time::sleep(self.pause()).await,
             }
         };
-        let hand_over = self.coveted.granted()?;
-        self.coveted.releasing();
+        let hand_over = self.lock.granted()?;
+        self.lock.releasing();
         let refused = u64::from(!client.release(&grant).await?);
         match hand_over {
             Some(took) => measured.note(1, refused, took),
-            // The first has nobody to take over from, and counts nothing.
+            // The first grant is no hand-over and is not counted.
             None => measured.refused += refused,
         }
         Ok(())
     }
 }
 
-/// Holds so many locks, with so many clients, and returns what each of them holds.
-pub(crate) async fn hold<C: Contender<Client: Client>>(
+/// Acquires this many locks with this many clients, and returns the grants of each client.
+pub(crate) async fn acquire_all<C: Contender<Client: Client>>(
     contender: &C,
     locks: usize,
     clients: usize,
@@ -195,9 +196,9 @@ pub(crate) async fn hold<C: Contender<Client: Client>>(
     for number in 0..clients {
         let mut client = contender.connect().await?;
         tasks.push(tokio::spawn(async move {
-            let (mut words, mut grants) = (Words::of(number), Vec::new());
+            let (mut secrets, mut grants) = (Secrets::of(number), Vec::new());
             for lock in (number..locks).step_by(clients) {
-                let grant = client.acquire(lock, words.next(), Else::Refused).await?;
+                let grant = client.acquire(lock, secrets.next(), IfHeld::Refuse).await?;
                 grants.push(grant.ok_or("a lock was refused that nobody held")?);
             }
             Ok::<_, Failed>(Arc::from(grants))
@@ -210,7 +211,7 @@ pub(crate) async fn hold<C: Contender<Client: Client>>(
     Ok(held)
 }
 
-/// Extends locks, one after the other.
+/// Extends the locks of a client, one after the other.
 pub(crate) struct Heartbeats {
     held: Arc<[Grant]>,
     next: usize,
@@ -218,14 +219,9 @@ pub(crate) struct Heartbeats {
 }
 
 impl Heartbeats {
-    /// Of what a client holds, which is something; as fast as they are answered.
-    pub(crate) fn new(held: Arc<[Grant]>) -> Heartbeats {
-        Heartbeats { held, next: 0, pace: None }
-    }
-
-    /// The same, one in this time, beginning at some moment within it.
-    pub(crate) fn paced(held: Arc<[Grant]>, every: Duration, client: usize) -> Heartbeats {
-        Heartbeats { held, next: 0, pace: Some(Pace::new(every, client)) }
+    /// `held` must not be empty. One heartbeat is sent in each interval of `every`; without it, as fast as they are answered.
+    pub(crate) fn new(held: Arc<[Grant]>, every: Option<Duration>, client: usize) -> Heartbeats {
+        Heartbeats { held, next: 0, pace: every.map(|every| Pace::new(every, client)) }
     }
 }
 

@@ -167,7 +167,7 @@ fn value(limit: &str) -> Value {
 }
 
 fn limit(limit: &str) -> LimitInfo {
-    let context = [("k".into(), "v".into())].into();
+    let context = Context::new([("k", "v")]).unwrap();
     LimitInfo { value: value(limit), context, ceiling: Some(9), created_at: Position(1) }
 }
 

@@ -1,26 +1,64 @@
 //! Options that mean the same for every family.
 
+use super::Kind;
 use crate::{Failed, http, load::Load};
-use clap::ValueEnum;
+use clap::{
+    ValueEnum,
+    builder::{EnumValueParser, PossibleValuesParser},
+};
 use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
 use tempfile::TempDir;
 
-/// Where it is measured.
+/// What to measure, for how long, and where.
+#[derive(clap::Args)]
+pub(crate) struct Common<K: Kind> {
+    /// Duration of each measurement in seconds; a fifth of it is added for warm-up
+    #[arg(long, default_value = K::SECONDS, value_parser = seconds)]
+    pub(crate) seconds: Duration,
+    /// How often everything is measured, one contender after the other; the report shows the median
+    #[arg(long, default_value_t = 1, value_parser = positive)]
+    pub(crate) rounds: usize,
+    /// Rivals to measure as well; `cargo xtask rivals` installs them
+    #[arg(long, value_delimiter = ',', value_parser = rivals::<K>())]
+    rivals: Vec<String>,
+    /// Measure only these
+    #[arg(long, value_delimiter = ',', value_parser = EnumValueParser::<K>::new())]
+    only: Vec<K>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+impl<K: Kind> Common<K> {
+    /// The kinds to measure: those of `--only`, or all; a rival only if `--rivals` names it.
+    pub(crate) fn kinds(&self) -> Result<Vec<K>, Failed> {
+        let is_named = |rival: &str| self.rivals.iter().any(|named| named == rival);
+        chosen(&self.only, |kind| kind.rival().is_none_or(is_named))
+    }
+}
+
+/// The rivals of a family.
+fn rivals<K: Kind>() -> PossibleValuesParser {
+    let mut names: Vec<&str> = K::value_variants().iter().filter_map(|kind| kind.rival()).collect();
+    names.dedup();
+    PossibleValuesParser::new(names)
+}
+
+/// Where Limina's program is, and where the data go.
 #[derive(clap::Args)]
 pub(crate) struct Place {
-    /// The server [default: `limina` beside this program, else this program itself]
+    /// Program of the server [default: `limina` next to this program, else this program itself]
     #[arg(long, value_name = "PROGRAM")]
     limina: Option<PathBuf>,
-    /// Where temporary directories for the data are made; a disk, not memory
+    /// Where temporary directories for the data are created; use a disk, not memory
     #[arg(long, default_value = ".", value_name = "DIR")]
     data: PathBuf,
 }
 
 impl Place {
-    /// The program that is the server.
+    /// The program of the server.
     pub(crate) fn program(&self) -> Result<PathBuf, Failed> {
         match &self.limina {
             Some(program) => Ok(program.clone()),
@@ -28,18 +66,18 @@ impl Place {
         }
     }
 
-    /// Where the data are.
+    /// The directory that contains all data.
     pub(crate) fn data(&self) -> &Path {
         &self.data
     }
 
-    /// A directory for one contender: each begins with nothing, and leaves nothing behind.
+    /// A new empty directory for one contender, which is deleted with the value.
     pub(crate) fn directory(&self) -> Result<TempDir, Failed> {
         Ok(tempfile::Builder::new().prefix("limina-bench-").tempdir_in(&self.data)?)
     }
 }
 
-/// How many ask at the same time.
+/// The number of clients, for single operations and for batches.
 #[derive(clap::Args)]
 pub(crate) struct Connections {
     /// Connections (in-process: tasks) where a request is one operation
@@ -51,7 +89,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// One operation a request, or a batch of so many.
+    /// The load with one operation a request, or with batches of this size.
     pub(crate) fn load(&self, batch: Option<usize>) -> Load {
         match batch {
             Some(batch) => Load { connections: self.batch_connections, batch },
@@ -60,7 +98,7 @@ impl Connections {
     }
 }
 
-/// What is measured: only these, if any are named, and of them what is allowed.
+/// The values of `only`, or all if it is empty, without those that are not allowed.
 pub(crate) fn chosen<K: ValueEnum + PartialEq + Copy>(
     only: &[K],
     is_allowed: impl Fn(K) -> bool,
@@ -74,16 +112,18 @@ pub(crate) fn chosen<K: ValueEnum + PartialEq + Copy>(
     }
 }
 
-/// As it is named in an option.
+/// The name of a value on the command line.
 pub(crate) fn name_of(kind: &impl ValueEnum) -> String {
-    kind.to_possible_value().expect("none is skipped").get_name().to_owned()
+    kind.to_possible_value().expect("no value is skipped").get_name().to_owned()
 }
 
+/// Parses a duration that is given in seconds.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().map_err(|error| format!("{error}"))?;
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
+/// Parses a number that must not be 0.
 pub(crate) fn positive(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("must be at least 1".into()),

@@ -1,16 +1,17 @@
-//! What is printed: tables that can be put into a document as they are.
+//! Parts of reports: tables in Markdown, and the conditions under which a run was measured.
 
 use crate::{
     Failed, machine,
     measure::{Measured, Rated, Rounds},
 };
 use std::{
-    fmt, fs,
+    fmt::{self, Write},
+    fs,
     path::Path,
     time::{Duration, Instant, SystemTime},
 };
 
-/// What the figures depend on, besides the code.
+/// A line about the machine and the server's program, on which all figures depend.
 pub(crate) fn conditions(program: &Path, data: &Path) -> Result<String, Failed> {
     let directory = tempfile::tempdir_in(data)?;
     let sync = machine::sync_time(directory.path())?;
@@ -30,7 +31,7 @@ pub(crate) fn conditions(program: &Path, data: &Path) -> Result<String, Failed> 
     ))
 }
 
-/// What other programs take while something is measured.
+/// Watches how much processor time other programs take during a run.
 pub(crate) struct Others {
     begin: Instant,
     before: Option<Duration>,
@@ -41,7 +42,8 @@ impl Others {
         Others { begin: Instant::now(), before: machine::others_cpu_time() }
     }
 
-    /// Says how much that was, when our servers have ended. One that goes on, or was no child of ours, took `ours` so far.
+    /// Prints how much that was. Call this when the servers of the run have ended. `ours` is the time of servers that
+    /// still run, or that are not children of this process.
     pub(crate) fn print(&self, ours: Duration) {
         if let (Some(before), Some(after)) = (self.before, machine::others_cpu_time()) {
             let others =
@@ -63,7 +65,7 @@ pub(crate) fn optional(number: Option<f64>, decimals: usize) -> String {
     number.map_or_else(|| "–".into(), |number| format!("{number:.decimals$}"))
 }
 
-/// How far rounds are apart; nothing where there was one.
+/// The spread of several rounds; a dash for a single round.
 pub(crate) fn spread<T: Rated>(rounds: &Rounds<T>) -> String {
     match rounds.all().count() {
         1 => "–".into(),
@@ -71,12 +73,12 @@ pub(crate) fn spread<T: Rated>(rounds: &Rounds<T>) -> String {
     }
 }
 
-/// In mebibytes.
+/// A number of bytes in mebibytes.
 pub(crate) fn mib(bytes: Option<u64>) -> String {
     optional(bytes.map(|bytes| bytes as f64 / (1 << 20) as f64), 0)
 }
 
-/// A table in Markdown, whose columns line up.
+/// A table in Markdown, with aligned columns. The first column is aligned to the left, the others to the right.
 pub(crate) struct Table {
     head: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
@@ -116,10 +118,10 @@ impl fmt::Display for Table {
     }
 }
 
-/// With an empty line behind it, unless it says nothing.
-pub(crate) fn write_table(f: &mut fmt::Formatter<'_>, table: &Table) -> fmt::Result {
+/// Appends the table and an empty line, unless the table has no rows.
+pub(crate) fn write_table(text: &mut String, table: &Table) -> fmt::Result {
     match table.rows.is_empty() {
         true => Ok(()),
-        false => writeln!(f, "{table}"),
+        false => writeln!(text, "{table}"),
     }
 }

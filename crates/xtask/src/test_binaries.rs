@@ -1,0 +1,211 @@
+//! Builds the test binaries of the workspace and runs several at a time.
+//!
+//! `cargo test` runs one binary after the other. The end-to-end tests mostly wait, so the processors are idle for half of
+//! that time. Each binary writes to a log file of its own, which is printed if the binary fails.
+
+use cargo_metadata::Message;
+use std::{
+    fs::File,
+    io::BufReader,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Mutex,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::Outcome;
+
+/// Binaries that run at the same time. One lane is busy with the end-to-end tests for most of the run.
+const LANES: usize = 3;
+
+/// The binaries that take longest, so that none of them starts last.
+const SLOWEST_FIRST: &[&str] = &["e2e", "cluster", "tiny", "table_faults", "damage", "postgres"];
+
+/// One program to run: a test binary, or cargo with the documentation tests.
+pub(crate) struct Job {
+    /// Package and target, such as `limina e2e`.
+    name: String,
+    /// What repeats this job alone.
+    again: String,
+    command: Command,
+}
+
+/// How a job ended.
+struct Finished {
+    name: String,
+    again: String,
+    is_success: bool,
+    took: Duration,
+    log: PathBuf,
+}
+
+/// Builds every test binary, and returns the slowest ones first.
+pub(crate) fn build() -> Result<Vec<Job>, String> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
+    let told = crate::describe(&cargo);
+    println!("xtask: {told}");
+    let failed = |error: std::io::Error| format!("{told}: {error}");
+    let mut cargo = cargo.current_dir(crate::root()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+    let output = BufReader::new(cargo.stdout.take().expect("it is piped"));
+    let mut jobs = Vec::new();
+    for message in Message::parse_stream(output) {
+        if let Message::CompilerArtifact(artifact) = message.map_err(failed)?
+            && artifact.profile.test
+            && let Some(program) = &artifact.executable
+        {
+            jobs.push(binary(artifact.manifest_path.as_std_path(), &artifact.target, program.as_std_path())?);
+        }
+    }
+    if !cargo.wait().map_err(failed)?.success() {
+        return Err(format!("failed: {told}"));
+    }
+    let place = |job: &Job| {
+        let target = job.name.rsplit(' ').next().unwrap_or_default();
+        SLOWEST_FIRST.iter().position(|slow| *slow == target).unwrap_or(SLOWEST_FIRST.len())
+    };
+    jobs.sort_by_key(place);
+    Ok(jobs)
+}
+
+/// Runs all tests, the documentation tests included. `environment` is set for each of them.
+pub(crate) fn run(mut jobs: Vec<Job>, target_directory: &Path, environment: &[(&str, String)]) -> Outcome {
+    let logs = target_directory.join("test-logs");
+    std::fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
+    jobs.push(documentation_tests());
+    for job in &mut jobs {
+        job.command.envs(environment.iter().map(|(name, value)| (name, value)));
+    }
+    println!("xtask: running {} test binaries, {LANES} at a time; output in {}", jobs.len(), logs.display());
+    // Threads take jobs from the end.
+    jobs.reverse();
+    let (waiting, finished) = (Mutex::new(jobs), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..LANES {
+            scope.spawn(|| {
+                while let Some(job) = lock(&waiting).pop() {
+                    let ended = execute(job, &logs);
+                    report(&ended);
+                    lock(&finished).push(ended);
+                }
+            });
+        }
+    });
+    let finished = finished.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    summarize(&finished)
+}
+
+/// A test binary, run as `cargo test` would run it: in its crate's folder.
+fn binary(manifest: &Path, target: &cargo_metadata::Target, program: &Path) -> Result<Job, String> {
+    let folder = manifest.parent().ok_or("a manifest without a folder")?;
+    // The folder of each crate has the crate's name, without the prefix.
+    let folder_name = folder.file_name().unwrap_or_default().to_string_lossy();
+    let (name, which) = if target.is_test() {
+        (target.name.clone(), format!("--test {}", target.name))
+    } else if target.is_bin() {
+        (format!("{} (bin)", target.name), format!("--bin {}", target.name))
+    } else {
+        (format!("{} (lib)", target.name), "--lib".to_owned())
+    };
+    let mut command = Command::new(program);
+    command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
+    Ok(Job {
+        name: format!("{folder_name}: {name}"),
+        again: format!("cargo test --manifest-path crates/{folder_name}/Cargo.toml {which}"),
+        command,
+    })
+}
+
+fn documentation_tests() -> Job {
+    let args = ["test", "--workspace", "--doc"];
+    let mut command = Command::new(env!("CARGO"));
+    command.args(args).current_dir(crate::root());
+    Job { name: "documentation tests".into(), again: format!("cargo {}", args.join(" ")), command }
+}
+
+/// Runs a job to its end, with its output in a file.
+fn execute(mut job: Job, logs: &Path) -> Finished {
+    let file = job.name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
+    let log = logs.join(format!("{file}.log"));
+    let begin = Instant::now();
+    let status = File::create(&log).and_then(|output| {
+        let errors = output.try_clone()?;
+        job.command.stdin(Stdio::null()).stdout(output).stderr(errors).status()
+    });
+    if let Err(error) = &status {
+        eprintln!("xtask: {}: {error}", job.name);
+    }
+    Finished {
+        name: job.name,
+        again: job.again,
+        is_success: status.is_ok_and(|status| status.success()),
+        took: begin.elapsed(),
+        log,
+    }
+}
+
+/// Prints one line of a success, and the whole output of a failure.
+fn report(ended: &Finished) {
+    let output = output(ended);
+    let seconds = ended.took.as_secs_f64();
+    match ended.is_success {
+        true => println!("xtask: ok {seconds:6.1} s  {}, {}", ended.name, passed(&output)),
+        false => println!("{output}\nxtask: FAILED after {seconds:.1} s: {} (output above)", ended.name),
+    }
+}
+
+fn output(ended: &Finished) -> String {
+    match std::fs::read(&ended.log) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) => format!("{}: {error}", ended.log.display()),
+    }
+}
+
+/// The failed binaries and tests, after everything else has been printed.
+fn summarize(finished: &[Finished]) -> Outcome {
+    let failures: Vec<String> = (finished.iter().filter(|ended| !ended.is_success))
+        .map(|ended| {
+            let tests: String =
+                failed_tests(&output(ended)).iter().map(|test| format!("\n    {test}")).collect();
+            format!("\n  {}{tests}\n    repeat with: {}", ended.name, ended.again)
+        })
+        .collect();
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(format!("{} test binaries failed:{}", failures.len(), failures.concat())),
+    }
+}
+
+/// How many tests passed, summed over the result lines of an output (the documentation tests print one for each crate).
+fn passed(output: &str) -> String {
+    let results = output.lines().filter_map(|line| line.strip_prefix("test result: ok. "));
+    let counts = results.filter_map(|line| line.split(' ').next()?.parse::<u64>().ok());
+    format!("{} passed", counts.sum::<u64>())
+}
+
+/// The names of the tests that an output says failed.
+fn failed_tests(output: &str) -> Vec<&str> {
+    let line = |line: &'_ str| line.starts_with("test ") && line.ends_with(" ... FAILED");
+    let names = output.lines().filter(|text| line(text));
+    names.map(|text| text["test ".len()..].trim_end_matches(" ... FAILED")).collect()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = "running 3 tests\ntest holds::refused ... FAILED\ntest holds::granted ... ok\n\n\
+        test result: FAILED. 2 passed; 1 failed; 0 ignored\ntest result: ok. 7 passed; 0 failed; 0 ignored\n\
+        test result: ok. 3 passed; 0 failed; 1 ignored\n";
+
+    #[test]
+    fn outputs_are_summed_up() {
+        assert_eq!(failed_tests(OUTPUT), ["holds::refused"]);
+        assert_eq!(passed(OUTPUT), "10 passed");
+    }
+}
