@@ -1,26 +1,80 @@
 //! The ledger's commands and answers as lines of text.
 
-use crate::{lines, name, option_of};
+use crate::{lines, name, option_of, page};
 use limina_engine::{
-    Command, Millis, Name, Page, Position,
+    Command, Millis, Name, Position,
     ledger::{
-        self, AsOf, Change, Finalization, FinalizationChange, Finish, Hold, HoldState, NewLimit, Patch,
-        Refusal, Reply, Transfer, Value,
+        self, AsOf, Change, Context, Finalization, FinalizationChange, Finish, Hold, HoldState, NewLimit,
+        Patch, Refusal, Reply, Transfer, Value,
     },
 };
 
-/// `verb [OPERATION] [limit[=value]…] [option[:value]…]`
+/// `verb [OPERATION] [limit[=value]…] [option[:value]…]`. In `batch`, the holds, commits and rollbacks are separated by a
+/// slash. `context:provider=p` is a limit's context.
 pub(crate) fn parse(verb: &str, words: &[&str]) -> Command {
     let option = |key: &str| option_of(words, key);
+    let plain = plain_words(words);
+    use ledger::Command as L;
+    let command = match verb {
+        "create" => L::CreateLimit(NewLimit {
+            name: name(plain[0]),
+            limit_id: option("id").map(name),
+            context: option("context").map(context).unwrap_or_default(),
+            ceiling: option("ceiling").map(|value| value.parse().unwrap()),
+        }),
+        "patch" => L::PatchLimit {
+            name: name(plain[0]),
+            ceiling: match option("ceiling") {
+                None => Patch::Keep,
+                Some("none") => Patch::Remove,
+                Some(value) => Patch::Set(value.parse().unwrap()),
+            },
+            context: match option("context") {
+                None => Patch::Keep,
+                Some("none") => Patch::Remove,
+                Some(pairs) => Patch::Set(context(pairs)),
+            },
+        },
+        "limit" => L::GetLimit(name(plain[0])),
+        "limits" => L::ListLimits(page(words, name)),
+        "hold" | "commit" | "rollback" => L::Transfer(transfer(verb, words)),
+        "batch" => {
+            let items = words.split(|word| *word == "/");
+            L::Batch(items.map(|words| transfer(words[0], &words[1..])).collect())
+        }
+        "values" => L::Values {
+            limit_names: plain.iter().map(|word| name(word)).collect(),
+            as_of: match (option("op"), option("at")) {
+                (Some(id), _) => AsOf::Operation(name(id)),
+                (_, Some(position)) => AsOf::Position(Position(position.parse().unwrap())),
+                _ => AsOf::Now,
+            },
+        },
+        "operation" => L::GetOperation(name(plain[0])),
+        "operations" => L::ListOperations { only_held: option("held").is_some(), page: page(words, name) },
+        "entries" => L::ListEntries {
+            limit_name: name(plain[0]),
+            page: page(words, |position| Position(position.parse().unwrap())),
+        },
+        other => panic!("unknown command {other}"),
+    };
+    Command::Ledger(command)
+}
+
+fn plain_words<'a>(words: &[&'a str]) -> Vec<&'a str> {
     let is_flag = |word: &&&str| !word.contains(':') && !["skip", "create", "held"].contains(*word);
-    let plain: Vec<&str> = words.iter().filter(is_flag).copied().collect();
-    let page = |limit: Option<&str>| limit.map_or(100, |limit| limit.parse().unwrap());
+    words.iter().filter(is_flag).copied().collect()
+}
+
+fn transfer(verb: &str, words: &[&str]) -> Transfer {
+    let option = |key: &str| option_of(words, key);
+    let plain = plain_words(words);
     let change = |word: &&str| {
         let (limit, value) =
             word.split_once('=').map_or((*word, None), |(limit, value)| (limit, Some(value)));
         (name(limit), value.map(|value| value.parse::<i64>().unwrap()))
     };
-    let transfer = |verb: &str| match verb {
+    match verb {
         "hold" => Transfer::Hold(Hold {
             operation_id: name(plain[0]),
             changes: plain[1..]
@@ -30,7 +84,7 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Command {
                     limit_name,
                     value: value.unwrap(),
                     limit_id: option("id").map(name),
-                    context: Default::default(),
+                    context: option("context").map(context).unwrap_or_default(),
                 })
                 .collect(),
             skip_existing_holds: option("skip").is_some(),
@@ -45,57 +99,17 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Command {
                 changes.map(|(limit_name, value)| FinalizationChange { limit_name, value }).collect()
             }),
         }),
-    };
-    use ledger::Command as L;
-    let command = match verb {
-        "create" => L::CreateLimit(NewLimit {
-            name: name(plain[0]),
-            limit_id: option("id").map(name),
-            context: Default::default(),
-            ceiling: option("ceiling").map(|value| value.parse().unwrap()),
-        }),
-        "patch" => L::PatchLimit {
-            name: name(plain[0]),
-            ceiling: match option("ceiling") {
-                None => Patch::Keep,
-                Some("none") => Patch::Remove,
-                Some(value) => Patch::Set(value.parse().unwrap()),
-            },
-            context: Patch::Keep,
-        },
-        "limit" => L::GetLimit(name(plain[0])),
-        "limits" => L::ListLimits(Page { after: option("after").map(name), limit: page(option("limit")) }),
-        "hold" | "commit" | "rollback" => L::Transfer(transfer(verb)),
-        "values" => L::Values {
-            limit_names: plain.iter().map(|word| name(word)).collect(),
-            as_of: match (option("op"), option("at")) {
-                (Some(id), _) => AsOf::Operation(name(id)),
-                (_, Some(position)) => AsOf::Position(Position(position.parse().unwrap())),
-                _ => AsOf::Now,
-            },
-        },
-        "operation" => L::GetOperation(name(plain[0])),
-        "operations" => L::ListOperations {
-            only_held: option("held").is_some(),
-            page: Page { after: option("after").map(name), limit: page(option("limit")) },
-        },
-        "entries" => L::ListEntries {
-            limit_name: name(plain[0]),
-            page: Page {
-                after: option("after").map(|position| Position(position.parse().unwrap())),
-                limit: page(option("limit")),
-            },
-        },
-        other => panic!("unknown command {other}"),
-    };
-    Command::Ledger(command)
+    }
+}
+
+fn context(pairs: &str) -> Context {
+    pairs.split(',').filter_map(|pair| pair.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect()
 }
 
 pub(crate) fn show_reply(reply: &Reply) -> String {
-    let more = |more: bool| if more { "\n…" } else { "" };
     match reply {
         Reply::Limit(limit) => show_limit(limit),
-        Reply::Limits { items, more: rest } => lines(items.iter().map(show_limit)) + more(*rest),
+        Reply::Limits { items, .. } => lines(items.iter().map(show_limit)),
         Reply::Hold(hold) => {
             let skipped =
                 if hold.skipped.is_empty() { String::new() } else { format!(" skipped {:?}", hold.skipped) };
@@ -104,8 +118,8 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
         Reply::Finalization(done) => format!("@{} {}", done.position.0, show_values(&done.values)),
         Reply::Values(values) => format!("@{} {}", values.position.0, show_values(&values.values)),
         Reply::Operation(operation) => show_operation(operation),
-        Reply::Operations { items, next } => lines(items.iter().map(show_operation)) + more(next.is_some()),
-        Reply::Entries { items, next } => {
+        Reply::Operations { items, .. } => lines(items.iter().map(show_operation)),
+        Reply::Entries { items, .. } => {
             let entry = |e: &ledger::EntryInfo| {
                 let sums = format!("{}{:+}", e.commit_value, e.hold_value);
                 format!(
@@ -117,7 +131,7 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
                     e.value
                 )
             };
-            lines(items.iter().map(entry)) + more(next.is_some())
+            lines(items.iter().map(entry))
         }
         Reply::Batch(results) => lines(results.iter().map(|result| match result {
             Ok(reply) => show_reply(reply),
@@ -129,7 +143,10 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
 fn show_limit(limit: &ledger::LimitInfo) -> String {
     let id = limit.value.limit_id.as_ref().map_or(String::new(), |id| format!(" id {id}"));
     let ceiling = limit.ceiling.map_or(String::new(), |ceiling| format!(" ceiling {ceiling}"));
-    format!("{}{id}{ceiling} made @{}", show_values(std::slice::from_ref(&limit.value)), limit.created_at.0)
+    let context =
+        if limit.context.is_empty() { String::new() } else { format!(" context {:?}", limit.context) };
+    let value = show_values(std::slice::from_ref(&limit.value));
+    format!("{value}{id}{ceiling}{context} made @{}", limit.created_at.0)
 }
 
 /// `name:committed+held`
