@@ -2,7 +2,7 @@
 
 use limina_embed::{Limina, OpenError, ledger::NewLimit};
 use limina_engine::{Outcome, Request};
-use limina_node::{Feed, PeerError, Peers, ShardId, FeedRequest, peers::PeerFuture};
+use limina_node::{Feed, FeedRequest, PeerError, Peers, ShardId, peers::PeerFuture};
 use limina_pg_server::PgServer;
 use std::{sync::Arc, time::Duration};
 

@@ -17,7 +17,7 @@ use crate::{
 use limina_engine::{
     Command, Outcome,
     key_values::Value,
-    limiter::{self, Change, Limit, NewRule, RulePatch},
+    limiter::{self, Change, CounterChange, Limit, NewRule, RulePatch},
     selection::{Selection, Test},
 };
 use std::{

@@ -18,7 +18,7 @@ use crate::{
 use clap::ValueEnum;
 use limina_engine::{
     Applied, Command, Engine, Fetched, Job, KeyValues, Millis, Name, Options, Outcome, Request, Time,
-    limiter::{self, Change, Limit, NewRule, RuleChange, Window},
+    limiter::{self, Change, CounterChange, Limit, NewRule, RuleChange, Window},
 };
 use std::time::Duration;
 
@@ -138,7 +138,9 @@ impl Driver {
             let mut commands = Vec::with_capacity(BATCH);
             while commands.len() < BATCH {
                 let key_values = key_values(case.key_values(random.below(case.subjects)));
-                let give_back = limiter::Command::MoveCounter(CounterChange::new(key_values.clone(), -1).expect("a valid change"));
+                let give_back = limiter::Command::MoveCounter(
+                    CounterChange::new(key_values.clone(), -1).expect("a valid change"),
+                );
                 commands.push(take(key_values));
                 commands.extend((what == What::Counters).then_some(give_back));
             }

@@ -1,12 +1,14 @@
 //! Commands and answers about events as lines of text.
 
-use crate::{lines, name, option_of};
+use crate::{lines, name, option_of, page};
 use limina_engine::{
-    Command, Millis, Page,
+    Command, Millis,
     events::{self, Change, Changes, ChangesAfter, EventInfo, Mode, Reply, StreamInfo, StreamTerms, Submit},
 };
 
-/// `verb [NAME…] [option[:value]…]`, if the verb is one about events.
+/// `verb [STREAM] [EVENT] [option[:value]…]`, if the verb is one about events. `event … make duration:10` makes the stream
+/// if there is none. Names come before the flags `strictly` and `make`. `key-frame` asks for the key frame of a new
+/// follower, and shows the stream.
 pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
     let number = |key: &str| option_of(words, key).map(|text| text.parse::<u64>().unwrap());
     let names: Vec<_> = words.iter().filter(|word| !word.contains(':')).collect();
@@ -14,13 +16,20 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
     let terms = || {
         let mode = if option_of(words, "strictly").is_some() { Mode::StrictlyOnce } else { Mode::OnlyOnce };
         let terms = StreamTerms::new(mode, Millis(number("duration").unwrap())).unwrap();
-        terms.with_max_events(number("max").map_or(100, |max| max as u32)).unwrap()
+        let terms = terms.with_max_events(number("max").map_or(100, |max| max as u32)).unwrap();
+        terms.with_key_frame_every(Millis(number("frames").unwrap_or(10_000))).unwrap()
     };
+    let make = || option_of(words, "make").map(|_| terms());
     let command = match verb {
         "stream" => events::Command::Put { name: stream(), terms: terms() },
         "delete-stream" => events::Command::Delete(stream()),
-        "event" => events::Command::Submit(Submit::new(stream(), (*names[1]).into()).unwrap()),
-        "streams" => events::Command::List(Page::new(None, 100).unwrap()),
+        "event" => {
+            let submit = Submit::new(stream(), (*names[1]).into()).unwrap();
+            events::Command::Submit(submit.with_make(make()))
+        }
+        "key-frame" => events::Command::KeyFrame { stream: stream(), make: make() },
+        "get-stream" => events::Command::Get(stream()),
+        "streams" => events::Command::List(page(words, name)),
         "incubating" => events::Command::Incubating(stream()),
         "changes" => {
             events::Command::Changes(ChangesAfter::new(stream(), number("after").unwrap(), 100).unwrap())
@@ -47,7 +56,9 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
 }
 
 fn show_stream(StreamInfo { name, terms, clock, incubating }: &StreamInfo) -> String {
-    format!("{name} {:?} for {} at {clock}, {incubating} incubating", terms.mode(), terms.duration().0)
+    let (mode, duration, max) = (terms.mode(), terms.duration().0, terms.max_events());
+    let frames = terms.key_frame_every().0;
+    format!("{name} {mode:?} for {duration} max {max} frames {frames} at {clock}, {incubating} incubating")
 }
 
 fn show_event(EventInfo { event, time, publishes_at }: &EventInfo) -> String {

@@ -1,30 +1,84 @@
 //! The ledger's commands and answers as lines of text.
 
-use crate::{lines, name, option_of};
+use crate::{lines, name, option_of, page};
 use limina_engine::{
-    Command, Millis, Name, Page, Position,
+    Command, Millis, Name, Position,
     ledger::{
-        self, AsOf, Change, Finalization, FinalizationChange, Finish, Hold, HoldState, NewLimit, Patch,
-        Refusal, Reply, Transfer, Value, Values,
+        self, AsOf, Batch, Change, Context, Finalization, FinalizationChange, Finish, Hold, HoldState,
+        NewLimit, Patch, Refusal, Reply, Transfer, Value, Values,
     },
 };
 
-/// `verb [OPERATION] [limit[=value]…] [option[:value]…]`
+/// `verb [OPERATION] [limit[=value]…] [option[:value]…]`. In `batch`, the holds, commits and rollbacks are separated by a
+/// slash. `context:provider=p` is a limit's context.
 pub(crate) fn parse(verb: &str, words: &[&str]) -> Command {
     let option = |key: &str| option_of(words, key);
+    let plain = plain_words(words);
+    use ledger::Command as L;
+    let command = match verb {
+        "create" => L::CreateLimit(NewLimit {
+            name: name(plain[0]),
+            limit_id: option("id").map(name),
+            context: option("context").map(context).unwrap_or_default(),
+            ceiling: option("ceiling").map(|value| value.parse().unwrap()),
+        }),
+        "patch" => L::PatchLimit {
+            name: name(plain[0]),
+            ceiling: match option("ceiling") {
+                None => Patch::Keep,
+                Some("none") => Patch::Remove,
+                Some(value) => Patch::Set(value.parse().unwrap()),
+            },
+            context: match option("context") {
+                None => Patch::Keep,
+                Some("none") => Patch::Remove,
+                Some(pairs) => Patch::Set(context(pairs)),
+            },
+        },
+        "limit" => L::GetLimit(name(plain[0])),
+        "limits" => L::ListLimits(page(words, name)),
+        "hold" | "commit" | "rollback" => L::Transfer(transfer(verb, words)),
+        "batch" => {
+            let items = words.split(|word| *word == "/");
+            L::Batch(Batch::new(items.map(|words| transfer(words[0], &words[1..])).collect()).unwrap())
+        }
+        "values" => {
+            let as_of = match (option("op"), option("at")) {
+                (Some(id), _) => AsOf::Operation(name(id)),
+                (_, Some(position)) => AsOf::Position(Position(position.parse().unwrap())),
+                _ => AsOf::Now,
+            };
+            L::Values(Values::new(plain.iter().map(|word| name(word)).collect(), as_of).unwrap())
+        }
+        "operation" => L::GetOperation(name(plain[0])),
+        "operations" => L::ListOperations { only_held: option("held").is_some(), page: page(words, name) },
+        "entries" => L::ListEntries {
+            limit_name: name(plain[0]),
+            page: page(words, |position| Position(position.parse().unwrap())),
+        },
+        other => panic!("unknown command {other}"),
+    };
+    Command::Ledger(command)
+}
+
+fn plain_words<'a>(words: &[&'a str]) -> Vec<&'a str> {
     let is_flag = |word: &&&str| !word.contains(':') && !["skip", "create", "held"].contains(*word);
-    let plain: Vec<&str> = words.iter().filter(is_flag).copied().collect();
-    let size = option("limit").map_or(100, |limit| limit.parse().unwrap());
-    let names = || Page::new(option("after").map(name), size).unwrap();
+    words.iter().filter(is_flag).copied().collect()
+}
+
+fn transfer(verb: &str, words: &[&str]) -> Transfer {
+    let option = |key: &str| option_of(words, key);
+    let plain = plain_words(words);
     let change = |word: &&str| {
         let (limit, value) =
             word.split_once('=').map_or((*word, None), |(limit, value)| (limit, Some(value)));
         (name(limit), value.map(|value| value.parse::<i64>().unwrap()))
     };
-    let transfer = |verb: &str| match verb {
+    match verb {
         "hold" => {
             let changes = plain[1..].iter().map(change).map(|(limit_name, value)| Change {
                 limit_id: option("id").map(name),
+                context: option("context").map(context).unwrap_or_default(),
                 ..Change::new(limit_name, value.unwrap())
             });
             let hold = Hold::new(name(plain[0]), changes.collect())
@@ -42,52 +96,17 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Command {
             });
             Transfer::Finish(Finalization::new(finish, name(plain[0]), changes).unwrap())
         }
-    };
-    use ledger::Command as L;
-    let command = match verb {
-        "create" => L::CreateLimit(NewLimit {
-            name: name(plain[0]),
-            limit_id: option("id").map(name),
-            context: Default::default(),
-            ceiling: option("ceiling").map(|value| value.parse().unwrap()),
-        }),
-        "patch" => L::PatchLimit {
-            name: name(plain[0]),
-            ceiling: match option("ceiling") {
-                None => Patch::Keep,
-                Some("none") => Patch::Remove,
-                Some(value) => Patch::Set(value.parse().unwrap()),
-            },
-            context: Patch::Keep,
-        },
-        "limit" => L::GetLimit(name(plain[0])),
-        "limits" => L::ListLimits(names()),
-        "hold" | "commit" | "rollback" => L::Transfer(transfer(verb)),
-        "values" => {
-            let as_of = match (option("op"), option("at")) {
-                (Some(id), _) => AsOf::Operation(name(id)),
-                (_, Some(position)) => AsOf::Position(Position(position.parse().unwrap())),
-                _ => AsOf::Now,
-            };
-            L::Values(Values::new(plain.iter().map(|word| name(word)).collect(), as_of).unwrap())
-        }
-        "operation" => L::GetOperation(name(plain[0])),
-        "operations" => L::ListOperations { only_held: option("held").is_some(), page: names() },
-        "entries" => L::ListEntries {
-            limit_name: name(plain[0]),
-            page: Page::new(option("after").map(|position| Position(position.parse().unwrap())), size)
-                .unwrap(),
-        },
-        other => panic!("unknown command {other}"),
-    };
-    Command::Ledger(command)
+    }
+}
+
+fn context(pairs: &str) -> Context {
+    Context::new(pairs.split(',').filter_map(|pair| pair.split_once('='))).unwrap()
 }
 
 pub(crate) fn show_reply(reply: &Reply) -> String {
-    let more = |more: bool| if more { "\n…" } else { "" };
     match reply {
         Reply::Limit(limit) => show_limit(limit),
-        Reply::Limits { items, more: rest } => lines(items.iter().map(show_limit)) + more(*rest),
+        Reply::Limits { items, .. } => lines(items.iter().map(show_limit)),
         Reply::Hold(hold) => {
             let skipped =
                 if hold.skipped.is_empty() { String::new() } else { format!(" skipped {:?}", hold.skipped) };
@@ -96,8 +115,8 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
         Reply::Finalization(done) => format!("@{} {}", done.position.0, show_values(&done.values)),
         Reply::Values(values) => format!("@{} {}", values.position.0, show_values(&values.values)),
         Reply::Operation(operation) => show_operation(operation),
-        Reply::Operations { items, next } => lines(items.iter().map(show_operation)) + more(next.is_some()),
-        Reply::Entries { items, next } => {
+        Reply::Operations { items, .. } => lines(items.iter().map(show_operation)),
+        Reply::Entries { items, .. } => {
             let entry = |e: &ledger::EntryInfo| {
                 let sums = format!("{}{:+}", e.commit_value, e.hold_value);
                 format!(
@@ -109,7 +128,7 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
                     e.value
                 )
             };
-            lines(items.iter().map(entry)) + more(next.is_some())
+            lines(items.iter().map(entry))
         }
         Reply::Batch(results) => lines(results.iter().map(|result| match result {
             Ok(reply) => show_reply(reply),
@@ -121,7 +140,10 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
 fn show_limit(limit: &ledger::LimitInfo) -> String {
     let id = limit.value.limit_id.as_ref().map_or(String::new(), |id| format!(" id {id}"));
     let ceiling = limit.ceiling.map_or(String::new(), |ceiling| format!(" ceiling {ceiling}"));
-    format!("{}{id}{ceiling} made @{}", show_values(std::slice::from_ref(&limit.value)), limit.created_at.0)
+    let context =
+        if limit.context.is_empty() { String::new() } else { format!(" context {:?}", *limit.context) };
+    let value = show_values(std::slice::from_ref(&limit.value));
+    format!("{value}{id}{ceiling}{context} made @{}", limit.created_at.0)
 }
 
 /// `name:committed+held`

@@ -1,39 +1,37 @@
 //! The limiter's commands and answers as lines of text.
 
-use crate::{lines, name, option_of};
+use crate::{
+    conditions::{self, query},
+    lines, name, option_of, page,
+};
 use limina_engine::{
-    Command, KeyValues, Millis, Page,
-    key_values::{Value, ValueRef},
+    Command, Millis,
     limiter::{
-        self, Change, Check, CounterChange, CounterInfo, Decision, Durability, Limit, LimitStatus, NewLease,
-        NewOverride, NewRule, OverrideInfo, OverridePatch, Refusal, Reply, RuleChange, RuleInfo, RulePatch,
-        RuleQuery, Take, Window,
+        self, Change, Check, CheckBatch, CounterChange, CounterId, CounterInfo, Decision, Durability, Limit,
+        LimitStatus, NewLease, NewOverride, NewRule, OverrideInfo, OverridePatch, Refusal, Reply, RuleChange,
+        RuleInfo, RulePatch, RuleQuery, Take, Window,
     },
-    selection::{Query, Selection, Test},
 };
 
-/// `verb [NAME…] [key=value…] [option[:value]…]`, if the verb is one of the limiter's.
+/// `verb [NAME…] [key=value…] [option[:value]…]`, if the verb is one of the limiter's. A limit of -1 is no limit.
+/// `where:` gives the conditions of a rule or of a query, see [`conditions`].
 pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
     let option = |key: &str| option_of(words, key);
     let number = |key: &str| option(key).map(|text| text.parse::<i64>().unwrap());
     let millis = |key: &str| number(key).map(|millis| Millis(millis as u64));
     let names: Vec<_> = words.iter().filter(|word| !word.contains(['=', ':'])).collect();
-    let key_values = || key_values_of(words.iter().filter(|word| !word.contains(':')).copied());
+    let key_values_of =
+        |words: &[&str]| conditions::key_values(words.iter().filter(|word| !word.contains(':')).copied());
+    let key_values = || key_values_of(words);
+    let found = || query(option("where").unwrap_or_default());
     let limit = || number("limit").map(limit_of);
-    let size = number("page").map_or(100, |limit| limit as usize);
     let window = || {
         let burst = number("burst").map(|burst| burst as u64);
         let fixed = millis("fixed").map(|per| Window::Fixed { per });
         let sliding = millis("sliding").map(|per| Window::Sliding { per });
         fixed.or(sliding).or(millis("bucket").map(|per| Window::Bucket { per, burst }))
     };
-    let selection = || {
-        option("where").map(|text| {
-            let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
-            let equals = |value| vec![Test::Eq(value_of(value).to_owned())];
-            Selection::new(pairs.map(|(key, value)| (key.into(), equals(value))).collect()).unwrap()
-        })
-    };
+    let selection = || option("where").map(|text| query(text).selection().clone());
     let durability = || match (option("durable"), option("relaxed")) {
         (Some(_), _) => Some(Durability::Durable),
         (_, Some(_)) => Some(Durability::Relaxed),
@@ -47,7 +45,7 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
         window: window(),
         shadow: option("shadow").is_some(),
         durability: durability(),
-        description: None,
+        description: option("about").map(Into::into),
     };
     let item = || NewOverride {
         name: name(names[1]),
@@ -67,42 +65,54 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
                 limit: limit(),
                 window: if option("in-use").is_some() { Some(None) } else { window().map(Some) },
                 selection: selection(),
-                shadow: None,
-                durability: None,
-                description: None,
+                shadow: option("shadow").map(|text| text != "no"),
+                durability: durability().map(Some),
+                description: option("about").map(|text| (text != "none").then(|| text.into())),
             },
         }),
         "delete-rule" => changed(Change::DeleteRule(name(names[0]))),
         "get-rule" => limiter::Command::GetRule(name(names[0])),
-        "rules" => limiter::Command::ListRules {
-            query: RuleQuery::default(),
-            page: Page::new(option("after").map(name), size).unwrap(),
-        },
+        "rules" => {
+            limiter::Command::ListRules { query: RuleQuery::new(found()).unwrap(), page: page(words, name) }
+        }
         "override" => changed(Change::CreateOverride { rule: name(names[0]), new: item() }),
         "put-override" => changed(Change::PutOverride { rule: name(names[0]), new: item() }),
         "patch-override" => changed(Change::PatchOverride {
             rule: name(names[0]),
             name: name(names[1]),
-            patch: OverridePatch { limit: limit(), ..OverridePatch::default() },
+            patch: OverridePatch {
+                limit: limit(),
+                key_values: words.iter().any(|word| word.contains('=')).then(key_values),
+                burst: option("burst").map(|text| text.parse().ok()),
+            },
         }),
         "delete-override" => changed(Change::DeleteOverride { rule: name(names[0]), name: name(names[1]) }),
-        "overrides" => limiter::Command::ListOverrides {
-            rule: name(names[0]),
-            query: Query::default(),
-            page: Page::new(option("after").map(name), size).unwrap(),
-        },
+        "overrides" => {
+            limiter::Command::ListOverrides { rule: name(names[0]), query: found(), page: page(words, name) }
+        }
+        "get-override" => limiter::Command::GetOverride { rule: name(names[0]), name: name(names[1]) },
         "match" => limiter::Command::Match(key_values()),
         // `back:key=value` is an entry before it that gives one back.
         "check" => {
-            let back = option("back").map(|pair| Take::new(key_values_of([pair]), -1).unwrap());
+            let back = option("back").map(|pair| Take::new(conditions::key_values([pair]), -1).unwrap());
             let entries = back.into_iter().chain([Take::new(key_values(), hits()).unwrap()]).collect();
             limiter::Command::Check(Check::new(entries).unwrap().with_dry_run(option("dry").is_some()))
         }
+        // Checks, separated by a slash.
+        "check-batch" => {
+            let checks = words.split(|word| *word == "/").map(|words| {
+                let hits = option_of(words, "hits").map_or(1, |hits| hits.parse().unwrap());
+                let take = Take::new(key_values_of(words), hits).unwrap();
+                Check::new(vec![take]).unwrap().with_dry_run(option_of(words, "dry").is_some())
+            });
+            limiter::Command::CheckBatch(CheckBatch::new(checks.collect()).unwrap())
+        }
         "counter" => limiter::Command::MoveCounter(amount("by")),
         "set" => limiter::Command::SetCounter(amount("to")),
-        "counters" => {
-            limiter::Command::ListCounters { query: Query::default(), page: Page::new(None, size).unwrap() }
-        }
+        "counters" => limiter::Command::ListCounters {
+            query: found(),
+            page: page(words, |text| CounterId(text.parse().unwrap())),
+        },
         "lease" => {
             let (id, ttl) = (name(names[0]), millis("ttl").unwrap());
             let lease = NewLease::new(id, key_values(), hits() as u64, ttl).unwrap();
@@ -110,22 +120,11 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
         }
         "heartbeat" => limiter::Command::ExtendLease(name(names[0])),
         "release" => limiter::Command::ReleaseLease(name(names[0])),
-        "leases" => limiter::Command::ListLeases(Page::new(None, size).unwrap()),
+        "get-lease" => limiter::Command::GetLease(name(names[0])),
+        "leases" => limiter::Command::ListLeases(page(words, name)),
         _ => return None,
     };
     Some(Command::Limiter(command))
-}
-
-fn key_values_of<'a>(words: impl IntoIterator<Item = &'a str>) -> KeyValues {
-    let pairs = words.into_iter().filter_map(|word| word.split_once('='));
-    KeyValues::new(pairs.map(|(key, value)| (key, value_of(value))).collect()).unwrap()
-}
-
-fn value_of(text: &str) -> ValueRef<'_> {
-    let whole = text.parse().map(Value::Integer).ok();
-    let float = || text.parse().map(Value::Float).ok();
-    let flag = || text.parse().map(Value::Boolean).ok();
-    whole.or_else(float).or_else(flag).unwrap_or(Value::String(text))
 }
 
 fn limit_of(number: i64) -> Limit {
@@ -157,7 +156,8 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
         Reply::Lease(lease) => show_lease(lease),
         Reply::LeaseReleased => "released".into(),
         Reply::Leases(leases) => lines(leases.items.iter().map(show_lease)),
-        Reply::Batch(_) | Reply::FileApplied(_) => format!("{reply:?}"),
+        Reply::Batch(decisions) => lines(decisions.iter().map(show_decision)),
+        Reply::FileApplied(changes) => format!("{changes:?}"),
     }
 }
 
@@ -169,25 +169,31 @@ pub(crate) fn show_refusal(refusal: &Refusal) -> String {
 }
 
 fn show_rule(info: &RuleInfo) -> String {
-    let NewRule { name, group_by, limit, window, shadow, .. } = &info.rule;
-    let window = window.map_or(String::new(), |window| format!(" {window:?}"));
+    let NewRule { name, group_by, limit, window, shadow, description, .. } = &info.rule;
+    let window = window.map_or(String::new(), |window| match window {
+        Window::Fixed { per } => format!(" fixed {}", per.0),
+        Window::Sliding { per } => format!(" sliding {}", per.0),
+        Window::Bucket { per, burst: None } => format!(" bucket {}", per.0),
+        Window::Bucket { per, burst: Some(burst) } => format!(" bucket {} burst {burst}", per.0),
+    });
+    let durability = match info.rule.durability() {
+        Durability::Durable => "durable",
+        Durability::Relaxed => "relaxed",
+    };
     let shadow = if *shadow { " shadow" } else { "" };
+    let about = description.as_ref().map_or(String::new(), |text| format!(" about {text}"));
     let overrides = if info.overrides > 0 { format!(" overrides {}", info.overrides) } else { String::new() };
     format!(
-        "{name} by {group_by:?} limit {}{window}{shadow}{overrides} made @{}",
+        "{name} by {group_by:?} limit {}{window} {durability}{shadow}{about}{overrides} made @{}",
         show_limit(*limit),
         info.created_at.0
     )
 }
 
 fn show_override(info: &OverrideInfo) -> String {
-    format!(
-        "{}/{} {:?} limit {}",
-        info.rule,
-        info.item.name,
-        info.item.key_values,
-        show_limit(info.item.limit)
-    )
+    let NewOverride { name, key_values, limit, burst } = &info.item;
+    let burst = burst.map_or(String::new(), |burst| format!(" burst {burst}"));
+    format!("{}/{name} {key_values:?} limit {}{burst}", info.rule, show_limit(*limit))
 }
 
 fn show_limit(limit: Limit) -> String {

@@ -1,14 +1,17 @@
 //! Commands and answers about locks as lines of text.
 
-use crate::{lines, name, option_of};
+use crate::{
+    conditions::{self, query},
+    lines, name, option_of, page,
+};
 use limina_engine::{
-    Command, KeyValues, Millis, Page,
+    Command, KeyValues, Millis, Position,
     key_values::Value,
     locks::{self, Acquire, Blocked, GrantInfo, Lock, Mode, Refusal, Reply},
-    selection::Query,
 };
 
-/// `verb [ID] [lock[/shared]…] [option[:value]…]`, if the verb is one about locks. A session is its lock's id and `-s`.
+/// `verb [ID] [lock[/shared]…] [option[:value]…]`, if the verb is one about locks. A lock is `a`, which stands for
+/// `lock=a`, or a list of key-values `door=front,floor=3`. A grant's session is its id and `-s`.
 pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
     let millis = |key: &str| option_of(words, key).map(|text| Millis(text.parse().unwrap()));
     let names: Vec<_> = words.iter().filter(|word| !word.contains(':')).collect();
@@ -19,13 +22,18 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
             let locks = names[1..].iter().map(|word| lock_of(word)).collect();
             let ttl = millis("ttl").unwrap_or(Millis(1_000));
             let acquire = Acquire::new(id(), session(), locks, ttl).unwrap();
-            locks::Command::Acquire(acquire.with_wait(millis("wait").unwrap_or(Millis(0))).unwrap())
+            let acquire = acquire.with_wait(millis("wait").unwrap_or(Millis(0))).unwrap();
+            locks::Command::Acquire(acquire.with_owner(option_of(words, "owner").map(name)))
         }
         "hang-up" => locks::Command::Abandon(id()),
         "keep" => locks::Command::Heartbeat { id: id(), session: session() },
         "unlock" => locks::Command::Release { id: id(), session: Some(session()) },
         "force" => locks::Command::Release { id: id(), session: None },
-        "locks" => locks::Command::List { query: Query::default(), page: Page::new(None, 100).unwrap() },
+        "get-lock" => locks::Command::Get(id()),
+        "locks" => locks::Command::List {
+            query: query(option_of(words, "where").unwrap_or_default()),
+            page: page(words, |text| Position(text.parse().unwrap())),
+        },
         _ => return None,
     };
     Some(Command::Locks(command))
@@ -36,13 +44,20 @@ fn lock_of(word: &str) -> Lock {
         Some(key) => (key, Mode::Shared),
         None => (word, Mode::Exclusive),
     };
-    let key_values = KeyValues::new(vec![("lock", Value::<&str>::String(key))]).unwrap();
+    let key_values = match key.contains('=') {
+        true => conditions::key_values(key.split(',')),
+        false => KeyValues::new(vec![("lock", Value::<&str>::String(key))]).unwrap(),
+    };
     Lock { key_values, mode }
 }
 
 pub(crate) fn show_reply(reply: &Reply) -> String {
     match reply {
-        Reply::Granted { grant, .. } => format!("granted {}", show_grant(grant)),
+        Reply::Granted { grant, session } => {
+            let own = session.as_str() == format!("{}-s", grant.id);
+            let session = if own { String::new() } else { format!(" session {session}") };
+            format!("granted {}{session}", show_grant(grant))
+        }
         Reply::Abandoned => "gone".into(),
         Reply::Extended(grant) | Reply::Grant(grant) => show_grant(grant),
         Reply::Released => "released".into(),
@@ -72,5 +87,10 @@ fn show_grant(grant: &GrantInfo) -> String {
     let held = grant.now.0 - grant.granted_at.0;
     let left = grant.expires_at.0 - grant.now.0;
     let (token, waiting) = (grant.fencing_token.0, grant.waiting);
-    format!("{} [{}] token {token} held {held} left {left} waiting {waiting}", grant.id, locks.join(", "))
+    let owner = grant.owner.as_ref().map_or(String::new(), |owner| format!(" of {owner}"));
+    format!(
+        "{}{owner} [{}] token {token} held {held} left {left} waiting {waiting}",
+        grant.id,
+        locks.join(", ")
+    )
 }

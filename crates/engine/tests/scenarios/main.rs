@@ -1,9 +1,21 @@
-//! Scenarios as scripts: each line of `testdata/*/*.txt` is a command, and the lines behind it that begin with `>` are
-//! what the engine must answer. `UPDATE_EXPECT=1 cargo test -p limina-engine` writes the answers anew.
+//! Scenarios of the engine, as scripts. In `testdata/*/*.txt` each line is a command, and the lines after it that begin
+//! with `>` are the expected answer. `UPDATE_EXPECT=1 cargo test -p limina-engine` rewrites the answers.
 //!
-//! Commands are applied one by one; every stored record goes through the bytes, and `seal` and `reopen` decide when a
-//! batch ends and when the engine is loaded from what was stored.
+//! Each family's module describes its commands. These work with all of them:
+//!
+//! - `ns:red` sends the command to the namespace `red`; without it, the namespace is `default`.
+//! - `key:k` gives the request an idempotency key. `body:1` stands for another request body under the same key.
+//! - `pages 3 COMMAND` reads a whole list, three items a page. A line `…` says that more items follow.
+//! - `repeat 20 COMMAND ; COMMAND` runs the commands 20 times, with 1, 2, 3 … in place of `#`, and shows the last answer.
+//! - `wait 100` lets 100 ms pass. Time starts at 1,000,000 ms.
+//! - `seal` ends the batch that is being built. `reopen` also loads the engine from what is stored. `restart` is a
+//!   `reopen` after which every holder of a lock or a lease gets its whole ttl again.
+//! - `sweep` removes what is deleted for good, and counts the records that are left.
+//!
+//! Commands are applied one by one, after everything that is due. If a request that waited is answered meanwhile, the
+//! answer is shown with its command in parentheses. Every stored record goes through its bytes.
 
+mod conditions;
 mod events;
 mod ledger;
 mod limiter;
@@ -12,7 +24,8 @@ mod locks;
 use bytes::Bytes;
 use limina_engine::{
     Answer, Applied, Command, Engine, Fetched, Idempotency, Job, Millis, Missing, Name, Options, Outcome,
-    Page, Read, Request, Time, WaitId, record,
+    Page, Read, Request, Time, WaitId, events::Reply as Events, ledger::Reply as Ledger,
+    limiter::Reply as Limiter, locks::Reply as Locks, record,
 };
 use std::{collections::BTreeMap, fmt::Write, path::Path};
 
@@ -27,15 +40,34 @@ fn scenarios() {
     };
     let files: Vec<_> = list(&folder).iter().flat_map(|family| list(family)).collect();
     assert!(files.len() > 10, "the scenarios are missing");
+    let mut failures = String::new();
     for file in files {
         let script = std::fs::read_to_string(&file).unwrap();
         let actual = play(&script);
         if std::env::var_os("UPDATE_EXPECT").is_some() {
             std::fs::write(&file, actual).unwrap();
-        } else {
-            assert_eq!(actual, script, "{} (UPDATE_EXPECT=1 writes the answers anew)", file.display());
+        } else if actual != script {
+            writeln!(failures, "{}\n{}", file.display(), first_difference(&script, &actual)).unwrap();
         }
     }
+    assert!(failures.is_empty(), "UPDATE_EXPECT=1 rewrites the answers\n{failures}");
+}
+
+/// The first answer that differs, with the command that it belongs to.
+fn first_difference(expected: &str, actual: &str) -> String {
+    let (mut command, mut number) = ("", 0);
+    let mut actual_lines = actual.lines();
+    for line in expected.lines() {
+        number += 1;
+        let found = actual_lines.next().unwrap_or("the end");
+        if line != found {
+            return format!("  line {number}, {command}\n    expected {line}\n    answered {found}");
+        }
+        if !line.starts_with('>') {
+            command = line;
+        }
+    }
+    format!("  after line {number}, {command}\n    answered {}", actual_lines.next().unwrap_or("nothing"))
 }
 
 /// The script with the engine's answers in place of the expected ones.
@@ -106,19 +138,72 @@ impl Bench {
                 self.engine.grace(self.now);
                 String::new()
             }
-            _ => self.request(line, parse(verb, &words)),
+            "repeat" => {
+                let (times, commands) = split_number(line);
+                let mut last = String::new();
+                for n in 1..=times {
+                    for command in commands.split(" ; ") {
+                        let answer = self.line(&command.replace('#', &n.to_string()));
+                        last = if answer.is_empty() { last } else { answer };
+                    }
+                }
+                last
+            }
+            "pages" => {
+                let (size, command) = split_number(line);
+                self.pages(command, size)
+            }
+            "selects" => self.selects(&words),
+            _ => self.ask(line).0,
         }
     }
 
-    /// Everything due first, then the request. Tells its answer, and before and after it those of others that waited.
-    fn request(&mut self, line: &str, request: Request) -> String {
+    fn pages(&mut self, command: &str, size: usize) -> String {
+        let mut pages = Vec::new();
+        let mut after = String::new();
+        loop {
+            let (text, outcome) = self.ask(&format!("{command} page:{size}{after}"));
+            pages.push(text);
+            match outcome.as_ref().and_then(|outcome| next(outcome, size)) {
+                Some(cursor) => {
+                    let next = format!(" after:{cursor}");
+                    assert_ne!(next, after, "a page of {command} leads to itself");
+                    after = next;
+                }
+                None => return lines(pages.into_iter()),
+            }
+        }
+    }
+
+    /// `selects CONDITIONS VALUE…`: those of the values, under the key `v`, to which a rule with these conditions
+    /// applies. `-` stands for a check without the key.
+    fn selects(&mut self, words: &[&str]) -> String {
+        self.ask(&format!("put-rule selected limit:-1 where:{}", words[0]));
+        let selected = words[1..].iter().filter(|value| {
+            let key_values = if **value == "-" { String::new() } else { format!("v={value}") };
+            let (_, outcome) = self.ask(&format!("check {key_values} other=1 hits:0"));
+            matches!(outcome, Some(Outcome::Limiter(Ok(Limiter::Allowed(decision)))) if !decision.limits.is_empty())
+        });
+        let selected: Vec<&str> = selected.copied().collect();
+        if selected.is_empty() { "nothing".into() } else { selected.join(" ") }
+    }
+
+    /// First everything that is due, then the request. Returns its answer as text, with the answers to requests that
+    /// had been waiting, and the outcome if there is one already.
+    fn ask(&mut self, line: &str) -> (String, Option<Outcome>) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let request = parse(words[0], &words[1..]);
+        let mut done = None;
         while let Some(due) = self.engine.due(self.now, 1).pop() {
             self.with_fetching(|engine, now, fetched| engine.apply_due(now, due, fetched));
         }
         let mut told = self.completions();
         let mut job = Job::new(request);
         match self.with_fetching(|engine, now, fetched| engine.apply(now, &mut job, fetched)) {
-            Applied::Done { outcome, .. } => told.push(show(&outcome)),
+            Applied::Done { outcome, .. } => {
+                told.push(show(&outcome));
+                done = Some(outcome);
+            }
             Applied::Waiting(id) => {
                 self.waiting.insert(id, line.to_owned());
                 told.push("waits".into());
@@ -126,7 +211,7 @@ impl Bench {
         }
         told.extend(self.completions());
         told.retain(|text| !text.is_empty());
-        lines(told.into_iter())
+        (lines(told.into_iter()), done)
     }
 
     fn completions(&mut self) -> Vec<String> {
@@ -180,11 +265,17 @@ fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-/// A command of any family. `key:` gives it an idempotency key, and `body:` another body.
+/// `verb NUMBER COMMAND`
+fn split_number(line: &str) -> (usize, &str) {
+    let mut parts = line.splitn(3, ' ').skip(1);
+    (parts.next().unwrap().parse().unwrap(), parts.next().unwrap())
+}
+
+/// A command of any family.
 fn parse(verb: &str, words: &[&str]) -> Request {
     let command = match verb {
         "delete-namespace" => Command::DeleteNamespace,
-        "namespaces" => Command::ListNamespaces(Page::new(None, 100).unwrap()),
+        "namespaces" => Command::ListNamespaces(page(words, name)),
         _ => limiter::parse(verb, words)
             .or_else(|| locks::parse(verb, words))
             .or_else(|| events::parse(verb, words))
@@ -194,10 +285,15 @@ fn parse(verb: &str, words: &[&str]) -> Request {
         key: name(key),
         fingerprint: [option_of(words, "body").map_or(0, |body| body.parse().unwrap()); 16],
     });
-    Request { namespace: name("default"), idempotency, command }
+    Request { namespace: name(option_of(words, "ns").unwrap_or("default")), idempotency, command }
 }
 
 fn show(outcome: &Outcome) -> String {
+    let more = next(outcome, usize::MAX).map(|_| "…".to_owned());
+    lines([show_items(outcome)].into_iter().chain(more).filter(|text| !text.is_empty()))
+}
+
+fn show_items(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Ledger(Ok(reply)) => ledger::show_reply(reply),
         Outcome::Ledger(Err(refusal)) => ledger::show_refusal(refusal),
@@ -214,7 +310,32 @@ fn show(outcome: &Outcome) -> String {
     }
 }
 
-/// The value of `key:value`, or nothing at all for a word by itself.
+/// The cursor of the next page, if there is one. A list of namespaces does not say; a full page may have a next one.
+fn next(outcome: &Outcome, size: usize) -> Option<String> {
+    match outcome {
+        Outcome::Ledger(Ok(Ledger::Limits { items, more: true })) => {
+            items.last().map(|limit| limit.value.limit_name.to_string())
+        }
+        Outcome::Ledger(Ok(Ledger::Operations { next, .. })) => next.as_ref().map(Name::to_string),
+        Outcome::Ledger(Ok(Ledger::Entries { next, .. })) => next.map(|position| position.0.to_string()),
+        Outcome::Limiter(Ok(Limiter::Rules(list))) => list.next.as_ref().map(Name::to_string),
+        Outcome::Limiter(Ok(Limiter::Overrides(list))) => list.next.as_ref().map(Name::to_string),
+        Outcome::Limiter(Ok(Limiter::Counters(list))) => list.next.map(|id| id.0.to_string()),
+        Outcome::Limiter(Ok(Limiter::Leases(list))) => list.next.as_ref().map(Name::to_string),
+        Outcome::Locks(Ok(Locks::Grants(list))) => list.next.map(|position| position.0.to_string()),
+        Outcome::Events(Ok(Events::Streams(list))) => list.next.as_ref().map(Name::to_string),
+        Outcome::Namespaces(list) if list.len() == size => list.last().map(|info| info.name.to_string()),
+        _ => None,
+    }
+}
+
+/// `after:` and `page:`.
+fn page<C>(words: &[&str], cursor: impl Fn(&str) -> C) -> Page<C> {
+    let limit = option_of(words, "page").map_or(100, |size| size.parse().unwrap());
+    Page::new(option_of(words, "after").map(cursor), limit).unwrap()
+}
+
+/// The value of `key:value`. For a bare word `key` it is empty.
 fn option_of<'a>(words: &[&'a str], key: &str) -> Option<&'a str> {
     words.iter().find_map(|word| match word.split_once(':') {
         Some((k, value)) if k == key => Some(value),

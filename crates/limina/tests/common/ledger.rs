@@ -112,12 +112,6 @@ impl Ledger {
         self.post("/commit", json!({"operation_id": operation}))
     }
 
-    /// Of these limits, at their held values.
-    #[track_caller]
-    pub(crate) fn commit_of(&self, operation: &str, limits: &[&str]) -> Reply {
-        self.post("/commit", without_values(operation, limits))
-    }
-
     #[track_caller]
     pub(crate) fn rollback_of(&self, operation: &str, limits: &[&str]) -> Reply {
         self.post("/rollback", without_values(operation, limits))

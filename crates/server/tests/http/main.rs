@@ -3,8 +3,8 @@
 use limina_engine::{
     Command, Millis, Name, Outcome, Page, Position, Request, Time,
     ledger::{
-        self, AsOf, EntryInfo, EntryKind, FinalizationReply, HeldLimitInfo, HoldReply, HoldState, LimitInfo,
-        OperationInfo, Patch, Refusal, Reply, Transfer, Value, ValuesReply,
+        self, AsOf, Context, EntryInfo, EntryKind, FinalizationReply, HeldLimitInfo, HoldReply, HoldState,
+        LimitInfo, OperationInfo, Patch, Refusal, Reply, Transfer, Value, ValuesReply,
     },
     outcome::NamespaceInfo,
 };

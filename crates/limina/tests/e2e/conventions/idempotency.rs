@@ -123,26 +123,6 @@ fn quotes_around_a_key_are_stripped() {
 }
 
 #[test]
-fn a_refusal_is_evaluated_afresh() {
-    let server = Server::fresh();
-    let ledger = server.ledger();
-    let request = hold("op", &[("a", 5)]);
-    ledger.post_keyed("/hold", "key", &request).refused(404, "LimitNotFound");
-    ledger.create_with_ceiling("a", 1);
-    ledger.post_keyed("/hold", "key", &request).refused(409, "LimitExceeded");
-    ledger.patch("a", json!({"ceiling": null})).ok();
-    let first = ledger.post_keyed("/hold", "key", &request).ok().value("a", 0, 5);
-    same(&ledger.post_keyed("/hold", "key", &request), &first);
-
-    let commit = hold("op", &[("a", 6)]);
-    ledger.post_keyed("/commit", "key 2", &commit).refused(409, "CommitExceedsHold");
-    // A refused key is free: even another body may use it.
-    ledger.post_keyed("/limits", "key 3", &json!({"name": "a"})).refused(409, "DuplicateLimitName");
-    ledger.post_keyed("/limits", "key 3", &json!({"name": ""})).refused(400, "InvalidRequest");
-    ledger.post_keyed("/limits", "key 3", &json!({"name": "b"})).created();
-}
-
-#[test]
 fn keys_have_1_to_256_bytes() {
     let server = Server::fresh();
     let ledger = server.ledger();

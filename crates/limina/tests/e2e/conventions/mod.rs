@@ -2,7 +2,6 @@
 
 mod bad_input;
 mod bodies;
-mod durations;
 mod idempotency;
 mod names;
 mod pages;

@@ -1,8 +1,87 @@
-//! Pages: `items`, and a `next` that leads on even while the list changes.
+//! Pages over HTTP: `items`, their number, and a `next` that leads on.
+
+use serde_json::json;
 
 use crate::harness::Server;
-use crate::ledger::encode;
+use crate::ledger::{batch, encode, hold};
+use crate::reply::Reply;
 
+/// Every list: those that are read, and those that are queried.
+const LISTS: &[(&str, &str)] = &[
+    ("GET", "/v1/ns?"),
+    ("GET", "/v1/ledger/limits?"),
+    ("GET", "/v1/ledger/operations?state=held&"),
+    ("GET", "/v1/ledger/limits/a/entries?"),
+    ("GET", "/v1/limiter/rules?"),
+    ("GET", "/v1/limiter/rules/a/overrides?"),
+    ("GET", "/v1/limiter/leases?"),
+    ("POST", "/v1/limiter/rules/query?"),
+    ("POST", "/v1/limiter/rules/a/overrides/query?"),
+    ("POST", "/v1/limiter/counters/query?"),
+    ("GET", "/v1/locks?"),
+    ("POST", "/v1/locks/query?"),
+    ("GET", "/v1/events?"),
+];
+
+fn list(server: &Server, (method, path): (&str, &str), parameters: &str) -> Reply {
+    let method = reqwest::Method::from_bytes(method.as_bytes()).expect("a method");
+    Reply::to(server.http().request(method, server.url(&format!("{path}{parameters}"))))
+}
+
+#[test]
+fn a_page_has_a_hundred_items_unless_told() {
+    let mut server = Server::fresh();
+    let ledger = server.ledger();
+    ledger.create("a");
+    let holds = (0..101).map(|n| hold(&format!("op {n:03}"), &[("a", 1)])).collect();
+    ledger.post("/hold/batch", batch(holds)).ok();
+    for path in ["/operations?state=held", "/limits/a/entries?"] {
+        let ledger = server.ledger();
+        let page = ledger.get(path).ok();
+        assert_eq!(page.items().len(), 100);
+        let path = format!("{path}&after={}", encode(page.next().expect("more")));
+        let last = ledger.get(&path).ok();
+        assert_eq!((last.items().len(), last.next()), (1, None));
+        assert_eq!(ledger.get(&path).ok().body, last.body, "a page can be read again");
+        server.restart();
+        assert_eq!(server.ledger().get(&path).ok().body, last.body, "a `next` outlives the server");
+    }
+}
+
+#[test]
+fn a_page_has_1_to_1000_items() {
+    let server = Server::fresh();
+    server.ledger().create("a");
+    server.limiter().rule("a", &[], 1);
+    for call in LISTS {
+        for limit in ["0", "1001", "-1", "ten", "", "1.5", "99999999999999999999", "%20"] {
+            let reply = list(&server, *call, &format!("limit={limit}"));
+            assert_eq!(reply.status, 400, "{call:?} limit={limit} → {}", reply.text);
+            reply.invalid("limit");
+        }
+        list(&server, *call, "limit=1").ok();
+        list(&server, *call, "limit=1000").ok();
+    }
+}
+
+/// An `after` that no page gave out is refused or leads nowhere in particular; it is never a fault.
+#[test]
+fn a_made_up_after_does_no_harm() {
+    let server = Server::fresh();
+    server.ledger().create("a");
+    server.ledger().hold("op", &[("a", 1)]).ok();
+    server.limiter().rule("a", &[], 1);
+    server.limiter().set(json!({"a": 1}), 1).ok();
+    let long = "x".repeat(5000);
+    for call in LISTS {
+        for after in ["", "nonsense", "%00", "%FF%FE", "-1", "18446744073709551616", "AAAA", "🌮", &long] {
+            let reply = list(&server, *call, &format!("after={after}"));
+            assert!([200, 400].contains(&reply.status), "{call:?} after={after} → {}", reply.text);
+        }
+    }
+}
+
+/// What is there all the while is found once, though the list grows between the pages.
 #[test]
 fn a_list_that_grows_meanwhile_loses_nothing() {
     let server = Server::fresh();
@@ -12,8 +91,7 @@ fn a_list_that_grows_meanwhile_loses_nothing() {
     }
     let mut seen: Vec<String> = Vec::new();
     let mut path = "/limits?limit=3".to_owned();
-    let mut round = 0;
-    loop {
+    for round in 0.. {
         let page = ledger.get(&path).ok();
         seen.extend(page.items().iter().map(|limit| limit["name"].as_str().expect("`name`").to_owned()));
         let Some(next) = page.next() else { break };
@@ -22,46 +100,9 @@ fn a_list_that_grows_meanwhile_loses_nothing() {
             ledger.create(&format!("a{round}"));
             ledger.create(&format!("z{round}"));
         }
-        round += 1;
     }
     for n in 0..20 {
         let name = format!("m{n:02}");
         assert_eq!(seen.iter().filter(|seen| **seen == name).count(), 1, "{name} in {seen:?}");
-    }
-}
-
-#[test]
-fn a_page_can_be_asked_for_again() {
-    let mut server = Server::fresh();
-    let ledger = server.ledger();
-    for n in 0..10 {
-        ledger.create(&format!("limit-{n}"));
-    }
-    let first = ledger.get("/limits?limit=4").ok();
-    let path = format!("/limits?limit=4&after={}", encode(first.next().expect("more")));
-    let second = ledger.get(&path).ok().body;
-    assert_eq!(ledger.get(&path).ok().body, second);
-    server.restart();
-    assert_eq!(server.ledger().get(&path).ok().body, second, "a `next` outlives the server");
-}
-
-/// An `after` that no page gave out is refused or leads nowhere in particular; it is never a fault.
-#[test]
-fn a_made_up_after_does_no_harm() {
-    let server = Server::fresh();
-    let ledger = server.ledger();
-    ledger.create("a");
-    ledger.hold("op", &[("a", 1)]).ok();
-    let long = "x".repeat(5000);
-    for after in ["", "nonsense", "%00", "%FF%FE", "-1", "18446744073709551616", "AAAA", "🌮", &long] {
-        for path in ["/limits?after=", "/operations?state=held&after=", "/limits/a/entries?after="] {
-            let reply = ledger.get(&format!("{path}{after}"));
-            assert!(
-                [200, 400].contains(&reply.status),
-                "GET {path}{after} → {} {}",
-                reply.status,
-                reply.text
-            );
-        }
     }
 }

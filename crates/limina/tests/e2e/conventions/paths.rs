@@ -22,6 +22,16 @@ fn unknown_paths_are_not_found() {
         "/v1/ledger/limits/a/nope",
         "/v1/ledger/limits/a/entries/1",
         "/v1/ledger/holds",
+        "/v1/limiter/nowhere",
+        "/v1/limiter/rules/r/other",
+        "/v1/limiter/leases/x/other",
+        "/v1/limiter/check/other",
+        "/v1/locks/l/nope",
+        "/v1/locks/l/heartbeat/x",
+        "/v1/locks/query/x",
+        "/v1/events/s/nope",
+        "/v1/events/s/incubating/x",
+        "/v1/events/s/stream/x",
         "/v1/ns/x/ledger",
         "/v1/ns/x/nope",
         "/V1/ledger/limits",
@@ -36,40 +46,66 @@ fn unknown_paths_are_not_found() {
     }
 }
 
+/// The calls of every family: a path, and its methods.
+const CALLS: &[(&str, &[&str])] = &[
+    ("/ledger/limits", &["GET", "POST"]),
+    ("/ledger/limits/a", &["GET", "PATCH"]),
+    ("/ledger/limits/a/entries", &["GET"]),
+    ("/ledger/hold", &["POST"]),
+    ("/ledger/commit", &["POST"]),
+    ("/ledger/rollback", &["POST"]),
+    ("/ledger/values", &["POST"]),
+    ("/ledger/operations", &["GET"]),
+    ("/ledger/operations/op", &["GET"]),
+    ("/ledger/hold/batch", &["POST"]),
+    ("/ledger/commit/batch", &["POST"]),
+    ("/ledger/rollback/batch", &["POST"]),
+    ("/limiter/rules", &["GET", "POST"]),
+    ("/limiter/rules/r", &["GET", "PUT", "PATCH", "DELETE"]),
+    ("/limiter/rules/r/overrides", &["GET", "POST"]),
+    ("/limiter/rules/r/overrides/o", &["GET", "PUT", "PATCH", "DELETE"]),
+    ("/limiter/check", &["POST"]),
+    ("/limiter/check/batch", &["POST"]),
+    ("/limiter/counters", &["POST", "PUT"]),
+    ("/limiter/counters/set", &["PUT"]),
+    ("/limiter/counters/query", &["POST"]),
+    ("/limiter/leases", &["GET", "POST"]),
+    ("/limiter/leases/x", &["GET", "DELETE"]),
+    ("/limiter/leases/x/heartbeat", &["POST"]),
+    ("/locks", &["GET", "POST"]),
+    ("/locks/l", &["GET", "DELETE"]),
+    ("/locks/l/heartbeat", &["POST"]),
+    ("/events", &["GET"]),
+    ("/events/s", &["GET", "PUT", "POST", "DELETE"]),
+    ("/events/s/incubating", &["GET"]),
+    ("/events/s/stream", &["GET"]),
+];
+
 #[test]
 fn unknown_methods_are_not_allowed() {
     let server = Server::fresh();
-    server.ledger().create("a");
-    for prefix in ["/v1/ledger", "/v1/ns/x/ledger"] {
-        for (path, allowed) in [
-            ("/limits", &["GET", "POST"][..]),
-            ("/limits/a", &["GET", "PATCH"]),
-            ("/limits/a/entries", &["GET"]),
-            ("/hold", &["POST"]),
-            ("/commit", &["POST"]),
-            ("/rollback", &["POST"]),
-            ("/values", &["POST"]),
-            ("/operations", &["GET"]),
-            ("/operations/op", &["GET"]),
-            ("/hold/batch", &["POST"]),
-            ("/commit/batch", &["POST"]),
-            ("/rollback/batch", &["POST"]),
-        ] {
-            for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW"] {
-                if allowed.contains(&method) {
-                    continue;
-                }
-                let request = raw::request(method, &format!("{prefix}{path}"), "", b"{}");
-                let reply = raw::ask(server.address(), request);
-                let code = (reply.status, reply.code());
-                assert_eq!(code, (405, "MethodNotAllowed"), "{method} {prefix}{path} → {}", reply.text);
-                let reply = reply.refused(405, "MethodNotAllowed");
-                let allow = reply.header("allow").to_owned();
-                for method in allowed {
-                    assert!(allow.contains(method), "Allow of {path}: {allow:?}");
-                }
+    let refused = |path: &str, allowed: &[&str]| {
+        for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW"] {
+            if allowed.contains(&method) {
+                continue;
+            }
+            let reply = raw::ask(server.address(), raw::request(method, path, "", b"{}"));
+            let code = (reply.status, reply.code());
+            assert_eq!(code, (405, "MethodNotAllowed"), "{method} {path} → {}", reply.text);
+            let reply = reply.refused(405, "MethodNotAllowed");
+            let allow = reply.header("allow").to_owned();
+            for method in allowed {
+                assert!(allow.contains(method), "Allow of {path}: {allow:?}");
             }
         }
+    };
+    for (path, allowed) in CALLS {
+        for prefix in ["/v1", "/v1/ns/x"] {
+            refused(&format!("{prefix}{path}"), allowed);
+        }
+    }
+    for path in ["/only-once-event", "/strictly-once-event", "/time-sync"] {
+        refused(path, &["POST"]);
     }
     for path in ["/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/v1/ns"] {
         let request = server.http().post(server.url(path)).json(&json!({}));

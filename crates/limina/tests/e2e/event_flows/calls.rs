@@ -1,10 +1,9 @@
 //! Every call of the table: its path in both forms, its fields, its answers.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::events::{LONG, name, number, setting};
 use crate::harness::Server;
-use crate::raw;
 use crate::reply::Reply;
 
 #[test]
@@ -16,6 +15,7 @@ fn a_stream_is_made_read_used_and_deleted() {
         let body = json!({"mode": "only_once", "duration": "1h", "max_events": 500, "key_frame_every": "2s"});
         events.put(stream, &body).created();
         events.put(stream, &body).ok();
+        events.put(stream, &setting("strictly_once", "1h")).refused(409, "StreamModeConflict");
         let read = events.read(stream).ok().body;
         assert_eq!(name(&read), stream, "{read}");
         assert_eq!(read["mode"], "only_once", "{read}");
@@ -78,26 +78,6 @@ fn without_a_namespace_it_is_default() {
     assert_eq!(default.incubating("s"), plain.incubating("s"));
     default.delete("s").is(204);
     plain.read("s").refused(404, "StreamNotFound");
-}
-
-#[test]
-fn streams_are_listed_page_by_page() {
-    let server = Server::fresh();
-    let events = server.events();
-    let mut expected: Vec<String> = (0..23).map(|n| format!("stream {n:02}/🌮")).collect();
-    for stream in &expected {
-        events.strictly_once(stream, LONG);
-    }
-    server.events_of("other").only_once("not here", LONG);
-    expected.sort();
-    for page in [1, 2, 7, 23, 24, 1000] {
-        assert_eq!(events.names(page), expected, "pages of {page}");
-    }
-    for limit in ["0", "1001", "-1", "x"] {
-        Reply::to(events.request("GET", &format!("?limit={limit}"))).invalid("limit");
-    }
-    let all: Vec<Value> = events.all(1000);
-    assert!(all.iter().all(|item| item["mode"] == "strictly_once"), "{all:?}");
 }
 
 /// Any name that can be shown, one stream each.
@@ -196,41 +176,4 @@ fn an_event_is_any_text_up_to_1024_bytes() {
     let incubating = events.incubating("s");
     assert_eq!(incubating.events.len(), all.len());
     assert!(all.iter().all(|&event| incubating.events.contains_key(event)), "{incubating:?}");
-}
-
-#[test]
-fn unknown_paths_and_methods() {
-    let server = Server::fresh();
-    server.events().only_once("s", LONG);
-    for prefix in ["/v1/events", "/v1/ns/default/events"] {
-        for path in ["/s/nope", "/s/incubating/x", "/s/stream/x", "/s/x/y"] {
-            for method in ["GET", "POST", "PUT", "DELETE"] {
-                let request = raw::request(method, &format!("{prefix}{path}"), "", b"{}");
-                raw::ask(server.address(), request).refused(404, "NotFound");
-            }
-        }
-        for (path, allowed, refused) in [
-            ("", &["GET"][..], &["PUT", "POST", "PATCH", "DELETE"][..]),
-            ("/s", &["GET", "PUT", "POST", "DELETE"], &["PATCH"]),
-            ("/s/incubating", &["GET"], &["POST", "PUT", "PATCH", "DELETE"]),
-            ("/s/stream", &["GET"], &["POST", "PUT", "PATCH", "DELETE"]),
-        ] {
-            check_methods(&server, &format!("{prefix}{path}"), allowed, refused);
-        }
-    }
-    for path in ["/only-once-event", "/strictly-once-event", "/time-sync"] {
-        check_methods(&server, path, &["POST"], &["GET", "PUT", "PATCH", "DELETE"]);
-    }
-}
-
-#[track_caller]
-fn check_methods(server: &Server, path: &str, allowed: &[&str], refused: &[&str]) {
-    for method in refused {
-        let request = raw::request(method, path, "", b"{}");
-        let reply = raw::ask(server.address(), request).refused(405, "MethodNotAllowed");
-        let allow = reply.header("allow").to_owned();
-        for method in allowed {
-            assert!(allow.contains(method), "Allow of {path:?}: {allow:?}");
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! A stream that is deleted: its subscribers are told, and nothing of it comes back.
+//! The subscribers of a stream that is deleted.
 
 use crate::events::LONG;
 use crate::harness::Server;
@@ -31,51 +31,6 @@ fn deleting_ends_the_subscriptions() {
     // Those of other streams are not concerned.
     events.accept("other", "🌮");
     assert_eq!(other.push().clock(), follower.clock + 1);
-}
-
-#[test]
-fn nothing_of_a_deleted_stream_is_left() {
-    let mut server = Server::fresh();
-    let events = server.events();
-    events.strictly_once("s", LONG);
-    events.accept("s", "x");
-    events.submit("s", "x").conflict(true);
-    events.accept("s", "y");
-    events.delete("s").is(204);
-    for _ in 0..2 {
-        let events = server.events();
-        events.read("s").refused(404, "StreamNotFound");
-        events.submit("s", "x").refused(404, "StreamNotFound");
-        events.strictly_once("s", LONG);
-        assert_eq!(events.incubating("s").events.len(), 0);
-        events.accept("s", "x");
-        events.accept("s", "y");
-        events.delete("s").is(204);
-        server.crash_and_restart();
-    }
-}
-
-/// An event of a deleted stream never falls due in the stream that has its name now.
-#[test]
-fn what_was_incubating_is_not_published_in_the_next_stream() {
-    let server = Server::fresh();
-    let events = server.events();
-    for _ in 0..3 {
-        events.only_once("s", "300ms");
-        for n in 0..20 {
-            events.accept("s", &format!("old {n}"));
-        }
-        events.delete("s").is(204);
-        events.only_once("s", "1500ms");
-        let mut stomp = Stomp::connect(&server);
-        let mut follower = stomp.follow("0", "/topic/s");
-        let new = events.accept("s", "new");
-        let last = events.await_none("s");
-        assert_eq!(last.clock, new.clock + 1, "submitted and published, nothing else");
-        stomp.follow_to(&mut follower, last.clock);
-        assert!(follower.changes.iter().all(|change| change.event == "new"), "{follower:?}");
-        events.delete("s").is(204);
-    }
 }
 
 /// A resumed subscription does not mistake the new stream for the old one.

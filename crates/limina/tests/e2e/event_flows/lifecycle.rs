@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use crate::events::{Events, LONG, SLACK, Submitted, now, setting, wait_until};
+use crate::events::{Events, SLACK, Submitted, now, setting};
 use crate::harness::{Server, eventually};
 use crate::ledger::with;
 use crate::reply::Reply;
@@ -37,111 +37,6 @@ fn an_event_is_published_after_its_duration_and_not_before() {
 
 fn change(kind: Kind, clock: u64, event: &str, time: u64) -> Change {
     Change { kind, clock, event: event.to_owned(), time }
-}
-
-/// One key as fast as it can be asked for: at exactly `time + duration`, or after it, the next is accepted.
-#[test]
-fn one_key_without_a_pause_is_accepted_once_per_duration() {
-    let server = Server::fresh();
-    let events = server.events();
-    events.only_once("s", "30ms");
-    let mut stomp = Stomp::connect(&server);
-    let mut follower = stomp.follow("0", "/topic/s");
-    let mut accepted: Vec<Submitted> = Vec::new();
-    while accepted.len() < 20 {
-        let before = now();
-        let reply = events.submit("s", "x");
-        let last = accepted.last();
-        if reply.status == 201 {
-            let next = reply.submitted();
-            if let Some(last) = last {
-                assert!(next.time >= last.publishes_at, "{next:?} conflicts with {last:?}");
-                assert_eq!(next.clock, last.clock + 2, "the earlier one is published first");
-            }
-            accepted.push(next);
-        } else {
-            let last = last.expect("the first is accepted");
-            assert_eq!(reply.conflict(false), last.time);
-            assert!(before <= last.publishes_at + SLACK, "refused at {before} because of {last:?}");
-        }
-    }
-    stomp.follow_to(&mut follower, accepted[accepted.len() - 1].clock + 1);
-    let expected: Vec<Change> = accepted
-        .iter()
-        .flat_map(|event| {
-            [
-                change(Kind::Submitted, event.clock, "x", event.time),
-                change(Kind::Published, event.clock + 1, "x", event.time),
-            ]
-        })
-        .collect();
-    assert_eq!(follower.changes, expected);
-}
-
-/// The same strictly: none but the first, and that one is invalidated, until there is a pause.
-#[test]
-fn one_key_without_a_pause_is_never_published_strictly() {
-    let server = Server::fresh();
-    let events = server.events();
-    // Long, so that two submissions are never as far apart as that.
-    events.strictly_once("s", "2s");
-    let mut stomp = Stomp::connect(&server);
-    let mut follower = stomp.follow("0", "/topic/s");
-    let first = events.accept("s", "x");
-    let mut last = now();
-    let mut invalidated = 0;
-    while last < first.publishes_at + 500 {
-        let reply = events.submit("s", "x");
-        if now() - last + SLACK >= 2000 {
-            // The machine stood still; there was a pause.
-            return;
-        }
-        last = now();
-        let reply = reply.refused(409, "EventConflict");
-        match reply.body["invalidated"].as_bool() {
-            Some(true) => {
-                assert_eq!(reply.conflict(true), first.time);
-                invalidated += 1;
-            }
-            _ => drop(reply.conflict(false)),
-        }
-    }
-    assert_eq!(invalidated, 1, "the first is invalidated once");
-    assert_eq!(events.incubating("s").events, BTreeMap::new());
-    assert_eq!(
-        events.clock("s"),
-        first.clock + 1,
-        "a refusal that invalidates nothing changes nothing in the stream"
-    );
-    wait_until(last + 2000 + SLACK);
-    let next = events.accept("s", "x");
-    stomp.follow_to(&mut follower, next.clock);
-    let expected = [
-        change(Kind::Submitted, first.clock, "x", first.time),
-        change(Kind::Invalidated, first.clock + 1, "x", first.time),
-        change(Kind::Submitted, first.clock + 2, "x", next.time),
-    ];
-    assert_eq!(follower.changes, expected);
-}
-
-/// Once published an event is no longer there to be invalidated, though its key be closed.
-#[test]
-fn what_is_published_is_not_invalidated() {
-    let server = Server::fresh();
-    let events = server.events();
-    events.strictly_once("s", "500ms");
-    let mut stomp = Stomp::connect(&server);
-    let mut follower = stomp.follow("0", "/topic/s");
-    for round in 0..3 {
-        let event = events.accept("s", &format!("x{round}"));
-        stomp.follow_to(&mut follower, event.clock + 1);
-        let end = follower.changes.last().expect("a change");
-        assert_eq!((end.kind, end.time), (Kind::Published, event.time));
-        // The key is open again at the very instant.
-        let again = events.accept("s", &format!("x{round}"));
-        stomp.follow_to(&mut follower, again.clock + 1);
-        assert_eq!(follower.changes.last().expect("a change").kind, Kind::Published);
-    }
 }
 
 /// Many clients, few keys, both modes: every accepted event ends once, and the stream tells of each.
@@ -218,34 +113,6 @@ pub(crate) fn check_ends(follower: &Follower, accepted: &[Submitted]) {
         );
     }
     assert_eq!(seen.len(), accepted.len(), "events that nobody submitted, or that are missing");
-}
-
-/// What is due earlier is published earlier, whatever the order of submission.
-#[test]
-fn publications_come_in_the_order_in_which_they_are_due() {
-    let server = Server::fresh();
-    let events = server.events();
-    let durations = [1500, 300, 1200, 600, 900];
-    events.only_once("s", LONG);
-    let mut stomp = Stomp::connect(&server);
-    let mut follower = stomp.follow("0", "/topic/s");
-    let mut due: Vec<(u64, String)> = Vec::new();
-    for duration in durations {
-        events.put("s", &setting("only_once", &format!("{duration}ms"))).ok();
-        let event = events.accept("s", &duration.to_string());
-        assert_eq!(event.publishes_at, event.time + duration);
-        due.push((event.publishes_at, event.event));
-    }
-    due.sort();
-    let last = events.await_none("s");
-    stomp.follow_to(&mut follower, last.clock);
-    let published: Vec<&str> = follower
-        .changes
-        .iter()
-        .filter(|change| change.kind == Kind::Published)
-        .map(|change| change.event.as_str())
-        .collect();
-    assert_eq!(published, due.iter().map(|(_, event)| event.as_str()).collect::<Vec<_>>());
 }
 
 /// Thousands that fall due at nearly the same time.

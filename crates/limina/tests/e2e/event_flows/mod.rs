@@ -1,20 +1,17 @@
-//! Events as the contract tells them: what happens once, what is told about it and to whom, in which order, and what a
-//! crash, a stop or a client that does not read changes about it.
+//! Events over HTTP, STOMP and server-sent events, and what needs a real process: crashes, stops, clients that do not
+//! read, the real clock. The semantics are tested by the scripts in `crates/engine/tests/testdata/events`.
 
-mod bounds;
 mod calls;
 mod clocks;
 mod crashes;
 mod deletion;
 mod errors;
-mod examples;
 mod idempotency;
 pub(crate) mod lifecycle;
 mod namespaces;
 mod plain_paths;
 mod real_clients;
 mod server_sent;
-mod settings;
 mod stomp_connections;
 mod stomp_floods;
 mod stomp_octets;

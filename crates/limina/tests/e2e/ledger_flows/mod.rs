@@ -1,11 +1,7 @@
-//! The ledger as its document tells it: limits are made, operations hold, and are committed or rolled back.
+//! The ledger over HTTP, and what needs a real process. The semantics are tested by the scripts in
+//! `crates/engine/tests/testdata/ledger`.
 
 mod batches;
-mod ceilings;
+mod calls;
 mod expiry;
-mod finalization;
-mod holds;
-mod limits;
-mod lists;
 mod namespaces;
-mod values;

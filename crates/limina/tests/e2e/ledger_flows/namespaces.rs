@@ -1,10 +1,7 @@
-//! Namespaces: nothing is shared between two, and nothing of a removed one comes back.
-
-use serde_json::json;
+//! Namespaces: their names and pages over HTTP, and the removal of a large one across a crash.
 
 use crate::harness::Server;
 use crate::shape;
-use crate::shape::State::Held;
 
 #[track_caller]
 fn listed(server: &Server, namespace: &str) -> bool {
@@ -15,42 +12,6 @@ fn listed(server: &Server, namespace: &str) -> bool {
 fn remove(server: &Server, namespace: &str) {
     let reply = server.delete(&format!("/v1/ns/{namespace}"));
     assert!([200, 204].contains(&reply.status), "{} {}", reply.status, reply.text);
-}
-
-#[test]
-fn two_namespaces_share_nothing() {
-    let mut server = Server::fresh();
-    let (red, blue) = (server.ledger_of("red"), server.ledger_of("blue"));
-    red.create_with_ceiling("a", 10);
-    blue.create("a");
-    red.hold("op", &[("a", 5)]).ok().value("a", 0, 5);
-    blue.hold("op", &[("a", 50)]).ok().value("a", 0, 50);
-    red.commit_all("op").ok();
-    server.ledger().limit("a").refused(404, "LimitNotFound");
-    let third = server.ledger_of("green");
-    third.operation("op").refused(404, "OperationNotFound");
-
-    server.crash_and_restart();
-    let (red, blue) = (server.ledger_of("red"), server.ledger_of("blue"));
-    red.values(&["a"]).ok().value("a", 5, 0);
-    blue.values(&["a"]).ok().value("a", 0, 50);
-    assert_eq!(blue.states("op"), [("a".into(), Held)]);
-    red.hold("more", &[("a", 6)]).refused(409, "LimitExceeded");
-    blue.hold("more", &[("a", 6)]).ok();
-}
-
-#[test]
-fn a_namespace_comes_into_being_with_its_first_write() {
-    let server = Server::fresh();
-    let ledger = server.ledger_of("new");
-    assert_eq!(ledger.get("/limits").ok().items().len(), 0);
-    assert_eq!(ledger.get("/operations?state=held").ok().items().len(), 0);
-    ledger.limit("a").refused(404, "LimitNotFound");
-    ledger.operation("op").refused(404, "OperationNotFound");
-    ledger.values(&["a"]).refused(404, "LimitNotFound");
-    assert!(!listed(&server, "new"), "reading never creates one");
-    ledger.create("a");
-    assert!(listed(&server, "new"));
 }
 
 #[test]
@@ -101,49 +62,6 @@ fn namespaces_are_listed_page_by_page() {
     found.sort();
     names.sort();
     assert_eq!(found, names);
-}
-
-#[test]
-fn a_removed_namespace_is_gone_and_its_names_are_fresh() {
-    let mut server = Server::fresh();
-    let ledger = server.ledger_of("brief");
-    let made = json!({"name": "a", "ceiling": 10, "context": {"k": "v"}});
-    ledger.post_keyed("/limits", "key-1", &made).created();
-    ledger.hold("op", &[("a", 5)]).ok();
-    ledger.commit_all("op").ok();
-    let open = ledger.hold("open", &[("a", 5)]).ok();
-    let other = server.ledger_of("other");
-    other.create("a");
-    other.hold("op", &[("a", 1)]).ok();
-
-    remove(&server, "brief");
-    let gone = |server: &Server| {
-        let ledger = server.ledger_of("brief");
-        assert!(!listed(server, "brief"));
-        ledger.limit("a").refused(404, "LimitNotFound");
-        ledger.operation("op").refused(404, "OperationNotFound");
-        ledger.values(&["a"]).refused(404, "LimitNotFound");
-        assert_eq!(ledger.get("/limits").ok().items().len(), 0);
-        assert_eq!(ledger.get("/operations?state=held").ok().items().len(), 0);
-        server.ledger_of("other").values(&["a"]).ok().value("a", 0, 1);
-    };
-    gone(&server);
-    server.crash_and_restart();
-    gone(&server);
-
-    // The key went with the namespace: this makes the limit anew.
-    let ledger = server.ledger_of("brief");
-    ledger.post_keyed("/limits", "key-1", &made).created();
-    ledger.limit("a").ok();
-    assert_eq!(ledger.entries("a").len(), 0);
-    let fresh = ledger.hold("op", &[("a", 10)]).ok().value("a", 0, 10);
-    assert!(fresh.position() > open.position(), "positions still grow");
-    let open_now = ledger.all("/operations?state=held", 100);
-    assert_eq!(open_now.len(), 1, "{open_now:?}");
-    server.crash_and_restart();
-    let ledger = server.ledger_of("brief");
-    ledger.values(&["a"]).ok().value("a", 0, 10);
-    ledger.operation("open").refused(404, "OperationNotFound");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The original documents' own example, as it stands.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::concurrency::race;
 use crate::harness::Server;
@@ -107,19 +107,4 @@ fn the_example_has_no_race() {
         assert_eq!((count([0, 1]), count([0, 2])), (3, 1), "round {round}: {passed:?}");
         assert_eq!(used(&limiter), (3, 1), "round {round}");
     }
-}
-
-/// Without the second rule nothing but the first one's limit counts; and the other way around.
-#[test]
-fn a_check_asks_only_the_rules_whose_keys_it_has() {
-    let server = Server::fresh();
-    let limiter = server.limiter();
-    make(&limiter, [RULE_1, RULE_2]);
-    let unmatched: [Value; 3] = [json!({}), json!({"key1": "string1"}), json!({"key2": "x", "else": 1})];
-    for key_values in unmatched {
-        for _ in 0..5 {
-            limiter.check(key_values.clone()).allowed().applied(&[]);
-        }
-    }
-    assert_eq!(used(&limiter), (0, 0));
 }

@@ -1,4 +1,5 @@
-//! Every call of the table: its path in both forms, its fields, its answers.
+//! Every call of the table: its path in both forms, its fields, its answers. The semantics are tested by the scripts in
+//! `crates/engine/tests/testdata/locks`.
 
 use std::time::Instant;
 
@@ -7,7 +8,6 @@ use serde_json::{Value, json};
 use crate::harness::Server;
 use crate::ledger::{encode, with};
 use crate::locks::{Locks, PATIENT, exclusive, lasting, locks_in, several, shared, waiting, waiting_in};
-use crate::raw;
 
 #[test]
 fn a_lock_is_taken_seen_kept_and_released() {
@@ -38,10 +38,35 @@ fn a_lock_is_taken_seen_kept_and_released() {
         }
         locks.heartbeat(&grant).ok();
         locks.taken(exclusive(json!({"floor": 3, "door": "front"})));
+        let session = "somebody else";
+        for reply in [locks.heartbeat_as(&grant.lock_id, session), locks.release_as(&grant.lock_id, session)]
+        {
+            reply.refused(409, "SessionMismatch").not_naming(&[&grant.session_id]);
+        }
         let released = locks.release(&grant).is(204);
         assert_eq!(released.text, "");
         assert_eq!(locks.all(10), [Value::Null; 0]);
-        locks.free(exclusive(json!({"door": "front", "floor": 3})));
+        for reply in [
+            locks.get(&grant.lock_id),
+            locks.heartbeat(&grant),
+            locks.release(&grant),
+            locks.force(&grant.lock_id),
+            locks.get("a/b 🌮"),
+        ] {
+            reply.refused(404, "LockNotFound");
+        }
+        // An operator releases any lock, and the next in line has it.
+        let held = locks.grant(exclusive(json!({"door": "front", "floor": 3})));
+        let next = locks.wait(waiting(exclusive(json!({"door": "front", "floor": 3})), PATIENT));
+        locks.await_queue(&held, 1);
+        locks.force(&held.lock_id).is(204);
+        locks.let_go(&next.granted());
+        // The same key is the same grant, with its session.
+        let request = exclusive(json!({"door": "back"}));
+        let first = locks.ask_keyed("key", &request).granted();
+        let again = locks.ask_keyed("key", &request).granted();
+        assert_eq!((&again.lock_id, &again.session_id), (&first.lock_id, &first.session_id));
+        locks.let_go(&first);
     }
 }
 
@@ -80,78 +105,6 @@ fn several_locks_are_one_grant() {
     locks.free(exclusive(json!({"b": "x", "c": true})));
 }
 
-#[test]
-fn held_and_not_waited_for_is_lock_held() {
-    let server = Server::fresh();
-    let locks = server.locks();
-    let grant = locks.grant(exclusive(json!({"a": 1})));
-    // Not to wait is the default.
-    for wait in [json!({}), json!({"wait": 0}), json!({"wait": "0s"}), json!({"wait": "0ms"})] {
-        let asked = Instant::now();
-        locks.ask(&with(exclusive(json!({"a": 1})), wait)).refused(409, "LockHeld");
-        assert!(asked.elapsed() < crate::locks::PROMPT, "that was a wait");
-    }
-    locks.get(&grant.lock_id).ok();
-}
-
-#[test]
-fn an_unknown_lock_is_not_found() {
-    let server = Server::fresh();
-    let locks = server.locks();
-    let gone = locks.grant(exclusive(json!({"a": 1})));
-    let kept = locks.grant(exclusive(json!({"b": 1})));
-    locks.let_go(&gone);
-    for id in [gone.lock_id.as_str(), "unknown", "0", "🌮", "a/b", &"x".repeat(256)] {
-        for session in [gone.session_id.as_str(), kept.session_id.as_str(), "unknown"] {
-            locks.heartbeat_as(id, session).refused(404, "LockNotFound");
-            locks.release_as(id, session).refused(404, "LockNotFound");
-        }
-        locks.force(id).refused(404, "LockNotFound");
-        locks.get(id).refused(404, "LockNotFound");
-    }
-    locks.let_go(&kept);
-}
-
-#[test]
-fn another_session_changes_nothing() {
-    let server = Server::fresh();
-    let locks = server.locks();
-    let (mine, other) = (locks.grant(exclusive(json!({"a": 1}))), locks.grant(exclusive(json!({"b": 1}))));
-    assert_ne!(mine.session_id, other.session_id);
-    let longer = format!("{}0", mine.session_id);
-    let shorter = &mine.session_id[..mine.session_id.len() - 1];
-    let upside = mine.session_id.chars().rev().collect::<String>();
-    for session in [other.session_id.as_str(), mine.lock_id.as_str(), "nobody", &longer, shorter, &upside] {
-        if session == mine.session_id {
-            continue;
-        }
-        for reply in [locks.heartbeat_as(&mine.lock_id, session), locks.release_as(&mine.lock_id, session)] {
-            reply.refused(409, "SessionMismatch").not_naming(&[&mine.session_id]);
-        }
-    }
-    locks.taken(exclusive(json!({"a": 1})));
-    locks.heartbeat(&mine).ok();
-    locks.let_go(&mine);
-    locks.let_go(&other);
-}
-
-#[test]
-fn an_operator_releases_any_lock() {
-    let server = Server::fresh();
-    let locks = server.locks();
-    let grant = locks.grant(exclusive(json!({"a": 1})));
-    let next = locks.wait(waiting(exclusive(json!({"a": 1})), PATIENT));
-    locks.await_queue(&grant, 1);
-    locks.force(&grant.lock_id).is(204);
-    // The next in line has it, and the old holder learns that it has not.
-    let next = next.granted();
-    locks.heartbeat(&grant).refused(404, "LockNotFound");
-    locks.release(&grant).refused(404, "LockNotFound");
-    locks.force(&grant.lock_id).refused(404, "LockNotFound");
-    locks.taken(exclusive(json!({"a": 1})));
-    locks.let_go(&next);
-}
-
 /// Without a session and without force nothing is released, whatever it is called.
 #[test]
 fn force_must_be_meant() {
@@ -167,28 +120,6 @@ fn force_must_be_meant() {
     }
     locks.taken(exclusive(json!({"a": 1})));
     locks.let_go(&grant);
-}
-
-#[test]
-fn durations_reach_from_end_to_end() {
-    let server = Server::fresh();
-    let locks = server.locks();
-    for (ttl, ms) in [
-        (json!("100ms"), 100),
-        (json!(100), 100),
-        (json!("24h"), 86_400_000),
-        (json!(86_400_000), 86_400_000),
-        (json!("1m30s"), 90_000),
-    ] {
-        for wait in [json!("0ms"), json!(1), json!("5m"), json!(300_000)] {
-            let key_values = json!({"ttl": ttl.to_string(), "wait": wait.to_string()});
-            let request = with(exclusive(key_values), json!({"ttl": ttl, "wait": wait}));
-            let grant = locks.grant(request);
-            assert!(grant.expires_in_ms <= ms, "{ttl}: {grant:?}");
-        }
-    }
-    let grant = locks.grant(lasting(exclusive(json!({"a": 1})), "24h"));
-    assert!(grant.expires_in_ms > 86_000_000, "{grant:?}");
 }
 
 /// Nobody else ever sees the session: it is what a holder proves itself with.
@@ -225,39 +156,6 @@ fn only_the_grant_shows_the_session() {
     assert!(!server.log().contains(&grant.session_id), "the log is read by many");
 }
 
-#[test]
-fn unknown_paths_and_methods() {
-    let server = Server::fresh();
-    let grant = server.locks().grant(exclusive(json!({"a": 1})));
-    let id = encode(&grant.lock_id);
-    for prefix in ["/v1/locks", "/v1/ns/default/locks"] {
-        for path in [format!("/{id}/nope"), format!("/{id}/heartbeat/x"), "/query/x".into(), "s".into()] {
-            for method in ["GET", "POST", "DELETE"] {
-                let request = raw::request(method, &format!("{prefix}{path}"), "", b"{}");
-                raw::ask(server.address(), request).refused(404, "NotFound");
-            }
-        }
-        let one = format!("/{id}");
-        let heartbeat = format!("/{id}/heartbeat");
-        for (path, allowed, refused) in [
-            ("", &["GET", "POST"][..], &["PUT", "PATCH", "DELETE"][..]),
-            (&one, &["GET", "DELETE"], &["POST", "PUT", "PATCH"]),
-            (&heartbeat, &["POST"], &["GET", "PUT", "PATCH", "DELETE"]),
-            ("/query", &["POST"], &["PUT", "PATCH"]),
-        ] {
-            for method in refused {
-                let request = raw::request(method, &format!("{prefix}{path}"), "", b"{}");
-                let reply = raw::ask(server.address(), request).refused(405, "MethodNotAllowed");
-                let allow = reply.header("allow").to_owned();
-                for method in allowed {
-                    assert!(allow.contains(method), "Allow of {path:?}: {allow:?}");
-                }
-            }
-        }
-    }
-    server.locks().let_go(&grant);
-}
-
 /// The documents' own spelling of key-values works here too, and names the same lock.
 #[test]
 fn the_typed_form_names_the_same_lock() {
@@ -271,4 +169,47 @@ fn the_typed_form_names_the_same_lock() {
     let grant = locks.grant(exclusive(json!({"user": "ann", "n": 7})));
     locks.taken(exclusive(typed));
     locks.let_go(&grant);
+}
+
+/// Spellings of JSON that are the same set of key-values.
+#[test]
+fn the_same_set_is_the_same_lock() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    for (first, second) in [
+        (r#"{"a": 1, "b": "x"}"#, r#"{"b": "x", "a": 1}"#),
+        (r#"{"a": "taco"}"#, r#"{"\u0061": "\u0074aco"}"#),
+        (r#"{"a": 0.0}"#, r#"{"a": -0.0}"#),
+        (r#"{"a": 1.5}"#, r#"{"a": 15e-1}"#),
+    ] {
+        let body = |set: &str| format!(r#"{{"key_values": {set}, "mode": "exclusive", "ttl": "1h"}}"#);
+        let grant = locks.ask_text("", &body(first)).granted();
+        locks.ask_text("", &body(second)).refused(409, "LockHeld");
+        locks.let_go(&grant);
+        let grant = locks.ask_text("", &body(second)).granted();
+        locks.ask_text("", &body(first)).refused(409, "LockHeld");
+        locks.let_go(&grant);
+    }
+}
+
+#[test]
+fn durations_reach_from_end_to_end() {
+    let server = Server::fresh();
+    let locks = server.locks();
+    for (ttl, ms) in [
+        (json!("100ms"), 100),
+        (json!(100), 100),
+        (json!("24h"), 86_400_000),
+        (json!(86_400_000), 86_400_000),
+        (json!("1m30s"), 90_000),
+    ] {
+        for wait in [json!("0ms"), json!(1), json!("5m"), json!(300_000)] {
+            let key_values = json!({"ttl": ttl.to_string(), "wait": wait.to_string()});
+            let request = with(exclusive(key_values), json!({"ttl": ttl, "wait": wait}));
+            let grant = locks.grant(request);
+            assert!(grant.expires_in_ms <= ms, "{ttl}: {grant:?}");
+        }
+    }
+    let grant = locks.grant(lasting(exclusive(json!({"a": 1})), "24h"));
+    assert!(grant.expires_in_ms > 86_000_000, "{grant:?}");
 }

@@ -1,28 +1,15 @@
-//! A lock is held for its ttl, and as long as its holder says that it lives.
+//! The ttl of locks, against the real clock and in races.
 
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::harness::{Server, eventually};
+use crate::harness::Server;
 use crate::ledger::encode;
-use crate::locks::{Grant, Locks, PATIENT, PROMPT, SLACK, Waiter, exclusive, lasting, shared, waiting};
+use crate::locks::{Grant, PATIENT, PROMPT, SLACK, Waiter, exclusive, lasting, shared, waiting};
 use crate::raw;
 use crate::reply::Reply;
-
-/// Polls until the lock is gone.
-#[track_caller]
-fn await_end(locks: &Locks, lock_id: &str) -> Instant {
-    let gone = eventually(|| {
-        let reply = locks.get(lock_id);
-        (reply.status != 200).then(|| {
-            reply.refused(404, "LockNotFound");
-            Instant::now()
-        })
-    });
-    gone.expect("the lease ends")
-}
 
 #[test]
 fn a_dead_holders_lock_goes_to_the_next() {
@@ -43,56 +30,6 @@ fn a_dead_holders_lock_goes_to_the_next() {
     locks.get(&dead.lock_id).refused(404, "LockNotFound");
     locks.taken(shared(json!({"a": 1})));
     locks.let_go(&next);
-}
-
-/// Nobody has to want a lock for its lease to end.
-#[test]
-fn a_lease_ends_by_itself() {
-    let server = Server::fresh();
-    let locks = server.locks();
-    let asked = Instant::now();
-    let grant = locks.grant(lasting(exclusive(json!({"a": 1})), "700ms"));
-    let gone = await_end(&locks, &grant.lock_id);
-    assert!(gone - asked + SLACK >= Duration::from_millis(700), "after {:?}", gone - asked);
-    assert!(gone - asked < Duration::from_millis(700) + PROMPT, "after {:?}", gone - asked);
-    assert_eq!(locks.ids().len(), 0);
-    locks.heartbeat(&grant).refused(404, "LockNotFound");
-    locks.free(exclusive(json!({"a": 1})));
-}
-
-#[test]
-fn all_who_share_come_in_when_a_lease_ends() {
-    let server = Server::fresh();
-    let locks = server.locks();
-    locks.grant(lasting(exclusive(json!({"a": 1})), "800ms"));
-    let readers: Vec<Waiter> =
-        (0..8).map(|_| locks.wait(waiting(shared(json!({"a": 1})), PATIENT))).collect();
-    let grants: Vec<_> = readers.into_iter().map(Waiter::granted).collect();
-    assert_eq!(locks.ids().len(), grants.len(), "they share it");
-}
-
-#[test]
-fn a_heartbeat_extends_by_the_ttl() {
-    let server = Server::fresh();
-    let locks = server.locks();
-    let grant = locks.grant(lasting(exclusive(json!({"a": 1})), "10m"));
-    let left = || locks.get(&grant.lock_id).ok().body["expires_in_ms"].as_u64().expect("`expires_in_ms`");
-    for _ in 0..2 {
-        let before = eventually(|| Some(left()).filter(|&ms| ms < 599_950)).expect("time passes");
-        let asked = Instant::now();
-        locks.heartbeat(&grant).ok();
-        let now = left();
-        let passed = asked.elapsed().as_millis() as u64 + 10;
-        assert!(
-            (600_000 - passed..=600_000).contains(&now),
-            "{now} ms left, {passed} ms after the heartbeat"
-        );
-        // A heartbeat that did nothing could only have less left than before.
-        assert!(now > before, "{before} ms before, {now} after");
-    }
-    let item = locks.get(&grant.lock_id).ok().body;
-    assert!(item["held_ms"].as_u64().is_some_and(|held| held >= 90), "its age counts from the grant: {item}");
-    assert_eq!(item["fencing_token"], grant.token, "the token is the grant's");
 }
 
 /// Heartbeats keep a lock far beyond its ttl, and from those who wait.
@@ -129,44 +66,6 @@ fn a_lock_is_kept_while_its_holder_lives() {
     assert!(after < ttl + PROMPT, "granted only {after:?} after the last heartbeat");
     locks.heartbeat(&grant).refused(404, "LockNotFound");
     locks.let_go(&next);
-}
-
-/// A heartbeat with a wrong session does not keep a lock alive.
-#[test]
-fn only_the_holders_heartbeat_counts() {
-    let server = Server::fresh();
-    let locks = server.locks();
-    let asked = Instant::now();
-    let grant = locks.grant(lasting(exclusive(json!({"a": 1})), "1s"));
-    let gone = eventually(|| {
-        let reply = locks.heartbeat_as(&grant.lock_id, "somebody else");
-        (reply.status != 409).then(|| {
-            reply.refused(404, "LockNotFound");
-            Instant::now()
-        })
-    });
-    let after = gone.expect("the lease ends") - asked;
-    assert!(after < Duration::from_secs(1) + PROMPT, "lived for {after:?}");
-    locks.free(exclusive(json!({"a": 1})));
-}
-
-/// Many leases end at about the same time, each with somebody waiting.
-#[test]
-fn many_leases_end_together() {
-    let server = Server::fresh();
-    let locks = server.locks();
-    let asked = Instant::now();
-    for n in 0..60 {
-        locks.grant(lasting(exclusive(json!({"n": n})), "2s"));
-    }
-    let waiters: Vec<Waiter> =
-        (0..60).map(|n| locks.wait(waiting(exclusive(json!({"n": n})), PATIENT))).collect();
-    for waiter in waiters {
-        let answer = waiter.answer();
-        assert!(answer.answered - asked + SLACK >= Duration::from_secs(2));
-        answer.reply.granted();
-    }
-    assert_eq!(locks.ids().len(), 60);
 }
 
 /// Heartbeats race with the end of the lease: it is held by the one or by the other, never by both.

@@ -1,5 +1,5 @@
-//! Locks as the contract tells them: who may have what and when, and what a crash, a stop or a client that is gone
-//! changes about it.
+//! Locks over HTTP, and what needs a real process: crashes, stops, hang-ups, crowds, the real clock. The semantics are
+//! tested by the scripts in `crates/engine/tests/testdata/locks`.
 
 mod calls;
 mod crashes;
@@ -8,12 +8,8 @@ mod errors;
 mod hang_ups;
 mod idempotency;
 mod leases;
-mod lists;
-mod modes;
 mod namespaces;
 mod philosophers;
-mod queries;
-mod queues;
 mod sets;
 mod stops;
 mod tokens;
