@@ -59,7 +59,7 @@ pub enum Effect {
         stream: Name,
     },
     /// Something was due, but a stored record that it needs could not be read; it is tried again a little later.
-    DuePostponed {
+    TimerPostponed {
         /// The namespace.
         namespace: Name,
     },

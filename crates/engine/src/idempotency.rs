@@ -6,9 +6,9 @@
 use crate::{
     Idempotency, Millis, Outcome, Time,
     ids::NamespaceId,
-    reads::{Absent, Reader},
+    reads::{ReadError, Reader},
     record::key,
-    timers::{SetBy, Timer, TimerKey},
+    timers::{Timer, TimerKey, TimerSource},
     turn::{Turn, View},
 };
 use alloc::vec::Vec;
@@ -35,10 +35,10 @@ pub(crate) fn find(
     reader: &Reader<'_>,
     view: View<'_>,
     idempotency: &Idempotency,
-) -> Result<Option<Outcome>, Absent> {
+) -> Result<Option<Outcome>, ReadError> {
     let last = period_of(view.now);
     // All periods are asked before the first answer counts, so that one round fetches them.
-    let found: Vec<Result<Option<Kept>, Absent>> = (0..PERIODS)
+    let found: Vec<Result<Option<Kept>, ReadError>> = (0..PERIODS)
         .map(|back| reader.get(key::reply(view.namespace, last.saturating_sub(back), &idempotency.key)))
         .collect();
     for kept in found {
@@ -70,7 +70,7 @@ pub(crate) fn keep(turn: &mut Turn<'_>, idempotency: &Idempotency, outcome: &Out
 /// The timer that drops a period's replies when none of them can be asked for any more.
 pub(crate) fn drop_timer(namespace: NamespaceId, period: u32) -> (TimerKey, Timer) {
     let due = Time((u64::from(period) + u64::from(PERIODS)) * PERIOD.0);
-    (TimerKey { due, namespace, set_by: SetBy::Replies }, Timer::DropReplies)
+    (TimerKey { due, namespace, source: TimerSource::Replies }, Timer::DropReplies)
 }
 
 /// Drops the oldest period's replies, and sees to it that the next one's are dropped in time.

@@ -14,7 +14,7 @@
 
 extern crate alloc;
 
-pub mod answer;
+pub mod answer_size;
 pub mod effect;
 pub mod engine;
 pub mod events;
@@ -35,10 +35,10 @@ pub mod sweep;
 pub mod time;
 pub mod timers;
 
-mod compact;
 mod idempotency;
-mod keyed;
 mod recent;
+mod slab;
+mod small_bytes;
 mod turn;
 
 pub use effect::Effect;
@@ -49,7 +49,7 @@ pub use lists::{Listed, Page};
 pub use name::{InvalidName, Name};
 pub use options::Options;
 pub use outcome::Outcome;
-pub use reads::{Answer, Fetched, Missing, Read};
+pub use reads::{Fetched, Missing, Read, ReadResult};
 pub use recent::{Write, Writes};
 pub use request::{Command, Idempotency, Job, Request};
 pub use time::{Millis, Position, Time};

@@ -1,6 +1,6 @@
 //! Lists come in parts. A command looks at a bounded number of objects, so that nobody is held up by millions.
 
-use crate::answer;
+use crate::answer_size;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +43,7 @@ pub(crate) fn pick<O, T: Serialize, C>(
             return Listed { items, next: last };
         }
         if let Some(item) = find(&object) {
-            bytes += answer::estimate(&item);
+            bytes += answer_size::estimate(&item);
             items.push(item);
         }
         last = Some(cursor(&object));

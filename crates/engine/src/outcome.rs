@@ -26,7 +26,7 @@ pub enum Outcome {
     /// A request under this key waits for its answer.
     IdempotencyKeyInUse,
     /// Too many requests of this kind wait in the namespace. Nothing was done.
-    TooManyWait,
+    TooManyWaiting,
     /// A stored record that the request needs could not be read. Nothing was done.
     Unreadable,
     /// The answer would be too large. Nothing was done.
@@ -49,7 +49,7 @@ impl Outcome {
             | Outcome::Namespaces(_)
             | Outcome::IdempotencyKeyReused
             | Outcome::IdempotencyKeyInUse
-            | Outcome::TooManyWait
+            | Outcome::TooManyWaiting
             | Outcome::Unreadable
             | Outcome::AnswerTooLarge { .. } => "namespace",
         }
@@ -76,7 +76,7 @@ impl Outcome {
             Outcome::NamespaceNotFound => "NamespaceNotFound",
             Outcome::IdempotencyKeyReused => "IdempotencyKeyReused",
             Outcome::IdempotencyKeyInUse => "IdempotencyKeyInUse",
-            Outcome::TooManyWait => "Overloaded",
+            Outcome::TooManyWaiting => "Overloaded",
             Outcome::Unreadable => "ShardUnavailable",
             Outcome::AnswerTooLarge { .. } => "AnswerTooLarge",
         }

@@ -4,7 +4,7 @@
 //! it has changed anything; whoever drives the engine fetches what was noted and runs the command again.
 
 use crate::{
-    recent::{Recent, Writes},
+    recent::{RecentWrites, Writes},
     record,
 };
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
@@ -38,7 +38,7 @@ pub enum Read {
 
 /// What a [`Read`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum ReadResult {
     /// For [`Read::Get`].
     Value(Option<Bytes>),
     /// For [`Read::LastAtOrBefore`].
@@ -58,13 +58,13 @@ pub struct Missing(pub Vec<Read>);
 #[derive(Debug, Default)]
 pub struct Fetched {
     /// Of [`Read::Get`], by key.
-    values: HashMap<Bytes, Answer>,
-    others: HashMap<Read, Answer>,
+    values: HashMap<Bytes, ReadResult>,
+    others: HashMap<Read, ReadResult>,
 }
 
 impl Fetched {
     /// Takes in an answer.
-    pub fn insert(&mut self, read: Read, answer: Answer) {
+    pub fn insert(&mut self, read: Read, answer: ReadResult) {
         match read {
             Read::Get(key) => self.values.insert(key, answer),
             other => self.others.insert(other, answer),
@@ -88,7 +88,7 @@ impl Fetched {
 
 /// Why a record is not at hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Absent {
+pub(crate) enum ReadError {
     /// It must be fetched first; the reader has noted it.
     NotFetched,
     /// It was fetched, but could not be read or understood.
@@ -98,16 +98,16 @@ pub(crate) enum Absent {
 /// Finds stored records: in the batch being built, in the batch on its way to the journal, then in what was fetched.
 /// A fetched "there is none" therefore never hides a newer record.
 pub(crate) struct Reader<'a> {
-    building: &'a Recent,
-    sealed: &'a Recent<Arc<Writes>>,
+    building: &'a RecentWrites,
+    sealed: &'a RecentWrites<Arc<Writes>>,
     fetched: &'a Fetched,
     missing: RefCell<Vec<Read>>,
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(
-        building: &'a Recent,
-        sealed: &'a Recent<Arc<Writes>>,
+        building: &'a RecentWrites,
+        sealed: &'a RecentWrites<Arc<Writes>>,
         fetched: &'a Fetched,
     ) -> Reader<'a> {
         Reader { building, sealed, fetched, missing: RefCell::new(Vec::new()) }
@@ -119,13 +119,13 @@ impl<'a> Reader<'a> {
     }
 
     /// The record under `key`, decoded.
-    pub(crate) fn get<T: DeserializeOwned>(&self, key: impl AsRef<[u8]>) -> Result<Option<T>, Absent> {
+    pub(crate) fn get<T: DeserializeOwned>(&self, key: impl AsRef<[u8]>) -> Result<Option<T>, ReadError> {
         let key = key.as_ref();
         let value = match self.building.get(self.sealed, key) {
             Some(recent) => recent,
             None => match self.fetched_value(key)? {
-                Answer::Value(value) => value.as_deref(),
-                _ => return Err(Absent::Unreadable),
+                ReadResult::Value(value) => value.as_deref(),
+                _ => return Err(ReadError::Unreadable),
             },
         };
         value.map(decode).transpose()
@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
         &self,
         from: Bytes,
         at: Bytes,
-    ) -> Result<Option<(Bytes, T)>, Absent> {
+    ) -> Result<Option<(Bytes, T)>, ReadError> {
         let range = || from.clone()..=at.clone();
         let building = self.building.range(range()).rev().find_map(|(key, value)| Some((key, value?)));
         let sealed = self.sealed.range(range()).rev().find_map(|(key, value)| Some((key, value?)));
@@ -148,8 +148,8 @@ impl<'a> Reader<'a> {
             return Ok(Some((at, decode(value)?)));
         }
         let stored = match self.fetched(Read::LastAtOrBefore { from, at })? {
-            Answer::Last(last) => last.as_ref().map(|(key, value)| (&key[..], &value[..])),
-            _ => return Err(Absent::Unreadable),
+            ReadResult::Last(last) => last.as_ref().map(|(key, value)| (&key[..], &value[..])),
+            _ => return Err(ReadError::Unreadable),
         };
         match recent.into_iter().chain(stored).max_by_key(|(key, _)| *key) {
             Some((key, value)) => Ok(Some((Bytes::copy_from_slice(key), decode(value)?))),
@@ -158,7 +158,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The first `limit` records from `from` on, before `to`; fewer only where there are no more.
-    pub(crate) fn scan(&self, from: Bytes, to: Bytes, limit: usize) -> Result<Scanned, Absent> {
+    pub(crate) fn scan(&self, from: Bytes, to: Bytes, limit: usize) -> Result<Scanned, ReadError> {
         let mut from = from;
         let mut records: Vec<(Bytes, Bytes)> = Vec::new();
         loop {
@@ -166,8 +166,8 @@ impl<'a> Reader<'a> {
             let asked = limit + 1;
             let stored =
                 match self.fetched(Read::Scan { from: from.clone(), to: to.clone(), limit: asked })? {
-                    Answer::Page(page) => page,
-                    _ => return Err(Absent::Unreadable),
+                    ReadResult::Page(page) => page,
+                    _ => return Err(ReadError::Unreadable),
                 };
             // Beyond the last stored record of a full page nothing is known, so recent records count only up to there.
             let is_full = stored.len() == asked;
@@ -205,21 +205,25 @@ impl<'a> Reader<'a> {
         !self.missing.borrow().is_empty()
     }
 
-    fn fetched(&self, read: Read) -> Result<&'a Answer, Absent> {
+    fn fetched(&self, read: Read) -> Result<&'a ReadResult, ReadError> {
         self.answer(self.fetched.others.get(&read), || read)
     }
 
-    fn fetched_value(&self, key: &[u8]) -> Result<&'a Answer, Absent> {
+    fn fetched_value(&self, key: &[u8]) -> Result<&'a ReadResult, ReadError> {
         self.answer(self.fetched.values.get(key), || Read::Get(Bytes::copy_from_slice(key)))
     }
 
-    fn answer(&self, answer: Option<&'a Answer>, read: impl FnOnce() -> Read) -> Result<&'a Answer, Absent> {
+    fn answer(
+        &self,
+        answer: Option<&'a ReadResult>,
+        read: impl FnOnce() -> Read,
+    ) -> Result<&'a ReadResult, ReadError> {
         match answer {
-            Some(Answer::Unreadable) => Err(Absent::Unreadable),
+            Some(ReadResult::Unreadable) => Err(ReadError::Unreadable),
             Some(answer) => Ok(answer),
             None => {
                 self.missing.borrow_mut().push(read());
-                Err(Absent::NotFetched)
+                Err(ReadError::NotFetched)
             }
         }
     }
@@ -240,6 +244,6 @@ pub(crate) fn successor(key: &[u8]) -> Bytes {
     next.into()
 }
 
-fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Absent> {
-    record::decode(bytes).map_err(|_| Absent::Unreadable)
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ReadError> {
+    record::decode(bytes).map_err(|_| ReadError::Unreadable)
 }

@@ -14,12 +14,12 @@ pub struct TimerKey {
     /// Where.
     pub namespace: NamespaceId,
     /// What set the timer.
-    pub set_by: SetBy,
+    pub source: TimerSource,
 }
 
 /// What set a timer. No two timers of a namespace that are due at the same instant have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SetBy {
+pub enum TimerSource {
     /// That replies are kept.
     Replies,
     /// A change.
@@ -37,7 +37,7 @@ pub enum SetBy {
 pub(crate) enum Timer {
     /// Roll back what is still open of the hold request at this position. `due` is the stored expiry; the key's own is
     /// later where the work was postponed.
-    LedgerExpiry { operation_id: Name, held_at: Position, due: Time },
+    HoldExpiry { operation_id: Name, held_at: Position, due: Time },
     /// Drop the oldest period of kept replies.
     DropReplies,
     /// Give back what a limiter's lease holds.

@@ -6,7 +6,7 @@ use crate::{
     cluster::TenureGuard,
     service::{ShardReceiver, Ticket},
 };
-use limina_engine::{Answer, Effect, Engine, Loading, Name, Read, Request, Stats, Time, Writes, record};
+use limina_engine::{Effect, Engine, Loading, Name, Read, ReadResult, Request, Stats, Time, Writes, record};
 use limina_shard::{Failure, Loss, Opening, Options, Output, Shard, ShardClock};
 use limina_store::{
     self as store, AppendError, Batch, ConfirmError, Image, Journal, NodeId, Room, ShardId, ShardStore,
@@ -99,7 +99,7 @@ pub(crate) struct Driver<J, T> {
     options: Options,
     receiver: ShardReceiver,
     shard: Shard<Ticket>,
-    fetching: InFlight<Vec<(Read, Answer)>>,
+    fetching: InFlight<Vec<(Read, ReadResult)>>,
     persisting: InFlight<Result<(), Loss>>,
     opening: InFlight<Result<Engine, OpenError>>,
     /// What this shard has added to the gauges.
@@ -343,7 +343,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             Output::Effect(Effect::StreamDeleted { namespace, stream }) => {
                 self.service.streams().deleted(&namespace, &stream);
             }
-            Output::Effect(Effect::DuePostponed { namespace }) => {
+            Output::Effect(Effect::TimerPostponed { namespace }) => {
                 self.metrics.due_postponed.inc();
                 tracing::error!(%namespace, "due work is put off: a stored record could not be read");
             }
@@ -453,7 +453,7 @@ pub async fn load_engine<J: Journal, T: Table>(
             from = [last, &[0][..]].concat().into();
         }
         for (key, value) in page {
-            loading.take(key, &value).map_err(|source| OpenError::Record { shard: shard.0, source })?;
+            loading.load(key, &value).map_err(|source| OpenError::Record { shard: shard.0, source })?;
         }
         if is_last {
             return Ok(loading.finish());
@@ -475,7 +475,7 @@ async fn fetch<J: Journal, T: Table>(
     store: &ShardStore<J, T>,
     reads: Vec<Read>,
     is_shared: bool,
-) -> Vec<(Read, Answer)> {
+) -> Vec<(Read, ReadResult)> {
     let asked = reads.iter().map(|read| match read.clone() {
         Read::Get(key) => store::Read::Get(key),
         Read::LastAtOrBefore { from, at } => store::Read::LastAtOrBefore { from, at },
@@ -496,12 +496,12 @@ async fn fetch<J: Journal, T: Table>(
         tokio::time::sleep(READ_AGAIN).await;
     };
     let answers = answers.into_iter().map(|answer| match answer {
-        Ok(store::Answer::Value(value)) => Answer::Value(value),
-        Ok(store::Answer::Last(last)) => Answer::Last(last),
-        Ok(store::Answer::Page(page)) => Answer::Page(page),
+        Ok(store::Answer::Value(value)) => ReadResult::Value(value),
+        Ok(store::Answer::Last(last)) => ReadResult::Last(last),
+        Ok(store::Answer::Page(page)) => ReadResult::Page(page),
         Err(error) => {
             tracing::error!(error = &*error as &dyn Error, "a stored record could not be read");
-            Answer::Unreadable
+            ReadResult::Unreadable
         }
     });
     reads.into_iter().zip(answers).collect()

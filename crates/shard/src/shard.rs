@@ -1,7 +1,7 @@
 //! The loop itself.
 
 use limina_engine::{
-    Answer, Applied, Due, Effect, Engine, Fetched, Job, Millis, Missing, Outcome, Read, Request, Time,
+    Applied, Due, Effect, Engine, Fetched, Job, Millis, Missing, Outcome, Read, ReadResult, Request, Time,
     WaitId, Writes, timers::TimerKey,
 };
 use std::{
@@ -251,7 +251,7 @@ impl<T> Shard<T> {
         if let Some(open) = &mut self.open
             && open.stands_still_at.take().is_some()
         {
-            open.engine.grace(now.max(open.engine.time()));
+            open.engine.apply_grace_period(now.max(open.engine.time()));
         }
     }
 
@@ -260,7 +260,7 @@ impl<T> Shard<T> {
         let now = now.max(engine.time());
         let stands_still = opening == Opening::Interrupted && self.is_held_back;
         if opening == Opening::Interrupted {
-            engine.grace(now);
+            engine.apply_grace_period(now);
         }
         assert!(self.open.is_none(), "a shard is opened once, until it is lost");
         self.open = Some(Open {
@@ -289,7 +289,7 @@ impl<T> Shard<T> {
     }
 
     /// The answers to an [`Output::Fetch`].
-    pub fn handle_fetched(&mut self, answers: impl IntoIterator<Item = (Read, Answer)>) {
+    pub fn handle_fetched(&mut self, answers: impl IntoIterator<Item = (Read, ReadResult)>) {
         let Some(open) = &mut self.open else { return };
         for (read, answer) in answers {
             open.fetched.insert(read, answer);
@@ -571,9 +571,9 @@ impl<T> Open<T> {
         }
         let is_quiet = self.in_flight.is_none() && self.building.is_empty && work.is_empty();
         let is_sweep_due = is_quiet || self.batches_since_sweep >= BATCHES_A_SWEEP;
-        let sweep = || if is_sweep_due && has_leisure { self.engine.sweep() } else { None };
-        let free = || if has_leisure { self.engine.free() } else { None };
-        let background = self.engine.build().or_else(free).or_else(sweep);
+        let sweep = || if is_sweep_due && has_leisure { self.engine.next_sweep() } else { None };
+        let free = || if has_leisure { self.engine.next_free() } else { None };
+        let background = self.engine.next_backfill().or_else(free).or_else(sweep);
         self.building.has_background = background.is_some();
         if let Some(Due::Sweep(_)) = background {
             self.batches_since_sweep = 0;

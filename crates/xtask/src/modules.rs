@@ -10,9 +10,9 @@ const ENGINE: &str = "crates/engine/src";
 
 /// From the bottom up. A module may use the modules of the layers below its own, and none of its own layer.
 const LAYERS: &[&[&str]] = &[
-    &["answer", "compact", "ids", "time"],
+    &["answer_size", "ids", "small_bytes", "time"],
     &["lists", "name", "options"],
-    &["key_values", "keyed"],
+    &["key_values", "slab"],
     &["effect", "record", "selection"],
     &["recent", "timers"],
     &["reads", "sweep"],

@@ -5,15 +5,17 @@ use super::{
     namespace::{Families, Namespace},
 };
 use crate::{
-    Command, Fetched, Job, Missing, Outcome, Read, Request, Time, events, idempotency,
+    Command, Fetched, Job, Missing, Outcome, Read, Request, Time,
+    answer_size::TooLarge,
+    events, idempotency,
     ids::{NamespaceId, WaitId},
     ledger, limiter, locks,
-    turn::{Stop, Turn, View},
+    turn::{Attempt, CannotRun, Turn, View},
 };
 use alloc::vec::Vec;
 
 /// A request that is to be decided in its namespace.
-struct Asked<'a> {
+struct Invocation<'a> {
     now: Time,
     request: &'a Request,
     /// Whether a part of the request is done already, and only the rest is to be run.
@@ -33,30 +35,31 @@ impl Engine {
         let options = self.options.clone();
         let max_answer = options.max_answer;
         let may_relax = request.idempotency.is_none();
-        let asked = Asked { now, request, is_begun: *changed || progress.is_begun(), changed, fetched };
+        let invocation =
+            Invocation { now, request, is_begun: *changed || progress.is_begun(), changed, fetched };
         match &request.command {
-            Command::Ledger(command) => self.decide(asked, |families, turn, _| {
+            Command::Ledger(command) => self.decide(invocation, |families, turn, _| {
                 let result = ledger::apply(&mut families.ledger, turn, command, progress, max_answer);
                 durable(result, max_answer, Outcome::Ledger)
             }),
-            Command::Limiter(command) => self.decide(asked, |families, turn, wait| {
+            Command::Limiter(command) => self.decide(invocation, |families, turn, wait| {
                 Ok(match limiter::apply(&mut families.limiter, turn, command, wait, may_relax, &options) {
-                    limiter::Applied::Done { result, is_relaxed } => {
+                    Ok(Attempt::Done(limiter::Decided { result, is_relaxed })) => {
                         Applied::Done { outcome: Outcome::Limiter(result), is_relaxed }
                     }
-                    limiter::Applied::Refused => Applied::durable(Outcome::TooManyWait),
-                    limiter::Applied::TooLarge => Applied::too_large(max_answer),
-                    limiter::Applied::Waits => Applied::Waiting(wait),
+                    Ok(Attempt::TooManyWaiting) => Applied::durable(Outcome::TooManyWaiting),
+                    Ok(Attempt::Waits) => Applied::Waiting(wait),
+                    Err(TooLarge) => Applied::too_large(max_answer),
                 })
             }),
-            Command::Locks(command) => self.decide(asked, |families, turn, wait| {
+            Command::Locks(command) => self.decide(invocation, |families, turn, wait| {
                 Ok(match locks::apply(&mut families.locks, turn, command, wait) {
-                    locks::Applied::Done(result) => Applied::durable(Outcome::Locks(result)),
-                    locks::Applied::Refused => Applied::durable(Outcome::TooManyWait),
-                    locks::Applied::Waits => Applied::Waiting(wait),
+                    Attempt::Done(result) => Applied::durable(Outcome::Locks(result)),
+                    Attempt::TooManyWaiting => Applied::durable(Outcome::TooManyWaiting),
+                    Attempt::Waits => Applied::Waiting(wait),
                 })
             }),
-            Command::Events(command) => self.decide(asked, |families, turn, _| {
+            Command::Events(command) => self.decide(invocation, |families, turn, _| {
                 let result = events::apply(&mut families.events, turn, command, max_answer);
                 durable(result, max_answer, Outcome::Events)
             }),
@@ -79,8 +82,8 @@ impl Engine {
             fetched,
         };
         let mut missing = Vec::new();
-        let mut note = |result: Result<(), Stop>| {
-            if let Err(Stop::Missing(Missing(reads))) = result {
+        let mut note = |result: Result<(), CannotRun>| {
+            if let Err(CannotRun::Missing(Missing(reads))) = result {
                 missing.extend(reads);
             }
         };
@@ -105,10 +108,10 @@ impl Engine {
     /// that key.
     fn decide(
         &mut self,
-        asked: Asked<'_>,
+        invocation: Invocation<'_>,
         run: impl FnOnce(&mut Families, &mut Turn<'_>, WaitId) -> Result<Applied, Missing>,
     ) -> Result<Applied, Missing> {
-        let Asked { now, request, is_begun, changed, fetched } = asked;
+        let Invocation { now, request, is_begun, changed, fetched } = invocation;
         // A namespace comes into being with its first change. Until then a request runs against an empty one.
         let mut unborn = None;
         let namespace = match self.namespaces.get_mut(&request.namespace) {
@@ -131,13 +134,13 @@ impl Engine {
                 match turn.view().read(|reader| idempotency::find(reader, turn.view(), idempotency)) {
                     Ok(kept) => {
                         if let Some(outcome) =
-                            kept.and_then(|kept| again(families, turn, &request.command, kept))
+                            kept.and_then(|kept| repeat_reply(families, turn, &request.command, kept))
                         {
                             return Ok(Applied::durable(outcome));
                         }
                     }
-                    Err(Stop::Missing(missing)) => return Err(missing),
-                    Err(Stop::Unreadable | Stop::TooLarge) => {
+                    Err(CannotRun::Missing(missing)) => return Err(missing),
+                    Err(CannotRun::Unreadable | CannotRun::TooLarge) => {
                         return Ok(Applied::durable(Outcome::Unreadable));
                     }
                 }
@@ -173,30 +176,36 @@ impl Engine {
 
 /// The outcome of a command that may need stored records.
 fn durable<R>(
-    result: Result<R, Stop>,
+    result: Result<R, CannotRun>,
     max_answer: usize,
     outcome: impl FnOnce(R) -> Outcome,
 ) -> Result<Applied, Missing> {
     match result {
         Ok(result) => Ok(Applied::durable(outcome(result))),
-        Err(Stop::Missing(missing)) => Err(missing),
-        Err(Stop::Unreadable) => Ok(Applied::durable(Outcome::Unreadable)),
-        Err(Stop::TooLarge) => Ok(Applied::too_large(max_answer)),
+        Err(CannotRun::Missing(missing)) => Err(missing),
+        Err(CannotRun::Unreadable) => Ok(Applied::durable(Outcome::Unreadable)),
+        Err(CannotRun::TooLarge) => Ok(Applied::too_large(max_answer)),
     }
 }
 
 /// A kept outcome as it is returned again. `None` if the request is to be decided afresh.
-fn again(families: &mut Families, turn: &mut Turn<'_>, command: &Command, kept: Outcome) -> Option<Outcome> {
+fn repeat_reply(
+    families: &mut Families,
+    turn: &mut Turn<'_>,
+    command: &Command,
+    kept: Outcome,
+) -> Option<Outcome> {
     match kept {
         Outcome::Limiter(Ok(reply)) => {
-            limiter::again(&families.limiter, turn, &reply).map(|reply| Outcome::Limiter(Ok(reply)))
+            limiter::repeat_reply(&families.limiter, turn, &reply).map(|reply| Outcome::Limiter(Ok(reply)))
         }
         Outcome::Locks(Ok(reply)) => {
             let command = match command {
                 Command::Locks(command) => Some(command),
                 _ => None,
             };
-            locks::again(&mut families.locks, turn, command, reply).map(|reply| Outcome::Locks(Ok(reply)))
+            locks::repeat_reply(&mut families.locks, turn, command, reply)
+                .map(|reply| Outcome::Locks(Ok(reply)))
         }
         other => Some(other),
     }

@@ -8,23 +8,23 @@ use crate::{
     Fetched, Name, Outcome, Time, events, idempotency,
     ids::{NamespaceId, WaitId},
     limiter,
-    recent::{Recent, Writes},
+    recent::{RecentWrites, Writes},
     timers::Timers,
-    turn::{Changes, Turn},
+    turn::{BatchChanges, Turn},
 };
 use alloc::{collections::BTreeSet, sync::Arc, vec::Vec};
 
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) timers: Timers,
-    pub(super) changes: Changes,
+    pub(super) changes: BatchChanges,
     /// The writes of the last sealed batch, which may not be durable yet.
-    pub(super) sealed: Recent<Arc<Writes>>,
+    pub(super) sealed: RecentWrites<Arc<Writes>>,
     pub(super) sizes: Sizes,
     /// Namespaces of which the next seal writes something.
     pub(super) changed: Vec<Name>,
     /// Namespaces with a change of rules under way.
-    pub(super) building: BTreeSet<NamespaceId>,
+    pub(super) backfilling: BTreeSet<NamespaceId>,
     pub(super) completions: Vec<(WaitId, Outcome)>,
     /// Memory that is freed in slices.
     pub(super) garbage: Vec<Garbage>,
@@ -39,7 +39,7 @@ pub(super) enum Garbage {
 
 impl Context {
     pub(super) fn new() -> Context {
-        let mut changes = Changes::default();
+        let mut changes = BatchChanges::default();
         // Empty. The batch being built and the sealed one share their hash function, so that a look-up hashes once.
         let (sealed, _) = changes.take();
         Context {
@@ -48,7 +48,7 @@ impl Context {
             sealed,
             sizes: Sizes::default(),
             changed: Vec::new(),
-            building: BTreeSet::new(),
+            backfilling: BTreeSet::new(),
             completions: Vec::new(),
             garbage: Vec::new(),
         }
@@ -87,9 +87,9 @@ impl Context {
 
         let sizes = families.sizes();
         self.sizes.change(sizes_before, sizes);
-        match families.limiter.is_building() {
-            true => self.building.insert(*id),
-            false => self.building.remove(id),
+        match families.limiter.is_backfilling() {
+            true => self.backfilling.insert(*id),
+            false => self.backfilling.remove(id),
         };
         self.garbage.extend(families.limiter.take_garbage().map(Garbage::Limiter));
         self.garbage.extend(families.events.take_garbage(*id).map(Garbage::Events));

@@ -10,7 +10,7 @@ use crate::{
     record::{self, key},
     sweep::{self, Sweeping},
     timers::{Timer, TimerKey},
-    turn::{Stop, Turn},
+    turn::{CannotRun, Turn},
 };
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -27,7 +27,7 @@ pub enum Due {
     /// A slice of a sweep. These come between other work, whenever.
     Sweep(u64),
     /// A slice of a change of rules.
-    Build(NamespaceId),
+    Backfill(NamespaceId),
     /// Freeing some memory.
     Free,
 }
@@ -44,17 +44,17 @@ impl Engine {
     }
 
     /// A slice of work that can be done whenever there is time for it.
-    pub fn sweep(&self) -> Option<Due> {
+    pub fn next_sweep(&self) -> Option<Due> {
         self.sweeps.keys().next().map(|id| Due::Sweep(*id))
     }
 
     /// A slice of a change of rules, for which somebody waits.
-    pub fn build(&self) -> Option<Due> {
-        self.context.building.first().map(|namespace| Due::Build(*namespace))
+    pub fn next_backfill(&self) -> Option<Due> {
+        self.context.backfilling.first().map(|namespace| Due::Backfill(*namespace))
     }
 
     /// A slice of memory to be freed.
-    pub fn free(&self) -> Option<Due> {
+    pub fn next_free(&self) -> Option<Due> {
         (!self.context.garbage.is_empty()).then_some(Due::Free)
     }
 
@@ -63,7 +63,7 @@ impl Engine {
         let reader = Reader::new(&self.context.changes.writes, &self.context.sealed, fetched);
         match due {
             Due::Timer(key) => {
-                if let Some(Timer::LedgerExpiry { operation_id, .. }) = self.context.timers.get(key) {
+                if let Some(Timer::HoldExpiry { operation_id, .. }) = self.context.timers.get(key) {
                     reader.want(ledger::keys::operation(key.namespace, operation_id));
                 }
             }
@@ -72,7 +72,7 @@ impl Engine {
                     let _noted = reader.scan(sweeping.from.clone(), sweeping.to.clone(), sweep::SLICE);
                 }
             }
-            Due::Build(_) | Due::Free => {}
+            Due::Backfill(_) | Due::Free => {}
         }
         reader.into_missing().0
     }
@@ -83,8 +83,8 @@ impl Engine {
         match due {
             Due::Timer(key) => self.apply_timer(now, key, fetched),
             Due::Sweep(id) => self.apply_sweep(id, fetched),
-            Due::Build(id) => {
-                self.apply_build(now, id, fetched);
+            Due::Backfill(id) => {
+                self.apply_backfill(now, id, fetched);
                 Ok(())
             }
             Due::Free => {
@@ -95,14 +95,14 @@ impl Engine {
     }
 
     /// A slice of a change of rules, and the answers to what it completes.
-    fn apply_build(&mut self, now: Time, id: NamespaceId, fetched: &Fetched) {
+    fn apply_backfill(&mut self, now: Time, id: NamespaceId, fetched: &Fetched) {
         // It may have been deleted since this was found to be due.
         let Some(namespace) = self.names.get(&id).and_then(|name| self.namespaces.get_mut(name)) else {
             return;
         };
-        let slice = self.options.build_slice;
+        let slice = self.options.backfill_slice;
         self.context.step(namespace, now, fetched, |families, turn| {
-            limiter::work(&mut families.limiter, turn, slice);
+            limiter::continue_backfill(&mut families.limiter, turn, slice);
         });
         self.begin_sweeps();
     }
@@ -111,8 +111,9 @@ impl Engine {
         let Some(timer) = self.context.timers.get(key).cloned() else { return Ok(()) };
         let name = self.names.get(&key.namespace).expect("a timer belongs to a namespace");
         let namespace = self.namespaces.get_mut(name).expect("a named namespace exists");
-        let done =
-            self.context.step(namespace, now, fetched, |families, turn| run_out(families, turn, key, timer));
+        let done = self
+            .context
+            .step(namespace, now, fetched, |families, turn| fire_timer(families, turn, key, timer));
         self.begin_sweeps();
         done
     }
@@ -122,9 +123,9 @@ impl Engine {
         let reader = Reader::new(&self.context.changes.writes, &self.context.sealed, fetched);
         let scanned = match reader.scan(sweeping.from.clone(), sweeping.to.clone(), sweep::SLICE) {
             Ok(scanned) => scanned,
-            Err(reads::Absent::NotFetched) => return Err(reader.into_missing()),
+            Err(reads::ReadError::NotFetched) => return Err(reader.into_missing()),
             // It stays pending; a later opening tries again.
-            Err(reads::Absent::Unreadable) => {
+            Err(reads::ReadError::Unreadable) => {
                 self.sweeps.remove(&id);
                 return Ok(());
             }
@@ -158,18 +159,23 @@ impl Engine {
 }
 
 /// A timer's turn at its namespace. It stays set if it must be run again with more at hand.
-fn run_out(families: &mut Families, turn: &mut Turn<'_>, key: TimerKey, timer: Timer) -> Result<(), Missing> {
+fn fire_timer(
+    families: &mut Families,
+    turn: &mut Turn<'_>,
+    key: TimerKey,
+    timer: Timer,
+) -> Result<(), Missing> {
     let now = turn.now;
     match timer {
-        Timer::LedgerExpiry { operation_id, held_at, due } => {
+        Timer::HoldExpiry { operation_id, held_at, due } => {
             // It counts as done when it was due. Nothing later was decided in between, unless it was put off.
             turn.now = if key.due == due { due } else { now };
             match ledger::expire(&mut families.ledger, turn, &operation_id, due, held_at) {
                 Ok(()) => {}
-                Err(Stop::Missing(missing)) => return Err(missing),
-                Err(Stop::Unreadable | Stop::TooLarge) => {
+                Err(CannotRun::Missing(missing)) => return Err(missing),
+                Err(CannotRun::Unreadable | CannotRun::TooLarge) => {
                     turn.timers.postpone(key, now.after(POSTPONED));
-                    turn.effect(Effect::DuePostponed { namespace: turn.head.name.clone() });
+                    turn.effect(Effect::TimerPostponed { namespace: turn.head.name.clone() });
                     return Ok(());
                 }
             }
@@ -183,7 +189,7 @@ fn run_out(families: &mut Families, turn: &mut Turn<'_>, key: TimerKey, timer: T
         Timer::DropReplies => idempotency::drop_oldest(turn),
         // What is granted in its place is granted now, however late that is.
         Timer::LockExpiry { token } => locks::expire(&mut families.locks, turn, token),
-        Timer::EventKey { stream, key } => events::run_out(&mut families.events, turn, stream, key),
+        Timer::EventKey { stream, key } => events::expire_key(&mut families.events, turn, stream, key),
         Timer::LockWait { wait } => locks::end_wait(&mut families.locks, turn, wait),
     }
     turn.timers.cancel(key);

@@ -43,7 +43,7 @@ impl Engine {
         residents: impl IntoIterator<Item = (Bytes, Bytes)>,
     ) -> Result<Engine, BadRecord> {
         let mut loading = Loading::new(options);
-        residents.into_iter().try_for_each(|(key, value)| loading.take(key, &value))?;
+        residents.into_iter().try_for_each(|(key, value)| loading.load(key, &value))?;
         Ok(loading.finish())
     }
 }
@@ -70,8 +70,8 @@ impl Loading {
     }
 
     /// Takes in the next resident record, in key order ([`key::residents`] is their range).
-    pub fn take(&mut self, key: Bytes, value: &[u8]) -> Result<(), BadRecord> {
-        self.0.load(&key, value).map_err(|Malformed| BadRecord { key })
+    pub fn load(&mut self, key: Bytes, value: &[u8]) -> Result<(), BadRecord> {
+        self.0.load_record(&key, value).map_err(|Malformed| BadRecord { key })
     }
 
     /// That was all.
@@ -89,7 +89,7 @@ impl Loading {
 }
 
 impl Engine {
-    fn load(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Malformed> {
+    fn load_record(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Malformed> {
         match key::parse_resident(key).ok_or(Malformed)? {
             Resident::ShardMeta => self.meta = record::decode(bytes)?,
             Resident::Sweep(id) => {

@@ -68,10 +68,10 @@ pub struct Sealed {
 impl Engine {
     /// Gives every lock and lease at least its whole ttl from `ready` on, so that no holder loses one because the server
     /// was away. Call it right after opening, unless the shard was handed over without a pause.
-    pub fn grace(&mut self, ready: Time) {
+    pub fn apply_grace_period(&mut self, ready: Time) {
         for Namespace { id, families, .. } in self.namespaces.values_mut() {
-            families.limiter.grace(ready, *id, &mut self.context.timers);
-            families.locks.grace(ready, *id, &mut self.context.timers);
+            families.limiter.apply_grace_period(ready, *id, &mut self.context.timers);
+            families.locks.apply_grace_period(ready, *id, &mut self.context.timers);
         }
     }
 
@@ -98,12 +98,12 @@ impl Engine {
         self.names.remove(&id);
         self.meta.position_floor = self.meta.position_floor.max(head.position);
         self.context.changes.remove(key::namespace(id));
-        for range in key::all_of_namespace(id) {
+        for range in key::namespace_ranges(id) {
             self.begin_sweep(range);
         }
         let context = &mut self.context;
         context.sizes.change(families.sizes(), Sizes::default());
-        context.building.remove(&id);
+        context.backfilling.remove(&id);
         context.timers.drop_namespace(id);
         let gone = families.end_waits().map(|wait| (wait, Outcome::NamespaceNotFound));
         context.completions.extend(gone);

@@ -91,7 +91,7 @@ impl Families {
     /// Ends every wait, without answers.
     pub(super) fn end_waits(&mut self) -> impl Iterator<Item = WaitId> + use<> {
         let locks = self.locks.end_waits().into_iter().map(|waiter| waiter.wait);
-        self.limiter.stop_building().chain(locks)
+        self.limiter.stop_rule_changes().chain(locks)
     }
 
     /// Loads a stored record of one of the families.

@@ -3,7 +3,7 @@
 use super::stream::Events;
 use crate::{Position, effect::ChangeKind, turn::Turn};
 
-pub(super) fn run_out(events: &mut Events, turn: &mut Turn<'_>, stream: Position, key: Position) {
+pub(super) fn expire_key(events: &mut Events, turn: &mut Turn<'_>, stream: Position, key: Position) {
     // A stream that is gone is freed bit by bit, and so are its timers.
     let Some(name) = events.named(stream) else { return };
     let Some((stream, changed)) = events.find_mut(&name) else { return };

@@ -46,7 +46,7 @@ pub(super) fn event(id: NamespaceId, stream: Position, number: Position) -> Key 
 
 /// All events that a stream remembers.
 pub(super) fn events(id: NamespaceId, stream: Position) -> Range<Bytes> {
-    let all = |stream: u64| key::resident(id, EVENT).u64(stream).done();
+    let all = |stream: u64| key::resident(id, EVENT).u64(stream).into_bytes();
     all(stream.0)..all(stream.0 + 1)
 }
 
@@ -57,7 +57,7 @@ pub(super) fn change(id: NamespaceId, stream: Position, clock: u64) -> Key {
 
 /// All kept changes of a stream.
 pub(super) fn changes(id: NamespaceId, stream: Position) -> Range<Bytes> {
-    let all = |stream: u64| key::paged(id, CHANGE).u64(stream).done();
+    let all = |stream: u64| key::paged(id, CHANGE).u64(stream).into_bytes();
     all(stream.0)..all(stream.0 + 1)
 }
 

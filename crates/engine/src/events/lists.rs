@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     Name, Page,
-    answer::{self, Room, TooLarge},
+    answer_size::{self, AnswerBudget, TooLarge},
     lists::pick,
 };
 
@@ -26,14 +26,14 @@ pub(super) fn list(events: &Events, page: &Page<Name>) -> Reply {
 pub(super) fn incubating(
     events: &Events,
     name: &Name,
-    mut room: Room,
+    mut budget: AnswerBudget,
 ) -> Result<Result<Reply, Refusal>, TooLarge> {
     let stream = match events.find(name) {
         Ok(stream) => stream,
         Err(refusal) => return Ok(Err(refusal)),
     };
     for event in stream.incubating() {
-        room.take(EVENT_BYTES + answer::text(event.as_bytes()))?;
+        budget.spend(EVENT_BYTES + answer_size::text(event.as_bytes()))?;
     }
     Ok(Ok(Reply::Incubating(stream.key_frame())))
 }

@@ -25,8 +25,8 @@ pub(crate) use stream::{Events, Garbage};
 
 use crate::{
     Position,
-    answer::Room,
-    turn::{Stop, Turn, View},
+    answer_size::AnswerBudget,
+    turn::{CannotRun, Turn, View},
 };
 
 /// Runs a command, or says what must be fetched first.
@@ -35,7 +35,7 @@ pub(crate) fn apply(
     turn: &mut Turn<'_>,
     command: &Command,
     max_answer: usize,
-) -> Result<Result<Reply, Refusal>, Stop> {
+) -> Result<Result<Reply, Refusal>, CannotRun> {
     Ok(match command {
         Command::Put { name, terms } => stream::put(events, turn, name, terms),
         Command::Delete(name) => stream::delete(events, turn, name),
@@ -43,7 +43,7 @@ pub(crate) fn apply(
         Command::KeyFrame { stream, make } => reads::key_frame(events, turn, stream, make.as_ref()),
         Command::Get(name) => lists::get(events, name),
         Command::List(page) => Ok(lists::list(events, page)),
-        Command::Incubating(name) => lists::incubating(events, name, Room::new(max_answer))?,
+        Command::Incubating(name) => lists::incubating(events, name, AnswerBudget::new(max_answer))?,
         Command::Changes { stream, after, limit } => {
             return reads::changes(events, turn.view(), stream, *after, *limit);
         }
@@ -51,7 +51,7 @@ pub(crate) fn apply(
 }
 
 /// Stops if something must be fetched before the command can run.
-pub(crate) fn missing(events: &Events, view: View<'_>, command: &Command) -> Result<(), Stop> {
+pub(crate) fn missing(events: &Events, view: View<'_>, command: &Command) -> Result<(), CannotRun> {
     match command {
         Command::Changes { stream, after, limit } => {
             reads::changes(events, view, stream, *after, *limit).map(|_| ())
@@ -61,6 +61,6 @@ pub(crate) fn missing(events: &Events, view: View<'_>, command: &Command) -> Res
 }
 
 /// A key's time has run out: its event is published, or it is open again.
-pub(crate) fn run_out(events: &mut Events, turn: &mut Turn<'_>, stream: Position, key: Position) {
-    due::run_out(events, turn, stream, key);
+pub(crate) fn expire_key(events: &mut Events, turn: &mut Turn<'_>, stream: Position, key: Position) {
+    due::expire_key(events, turn, stream, key);
 }

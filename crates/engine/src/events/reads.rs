@@ -10,7 +10,7 @@ use crate::{
     Effect, Name,
     effect::Change,
     record,
-    turn::{Stop, Turn, View},
+    turn::{CannotRun, Turn, View},
 };
 use alloc::vec::Vec;
 
@@ -36,7 +36,7 @@ pub(super) fn changes(
     name: &Name,
     after: u64,
     limit: usize,
-) -> Result<Result<Reply, Refusal>, Stop> {
+) -> Result<Result<Reply, Refusal>, CannotRun> {
     let stream = match events.find(name) {
         Ok(stream) => stream,
         Err(refusal) => return Ok(Err(refusal)),
@@ -46,11 +46,11 @@ pub(super) fn changes(
     if after < oldest || after > last {
         return Ok(Ok(Reply::Changes(Changes::NotKept)));
     }
-    let from = keys::change(view.namespace, made_at, after + 1).done();
+    let from = keys::change(view.namespace, made_at, after + 1).into_bytes();
     let to = keys::changes(view.namespace, made_at).end;
     let scanned = view.read(|reader| reader.scan(from, to, limit))?;
     let decoded: Result<Vec<Change>, _> =
         scanned.records.iter().map(|(_, bytes)| record::decode(bytes)).collect();
-    let Ok(changes) = decoded else { return Err(Stop::Unreadable) };
+    let Ok(changes) = decoded else { return Err(CannotRun::Unreadable) };
     Ok(Ok(Reply::Changes(Changes::Kept(changes))))
 }

@@ -10,8 +10,8 @@ use crate::{
     effect::{Change, ChangeKind, Event, EventInfo, KeyFrame},
     ids::NamespaceId,
     record::{self, Malformed, key::ResidentKey},
-    timers::{SetBy, Timer, TimerKey, Timers},
-    turn::{Changes, Turn},
+    timers::{Timer, TimerKey, TimerSource, Timers},
+    turn::{BatchChanges, Turn},
 };
 use alloc::{collections::BTreeMap, vec::Vec};
 use hashbrown::HashMap;
@@ -72,7 +72,7 @@ pub(super) struct Key {
 
 impl Key {
     pub(super) fn timer_key(&self, namespace: NamespaceId) -> TimerKey {
-        TimerKey { due: self.until, namespace, set_by: SetBy::Change(self.since) }
+        TimerKey { due: self.until, namespace, source: TimerSource::Change(self.since) }
     }
 
     pub(super) fn info(&self) -> EventInfo {
@@ -149,7 +149,7 @@ impl Events {
     }
 
     /// Writes the heads that have changed.
-    pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut Changes) {
+    pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut BatchChanges) {
         for made_at in self.changed.drain(..) {
             let stream = self.names.get(&made_at).and_then(|name| self.streams.get_mut(name));
             if let Some(stream) = stream {

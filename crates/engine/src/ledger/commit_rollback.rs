@@ -11,9 +11,9 @@ use super::{
 };
 use crate::{
     Effect, Name, Position, Time,
-    reads::{Absent, Reader},
-    timers::SetBy,
-    turn::{Stop, Turn, View},
+    reads::{ReadError, Reader},
+    timers::TimerSource,
+    turn::{CannotRun, Turn, View},
 };
 use alloc::vec::Vec;
 
@@ -34,7 +34,7 @@ pub(super) fn apply(
     ledger: &mut Ledger,
     turn: &mut Turn<'_>,
     request: &Finalization,
-) -> Result<Result<Reply, Refusal>, Stop> {
+) -> Result<Result<Reply, Refusal>, CannotRun> {
     match turn.view().read(|reader| decide(ledger, reader, turn.view(), request))? {
         Decision::Refuse(refusal) => Ok(Err(refusal)),
         Decision::Repeat(reply) => Ok(Ok(Reply::Finalization(reply))),
@@ -57,7 +57,7 @@ fn decide(
     reader: &Reader<'_>,
     view: View<'_>,
     request: &Finalization,
-) -> Result<Decision, Absent> {
+) -> Result<Decision, ReadError> {
     let id = &request.operation_id;
     let numbers = match &request.changes {
         None => None,
@@ -80,10 +80,10 @@ fn decide(
     // The places of the holds that are meant, and what of each is to be committed.
     let mut wanted = Vec::with_capacity(changes.len());
     for (change, number) in changes.iter().zip(&numbers) {
-        let Some(place) = operation.holds.iter().position(|hold| hold.limit == *number) else {
+        let Some(index) = operation.holds.iter().position(|hold| hold.limit == *number) else {
             return not_found(Some(&change.limit_name), None);
         };
-        let hold = &operation.holds[place];
+        let hold = &operation.holds[index];
         let value = match request.finish {
             Finish::Commit => change.value.unwrap_or(hold.value),
             Finish::Rollback => 0,
@@ -91,11 +91,11 @@ fn decide(
         if hold.state != HoldState::Held && !is_same(hold.state, request.finish, value) {
             return not_found(Some(&change.limit_name), Some(hold.state));
         }
-        wanted.push((place, value));
+        wanted.push((index, value));
     }
     let mut ends = Vec::with_capacity(wanted.len());
-    for (place, value) in &wanted {
-        let hold = &operation.holds[*place];
+    for (index, value) in &wanted {
+        let hold = &operation.holds[*index];
         if hold.state != HoldState::Held {
             continue;
         }
@@ -107,13 +107,13 @@ fn decide(
                 value: *value,
             }));
         }
-        ends.push((*place, *value));
+        ends.push((*index, *value));
     }
     if !ends.is_empty() {
         return Ok(Decision::Finish { operation, ends, limits: numbers });
     }
-    let last = wanted.iter().filter_map(|(place, _)| finished_at(operation.holds[*place].state)).max();
-    repeat(ledger, reader, view, id, &numbers, last.ok_or(Absent::Unreadable)?)
+    let last = wanted.iter().filter_map(|(index, _)| finished_at(operation.holds[*index].state)).max();
+    repeat(ledger, reader, view, id, &numbers, last.ok_or(ReadError::Unreadable)?)
 }
 
 /// Without a list of changes: every open hold, or what was finished this way last.
@@ -123,14 +123,14 @@ fn decide_all(
     view: View<'_>,
     request: &Finalization,
     operation: Operation,
-) -> Result<Decision, Absent> {
+) -> Result<Decision, ReadError> {
     let (ends, limits): (Vec<_>, Vec<_>) = operation
         .holds
         .iter()
         .enumerate()
         .filter(|(_, hold)| hold.state == HoldState::Held)
-        .map(|(place, hold)| {
-            ((place, if request.finish == Finish::Commit { hold.value } else { 0 }), hold.limit)
+        .map(|(index, hold)| {
+            ((index, if request.finish == Finish::Commit { hold.value } else { 0 }), hold.limit)
         })
         .unzip();
     if !ends.is_empty() {
@@ -160,7 +160,7 @@ fn repeat(
     id: &Name,
     limits: &[u32],
     position: Position,
-) -> Result<Decision, Absent> {
+) -> Result<Decision, ReadError> {
     let values = values::as_of(ledger, reader, view.namespace, limits, position)?;
     Ok(Decision::Repeat(FinalizationReply { operation_id: id.clone(), position, values }))
 }
@@ -175,8 +175,8 @@ fn execute(
 ) -> Position {
     let position = turn.advance();
     let mut expiries: Vec<(Time, Position)> = Vec::new();
-    for &(place, committed) in ends {
-        let hold = &mut operation.holds[place];
+    for &(index, committed) in ends {
+        let hold = &mut operation.holds[index];
         hold.state = match kind {
             EntryKind::Commit => HoldState::Committed { value: committed, at: position },
             _ => HoldState::RolledBack { at: position, expired: kind == EntryKind::Expiry },
@@ -187,7 +187,7 @@ fn execute(
             expiries.push((due, hold.held_at));
         }
         let (number, held) = (hold.limit, hold.value);
-        let balance = ledger.limit(number).balance.finish(held, committed);
+        let balance = ledger.limit(number).balance.end_hold(held, committed);
         ledger.set_balance(number, balance);
         let value = if kind == EntryKind::Commit { committed } else { held };
         entries::put(turn, id, kind, number, position, value, balance);
@@ -199,7 +199,7 @@ fn execute(
     // An expiry belongs to a hold request; it is off when nothing of that request is open any more.
     let open = |held_at| operation.holds.iter().any(|h| h.held_at == held_at && h.state == HoldState::Held);
     for (due, held_at) in expiries.into_iter().filter(|(_, held_at)| !open(*held_at)) {
-        turn.timers.cancel(turn.timer_key(due, SetBy::Change(held_at)));
+        turn.timers.cancel(turn.timer_key(due, TimerSource::Change(held_at)));
         turn.remove(keys::expiry(turn.namespace, due, held_at));
     }
     position
@@ -212,13 +212,13 @@ pub(crate) fn expire(
     id: &Name,
     due: Time,
     held_at: Position,
-) -> Result<(), Stop> {
+) -> Result<(), CannotRun> {
     let operation = turn.view().read(|reader| operations::find(ledger, reader, turn.namespace, id))?;
     let open = |operation: &Operation| -> Vec<(usize, i64)> {
         let holds = operation.holds.iter().enumerate();
         holds
             .filter(|(_, h)| h.held_at == held_at && h.state == HoldState::Held)
-            .map(|(place, _)| (place, 0))
+            .map(|(index, _)| (index, 0))
             .collect()
     };
     match operation.map(|operation| (open(&operation), operation)) {

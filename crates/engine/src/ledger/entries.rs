@@ -4,9 +4,9 @@ use super::{EntryInfo, Refusal, Reply, keys, limits, state::Balance, state::Ledg
 use crate::{
     Name, Page, Position, Time,
     ids::NamespaceId,
-    reads::{Absent, Reader},
+    reads::{ReadError, Reader},
     record,
-    turn::{Stop, Turn, View},
+    turn::{CannotRun, Turn, View},
 };
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -52,9 +52,9 @@ pub(super) fn last_at_or_before(
     namespace: NamespaceId,
     limit: u32,
     position: Position,
-) -> Result<Option<Entry>, Absent> {
+) -> Result<Option<Entry>, ReadError> {
     let (from, at) = (keys::entry(namespace, limit, Position(0)), keys::entry(namespace, limit, position));
-    let found = reader.last_at_or_before(from.done(), at.done())?;
+    let found = reader.last_at_or_before(from.into_bytes(), at.into_bytes())?;
     Ok(found.map(|(_, entry)| entry))
 }
 
@@ -63,7 +63,7 @@ pub(super) fn list(
     view: View<'_>,
     limit_name: &Name,
     page: &Page<Position>,
-) -> Result<Result<Reply, Refusal>, Stop> {
+) -> Result<Result<Reply, Refusal>, CannotRun> {
     let number = match limits::find(ledger, limit_name) {
         Ok(number) => number,
         Err(refusal) => return Ok(Err(refusal)),
@@ -74,8 +74,8 @@ pub(super) fn list(
         let scanned = reader.scan(range.start, range.end, page.limit)?;
         let mut items = Vec::with_capacity(scanned.records.len());
         for (key, bytes) in &scanned.records {
-            let position = keys::entry_position(key).ok_or(Absent::Unreadable)?;
-            let entry: Entry = record::decode(bytes).map_err(|_| Absent::Unreadable)?;
+            let position = keys::entry_position(key).ok_or(ReadError::Unreadable)?;
+            let entry: Entry = record::decode(bytes).map_err(|_| ReadError::Unreadable)?;
             items.push(EntryInfo {
                 position,
                 time: entry.time,

@@ -87,7 +87,7 @@ pub(super) fn entry(id: NamespaceId, limit: u32, position: Position) -> Key {
 
 /// A limit's entries at or after the given position.
 pub(super) fn entries_from(id: NamespaceId, limit: u32, from: Position) -> Range<Bytes> {
-    entry(id, limit, from).done()..entries(id, limit + 1).done()
+    entry(id, limit, from).into_bytes()..entries(id, limit + 1).into_bytes()
 }
 
 fn entries(id: NamespaceId, limit: u32) -> Key {

@@ -1,7 +1,7 @@
 //! `limits`: making, changing, reading and listing the accounts themselves.
 
 use super::{Context, LimitInfo, NewLimit, Patch, Refusal, Reply, state::Ledger, state::Terms};
-use crate::{Name, Page, answer, turn::Turn};
+use crate::{Name, Page, answer_size, turn::Turn};
 use alloc::{vec, vec::Vec};
 
 /// About what the stored terms of a limit take, besides their context.
@@ -61,7 +61,7 @@ pub(super) fn get(ledger: &Ledger, name: &Name) -> Result<LimitInfo, Refusal> {
 pub(super) fn list(ledger: &Ledger, page: &Page<Name>, max_answer: usize) -> Reply {
     let mut names = ledger.names_after(page.after.as_ref());
     let infos = names.by_ref().take(page.limit).map(|number| ledger.info(number));
-    let (items, is_cut) = answer::fitting(infos, max_answer);
+    let (items, is_cut) = answer_size::fitting(infos, max_answer);
     Reply::Limits { items, more: is_cut || names.next().is_some() }
 }
 

@@ -31,8 +31,8 @@ pub(crate) use state::Ledger;
 
 use crate::{
     Name,
-    answer::{self, Room},
-    turn::{Stop, Turn, View},
+    answer_size::{self, AnswerBudget},
+    turn::{CannotRun, Turn, View},
 };
 use alloc::vec::Vec;
 
@@ -54,7 +54,7 @@ pub(crate) fn apply(
     command: &Command,
     progress: &mut Progress,
     max_answer: usize,
-) -> Result<Result<Reply, Refusal>, Stop> {
+) -> Result<Result<Reply, Refusal>, CannotRun> {
     match command {
         Command::CreateLimit(new) => Ok(limits::create(ledger, turn, new).map(Reply::Limit)),
         Command::PatchLimit { name, ceiling, context } => {
@@ -68,8 +68,8 @@ pub(crate) fn apply(
             for transfer in &transfers[progress.0.len()..] {
                 let result = match apply_transfer(ledger, turn, transfer) {
                     Ok(result) => result,
-                    Err(Stop::Unreadable) => Err(Refusal::Unreadable),
-                    Err(stop @ (Stop::Missing(_) | Stop::TooLarge)) => return Err(stop),
+                    Err(CannotRun::Unreadable) => Err(Refusal::Unreadable),
+                    Err(stop @ (CannotRun::Missing(_) | CannotRun::TooLarge)) => return Err(stop),
                 };
                 progress.0.push(result);
             }
@@ -90,7 +90,7 @@ pub(crate) fn missing(
     view: View<'_>,
     command: &Command,
     max_answer: usize,
-) -> Result<(), Stop> {
+) -> Result<(), CannotRun> {
     match command.is_write() {
         true => prefetch(view, command),
         false => read(ledger, view, command, max_answer).map(|_| ()),
@@ -98,7 +98,7 @@ pub(crate) fn missing(
 }
 
 /// A write needs its operation. It seldom needs more (the values of a repeated one), and then says so when it runs.
-fn prefetch(view: View<'_>, command: &Command) -> Result<(), Stop> {
+fn prefetch(view: View<'_>, command: &Command) -> Result<(), CannotRun> {
     let key = |transfer: &Transfer| keys::operation(view.namespace, transfer.operation_id());
     match command {
         Command::Transfer(transfer) => view.prefetch([key(transfer)].into_iter()),
@@ -113,10 +113,10 @@ fn read(
     view: View<'_>,
     command: &Command,
     max_answer: usize,
-) -> Result<Result<Reply, Refusal>, Stop> {
+) -> Result<Result<Reply, Refusal>, CannotRun> {
     match command {
         Command::Values { limit_names, as_of } => match values::read(ledger, view, limit_names, as_of) {
-            Err(Stop::Unreadable) => Ok(Err(Refusal::LimitsValuesReadingException)),
+            Err(CannotRun::Unreadable) => Ok(Err(Refusal::LimitsValuesReadingException)),
             other => other,
         },
         Command::GetOperation(id) => operations::get(ledger, view, id),
@@ -144,21 +144,22 @@ fn check_answer(
     view: View<'_>,
     transfers: &[Transfer],
     max_answer: usize,
-) -> Result<(), Stop> {
+) -> Result<(), CannotRun> {
     // Everything is asked for at once, so that one round fetches it.
     view.prefetch(transfers.iter().map(|transfer| keys::operation(view.namespace, transfer.operation_id())))?;
     // Names stand in a problem document up to three times: in the detail, and in one or two members.
-    let value = |name: &Name, id_bytes: usize| VALUE_BYTES + 3 * answer::text(name.as_bytes()) + id_bytes;
+    let value =
+        |name: &Name, id_bytes: usize| VALUE_BYTES + 3 * answer_size::text(name.as_bytes()) + id_bytes;
     let known_id = |limit: u32| match &ledger.limit(limit).terms.limit_id {
-        Some(id) => answer::text(id.as_bytes()),
+        Some(id) => answer_size::text(id.as_bytes()),
         None => 0,
     };
-    let measure = |id_bytes: &dyn Fn(&Name) -> usize| -> Result<(), Stop> {
+    let measure = |id_bytes: &dyn Fn(&Name) -> usize| -> Result<(), CannotRun> {
         let named = |name: &Name| value(name, id_bytes(name));
-        let mut room = Room::new(max_answer);
+        let mut budget = AnswerBudget::new(max_answer);
         for transfer in transfers {
-            room.take(ITEM_BYTES + 3 * answer::text(transfer.operation_id().as_bytes()))?;
-            room.take(match transfer {
+            budget.spend(ITEM_BYTES + 3 * answer_size::text(transfer.operation_id().as_bytes()))?;
+            budget.spend(match transfer {
                 Transfer::Hold(hold) => hold.changes.iter().map(|change| named(&change.limit_name)).sum(),
                 Transfer::Finish(Finalization { changes: Some(changes), .. }) => {
                     changes.iter().map(|change| named(&change.limit_name)).sum()
@@ -170,7 +171,7 @@ fn check_answer(
                             limits.map(|n| value(&ledger.limit(n).terms.name, known_id(n))).sum()
                         }
                         // The item itself will say that it cannot be read.
-                        Ok(None) | Err(Stop::Unreadable) => 0,
+                        Ok(None) | Err(CannotRun::Unreadable) => 0,
                         Err(stop) => return Err(stop),
                     }
                 }
@@ -179,8 +180,8 @@ fn check_answer(
         Ok(())
     };
     // Most batches are far from the bound whatever ids their limits have; looking those up costs as much as the work.
-    match measure(&|_| answer::text(&[b'"'; Name::MAX_BYTES])) {
-        Err(Stop::TooLarge) => measure(&|name| ledger.find(name).map_or(0, known_id)),
+    match measure(&|_| answer_size::text(&[b'"'; Name::MAX_BYTES])) {
+        Err(CannotRun::TooLarge) => measure(&|name| ledger.find(name).map_or(0, known_id)),
         other => other,
     }
 }
@@ -189,7 +190,7 @@ fn apply_transfer(
     ledger: &mut Ledger,
     turn: &mut Turn<'_>,
     transfer: &Transfer,
-) -> Result<Result<Reply, Refusal>, Stop> {
+) -> Result<Result<Reply, Refusal>, CannotRun> {
     match transfer {
         Transfer::Hold(hold) => hold::apply(ledger, turn, hold),
         Transfer::Finish(finalization) => commit_rollback::apply(ledger, turn, finalization),

@@ -2,10 +2,10 @@
 
 use super::{HeldLimitInfo, OperationInfo, Refusal, Reply, keys, state::Balance, state::Ledger};
 use crate::{
-    Name, Page, Position, Time, answer,
+    Name, Page, Position, Time, answer_size,
     ids::NamespaceId,
-    reads::{Absent, Reader},
-    turn::{Stop, View},
+    reads::{ReadError, Reader},
+    turn::{CannotRun, View},
 };
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -94,15 +94,15 @@ pub(super) fn find(
     reader: &Reader<'_>,
     namespace: NamespaceId,
     id: &Name,
-) -> Result<Option<Operation>, Absent> {
+) -> Result<Option<Operation>, ReadError> {
     let operation: Option<Operation> = reader.get(keys::operation(namespace, id))?;
     match &operation {
-        Some(operation) if !ledger.knows(operation) => Err(Absent::Unreadable),
+        Some(operation) if !ledger.knows(operation) => Err(ReadError::Unreadable),
         _ => Ok(operation),
     }
 }
 
-pub(super) fn get(ledger: &Ledger, view: View<'_>, id: &Name) -> Result<Result<Reply, Refusal>, Stop> {
+pub(super) fn get(ledger: &Ledger, view: View<'_>, id: &Name) -> Result<Result<Reply, Refusal>, CannotRun> {
     let operation = view.read(|reader| find(ledger, reader, view.namespace, id))?;
     Ok(match operation {
         Some(operation) => Ok(Reply::Operation(operation.info(ledger, id.clone()))),
@@ -116,7 +116,7 @@ pub(super) fn list(
     only_held: bool,
     page: &Page<Name>,
     max_answer: usize,
-) -> Result<Result<Reply, Refusal>, Stop> {
+) -> Result<Result<Reply, Refusal>, CannotRun> {
     view.read(|reader| {
         let range = if only_held {
             keys::open_after(view.namespace, page.after.as_ref())
@@ -127,16 +127,16 @@ pub(super) fn list(
         let ids: Vec<Name> = scanned
             .records
             .iter()
-            .map(|(key, _)| keys::operation_id(key).ok_or(Absent::Unreadable))
+            .map(|(key, _)| keys::operation_id(key).ok_or(ReadError::Unreadable))
             .collect::<Result<_, _>>()?;
         // All look-ups are made before the first failure counts, so that one round fetches all of them.
         let found: Vec<_> = ids.iter().map(|id| find(ledger, reader, view.namespace, id)).collect();
         let mut operations = Vec::with_capacity(ids.len());
         for (id, operation) in ids.into_iter().zip(found) {
-            operations.push((id, operation?.ok_or(Absent::Unreadable)?));
+            operations.push((id, operation?.ok_or(ReadError::Unreadable)?));
         }
         let infos = operations.into_iter().map(|(id, operation)| operation.info(ledger, id));
-        let (items, is_cut) = answer::fitting(infos, max_answer / HOLD_FACTOR);
+        let (items, is_cut) = answer_size::fitting(infos, max_answer / HOLD_FACTOR);
         let next = match is_cut {
             true => items.last().map(|item| item.operation_id.clone()),
             false => scanned.more_after.as_deref().and_then(keys::operation_id),

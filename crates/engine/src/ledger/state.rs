@@ -5,8 +5,8 @@ use crate::{
     Name, Position,
     ids::NamespaceId,
     record::{self, Malformed, key::ResidentKey},
-    timers::{SetBy, Timer, TimerKey, Timers},
-    turn::Changes,
+    timers::{Timer, TimerKey, TimerSource, Timers},
+    turn::BatchChanges,
 };
 use alloc::{collections::BTreeMap, vec::Vec};
 use hashbrown::HashMap;
@@ -67,13 +67,13 @@ impl Balance {
     }
 
     /// Whether one more hold would, in the worst case, pass the ceiling. Only a positive one can.
-    pub(crate) fn passes(&self, value: i64, ceiling: i64) -> bool {
+    pub(crate) fn exceeds_ceiling(&self, value: i64, ceiling: i64) -> bool {
         value > 0
             && i128::from(self.commit) + i128::from(self.held_up) + i128::from(value) > i128::from(ceiling)
     }
 
     /// The balance after an open hold of `held` ends with `committed` of it.
-    pub(crate) fn finish(mut self, held: i64, committed: i64) -> Balance {
+    pub(crate) fn end_hold(mut self, held: i64, committed: i64) -> Balance {
         if held >= 0 {
             self.held_up -= held;
         } else {
@@ -136,7 +136,7 @@ impl Ledger {
     }
 
     /// Writes the after-images of what changed since the last time.
-    pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut Changes) {
+    pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut BatchChanges) {
         for number in self.changed.drain(..) {
             let limit = &mut self.limits[number as usize];
             if core::mem::take(&mut limit.terms_changed) {
@@ -159,9 +159,9 @@ impl Ledger {
             keys::Resident::Limit(number) => self.load_limit(number, bytes),
             keys::Resident::Balance(number) => self.load_balance(number, bytes),
             keys::Resident::Expiry(due, held_at) => {
-                let timer = Timer::LedgerExpiry { operation_id: record::decode(bytes)?, held_at, due };
-                let set_by = SetBy::Change(held_at);
-                timers.set(TimerKey { due, namespace: key.namespace, set_by }, timer);
+                let timer = Timer::HoldExpiry { operation_id: record::decode(bytes)?, held_at, due };
+                let source = TimerSource::Change(held_at);
+                timers.set(TimerKey { due, namespace: key.namespace, source }, timer);
                 Ok(())
             }
         }

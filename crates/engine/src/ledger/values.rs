@@ -8,8 +8,8 @@ use super::{
 use crate::{
     Name, Position,
     ids::NamespaceId,
-    reads::{Absent, Reader},
-    turn::{Stop, View},
+    reads::{ReadError, Reader},
+    turn::{CannotRun, View},
 };
 use alloc::vec::Vec;
 
@@ -18,7 +18,7 @@ pub(super) fn read(
     view: View<'_>,
     limit_names: &[Name],
     as_of_moment: &AsOf,
-) -> Result<Result<Reply, Refusal>, Stop> {
+) -> Result<Result<Reply, Refusal>, CannotRun> {
     let numbers = match limits::find_all(ledger, limit_names.iter()) {
         Ok(numbers) => numbers,
         Err(refusal) => return Ok(Err(refusal)),
@@ -58,7 +58,7 @@ pub(super) fn as_of(
     namespace: NamespaceId,
     numbers: &[u32],
     position: Position,
-) -> Result<Vec<Value>, Absent> {
+) -> Result<Vec<Value>, ReadError> {
     values(ledger, numbers, |number| balance_as_of(reader, namespace, number, position))
 }
 
@@ -69,7 +69,7 @@ pub(super) fn as_of_operation(
     namespace: NamespaceId,
     numbers: &[u32],
     operation: &Operation,
-) -> Result<Vec<Value>, Absent> {
+) -> Result<Vec<Value>, ReadError> {
     values(ledger, numbers, |number| match operation.balance_of(number) {
         Some(balance) => Ok(balance),
         None => balance_as_of(reader, namespace, number, operation.view),
@@ -80,8 +80,8 @@ pub(super) fn as_of_operation(
 fn values(
     ledger: &Ledger,
     numbers: &[u32],
-    balance_of: impl Fn(u32) -> Result<Balance, Absent>,
-) -> Result<Vec<Value>, Absent> {
+    balance_of: impl Fn(u32) -> Result<Balance, ReadError>,
+) -> Result<Vec<Value>, ReadError> {
     let found: Vec<_> = numbers.iter().map(|number| balance_of(*number)).collect();
     let value = |(number, balance): (&u32, _)| Ok(ledger.value(*number, balance?));
     numbers.iter().zip(found).map(value).collect()
@@ -93,7 +93,7 @@ fn balance_as_of(
     namespace: NamespaceId,
     number: u32,
     position: Position,
-) -> Result<Balance, Absent> {
+) -> Result<Balance, ReadError> {
     let entry = entries::last_at_or_before(reader, namespace, number, position)?;
     Ok(entry.map_or(Balance::default(), |entry| entry.balance))
 }

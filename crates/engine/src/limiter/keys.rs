@@ -3,8 +3,8 @@
 use crate::{
     Position,
     ids::NamespaceId,
-    keyed::Place,
     record::key::{self, Key, ResidentKey},
+    slab::SlabIndex,
 };
 use bytes::Bytes;
 use core::ops::Range;
@@ -23,8 +23,8 @@ const LEASE: u8 = FAMILY + 4;
 pub(super) enum Resident {
     Rule(Position),
     Override { rule: Position, id: Position },
-    Window(Place),
-    Counter(Place),
+    Window(SlabIndex),
+    Counter(SlabIndex),
     Lease(Position),
 }
 
@@ -53,18 +53,18 @@ pub(super) fn override_of(id: NamespaceId, rule: Position, item: Position) -> Ke
 
 /// All overrides of a rule.
 pub(super) fn overrides(id: NamespaceId, rule: Position) -> Range<Bytes> {
-    let all = |rule: u64| key::resident(id, OVERRIDE).u64(rule).done();
+    let all = |rule: u64| key::resident(id, OVERRIDE).u64(rule).into_bytes();
     all(rule.0)..all(rule.0 + 1)
 }
 
 /// A window's state, by its place among all groups.
-pub(super) fn window(id: NamespaceId, place: Place) -> Key {
-    key::resident(id, WINDOW).u32(place)
+pub(super) fn window(id: NamespaceId, index: SlabIndex) -> Key {
+    key::resident(id, WINDOW).u32(index)
 }
 
 /// A counter, by its place among all counters.
-pub(super) fn counter(id: NamespaceId, place: Place) -> Key {
-    key::resident(id, COUNTER).u32(place)
+pub(super) fn counter(id: NamespaceId, index: SlabIndex) -> Key {
+    key::resident(id, COUNTER).u32(index)
 }
 
 /// A lease, by its fencing token.
@@ -96,7 +96,7 @@ mod tests {
     fn a_range_of_overrides_holds_those_of_its_rule() {
         let id = NamespaceId(7);
         let range = overrides(id, Position(5));
-        assert!(range.contains(&override_of(id, Position(5), Position(6)).done()));
-        assert!(!range.contains(&override_of(id, Position(6), Position(6)).done()));
+        assert!(range.contains(&override_of(id, Position(5), Position(6)).into_bytes()));
+        assert!(!range.contains(&override_of(id, Position(6), Position(6)).into_bytes()));
     }
 }

@@ -8,12 +8,12 @@ use super::{
 };
 use crate::{
     Effect, Millis, Name, Page, Position, Time,
-    answer::{Room, TooLarge},
+    answer_size::{AnswerBudget, TooLarge},
     ids::NamespaceId,
     key_values::KeyValues,
     lists::pick,
     record::{self, Malformed},
-    timers::{SetBy, Timer, TimerKey, Timers},
+    timers::{Timer, TimerKey, TimerSource, Timers},
     turn::Turn,
 };
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ pub(crate) struct Lease {
 
 impl Lease {
     fn timer_key(&self, namespace: NamespaceId) -> TimerKey {
-        TimerKey { due: self.expires_at, namespace, set_by: SetBy::Change(self.token) }
+        TimerKey { due: self.expires_at, namespace, source: TimerSource::Change(self.token) }
     }
 
     fn timer(&self) -> Timer {
@@ -59,15 +59,16 @@ pub(super) fn take(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
     new: &NewLease,
-    room: Room,
+    budget: AnswerBudget,
 ) -> Result<Result<Reply, Refusal>, TooLarge> {
     // The same lease again, from a submitter that does not know whether it was granted.
     if let Some(lease) = limiter.leases.get(&new.id) {
-        let decision = check::nothing_asked();
+        let decision = check::allowed_without_limits();
         return Ok(Ok(Reply::LeaseTaken { lease: lease.info(turn.now), decision }));
     }
     let entry = Take { key_values: new.key_values.clone(), hits: new.hits as i64, limit: None };
-    let decided = check::decide(limiter, turn, core::slice::from_ref(&entry), check::Manner::Lease, room)?;
+    let decided =
+        check::decide(limiter, turn, core::slice::from_ref(&entry), check::TakeKind::Lease, budget)?;
     if !decided.decision.allowed {
         return Ok(Err(Refusal::LimitReached(decided.decision)));
     }
@@ -134,7 +135,7 @@ pub(super) fn list(limiter: &Limiter, now: Time, page: &Page<Name>) -> Reply {
 }
 
 /// A grant that is told again: as it is now, if it still lives.
-pub(super) fn again(limiter: &Limiter, now: Time, reply: &Reply) -> Option<Reply> {
+pub(super) fn repeat_reply(limiter: &Limiter, now: Time, reply: &Reply) -> Option<Reply> {
     let Reply::LeaseTaken { lease, decision } = reply else { return Some(reply.clone()) };
     let lease = limiter.leases.get(&lease.id)?.info(now);
     Some(Reply::LeaseTaken { lease, decision: decision.clone() })
@@ -157,7 +158,7 @@ impl Limiter {
     }
 
     /// Each lease lives for at least its whole ttl from now on.
-    pub(crate) fn grace(&mut self, now: Time, namespace: NamespaceId, timers: &mut Timers) {
+    pub(crate) fn apply_grace_period(&mut self, now: Time, namespace: NamespaceId, timers: &mut Timers) {
         for lease in self.leases.values_mut() {
             timers.cancel(lease.timer_key(namespace));
             lease.expires_at = lease.expires_at.max(now.after(lease.ttl));

@@ -1,40 +1,47 @@
 //! Asking for locks, waiting for them, and waiting no longer.
 
 use super::{
-    Applied,
     command::Acquire,
     reply::{Refusal, Reply},
     state::{Locks, Waiter},
 };
-use crate::{Millis, Name, WaitId, turn::Turn};
+use crate::{
+    Millis, Name, WaitId,
+    turn::{Attempt, Turn},
+};
 
 /// How many requests of a namespace may wait.
 const MAX_WAITING: usize = 131_072;
 
-pub(super) fn acquire(locks: &mut Locks, turn: &mut Turn<'_>, wanted: &Acquire, wait: WaitId) -> Applied {
+pub(super) fn acquire(
+    locks: &mut Locks,
+    turn: &mut Turn<'_>,
+    wanted: &Acquire,
+    wait: WaitId,
+) -> Attempt<Result<Reply, Refusal>> {
     // The same request again, from a submitter that does not know what became of it: it must not wait behind itself.
     if let Some(grant) = locks.by_id(&wanted.id) {
         let (token, session) = (grant.token, grant.session.clone());
         locks.listen(turn, token, Some(&wanted.id));
         let grant = locks.info(turn.now, &locks.grants[&token]);
-        return Applied::Done(Ok(Reply::Granted { grant, session }));
+        return Attempt::Done(Ok(Reply::Granted { grant, session }));
     }
     if let Some(earlier) = locks.waits.get(&wanted.id).copied() {
         time_out(locks, turn, earlier);
     }
     let Some(blocked) = locks.blocked(turn.now, &wanted.locks, wait) else {
         let grant = locks.grant(turn, wanted);
-        return Applied::Done(Ok(Reply::Granted { grant, session: wanted.session.clone() }));
+        return Attempt::Done(Ok(Reply::Granted { grant, session: wanted.session.clone() }));
     };
     if wanted.wait == Millis(0) {
-        return Applied::Done(Err(Refusal::LockHeld(blocked)));
+        return Attempt::Done(Err(Refusal::LockHeld(blocked)));
     }
     if locks.waiters.len() >= MAX_WAITING {
-        return Applied::Refused;
+        return Attempt::TooManyWaiting;
     }
     let until = turn.now.after(wanted.wait);
     locks.join(turn, Waiter { wanted: wanted.clone(), wait, until });
-    Applied::Waits
+    Attempt::Waits
 }
 
 /// One has waited for as long as it would.
@@ -54,7 +61,7 @@ pub(super) fn abandon(locks: &mut Locks, turn: &mut Turn<'_>, request: &Name) ->
 }
 
 /// Returns a kept grant to another request, as the grant is now, if it still lives.
-pub(super) fn again(
+pub(super) fn repeat_reply(
     locks: &mut Locks,
     turn: &mut Turn<'_>,
     request: Option<&Name>,

@@ -29,13 +29,13 @@ pub(super) fn release(
     session: Option<&Name>,
 ) -> Result<Reply, Refusal> {
     let token = held(locks, id, session)?.token;
-    locks.take_back(turn, token);
+    locks.end_grant(turn, token);
     Ok(Reply::Released)
 }
 
 /// The holder's time has run out.
 pub(super) fn expire(locks: &mut Locks, turn: &mut Turn<'_>, token: Position) {
-    if let Some(Grant { id: lock_id, owner, .. }) = locks.take_back(turn, token) {
+    if let Some(Grant { id: lock_id, owner, .. }) = locks.end_grant(turn, token) {
         turn.effect(Effect::LockExpired { namespace: turn.head.name.clone(), lock_id, owner });
     }
 }

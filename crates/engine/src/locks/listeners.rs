@@ -57,7 +57,7 @@ impl Locks {
             };
             others.retain(|other| other != request);
             if others.is_empty() {
-                self.take_back(turn, token);
+                self.end_grant(turn, token);
             } else {
                 self.set_listeners(token, Listeners::Known(others));
                 turn.put(keys::listeners(turn.namespace, token), &self.listeners[&token]);

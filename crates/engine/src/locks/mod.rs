@@ -23,20 +23,19 @@ pub use reply::{Blocked, GrantInfo, Holder, Refusal, Reply};
 pub(crate) use state::Locks;
 pub use state::Sizes;
 
-use crate::{Position, WaitId, turn::Turn};
-
-/// What became of a command.
-pub(crate) enum Applied {
-    Done(Result<Reply, Refusal>),
-    /// It is answered later.
-    Waits,
-    /// Too many wait already.
-    Refused,
-}
+use crate::{
+    Position, WaitId,
+    turn::{Attempt, Turn},
+};
 
 /// Runs a command. Nothing has to be fetched for it. `wait` names the request if its answer comes later.
-pub(crate) fn apply(locks: &mut Locks, turn: &mut Turn<'_>, command: &Command, wait: WaitId) -> Applied {
-    Applied::Done(match command {
+pub(crate) fn apply(
+    locks: &mut Locks,
+    turn: &mut Turn<'_>,
+    command: &Command,
+    wait: WaitId,
+) -> Attempt<Result<Reply, Refusal>> {
+    Attempt::Done(match command {
         Command::Acquire(wanted) => return acquire::acquire(locks, turn, wanted, wait),
         Command::Abandon(id) => Ok(acquire::abandon(locks, turn, id)),
         Command::Heartbeat { id, session } => holders::heartbeat(locks, turn, id, session),
@@ -48,7 +47,7 @@ pub(crate) fn apply(locks: &mut Locks, turn: &mut Turn<'_>, command: &Command, w
 
 /// A kept reply that is returned again to this command. `None` if the command is to be decided afresh. (A kept reply is
 /// found by the idempotency key alone, so the command may be one of another family.)
-pub(crate) fn again(
+pub(crate) fn repeat_reply(
     locks: &mut Locks,
     turn: &mut Turn<'_>,
     command: Option<&Command>,
@@ -58,7 +57,7 @@ pub(crate) fn again(
         Some(Command::Acquire(wanted)) => Some(&wanted.id),
         _ => None,
     };
-    acquire::again(locks, turn, request, reply)
+    acquire::repeat_reply(locks, turn, request, reply)
 }
 
 /// A holder's time has run out.

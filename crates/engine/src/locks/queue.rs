@@ -50,7 +50,7 @@ impl Queue {
         self.holders.insert(token) && is_free
     }
 
-    pub(super) fn let_go(&mut self, token: Position) {
+    pub(super) fn release(&mut self, token: Position) {
         self.holders.remove(&token);
     }
 

@@ -12,7 +12,7 @@ use crate::{
     ids::{NamespaceId, WaitId},
     key_values::KeyValues,
     record::{self, Malformed, key::ResidentKey},
-    timers::{SetBy, Timer, TimerKey, Timers},
+    timers::{Timer, TimerKey, TimerSource, Timers},
     turn::Turn,
 };
 use alloc::{
@@ -56,7 +56,7 @@ pub(super) struct Grant {
 
 impl Grant {
     pub(super) fn timer_key(&self, namespace: NamespaceId) -> TimerKey {
-        TimerKey { due: self.expires_at, namespace, set_by: SetBy::Change(self.token) }
+        TimerKey { due: self.expires_at, namespace, source: TimerSource::Change(self.token) }
     }
 
     /// Writes it down, and sees to it that it is taken back in time.
@@ -76,7 +76,7 @@ pub(crate) struct Waiter {
 
 impl Waiter {
     pub(crate) fn timer_key(&self, namespace: NamespaceId) -> TimerKey {
-        TimerKey { due: self.until, namespace, set_by: SetBy::Wait(self.wait) }
+        TimerKey { due: self.until, namespace, source: TimerSource::Wait(self.wait) }
     }
 }
 
@@ -153,7 +153,7 @@ impl Locks {
     }
 
     /// Takes back what is held under this token, and grants what waited for it.
-    pub(super) fn take_back(&mut self, turn: &mut Turn<'_>, token: Position) -> Option<Grant> {
+    pub(super) fn end_grant(&mut self, turn: &mut Turn<'_>, token: Position) -> Option<Grant> {
         let grant = self.grants.remove(&token)?;
         self.tokens.remove(&grant.id);
         turn.timers.cancel(grant.timer_key(turn.namespace));
@@ -162,7 +162,7 @@ impl Locks {
         if self.forget_listeners(token) {
             turn.remove(keys::listeners(turn.namespace, token));
         }
-        self.change_queues(&grant.locks, |queue| queue.let_go(token));
+        self.change_queues(&grant.locks, |queue| queue.release(token));
         self.grant_next(turn, &grant.locks);
         Some(grant)
     }
@@ -285,7 +285,7 @@ impl Locks {
     }
 
     /// Each grant lives for at least its whole ttl from now on.
-    pub(crate) fn grace(&mut self, now: Time, namespace: NamespaceId, timers: &mut Timers) {
+    pub(crate) fn apply_grace_period(&mut self, now: Time, namespace: NamespaceId, timers: &mut Timers) {
         for grant in self.grants.values_mut() {
             timers.cancel(grant.timer_key(namespace));
             grant.expires_at = grant.expires_at.max(now.after(grant.ttl));

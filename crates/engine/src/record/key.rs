@@ -56,16 +56,16 @@ impl<'a> ResidentKey<'a> {
     }
 
     /// What follows the kind.
-    pub(crate) fn rest(self) -> Rest<'a> {
-        Rest(self.rest)
+    pub(crate) fn rest(self) -> KeyParser<'a> {
+        KeyParser(self.rest)
     }
 }
 
 /// What is left of a key while it is parsed.
 #[derive(Debug)]
-pub(crate) struct Rest<'a>(&'a [u8]);
+pub(crate) struct KeyParser<'a>(&'a [u8]);
 
-impl Rest<'_> {
+impl KeyParser<'_> {
     pub(crate) fn u32(&mut self) -> Option<u32> {
         let (head, tail) = self.0.split_first_chunk::<4>()?;
         self.0 = tail;
@@ -96,7 +96,7 @@ pub fn shard_meta() -> Bytes {
 
 /// A pending sweep.
 pub fn sweep(id: u64) -> Bytes {
-    Key::new(&[RESIDENT, SWEEP]).u64(id).done()
+    Key::new(&[RESIDENT, SWEEP]).u64(id).into_bytes()
 }
 
 /// A namespace's own record.
@@ -111,7 +111,7 @@ pub fn reply(id: NamespaceId, period: u32, key: &Name) -> Key {
 
 /// All replies of a period.
 pub fn replies(id: NamespaceId, period: u32) -> Range<Bytes> {
-    paged(id, REPLY).u32(period).done()..paged(id, REPLY).u32(period + 1).done()
+    paged(id, REPLY).u32(period).into_bytes()..paged(id, REPLY).u32(period + 1).into_bytes()
 }
 
 /// The beginning of the key of a namespace's resident record.
@@ -135,7 +135,7 @@ pub(crate) fn paged_names_after(id: NamespaceId, kind: u8, after: Option<&Name>)
         Some(name) => paged(id, kind).bytes(name.as_bytes()).bytes(&[0]),
         None => paged(id, kind),
     };
-    from.done()..paged(id, kind + 1).done()
+    from.into_bytes()..paged(id, kind + 1).into_bytes()
 }
 
 /// The name with which a paged record's key ends.
@@ -144,8 +144,9 @@ pub(crate) fn paged_name(key: &[u8]) -> Option<Name> {
 }
 
 /// Everything of a namespace: its resident records, its paged ones and its histories.
-pub fn all_of_namespace(id: NamespaceId) -> [Range<Bytes>; 3] {
-    let prefix = |first: &[u8]| Key::new(first).u32(id.0).done()..Key::new(first).u32(id.0 + 1).done();
+pub fn namespace_ranges(id: NamespaceId) -> [Range<Bytes>; 3] {
+    let prefix =
+        |first: &[u8]| Key::new(first).u32(id.0).into_bytes()..Key::new(first).u32(id.0 + 1).into_bytes();
     [prefix(&[RESIDENT, NAMESPACE]), prefix(&[PAGED]), prefix(&[HISTORY])]
 }
 
@@ -156,24 +157,24 @@ pub fn sweeps() -> Range<Bytes> {
 
 /// The resident records of all namespaces from the given one on.
 pub fn namespaces_from(id: NamespaceId) -> Range<Bytes> {
-    Key::new(&[RESIDENT, NAMESPACE]).u32(id.0).done()..Bytes::from_static(&[RESIDENT, NAMESPACE + 1])
+    Key::new(&[RESIDENT, NAMESPACE]).u32(id.0).into_bytes()..Bytes::from_static(&[RESIDENT, NAMESPACE + 1])
 }
 
 /// The namespace in the key of one of its records, and the key without it: its first byte, and what follows the
 /// namespace. That is the same in whichever shard the namespace lives.
-pub fn take_out(key: &[u8]) -> Option<(NamespaceId, Key)> {
+pub fn split_namespace(key: &[u8]) -> Option<(NamespaceId, Key)> {
     let (class, rest) = match key {
         [RESIDENT, NAMESPACE, rest @ ..] => (RESIDENT, rest),
         [class @ (PAGED | HISTORY), rest @ ..] => (*class, rest),
         _ => return None,
     };
-    let mut rest = Rest(rest);
+    let mut rest = KeyParser(rest);
     let id = NamespaceId(rest.u32()?);
     Some((id, Key::new(&[class]).bytes(rest.0)))
 }
 
-/// The opposite of [`take_out`]: the key that a record has in the namespace.
-pub fn put_in(id: NamespaceId, taken_out: &[u8]) -> Option<Key> {
+/// The opposite of [`split_namespace`]: the key that a record has in the namespace.
+pub fn with_namespace(id: NamespaceId, taken_out: &[u8]) -> Option<Key> {
     let (class, rest) = taken_out.split_first()?;
     let first = match *class {
         RESIDENT => Key::new(&[RESIDENT, NAMESPACE]),
@@ -186,7 +187,7 @@ pub fn put_in(id: NamespaceId, taken_out: &[u8]) -> Option<Key> {
 /// Parses a resident record's key.
 pub fn parse_resident(key: &[u8]) -> Option<Resident<'_>> {
     let (first, rest) = key.split_first_chunk::<2>()?;
-    let mut rest = Rest(rest);
+    let mut rest = KeyParser(rest);
     match *first {
         [RESIDENT, SHARD_META] => rest.end(Resident::ShardMeta),
         [RESIDENT, SWEEP] => {
@@ -255,7 +256,7 @@ impl Key {
     }
 
     /// The key as bytes of its own.
-    pub fn done(self) -> Bytes {
+    pub fn into_bytes(self) -> Bytes {
         Bytes::copy_from_slice(&self)
     }
 }
@@ -309,29 +310,35 @@ mod tests {
     fn a_namespace_comes_before_what_it_holds_and_its_neighbours_stay_apart() {
         let (id, next) = (NamespaceId(7), NamespaceId(8));
         assert!(*namespace(id) < *resident(id, 0x10));
-        let [residents, paged_ones, histories] = all_of_namespace(id);
-        assert!(residents.contains(&namespace(id).done()) && !residents.contains(&namespace(next).done()));
-        let operation = |id| paged(id, 0x10).bytes(b"x").done();
+        let [residents, paged_ones, histories] = namespace_ranges(id);
+        assert!(
+            residents.contains(&namespace(id).into_bytes())
+                && !residents.contains(&namespace(next).into_bytes())
+        );
+        let operation = |id| paged(id, 0x10).bytes(b"x").into_bytes();
         assert!(paged_ones.contains(&operation(id)) && !paged_ones.contains(&operation(next)));
-        assert!(histories.contains(&history(id, 0xff).u32(u32::MAX).u64(u64::MAX).done()));
+        assert!(histories.contains(&history(id, 0xff).u32(u32::MAX).u64(u64::MAX).into_bytes()));
     }
 
     #[test]
     fn a_key_is_put_into_another_namespace() {
         #[track_caller]
         fn check(of: impl Fn(NamespaceId) -> Key) {
-            let (id, taken_out) = take_out(&of(NamespaceId(7))).unwrap();
+            let (id, taken_out) = split_namespace(&of(NamespaceId(7))).unwrap();
             assert_eq!(id, NamespaceId(7));
-            assert_eq!(*put_in(NamespaceId(300), &taken_out).unwrap(), *of(NamespaceId(300)));
+            assert_eq!(*with_namespace(NamespaceId(300), &taken_out).unwrap(), *of(NamespaceId(300)));
         }
         let name = Name::new(&"x".repeat(Name::MAX_BYTES)).unwrap();
         check(namespace);
         check(|id| resident(id, 0x10).u32(3));
         check(|id| paged(id, 0x10).bytes(name.as_bytes()));
         check(|id| history(id, 0x10).u32(3).u64(5));
-        assert!(take_out(&shard_meta()).is_none() && take_out(&sweep(7)).is_none());
-        assert!(take_out(&namespace(NamespaceId(7))[..5]).is_none());
-        assert!(put_in(NamespaceId(7), &[]).is_none() && put_in(NamespaceId(7), &[HISTORY + 1, 0]).is_none());
+        assert!(split_namespace(&shard_meta()).is_none() && split_namespace(&sweep(7)).is_none());
+        assert!(split_namespace(&namespace(NamespaceId(7))[..5]).is_none());
+        assert!(
+            with_namespace(NamespaceId(7), &[]).is_none()
+                && with_namespace(NamespaceId(7), &[HISTORY + 1, 0]).is_none()
+        );
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(crate) fn answer(result: Result<Outcome, Unavailable>, success: StatusCode) 
             Code::IdempotencyKeyInUse,
             "a request with this Idempotency-Key waits for its answer",
         )),
-        Outcome::TooManyWait => Err(Failure::new(
+        Outcome::TooManyWaiting => Err(Failure::new(
             Code::Overloaded,
             "too many requests of this kind wait in this namespace; nothing was done",
         )),

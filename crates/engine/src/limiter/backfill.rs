@@ -6,12 +6,18 @@
 
 use super::{
     Limiter,
-    changes::{self, Plan},
     command::Change,
-    matching::RuleNumber,
+    finish::finish,
+    plan::Plan,
+    prepare::prepare,
     reply::{Refusal, Reply},
+    rule_index::RuleNumber,
 };
-use crate::{WaitId, keyed::Place, turn::Turn};
+use crate::{
+    WaitId,
+    slab::SlabIndex,
+    turn::{Attempt, Turn},
+};
 use alloc::{collections::VecDeque, vec::Vec};
 
 /// How many changes of a namespace may wait.
@@ -19,46 +25,37 @@ const MAX_WAITING: usize = 1_024;
 
 /// Changes under way and waiting.
 #[derive(Debug, Default)]
-pub(crate) struct Building {
-    current: Option<Build>,
-    waiting: VecDeque<Waits>,
+pub(crate) struct RuleChangeQueue {
+    current: Option<Backfill>,
+    waiting: VecDeque<QueuedChange>,
     /// Answers to changes that waited.
     completed: Vec<(WaitId, Result<Reply, Refusal>)>,
 }
 
 /// A change that waits for those before it.
 #[derive(Debug)]
-struct Waits {
+struct QueuedChange {
     wait: WaitId,
     change: Change,
 }
 
 #[derive(Debug)]
-struct Build {
+struct Backfill {
     wait: WaitId,
     plan: Plan,
     /// Counters before this place are counted.
-    counted: Place,
+    counted: SlabIndex,
 }
 
-/// What became of a change that was asked for now.
-pub(crate) enum Begun {
-    Done(Result<Reply, Refusal>),
-    /// It will be completed.
-    Waits,
-    /// Too many wait already.
-    Refused,
-}
-
-impl Building {
-    /// Whether something is under way, and [`work`] is to be called again and again.
+impl RuleChangeQueue {
+    /// Whether something is under way, and [`continue_backfill`] is to be called again and again.
     pub(crate) fn is_busy(&self) -> bool {
         self.current.is_some()
     }
 
     /// The requests that wait for the change under way and for those behind it.
     pub(super) fn into_waiting(self) -> impl Iterator<Item = WaitId> {
-        let current = self.current.into_iter().map(|build| build.wait);
+        let current = self.current.into_iter().map(|backfill| backfill.wait);
         current.chain(self.waiting.into_iter().map(|waits| waits.wait))
     }
 
@@ -67,8 +64,8 @@ impl Building {
     }
 
     /// Whether the counter at this place is part of what is being counted already.
-    pub(super) fn has_counted(&self, place: Place) -> bool {
-        self.current.as_ref().is_some_and(|build| place < build.counted)
+    pub(super) fn has_counted(&self, index: SlabIndex) -> bool {
+        self.current.as_ref().is_some_and(|backfill| index < backfill.counted)
     }
 }
 
@@ -80,64 +77,64 @@ pub(crate) fn begin(
     change: &Change,
     wait: WaitId,
     slice: usize,
-) -> Begun {
-    if limiter.building.waiting.len() >= MAX_WAITING {
-        return Begun::Refused;
+) -> Attempt<Result<Reply, Refusal>> {
+    if limiter.rule_changes.waiting.len() >= MAX_WAITING {
+        return Attempt::TooManyWaiting;
     }
-    if limiter.building.is_busy() {
-        limiter.building.waiting.push_back(Waits { wait, change: change.clone() });
-        return Begun::Waits;
+    if limiter.rule_changes.is_busy() {
+        limiter.rule_changes.waiting.push_back(QueuedChange { wait, change: change.clone() });
+        return Attempt::Waits;
     }
-    let plan = match changes::prepare(limiter, turn, change) {
+    let plan = match prepare(limiter, turn, change) {
         Ok(plan) => plan,
-        Err(refusal) => return Begun::Done(Err(refusal)),
+        Err(refusal) => return Attempt::Done(Err(refusal)),
     };
-    if !plan.needs_counting(limiter) {
-        return Begun::Done(Ok(changes::finish(limiter, turn, plan)));
+    if !plan.needs_backfill(limiter) {
+        return Attempt::Done(Ok(finish(limiter, turn, plan)));
     }
-    limiter.building.current = Some(Build { wait, plan, counted: 0 });
+    limiter.rule_changes.current = Some(Backfill { wait, plan, counted: 0 });
     match count_slice(limiter, slice) {
         true => {
-            let build = limiter.building.current.take().expect("was just begun");
-            Begun::Done(Ok(changes::finish(limiter, turn, build.plan)))
+            let backfill = limiter.rule_changes.current.take().expect("was just begun");
+            Attempt::Done(Ok(finish(limiter, turn, backfill.plan)))
         }
-        false => Begun::Waits,
+        false => Attempt::Waits,
     }
 }
 
 /// Counts a slice for the change under way, and finishes it if that was the last; then those that waited behind it
 /// have their turn, up to one that must count as well.
-pub(crate) fn work(limiter: &mut Limiter, turn: &mut Turn<'_>, slice: usize) {
-    if !limiter.building.is_busy() || !count_slice(limiter, slice) {
+pub(crate) fn continue_backfill(limiter: &mut Limiter, turn: &mut Turn<'_>, slice: usize) {
+    if !limiter.rule_changes.is_busy() || !count_slice(limiter, slice) {
         return;
     }
-    let build = limiter.building.current.take().expect("something is under way");
-    let result = Ok(changes::finish(limiter, turn, build.plan));
-    limiter.building.completed.push((build.wait, result));
-    while let Some(Waits { wait, change }) = limiter.building.waiting.pop_front() {
+    let backfill = limiter.rule_changes.current.take().expect("something is under way");
+    let result = Ok(finish(limiter, turn, backfill.plan));
+    limiter.rule_changes.completed.push((backfill.wait, result));
+    while let Some(QueuedChange { wait, change }) = limiter.rule_changes.waiting.pop_front() {
         match begin(limiter, turn, &change, wait, slice) {
-            Begun::Done(result) => limiter.building.completed.push((wait, result)),
-            Begun::Waits | Begun::Refused => break,
+            Attempt::Done(result) => limiter.rule_changes.completed.push((wait, result)),
+            Attempt::Waits | Attempt::TooManyWaiting => break,
         }
     }
 }
 
 /// Counts some counters. Says whether all are counted.
 fn count_slice(limiter: &mut Limiter, slice: usize) -> bool {
-    let Some(build) = &mut limiter.building.current else { return true };
-    let from = build.counted;
-    let until = from.saturating_add(slice as Place).min(limiter.counters.end());
-    build.counted = until;
-    let numbers: Vec<RuleNumber> = build.plan.counted().collect();
+    let Some(backfill) = &mut limiter.rule_changes.current else { return true };
+    let from = backfill.counted;
+    let until = from.saturating_add(slice as SlabIndex).min(limiter.counters.end());
+    backfill.counted = until;
+    let numbers: Vec<RuleNumber> = backfill.plan.backfilled().collect();
     let counters: Vec<_> = limiter
         .counters
         .iter_from(from)
-        .take_while(|(place, ..)| *place < until)
+        .take_while(|(index, ..)| *index < until)
         .map(|(_, key_values, counter)| (key_values.clone(), counter.total()))
         .collect();
     for (key_values, total) in counters {
         for number in &numbers {
-            limiter.count_for_build(*number, &key_values, total);
+            limiter.count_for_backfill(*number, &key_values, total);
         }
     }
     until == limiter.counters.end()

@@ -17,7 +17,7 @@ pub(crate) type RuleNumber = u32;
 
 /// Rules by what their key-values must have.
 #[derive(Debug, Default)]
-pub(crate) struct Matching {
+pub(crate) struct RuleIndex {
     /// Under the bytes of a pair.
     by_pair: HashMap<KeyValues, Vec<RuleNumber>>,
     /// Under the bytes of a key.
@@ -43,7 +43,7 @@ impl Equivalent<KeyValues> for PairBytes<'_> {
     }
 }
 
-impl Matching {
+impl RuleIndex {
     pub(crate) fn insert(&mut self, number: RuleNumber, rule: &Rule) {
         match self.best_anchor(rule) {
             Anchor::Pairs(pairs) => {

@@ -25,14 +25,14 @@ pub(crate) struct TooLarge;
 
 /// The bytes that an answer may still grow by.
 #[derive(Debug)]
-pub(crate) struct Room(usize);
+pub(crate) struct AnswerBudget(usize);
 
-impl Room {
-    pub(crate) fn new(max_bytes: usize) -> Room {
-        Room(max_bytes)
+impl AnswerBudget {
+    pub(crate) fn new(max_bytes: usize) -> AnswerBudget {
+        AnswerBudget(max_bytes)
     }
 
-    pub(crate) fn take(&mut self, bytes: usize) -> Result<(), TooLarge> {
+    pub(crate) fn spend(&mut self, bytes: usize) -> Result<(), TooLarge> {
         self.0 = self.0.checked_sub(bytes).ok_or(TooLarge)?;
         Ok(())
     }
@@ -57,10 +57,10 @@ pub fn estimate<T: Serialize>(value: &T) -> usize {
 
 /// As many of `items` as an answer has room for, but at least one of them; and whether some were left out.
 pub(crate) fn fitting<T: Serialize>(items: impl Iterator<Item = T>, max_bytes: usize) -> (Vec<T>, bool) {
-    let mut room = Room::new(max_bytes);
+    let mut budget = AnswerBudget::new(max_bytes);
     let mut fitting = Vec::new();
     for item in items {
-        if room.take(estimate(&item)).is_err() && !fitting.is_empty() {
+        if budget.spend(estimate(&item)).is_err() && !fitting.is_empty() {
             return (fitting, true);
         }
         fitting.push(item);
