@@ -1,11 +1,11 @@
-//! What is decided.
+//! The state machine that decides.
 //!
-//! [`Engine`] is one shard's state machine: a [`Request`] and the time go in, an [`Outcome`] comes out, and
-//! [`Engine::seal`] gives the after-images that must be durable before any of those outcomes, or any [`Effect`], is
-//! told to anyone. It is deterministic: the same requests at the same times give the same bytes.
+//! [`Engine`] is the state machine of one shard. It takes a [`Request`] and the time, and returns an [`Outcome`].
+//! [`Engine::seal`] returns the after-images that must be durable before any of these outcomes, or any [`Effect`], is
+//! released. The engine is deterministic: the same requests at the same times give the same bytes.
 //!
-//! The crate is `no_std`: the compiler proves that it has no clock, no files, no threads and no randomness. It must
-//! never know how records are stored, who asks over which protocol, or how an answer looks on the wire.
+//! The crate must never have a clock, files, threads or randomness: it is `no_std`, so the compiler checks this. It must
+//! never know how records are stored, which protocol a client uses, or how an answer looks on the wire.
 //!
 //! Read in this order: [`request`], [`outcome`], [`engine`], then a family's folder ([`ledger`], [`limiter`], [`locks`],
 //! [`events`]).

@@ -1,4 +1,4 @@
-//! A command's turn at a namespace: what it may look at, and where its changes go. Every family stands on this.
+//! One command's turn at a namespace: what the command may read, and where its changes go. Every family uses this module.
 
 use crate::{
     Effect, Position, Time,
@@ -81,7 +81,7 @@ pub(crate) enum Attempt<T> {
     TooManyWaiting,
 }
 
-/// What a command may look at: the time, and the stored records as of all that was decided before it.
+/// What a command may read: the time, and the stored records, including the changes of all commands before it.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) now: Time,
@@ -94,7 +94,7 @@ pub(crate) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Runs the reading part of a command.
+    /// Runs the reading part of a command. If `f` needs records that are not fetched yet, the error names all of them.
     pub(crate) fn read<T>(
         &self,
         f: impl FnOnce(&Reader<'_>) -> Result<T, ReadError>,
@@ -115,7 +115,7 @@ impl View<'_> {
     }
 }
 
-/// One command's turn at a namespace: what it may look at, and where its changes go.
+/// One command's turn at a namespace.
 pub(crate) struct Turn<'a> {
     pub(crate) now: Time,
     pub(crate) namespace: NamespaceId,
@@ -138,7 +138,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The position of a change that is made now.
+    /// Gives a change its position, the next one of the namespace.
     pub(crate) fn advance(&mut self) -> Position {
         self.head.position = self.head.position.next();
         self.head.position
@@ -158,7 +158,8 @@ impl Turn<'_> {
         self.changes.writes.remove(key.as_ref());
     }
 
-    /// Removes a whole range of records in slices. No look-up may reach them any more.
+    /// Begins a sweep that removes a range of records in slices. The caller guarantees that no command looks them up any
+    /// more.
     pub(crate) fn sweep(&mut self, range: Range<Bytes>) {
         self.changes.sweeps.push(range);
     }

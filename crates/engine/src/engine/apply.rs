@@ -1,4 +1,4 @@
-//! A request's turn.
+//! Runs a request in its namespace.
 
 use super::{
     Applied, Engine,
@@ -14,11 +14,11 @@ use crate::{
 };
 use alloc::vec::Vec;
 
-/// A request that is to be decided in its namespace.
+/// The arguments of one call of [`Engine::apply`].
 struct Invocation<'a> {
     now: Time,
     request: &'a Request,
-    /// Whether a part of the request is done already, and only the rest is to be run.
+    /// Whether an earlier call has run a part of the request, which then stopped to fetch records.
     is_begun: bool,
     /// Whether the request has changed something.
     changed: &'a mut bool,
@@ -26,8 +26,8 @@ struct Invocation<'a> {
 }
 
 impl Engine {
-    /// Runs a request, or says what must be fetched first. Then the request is to be run again with that, before any
-    /// request that came after it. Everything due by `now` must have been applied before.
+    /// Runs a request. If it returns [`Missing`], the caller must fetch these records and call it again with the same job,
+    /// before any later request. Everything that is due by `now` must have been applied before.
     pub fn apply(&mut self, now: Time, job: &mut Job, fetched: &Fetched) -> Result<Applied, Missing> {
         self.advance_time(now);
         let Job { request, progress, changed } = job;
@@ -68,8 +68,8 @@ impl Engine {
         }
     }
 
-    /// What must be fetched before the request can run, as far as that can be told now. Asking saves rounds;
-    /// [`Engine::apply`] has the last word.
+    /// The records that the request will probably need. Fetching them for many requests together saves rounds;
+    /// [`Engine::apply`] may still return more.
     pub fn missing(&self, now: Time, job: &Job, fetched: &Fetched) -> Vec<Read> {
         // In a namespace that does not exist there is nothing to fetch.
         let Some(namespace) = self.namespaces.get(&job.request.namespace) else { return Vec::new() };
@@ -95,7 +95,7 @@ impl Engine {
                 note(ledger::missing(&namespace.families.ledger, view, command, self.options.max_answer))
             }
             Command::Events(command) => note(events::missing(&namespace.families.events, view, command)),
-            // All of it is resident.
+            // These need only what is resident.
             Command::Limiter(_)
             | Command::Locks(_)
             | Command::DeleteNamespace
@@ -104,19 +104,19 @@ impl Engine {
         missing
     }
 
-    /// Runs a request in its namespace, unless its answer is known by its idempotency key, and keeps the answer under
-    /// that key.
+    /// Runs a request in its namespace, unless there is a kept reply under its idempotency key. The reply of a request that
+    /// changed something is kept under its key.
     fn decide(
         &mut self,
         invocation: Invocation<'_>,
         run: impl FnOnce(&mut Families, &mut Turn<'_>, WaitId) -> Result<Applied, Missing>,
     ) -> Result<Applied, Missing> {
         let Invocation { now, request, is_begun, changed, fetched } = invocation;
-        // A namespace comes into being with its first change. Until then a request runs against an empty one.
-        let mut unborn = None;
+        // A namespace is created by its first change. Until then a request runs against an empty one.
+        let mut created = None;
         let namespace = match self.namespaces.get_mut(&request.namespace) {
             Some(namespace) => namespace,
-            None => unborn.insert(Namespace::new(
+            None => created.insert(Namespace::new(
                 NamespaceId(self.meta.next_namespace),
                 request.namespace.clone(),
                 self.meta.position_floor,
@@ -147,7 +147,7 @@ impl Engine {
             }
             let before = turn.head.position;
             let applied = run(families, turn, wait);
-            // A batch that must fetch more may have changed something already.
+            // Items of a ledger batch may have changed something before one of them had to fetch records.
             *changed |= turn.head.position != before;
             if let (Some(idempotency), Ok(Applied::Done { outcome, .. })) = (idempotency, &applied)
                 && *changed
@@ -162,19 +162,19 @@ impl Engine {
                 namespace.waits.begin(wait, idempotency.clone());
             }
         }
-        if let Some(born) = unborn
-            && born.changed
+        if let Some(created) = created
+            && created.changed
         {
             self.meta.next_namespace += 1;
-            self.names.insert(born.id, request.namespace.clone());
-            self.namespaces.insert(request.namespace.clone(), born);
+            self.names.insert(created.id, request.namespace.clone());
+            self.namespaces.insert(request.namespace.clone(), created);
         }
         self.begin_sweeps();
         applied
     }
 }
 
-/// The outcome of a command that may need stored records.
+/// Turns the result of a command that may need stored records into an outcome.
 fn durable<R>(
     result: Result<R, CannotRun>,
     max_answer: usize,
@@ -188,7 +188,8 @@ fn durable<R>(
     }
 }
 
-/// A kept outcome as it is returned again. `None` if the request is to be decided afresh.
+/// The kept outcome of a repeated request, as of now. `None` if the request must be decided again, because the lock or lease
+/// of the kept outcome has ended.
 fn repeat_reply(
     families: &mut Families,
     turn: &mut Turn<'_>,

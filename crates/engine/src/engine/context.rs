@@ -1,4 +1,4 @@
-//! What every turn works on, in whichever namespace it is: timers, the batch being built, and what is left to do.
+//! State that all namespaces of a shard share: timers, the batch being built, and work that is left to do.
 
 use super::{
     Sizes,
@@ -21,9 +21,9 @@ pub(super) struct Context {
     /// The writes of the last sealed batch, which may not be durable yet.
     pub(super) sealed: RecentWrites<Arc<Writes>>,
     pub(super) sizes: Sizes,
-    /// Namespaces of which the next seal writes something.
+    /// Namespaces that the next seal must flush.
     pub(super) changed: Vec<Name>,
-    /// Namespaces with a change of rules under way.
+    /// Namespaces with a rule that is being backfilled.
     pub(super) backfilling: BTreeSet<NamespaceId>,
     pub(super) completions: Vec<(WaitId, Outcome)>,
     /// Memory that is freed in slices.
@@ -40,7 +40,7 @@ pub(super) enum Garbage {
 impl Context {
     pub(super) fn new() -> Context {
         let mut changes = BatchChanges::default();
-        // Empty. The batch being built and the sealed one share their hash function, so that a look-up hashes once.
+        // This empty batch shares its hash function with the batch being built, so that a look-up hashes the key once.
         let (sealed, _) = changes.take();
         Context {
             timers: Timers::default(),
@@ -54,7 +54,7 @@ impl Context {
         }
     }
 
-    /// Runs one turn at a namespace, and takes note of what follows from it.
+    /// Runs one turn at a namespace. Then collects what it has completed, changed and put out of use.
     pub(super) fn step<R>(
         &mut self,
         namespace: &mut Namespace,
@@ -93,15 +93,15 @@ impl Context {
         };
         self.garbage.extend(families.limiter.take_garbage().map(Garbage::Limiter));
         self.garbage.extend(families.events.take_garbage(*id).map(Garbage::Events));
-        // A relaxed window changes no position, but it brings its namespace into being.
-        let is_born = sizes_before == Sizes::default() && sizes != sizes_before;
-        if is_changed || is_born || families.limiter.has_to_write() {
+        // A relaxed check changes no position, but its window creates the namespace.
+        let is_created = sizes_before == Sizes::default() && sizes != sizes_before;
+        if is_changed || is_created || families.limiter.has_to_write() {
             self.mark_changed(namespace);
         }
         result
     }
 
-    /// The next seal writes what is new of this namespace.
+    /// Makes the next seal flush this namespace.
     pub(super) fn mark_changed(&mut self, namespace: &mut Namespace) {
         if !namespace.changed {
             namespace.changed = true;

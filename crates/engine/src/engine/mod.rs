@@ -1,7 +1,7 @@
 //! The state machine of one shard.
 //!
-//! Read in this order: this file, `apply` (a request's turn), `context` (what every turn works on), `due` (what the engine
-//! does on its own), `loading` (from stored records to an engine).
+//! Read in this order: this file, `apply` (runs a request), `context` (shared by all turns), `due` (timers and background
+//! work), `loading` (makes an engine from stored records).
 
 mod apply;
 mod context;
@@ -27,12 +27,12 @@ use context::{Context, Garbage};
 use hashbrown::HashMap;
 use namespace::Namespace;
 
-/// One shard's decisions. Requests are applied one after another, each at one instant.
+/// The state machine of one shard. Requests are applied one after another, each at one instant of shard time.
 #[derive(Debug)]
 pub struct Engine {
     options: Options,
     meta: record::ShardMeta,
-    /// The time that the last sealed batch has stored, or the opening has read.
+    /// The time in the shard's stored record: that of the last sealed batch, or the one that was loaded.
     stored_time: Time,
     namespaces: BTreeMap<Name, Namespace>,
     names: HashMap<NamespaceId, Name>,
@@ -41,7 +41,7 @@ pub struct Engine {
     context: Context,
 }
 
-/// What became of a request.
+/// The result of applying a request.
 #[derive(Debug)]
 pub enum Applied {
     /// The request is decided.
@@ -61,7 +61,7 @@ pub enum Applied {
 pub struct Sealed {
     /// After-images, each key once.
     pub writes: Arc<Writes>,
-    /// What is to be told, in order.
+    /// Effects, in the order in which they must be released.
     pub effects: Vec<Effect>,
 }
 
@@ -75,12 +75,12 @@ impl Engine {
         }
     }
 
-    /// The latest time that this shard has seen; no request may come earlier.
+    /// The latest time that was passed to this engine. Time must never go back behind it.
     pub fn time(&self) -> Time {
         self.meta.time
     }
 
-    /// How much there is.
+    /// How much the engine holds.
     pub fn stats(&self) -> Stats {
         Stats {
             namespaces: self.namespaces.len(),
@@ -125,8 +125,8 @@ impl Engine {
         Outcome::Namespaces(self.namespaces.range::<Name, _>(range).take(page.limit).map(info).collect())
     }
 
-    /// Marks relaxed window states, and the time that reads have seen, to be written with the next seal, as before a
-    /// planned stop. Returns whether there was anything. To be called until there is not.
+    /// Marks relaxed window states, and the time that reads have seen, to be written with the next seal. For a planned stop:
+    /// call it, and seal, until it returns false.
     pub fn flush_relaxed(&mut self) -> bool {
         let mut any = false;
         for namespace in self.namespaces.values_mut() {
@@ -135,7 +135,7 @@ impl Engine {
                 self.context.mark_changed(namespace);
             }
         }
-        // Reads have seen this time too, and the next opening must not begin before it.
+        // Reads have returned this time to clients, so the next engine of this shard must not begin before it.
         if self.meta.time > self.stored_time {
             self.context.changes.put(&key::shard_meta(), &self.meta);
             any = true;
@@ -143,7 +143,7 @@ impl Engine {
         any
     }
 
-    /// Ends every wait for locks, as before a planned stop. A request that waited has changed nothing.
+    /// Ends every wait for locks and returns the requests that waited. For a planned stop. They have changed nothing.
     pub fn end_lock_waits(&mut self) -> Vec<WaitId> {
         let mut ended = Vec::new();
         for Namespace { id, families, waits, .. } in self.namespaces.values_mut() {
@@ -189,8 +189,8 @@ impl Engine {
         Sealed { writes: context.sealed.writes().clone(), effects }
     }
 
-    /// The answers to requests that waited, in order. Like every outcome, an answer may be sent once its batch is durable.
-    /// Asking after each step tells at which place in the order of decisions each was decided.
+    /// Takes the answers to requests that waited, in order. Like every outcome, an answer may be released once its batch is
+    /// durable. Call it after each step, so that the completions are in the right order among the other decisions.
     pub fn take_completions(&mut self) -> Vec<(WaitId, Outcome)> {
         core::mem::take(&mut self.context.completions)
     }
