@@ -1,5 +1,4 @@
-//! `commit` and `rollback`: the two ways in which holds end; and the third, expiry, which is a rollback that nobody
-//! asked for.
+//! `commit` and `rollback` end holds. Expiry is a rollback that a timer makes.
 
 use super::{
     Finalization, FinalizationReply, Finish, HoldState, Refusal, Reply,
@@ -17,12 +16,13 @@ use crate::{
 };
 use alloc::vec::Vec;
 
-/// What is to be done, settled before anything is changed.
+/// The decision, made before anything is changed.
 enum Decision {
     Refuse(Refusal),
-    /// All of it was done before: the first reply again.
+    /// Everything was done by an earlier request. The reply is that of the first one.
     Repeat(FinalizationReply),
-    /// End the holds at these places of the operation, committing so much of each; answer for these limits.
+    /// End holds. `ends` are the indexes of the holds in the operation, each with the value to commit. The reply shows
+    /// `limits`.
     Finish {
         operation: Operation,
         ends: Vec<(usize, i64)>,
@@ -77,7 +77,7 @@ fn decide(
         return decide_all(ledger, reader, view, request, operation);
     };
 
-    // The places of the holds that are meant, and what of each is to be committed.
+    // The indexes of the named holds in the operation, each with the value to commit.
     let mut wanted = Vec::with_capacity(changes.len());
     for (change, number) in changes.iter().zip(&numbers) {
         let Some(index) = operation.holds.iter().position(|hold| hold.limit == *number) else {
@@ -116,7 +116,8 @@ fn decide(
     repeat(ledger, reader, view, id, &numbers, last.ok_or(ReadError::Unreadable)?)
 }
 
-/// Without a list of changes: every open hold, or what was finished this way last.
+/// Decides a request without a list of changes: it ends every open hold. If none is open, it repeats the last request that
+/// ended holds in the same way.
 fn decide_all(
     ledger: &Ledger,
     reader: &Reader<'_>,
@@ -196,7 +197,7 @@ fn execute(
     if !operation.is_open() {
         turn.remove(keys::open(turn.namespace, id));
     }
-    // An expiry belongs to a hold request; it is off when nothing of that request is open any more.
+    // Each hold request has one expiry for all its holds. It is cancelled when none of them is open.
     let open = |held_at| operation.holds.iter().any(|h| h.held_at == held_at && h.state == HoldState::Held);
     for (due, held_at) in expiries.into_iter().filter(|(_, held_at)| !open(*held_at)) {
         turn.timers.cancel(turn.timer_key(due, TimerSource::Change(held_at)));
@@ -205,7 +206,7 @@ fn execute(
     position
 }
 
-/// Rolls back what is still open of the hold request at `held_at`, whose time has run out.
+/// Rolls back the holds of the hold request at `held_at` that are still open, because `expires_after` has passed.
 pub(crate) fn expire(
     ledger: &mut Ledger,
     turn: &mut Turn<'_>,
@@ -255,7 +256,7 @@ fn finished_at(state: HoldState) -> Option<Position> {
     }
 }
 
-/// Whether `value` is a part of `held`: of the same sign and no larger, or 0.
+/// Whether a hold of `held` can be committed with `value`: 0, or the same sign and no larger.
 fn is_within(value: i64, held: i64) -> bool {
     if held >= 0 { (0..=held).contains(&value) } else { (held..=0).contains(&value) }
 }

@@ -1,4 +1,4 @@
-//! `entries`: a limit's history. Each entry bears the sums after it, so that no read ever adds up history.
+//! `entries`: the history of a limit. Each entry contains the sums after it, so that no read has to add up history.
 
 use super::{EntryInfo, Refusal, Reply, keys, limits, state::Balance, state::Ledger};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-/// What happened to a limit.
+/// The kind of a change of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EntryKind {
     /// A value was held.
@@ -20,11 +20,11 @@ pub enum EntryKind {
     Commit,
     /// A held value was freed.
     Rollback,
-    /// A held value was freed because its time had run out.
+    /// A held value was freed because the hold had expired.
     Expiry,
 }
 
-/// An entry as it is stored, under (limit, position).
+/// An entry as it is stored. Its key is (limit, position).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
     time: Time,

@@ -1,4 +1,4 @@
-//! `hold`: freeze values in several limits, all or none.
+//! `hold`: hold values in several limits, all or none.
 
 use super::{
     Hold, HoldReply, HoldState, MAX_LIMITS_PER_OPERATION, Refusal, Reply,
@@ -16,12 +16,12 @@ use crate::{
 };
 use alloc::vec::Vec;
 
-/// What is to be done, settled before anything is changed.
+/// The decision, made before anything is changed.
 enum Decision {
     Refuse(Refusal),
-    /// Everything is held already: the first reply again.
+    /// Everything is held already. The reply is that of the first request.
     Repeat(HoldReply),
-    /// Hold the changes at these places in the request; the others are skipped.
+    /// Hold. `fresh` are the indexes of the changes to hold; the limits in `skipped` are held already.
     Hold {
         operation: Option<Operation>,
         fresh: Vec<usize>,

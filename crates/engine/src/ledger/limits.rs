@@ -1,13 +1,13 @@
-//! `limits`: making, changing, reading and listing the accounts themselves.
+//! `limits`: create, change, read and list the limits themselves.
 
 use super::{Context, LimitInfo, NewLimit, Patch, Refusal, Reply, state::Ledger, state::Terms};
 use crate::{Name, Page, answer_size, turn::Turn};
 use alloc::{vec, vec::Vec};
 
-/// About what the stored terms of a limit take, besides their context.
+/// An estimate of the bytes of the stored terms of a limit without the context.
 pub(super) const TERMS_BYTES: usize = 512;
 
-/// About what a stored context takes.
+/// An estimate of the bytes of a stored context.
 pub(super) fn context_bytes(context: &Context) -> usize {
     context.iter().map(|(key, value)| key.len() + value.len() + 4).sum()
 }
@@ -69,7 +69,7 @@ pub(super) fn find(ledger: &Ledger, name: &Name) -> Result<u32, Refusal> {
     ledger.find(name).ok_or_else(|| Refusal::LimitNotFound { limit_names: vec![name.clone()] })
 }
 
-/// The numbers of the limits, or the refusal that names all that are missing.
+/// The numbers of the limits, or a refusal with the names of all that do not exist.
 pub(super) fn find_all<'n>(
     ledger: &Ledger,
     names: impl Iterator<Item = &'n Name> + Clone,

@@ -51,7 +51,7 @@ pub(super) fn read(
     })
 }
 
-/// The limits' values after the change at `position` and before the next: one look-up each.
+/// The values of the limits after the change at `position` and before the next one: one look-up each.
 pub(super) fn as_of(
     ledger: &Ledger,
     reader: &Reader<'_>,
@@ -62,7 +62,7 @@ pub(super) fn as_of(
     values(ledger, numbers, |number| balance_as_of(reader, namespace, number, position))
 }
 
-/// The limits' values after the operation's last hold request: what it held then, it remembers itself.
+/// The values of the limits at the operation's view. The operation's own record has those of the limits that it held then.
 pub(super) fn as_of_operation(
     ledger: &Ledger,
     reader: &Reader<'_>,
@@ -76,7 +76,7 @@ pub(super) fn as_of_operation(
     })
 }
 
-/// All look-ups are made before the first failure counts, so that one round fetches all of them.
+/// Looks up all balances before looking at the first result, so that one round fetches all of them.
 fn values(
     ledger: &Ledger,
     numbers: &[u32],
@@ -87,7 +87,7 @@ fn values(
     numbers.iter().zip(found).map(value).collect()
 }
 
-/// A limit without an entry up to there reads zero.
+/// The balance of a limit at a position: 0 if it has no entry up to there.
 fn balance_as_of(
     reader: &Reader<'_>,
     namespace: NamespaceId,
