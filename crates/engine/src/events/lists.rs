@@ -1,4 +1,4 @@
-//! Looking at streams.
+//! Reads of streams and incubating events.
 
 use super::{
     reply::{Refusal, Reply},
@@ -10,7 +10,7 @@ use crate::{
     lists::pick,
 };
 
-/// What an answer says of each event, besides its text.
+/// An upper bound of what an answer contains for each event without its text.
 const EVENT_BYTES: usize = 128;
 
 pub(super) fn get(events: &Events, name: &Name) -> Result<Reply, Refusal> {

@@ -1,4 +1,4 @@
-//! For those who follow a stream: key frames, and changes that they have missed.
+//! Reads for the followers of a stream: key frames, and changes that they have missed.
 
 use super::{
     command::{KEPT_CHANGES, StreamTerms},
@@ -29,7 +29,7 @@ pub(super) fn key_frame(
     Ok(Reply::Stream(stream.info()))
 }
 
-/// Kept changes after a clock, if none of them is missing.
+/// The stored changes after a clock. [`Changes::NotKept`] if some of them are no longer stored.
 pub(super) fn changes(
     events: &Events,
     view: View<'_>,

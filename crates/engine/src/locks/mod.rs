@@ -1,10 +1,10 @@
 //! Locks: leases on sets of key-values, exclusive or shared, fair and fenced.
 //!
-//! A request joins the queues of all its locks in one step, and is granted all of them at one instant: when no holder
-//! and no earlier waiter conflicts with it in any of them. Nobody holds a part of what it asked for while it waits, so
-//! there is no deadlock; nobody passes an earlier request that it conflicts with, so nobody starves.
+//! A request joins the queues of all its locks in one step, and is granted all of them at one instant: when no holder and no
+//! earlier waiter of any of them conflicts with it. A waiting request holds none of its locks, so there is no deadlock. No
+//! request is granted before an earlier one that it conflicts with, so there is no starvation.
 //!
-//! What is held is stored; who waits is not. All of it is resident.
+//! Grants are stored; waiting requests are not. All of it is resident.
 //!
 //! Read in this order: `command`, `reply`, `queue`, `state`, `acquire`, `listeners`, `holders`.
 
@@ -28,7 +28,7 @@ use crate::{
     turn::{Attempt, Turn},
 };
 
-/// Runs a command. Nothing has to be fetched for it. `wait` names the request if its answer comes later.
+/// Runs a command. It needs no stored record. If it waits, `wait` identifies it when it completes.
 pub(crate) fn apply(
     locks: &mut Locks,
     turn: &mut Turn<'_>,
@@ -45,8 +45,9 @@ pub(crate) fn apply(
     })
 }
 
-/// A kept reply that is returned again to this command. `None` if the command is to be decided afresh. (A kept reply is
-/// found by the idempotency key alone, so the command may be one of another family.)
+/// The kept reply to a repeated command, as of now. `None` if the command must be decided again, because the grant of the
+/// kept reply has ended. `command` is `None` if it is one of another family: a kept reply is found by the idempotency key
+/// alone.
 pub(crate) fn repeat_reply(
     locks: &mut Locks,
     turn: &mut Turn<'_>,
@@ -60,12 +61,12 @@ pub(crate) fn repeat_reply(
     acquire::repeat_reply(locks, turn, request, reply)
 }
 
-/// A holder's time has run out.
+/// Ends a grant because its ttl has passed without a heartbeat.
 pub(crate) fn expire(locks: &mut Locks, turn: &mut Turn<'_>, token: Position) {
     holders::expire(locks, turn, token);
 }
 
-/// A waiter's time has run out.
+/// Refuses a waiting request because it has waited for as long as it may.
 pub(crate) fn end_wait(locks: &mut Locks, turn: &mut Turn<'_>, wait: WaitId) {
     acquire::time_out(locks, turn, wait);
 }
