@@ -1,7 +1,7 @@
-//! Stored records that are not resident: what a command asks for, and where it finds it.
+//! Reads of stored records that are not resident.
 //!
-//! A command runs against a `Reader`. Where a record is not at hand, the reader notes it and the command stops before
-//! it has changed anything; whoever drives the engine fetches what was noted and runs the command again.
+//! A command reads through a `Reader`. If a record is not fetched yet, the reader notes it, and the command stops before it has
+//! changed anything. The shard fetches the noted records and runs the command again.
 
 use crate::{
     recent::{RecentWrites, Writes},
@@ -20,23 +20,23 @@ pub enum Read {
     Get(Bytes),
     /// The last record with `from <= key <= at`.
     LastAtOrBefore {
-        /// The first key that counts.
+        /// The first key of the range.
         from: Bytes,
-        /// The last key that counts.
+        /// The last key of the range.
         at: Bytes,
     },
     /// The first `limit` records with `from <= key < to`.
     Scan {
-        /// The first key that counts.
+        /// The first key of the range.
         from: Bytes,
-        /// The first key that no longer counts.
+        /// The first key behind the range.
         to: Bytes,
-        /// How many at most.
+        /// The largest number of records.
         limit: usize,
     },
 }
 
-/// What a [`Read`] found.
+/// The result of a [`Read`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadResult {
     /// For [`Read::Get`].
@@ -45,25 +45,25 @@ pub enum ReadResult {
     Last(Option<(Bytes, Bytes)>),
     /// For [`Read::Scan`].
     Page(Vec<(Bytes, Bytes)>),
-    /// The store could not read it.
+    /// The store failed to read the record.
     Unreadable,
 }
 
-/// What must be fetched before the command can run.
+/// The records that must be fetched before the command can run.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Missing(pub Vec<Read>);
 
-/// Answers fetched for a round of commands. They must have been asked for after everything but the last sealed batch
-/// and the one being built had become durable: those two the engine remembers itself.
+/// The results fetched for a round of commands. They must be read after all batches before the last sealed one are durable:
+/// the engine itself remembers the last sealed batch and the one being built, but no earlier one.
 #[derive(Debug, Default)]
 pub struct Fetched {
-    /// Of [`Read::Get`], by key.
+    /// The results of [`Read::Get`], by key.
     values: HashMap<Bytes, ReadResult>,
     others: HashMap<Read, ReadResult>,
 }
 
 impl Fetched {
-    /// Takes in an answer.
+    /// Adds a result.
     pub fn insert(&mut self, read: Read, answer: ReadResult) {
         match read {
             Read::Get(key) => self.values.insert(key, answer),
@@ -71,7 +71,7 @@ impl Fetched {
         };
     }
 
-    /// Whether this was fetched already.
+    /// Whether there is a result of this read.
     pub fn contains(&self, read: &Read) -> bool {
         match read {
             Read::Get(key) => self.values.contains_key(key),
@@ -79,24 +79,24 @@ impl Fetched {
         }
     }
 
-    /// Forgets everything, as must be done before the next round.
+    /// Removes all results. Must be called before the next round, because they are out of date then.
     pub fn clear(&mut self) {
         self.values.clear();
         self.others.clear();
     }
 }
 
-/// Why a record is not at hand.
+/// Why a record cannot be read now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadError {
-    /// It must be fetched first; the reader has noted it.
+    /// The record is not fetched yet. The reader has noted it.
     NotFetched,
-    /// It was fetched, but could not be read or understood.
+    /// The store failed to read the record, or the record is damaged.
     Unreadable,
 }
 
-/// Finds stored records: in the batch being built, in the batch on its way to the journal, then in what was fetched.
-/// A fetched "there is none" therefore never hides a newer record.
+/// Finds stored records: first in the batch being built, then in the sealed batch, then among the fetched results. So a
+/// fetched "not found" never hides a newer record.
 pub(crate) struct Reader<'a> {
     building: &'a RecentWrites,
     sealed: &'a RecentWrites<Arc<Writes>>,
@@ -113,7 +113,7 @@ impl<'a> Reader<'a> {
         Reader { building, sealed, fetched, missing: RefCell::new(Vec::new()) }
     }
 
-    /// What was asked for and not found at hand.
+    /// The reads that were needed and not fetched.
     pub(crate) fn into_missing(self) -> Missing {
         Missing(self.missing.into_inner())
     }
@@ -131,8 +131,8 @@ impl<'a> Reader<'a> {
         value.map(decode).transpose()
     }
 
-    /// The last record with `from <= key <= at`, decoded, with its key. Records read this way are never removed
-    /// one by one, so the newest layer that has one within the range need only be compared by key.
+    /// The last record with `from <= key <= at`, decoded, with its key. Records that are read this way are never removed one by
+    /// one, so the largest key of all layers is the result.
     pub(crate) fn last_at_or_before<T: DeserializeOwned>(
         &self,
         from: Bytes,
@@ -157,19 +157,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The first `limit` records from `from` on, before `to`; fewer only where there are no more.
+    /// The first `limit` records with `from <= key < to`. Fewer only if there are no more.
     pub(crate) fn scan(&self, from: Bytes, to: Bytes, limit: usize) -> Result<Scanned, ReadError> {
         let mut from = from;
         let mut records: Vec<(Bytes, Bytes)> = Vec::new();
         loop {
-            // One more than needed tells whether there is more.
+            // One more record than needed shows whether there are more.
             let asked = limit + 1;
             let stored =
                 match self.fetched(Read::Scan { from: from.clone(), to: to.clone(), limit: asked })? {
                     ReadResult::Page(page) => page,
                     _ => return Err(ReadError::Unreadable),
                 };
-            // Beyond the last stored record of a full page nothing is known, so recent records count only up to there.
+            // If the page is full, the stored records behind its last one are unknown. So merge recent writes only up to there.
             let is_full = stored.len() == asked;
             let horizon = if is_full { successor(&stored[limit].0) } else { to.clone() };
             let mut merged: BTreeMap<Bytes, Option<Bytes>> =
@@ -188,12 +188,12 @@ impl<'a> Reader<'a> {
             if !is_full {
                 return Ok(Scanned { records, more_after: None });
             }
-            // So many of the stored ones were removed just now that the page is not full.
+            // Recent writes have removed some of the stored records, so the page is not full yet.
             from = horizon;
         }
     }
 
-    /// Notes the record under `key` as needed, if it is not at hand.
+    /// Notes the record under `key` as missing if it is not fetched yet.
     pub(crate) fn want(&self, key: impl AsRef<[u8]>) {
         let key = key.as_ref();
         if self.building.get(self.sealed, key).is_none() {
@@ -232,7 +232,7 @@ impl<'a> Reader<'a> {
 /// A part of a range of records.
 pub(crate) struct Scanned {
     pub(crate) records: Vec<(Bytes, Bytes)>,
-    /// The last record's key, if there are more behind it.
+    /// The key of the last record, if more records follow.
     pub(crate) more_after: Option<Bytes>,
 }
 

@@ -1,4 +1,4 @@
-//! After-images that may not be durable yet.
+//! Writes that may not be durable yet.
 
 use crate::record;
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
@@ -12,10 +12,10 @@ use core::{
 use hashbrown::{DefaultHashBuilder, HashTable};
 use serde::Serialize;
 
-/// The newest after-image of each key, in the order in which the keys first came.
+/// The newest after-image of each key, in the order in which the keys were written first.
 ///
-/// Keys and values lie one behind the other in one piece of memory, and ranges in it are found by hash: a record costs
-/// no allocation and no reference count.
+/// Keys and values are in one buffer, and a hash table finds their ranges. So a write needs no allocation of its own and no
+/// reference count.
 #[derive(Debug, Default)]
 pub struct Writes {
     bytes: Vec<u8>,
@@ -24,7 +24,7 @@ pub struct Writes {
     hasher: DefaultHashBuilder,
 }
 
-/// Where a record lies.
+/// The ranges of a key and its value in the buffer.
 #[derive(Debug)]
 struct WriteRanges {
     hash: u64,
@@ -33,19 +33,19 @@ struct WriteRanges {
     is_first: bool,
 }
 
-/// One of the after-images.
+/// One after-image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Write<'a> {
     /// The record's key.
     pub key: &'a [u8],
-    /// What stands there from now on; nothing if it was removed.
+    /// The new value. `None` if the record was removed.
     pub value: Option<&'a [u8]>,
-    /// Whether nothing has ever stood under the key before this batch.
+    /// Whether the key was never used before this batch.
     pub is_first: bool,
 }
 
 impl Writes {
-    /// All of them, each key once.
+    /// All after-images, each key once.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Write<'_>> + Clone {
         self.ranges.iter().map(|index| Write {
             key: self.at(&index.key),
@@ -54,12 +54,12 @@ impl Writes {
         })
     }
 
-    /// How many there are.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no after-images.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
@@ -86,18 +86,18 @@ impl Writes {
     }
 }
 
-/// After-images and, if it was asked for, their order. `W` is [`Writes`] while the batch is being built, and later shared
-/// with whoever makes them durable.
+/// The writes of a batch, with an index by key order that is built when it is first needed. `W` is [`Writes`] while the batch
+/// is being built, and `Arc<Writes>` when it is sealed and shared with the shard.
 #[derive(Debug, Default)]
 pub(crate) struct RecentWrites<W = Writes> {
     writes: W,
     order: OnceCell<BTreeMap<Vec<u8>, usize>>,
-    /// Whether the order was asked for since these were begun.
-    is_order_asked: Cell<bool>,
+    /// Whether a range was read since the batch began.
+    is_order_used: Cell<bool>,
 }
 
 impl RecentWrites {
-    /// The record stands under the key from now on; `is_first` says that nothing ever has before.
+    /// Stores the record under the key. `is_first` says that the key was never used before.
     pub(crate) fn put<T: Serialize>(&mut self, key: &[u8], record: &T, is_first: bool) {
         let index = self.index(key, is_first);
         let from = self.writes.end();
@@ -105,7 +105,7 @@ impl RecentWrites {
         self.writes.ranges[index].value = Some(from..self.writes.end());
     }
 
-    /// How many bytes keys and values take, replaced ones included.
+    /// The bytes of all keys and values, with those that were overwritten.
     pub(crate) fn bytes(&self) -> usize {
         self.writes.end()
     }
@@ -133,23 +133,25 @@ impl RecentWrites {
         index
     }
 
-    /// Ends the batch. What follows begins empty; if the order was asked for here, it will be asked for there.
+    /// Seals the batch and begins an empty one. If ranges were read in this batch, the next one maintains the order from its
+    /// beginning.
     pub(crate) fn seal(&mut self) -> RecentWrites<Arc<Writes>> {
         let next = RecentWrites {
             writes: Writes { hasher: self.writes.hasher.clone(), ..Writes::default() },
             order: OnceCell::new(),
-            is_order_asked: Cell::new(false),
+            is_order_used: Cell::new(false),
         };
-        if self.is_order_asked.get() {
+        if self.is_order_used.get() {
             next.order.get_or_init(BTreeMap::new);
         }
-        let RecentWrites { writes, order, is_order_asked } = core::mem::replace(self, next);
-        RecentWrites { writes: Arc::new(writes), order, is_order_asked }
+        let RecentWrites { writes, order, is_order_used } = core::mem::replace(self, next);
+        RecentWrites { writes: Arc::new(writes), order, is_order_used }
     }
 }
 
 impl<W: Borrow<Writes>> RecentWrites<W> {
-    /// What was written under the key here or, if nothing was, in the batch `before`.
+    /// What was written under the key in this batch or else in the batch `before`. `Some(None)` is a removal; `None` means that
+    /// neither batch has written the key.
     pub(crate) fn get<'a>(
         &'a self,
         before: &'a RecentWrites<impl Borrow<Writes>>,
@@ -160,12 +162,12 @@ impl<W: Borrow<Writes>> RecentWrites<W> {
         writes.get(hash, key).or_else(|| before.get(hash, key))
     }
 
-    /// By key.
+    /// The writes in a range of keys, sorted by key. A value of `None` is a removal.
     pub(crate) fn range(
         &self,
         range: impl RangeBounds<Bytes>,
     ) -> impl DoubleEndedIterator<Item = (&[u8], Option<&[u8]>)> {
-        self.is_order_asked.set(true);
+        self.is_order_used.set(true);
         let writes = self.writes.borrow();
         let order = self.order.get_or_init(|| {
             let ranges = writes.ranges.iter().enumerate();

@@ -1,4 +1,4 @@
-//! Bytes that are mostly few.
+//! Immutable byte strings that are usually short.
 
 use alloc::sync::Arc;
 use core::{
@@ -6,31 +6,31 @@ use core::{
     hash::{Hash, Hasher},
 };
 
-/// So many stand in the value itself, which then has the size of half a line of a processor's cache.
-const FEW: usize = 30;
+/// The largest number of bytes that are stored inline. The value then takes 32 bytes, half a cache line.
+const INLINE: usize = 30;
 
-/// Bytes that never change, cheap to clone. Few of them stand in the value itself: there are millions of keys, and to
-/// find one should not mean to wait for memory twice.
+/// Immutable bytes, cheap to clone. Short ones are stored inline: with millions of keys, a look-up should not wait for memory
+/// twice.
 #[derive(Debug, Clone)]
 pub(crate) enum SmallBytes {
-    Few { length: u8, bytes: [u8; FEW] },
-    Many(Arc<[u8]>),
+    Inline { length: u8, bytes: [u8; INLINE] },
+    Shared(Arc<[u8]>),
 }
 
 impl SmallBytes {
     pub(crate) fn new(bytes: &[u8]) -> SmallBytes {
-        if bytes.len() > FEW {
-            return SmallBytes::Many(bytes.into());
+        if bytes.len() > INLINE {
+            return SmallBytes::Shared(bytes.into());
         }
-        let mut few = [0; FEW];
-        few[..bytes.len()].copy_from_slice(bytes);
-        SmallBytes::Few { length: bytes.len() as u8, bytes: few }
+        let mut inline = [0; INLINE];
+        inline[..bytes.len()].copy_from_slice(bytes);
+        SmallBytes::Inline { length: bytes.len() as u8, bytes: inline }
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {
         match self {
-            SmallBytes::Few { length, bytes } => &bytes[..usize::from(*length)],
-            SmallBytes::Many(bytes) => bytes,
+            SmallBytes::Inline { length, bytes } => &bytes[..usize::from(*length)],
+            SmallBytes::Shared(bytes) => bytes,
         }
     }
 }
@@ -55,7 +55,7 @@ impl Ord for SmallBytes {
     }
 }
 
-/// As that of the slice, so that one can be looked up by the other.
+/// Equal to the hash of the slice, so that a map can be looked up by a slice.
 impl Hash for SmallBytes {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.as_slice().hash(state);
@@ -68,12 +68,12 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn few_and_many_are_the_bytes_they_were_made_of() {
+    fn inline_and_shared_bytes_read_back() {
         let all: Vec<u8> = (0..100).collect();
         let made: Vec<SmallBytes> = (0..=all.len()).map(|length| SmallBytes::new(&all[..length])).collect();
         for (length, small_bytes) in made.iter().enumerate() {
             assert_eq!(small_bytes.as_slice(), &all[..length]);
-            assert_eq!(matches!(small_bytes, SmallBytes::Few { .. }), length <= FEW);
+            assert_eq!(matches!(small_bytes, SmallBytes::Inline { .. }), length <= INLINE);
             assert_eq!(*small_bytes, small_bytes.clone());
         }
         assert!(made.is_sorted_by(|a, b| a < b));

@@ -1,8 +1,9 @@
-//! Changes of rules that need many counters summed up, in slices, so that nobody is held up.
+//! Changes of rules wait in a queue. A change that needs a backfill sums up all counters, a slice at a time, so that checks
+//! are not delayed.
 //!
-//! A rule or override that is made counts what is in use already. It is put in inactive, counters are counted for it a
-//! slice at a time, and changes of counters that were counted already are followed; when all are counted, the change
-//! takes effect and is answered, in one step. One change is under way at a time; others wait behind it. Checks go on.
+//! A new rule or override without a window counts what is in use already. It is inserted inactive, and the existing counters
+//! are added to its groups. When a counter changes that was added already, its change is added too. After the last counter,
+//! the change takes effect and is answered, in one step. One change is backfilled at a time; later ones wait.
 
 use super::{
     Limiter,
@@ -20,19 +21,19 @@ use crate::{
 };
 use alloc::{collections::VecDeque, vec::Vec};
 
-/// How many changes of a namespace may wait.
+/// The largest number of waiting changes of a namespace.
 const MAX_WAITING: usize = 1_024;
 
-/// Changes under way and waiting.
+/// The change that is being backfilled, and those that wait for it.
 #[derive(Debug, Default)]
 pub(crate) struct RuleChangeQueue {
     current: Option<Backfill>,
     waiting: VecDeque<QueuedChange>,
-    /// Answers to changes that waited.
+    /// Replies to changes that waited.
     completed: Vec<(WaitId, Result<Reply, Refusal>)>,
 }
 
-/// A change that waits for those before it.
+/// A change that waits for earlier ones.
 #[derive(Debug)]
 struct QueuedChange {
     wait: WaitId,
@@ -43,17 +44,17 @@ struct QueuedChange {
 struct Backfill {
     wait: WaitId,
     plan: Plan,
-    /// Counters before this place are counted.
+    /// Counters with smaller indexes are counted.
     counted: SlabIndex,
 }
 
 impl RuleChangeQueue {
-    /// Whether something is under way, and [`continue_backfill`] is to be called again and again.
+    /// Whether a backfill is under way, so that [`continue_backfill`] must be called.
     pub(crate) fn is_busy(&self) -> bool {
         self.current.is_some()
     }
 
-    /// The requests that wait for the change under way and for those behind it.
+    /// The requests that wait for the backfill or behind it.
     pub(super) fn into_waiting(self) -> impl Iterator<Item = WaitId> {
         let current = self.current.into_iter().map(|backfill| backfill.wait);
         current.chain(self.waiting.into_iter().map(|waits| waits.wait))
@@ -63,14 +64,14 @@ impl RuleChangeQueue {
         core::mem::take(&mut self.completed)
     }
 
-    /// Whether the counter at this place is part of what is being counted already.
+    /// Whether the backfill has counted the counter with this index already.
     pub(super) fn has_counted(&self, index: SlabIndex) -> bool {
         self.current.as_ref().is_some_and(|backfill| index < backfill.counted)
     }
 }
 
-/// Does the change, or begins it. `wait` names the request if its answer comes later. `slice` is how many counters may be
-/// counted at once.
+/// Makes a change, or begins its backfill, or queues it. `wait` identifies the request if it waits. `slice` is the number of
+/// counters that may be counted at once.
 pub(crate) fn begin(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
@@ -102,8 +103,8 @@ pub(crate) fn begin(
     }
 }
 
-/// Counts a slice for the change under way, and finishes it if that was the last; then those that waited behind it
-/// have their turn, up to one that must count as well.
+/// Counts the next slice. After the last one, completes the change and begins the waiting ones, up to one that needs a
+/// backfill of several slices.
 pub(crate) fn continue_backfill(limiter: &mut Limiter, turn: &mut Turn<'_>, slice: usize) {
     if !limiter.rule_changes.is_busy() || !count_slice(limiter, slice) {
         return;
@@ -119,7 +120,7 @@ pub(crate) fn continue_backfill(limiter: &mut Limiter, turn: &mut Turn<'_>, slic
     }
 }
 
-/// Counts some counters. Says whether all are counted.
+/// Counts a slice of counters. Returns whether that was the last one.
 fn count_slice(limiter: &mut Limiter, slice: usize) -> bool {
     let Some(backfill) = &mut limiter.rule_changes.current else { return true };
     let from = backfill.counted;

@@ -1,4 +1,4 @@
-//! Leases: what was taken comes back by itself when its holder dies.
+//! Leases: what a lease holds is given back automatically when its holder stops extending it.
 
 use super::{
     Limiter, check,
@@ -18,7 +18,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
-/// A lease, as it is kept and stored.
+/// A lease, in memory and as stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Lease {
     id: Name,
@@ -61,7 +61,7 @@ pub(super) fn take(
     new: &NewLease,
     budget: AnswerBudget,
 ) -> Result<Result<Reply, Refusal>, TooLarge> {
-    // The same lease again, from a submitter that does not know whether it was granted.
+    // This is a retry by a node that does not know the result of the first attempt.
     if let Some(lease) = limiter.leases.get(&new.id) {
         let decision = check::allowed_without_limits();
         return Ok(Ok(Reply::LeaseTaken { lease: lease.info(turn.now), decision }));
@@ -113,7 +113,7 @@ pub(super) fn release(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name) -> 
     Ok(Reply::LeaseReleased)
 }
 
-/// The lease's time has run out.
+/// Gives back what the lease holds, because its ttl has passed.
 pub(super) fn expire(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name) {
     if release(limiter, turn, id).is_ok() {
         turn.effect(Effect::LeaseExpired { namespace: turn.head.name.clone(), lease_id: id.clone() });
@@ -134,20 +134,21 @@ pub(super) fn list(limiter: &Limiter, now: Time, page: &Page<Name>) -> Reply {
     Reply::Leases(pick(leases, page.limit, |(_, lease)| Some(lease.info(now)), |(id, _)| (*id).clone()))
 }
 
-/// A grant that is told again: as it is now, if it still lives.
+/// A kept reply, with the lease as it is now. `None` if the lease has ended.
 pub(super) fn repeat_reply(limiter: &Limiter, now: Time, reply: &Reply) -> Option<Reply> {
     let Reply::LeaseTaken { lease, decision } = reply else { return Some(reply.clone()) };
     let lease = limiter.leases.get(&lease.id)?.info(now);
     Some(Reply::LeaseTaken { lease, decision: decision.clone() })
 }
 
+/// Stores the lease and sets the timer of its expiry.
 fn keep(turn: &mut Turn<'_>, lease: &Lease) {
     turn.put(keys::lease(turn.namespace, lease.token), lease);
     turn.timers.set(lease.timer_key(turn.namespace), lease.timer());
 }
 
 impl Limiter {
-    /// Takes in a stored lease. Leases come after the counters.
+    /// Loads a stored lease. All counters must be loaded before.
     pub(super) fn load_lease(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
         let lease: Lease = record::decode(bytes)?;
         self.counters.load_lease(&lease.key_values, lease.hits);
@@ -157,7 +158,7 @@ impl Limiter {
         }
     }
 
-    /// Each lease lives for at least its whole ttl from now on.
+    /// Gives each lease at least its whole ttl from `now` on.
     pub(crate) fn apply_grace_period(&mut self, now: Time, namespace: NamespaceId, timers: &mut Timers) {
         for lease in self.leases.values_mut() {
             timers.cancel(lease.timer_key(namespace));
@@ -166,7 +167,7 @@ impl Limiter {
         }
     }
 
-    /// Sets the timers of leases that were taken in.
+    /// Sets the timers of the loaded leases.
     pub(super) fn set_lease_timers(&self, namespace: NamespaceId, timers: &mut Timers) {
         for lease in self.leases.values() {
             timers.set(lease.timer_key(namespace), lease.timer());
