@@ -83,7 +83,7 @@ pub(crate) fn failure(outcome: &Outcome) -> Failure {
     match outcome {
         Outcome::IdempotencyKeyReused => Failure::IdempotencyKeyReused,
         Outcome::IdempotencyKeyInUse => Failure::IdempotencyKeyInUse,
-        Outcome::TooManyWait => Failure::Overloaded,
+        Outcome::TooManyWaiting => Failure::Overloaded,
         Outcome::Unreadable => Failure::Unavailable,
         Outcome::AnswerTooLarge { max_bytes } => Failure::AnswerTooLarge { max_bytes: *max_bytes },
         Outcome::Ledger(_)

@@ -1,14 +1,14 @@
-//! Effects: what the engine wants pushed, logged or counted besides its answers. One closed list. Every effect waits until
-//! the writes sealed with it are durable.
+//! Effects: what the engine wants pushed, logged or counted besides its answers. An effect is released when the batch that it
+//! was sealed with is durable.
 
 use crate::{Name, Position, Time};
 use alloc::{sync::Arc, vec::Vec};
 use serde::{Deserialize, Serialize};
 
-/// Something to tell others, released in order once the writes sealed with it are durable.
+/// Something to push, log or count. Effects are released in order, when their batch is durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// An unfinished hold was rolled back because its time had run out.
+    /// Open holds were rolled back because they had expired.
     HoldExpired {
         /// The namespace.
         namespace: Name,
@@ -17,97 +17,97 @@ pub enum Effect {
         /// The position of the rollback.
         position: Position,
     },
-    /// What a limiter's lease held was given back because its time had run out.
+    /// A lease of the limiter has expired, and what it held was given back.
     LeaseExpired {
         /// The namespace.
         namespace: Name,
         /// The lease.
         lease_id: Name,
     },
-    /// A lock was taken back because its holder gave no sign of life.
+    /// A grant of locks ended because its holder had sent no heartbeat.
     LockExpired {
         /// The namespace.
         namespace: Name,
-        /// The lock.
+        /// The id of the grant.
         lock_id: Name,
-        /// The owner that the holder had named.
+        /// The name that the holder gave itself.
         owner: Option<Name>,
     },
-    /// A stream of events has changed. Clocks ascend by one.
+    /// A stream has changed. The clocks of its changes ascend by one.
     StreamChanged {
         /// The namespace.
         namespace: Name,
         /// The stream.
         stream: Name,
-        /// What became of which event.
+        /// The change.
         change: Change,
     },
-    /// All that incubates in a stream, in its place among the changes.
+    /// A key frame of a stream, in order with the changes of the stream.
     KeyFrame {
         /// The namespace.
         namespace: Name,
         /// The stream.
         stream: Name,
-        /// What incubates.
+        /// The key frame.
         frame: KeyFrame,
     },
-    /// A stream is gone. One that is made under the same name is another.
+    /// A stream was deleted. A stream that is created later under the same name is another one.
     StreamDeleted {
         /// The namespace.
         namespace: Name,
         /// The stream.
         stream: Name,
     },
-    /// Something was due, but a stored record that it needs could not be read; it is tried again a little later.
-    DuePostponed {
+    /// A timer was due, but a stored record that it needs could not be read. It fires again a second later.
+    TimerPostponed {
         /// The namespace.
         namespace: Name,
     },
 }
 
-/// An event: a text, which is its own key.
+/// An event. Its text is also its key.
 pub type Event = Arc<str>;
 
-/// An event that incubates.
+/// An incubating event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventInfo {
-    /// What happened.
+    /// The event.
     pub event: Event,
-    /// When it happened.
+    /// The shard time at which the event was accepted.
     pub time: Time,
-    /// When it is published, unless it is invalidated.
+    /// The time at which the event is published, unless it is invalidated before.
     pub publishes_at: Time,
 }
 
-/// All that incubates after the change with this clock, in the order of acceptance.
+/// A snapshot of all incubating events of a stream, as of a clock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyFrame {
-    /// The clock of the last change that it contains.
+    /// The clock of the last change that the snapshot contains.
     pub clock: u64,
-    /// What incubates.
+    /// The incubating events, in the order of acceptance.
     pub events: Vec<EventInfo>,
 }
 
-/// A step in an event's life.
+/// A change of a stream: a step in the life of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// Its place in the stream.
+    /// The number of the change in its stream.
     pub clock: u64,
-    /// What became of the event.
+    /// The kind of the change.
     pub kind: ChangeKind,
     /// The event.
     pub event: Event,
-    /// When the event had happened.
+    /// The time at which the event was accepted.
     pub time: Time,
 }
 
-/// What becomes of an event.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ChangeKind {
-    /// It was accepted, and incubates.
+    /// The event was accepted, and incubates.
     Submitted,
-    /// A duplicate came. This is final.
+    /// A duplicate arrived while the event incubated. This is final.
     Invalidated,
-    /// None came. This is final.
+    /// No duplicate arrived while the event incubated. This is final.
     Published,
 }

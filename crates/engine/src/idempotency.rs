@@ -1,14 +1,14 @@
-//! Kept replies: the same request under the same key is done once.
+//! Kept replies: a request that is repeated under the same idempotency key runs once.
 //!
-//! A reply stands under the period of half a day in which it was given, so that old ones are dropped by whole ranges.
-//! A look-up asks the three periods that can hold a reply of the last 24 hours.
+//! Replies are stored by the half day in which they were given, so that old ones are swept as whole ranges. A look-up reads
+//! the three half days that can contain a reply of the last 24 hours.
 
 use crate::{
     Idempotency, Millis, Outcome, Time,
     ids::NamespaceId,
-    reads::{Absent, Reader},
+    reads::{ReadError, Reader},
     record::key,
-    timers::{SetBy, Timer, TimerKey},
+    timers::{Timer, TimerKey, TimerSource},
     turn::{Turn, View},
 };
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ const KEPT: Millis = Millis::DAY;
 const PERIOD: Millis = Millis(Millis::DAY.0 / 2);
 const PERIODS: u32 = 3;
 
-/// A reply as it is stored.
+/// A kept reply as it is stored.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     given_at: Time,
@@ -30,15 +30,16 @@ fn period_of(time: Time) -> u32 {
     u32::try_from(time.0 / PERIOD.0).unwrap_or(u32::MAX - 1)
 }
 
-/// The outcome to give again, if the key was used within the last day.
+/// The outcome to return if the key was used within the last 24 hours: the kept one, or [`Outcome::IdempotencyKeyReused`] if
+/// that was another request.
 pub(crate) fn find(
     reader: &Reader<'_>,
     view: View<'_>,
     idempotency: &Idempotency,
-) -> Result<Option<Outcome>, Absent> {
+) -> Result<Option<Outcome>, ReadError> {
     let last = period_of(view.now);
-    // All periods are asked before the first answer counts, so that one round fetches them.
-    let found: Vec<Result<Option<Kept>, Absent>> = (0..PERIODS)
+    // Read all periods before looking at the first result, so that one round fetches all of them.
+    let found: Vec<Result<Option<Kept>, ReadError>> = (0..PERIODS)
         .map(|back| reader.get(key::reply(view.namespace, last.saturating_sub(back), &idempotency.key)))
         .collect();
     for kept in found {
@@ -52,7 +53,7 @@ pub(crate) fn find(
     Ok(None)
 }
 
-/// Keeps the outcome.
+/// Keeps the outcome under the key.
 pub(crate) fn keep(turn: &mut Turn<'_>, idempotency: &Idempotency, outcome: &Outcome) {
     let period = period_of(turn.now);
     let kept = Kept { given_at: turn.now, fingerprint: idempotency.fingerprint, outcome: outcome.clone() };
@@ -67,13 +68,13 @@ pub(crate) fn keep(turn: &mut Turn<'_>, idempotency: &Idempotency, outcome: &Out
     }
 }
 
-/// The timer that drops a period's replies when none of them can be asked for any more.
+/// The timer that drops the replies of a period, when all of them are older than 24 hours.
 pub(crate) fn drop_timer(namespace: NamespaceId, period: u32) -> (TimerKey, Timer) {
     let due = Time((u64::from(period) + u64::from(PERIODS)) * PERIOD.0);
-    (TimerKey { due, namespace, set_by: SetBy::Replies }, Timer::DropReplies)
+    (TimerKey { due, namespace, source: TimerSource::Replies }, Timer::DropReplies)
 }
 
-/// Drops the oldest period's replies, and sees to it that the next one's are dropped in time.
+/// Drops the replies of the oldest period, and sets the timer for the next one.
 pub(crate) fn drop_oldest(turn: &mut Turn<'_>) {
     let Some((first, last)) = turn.head.replies else { return };
     turn.head.replies = (first < last).then_some((first + 1, last));

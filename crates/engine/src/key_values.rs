@@ -1,8 +1,8 @@
 //! Key-values: what limits and locks are about.
 
 use crate::{
-    compact::Compact,
     invalid::{Invalid, Reason, check_bytes, check_items, key_path},
+    small_bytes::SmallBytes,
 };
 use alloc::{boxed::Box, vec::Vec};
 use core::{borrow::Borrow, cmp::Ordering, fmt};
@@ -121,7 +121,7 @@ fn order_exactly(integer: i64, float: f64) -> Ordering {
 /// The bytes are the pairs one after another: the key's length (u16, little endian), the key, a byte for the type, and
 /// the value: a text with its length before it (u16), a number as eight bytes, a boolean as one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct KeyValues(Compact);
+pub struct KeyValues(SmallBytes);
 
 const STRING: u8 = 0;
 const INTEGER: u8 = 1;
@@ -152,12 +152,12 @@ impl KeyValues {
             value.validate().map_err(wrong)?;
             push_pair(&mut bytes, key, value);
         }
-        Ok(KeyValues(Compact::new(&bytes)))
+        Ok(KeyValues(SmallBytes::new(&bytes)))
     }
 
     /// None at all.
     pub fn empty() -> KeyValues {
-        KeyValues(Compact::new(&[]))
+        KeyValues(SmallBytes::new(&[]))
     }
 
     /// The pairs, by key.
@@ -203,7 +203,7 @@ impl KeyValues {
 
     /// Takes bytes made by [`KeyValues::project`].
     pub(crate) fn from_projected(bytes: &[u8]) -> KeyValues {
-        KeyValues(Compact::new(bytes))
+        KeyValues(SmallBytes::new(bytes))
     }
 
     /// Whether the bytes are what [`KeyValues::new`] makes; what was stored or sent may be damaged.
@@ -387,7 +387,7 @@ impl<'de> Deserialize<'de> for KeyValues {
 
             fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<KeyValues, E> {
                 match KeyValues::is_well_formed(bytes) {
-                    true => Ok(KeyValues(Compact::new(bytes))),
+                    true => Ok(KeyValues(SmallBytes::new(bytes))),
                     false => Err(E::custom("not key-values")),
                 }
             }

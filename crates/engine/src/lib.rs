@@ -1,11 +1,11 @@
-//! What is decided.
+//! The state machine that decides.
 //!
-//! [`Engine`] is one shard's state machine: a [`Request`] and the time go in, an [`Outcome`] comes out, and
-//! [`Engine::seal`] gives the after-images that must be durable before any of those outcomes, or any [`Effect`], is
-//! told to anyone. It is deterministic: the same requests at the same times give the same bytes.
+//! [`Engine`] is the state machine of one shard. It takes a [`Request`] and the time, and returns an [`Outcome`].
+//! [`Engine::seal`] returns the after-images that must be durable before any of these outcomes, or any [`Effect`], is
+//! released. The engine is deterministic: the same requests at the same times give the same bytes.
 //!
-//! The crate is `no_std`: the compiler proves that it has no clock, no files, no threads and no randomness. It must
-//! never know how records are stored, who asks over which protocol, or how an answer looks on the wire.
+//! The crate must never have a clock, files, threads or randomness: it is `no_std`, so the compiler checks this. It must
+//! never know how records are stored, which protocol a client uses, or how an answer looks on the wire.
 //!
 //! Read in this order: [`request`], [`outcome`], [`engine`], then a family's folder ([`ledger`], [`limiter`], [`locks`],
 //! [`events`]).
@@ -14,7 +14,7 @@
 
 extern crate alloc;
 
-pub mod answer;
+pub mod answer_size;
 pub mod effect;
 pub mod engine;
 pub mod events;
@@ -36,10 +36,10 @@ pub mod sweep;
 pub mod time;
 pub mod timers;
 
-mod compact;
 mod idempotency;
-mod keyed;
 mod recent;
+mod slab;
+mod small_bytes;
 mod turn;
 
 pub use effect::Effect;
@@ -51,7 +51,7 @@ pub use lists::{Listed, Page};
 pub use name::{InvalidName, Name};
 pub use options::Options;
 pub use outcome::Outcome;
-pub use reads::{Answer, Fetched, Missing, Read};
+pub use reads::{Fetched, Missing, Read, ReadResult};
 pub use recent::{Write, Writes};
 pub use request::{Command, Idempotency, Job, Request, UncheckedRequest};
 pub use time::{Millis, Position, Time};

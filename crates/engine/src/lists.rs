@@ -1,7 +1,7 @@
 //! Lists are returned in pages. A command looks at a bounded number of objects, so that a list of millions delays nobody.
 
 use crate::{
-    answer,
+    answer_size,
     invalid::{Invalid, Reason},
 };
 use alloc::vec::Vec;
@@ -69,7 +69,7 @@ pub(crate) fn pick<O, T: Serialize, C>(
             return Listed { items, next: last };
         }
         if let Some(item) = find(&object) {
-            bytes += answer::estimate(&item);
+            bytes += answer_size::estimate(&item);
             items.push(item);
         }
         last = Some(cursor(&object));

@@ -1,18 +1,18 @@
-//! Bounds of the engine.
+//! Options of the engine.
 
-use crate::answer;
+use crate::answer_size;
 
-/// Bounds of the engine.
+/// Options of the engine.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How many counters a change of rules sums up at a time, before other requests have their turn.
-    pub build_slice: usize,
-    /// The most bytes of an answer. A request whose answer would be larger is refused before anything is done.
+    /// The number of counters that one slice of a backfill sums up. Other requests run between slices.
+    pub backfill_slice: usize,
+    /// The largest size of an answer, in bytes. A request whose answer would be larger is refused before it changes anything.
     pub max_answer: usize,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { build_slice: 1_024, max_answer: answer::MAX_BYTES }
+        Options { backfill_slice: 1_024, max_answer: answer_size::MAX_BYTES }
     }
 }

@@ -1,43 +1,44 @@
-//! What comes out.
+//! The outcomes of requests.
 
 use crate::{Name, Position, events, ledger, limiter, locks};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-/// The engine's answer to a [`crate::Request`]. It may be told only when the writes sealed after it are durable.
+/// The engine's answer to a [`crate::Request`]. It may be released only when the batch that is sealed after it is durable; a
+/// relaxed outcome may be released at once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Outcome {
     /// The ledger's answer.
     Ledger(Result<ledger::Reply, ledger::Refusal>),
     /// The limiter's answer.
     Limiter(Result<limiter::Reply, limiter::Refusal>),
-    /// The answer about locks.
+    /// The locks' answer.
     Locks(Result<locks::Reply, locks::Refusal>),
-    /// The answer about events.
+    /// The events' answer.
     Events(Result<events::Reply, events::Refusal>),
-    /// The namespace is gone; what it held is swept away behind the scenes.
+    /// The namespace is deleted. Sweeps remove its records later.
     NamespaceDeleted,
-    /// There is no such namespace to delete.
+    /// The namespace to delete does not exist.
     NamespaceNotFound,
-    /// A part of the shard's namespaces, by name.
+    /// A page of the shard's namespaces, sorted by name.
     Namespaces(Vec<NamespaceInfo>),
-    /// The idempotency key was used for another request before.
+    /// The idempotency key was used for a different request before.
     IdempotencyKeyReused,
-    /// A request under this key waits for its answer.
+    /// Another request under this idempotency key is waiting for its answer.
     IdempotencyKeyInUse,
-    /// Too many requests of this kind wait in the namespace. Nothing was done.
-    TooManyWait,
-    /// A stored record that the request needs could not be read. Nothing was done.
+    /// Too many requests of this kind wait in the namespace. Nothing has changed.
+    TooManyWaiting,
+    /// A stored record that the request needs could not be read. Nothing has changed.
     Unreadable,
-    /// The answer would be too large. Nothing was done.
+    /// The answer would be too large. Nothing has changed.
     AnswerTooLarge {
-        /// How large an answer may be.
+        /// The largest size of an answer, in bytes.
         max_bytes: u64,
     },
 }
 
 impl Outcome {
-    /// The family that answered, for metrics.
+    /// The label of the family in metrics.
     pub fn family(&self) -> &'static str {
         match self {
             Outcome::Ledger(_) => "ledger",
@@ -49,18 +50,18 @@ impl Outcome {
             | Outcome::Namespaces(_)
             | Outcome::IdempotencyKeyReused
             | Outcome::IdempotencyKeyInUse
-            | Outcome::TooManyWait
+            | Outcome::TooManyWaiting
             | Outcome::Unreadable
             | Outcome::AnswerTooLarge { .. } => "namespace",
         }
     }
 
-    /// Whether it was done.
+    /// Whether the request succeeded.
     pub fn is_done(&self) -> bool {
         self.code() == "Ok"
     }
 
-    /// `"Ok"`, or the word by which the refusal is known in problem documents, metrics and logs.
+    /// `"Ok"`, or the error code in problem documents, metrics and logs.
     pub fn code(&self) -> &'static str {
         match self {
             Outcome::Ledger(Ok(_))
@@ -76,18 +77,18 @@ impl Outcome {
             Outcome::NamespaceNotFound => "NamespaceNotFound",
             Outcome::IdempotencyKeyReused => "IdempotencyKeyReused",
             Outcome::IdempotencyKeyInUse => "IdempotencyKeyInUse",
-            Outcome::TooManyWait => "Overloaded",
+            Outcome::TooManyWaiting => "Overloaded",
             Outcome::Unreadable => "ShardUnavailable",
             Outcome::AnswerTooLarge { .. } => "AnswerTooLarge",
         }
     }
 }
 
-/// What a list of namespaces shows.
+/// A namespace in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceInfo {
-    /// Its name.
+    /// The namespace's name.
     pub name: Name,
-    /// The position of its last change.
+    /// The position of the namespace's last change.
     pub position: Position,
 }

@@ -1,10 +1,10 @@
-//! Stored records that are not resident: what a command asks for, and where it finds it.
+//! Reads of stored records that are not resident.
 //!
-//! A command runs against a `Reader`. Where a record is not at hand, the reader notes it and the command stops before
-//! it has changed anything; whoever drives the engine fetches what was noted and runs the command again.
+//! A command reads through a `Reader`. If a record is not fetched yet, the reader notes it, and the command stops before it has
+//! changed anything. The shard fetches the noted records and runs the command again.
 
 use crate::{
-    recent::{Recent, Writes},
+    recent::{RecentWrites, Writes},
     record,
 };
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
@@ -20,58 +20,58 @@ pub enum Read {
     Get(Bytes),
     /// The last record with `from <= key <= at`.
     LastAtOrBefore {
-        /// The first key that counts.
+        /// The first key of the range.
         from: Bytes,
-        /// The last key that counts.
+        /// The last key of the range.
         at: Bytes,
     },
     /// The first `limit` records with `from <= key < to`.
     Scan {
-        /// The first key that counts.
+        /// The first key of the range.
         from: Bytes,
-        /// The first key that no longer counts.
+        /// The first key behind the range.
         to: Bytes,
-        /// How many at most.
+        /// The largest number of records.
         limit: usize,
     },
 }
 
-/// What a [`Read`] found.
+/// The result of a [`Read`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum ReadResult {
     /// For [`Read::Get`].
     Value(Option<Bytes>),
     /// For [`Read::LastAtOrBefore`].
     Last(Option<(Bytes, Bytes)>),
     /// For [`Read::Scan`].
     Page(Vec<(Bytes, Bytes)>),
-    /// The store could not read it.
+    /// The store failed to read the record.
     Unreadable,
 }
 
-/// What must be fetched before the command can run.
+/// The records that must be fetched before the command can run.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Missing(pub Vec<Read>);
 
-/// Answers fetched for a round of commands. They must have been asked for after everything but the last sealed batch
-/// and the one being built had become durable: those two the engine remembers itself.
+/// The results fetched for a round of commands. They must be read after all batches before the last sealed one are durable:
+/// the engine itself remembers the last sealed batch and the one being built, but no earlier one.
 #[derive(Debug, Default)]
 pub struct Fetched {
-    /// Of [`Read::Get`], by key.
-    values: HashMap<Bytes, Answer>,
-    others: HashMap<Read, Answer>,
+    /// The results of [`Read::Get`], by key.
+    values: HashMap<Bytes, ReadResult>,
+    others: HashMap<Read, ReadResult>,
 }
 
 impl Fetched {
-    /// Takes in an answer.
-    pub fn insert(&mut self, read: Read, answer: Answer) {
+    /// Adds a result.
+    pub fn insert(&mut self, read: Read, answer: ReadResult) {
         match read {
             Read::Get(key) => self.values.insert(key, answer),
             other => self.others.insert(other, answer),
         };
     }
 
-    /// Whether this was fetched already.
+    /// Whether there is a result of this read.
     pub fn contains(&self, read: &Read) -> bool {
         match read {
             Read::Get(key) => self.values.contains_key(key),
@@ -79,65 +79,65 @@ impl Fetched {
         }
     }
 
-    /// Forgets everything, as must be done before the next round.
+    /// Removes all results. Must be called before the next round, because they are out of date then.
     pub fn clear(&mut self) {
         self.values.clear();
         self.others.clear();
     }
 }
 
-/// Why a record is not at hand.
+/// Why a record cannot be read now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Absent {
-    /// It must be fetched first; the reader has noted it.
+pub(crate) enum ReadError {
+    /// The record is not fetched yet. The reader has noted it.
     NotFetched,
-    /// It was fetched, but could not be read or understood.
+    /// The store failed to read the record, or the record is damaged.
     Unreadable,
 }
 
-/// Finds stored records: in the batch being built, in the batch on its way to the journal, then in what was fetched.
-/// A fetched "there is none" therefore never hides a newer record.
+/// Finds stored records: first in the batch being built, then in the sealed batch, then among the fetched results. So a
+/// fetched "not found" never hides a newer record.
 pub(crate) struct Reader<'a> {
-    building: &'a Recent,
-    sealed: &'a Recent<Arc<Writes>>,
+    building: &'a RecentWrites,
+    sealed: &'a RecentWrites<Arc<Writes>>,
     fetched: &'a Fetched,
     missing: RefCell<Vec<Read>>,
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(
-        building: &'a Recent,
-        sealed: &'a Recent<Arc<Writes>>,
+        building: &'a RecentWrites,
+        sealed: &'a RecentWrites<Arc<Writes>>,
         fetched: &'a Fetched,
     ) -> Reader<'a> {
         Reader { building, sealed, fetched, missing: RefCell::new(Vec::new()) }
     }
 
-    /// What was asked for and not found at hand.
+    /// The reads that were needed and not fetched.
     pub(crate) fn into_missing(self) -> Missing {
         Missing(self.missing.into_inner())
     }
 
     /// The record under `key`, decoded.
-    pub(crate) fn get<T: DeserializeOwned>(&self, key: impl AsRef<[u8]>) -> Result<Option<T>, Absent> {
+    pub(crate) fn get<T: DeserializeOwned>(&self, key: impl AsRef<[u8]>) -> Result<Option<T>, ReadError> {
         let key = key.as_ref();
         let value = match self.building.get(self.sealed, key) {
             Some(recent) => recent,
             None => match self.fetched_value(key)? {
-                Answer::Value(value) => value.as_deref(),
-                _ => return Err(Absent::Unreadable),
+                ReadResult::Value(value) => value.as_deref(),
+                _ => return Err(ReadError::Unreadable),
             },
         };
         value.map(decode).transpose()
     }
 
-    /// The last record with `from <= key <= at`, decoded, with its key. Records read this way are never removed
-    /// one by one, so the newest layer that has one within the range need only be compared by key.
+    /// The last record with `from <= key <= at`, decoded, with its key. Records that are read this way are never removed one by
+    /// one, so the largest key of all layers is the result.
     pub(crate) fn last_at_or_before<T: DeserializeOwned>(
         &self,
         from: Bytes,
         at: Bytes,
-    ) -> Result<Option<(Bytes, T)>, Absent> {
+    ) -> Result<Option<(Bytes, T)>, ReadError> {
         let range = || from.clone()..=at.clone();
         let building = self.building.range(range()).rev().find_map(|(key, value)| Some((key, value?)));
         let sealed = self.sealed.range(range()).rev().find_map(|(key, value)| Some((key, value?)));
@@ -148,8 +148,8 @@ impl<'a> Reader<'a> {
             return Ok(Some((at, decode(value)?)));
         }
         let stored = match self.fetched(Read::LastAtOrBefore { from, at })? {
-            Answer::Last(last) => last.as_ref().map(|(key, value)| (&key[..], &value[..])),
-            _ => return Err(Absent::Unreadable),
+            ReadResult::Last(last) => last.as_ref().map(|(key, value)| (&key[..], &value[..])),
+            _ => return Err(ReadError::Unreadable),
         };
         match recent.into_iter().chain(stored).max_by_key(|(key, _)| *key) {
             Some((key, value)) => Ok(Some((Bytes::copy_from_slice(key), decode(value)?))),
@@ -157,19 +157,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The first `limit` records from `from` on, before `to`; fewer only where there are no more.
-    pub(crate) fn scan(&self, from: Bytes, to: Bytes, limit: usize) -> Result<Scanned, Absent> {
+    /// The first `limit` records with `from <= key < to`. Fewer only if there are no more.
+    pub(crate) fn scan(&self, from: Bytes, to: Bytes, limit: usize) -> Result<Scanned, ReadError> {
         let mut from = from;
         let mut records: Vec<(Bytes, Bytes)> = Vec::new();
         loop {
-            // One more than needed tells whether there is more.
+            // One more record than needed shows whether there are more.
             let asked = limit + 1;
             let stored =
                 match self.fetched(Read::Scan { from: from.clone(), to: to.clone(), limit: asked })? {
-                    Answer::Page(page) => page,
-                    _ => return Err(Absent::Unreadable),
+                    ReadResult::Page(page) => page,
+                    _ => return Err(ReadError::Unreadable),
                 };
-            // Beyond the last stored record of a full page nothing is known, so recent records count only up to there.
+            // If the page is full, the stored records behind its last one are unknown. So merge recent writes only up to there.
             let is_full = stored.len() == asked;
             let horizon = if is_full { successor(&stored[limit].0) } else { to.clone() };
             let mut merged: BTreeMap<Bytes, Option<Bytes>> =
@@ -188,12 +188,12 @@ impl<'a> Reader<'a> {
             if !is_full {
                 return Ok(Scanned { records, more_after: None });
             }
-            // So many of the stored ones were removed just now that the page is not full.
+            // Recent writes have removed some of the stored records, so the page is not full yet.
             from = horizon;
         }
     }
 
-    /// Notes the record under `key` as needed, if it is not at hand.
+    /// Notes the record under `key` as missing if it is not fetched yet.
     pub(crate) fn want(&self, key: impl AsRef<[u8]>) {
         let key = key.as_ref();
         if self.building.get(self.sealed, key).is_none() {
@@ -205,21 +205,25 @@ impl<'a> Reader<'a> {
         !self.missing.borrow().is_empty()
     }
 
-    fn fetched(&self, read: Read) -> Result<&'a Answer, Absent> {
+    fn fetched(&self, read: Read) -> Result<&'a ReadResult, ReadError> {
         self.answer(self.fetched.others.get(&read), || read)
     }
 
-    fn fetched_value(&self, key: &[u8]) -> Result<&'a Answer, Absent> {
+    fn fetched_value(&self, key: &[u8]) -> Result<&'a ReadResult, ReadError> {
         self.answer(self.fetched.values.get(key), || Read::Get(Bytes::copy_from_slice(key)))
     }
 
-    fn answer(&self, answer: Option<&'a Answer>, read: impl FnOnce() -> Read) -> Result<&'a Answer, Absent> {
+    fn answer(
+        &self,
+        answer: Option<&'a ReadResult>,
+        read: impl FnOnce() -> Read,
+    ) -> Result<&'a ReadResult, ReadError> {
         match answer {
-            Some(Answer::Unreadable) => Err(Absent::Unreadable),
+            Some(ReadResult::Unreadable) => Err(ReadError::Unreadable),
             Some(answer) => Ok(answer),
             None => {
                 self.missing.borrow_mut().push(read());
-                Err(Absent::NotFetched)
+                Err(ReadError::NotFetched)
             }
         }
     }
@@ -228,7 +232,7 @@ impl<'a> Reader<'a> {
 /// A part of a range of records.
 pub(crate) struct Scanned {
     pub(crate) records: Vec<(Bytes, Bytes)>,
-    /// The last record's key, if there are more behind it.
+    /// The key of the last record, if more records follow.
     pub(crate) more_after: Option<Bytes>,
 }
 
@@ -240,6 +244,6 @@ pub(crate) fn successor(key: &[u8]) -> Bytes {
     next.into()
 }
 
-fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Absent> {
-    record::decode(bytes).map_err(|_| Absent::Unreadable)
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ReadError> {
+    record::decode(bytes).map_err(|_| ReadError::Unreadable)
 }

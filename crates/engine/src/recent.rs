@@ -1,4 +1,4 @@
-//! After-images that may not be durable yet.
+//! Writes that may not be durable yet.
 
 use crate::record;
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
@@ -12,69 +12,69 @@ use core::{
 use hashbrown::{DefaultHashBuilder, HashTable};
 use serde::Serialize;
 
-/// The newest after-image of each key, in the order in which the keys first came.
+/// The newest after-image of each key, in the order in which the keys were written first.
 ///
-/// Keys and values lie one behind the other in one piece of memory, and places in it are found by hash: a record costs
-/// no allocation and no reference count.
+/// Keys and values are in one buffer, and a hash table finds their ranges. So a write needs no allocation of its own and no
+/// reference count.
 #[derive(Debug, Default)]
 pub struct Writes {
     bytes: Vec<u8>,
-    places: Vec<Place>,
+    ranges: Vec<WriteRanges>,
     by_key: HashTable<u32>,
     hasher: DefaultHashBuilder,
 }
 
-/// Where a record lies.
+/// The ranges of a key and its value in the buffer.
 #[derive(Debug)]
-struct Place {
+struct WriteRanges {
     hash: u64,
     key: Range<usize>,
     value: Option<Range<usize>>,
     is_first: bool,
 }
 
-/// One of the after-images.
+/// One after-image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Write<'a> {
     /// The record's key.
     pub key: &'a [u8],
-    /// What stands there from now on; nothing if it was removed.
+    /// The new value. `None` if the record was removed.
     pub value: Option<&'a [u8]>,
-    /// Whether nothing has ever stood under the key before this batch.
+    /// Whether the key was never used before this batch.
     pub is_first: bool,
 }
 
 impl Writes {
-    /// All of them, each key once.
+    /// All after-images, each key once.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Write<'_>> + Clone {
-        self.places.iter().map(|place| Write {
-            key: self.at(&place.key),
-            value: place.value.as_ref().map(|value| self.at(value)),
-            is_first: place.is_first,
+        self.ranges.iter().map(|index| Write {
+            key: self.at(&index.key),
+            value: index.value.as_ref().map(|value| self.at(value)),
+            is_first: index.is_first,
         })
     }
 
-    /// How many there are.
+    /// The number of keys.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.ranges.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no after-images.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.ranges.is_empty()
     }
 
     fn get(&self, hash: u64, key: &[u8]) -> Option<Option<&[u8]>> {
-        let place = &self.places[self.find(hash, key)?];
-        Some(place.value.as_ref().map(|value| self.at(value)))
+        let index = &self.ranges[self.find(hash, key)?];
+        Some(index.value.as_ref().map(|value| self.at(value)))
     }
 
     fn find(&self, hash: u64, key: &[u8]) -> Option<usize> {
-        let is_same = |place: &u32| {
-            let place = &self.places[*place as usize];
-            place.hash == hash && self.at(&place.key) == key
+        let is_same = |index: &u32| {
+            let index = &self.ranges[*index as usize];
+            index.hash == hash && self.at(&index.key) == key
         };
-        self.by_key.find(hash, is_same).map(|place| *place as usize)
+        self.by_key.find(hash, is_same).map(|index| *index as usize)
     }
 
     fn at(&self, range: &Range<usize>) -> &[u8] {
@@ -86,73 +86,75 @@ impl Writes {
     }
 }
 
-/// After-images and, if it was asked for, their order. `W` is [`Writes`] while the batch is being built, and later shared
-/// with whoever makes them durable.
+/// The writes of a batch, with an index by key order that is built when it is first needed. `W` is [`Writes`] while the batch
+/// is being built, and `Arc<Writes>` when it is sealed and shared with the shard.
 #[derive(Debug, Default)]
-pub(crate) struct Recent<W = Writes> {
+pub(crate) struct RecentWrites<W = Writes> {
     writes: W,
     order: OnceCell<BTreeMap<Vec<u8>, usize>>,
-    /// Whether the order was asked for since these were begun.
-    is_order_asked: Cell<bool>,
+    /// Whether a range was read since the batch began.
+    is_order_used: Cell<bool>,
 }
 
-impl Recent {
-    /// The record stands under the key from now on; `is_first` says that nothing ever has before.
+impl RecentWrites {
+    /// Stores the record under the key. `is_first` says that the key was never used before.
     pub(crate) fn put<T: Serialize>(&mut self, key: &[u8], record: &T, is_first: bool) {
-        let place = self.place(key, is_first);
+        let index = self.index(key, is_first);
         let from = self.writes.end();
         record::encode_into(record, &mut self.writes.bytes);
-        self.writes.places[place].value = Some(from..self.writes.end());
+        self.writes.ranges[index].value = Some(from..self.writes.end());
     }
 
-    /// How many bytes keys and values take, replaced ones included.
+    /// The bytes of all keys and values, with those that were overwritten.
     pub(crate) fn bytes(&self) -> usize {
         self.writes.end()
     }
 
     pub(crate) fn remove(&mut self, key: &[u8]) {
-        let place = self.place(key, false);
-        self.writes.places[place].value = None;
+        let index = self.index(key, false);
+        self.writes.ranges[index].value = None;
     }
 
-    fn place(&mut self, key: &[u8], is_first: bool) -> usize {
+    fn index(&mut self, key: &[u8], is_first: bool) -> usize {
         let hash = self.writes.hasher.hash_one(key);
-        if let Some(place) = self.writes.find(hash, key) {
-            return place;
+        if let Some(index) = self.writes.find(hash, key) {
+            return index;
         }
-        let place = self.writes.places.len();
+        let index = self.writes.ranges.len();
         let from = self.writes.end();
         self.writes.bytes.extend_from_slice(key);
         let key_range = from..self.writes.end();
-        self.writes.places.push(Place { hash, key: key_range, value: None, is_first });
-        let Writes { by_key, places, .. } = &mut self.writes;
-        by_key.insert_unique(hash, place as u32, |place| places[*place as usize].hash);
+        self.writes.ranges.push(WriteRanges { hash, key: key_range, value: None, is_first });
+        let Writes { by_key, ranges, .. } = &mut self.writes;
+        by_key.insert_unique(hash, index as u32, |index| ranges[*index as usize].hash);
         if let Some(order) = self.order.get_mut() {
-            order.insert(key.to_vec(), place);
+            order.insert(key.to_vec(), index);
         }
-        place
+        index
     }
 
-    /// Ends the batch. What follows begins empty; if the order was asked for here, it will be asked for there.
-    pub(crate) fn seal(&mut self) -> Recent<Arc<Writes>> {
-        let next = Recent {
+    /// Seals the batch and begins an empty one. If ranges were read in this batch, the next one maintains the order from its
+    /// beginning.
+    pub(crate) fn seal(&mut self) -> RecentWrites<Arc<Writes>> {
+        let next = RecentWrites {
             writes: Writes { hasher: self.writes.hasher.clone(), ..Writes::default() },
             order: OnceCell::new(),
-            is_order_asked: Cell::new(false),
+            is_order_used: Cell::new(false),
         };
-        if self.is_order_asked.get() {
+        if self.is_order_used.get() {
             next.order.get_or_init(BTreeMap::new);
         }
-        let Recent { writes, order, is_order_asked } = core::mem::replace(self, next);
-        Recent { writes: Arc::new(writes), order, is_order_asked }
+        let RecentWrites { writes, order, is_order_used } = core::mem::replace(self, next);
+        RecentWrites { writes: Arc::new(writes), order, is_order_used }
     }
 }
 
-impl<W: Borrow<Writes>> Recent<W> {
-    /// What was written under the key here or, if nothing was, in the batch `before`.
+impl<W: Borrow<Writes>> RecentWrites<W> {
+    /// What was written under the key in this batch or else in the batch `before`. `Some(None)` is a removal; `None` means that
+    /// neither batch has written the key.
     pub(crate) fn get<'a>(
         &'a self,
-        before: &'a Recent<impl Borrow<Writes>>,
+        before: &'a RecentWrites<impl Borrow<Writes>>,
         key: &[u8],
     ) -> Option<Option<&'a [u8]>> {
         let (writes, before) = (self.writes.borrow(), before.writes.borrow());
@@ -160,20 +162,20 @@ impl<W: Borrow<Writes>> Recent<W> {
         writes.get(hash, key).or_else(|| before.get(hash, key))
     }
 
-    /// By key.
+    /// The writes in a range of keys, sorted by key. A value of `None` is a removal.
     pub(crate) fn range(
         &self,
         range: impl RangeBounds<Bytes>,
     ) -> impl DoubleEndedIterator<Item = (&[u8], Option<&[u8]>)> {
-        self.is_order_asked.set(true);
+        self.is_order_used.set(true);
         let writes = self.writes.borrow();
         let order = self.order.get_or_init(|| {
-            let places = writes.places.iter().enumerate();
-            places.map(|(place, record)| (writes.at(&record.key).to_vec(), place)).collect()
+            let ranges = writes.ranges.iter().enumerate();
+            ranges.map(|(index, record)| (writes.at(&record.key).to_vec(), index)).collect()
         });
         let bounds = (slice(range.start_bound()), slice(range.end_bound()));
-        order.range::<[u8], _>(bounds).map(move |(key, place)| {
-            (key.as_slice(), writes.places[*place].value.as_ref().map(|value| writes.at(value)))
+        order.range::<[u8], _>(bounds).map(move |(key, index)| {
+            (key.as_slice(), writes.ranges[*index].value.as_ref().map(|value| writes.at(value)))
         })
     }
 
@@ -182,7 +184,7 @@ impl<W: Borrow<Writes>> Recent<W> {
     }
 }
 
-impl Recent<Arc<Writes>> {
+impl RecentWrites<Arc<Writes>> {
     pub(crate) fn writes(&self) -> &Arc<Writes> {
         &self.writes
     }

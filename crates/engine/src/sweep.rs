@@ -1,18 +1,18 @@
-//! Removing whole ranges of records without holding anyone up.
+//! Removal of whole ranges of records in slices, between other work, so that no request waits for it.
 //!
-//! What a deleted namespace held, or a period of old replies, is out of reach at once; its records are removed in
-//! slices, between other work. The pending sweep is itself a record, so that a restart goes on with it.
+//! The records of a deleted namespace, or of a period of old replies, cannot be reached any more when the sweep begins. A
+//! pending sweep is itself a record, so that it continues after a restart.
 
 use bytes::Bytes;
 
-/// How many records one slice looks at.
+/// The number of records that one slice removes.
 pub(crate) const SLICE: usize = 512;
 
-/// A sweep under way.
+/// A pending sweep.
 #[derive(Debug)]
 pub(crate) struct Sweeping {
-    /// Where the next slice begins; everything before is done.
+    /// The first key of the next slice. The records before it are removed.
     pub(crate) from: Bytes,
-    /// Where it ends.
+    /// The first key behind the range.
     pub(crate) to: Bytes,
 }

@@ -1,4 +1,4 @@
-//! Time and order. Both are arguments here: nothing in this crate asks a clock.
+//! Time and order. Time is always an argument: nothing in this crate reads a clock.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,8 +10,8 @@ pub struct Time(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Millis(pub u64);
 
-/// The place of a change in its namespace's one order. It grows with every change, of any family, and is never
-/// used twice, not even by a namespace that was deleted and made again.
+/// The position of a change in the order of all changes of its namespace. It grows with every change of any family. It is never
+/// used twice, not even by a namespace that was deleted and created again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Position(pub u64);
 
@@ -30,7 +30,7 @@ impl Millis {
 }
 
 impl Position {
-    /// The one that follows.
+    /// The next position.
     pub fn next(self) -> Position {
         Position(self.0 + 1)
     }

@@ -1,4 +1,4 @@
-//! Timers: what is due when.
+//! Timers.
 
 use crate::{
     Name, Position, Time,
@@ -6,51 +6,51 @@ use crate::{
 };
 use alloc::{collections::BTreeMap, vec::Vec};
 
-/// When something is due, in the order in which it is done: by time, and ties by what set the timer.
+/// The key of a timer. Timers fire in this order: by time, then by namespace, then by what set them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimerKey {
-    /// The instant.
+    /// The time at which the timer fires.
     pub due: Time,
-    /// Where.
+    /// The namespace that the timer belongs to.
     pub namespace: NamespaceId,
     /// What set the timer.
-    pub set_by: SetBy,
+    pub source: TimerSource,
 }
 
-/// What set a timer. No two timers of a namespace that are due at the same instant have the same.
+/// What set a timer. Two timers of a namespace with the same due time never have the same source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SetBy {
-    /// That replies are kept.
+pub enum TimerSource {
+    /// Kept replies, which must be dropped.
     Replies,
-    /// A change.
+    /// The change at this position.
     Change(Position),
-    /// A request that waits for its answer.
+    /// A waiting request.
     Wait(WaitId),
-    /// That there are window states which no answer waited for.
+    /// Window states that relaxed checks have changed.
     UnwrittenWindows,
-    /// That there are windows.
+    /// Windows, which may become idle.
     Windows,
 }
 
-/// What is to be done then.
+/// What to do when the timer fires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Timer {
-    /// Roll back what is still open of the hold request at this position. `due` is the stored expiry; the key's own is
-    /// later where the work was postponed.
-    LedgerExpiry { operation_id: Name, held_at: Position, due: Time },
+    /// Roll back the open holds of the hold request at this position. `due` is the stored expiry; the due time of the timer
+    /// itself is later if it was postponed.
+    HoldExpiry { operation_id: Name, held_at: Position, due: Time },
     /// Drop the oldest period of kept replies.
     DropReplies,
     /// Give back what a limiter's lease holds.
     LeaseExpiry { id: Name },
-    /// Write window states that no answer waited for.
+    /// Write window states that relaxed checks have changed.
     WriteWindows,
-    /// Look for windows that are back in their initial state.
+    /// Drop windows that are back in their initial state.
     DropIdleWindows,
-    /// Take back a lock whose holder gave no sign of life.
+    /// End a grant of locks whose holder has sent no heartbeat.
     LockExpiry { token: Position },
-    /// Publish an event, or forget its key.
+    /// Publish an event, or open its key again.
     EventKey { stream: Position, key: Position },
-    /// End a wait for a lock.
+    /// Refuse a request that has waited for locks for as long as it may.
     LockWait { wait: WaitId },
 }
 

@@ -1,13 +1,13 @@
-//! A command's turn at a namespace: what it may look at, and where its changes go. Every family stands on this.
+//! One command's turn at a namespace: what the command may read, and where its changes go. Every family uses this module.
 
 use crate::{
     Effect, Position, Time,
-    answer::TooLarge,
+    answer_size::TooLarge,
     ids::NamespaceId,
-    reads::{Absent, Fetched, Missing, Reader},
-    recent::{Recent, Writes},
+    reads::{Fetched, Missing, ReadError, Reader},
+    recent::{RecentWrites, Writes},
     record::NamespaceHead,
-    timers::{SetBy, TimerKey, Timers},
+    timers::{TimerKey, TimerSource, Timers},
 };
 use alloc::{sync::Arc, vec::Vec};
 use bytes::Bytes;
@@ -16,8 +16,8 @@ use serde::Serialize;
 
 /// The changes since the last seal.
 #[derive(Debug, Default)]
-pub(crate) struct Changes {
-    pub(crate) writes: Recent,
+pub(crate) struct BatchChanges {
+    pub(crate) writes: RecentWrites,
     pub(crate) effects: Vec<Effect>,
     /// Ranges of keys whose records are removed in slices later.
     pub(crate) sweeps: Vec<Range<Bytes>>,
@@ -25,7 +25,7 @@ pub(crate) struct Changes {
     unflushed: usize,
 }
 
-impl Changes {
+impl BatchChanges {
     /// Stores the record under the key.
     pub(crate) fn put<T: Serialize>(&mut self, key: &[u8], record: &T) {
         self.writes.put(key, record, false);
@@ -48,7 +48,7 @@ impl Changes {
     }
 
     /// Takes the writes and effects since the last call.
-    pub(crate) fn take(&mut self) -> (Recent<Arc<Writes>>, Vec<Effect>) {
+    pub(crate) fn take(&mut self) -> (RecentWrites<Arc<Writes>>, Vec<Effect>) {
         self.unflushed = 0;
         (self.writes.seal(), core::mem::take(&mut self.effects))
     }
@@ -56,7 +56,7 @@ impl Changes {
 
 /// Why a command could not run. The command has changed nothing.
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub(crate) enum CannotRun {
     /// These records must be fetched first; then the command runs again.
     Missing(Missing),
     /// A record that the command needs could not be read.
@@ -65,51 +65,64 @@ pub(crate) enum Stop {
     TooLarge,
 }
 
-impl From<TooLarge> for Stop {
-    fn from(TooLarge: TooLarge) -> Stop {
-        Stop::TooLarge
+impl From<TooLarge> for CannotRun {
+    fn from(TooLarge: TooLarge) -> CannotRun {
+        CannotRun::TooLarge
     }
 }
 
-/// What a command may look at: the time, and the stored records as of all that was decided before it.
+/// The result of a command that may have to wait for its answer.
+pub(crate) enum Attempt<T> {
+    /// The command is decided.
+    Done(T),
+    /// The command waits. Its family completes it in a later step.
+    Waits,
+    /// Too many commands of the namespace wait already. The command has changed nothing.
+    TooManyWaiting,
+}
+
+/// What a command may read: the time, and the stored records, including the changes of all commands before it.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) now: Time,
     pub(crate) namespace: NamespaceId,
     /// The position of the namespace's last change.
     pub(crate) position: Position,
-    pub(crate) building: &'a Recent,
-    pub(crate) sealed: &'a Recent<Arc<Writes>>,
+    pub(crate) building: &'a RecentWrites,
+    pub(crate) sealed: &'a RecentWrites<Arc<Writes>>,
     pub(crate) fetched: &'a Fetched,
 }
 
 impl View<'_> {
-    /// Runs the reading part of a command.
-    pub(crate) fn read<T>(&self, f: impl FnOnce(&Reader<'_>) -> Result<T, Absent>) -> Result<T, Stop> {
+    /// Runs the reading part of a command. If `f` needs records that are not fetched yet, the error names all of them.
+    pub(crate) fn read<T>(
+        &self,
+        f: impl FnOnce(&Reader<'_>) -> Result<T, ReadError>,
+    ) -> Result<T, CannotRun> {
         let reader = Reader::new(self.building, self.sealed, self.fetched);
         f(&reader).map_err(|absent| match absent {
-            Absent::NotFetched => Stop::Missing(reader.into_missing()),
-            Absent::Unreadable => Stop::Unreadable,
+            ReadError::NotFetched => CannotRun::Missing(reader.into_missing()),
+            ReadError::Unreadable => CannotRun::Unreadable,
         })
     }
 
     /// Stops if any of these records must be fetched first.
-    pub(crate) fn prefetch(&self, keys: impl Iterator<Item = impl AsRef<[u8]>>) -> Result<(), Stop> {
+    pub(crate) fn prefetch(&self, keys: impl Iterator<Item = impl AsRef<[u8]>>) -> Result<(), CannotRun> {
         self.read(|reader| {
             keys.for_each(|key| reader.want(key));
-            if reader.has_missing() { Err(Absent::NotFetched) } else { Ok(()) }
+            if reader.has_missing() { Err(ReadError::NotFetched) } else { Ok(()) }
         })
     }
 }
 
-/// One command's turn at a namespace: what it may look at, and where its changes go.
+/// One command's turn at a namespace.
 pub(crate) struct Turn<'a> {
     pub(crate) now: Time,
     pub(crate) namespace: NamespaceId,
     pub(crate) head: &'a mut NamespaceHead,
     pub(crate) timers: &'a mut Timers,
-    pub(crate) changes: &'a mut Changes,
-    pub(crate) sealed: &'a Recent<Arc<Writes>>,
+    pub(crate) changes: &'a mut BatchChanges,
+    pub(crate) sealed: &'a RecentWrites<Arc<Writes>>,
     pub(crate) fetched: &'a Fetched,
 }
 
@@ -125,7 +138,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The position of a change that is made now.
+    /// Gives a change its position, the next one of the namespace.
     pub(crate) fn advance(&mut self) -> Position {
         self.head.position = self.head.position.next();
         self.head.position
@@ -145,7 +158,8 @@ impl Turn<'_> {
         self.changes.writes.remove(key.as_ref());
     }
 
-    /// Removes a whole range of records in slices. No look-up may reach them any more.
+    /// Begins a sweep that removes a range of records in slices. The caller guarantees that no command looks them up any
+    /// more.
     pub(crate) fn sweep(&mut self, range: Range<Bytes>) {
         self.changes.sweeps.push(range);
     }
@@ -155,7 +169,7 @@ impl Turn<'_> {
     }
 
     /// The key of a timer of this namespace.
-    pub(crate) fn timer_key(&self, due: Time, set_by: SetBy) -> TimerKey {
-        TimerKey { due, namespace: self.namespace, set_by }
+    pub(crate) fn timer_key(&self, due: Time, source: TimerSource) -> TimerKey {
+        TimerKey { due, namespace: self.namespace, source }
     }
 }

@@ -37,7 +37,7 @@ fn run(engine: &mut Engine, idempotency: Option<Idempotency>, command: Command) 
             Ok(waits) => panic!("{waits:?}"),
             Err(limina_engine::Missing(reads)) => {
                 for read in reads {
-                    fetched.insert(read, limina_engine::Answer::Value(None));
+                    fetched.insert(read, limina_engine::ReadResult::Value(None));
                 }
             }
         }

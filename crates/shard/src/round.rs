@@ -145,9 +145,9 @@ impl<T> Open<T> {
         }
         let is_quiet = self.in_flight.is_none() && self.building.is_empty && work.is_empty();
         let is_sweep_due = is_quiet || self.batches_since_sweep >= BATCHES_A_SWEEP;
-        let sweep = || if is_sweep_due && may_sweep { self.engine.sweep() } else { None };
-        let free = || if may_sweep { self.engine.free() } else { None };
-        let background = self.engine.build().or_else(free).or_else(sweep);
+        let sweep = || if is_sweep_due && may_sweep { self.engine.next_sweep() } else { None };
+        let free = || if may_sweep { self.engine.next_free() } else { None };
+        let background = self.engine.next_backfill().or_else(free).or_else(sweep);
         self.building.has_background = background.is_some();
         if let Some(Due::Sweep(_)) = background {
             self.batches_since_sweep = 0;

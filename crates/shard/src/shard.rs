@@ -6,7 +6,7 @@ use crate::{
     output::{Failure, Loss, Opening, Output, Reply, undecided},
     round::{Work, WriteScope},
 };
-use limina_engine::{Answer, Engine, Fetched, Job, Millis, Read, Request, Time};
+use limina_engine::{Engine, Fetched, Job, Millis, Read, ReadResult, Request, Time};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Limits of a shard.
@@ -85,7 +85,7 @@ impl<T> Shard<T> {
         if let Some(open) = &mut self.open
             && open.stopped_at.take().is_some()
         {
-            open.engine.grace(now.max(open.engine.time()));
+            open.engine.apply_grace_period(now.max(open.engine.time()));
         }
     }
 
@@ -94,7 +94,7 @@ impl<T> Shard<T> {
         let now = now.max(engine.time());
         let is_stopped = opening == Opening::Interrupted && self.awaits_serving;
         if opening == Opening::Interrupted {
-            engine.grace(now);
+            engine.apply_grace_period(now);
         }
         assert!(self.open.is_none(), "a shard is opened once, until it is lost");
         self.open = Some(Open {
@@ -123,7 +123,7 @@ impl<T> Shard<T> {
     }
 
     /// The answers to an [`Output::Fetch`].
-    pub fn handle_fetched(&mut self, answers: impl IntoIterator<Item = (Read, Answer)>) {
+    pub fn handle_fetched(&mut self, answers: impl IntoIterator<Item = (Read, ReadResult)>) {
         let Some(open) = &mut self.open else { return };
         for (read, answer) in answers {
             open.fetched.insert(read, answer);

@@ -1,22 +1,24 @@
-//! A request's turn.
+//! Runs a request in its namespace.
 
 use super::{
     Applied, Engine,
     namespace::{Families, Namespace},
 };
 use crate::{
-    Command, Fetched, Job, Missing, Outcome, Read, Request, Time, events, idempotency,
+    Command, Fetched, Job, Missing, Outcome, Read, Request, Time,
+    answer_size::TooLarge,
+    events, idempotency,
     ids::{NamespaceId, WaitId},
     ledger, limiter, locks,
-    turn::{Stop, Turn, View},
+    turn::{Attempt, CannotRun, Turn, View},
 };
 use alloc::vec::Vec;
 
-/// A request that is to be decided in its namespace.
-struct Asked<'a> {
+/// The arguments of one call of [`Engine::apply`].
+struct Invocation<'a> {
     now: Time,
     request: &'a Request,
-    /// Whether a part of the request is done already, and only the rest is to be run.
+    /// Whether an earlier call has run a part of the request, which then stopped to fetch records.
     is_begun: bool,
     /// Whether the request has changed something.
     changed: &'a mut bool,
@@ -24,8 +26,8 @@ struct Asked<'a> {
 }
 
 impl Engine {
-    /// Runs a request, or says what must be fetched first. Then the request is to be run again with that, before any
-    /// request that came after it. Everything due by `now` must have been applied before.
+    /// Runs a request. If it returns [`Missing`], the caller must fetch these records and call it again with the same job,
+    /// before any later request. Everything that is due by `now` must have been applied before.
     pub fn apply(&mut self, now: Time, job: &mut Job, fetched: &Fetched) -> Result<Applied, Missing> {
         self.advance_time(now);
         let Job { request, progress, changed } = job;
@@ -33,30 +35,31 @@ impl Engine {
         let options = self.options.clone();
         let max_answer = options.max_answer;
         let may_relax = request.idempotency.is_none();
-        let asked = Asked { now, request, is_begun: *changed || progress.is_begun(), changed, fetched };
+        let invocation =
+            Invocation { now, request, is_begun: *changed || progress.is_begun(), changed, fetched };
         match &request.command {
-            Command::Ledger(command) => self.decide(asked, |families, turn, _| {
+            Command::Ledger(command) => self.decide(invocation, |families, turn, _| {
                 let result = ledger::apply(&mut families.ledger, turn, command, progress, max_answer);
                 durable(result, max_answer, Outcome::Ledger)
             }),
-            Command::Limiter(command) => self.decide(asked, |families, turn, wait| {
+            Command::Limiter(command) => self.decide(invocation, |families, turn, wait| {
                 Ok(match limiter::apply(&mut families.limiter, turn, command, wait, may_relax, &options) {
-                    limiter::Applied::Done { result, is_relaxed } => {
+                    Ok(Attempt::Done(limiter::Decided { result, is_relaxed })) => {
                         Applied::Done { outcome: Outcome::Limiter(result), is_relaxed }
                     }
-                    limiter::Applied::Refused => Applied::durable(Outcome::TooManyWait),
-                    limiter::Applied::TooLarge => Applied::too_large(max_answer),
-                    limiter::Applied::Waits => Applied::Waiting(wait),
+                    Ok(Attempt::TooManyWaiting) => Applied::durable(Outcome::TooManyWaiting),
+                    Ok(Attempt::Waits) => Applied::Waiting(wait),
+                    Err(TooLarge) => Applied::too_large(max_answer),
                 })
             }),
-            Command::Locks(command) => self.decide(asked, |families, turn, wait| {
+            Command::Locks(command) => self.decide(invocation, |families, turn, wait| {
                 Ok(match locks::apply(&mut families.locks, turn, command, wait) {
-                    locks::Applied::Done(result) => Applied::durable(Outcome::Locks(result)),
-                    locks::Applied::Refused => Applied::durable(Outcome::TooManyWait),
-                    locks::Applied::Waits => Applied::Waiting(wait),
+                    Attempt::Done(result) => Applied::durable(Outcome::Locks(result)),
+                    Attempt::TooManyWaiting => Applied::durable(Outcome::TooManyWaiting),
+                    Attempt::Waits => Applied::Waiting(wait),
                 })
             }),
-            Command::Events(command) => self.decide(asked, |families, turn, _| {
+            Command::Events(command) => self.decide(invocation, |families, turn, _| {
                 let result = events::apply(&mut families.events, turn, command, max_answer);
                 durable(result, max_answer, Outcome::Events)
             }),
@@ -65,8 +68,8 @@ impl Engine {
         }
     }
 
-    /// What must be fetched before the request can run, as far as that can be told now. Asking saves rounds;
-    /// [`Engine::apply`] has the last word.
+    /// The records that the request will probably need. Fetching them for many requests together saves rounds;
+    /// [`Engine::apply`] may still return more.
     pub fn missing(&self, now: Time, job: &Job, fetched: &Fetched) -> Vec<Read> {
         // In a namespace that does not exist there is nothing to fetch.
         let Some(namespace) = self.namespaces.get(&job.request.namespace) else { return Vec::new() };
@@ -79,8 +82,8 @@ impl Engine {
             fetched,
         };
         let mut missing = Vec::new();
-        let mut note = |result: Result<(), Stop>| {
-            if let Err(Stop::Missing(Missing(reads))) = result {
+        let mut note = |result: Result<(), CannotRun>| {
+            if let Err(CannotRun::Missing(Missing(reads))) = result {
                 missing.extend(reads);
             }
         };
@@ -92,7 +95,7 @@ impl Engine {
                 note(ledger::missing(&namespace.families.ledger, view, command, self.options.max_answer))
             }
             Command::Events(command) => note(events::missing(&namespace.families.events, view, command)),
-            // All of it is resident.
+            // These need only what is resident.
             Command::Limiter(_)
             | Command::Locks(_)
             | Command::DeleteNamespace
@@ -101,19 +104,19 @@ impl Engine {
         missing
     }
 
-    /// Runs a request in its namespace, unless its answer is known by its idempotency key, and keeps the answer under
-    /// that key.
+    /// Runs a request in its namespace, unless there is a kept reply under its idempotency key. The reply of a request that
+    /// changed something is kept under its key.
     fn decide(
         &mut self,
-        asked: Asked<'_>,
+        invocation: Invocation<'_>,
         run: impl FnOnce(&mut Families, &mut Turn<'_>, WaitId) -> Result<Applied, Missing>,
     ) -> Result<Applied, Missing> {
-        let Asked { now, request, is_begun, changed, fetched } = asked;
-        // A namespace comes into being with its first change. Until then a request runs against an empty one.
-        let mut unborn = None;
+        let Invocation { now, request, is_begun, changed, fetched } = invocation;
+        // A namespace is created by its first change. Until then a request runs against an empty one.
+        let mut created = None;
         let namespace = match self.namespaces.get_mut(&request.namespace) {
             Some(namespace) => namespace,
-            None => unborn.insert(Namespace::new(
+            None => created.insert(Namespace::new(
                 NamespaceId(self.meta.next_namespace),
                 request.namespace.clone(),
                 self.meta.position_floor,
@@ -131,20 +134,20 @@ impl Engine {
                 match turn.view().read(|reader| idempotency::find(reader, turn.view(), idempotency)) {
                     Ok(kept) => {
                         if let Some(outcome) =
-                            kept.and_then(|kept| again(families, turn, &request.command, kept))
+                            kept.and_then(|kept| repeat_reply(families, turn, &request.command, kept))
                         {
                             return Ok(Applied::durable(outcome));
                         }
                     }
-                    Err(Stop::Missing(missing)) => return Err(missing),
-                    Err(Stop::Unreadable | Stop::TooLarge) => {
+                    Err(CannotRun::Missing(missing)) => return Err(missing),
+                    Err(CannotRun::Unreadable | CannotRun::TooLarge) => {
                         return Ok(Applied::durable(Outcome::Unreadable));
                     }
                 }
             }
             let before = turn.head.position;
             let applied = run(families, turn, wait);
-            // A batch that must fetch more may have changed something already.
+            // Items of a ledger batch may have changed something before one of them had to fetch records.
             *changed |= turn.head.position != before;
             if let (Some(idempotency), Ok(Applied::Done { outcome, .. })) = (idempotency, &applied)
                 && *changed
@@ -159,44 +162,51 @@ impl Engine {
                 namespace.waits.begin(wait, idempotency.clone());
             }
         }
-        if let Some(born) = unborn
-            && born.changed
+        if let Some(created) = created
+            && created.changed
         {
             self.meta.next_namespace += 1;
-            self.names.insert(born.id, request.namespace.clone());
-            self.namespaces.insert(request.namespace.clone(), born);
+            self.names.insert(created.id, request.namespace.clone());
+            self.namespaces.insert(request.namespace.clone(), created);
         }
         self.begin_sweeps();
         applied
     }
 }
 
-/// The outcome of a command that may need stored records.
+/// Turns the result of a command that may need stored records into an outcome.
 fn durable<R>(
-    result: Result<R, Stop>,
+    result: Result<R, CannotRun>,
     max_answer: usize,
     outcome: impl FnOnce(R) -> Outcome,
 ) -> Result<Applied, Missing> {
     match result {
         Ok(result) => Ok(Applied::durable(outcome(result))),
-        Err(Stop::Missing(missing)) => Err(missing),
-        Err(Stop::Unreadable) => Ok(Applied::durable(Outcome::Unreadable)),
-        Err(Stop::TooLarge) => Ok(Applied::too_large(max_answer)),
+        Err(CannotRun::Missing(missing)) => Err(missing),
+        Err(CannotRun::Unreadable) => Ok(Applied::durable(Outcome::Unreadable)),
+        Err(CannotRun::TooLarge) => Ok(Applied::too_large(max_answer)),
     }
 }
 
-/// A kept outcome as it is returned again. `None` if the request is to be decided afresh.
-fn again(families: &mut Families, turn: &mut Turn<'_>, command: &Command, kept: Outcome) -> Option<Outcome> {
+/// The kept outcome of a repeated request, as of now. `None` if the request must be decided again, because the lock or lease
+/// of the kept outcome has ended.
+fn repeat_reply(
+    families: &mut Families,
+    turn: &mut Turn<'_>,
+    command: &Command,
+    kept: Outcome,
+) -> Option<Outcome> {
     match kept {
         Outcome::Limiter(Ok(reply)) => {
-            limiter::again(&families.limiter, turn, &reply).map(|reply| Outcome::Limiter(Ok(reply)))
+            limiter::repeat_reply(&families.limiter, turn, &reply).map(|reply| Outcome::Limiter(Ok(reply)))
         }
         Outcome::Locks(Ok(reply)) => {
             let command = match command {
                 Command::Locks(command) => Some(command),
                 _ => None,
             };
-            locks::again(&mut families.locks, turn, command, reply).map(|reply| Outcome::Locks(Ok(reply)))
+            locks::repeat_reply(&mut families.locks, turn, command, reply)
+                .map(|reply| Outcome::Locks(Ok(reply)))
         }
         other => Some(other),
     }

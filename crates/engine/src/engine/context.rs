@@ -1,4 +1,4 @@
-//! What every turn works on, in whichever namespace it is: timers, the batch being built, and what is left to do.
+//! State that all namespaces of a shard share: timers, the batch being built, and work that is left to do.
 
 use super::{
     Sizes,
@@ -8,23 +8,23 @@ use crate::{
     Fetched, Name, Outcome, Time, events, idempotency,
     ids::{NamespaceId, WaitId},
     limiter,
-    recent::{Recent, Writes},
+    recent::{RecentWrites, Writes},
     timers::Timers,
-    turn::{Changes, Turn},
+    turn::{BatchChanges, Turn},
 };
 use alloc::{collections::BTreeSet, sync::Arc, vec::Vec};
 
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) timers: Timers,
-    pub(super) changes: Changes,
+    pub(super) changes: BatchChanges,
     /// The writes of the last sealed batch, which may not be durable yet.
-    pub(super) sealed: Recent<Arc<Writes>>,
+    pub(super) sealed: RecentWrites<Arc<Writes>>,
     pub(super) sizes: Sizes,
-    /// Namespaces of which the next seal writes something.
+    /// Namespaces that the next seal must flush.
     pub(super) changed: Vec<Name>,
-    /// Namespaces with a change of rules under way.
-    pub(super) building: BTreeSet<NamespaceId>,
+    /// Namespaces with a rule that is being backfilled.
+    pub(super) backfilling: BTreeSet<NamespaceId>,
     pub(super) completions: Vec<(WaitId, Outcome)>,
     /// Memory that is freed in slices.
     pub(super) garbage: Vec<Garbage>,
@@ -39,8 +39,8 @@ pub(super) enum Garbage {
 
 impl Context {
     pub(super) fn new() -> Context {
-        let mut changes = Changes::default();
-        // Empty. The batch being built and the sealed one share their hash function, so that a look-up hashes once.
+        let mut changes = BatchChanges::default();
+        // This empty batch shares its hash function with the batch being built, so that a look-up hashes the key once.
         let (sealed, _) = changes.take();
         Context {
             timers: Timers::default(),
@@ -48,13 +48,13 @@ impl Context {
             sealed,
             sizes: Sizes::default(),
             changed: Vec::new(),
-            building: BTreeSet::new(),
+            backfilling: BTreeSet::new(),
             completions: Vec::new(),
             garbage: Vec::new(),
         }
     }
 
-    /// Runs one turn at a namespace, and takes note of what follows from it.
+    /// Runs one turn at a namespace. Then collects what it has completed, changed and put out of use.
     pub(super) fn step<R>(
         &mut self,
         namespace: &mut Namespace,
@@ -87,21 +87,21 @@ impl Context {
 
         let sizes = families.sizes();
         self.sizes.change(sizes_before, sizes);
-        match families.limiter.is_building() {
-            true => self.building.insert(*id),
-            false => self.building.remove(id),
+        match families.limiter.is_backfilling() {
+            true => self.backfilling.insert(*id),
+            false => self.backfilling.remove(id),
         };
         self.garbage.extend(families.limiter.take_garbage().map(Garbage::Limiter));
         self.garbage.extend(families.events.take_garbage(*id).map(Garbage::Events));
-        // A relaxed window changes no position, but it brings its namespace into being.
-        let is_born = sizes_before == Sizes::default() && sizes != sizes_before;
-        if is_changed || is_born || families.limiter.has_to_write() {
+        // A relaxed check changes no position, but its window creates the namespace.
+        let is_created = sizes_before == Sizes::default() && sizes != sizes_before;
+        if is_changed || is_created || families.limiter.has_to_write() {
             self.mark_changed(namespace);
         }
         result
     }
 
-    /// The next seal writes what is new of this namespace.
+    /// Makes the next seal flush this namespace.
     pub(super) fn mark_changed(&mut self, namespace: &mut Namespace) {
         if !namespace.changed {
             namespace.changed = true;

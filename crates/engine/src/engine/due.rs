@@ -1,5 +1,4 @@
-//! What the engine does on its own: timers that run out, sweeps of removed ranges, changes of rules that must count,
-//! and freeing memory.
+//! Work that no request asks for: timers, sweeps of removed ranges, backfills of rules, freeing memory.
 
 use super::{Engine, namespace::Families};
 use crate::{
@@ -10,60 +9,60 @@ use crate::{
     record::{self, key},
     sweep::{self, Sweeping},
     timers::{Timer, TimerKey},
-    turn::{Stop, Turn},
+    turn::{CannotRun, Turn},
 };
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::ops::Range;
 
-/// How long something that was due waits if a record that it needs could not be read.
-const POSTPONED: Millis = Millis(1000);
+/// The delay until a timer fires again if a record that it needs could not be read.
+const POSTPONE_BY: Millis = Millis(1000);
 
-/// Something that the engine does without being asked.
+/// A piece of work that no request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
-    /// A timer that has run out. These come before any request at the same time.
+    /// A timer that is due. The caller must apply it before any request at the same time.
     Timer(TimerKey),
-    /// A slice of a sweep. These come between other work, whenever.
+    /// A slice of a sweep. There is no hurry.
     Sweep(u64),
-    /// A slice of a change of rules.
-    Build(NamespaceId),
-    /// Freeing some memory.
+    /// A slice of a backfill. A client waits for it.
+    Backfill(NamespaceId),
+    /// A slice of memory to free. There is no hurry.
     Free,
 }
 
 impl Engine {
-    /// When the next timer runs out.
+    /// The time at which the next timer is due.
     pub fn next_due(&self) -> Option<Time> {
         self.context.timers.next_due()
     }
 
-    /// What has run out by `now`, in order, at most `limit`.
+    /// The timers that are due by `now`, in order, at most `limit`.
     pub fn due(&self, now: Time, limit: usize) -> Vec<Due> {
         self.context.timers.due(now, limit).into_iter().map(Due::Timer).collect()
     }
 
-    /// A slice of work that can be done whenever there is time for it.
-    pub fn sweep(&self) -> Option<Due> {
+    /// The next slice of a sweep, if there is one.
+    pub fn next_sweep(&self) -> Option<Due> {
         self.sweeps.keys().next().map(|id| Due::Sweep(*id))
     }
 
-    /// A slice of a change of rules, for which somebody waits.
-    pub fn build(&self) -> Option<Due> {
-        self.context.building.first().map(|namespace| Due::Build(*namespace))
+    /// The next slice of a backfill, if there is one.
+    pub fn next_backfill(&self) -> Option<Due> {
+        self.context.backfilling.first().map(|namespace| Due::Backfill(*namespace))
     }
 
-    /// A slice of memory to be freed.
-    pub fn free(&self) -> Option<Due> {
+    /// The next slice of memory to free, if there is one.
+    pub fn next_free(&self) -> Option<Due> {
         (!self.context.garbage.is_empty()).then_some(Due::Free)
     }
 
-    /// What must be fetched before what is due can be done, as far as that can be told now.
+    /// The records that this piece of work will need. [`Engine::apply_due`] may still return more.
     pub fn missing_for_due(&self, due: Due, fetched: &Fetched) -> Vec<Read> {
         let reader = Reader::new(&self.context.changes.writes, &self.context.sealed, fetched);
         match due {
             Due::Timer(key) => {
-                if let Some(Timer::LedgerExpiry { operation_id, .. }) = self.context.timers.get(key) {
+                if let Some(Timer::HoldExpiry { operation_id, .. }) = self.context.timers.get(key) {
                     reader.want(ledger::keys::operation(key.namespace, operation_id));
                 }
             }
@@ -72,19 +71,20 @@ impl Engine {
                     let _noted = reader.scan(sweeping.from.clone(), sweeping.to.clone(), sweep::SLICE);
                 }
             }
-            Due::Build(_) | Due::Free => {}
+            Due::Backfill(_) | Due::Free => {}
         }
         reader.into_missing().0
     }
 
-    /// Does what is due, or says what must be fetched first. What is no longer there is no longer due.
+    /// Does a piece of work, or returns the records that must be fetched first. If an earlier step has made the work
+    /// unnecessary, nothing happens.
     pub fn apply_due(&mut self, now: Time, due: Due, fetched: &Fetched) -> Result<(), Missing> {
         self.advance_time(now);
         match due {
             Due::Timer(key) => self.apply_timer(now, key, fetched),
             Due::Sweep(id) => self.apply_sweep(id, fetched),
-            Due::Build(id) => {
-                self.apply_build(now, id, fetched);
+            Due::Backfill(id) => {
+                self.apply_backfill(now, id, fetched);
                 Ok(())
             }
             Due::Free => {
@@ -94,15 +94,14 @@ impl Engine {
         }
     }
 
-    /// A slice of a change of rules, and the answers to what it completes.
-    fn apply_build(&mut self, now: Time, id: NamespaceId, fetched: &Fetched) {
-        // It may have been deleted since this was found to be due.
+    fn apply_backfill(&mut self, now: Time, id: NamespaceId, fetched: &Fetched) {
+        // The namespace may have been deleted since the work was found.
         let Some(namespace) = self.names.get(&id).and_then(|name| self.namespaces.get_mut(name)) else {
             return;
         };
-        let slice = self.options.build_slice;
+        let slice = self.options.backfill_slice;
         self.context.step(namespace, now, fetched, |families, turn| {
-            limiter::work(&mut families.limiter, turn, slice);
+            limiter::continue_backfill(&mut families.limiter, turn, slice);
         });
         self.begin_sweeps();
     }
@@ -111,8 +110,9 @@ impl Engine {
         let Some(timer) = self.context.timers.get(key).cloned() else { return Ok(()) };
         let name = self.names.get(&key.namespace).expect("a timer belongs to a namespace");
         let namespace = self.namespaces.get_mut(name).expect("a named namespace exists");
-        let done =
-            self.context.step(namespace, now, fetched, |families, turn| run_out(families, turn, key, timer));
+        let done = self
+            .context
+            .step(namespace, now, fetched, |families, turn| fire_timer(families, turn, key, timer));
         self.begin_sweeps();
         done
     }
@@ -122,9 +122,9 @@ impl Engine {
         let reader = Reader::new(&self.context.changes.writes, &self.context.sealed, fetched);
         let scanned = match reader.scan(sweeping.from.clone(), sweeping.to.clone(), sweep::SLICE) {
             Ok(scanned) => scanned,
-            Err(reads::Absent::NotFetched) => return Err(reader.into_missing()),
-            // It stays pending; a later opening tries again.
-            Err(reads::Absent::Unreadable) => {
+            Err(reads::ReadError::NotFetched) => return Err(reader.into_missing()),
+            // The sweep's record stays. The sweep is tried again when the shard opens the next time.
+            Err(reads::ReadError::Unreadable) => {
                 self.sweeps.remove(&id);
                 return Ok(());
             }
@@ -157,19 +157,25 @@ impl Engine {
     }
 }
 
-/// A timer's turn at its namespace. It stays set if it must be run again with more at hand.
-fn run_out(families: &mut Families, turn: &mut Turn<'_>, key: TimerKey, timer: Timer) -> Result<(), Missing> {
+/// Does what the timer is for. The timer stays set if records must be fetched first.
+fn fire_timer(
+    families: &mut Families,
+    turn: &mut Turn<'_>,
+    key: TimerKey,
+    timer: Timer,
+) -> Result<(), Missing> {
     let now = turn.now;
     match timer {
-        Timer::LedgerExpiry { operation_id, held_at, due } => {
-            // It counts as done when it was due. Nothing later was decided in between, unless it was put off.
+        Timer::HoldExpiry { operation_id, held_at, due } => {
+            // The rollback has the time at which it was due: timers run before later requests. Only a postponed timer
+            // runs after requests with later times, so then the time is now.
             turn.now = if key.due == due { due } else { now };
             match ledger::expire(&mut families.ledger, turn, &operation_id, due, held_at) {
                 Ok(()) => {}
-                Err(Stop::Missing(missing)) => return Err(missing),
-                Err(Stop::Unreadable | Stop::TooLarge) => {
-                    turn.timers.postpone(key, now.after(POSTPONED));
-                    turn.effect(Effect::DuePostponed { namespace: turn.head.name.clone() });
+                Err(CannotRun::Missing(missing)) => return Err(missing),
+                Err(CannotRun::Unreadable | CannotRun::TooLarge) => {
+                    turn.timers.postpone(key, now.after(POSTPONE_BY));
+                    turn.effect(Effect::TimerPostponed { namespace: turn.head.name.clone() });
                     return Ok(());
                 }
             }
@@ -181,9 +187,9 @@ fn run_out(families: &mut Families, turn: &mut Turn<'_>, key: TimerKey, timer: T
         Timer::WriteWindows => families.limiter.write_windows(turn),
         Timer::DropIdleWindows => families.limiter.drop_idle_windows(turn),
         Timer::DropReplies => idempotency::drop_oldest(turn),
-        // What is granted in its place is granted now, however late that is.
+        // The time stays `now`: the grants of the next waiters begin now, even if the timer is late.
         Timer::LockExpiry { token } => locks::expire(&mut families.locks, turn, token),
-        Timer::EventKey { stream, key } => events::run_out(&mut families.events, turn, stream, key),
+        Timer::EventKey { stream, key } => events::expire_key(&mut families.events, turn, stream, key),
         Timer::LockWait { wait } => locks::end_wait(&mut families.locks, turn, wait),
     }
     turn.timers.cancel(key);

@@ -1,4 +1,4 @@
-//! From what is stored to an engine.
+//! Makes an engine from stored records.
 
 use super::{Context, Engine, Sizes, namespace::Namespace};
 use crate::{
@@ -15,11 +15,11 @@ use bytes::Bytes;
 use core::fmt;
 use hashbrown::HashMap;
 
-/// An engine that takes in its resident records.
+/// An engine whose resident records are being loaded.
 #[derive(Debug)]
 pub struct Loading(Engine);
 
-/// A stored record that the engine cannot take in: damage, or another version.
+/// A stored record that cannot be loaded: it is damaged or has another version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadRecord {
     /// The record's key.
@@ -37,19 +37,19 @@ impl fmt::Display for BadRecord {
 impl core::error::Error for BadRecord {}
 
 impl Engine {
-    /// Takes in all resident records, in key order.
+    /// Makes an engine from all resident records, in key order.
     pub fn open(
         options: Options,
         residents: impl IntoIterator<Item = (Bytes, Bytes)>,
     ) -> Result<Engine, BadRecord> {
         let mut loading = Loading::new(options);
-        residents.into_iter().try_for_each(|(key, value)| loading.take(key, &value))?;
+        residents.into_iter().try_for_each(|(key, value)| loading.load(key, &value))?;
         Ok(loading.finish())
     }
 }
 
 impl Loading {
-    /// An engine that holds nothing yet.
+    /// Begins with an empty engine.
     pub fn new(options: Options) -> Loading {
         let meta = record::ShardMeta {
             time: Time(0),
@@ -69,12 +69,12 @@ impl Loading {
         })
     }
 
-    /// Takes in the next resident record, in key order ([`key::residents`] is their range).
-    pub fn take(&mut self, key: Bytes, value: &[u8]) -> Result<(), BadRecord> {
-        self.0.load(&key, value).map_err(|Malformed| BadRecord { key })
+    /// Loads the next resident record. Records must come in key order; [`key::residents`] is their range.
+    pub fn load(&mut self, key: Bytes, value: &[u8]) -> Result<(), BadRecord> {
+        self.0.load_record(&key, value).map_err(|Malformed| BadRecord { key })
     }
 
-    /// That was all.
+    /// Completes the engine, after the last record.
     pub fn finish(mut self) -> Engine {
         self.0.stored_time = self.0.meta.time;
         let Engine { meta, namespaces, context, .. } = &mut self.0;
@@ -89,7 +89,7 @@ impl Loading {
 }
 
 impl Engine {
-    fn load(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Malformed> {
+    fn load_record(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Malformed> {
         match key::parse_resident(key).ok_or(Malformed)? {
             Resident::ShardMeta => self.meta = record::decode(bytes)?,
             Resident::Sweep(id) => {
@@ -97,7 +97,7 @@ impl Engine {
                 self.sweeps.insert(id, Sweeping { from: sweep.from.into(), to: sweep.to.into() });
             }
             Resident::Namespace(id) => self.load_head(id, bytes)?,
-            // What belongs to no namespace is left of a deleted one, and is being swept.
+            // A record without a namespace is left over from a deleted one, and a pending sweep removes it.
             Resident::Family(key) => {
                 let namespace = self.names.get(&key.namespace).and_then(|name| self.namespaces.get_mut(name));
                 if let Some(namespace) = namespace {

@@ -1,7 +1,7 @@
 //! The state machine of one shard.
 //!
-//! Read in this order: this file, `apply` (a request's turn), `context` (what every turn works on), `due` (what the engine
-//! does on its own), `loading` (from stored records to an engine).
+//! Read in this order: this file, `apply` (runs a request), `context` (shared by all turns), `due` (timers and background
+//! work), `loading` (makes an engine from stored records).
 
 mod apply;
 mod context;
@@ -27,12 +27,12 @@ use context::{Context, Garbage};
 use hashbrown::HashMap;
 use namespace::Namespace;
 
-/// One shard's decisions. Requests are applied one after another, each at one instant.
+/// The state machine of one shard. Requests are applied one after another, each at one instant of shard time.
 #[derive(Debug)]
 pub struct Engine {
     options: Options,
     meta: record::ShardMeta,
-    /// The time that the last sealed batch has stored, or the opening has read.
+    /// The time in the shard's stored record: that of the last sealed batch, or the one that was loaded.
     stored_time: Time,
     namespaces: BTreeMap<Name, Namespace>,
     names: HashMap<NamespaceId, Name>,
@@ -41,7 +41,7 @@ pub struct Engine {
     context: Context,
 }
 
-/// What became of a request.
+/// The result of applying a request.
 #[derive(Debug)]
 pub enum Applied {
     /// The request is decided.
@@ -61,26 +61,26 @@ pub enum Applied {
 pub struct Sealed {
     /// After-images, each key once.
     pub writes: Arc<Writes>,
-    /// What is to be told, in order.
+    /// Effects, in the order in which they must be released.
     pub effects: Vec<Effect>,
 }
 
 impl Engine {
     /// Gives every lock and lease at least its whole ttl from `ready` on, so that no holder loses one because the server
     /// was away. Call it right after opening, unless the shard was handed over without a pause.
-    pub fn grace(&mut self, ready: Time) {
+    pub fn apply_grace_period(&mut self, ready: Time) {
         for Namespace { id, families, .. } in self.namespaces.values_mut() {
-            families.limiter.grace(ready, *id, &mut self.context.timers);
-            families.locks.grace(ready, *id, &mut self.context.timers);
+            families.limiter.apply_grace_period(ready, *id, &mut self.context.timers);
+            families.locks.apply_grace_period(ready, *id, &mut self.context.timers);
         }
     }
 
-    /// The latest time that this shard has seen; no request may come earlier.
+    /// The latest time that was passed to this engine. Time must never go back behind it.
     pub fn time(&self) -> Time {
         self.meta.time
     }
 
-    /// How much there is.
+    /// How much the engine holds.
     pub fn stats(&self) -> Stats {
         Stats {
             namespaces: self.namespaces.len(),
@@ -98,12 +98,12 @@ impl Engine {
         self.names.remove(&id);
         self.meta.position_floor = self.meta.position_floor.max(head.position);
         self.context.changes.remove(key::namespace(id));
-        for range in key::all_of_namespace(id) {
+        for range in key::namespace_ranges(id) {
             self.begin_sweep(range);
         }
         let context = &mut self.context;
         context.sizes.change(families.sizes(), Sizes::default());
-        context.building.remove(&id);
+        context.backfilling.remove(&id);
         context.timers.drop_namespace(id);
         let gone = families.end_waits().map(|wait| (wait, Outcome::NamespaceNotFound));
         context.completions.extend(gone);
@@ -125,8 +125,8 @@ impl Engine {
         Outcome::Namespaces(self.namespaces.range::<Name, _>(range).take(page.limit()).map(info).collect())
     }
 
-    /// Marks relaxed window states, and the time that reads have seen, to be written with the next seal, as before a
-    /// planned stop. Returns whether there was anything. To be called until there is not.
+    /// Marks relaxed window states, and the time that reads have seen, to be written with the next seal. For a planned stop:
+    /// call it, and seal, until it returns false.
     pub fn flush_relaxed(&mut self) -> bool {
         let mut any = false;
         for namespace in self.namespaces.values_mut() {
@@ -135,7 +135,7 @@ impl Engine {
                 self.context.mark_changed(namespace);
             }
         }
-        // Reads have seen this time too, and the next opening must not begin before it.
+        // Reads have returned this time to clients, so the next engine of this shard must not begin before it.
         if self.meta.time > self.stored_time {
             self.context.changes.put(&key::shard_meta(), &self.meta);
             any = true;
@@ -143,7 +143,7 @@ impl Engine {
         any
     }
 
-    /// Ends every wait for locks, as before a planned stop. A request that waited has changed nothing.
+    /// Ends every wait for locks and returns the requests that waited. For a planned stop. They have changed nothing.
     pub fn end_lock_waits(&mut self) -> Vec<WaitId> {
         let mut ended = Vec::new();
         for Namespace { id, families, waits, .. } in self.namespaces.values_mut() {
@@ -189,8 +189,8 @@ impl Engine {
         Sealed { writes: context.sealed.writes().clone(), effects }
     }
 
-    /// The answers to requests that waited, in order. Like every outcome, an answer may be sent once its batch is durable.
-    /// Asking after each step tells at which place in the order of decisions each was decided.
+    /// Takes the answers to requests that waited, in order. Like every outcome, an answer may be released once its batch is
+    /// durable. Call it after each step, so that the completions are in the right order among the other decisions.
     pub fn take_completions(&mut self) -> Vec<(WaitId, Outcome)> {
         core::mem::take(&mut self.context.completions)
     }

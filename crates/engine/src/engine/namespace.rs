@@ -1,4 +1,4 @@
-//! Everything of a namespace that is in memory: the unit of atomicity and of order.
+//! A namespace in memory: the unit of atomicity and of order.
 
 use super::Sizes;
 use crate::{
@@ -36,7 +36,7 @@ impl Namespace {
     }
 }
 
-/// The idempotency keys of requests that wait for their answers.
+/// The idempotency keys of waiting requests.
 #[derive(Debug, Default)]
 pub(super) struct KeyedWaits {
     keys: BTreeSet<Name>,
@@ -53,7 +53,7 @@ impl KeyedWaits {
         self.by_wait.insert(wait, idempotency);
     }
 
-    /// Frees the key of a request that waits no longer, and returns it.
+    /// Removes the key of a request that no longer waits, and returns it.
     pub(super) fn end(&mut self, wait: WaitId) -> Option<Idempotency> {
         let idempotency = self.by_wait.remove(&wait)?;
         self.keys.remove(&idempotency.key);
@@ -61,7 +61,7 @@ impl KeyedWaits {
     }
 }
 
-/// What each family keeps in memory.
+/// The state of each family.
 #[derive(Debug, Default)]
 pub(super) struct Families {
     pub(super) ledger: Ledger,
@@ -88,10 +88,10 @@ impl Families {
         limiter.chain(locks.map(|(wait, result)| (wait, Outcome::Locks(result))))
     }
 
-    /// Ends every wait, without answers.
+    /// Removes all waiting requests, without answers.
     pub(super) fn end_waits(&mut self) -> impl Iterator<Item = WaitId> + use<> {
         let locks = self.locks.end_waits().into_iter().map(|waiter| waiter.wait);
-        self.limiter.stop_building().chain(locks)
+        self.limiter.stop_rule_changes().chain(locks)
     }
 
     /// Loads a stored record of one of the families.

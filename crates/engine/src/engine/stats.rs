@@ -7,16 +7,16 @@ use crate::{events, limiter, locks};
 pub struct Stats {
     /// Namespaces.
     pub namespaces: usize,
-    /// What they hold in memory.
+    /// What the namespaces hold in memory.
     pub sizes: Sizes,
     /// Timers that are set.
     pub timers: usize,
-    /// Sweeps that are not done yet.
+    /// Pending sweeps.
     pub sweeps: usize,
 }
 
 impl Stats {
-    /// Several engines together.
+    /// The sum over several engines.
     pub fn sum(engines: impl IntoIterator<Item = Stats>) -> Stats {
         engines.into_iter().fold(Stats::default(), |mut sum, stats| {
             sum.namespaces += stats.namespaces;
@@ -33,9 +33,9 @@ impl Stats {
 pub struct Sizes {
     /// Ledger limits.
     pub ledger_limits: usize,
-    /// What the limiter holds.
+    /// Rules, groups, counters and leases.
     pub limiter: limiter::Sizes,
-    /// Locks that are held, and requests that wait for locks.
+    /// Grants of locks, and requests that wait for locks.
     pub locks: locks::Sizes,
     /// Streams of events.
     pub events: events::Sizes,

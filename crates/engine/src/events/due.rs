@@ -1,10 +1,10 @@
-//! What happens by itself: events are published, and keys are open again.
+//! The timers of closed keys: events are published, and keys are opened again.
 
 use super::stream::Events;
 use crate::{Position, effect::ChangeKind, turn::Turn};
 
-pub(super) fn run_out(events: &mut Events, turn: &mut Turn<'_>, stream: Position, key: Position) {
-    // A stream that is gone is freed bit by bit, and so are its timers.
+pub(super) fn expire_key(events: &mut Events, turn: &mut Turn<'_>, stream: Position, key: Position) {
+    // The stream may be deleted: its timers are freed in slices.
     let Some(name) = events.named(stream) else { return };
     let Some((stream, changed)) = events.find_mut(&name) else { return };
     if let Some(key) = stream.forget(turn, key) {

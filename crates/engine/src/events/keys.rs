@@ -8,7 +8,7 @@ use crate::{
 use bytes::Bytes;
 use core::ops::Range;
 
-/// The first of the kinds of records that events have.
+/// The first kind byte of the events' records.
 pub(crate) const FAMILY: u8 = 0x40;
 
 // Resident records.
@@ -17,7 +17,7 @@ const EVENT: u8 = FAMILY + 1;
 // Paged records.
 const CHANGE: u8 = FAMILY;
 
-/// A resident record of events, by its key.
+/// A parsed key of a resident record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Resident {
     Stream(Position),
@@ -34,19 +34,19 @@ pub(super) fn parse(key: ResidentKey<'_>) -> Option<Resident> {
     rest.end(parsed)
 }
 
-/// A stream, by the change that made it.
+/// The head of a stream, by the position of the change that created it.
 pub(super) fn stream(id: NamespaceId, stream: Position) -> Key {
     key::resident(id, STREAM).u64(stream.0)
 }
 
-/// An event that a stream remembers, by the change since which it does.
+/// A closed key of a stream, by its number.
 pub(super) fn event(id: NamespaceId, stream: Position, number: Position) -> Key {
     key::resident(id, EVENT).u64(stream.0).u64(number.0)
 }
 
-/// All events that a stream remembers.
+/// All closed keys of a stream.
 pub(super) fn events(id: NamespaceId, stream: Position) -> Range<Bytes> {
-    let all = |stream: u64| key::resident(id, EVENT).u64(stream).done();
+    let all = |stream: u64| key::resident(id, EVENT).u64(stream).into_bytes();
     all(stream.0)..all(stream.0 + 1)
 }
 
@@ -57,7 +57,7 @@ pub(super) fn change(id: NamespaceId, stream: Position, clock: u64) -> Key {
 
 /// All kept changes of a stream.
 pub(super) fn changes(id: NamespaceId, stream: Position) -> Range<Bytes> {
-    let all = |stream: u64| key::paged(id, CHANGE).u64(stream).done();
+    let all = |stream: u64| key::paged(id, CHANGE).u64(stream).into_bytes();
     all(stream.0)..all(stream.0 + 1)
 }
 

@@ -1,4 +1,4 @@
-//! Looking at streams.
+//! Reads of streams and incubating events.
 
 use super::{
     reply::{Refusal, Reply},
@@ -6,11 +6,11 @@ use super::{
 };
 use crate::{
     Name, Page,
-    answer::{self, Room, TooLarge},
+    answer_size::{self, AnswerBudget, TooLarge},
     lists::pick,
 };
 
-/// What an answer says of each event, besides its text.
+/// An upper bound of what an answer contains for each event without its text.
 const EVENT_BYTES: usize = 128;
 
 pub(super) fn get(events: &Events, name: &Name) -> Result<Reply, Refusal> {
@@ -26,14 +26,14 @@ pub(super) fn list(events: &Events, page: &Page<Name>) -> Reply {
 pub(super) fn incubating(
     events: &Events,
     name: &Name,
-    mut room: Room,
+    mut budget: AnswerBudget,
 ) -> Result<Result<Reply, Refusal>, TooLarge> {
     let stream = match events.find(name) {
         Ok(stream) => stream,
         Err(refusal) => return Ok(Err(refusal)),
     };
     for event in stream.incubating() {
-        room.take(EVENT_BYTES + answer::text(event.as_bytes()))?;
+        budget.spend(EVENT_BYTES + answer_size::text(event.as_bytes()))?;
     }
     Ok(Ok(Reply::Incubating(stream.key_frame())))
 }

@@ -1,10 +1,10 @@
-//! Events: at most once in a duration, pushed as a gapless stream of changes.
+//! Events: each at most once within a duration, pushed to followers as a gapless stream of changes.
 //!
-//! A stream remembers the keys (an event's text is its key) that are closed: for `duration` after an event was accepted
-//! or, where events must be strictly alone, after any occurrence. An accepted event incubates until then, and ends as
-//! published or as invalidated. Each step of an event's life is a change of the stream, under the next clock.
+//! The text of an event is its key. A stream remembers the keys that are closed: for `duration` after an event was accepted
+//! or, in a `strictly_once` stream, after any occurrence. Until then the accepted event incubates; at the end it is published
+//! or invalidated. Each step of an event's life is a change of the stream, with the next clock.
 //!
-//! Streams and what they remember are resident; kept changes are paged.
+//! Streams and their closed keys are resident; kept changes are paged.
 //!
 //! Read in this order: `command`, `reply`, `stream`, `submit`, `due`, `reads`.
 
@@ -25,17 +25,17 @@ pub(crate) use stream::{Events, Garbage};
 
 use crate::{
     Position,
-    answer::Room,
-    turn::{Stop, Turn, View},
+    answer_size::AnswerBudget,
+    turn::{CannotRun, Turn, View},
 };
 
-/// Runs a command, or says what must be fetched first.
+/// Runs a command, or returns the records that must be fetched first.
 pub(crate) fn apply(
     events: &mut Events,
     turn: &mut Turn<'_>,
     command: &Command,
     max_answer: usize,
-) -> Result<Result<Reply, Refusal>, Stop> {
+) -> Result<Result<Reply, Refusal>, CannotRun> {
     Ok(match command {
         Command::Put { name, terms } => stream::put(events, turn, name, terms),
         Command::Delete(name) => stream::delete(events, turn, name),
@@ -43,20 +43,20 @@ pub(crate) fn apply(
         Command::KeyFrame { stream, make } => reads::key_frame(events, turn, stream, make.as_ref()),
         Command::Get(name) => lists::get(events, name),
         Command::List(page) => Ok(lists::list(events, page)),
-        Command::Incubating(name) => lists::incubating(events, name, Room::new(max_answer))?,
+        Command::Incubating(name) => lists::incubating(events, name, AnswerBudget::new(max_answer))?,
         Command::Changes(wanted) => return reads::changes(events, turn.view(), wanted),
     })
 }
 
-/// Stops if something must be fetched before the command can run.
-pub(crate) fn missing(events: &Events, view: View<'_>, command: &Command) -> Result<(), Stop> {
+/// Fails with the records that must be fetched before the command can run.
+pub(crate) fn missing(events: &Events, view: View<'_>, command: &Command) -> Result<(), CannotRun> {
     match command {
         Command::Changes(wanted) => reads::changes(events, view, wanted).map(|_| ()),
         _ => Ok(()),
     }
 }
 
-/// A key's time has run out: its event is published, or it is open again.
-pub(crate) fn run_out(events: &mut Events, turn: &mut Turn<'_>, stream: Position, key: Position) {
-    due::run_out(events, turn, stream, key);
+/// Publishes the event of a key, or opens the key again, because `duration` has passed.
+pub(crate) fn expire_key(events: &mut Events, turn: &mut Turn<'_>, stream: Position, key: Position) {
+    due::expire_key(events, turn, stream, key);
 }

@@ -1,4 +1,4 @@
-//! For those who follow a stream: key frames, and changes that they have missed.
+//! Reads for the followers of a stream: key frames, and changes that they have missed.
 
 use super::{
     command::{ChangesAfter, KEPT_CHANGES, StreamTerms},
@@ -10,7 +10,7 @@ use crate::{
     Effect, Name,
     effect::Change,
     record,
-    turn::{Stop, Turn, View},
+    turn::{CannotRun, Turn, View},
 };
 use alloc::vec::Vec;
 
@@ -29,12 +29,12 @@ pub(super) fn key_frame(
     Ok(Reply::Stream(stream.info()))
 }
 
-/// Kept changes after a clock, if none of them is missing.
+/// The stored changes after a clock. [`Changes::NotKept`] if some of them are no longer stored.
 pub(super) fn changes(
     events: &Events,
     view: View<'_>,
     &ChangesAfter { stream: ref name, after, limit }: &ChangesAfter,
-) -> Result<Result<Reply, Refusal>, Stop> {
+) -> Result<Result<Reply, Refusal>, CannotRun> {
     let stream = match events.find(name) {
         Ok(stream) => stream,
         Err(refusal) => return Ok(Err(refusal)),
@@ -44,11 +44,11 @@ pub(super) fn changes(
     if after < oldest || after > last {
         return Ok(Ok(Reply::Changes(Changes::NotKept)));
     }
-    let from = keys::change(view.namespace, made_at, after + 1).done();
+    let from = keys::change(view.namespace, made_at, after + 1).into_bytes();
     let to = keys::changes(view.namespace, made_at).end;
     let scanned = view.read(|reader| reader.scan(from, to, limit))?;
     let decoded: Result<Vec<Change>, _> =
         scanned.records.iter().map(|(_, bytes)| record::decode(bytes)).collect();
-    let Ok(changes) = decoded else { return Err(Stop::Unreadable) };
+    let Ok(changes) = decoded else { return Err(CannotRun::Unreadable) };
     Ok(Ok(Reply::Changes(Changes::Kept(changes))))
 }

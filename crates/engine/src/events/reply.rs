@@ -1,4 +1,4 @@
-//! What is answered and told about events.
+//! The replies and refusals of events.
 
 use super::command::StreamTerms;
 use crate::{
@@ -8,54 +8,54 @@ use crate::{
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-/// An answer about events.
+/// The reply to a command that succeeded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
     /// A stream as it is now.
     Stream(StreamInfo),
-    /// A stream that was made by this command.
+    /// A stream that this command has created.
     StreamCreated(StreamInfo),
-    /// The stream is gone.
+    /// The stream is deleted.
     StreamDeleted,
-    /// A part of the streams.
+    /// A page of the streams, sorted by name.
     Streams(Listed<StreamInfo, Name>),
     /// The event was accepted.
     Submitted(Submitted),
-    /// What incubates.
+    /// The incubating events.
     Incubating(KeyFrame),
-    /// Kept changes.
+    /// Stored changes after a clock.
     Changes(Changes),
 }
 
-/// Why it was not done.
+/// Why a command was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
-    /// There is no such stream.
+    /// The stream does not exist.
     StreamNotFound {
-        /// Its name.
+        /// The stream's name.
         stream: Name,
     },
-    /// A stream's mode stays what it is.
+    /// The mode of an existing stream cannot be changed.
     StreamModeConflict {
-        /// Its name.
+        /// The stream's name.
         stream: Name,
     },
-    /// The key is closed.
+    /// The event is a duplicate: its key is closed.
     EventConflict {
-        /// Its latest occurrence before this one.
+        /// The time of the latest occurrence before this one.
         conflicting_time: Time,
-        /// Whether that was invalidated by this one.
+        /// Whether this occurrence has invalidated the earlier event.
         invalidated: bool,
     },
-    /// No more keys can be remembered.
+    /// The stream has as many closed keys as it may have.
     StreamFull {
-        /// How many there may be.
+        /// The largest number of closed keys.
         max_events: u32,
     },
 }
 
 impl Refusal {
-    /// The word by which it is known.
+    /// The error code in problem documents, metrics and logs.
     pub fn code(&self) -> &'static str {
         match self {
             Refusal::StreamNotFound { .. } => "StreamNotFound",
@@ -66,16 +66,16 @@ impl Refusal {
     }
 }
 
-/// A stream as it is shown.
+/// A stream as clients see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamInfo {
-    /// Its name.
+    /// The stream's name.
     pub name: Name,
-    /// What it is.
+    /// Mode, duration and bounds.
     pub terms: StreamTerms,
-    /// The clock of its last change.
+    /// The clock of the last change.
     pub clock: u64,
-    /// How many events incubate.
+    /// The number of incubating events.
     pub incubating: usize,
 }
 
@@ -88,11 +88,11 @@ pub struct Submitted {
     pub clock: u64,
 }
 
-/// Kept changes that follow a clock.
+/// The stored changes after a clock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Changes {
-    /// These, without a gap; none if the clock is that of the last change.
+    /// The changes, without a gap. Empty if the clock is that of the last change.
     Kept(Vec<Change>),
-    /// Not all of them are kept any more, or the clock is not reached yet.
+    /// Some of the changes are no longer stored, or the clock is in the future.
     NotKept,
 }

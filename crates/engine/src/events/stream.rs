@@ -1,4 +1,4 @@
-//! Streams: what they are, what they remember, and how their clocks go on.
+//! Streams: their terms, their closed keys and their clocks.
 
 use super::{
     command::{KEPT_CHANGES, StreamTerms},
@@ -10,27 +10,27 @@ use crate::{
     effect::{Change, ChangeKind, Event, EventInfo, KeyFrame},
     ids::NamespaceId,
     record::{self, Malformed, key::ResidentKey},
-    timers::{SetBy, Timer, TimerKey, Timers},
-    turn::{Changes, Turn},
+    timers::{Timer, TimerKey, TimerSource, Timers},
+    turn::{BatchChanges, Turn},
 };
 use alloc::{collections::BTreeMap, vec::Vec};
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
-/// How many keys of a stream that is gone are freed at a time.
+/// The number of keys of a deleted stream that one slice frees.
 const GARBAGE_SLICE: usize = 1_024;
 
-/// Everything about events in a namespace.
+/// The streams of a namespace.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     streams: BTreeMap<Name, Stream>,
     names: HashMap<Position, Name>,
-    /// Streams whose heads are to be written.
+    /// The streams whose heads the next flush writes.
     changed: Vec<Position>,
     gone: Vec<Stream>,
 }
 
-/// How much there is.
+/// How much there is in memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sizes {
     /// Streams.
@@ -41,7 +41,8 @@ pub struct Sizes {
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) head: Head,
-    /// What is remembered, by when it began to be: so that a list is in the order of acceptance.
+    /// The closed keys, by their numbers: the position at which the key was closed first. So lists are in the order of
+    /// acceptance.
     pub(super) keys: BTreeMap<Position, Key>,
     pub(super) numbers: HashMap<Event, Position>,
     pub(super) incubating: usize,
@@ -53,26 +54,27 @@ pub(super) struct Stream {
 pub(super) struct Head {
     pub(super) name: Name,
     pub(super) terms: StreamTerms,
-    /// The change of the namespace that made it; its clock began there.
+    /// The position of the change that created the stream. The clock began at this number, so that a stream that is deleted
+    /// and created again never repeats a clock.
     pub(super) made_at: Position,
     pub(super) clock: u64,
 }
 
-/// An event that closes its key, or the latest of several that do.
+/// A closed key, with the latest event that closed it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Key {
     pub(super) event: Event,
     pub(super) time: Time,
-    /// When the event is published, or the key is open again.
+    /// The time at which the event is published, or the key is opened again.
     pub(super) until: Time,
-    /// The change since which it is so; a timer is set by it.
+    /// The position of the change that closed the key last. It identifies the timer.
     pub(super) since: Position,
     pub(super) is_incubating: bool,
 }
 
 impl Key {
     pub(super) fn timer_key(&self, namespace: NamespaceId) -> TimerKey {
-        TimerKey { due: self.until, namespace, set_by: SetBy::Change(self.since) }
+        TimerKey { due: self.until, namespace, source: TimerSource::Change(self.since) }
     }
 
     pub(super) fn info(&self) -> EventInfo {
@@ -134,7 +136,7 @@ impl Events {
         self.names.get(&made_at).cloned()
     }
 
-    /// The stream, and the list of those that are to be written.
+    /// The stream, and the list of streams that the next flush writes.
     pub(super) fn find_mut(&mut self, name: &Name) -> Option<(&mut Stream, &mut Vec<Position>)> {
         self.streams.get_mut(name).map(|stream| (stream, &mut self.changed))
     }
@@ -148,8 +150,8 @@ impl Events {
         self.streams.entry(name.clone()).or_insert(stream)
     }
 
-    /// Writes the heads that have changed.
-    pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut Changes) {
+    /// Writes the after-images of the heads that have changed since the last call.
+    pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut BatchChanges) {
         for made_at in self.changed.drain(..) {
             let stream = self.names.get(&made_at).and_then(|name| self.streams.get_mut(name));
             if let Some(stream) = stream {
@@ -159,7 +161,7 @@ impl Events {
         }
     }
 
-    /// Loads a stored record. A stream comes before the events that it remembers.
+    /// Loads a stored record. A stream comes before its closed keys.
     pub(crate) fn load(&mut self, key: ResidentKey<'_>, bytes: &[u8]) -> Result<(), Malformed> {
         match keys::parse(key).ok_or(Malformed)? {
             keys::Resident::Stream(made_at) => self.load_stream(made_at, bytes),
@@ -176,7 +178,7 @@ impl Events {
         if is_sound { Ok(()) } else { Err(Malformed) }
     }
 
-    /// An event whose stream is gone is being swept.
+    /// A closed key without a stream is left over from a deleted stream, and a pending sweep removes it.
     fn load_event(&mut self, made_at: Position, number: Position, bytes: &[u8]) -> Result<(), Malformed> {
         let key: Key = record::decode(bytes)?;
         let stream = self.names.get(&made_at).and_then(|name| self.streams.get_mut(name));
@@ -184,7 +186,7 @@ impl Events {
         if stands_twice { Err(Malformed) } else { Ok(()) }
     }
 
-    /// Sets the timers of what was taken in.
+    /// Sets the timers of the loaded keys.
     pub(crate) fn finish_load(&self, namespace: NamespaceId, timers: &mut Timers) {
         for stream in self.streams.values() {
             for (number, key) in &stream.keys {
@@ -193,12 +195,12 @@ impl Events {
         }
     }
 
-    /// Streams that are out of use.
+    /// The streams that were deleted since the last call.
     pub(crate) fn take_garbage(&mut self, namespace: NamespaceId) -> impl Iterator<Item = Garbage> {
         core::mem::take(&mut self.gone).into_iter().map(move |stream| Garbage { namespace, stream })
     }
 
-    /// All of it, with the names of its streams.
+    /// All streams of a deleted namespace, with their names.
     pub(crate) fn into_garbage(self, namespace: NamespaceId) -> impl Iterator<Item = (Name, Garbage)> {
         let streams = self.streams.into_iter();
         streams.map(move |(name, stream)| (name, Garbage { namespace, stream }))
@@ -220,7 +222,7 @@ impl Stream {
         }
     }
 
-    /// What incubates, in the order of acceptance.
+    /// The incubating events, in the order of acceptance.
     pub(super) fn incubating(&self) -> impl Iterator<Item = &Event> {
         self.keys.values().filter(|key| key.is_incubating).map(|key| &key.event)
     }
@@ -234,7 +236,7 @@ impl Stream {
         Timer::EventKey { stream: self.head.made_at, key: number }
     }
 
-    /// The head is written with the next seal.
+    /// Makes the next flush write the head.
     pub(super) fn mark_changed(&mut self, changed: &mut Vec<Position>) {
         if !self.is_changed {
             self.is_changed = true;
@@ -242,7 +244,8 @@ impl Stream {
         }
     }
 
-    /// The next change: it is kept, and told to all who follow. The oldest that is kept makes room for it.
+    /// Makes the next change of the stream, and returns its clock. The change is stored and sent to followers; the oldest
+    /// stored change beyond [`KEPT_CHANGES`] is removed.
     pub(super) fn change(
         &mut self,
         turn: &mut Turn<'_>,
@@ -264,7 +267,7 @@ impl Stream {
         clock
     }
 
-    /// Remembers a key, or says what was remembered under that number.
+    /// Inserts a closed key. Returns the one that had the same number, if any.
     pub(super) fn remember(&mut self, number: Position, key: Key) -> Option<Key> {
         self.incubating += usize::from(key.is_incubating);
         self.numbers.insert(key.event.clone(), number);
@@ -281,7 +284,7 @@ impl Stream {
     }
 }
 
-/// A stream that is gone. Its keys are freed bit by bit, and with them their timers.
+/// A deleted stream. Its keys and their timers are freed in slices.
 #[derive(Debug)]
 pub(crate) struct Garbage {
     namespace: NamespaceId,
@@ -289,7 +292,7 @@ pub(crate) struct Garbage {
 }
 
 impl Garbage {
-    /// Frees some. Says whether that was all.
+    /// Frees one slice. Returns whether that was the last one.
     pub(crate) fn free_some(&mut self, timers: &mut Timers) -> bool {
         for _ in 0..GARBAGE_SLICE {
             let Some((_, key)) = self.stream.keys.pop_first() else { return true };

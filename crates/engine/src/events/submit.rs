@@ -1,4 +1,4 @@
-//! An event happens.
+//! `submit`: accept an event, or refuse a duplicate.
 
 use super::{
     command::{Mode, StreamTerms, Submit},
@@ -35,7 +35,7 @@ pub(super) fn submit(
         return Ok(Reply::Submitted(Submitted { event: info, clock }));
     };
 
-    // What is remembered is closed: everything that was due by now is done.
+    // The key is closed: timers that are due by now have run, so a key that is still in memory has not been opened again.
     let key = stream.keys.get_mut(&number).expect("a key has what its number says");
     let (conflicting_time, invalidated) = match mode {
         Mode::OnlyOnce => (key.time, false),

@@ -1,5 +1,4 @@
-//! `commit` and `rollback`: the two ways in which holds end; and the third, expiry, which is a rollback that nobody
-//! asked for.
+//! `commit` and `rollback` end holds. Expiry is a rollback that a timer makes.
 
 use super::{
     Finalization, FinalizationReply, Finish, HoldState, Refusal, Reply,
@@ -11,18 +10,19 @@ use super::{
 };
 use crate::{
     Effect, Name, Position, Time,
-    reads::{Absent, Reader},
-    timers::SetBy,
-    turn::{Stop, Turn, View},
+    reads::{ReadError, Reader},
+    timers::TimerSource,
+    turn::{CannotRun, Turn, View},
 };
 use alloc::vec::Vec;
 
-/// What is to be done, settled before anything is changed.
+/// The decision, made before anything is changed.
 enum Decision {
     Refuse(Refusal),
-    /// All of it was done before: the first reply again.
+    /// Everything was done by an earlier request. The reply is that of the first one.
     Repeat(FinalizationReply),
-    /// End the holds at these places of the operation, committing so much of each; answer for these limits.
+    /// End holds. `ends` are the indexes of the holds in the operation, each with the value to commit. The reply shows
+    /// `limits`.
     Finish {
         operation: Operation,
         ends: Vec<(usize, i64)>,
@@ -34,7 +34,7 @@ pub(super) fn apply(
     ledger: &mut Ledger,
     turn: &mut Turn<'_>,
     request: &Finalization,
-) -> Result<Result<Reply, Refusal>, Stop> {
+) -> Result<Result<Reply, Refusal>, CannotRun> {
     match turn.view().read(|reader| decide(ledger, reader, turn.view(), request))? {
         Decision::Refuse(refusal) => Ok(Err(refusal)),
         Decision::Repeat(reply) => Ok(Ok(Reply::Finalization(reply))),
@@ -57,7 +57,7 @@ fn decide(
     reader: &Reader<'_>,
     view: View<'_>,
     request: &Finalization,
-) -> Result<Decision, Absent> {
+) -> Result<Decision, ReadError> {
     let id = &request.operation_id;
     let numbers = match &request.changes {
         None => None,
@@ -77,13 +77,13 @@ fn decide(
         return decide_all(ledger, reader, view, request, operation);
     };
 
-    // The places of the holds that are meant, and what of each is to be committed.
+    // The indexes of the named holds in the operation, each with the value to commit.
     let mut wanted = Vec::with_capacity(changes.len());
     for (change, number) in changes.iter().zip(&numbers) {
-        let Some(place) = operation.holds.iter().position(|hold| hold.limit == *number) else {
+        let Some(index) = operation.holds.iter().position(|hold| hold.limit == *number) else {
             return not_found(Some(&change.limit_name), None);
         };
-        let hold = &operation.holds[place];
+        let hold = &operation.holds[index];
         let value = match request.finish {
             Finish::Commit => change.value.unwrap_or(hold.value),
             Finish::Rollback => 0,
@@ -91,11 +91,11 @@ fn decide(
         if hold.state != HoldState::Held && !is_same(hold.state, request.finish, value) {
             return not_found(Some(&change.limit_name), Some(hold.state));
         }
-        wanted.push((place, value));
+        wanted.push((index, value));
     }
     let mut ends = Vec::with_capacity(wanted.len());
-    for (place, value) in &wanted {
-        let hold = &operation.holds[*place];
+    for (index, value) in &wanted {
+        let hold = &operation.holds[*index];
         if hold.state != HoldState::Held {
             continue;
         }
@@ -107,30 +107,31 @@ fn decide(
                 value: *value,
             }));
         }
-        ends.push((*place, *value));
+        ends.push((*index, *value));
     }
     if !ends.is_empty() {
         return Ok(Decision::Finish { operation, ends, limits: numbers });
     }
-    let last = wanted.iter().filter_map(|(place, _)| finished_at(operation.holds[*place].state)).max();
-    repeat(ledger, reader, view, id, &numbers, last.ok_or(Absent::Unreadable)?)
+    let last = wanted.iter().filter_map(|(index, _)| finished_at(operation.holds[*index].state)).max();
+    repeat(ledger, reader, view, id, &numbers, last.ok_or(ReadError::Unreadable)?)
 }
 
-/// Without a list of changes: every open hold, or what was finished this way last.
+/// Decides a request without a list of changes: it ends every open hold. If none is open, it repeats the last request that
+/// ended holds in the same way.
 fn decide_all(
     ledger: &Ledger,
     reader: &Reader<'_>,
     view: View<'_>,
     request: &Finalization,
     operation: Operation,
-) -> Result<Decision, Absent> {
+) -> Result<Decision, ReadError> {
     let (ends, limits): (Vec<_>, Vec<_>) = operation
         .holds
         .iter()
         .enumerate()
         .filter(|(_, hold)| hold.state == HoldState::Held)
-        .map(|(place, hold)| {
-            ((place, if request.finish == Finish::Commit { hold.value } else { 0 }), hold.limit)
+        .map(|(index, hold)| {
+            ((index, if request.finish == Finish::Commit { hold.value } else { 0 }), hold.limit)
         })
         .unzip();
     if !ends.is_empty() {
@@ -160,7 +161,7 @@ fn repeat(
     id: &Name,
     limits: &[u32],
     position: Position,
-) -> Result<Decision, Absent> {
+) -> Result<Decision, ReadError> {
     let values = values::as_of(ledger, reader, view.namespace, limits, position)?;
     Ok(Decision::Repeat(FinalizationReply { operation_id: id.clone(), position, values }))
 }
@@ -175,8 +176,8 @@ fn execute(
 ) -> Position {
     let position = turn.advance();
     let mut expiries: Vec<(Time, Position)> = Vec::new();
-    for &(place, committed) in ends {
-        let hold = &mut operation.holds[place];
+    for &(index, committed) in ends {
+        let hold = &mut operation.holds[index];
         hold.state = match kind {
             EntryKind::Commit => HoldState::Committed { value: committed, at: position },
             _ => HoldState::RolledBack { at: position, expired: kind == EntryKind::Expiry },
@@ -187,7 +188,7 @@ fn execute(
             expiries.push((due, hold.held_at));
         }
         let (number, held) = (hold.limit, hold.value);
-        let balance = ledger.limit(number).balance.finish(held, committed);
+        let balance = ledger.limit(number).balance.end_hold(held, committed);
         ledger.set_balance(number, balance);
         let value = if kind == EntryKind::Commit { committed } else { held };
         entries::put(turn, id, kind, number, position, value, balance);
@@ -196,29 +197,29 @@ fn execute(
     if !operation.is_open() {
         turn.remove(keys::open(turn.namespace, id));
     }
-    // An expiry belongs to a hold request; it is off when nothing of that request is open any more.
+    // Each hold request has one expiry for all its holds. It is cancelled when none of them is open.
     let open = |held_at| operation.holds.iter().any(|h| h.held_at == held_at && h.state == HoldState::Held);
     for (due, held_at) in expiries.into_iter().filter(|(_, held_at)| !open(*held_at)) {
-        turn.timers.cancel(turn.timer_key(due, SetBy::Change(held_at)));
+        turn.timers.cancel(turn.timer_key(due, TimerSource::Change(held_at)));
         turn.remove(keys::expiry(turn.namespace, due, held_at));
     }
     position
 }
 
-/// Rolls back what is still open of the hold request at `held_at`, whose time has run out.
+/// Rolls back the holds of the hold request at `held_at` that are still open, because `expires_after` has passed.
 pub(crate) fn expire(
     ledger: &mut Ledger,
     turn: &mut Turn<'_>,
     id: &Name,
     due: Time,
     held_at: Position,
-) -> Result<(), Stop> {
+) -> Result<(), CannotRun> {
     let operation = turn.view().read(|reader| operations::find(ledger, reader, turn.namespace, id))?;
     let open = |operation: &Operation| -> Vec<(usize, i64)> {
         let holds = operation.holds.iter().enumerate();
         holds
             .filter(|(_, h)| h.held_at == held_at && h.state == HoldState::Held)
-            .map(|(place, _)| (place, 0))
+            .map(|(index, _)| (index, 0))
             .collect()
     };
     match operation.map(|operation| (open(&operation), operation)) {
@@ -255,7 +256,7 @@ fn finished_at(state: HoldState) -> Option<Position> {
     }
 }
 
-/// Whether `value` is a part of `held`: of the same sign and no larger, or 0.
+/// Whether a hold of `held` can be committed with `value`: 0, or the same sign and no larger.
 fn is_within(value: i64, held: i64) -> bool {
     if held >= 0 { (0..=held).contains(&value) } else { (held..=0).contains(&value) }
 }

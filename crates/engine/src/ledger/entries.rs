@@ -1,17 +1,17 @@
-//! `entries`: a limit's history. Each entry bears the sums after it, so that no read ever adds up history.
+//! `entries`: the history of a limit. Each entry contains the sums after it, so that no read has to add up history.
 
 use super::{EntryInfo, Refusal, Reply, keys, limits, state::Balance, state::Ledger};
 use crate::{
     Name, Page, Position, Time,
     ids::NamespaceId,
-    reads::{Absent, Reader},
+    reads::{ReadError, Reader},
     record,
-    turn::{Stop, Turn, View},
+    turn::{CannotRun, Turn, View},
 };
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-/// What happened to a limit.
+/// The kind of a change of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EntryKind {
     /// A value was held.
@@ -20,11 +20,11 @@ pub enum EntryKind {
     Commit,
     /// A held value was freed.
     Rollback,
-    /// A held value was freed because its time had run out.
+    /// A held value was freed because the hold had expired.
     Expiry,
 }
 
-/// An entry as it is stored, under (limit, position).
+/// An entry as it is stored. Its key is (limit, position).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
     time: Time,
@@ -52,9 +52,9 @@ pub(super) fn last_at_or_before(
     namespace: NamespaceId,
     limit: u32,
     position: Position,
-) -> Result<Option<Entry>, Absent> {
+) -> Result<Option<Entry>, ReadError> {
     let (from, at) = (keys::entry(namespace, limit, Position(0)), keys::entry(namespace, limit, position));
-    let found = reader.last_at_or_before(from.done(), at.done())?;
+    let found = reader.last_at_or_before(from.into_bytes(), at.into_bytes())?;
     Ok(found.map(|(_, entry)| entry))
 }
 
@@ -63,7 +63,7 @@ pub(super) fn list(
     view: View<'_>,
     limit_name: &Name,
     page: &Page<Position>,
-) -> Result<Result<Reply, Refusal>, Stop> {
+) -> Result<Result<Reply, Refusal>, CannotRun> {
     let number = match limits::find(ledger, limit_name) {
         Ok(number) => number,
         Err(refusal) => return Ok(Err(refusal)),
@@ -74,8 +74,8 @@ pub(super) fn list(
         let scanned = reader.scan(range.start, range.end, page.limit())?;
         let mut items = Vec::with_capacity(scanned.records.len());
         for (key, bytes) in &scanned.records {
-            let position = keys::entry_position(key).ok_or(Absent::Unreadable)?;
-            let entry: Entry = record::decode(bytes).map_err(|_| Absent::Unreadable)?;
+            let position = keys::entry_position(key).ok_or(ReadError::Unreadable)?;
+            let entry: Entry = record::decode(bytes).map_err(|_| ReadError::Unreadable)?;
             items.push(EntryInfo {
                 position,
                 time: entry.time,

@@ -1,4 +1,4 @@
-//! `hold`: freeze values in several limits, all or none.
+//! `hold`: hold values in several limits, all or none.
 
 use super::{
     Hold, HoldReply, HoldState, MAX_LIMITS_PER_OPERATION, Refusal, Reply,
@@ -10,18 +10,18 @@ use super::{
 };
 use crate::{
     Name,
-    reads::{Absent, Reader},
-    timers::{SetBy, Timer},
-    turn::{Stop, Turn, View},
+    reads::{ReadError, Reader},
+    timers::{Timer, TimerSource},
+    turn::{CannotRun, Turn, View},
 };
 use alloc::vec::Vec;
 
-/// What is to be done, settled before anything is changed.
+/// The decision, made before anything is changed.
 enum Decision {
     Refuse(Refusal),
-    /// Everything is held already: the first reply again.
+    /// Everything is held already. The reply is that of the first request.
     Repeat(HoldReply),
-    /// Hold the changes at these places in the request; the others are skipped.
+    /// Hold. `fresh` are the indexes of the changes to hold; the limits in `skipped` are held already.
     Hold {
         operation: Option<Operation>,
         fresh: Vec<usize>,
@@ -33,7 +33,7 @@ pub(super) fn apply(
     ledger: &mut Ledger,
     turn: &mut Turn<'_>,
     hold: &Hold,
-) -> Result<Result<Reply, Refusal>, Stop> {
+) -> Result<Result<Reply, Refusal>, CannotRun> {
     match turn.view().read(|reader| decide(ledger, reader, turn.view(), hold))? {
         Decision::Refuse(refusal) => Ok(Err(refusal)),
         Decision::Repeat(reply) => Ok(Ok(Reply::Hold(reply))),
@@ -44,7 +44,7 @@ pub(super) fn apply(
 }
 
 /// The checks, in the order in which the contract states the errors.
-fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> Result<Decision, Absent> {
+fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> Result<Decision, ReadError> {
     let refuse = |refusal| Ok(Decision::Refuse(refusal));
     if !hold.create_missing
         && let Err(refusal) = limits::find_all(ledger, hold.changes.iter().map(|change| &change.limit_name))
@@ -60,9 +60,9 @@ fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> 
     let mut finished = Vec::new();
     let mut held = Vec::new();
     let mut fresh = Vec::new();
-    for (place, change) in hold.changes.iter().enumerate() {
+    for (index, change) in hold.changes.iter().enumerate() {
         match state_in(&change.limit_name) {
-            None => fresh.push(place),
+            None => fresh.push(index),
             Some(HoldState::Held) => held.push(change.limit_name.clone()),
             Some(state) => finished.push((change.limit_name.clone(), state)),
         }
@@ -97,11 +97,11 @@ fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> 
 
     let mut exceeded = Vec::new();
     let mut overflowing = Vec::new();
-    for change in fresh.iter().map(|place| &hold.changes[*place]) {
+    for change in fresh.iter().map(|index| &hold.changes[*index]) {
         let limit = ledger.find(&change.limit_name).map(|number| ledger.limit(number));
         let balance = limit.map_or(Balance::default(), |limit| limit.balance);
         if let Some(ceiling) = limit.and_then(|limit| limit.terms.ceiling)
-            && balance.passes(change.value, ceiling)
+            && balance.exceeds_ceiling(change.value, ceiling)
         {
             exceeded.push((change.limit_name.clone(), ceiling));
         } else if balance.hold(change.value).is_none() {
@@ -146,8 +146,8 @@ fn execute(
     let was_open = operation.as_ref().is_some_and(Operation::is_open);
     let mut operation = operation.unwrap_or(Operation { view: position, holds: Vec::new() });
     operation.view = position;
-    for &place in fresh {
-        let (number, value) = (numbers[place], hold.changes[place].value);
+    for &index in fresh {
+        let (number, value) = (numbers[index], hold.changes[index].value);
         let balance = ledger.limit(number).balance.hold(value).expect("the decision has checked the range");
         ledger.set_balance(number, balance);
         operation.holds.push(HeldLimit {
@@ -167,9 +167,9 @@ fn execute(
         (false, true) => {}
     }
     if let Some(due) = expires_at {
-        let timer = Timer::LedgerExpiry { operation_id: hold.operation_id.clone(), held_at: position, due };
+        let timer = Timer::HoldExpiry { operation_id: hold.operation_id.clone(), held_at: position, due };
         turn.put_first(keys::expiry(turn.namespace, due, position), &hold.operation_id);
-        turn.timers.set(turn.timer_key(due, SetBy::Change(position)), timer);
+        turn.timers.set(turn.timer_key(due, TimerSource::Change(position)), timer);
     }
     let values = numbers.iter().map(|number| ledger.value_now(*number)).collect();
     HoldReply { operation_id: hold.operation_id.clone(), position, values, skipped }

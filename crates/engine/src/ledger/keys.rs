@@ -8,7 +8,7 @@ use crate::{
 use bytes::Bytes;
 use core::ops::Range;
 
-/// The first of the ledger's kinds of records.
+/// The first kind byte of the ledger's records.
 pub(crate) const FAMILY: u8 = 0x10;
 
 // Resident records.
@@ -21,7 +21,7 @@ const OPEN: u8 = FAMILY + 1;
 // Histories.
 const ENTRY: u8 = FAMILY;
 
-/// A resident record of the ledger, by its key.
+/// A parsed key of a resident record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Resident {
     Limit(u32),
@@ -40,27 +40,27 @@ pub(super) fn parse(key: ResidentKey<'_>) -> Option<Resident> {
     rest.end(parsed)
 }
 
-/// A limit: its name, context and ceiling.
+/// The terms of a limit.
 pub(super) fn limit(id: NamespaceId, limit: u32) -> Key {
     key::resident(id, LIMIT).u32(limit)
 }
 
-/// A limit's sums.
+/// The balance of a limit.
 pub(super) fn balance(id: NamespaceId, limit: u32) -> Key {
     key::resident(id, BALANCE).u32(limit)
 }
 
-/// A hold request that expires, by the time at which it expires.
+/// The expiry of a hold request. Sorted by the time at which it expires.
 pub(super) fn expiry(id: NamespaceId, due: Time, held_at: Position) -> Key {
     key::resident(id, EXPIRY).u64(due.0).u64(held_at.0)
 }
 
-/// An operation.
+/// The record of an operation.
 pub(crate) fn operation(id: NamespaceId, operation: &Name) -> Key {
     key::paged(id, OPERATION).bytes(operation.as_bytes())
 }
 
-/// All operations that follow the given one, by id.
+/// The operations whose ids follow `after`, by id.
 pub(super) fn operations_after(id: NamespaceId, after: Option<&Name>) -> Range<Bytes> {
     key::paged_names_after(id, OPERATION, after)
 }
@@ -70,7 +70,7 @@ pub(super) fn open(id: NamespaceId, operation: &Name) -> Key {
     key::paged(id, OPEN).bytes(operation.as_bytes())
 }
 
-/// All open marks that follow the given operation's, by id.
+/// The open marks of the operations whose ids follow `after`, by id.
 pub(super) fn open_after(id: NamespaceId, after: Option<&Name>) -> Range<Bytes> {
     key::paged_names_after(id, OPEN, after)
 }
@@ -85,9 +85,9 @@ pub(super) fn entry(id: NamespaceId, limit: u32, position: Position) -> Key {
     entries(id, limit).u64(position.0)
 }
 
-/// A limit's entries at or after the given position.
+/// The entries of a limit from position `from` on.
 pub(super) fn entries_from(id: NamespaceId, limit: u32, from: Position) -> Range<Bytes> {
-    entry(id, limit, from).done()..entries(id, limit + 1).done()
+    entry(id, limit, from).into_bytes()..entries(id, limit + 1).into_bytes()
 }
 
 fn entries(id: NamespaceId, limit: u32) -> Key {

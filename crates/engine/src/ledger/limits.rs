@@ -1,13 +1,13 @@
-//! `limits`: making, changing, reading and listing the accounts themselves.
+//! `limits`: create, change, read and list the limits themselves.
 
 use super::{Context, LimitInfo, NewLimit, Patch, Refusal, Reply, state::Ledger, state::Terms};
-use crate::{Name, Page, answer, turn::Turn};
+use crate::{Name, Page, answer_size, turn::Turn};
 use alloc::{vec, vec::Vec};
 
-/// About what the stored terms of a limit take, besides their context.
+/// An estimate of the bytes of the stored terms of a limit without the context.
 pub(super) const TERMS_BYTES: usize = 512;
 
-/// About what a stored context takes.
+/// An estimate of the bytes of a stored context.
 pub(super) fn context_bytes(context: &Context) -> usize {
     context.iter().map(|(key, value)| key.len() + value.len() + 4).sum()
 }
@@ -61,7 +61,7 @@ pub(super) fn get(ledger: &Ledger, name: &Name) -> Result<LimitInfo, Refusal> {
 pub(super) fn list(ledger: &Ledger, page: &Page<Name>, max_answer: usize) -> Reply {
     let mut names = ledger.names_after(page.after.as_ref());
     let infos = names.by_ref().take(page.limit()).map(|number| ledger.info(number));
-    let (items, is_cut) = answer::fitting(infos, max_answer);
+    let (items, is_cut) = answer_size::fitting(infos, max_answer);
     Reply::Limits { items, more: is_cut || names.next().is_some() }
 }
 
@@ -69,7 +69,7 @@ pub(super) fn find(ledger: &Ledger, name: &Name) -> Result<u32, Refusal> {
     ledger.find(name).ok_or_else(|| Refusal::LimitNotFound { limit_names: vec![name.clone()] })
 }
 
-/// The numbers of the limits, or the refusal that names all that are missing.
+/// The numbers of the limits, or a refusal with the names of all that do not exist.
 pub(super) fn find_all<'n>(
     ledger: &Ledger,
     names: impl Iterator<Item = &'n Name> + Clone,

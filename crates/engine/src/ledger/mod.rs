@@ -1,11 +1,11 @@
 //! The ledger: limits as accounts; hold, commit and rollback; values now and as of any operation.
 //!
-//! A limit keeps three sums: what is committed, and what is held open upwards and downwards. The two directions are
-//! kept apart because ceilings and overflow are judged by the worst case: whichever of the open holds are committed
-//! or rolled back later, no ceiling is passed and nothing overflows.
+//! A limit keeps three sums: what is committed, the positive open holds, and the negative open holds. The last two are kept
+//! apart because a hold is decided by the worst case: whichever of the open holds are committed or rolled back later, no
+//! ceiling is exceeded and no sum overflows.
 //!
-//! Limits are resident. Operations and entries are paged: an entry stands under (limit, position) and bears the sums
-//! after it, so that a limit's values as of any position are one look-up.
+//! Limits are resident. Operations and entries are paged. The key of an entry is (limit, position) and it contains the sums
+//! after it, so that the values of a limit as of any position are one look-up.
 
 mod command;
 mod commit_rollback;
@@ -32,12 +32,12 @@ pub(crate) use state::Ledger;
 
 use crate::{
     Name,
-    answer::{self, Room},
-    turn::{Stop, Turn, View},
+    answer_size::{self, AnswerBudget},
+    turn::{CannotRun, Turn, View},
 };
 use alloc::vec::Vec;
 
-/// The items of a batch that are done. A batch that must fetch more records goes on behind them.
+/// The results of the items of a batch that are done. A batch that had to fetch records continues after them.
 #[derive(Debug, Default)]
 pub(crate) struct Progress(Vec<Result<Reply, Refusal>>);
 
@@ -47,15 +47,15 @@ impl Progress {
     }
 }
 
-/// Runs a ledger command, or says what must be fetched first. ([`missing`] tells for a whole batch at once.) Nothing is
-/// changed before everything is at hand. Of a batch, the items that are done already stay in `progress`.
+/// Runs a command, or returns the records that must be fetched first. A command changes nothing before it has all its
+/// records. The items of a batch run one by one: those that are done stay done, and `progress` has their results.
 pub(crate) fn apply(
     ledger: &mut Ledger,
     turn: &mut Turn<'_>,
     command: &Command,
     progress: &mut Progress,
     max_answer: usize,
-) -> Result<Result<Reply, Refusal>, Stop> {
+) -> Result<Result<Reply, Refusal>, CannotRun> {
     match command {
         Command::CreateLimit(new) => Ok(limits::create(ledger, turn, new).map(Reply::Limit)),
         Command::PatchLimit { name, ceiling, context } => {
@@ -69,8 +69,8 @@ pub(crate) fn apply(
             for transfer in &transfers[progress.0.len()..] {
                 let result = match apply_transfer(ledger, turn, transfer) {
                     Ok(result) => result,
-                    Err(Stop::Unreadable) => Err(Refusal::Unreadable),
-                    Err(stop @ (Stop::Missing(_) | Stop::TooLarge)) => return Err(stop),
+                    Err(CannotRun::Unreadable) => Err(Refusal::Unreadable),
+                    Err(stop @ (CannotRun::Missing(_) | CannotRun::TooLarge)) => return Err(stop),
                 };
                 progress.0.push(result);
             }
@@ -85,21 +85,21 @@ pub(crate) fn apply(
     }
 }
 
-/// Says what must be fetched before the command can run, as far as that can be told now.
+/// Fails with the records that the command will probably need, for a whole batch at once.
 pub(crate) fn missing(
     ledger: &Ledger,
     view: View<'_>,
     command: &Command,
     max_answer: usize,
-) -> Result<(), Stop> {
+) -> Result<(), CannotRun> {
     match command.is_write() {
         true => prefetch(view, command),
         false => read(ledger, view, command, max_answer).map(|_| ()),
     }
 }
 
-/// A write needs its operation. It seldom needs more (the values of a repeated one), and then says so when it runs.
-fn prefetch(view: View<'_>, command: &Command) -> Result<(), Stop> {
+/// A write needs the record of its operation. A repeated write also needs old values; it asks for them when it runs.
+fn prefetch(view: View<'_>, command: &Command) -> Result<(), CannotRun> {
     let key = |transfer: &Transfer| keys::operation(view.namespace, transfer.operation_id());
     match command {
         Command::Transfer(transfer) => view.prefetch([key(transfer)].into_iter()),
@@ -114,10 +114,10 @@ fn read(
     view: View<'_>,
     command: &Command,
     max_answer: usize,
-) -> Result<Result<Reply, Refusal>, Stop> {
+) -> Result<Result<Reply, Refusal>, CannotRun> {
     match command {
         Command::Values(values) => match values::read(ledger, view, &values.limit_names, &values.as_of) {
-            Err(Stop::Unreadable) => Ok(Err(Refusal::LimitsValuesReadingException)),
+            Err(CannotRun::Unreadable) => Ok(Err(Refusal::LimitsValuesReadingException)),
             other => other,
         },
         Command::GetOperation(id) => operations::get(ledger, view, id),
@@ -133,33 +133,34 @@ fn read(
     }
 }
 
-/// What an answer says of each item of a batch: a whole problem document, if it was refused.
+/// An upper bound of what an answer contains for each item of a batch: a whole problem document, if refused.
 const ITEM_BYTES: usize = 512;
-/// What an answer says of each limit of an item, besides its name and its id.
+/// An upper bound of what an answer contains for each limit of an item without its name and its id.
 const VALUE_BYTES: usize = 256;
 
-/// Stops if the answer to a batch would be too large. An item can meet up to 1,024 limits that it does not name: all
-/// those of its operation.
+/// Fails if the answer to a batch would be too large. A commit or rollback without a list of changes is about all limits of
+/// its operation, up to 1,024.
 fn check_answer(
     ledger: &Ledger,
     view: View<'_>,
     transfers: &[Transfer],
     max_answer: usize,
-) -> Result<(), Stop> {
-    // Everything is asked for at once, so that one round fetches it.
+) -> Result<(), CannotRun> {
+    // One round fetches the operations of all items.
     view.prefetch(transfers.iter().map(|transfer| keys::operation(view.namespace, transfer.operation_id())))?;
-    // Names stand in a problem document up to three times: in the detail, and in one or two members.
-    let value = |name: &Name, id_bytes: usize| VALUE_BYTES + 3 * answer::text(name.as_bytes()) + id_bytes;
+    // A problem document contains a name up to three times: in the detail, and in one or two members.
+    let value =
+        |name: &Name, id_bytes: usize| VALUE_BYTES + 3 * answer_size::text(name.as_bytes()) + id_bytes;
     let known_id = |limit: u32| match &ledger.limit(limit).terms.limit_id {
-        Some(id) => answer::text(id.as_bytes()),
+        Some(id) => answer_size::text(id.as_bytes()),
         None => 0,
     };
-    let measure = |id_bytes: &dyn Fn(&Name) -> usize| -> Result<(), Stop> {
+    let measure = |id_bytes: &dyn Fn(&Name) -> usize| -> Result<(), CannotRun> {
         let named = |name: &Name| value(name, id_bytes(name));
-        let mut room = Room::new(max_answer);
+        let mut budget = AnswerBudget::new(max_answer);
         for transfer in transfers {
-            room.take(ITEM_BYTES + 3 * answer::text(transfer.operation_id().as_bytes()))?;
-            room.take(match transfer {
+            budget.spend(ITEM_BYTES + 3 * answer_size::text(transfer.operation_id().as_bytes()))?;
+            budget.spend(match transfer {
                 Transfer::Hold(hold) => hold.changes.iter().map(|change| named(&change.limit_name)).sum(),
                 Transfer::Finish(Finalization { changes: Some(changes), .. }) => {
                     changes.iter().map(|change| named(&change.limit_name)).sum()
@@ -170,8 +171,8 @@ fn check_answer(
                             let limits = operation.holds.iter().map(|hold| hold.limit);
                             limits.map(|n| value(&ledger.limit(n).terms.name, known_id(n))).sum()
                         }
-                        // The item itself will say that it cannot be read.
-                        Ok(None) | Err(Stop::Unreadable) => 0,
+                        // The item itself will be refused as unreadable.
+                        Ok(None) | Err(CannotRun::Unreadable) => 0,
                         Err(stop) => return Err(stop),
                     }
                 }
@@ -179,9 +180,10 @@ fn check_answer(
         }
         Ok(())
     };
-    // Most batches are far from the bound whatever ids their limits have; looking those up costs as much as the work.
-    match measure(&|_| answer::text(&[b'"'; Name::MAX_BYTES])) {
-        Err(Stop::TooLarge) => measure(&|name| ledger.find(name).map_or(0, known_id)),
+    // Looking up the ids of limits costs as much as the batch itself. So first assume the longest id: most batches are far
+    // below the bound even then.
+    match measure(&|_| answer_size::text(&[b'"'; Name::MAX_BYTES])) {
+        Err(CannotRun::TooLarge) => measure(&|name| ledger.find(name).map_or(0, known_id)),
         other => other,
     }
 }
@@ -190,7 +192,7 @@ fn apply_transfer(
     ledger: &mut Ledger,
     turn: &mut Turn<'_>,
     transfer: &Transfer,
-) -> Result<Result<Reply, Refusal>, Stop> {
+) -> Result<Result<Reply, Refusal>, CannotRun> {
     match transfer {
         Transfer::Hold(hold) => hold::apply(ledger, turn, hold),
         Transfer::Finish(finalization) => commit_rollback::apply(ledger, turn, finalization),

@@ -1,27 +1,27 @@
-//! `operations`: what became of each hold of an operation.
+//! `operations`: the state of each hold of an operation.
 
 use super::{HeldLimitInfo, OperationInfo, Refusal, Reply, keys, state::Balance, state::Ledger};
 use crate::{
-    Name, Page, Position, Time, answer,
+    Name, Page, Position, Time, answer_size,
     ids::NamespaceId,
-    reads::{Absent, Reader},
-    turn::{Stop, View},
+    reads::{ReadError, Reader},
+    turn::{CannotRun, View},
 };
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-/// How many limits an operation may touch over all its hold requests, so that its record stays small.
+/// The largest number of limits in which one operation may hold, over all its hold requests. It bounds the size of its record.
 pub const MAX_LIMITS_PER_OPERATION: usize = 1024;
 
-/// A hold has many fields and is encoded in few bytes, so it is shown in up to this many times more than the estimate.
+/// The encoding of a hold is compact, so its JSON can be this many times larger than [`answer_size::estimate`] assumes.
 const HOLD_FACTOR: usize = 4;
 
 /// An operation as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Operation {
-    /// The position of its last hold request that held something.
+    /// The position of the last hold request of this operation that held something.
     pub(crate) view: Position,
-    /// In the order in which they were held; each limit once.
+    /// In the order of holding; each limit once.
     pub(crate) holds: Vec<HeldLimit>,
 }
 
@@ -33,27 +33,27 @@ pub(crate) struct HeldLimit {
     pub(crate) held_at: Position,
     pub(crate) expires_at: Option<Time>,
     pub(crate) state: HoldState,
-    /// The limit's sums right after it, so that a read as of the operation needs no other record.
+    /// The sums of the limit right after the hold, so that a read as of the operation needs no other record.
     pub(crate) balance: Balance,
 }
 
-/// What became of a hold.
+/// The state of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HoldState {
-    /// It is open.
+    /// The hold is open.
     Held,
-    /// It counts for good.
+    /// The hold is committed. This is final.
     Committed {
-        /// How much of it.
+        /// The committed value; the rest of the hold was freed.
         value: i64,
-        /// Since when.
+        /// The position of the commit.
         at: Position,
     },
-    /// It was freed.
+    /// The hold is rolled back: its value was freed. This is final.
     RolledBack {
-        /// Since when.
+        /// The position of the rollback.
         at: Position,
-        /// Whether that was because its time had run out.
+        /// Whether the hold expired, as opposed to a rollback by a client.
         expired: bool,
     },
 }
@@ -63,7 +63,8 @@ impl Operation {
         self.holds.iter().find(|hold| hold.limit == limit)
     }
 
-    /// A limit's sums as of the operation, if that is where it was held.
+    /// The sums of a limit as of the operation's view. `None` if the hold in that limit is of an earlier hold request, or if
+    /// there is none.
     pub(super) fn balance_of(&self, limit: u32) -> Option<Balance> {
         self.hold_in(limit).filter(|hold| hold.held_at == self.view).map(|hold| hold.balance)
     }
@@ -88,21 +89,20 @@ impl Operation {
     }
 }
 
-/// The stored operation, if there is one.
 pub(super) fn find(
     ledger: &Ledger,
     reader: &Reader<'_>,
     namespace: NamespaceId,
     id: &Name,
-) -> Result<Option<Operation>, Absent> {
+) -> Result<Option<Operation>, ReadError> {
     let operation: Option<Operation> = reader.get(keys::operation(namespace, id))?;
     match &operation {
-        Some(operation) if !ledger.knows(operation) => Err(Absent::Unreadable),
+        Some(operation) if !ledger.has_all_limits_of(operation) => Err(ReadError::Unreadable),
         _ => Ok(operation),
     }
 }
 
-pub(super) fn get(ledger: &Ledger, view: View<'_>, id: &Name) -> Result<Result<Reply, Refusal>, Stop> {
+pub(super) fn get(ledger: &Ledger, view: View<'_>, id: &Name) -> Result<Result<Reply, Refusal>, CannotRun> {
     let operation = view.read(|reader| find(ledger, reader, view.namespace, id))?;
     Ok(match operation {
         Some(operation) => Ok(Reply::Operation(operation.info(ledger, id.clone()))),
@@ -116,7 +116,7 @@ pub(super) fn list(
     only_held: bool,
     page: &Page<Name>,
     max_answer: usize,
-) -> Result<Result<Reply, Refusal>, Stop> {
+) -> Result<Result<Reply, Refusal>, CannotRun> {
     view.read(|reader| {
         let range = if only_held {
             keys::open_after(view.namespace, page.after.as_ref())
@@ -127,16 +127,16 @@ pub(super) fn list(
         let ids: Vec<Name> = scanned
             .records
             .iter()
-            .map(|(key, _)| keys::operation_id(key).ok_or(Absent::Unreadable))
+            .map(|(key, _)| keys::operation_id(key).ok_or(ReadError::Unreadable))
             .collect::<Result<_, _>>()?;
-        // All look-ups are made before the first failure counts, so that one round fetches all of them.
+        // Look up all operations before looking at the first result, so that one round fetches all of them.
         let found: Vec<_> = ids.iter().map(|id| find(ledger, reader, view.namespace, id)).collect();
         let mut operations = Vec::with_capacity(ids.len());
         for (id, operation) in ids.into_iter().zip(found) {
-            operations.push((id, operation?.ok_or(Absent::Unreadable)?));
+            operations.push((id, operation?.ok_or(ReadError::Unreadable)?));
         }
         let infos = operations.into_iter().map(|(id, operation)| operation.info(ledger, id));
-        let (items, is_cut) = answer::fitting(infos, max_answer / HOLD_FACTOR);
+        let (items, is_cut) = answer_size::fitting(infos, max_answer / HOLD_FACTOR);
         let next = match is_cut {
             true => items.last().map(|item| item.operation_id.clone()),
             false => scanned.more_after.as_deref().and_then(keys::operation_id),

@@ -1,25 +1,25 @@
-//! What the ledger answers, and why it refuses.
+//! The replies and refusals of the ledger.
 
 use super::{Context, EntryKind, HoldState};
 use crate::{Name, Position, Time};
 use alloc::vec::Vec;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A success.
+/// The reply to a command that succeeded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
     /// One limit.
     Limit(LimitInfo),
-    /// A part of the limits; more follow after the last one if so told.
+    /// A page of the limits.
     Limits {
-        /// By name.
+        /// Sorted by name.
         items: Vec<LimitInfo>,
-        /// Whether there are more.
+        /// Whether more limits follow the last item.
         more: bool,
     },
-    /// What a hold did.
+    /// The result of a hold.
     Hold(HoldReply),
-    /// What a commit or rollback did.
+    /// The result of a commit or rollback.
     Finalization(FinalizationReply),
     /// The results of a batch, in its order.
     Batch(#[serde(deserialize_with = "of_transfers")] Vec<Result<Reply, Refusal>>),
@@ -27,25 +27,26 @@ pub enum Reply {
     Values(ValuesReply),
     /// One operation.
     Operation(OperationInfo),
-    /// A part of the operations.
+    /// A page of the operations.
     Operations {
-        /// By id.
+        /// Sorted by id.
         items: Vec<OperationInfo>,
-        /// The id after which the next part begins.
+        /// The `after` of the next page. `None` on the last page.
         next: Option<Name>,
     },
-    /// A part of a limit's history.
+    /// A page of a limit's history.
     Entries {
-        /// By position.
+        /// Sorted by position.
         items: Vec<EntryInfo>,
-        /// The position after which the next part begins.
+        /// The `after` of the next page. `None` on the last page.
         next: Option<Position>,
     },
 }
 
-/// Reads the results of a batch. There is no batch in a batch, so that no bytes decide how deep the stack gets.
+/// Decodes the results of a batch. A batch within a batch is rejected: otherwise the bytes could make the recursion
+/// arbitrarily deep.
 fn of_transfers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Result<Reply, Refusal>>, D::Error> {
-    /// The first replies, up to the last one that a transfer can have.
+    /// The first variants of [`Reply`], up to the last one that an item of a batch can have.
     #[derive(Deserialize)]
     enum Item {
         Limit(LimitInfo),
@@ -63,58 +64,58 @@ fn of_transfers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Result
     Ok(items.into_iter().map(|item| item.map(reply)).collect())
 }
 
-/// A limit as it is seen.
+/// A limit as clients see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LimitInfo {
-    /// Its sums.
+    /// Name, id and sums.
     pub value: Value,
-    /// The client's words about it.
+    /// Free-form data of the client.
     pub context: Context,
-    /// What it must not pass.
+    /// What commits and positive open holds together must not exceed. `None` means no ceiling.
     pub ceiling: Option<i64>,
-    /// The position at which it was made.
+    /// The position of the change that created the limit.
     pub created_at: Position,
 }
 
-/// The values of one limit at some moment.
+/// The values of one limit at some position.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Value {
-    /// The limit.
+    /// The limit's name.
     pub limit_name: Name,
-    /// The client's own id for it.
+    /// The client's own id for the limit.
     pub limit_id: Option<Name>,
-    /// What is committed.
+    /// The committed sum.
     pub commit_value: i64,
-    /// What is held open.
+    /// The sum of the open holds.
     pub hold_value: i64,
 }
 
 impl Value {
-    /// Both together. The worst-case rule of holds guarantees that it does not overflow.
+    /// The sum of both. It cannot overflow, because every hold is checked for the worst case.
     pub fn total_value(&self) -> i64 {
         self.commit_value + self.hold_value
     }
 }
 
-/// What a hold did.
+/// The result of a hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HoldReply {
-    /// Whose it is.
+    /// The operation.
     pub operation_id: Name,
     /// The operation's view: the position of its last hold request that held something.
     pub position: Position,
     /// The values at that position, in the order of the request.
     pub values: Vec<Value>,
-    /// The limits in which the operation had an open hold already.
+    /// The limits that were skipped, because the operation had an open hold there already.
     pub skipped: Vec<Name>,
 }
 
-/// What a commit or rollback did, now or when it was first asked for.
+/// The result of a commit or rollback. A repeated request gets the result of the first one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FinalizationReply {
-    /// Whose it is.
+    /// The operation.
     pub operation_id: Name,
-    /// Where it took place.
+    /// The position of the change.
     pub position: Position,
     /// The values at that position.
     pub values: Vec<Value>,
@@ -123,79 +124,79 @@ pub struct FinalizationReply {
 /// Values of limits at one position.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ValuesReply {
-    /// The position.
+    /// The position at which the values are read.
     pub position: Position,
     /// In the order of the request.
     pub values: Vec<Value>,
 }
 
-/// An operation as it is seen.
+/// An operation as clients see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperationInfo {
-    /// The client's id for it.
+    /// The client's id for the operation.
     pub operation_id: Name,
-    /// Its view: the position of its last hold request that held something.
+    /// The view: the position of its last hold request that held something.
     pub position: Position,
-    /// Its state in every limit, in the order in which they were held.
+    /// The holds, in the order of holding.
     pub holds: Vec<HeldLimitInfo>,
 }
 
-/// An operation's state in one limit.
+/// An operation's hold in one limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldLimitInfo {
-    /// The limit.
+    /// The limit's name.
     pub limit_name: Name,
-    /// The client's own id for it.
+    /// The client's own id for the limit.
     pub limit_id: Option<Name>,
-    /// How much was held.
+    /// The held value.
     pub value: i64,
-    /// Where it was held.
+    /// The position of the hold.
     pub held_at: Position,
-    /// When it expires, or would have.
+    /// The time at which the hold expires, or would have expired. `None` if it never does.
     pub expires_at: Option<Time>,
-    /// What became of it.
+    /// Whether the hold is open, committed or rolled back.
     pub state: HoldState,
 }
 
 /// One entry of a limit's history, with the sums after it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryInfo {
-    /// Where it took place.
+    /// The position of the change.
     pub position: Position,
-    /// When.
+    /// The shard time of the change.
     pub time: Time,
-    /// Whose it is.
+    /// The operation.
     pub operation_id: Name,
-    /// What happened.
+    /// The kind of the change.
     pub kind: EntryKind,
-    /// How much was held, committed or freed.
+    /// The value that was held, committed or freed.
     pub value: i64,
-    /// What is committed, after it.
+    /// The committed sum after the change.
     pub commit_value: i64,
-    /// What is held open, after it.
+    /// The sum of the open holds after the change.
     pub hold_value: i64,
 }
 
-/// Why the ledger did not do it. For a hold, the earlier of two that both apply is the one that is told.
+/// Why the ledger refused a command. If several apply to a hold, the first in this order is returned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
-    /// There is a limit of that name already.
+    /// A limit of this name exists already.
     DuplicateLimitName {
         /// The name.
         limit_name: Name,
     },
     /// These limits do not exist.
     LimitNotFound {
-        /// All that are missing.
+        /// All limits that do not exist.
         limit_names: Vec<Name>,
     },
-    /// The operation has no (open) hold to finish, or is not known.
+    /// The operation does not exist, or has no open hold to commit or roll back.
     OperationNotFound {
         /// The operation.
         operation_id: Name,
-        /// The limit in which there is none, where it is about one.
+        /// The limit without an open hold. `None` if the refusal is about the whole operation.
         limit_name: Option<Name>,
-        /// How it was finished instead.
+        /// How the hold has ended already.
         state: Option<HoldState>,
     },
     /// The operation's hold is committed or rolled back in these limits.
@@ -209,10 +210,10 @@ pub enum Refusal {
     DuplicateOperation {
         /// The operation.
         operation_id: Name,
-        /// The limits.
+        /// All limits with an open hold.
         limit_names: Vec<Name>,
     },
-    /// A ceiling would be exceeded.
+    /// The hold could exceed a ceiling.
     LimitExceeded {
         /// Each such limit, with its ceiling.
         limits: Vec<(Name, i64)>,
@@ -222,35 +223,35 @@ pub enum Refusal {
         /// Each such limit.
         limit_names: Vec<Name>,
     },
-    /// More, or of the other sign, than is held.
+    /// The value to commit is larger than the held value, or has the other sign.
     CommitExceedsHold {
         /// The operation.
         operation_id: Name,
         /// The limit.
         limit_name: Name,
-        /// What is held.
+        /// The held value.
         held: i64,
-        /// What was to be committed.
+        /// The value to commit.
         value: i64,
     },
-    /// The operation would touch more limits than one may.
+    /// The operation would hold in more limits than [`super::MAX_LIMITS_PER_OPERATION`].
     OperationTooLarge {
         /// The operation.
         operation_id: Name,
     },
-    /// Values were asked for as of a position that is still to come.
+    /// The position of a read is in the future.
     PositionNotReached {
-        /// The last one so far.
+        /// The position of the namespace's last change.
         current: Position,
     },
-    /// Stored history could not be read.
+    /// Stored history that the values depend on could not be read.
     LimitsValuesReadingException,
-    /// An item of a batch needs a stored record that could not be read. Nothing was done for it.
+    /// An item of a batch needs a stored record that could not be read. The item changed nothing.
     Unreadable,
 }
 
 impl Refusal {
-    /// The word by which it is known in problem documents, metrics and logs.
+    /// The error code in problem documents, metrics and logs.
     pub fn code(&self) -> &'static str {
         match self {
             Refusal::DuplicateLimitName { .. } => "DuplicateLimitName",

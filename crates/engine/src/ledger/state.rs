@@ -5,20 +5,21 @@ use crate::{
     Name, Position,
     ids::NamespaceId,
     record::{self, Malformed, key::ResidentKey},
-    timers::{SetBy, Timer, TimerKey, Timers},
-    turn::Changes,
+    timers::{Timer, TimerKey, TimerSource, Timers},
+    turn::BatchChanges,
 };
 use alloc::{collections::BTreeMap, vec::Vec};
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
-/// All limits of a namespace. A limit's number is its place in the order of creation.
+/// All limits of a namespace. Limits are numbered in the order of creation, from 0.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     limits: Vec<Limit>,
     by_name: HashMap<Name, u32>,
-    /// The same names in order, for lists.
+    /// The same names, sorted, for lists.
     names: BTreeMap<Name, u32>,
+    /// The numbers of the limits that the next flush writes, each once.
     changed: Vec<u32>,
 }
 
@@ -30,7 +31,7 @@ pub(crate) struct Limit {
     balance_changed: bool,
 }
 
-/// What a limit is. This changes seldom, so it is a record of its own.
+/// What a client has set for a limit. It changes seldom, so it is a record of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Terms {
     pub(crate) name: Name,
@@ -40,7 +41,7 @@ pub(crate) struct Terms {
     pub(crate) created_at: Position,
 }
 
-/// What a limit holds. `held_up` and `held_down` are the sums of the positive and of the negative open holds.
+/// The sums of a limit. `held_up` is the sum of the positive open holds, `held_down` that of the negative ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Balance {
     pub(crate) commit: i64,
@@ -53,7 +54,7 @@ impl Balance {
         self.held_up + self.held_down
     }
 
-    /// The balance with one more open hold, if every sum that may come of it stays in range.
+    /// The balance with one more open hold. `None` if a sum could overflow, whichever holds are committed later.
     pub(crate) fn hold(self, value: i64) -> Option<Balance> {
         let mut next = self;
         if value >= 0 {
@@ -66,14 +67,14 @@ impl Balance {
         Some(next)
     }
 
-    /// Whether one more hold would, in the worst case, pass the ceiling. Only a positive one can.
-    pub(crate) fn passes(&self, value: i64, ceiling: i64) -> bool {
+    /// Whether one more hold could exceed the ceiling, if all positive open holds are committed. A negative hold never does.
+    pub(crate) fn exceeds_ceiling(&self, value: i64, ceiling: i64) -> bool {
         value > 0
             && i128::from(self.commit) + i128::from(self.held_up) + i128::from(value) > i128::from(ceiling)
     }
 
-    /// The balance after an open hold of `held` ends with `committed` of it.
-    pub(crate) fn finish(mut self, held: i64, committed: i64) -> Balance {
+    /// The balance after an open hold of `held` has ended and `committed` of it was committed.
+    pub(crate) fn end_hold(mut self, held: i64, committed: i64) -> Balance {
         if held >= 0 {
             self.held_up -= held;
         } else {
@@ -97,7 +98,7 @@ impl Ledger {
         &self.limits[number as usize]
     }
 
-    /// By name, what follows `after`.
+    /// The numbers of the limits whose names follow `after`, by name.
     pub(crate) fn names_after(&self, after: Option<&Name>) -> impl Iterator<Item = u32> {
         use core::ops::Bound::{Excluded, Unbounded};
         self.names.range::<Name, _>((after.map_or(Unbounded, Excluded), Unbounded)).map(|(_, number)| *number)
@@ -135,8 +136,8 @@ impl Ledger {
         }
     }
 
-    /// Writes the after-images of what changed since the last time.
-    pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut Changes) {
+    /// Writes the after-images of the limits that have changed since the last call.
+    pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut BatchChanges) {
         for number in self.changed.drain(..) {
             let limit = &mut self.limits[number as usize];
             if core::mem::take(&mut limit.terms_changed) {
@@ -159,15 +160,14 @@ impl Ledger {
             keys::Resident::Limit(number) => self.load_limit(number, bytes),
             keys::Resident::Balance(number) => self.load_balance(number, bytes),
             keys::Resident::Expiry(due, held_at) => {
-                let timer = Timer::LedgerExpiry { operation_id: record::decode(bytes)?, held_at, due };
-                let set_by = SetBy::Change(held_at);
-                timers.set(TimerKey { due, namespace: key.namespace, set_by }, timer);
+                let timer = Timer::HoldExpiry { operation_id: record::decode(bytes)?, held_at, due };
+                let source = TimerSource::Change(held_at);
+                timers.set(TimerKey { due, namespace: key.namespace, source }, timer);
                 Ok(())
             }
         }
     }
 
-    /// Limits come in the order of their numbers.
     fn load_limit(&mut self, number: u32, bytes: &[u8]) -> Result<(), Malformed> {
         let terms: Terms = record::decode(bytes)?;
         if number as usize != self.limits.len() || self.by_name.insert(terms.name.clone(), number).is_some() {
@@ -184,7 +184,6 @@ impl Ledger {
         Ok(())
     }
 
-    /// The limit with the given sums.
     pub(crate) fn value(&self, number: u32, balance: Balance) -> Value {
         let terms = &self.limit(number).terms;
         Value {
@@ -195,7 +194,6 @@ impl Ledger {
         }
     }
 
-    /// The limit with its sums of now.
     pub(crate) fn value_now(&self, number: u32) -> Value {
         self.value(number, self.limit(number).balance)
     }
@@ -210,8 +208,8 @@ impl Ledger {
         }
     }
 
-    /// Whether every limit that a stored operation names is known; anything else is damage.
-    pub(crate) fn knows(&self, operation: &Operation) -> bool {
+    /// Whether every limit of a stored operation exists. If not, the record is damaged.
+    pub(crate) fn has_all_limits_of(&self, operation: &Operation) -> bool {
         operation.holds.iter().all(|hold| (hold.limit as usize) < self.limits.len())
     }
 }

@@ -8,8 +8,8 @@ use super::{
 use crate::{
     Name, Position,
     ids::NamespaceId,
-    reads::{Absent, Reader},
-    turn::{Stop, View},
+    reads::{ReadError, Reader},
+    turn::{CannotRun, View},
 };
 use alloc::vec::Vec;
 
@@ -18,7 +18,7 @@ pub(super) fn read(
     view: View<'_>,
     limit_names: &[Name],
     as_of_moment: &AsOf,
-) -> Result<Result<Reply, Refusal>, Stop> {
+) -> Result<Result<Reply, Refusal>, CannotRun> {
     let numbers = match limits::find_all(ledger, limit_names.iter()) {
         Ok(numbers) => numbers,
         Err(refusal) => return Ok(Err(refusal)),
@@ -51,49 +51,49 @@ pub(super) fn read(
     })
 }
 
-/// The limits' values after the change at `position` and before the next: one look-up each.
+/// The values of the limits after the change at `position` and before the next one: one look-up each.
 pub(super) fn as_of(
     ledger: &Ledger,
     reader: &Reader<'_>,
     namespace: NamespaceId,
     numbers: &[u32],
     position: Position,
-) -> Result<Vec<Value>, Absent> {
+) -> Result<Vec<Value>, ReadError> {
     values(ledger, numbers, |number| balance_as_of(reader, namespace, number, position))
 }
 
-/// The limits' values after the operation's last hold request: what it held then, it remembers itself.
+/// The values of the limits at the operation's view. The operation's own record has those of the limits that it held then.
 pub(super) fn as_of_operation(
     ledger: &Ledger,
     reader: &Reader<'_>,
     namespace: NamespaceId,
     numbers: &[u32],
     operation: &Operation,
-) -> Result<Vec<Value>, Absent> {
+) -> Result<Vec<Value>, ReadError> {
     values(ledger, numbers, |number| match operation.balance_of(number) {
         Some(balance) => Ok(balance),
         None => balance_as_of(reader, namespace, number, operation.view),
     })
 }
 
-/// All look-ups are made before the first failure counts, so that one round fetches all of them.
+/// Looks up all balances before looking at the first result, so that one round fetches all of them.
 fn values(
     ledger: &Ledger,
     numbers: &[u32],
-    balance_of: impl Fn(u32) -> Result<Balance, Absent>,
-) -> Result<Vec<Value>, Absent> {
+    balance_of: impl Fn(u32) -> Result<Balance, ReadError>,
+) -> Result<Vec<Value>, ReadError> {
     let found: Vec<_> = numbers.iter().map(|number| balance_of(*number)).collect();
     let value = |(number, balance): (&u32, _)| Ok(ledger.value(*number, balance?));
     numbers.iter().zip(found).map(value).collect()
 }
 
-/// A limit without an entry up to there reads zero.
+/// The balance of a limit at a position: 0 if it has no entry up to there.
 fn balance_as_of(
     reader: &Reader<'_>,
     namespace: NamespaceId,
     number: u32,
     position: Position,
-) -> Result<Balance, Absent> {
+) -> Result<Balance, ReadError> {
     let entry = entries::last_at_or_before(reader, namespace, number, position)?;
     Ok(entry.map_or(Balance::default(), |entry| entry.balance))
 }

@@ -1,71 +1,46 @@
 //! `check`: take from every limit that applies, or from none.
+//!
+//! A check first collects the groups that it touches (`touched_groups`), then decides entry by entry, and undoes what it
+//! took if a later entry is refused. Counters and leases take through the same [`decide`].
 
 use super::{
-    Limiter,
+    Decided, Limiter,
     command::{Check, Take},
     counters::Counter,
-    groups::{Owner, When},
+    groups::{GroupOwner, WriteWhen},
     reply::{Decision, LimitStatus, Refusal, Reply},
-    state::request_meter,
     terms::Limit,
-    window::{Kind, Meter, State},
+    touched_groups::{TouchedGroup, TouchedGroups},
+    window::GroupState,
 };
 use crate::{
-    Millis, Name, Time,
-    answer::{self, Room, TooLarge},
+    Millis, Time,
+    answer_size::{AnswerBudget, TooLarge},
     key_values::KeyValues,
-    keyed::Place,
+    slab::SlabIndex,
     turn::Turn,
 };
 use alloc::vec::Vec;
 
-/// What an answer says of each check, besides its limits: a whole problem document, if it was refused.
-const DECISION_BYTES: usize = 512;
-/// What an answer says of each limit, besides its names and its group.
-const LIMIT_BYTES: usize = 320;
-
-/// About what a stored window takes, besides its group; a crowded one takes more.
+/// An estimate of the bytes of a stored window without its group. A sliding window with many entries takes more.
 const WINDOW_BYTES: usize = 256;
 
-/// How something is taken.
+/// What an entry takes from, besides the windows that apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Manner {
-    /// Counted where a limit without a window applied. Relaxed if all limits are, and `may_relax`.
+pub(super) enum TakeKind {
+    /// The counter changes only if a limit without a window applies. The decision is relaxed if `may_relax` and if none
+    /// of the limits is durable.
     Check { dry_run: bool, may_relax: bool },
-    /// Always counted.
+    /// The counter's unleased part always changes.
     Counter,
-    /// Always counted, and held by a lease.
+    /// The counter's leased part always changes.
     Lease,
 }
 
-/// What was decided, and whether that may be told before it is durable.
-pub(super) struct Decided {
+/// A decision, and whether it may be released before its batch is durable.
+pub(super) struct CheckResult {
     pub(super) decision: Decision,
     pub(super) is_relaxed: bool,
-}
-
-/// A group that a check touches.
-#[derive(Clone)]
-struct Touch {
-    entry: u32,
-    rule: Option<Name>,
-    override_name: Option<Name>,
-    owner: Owner,
-    values: KeyValues,
-    /// Where the group stands, once it was looked for.
-    place: Option<Place>,
-    meter: Meter,
-    /// It is a limit that applies; otherwise it only counts along.
-    is_limit: bool,
-    is_shadow: bool,
-    is_durable: bool,
-    exceeded: bool,
-}
-
-/// What undoes a step of a check.
-enum Undo {
-    Window(Owner, KeyValues, Option<State>),
-    Counter(KeyValues, Counter),
 }
 
 pub(super) fn check(
@@ -73,11 +48,11 @@ pub(super) fn check(
     turn: &mut Turn<'_>,
     check: &Check,
     may_relax: bool,
-    room: Room,
-) -> Result<(Result<Reply, Refusal>, bool), TooLarge> {
-    let manner = Manner::Check { dry_run: check.dry_run, may_relax };
-    let Decided { decision, is_relaxed } = decide(limiter, turn, &check.entries, manner, room)?;
-    Ok((verdict(decision).map(Reply::Allowed), is_relaxed))
+    budget: AnswerBudget,
+) -> Result<Decided, TooLarge> {
+    let kind = TakeKind::Check { dry_run: check.dry_run, may_relax };
+    let CheckResult { decision, is_relaxed } = decide(limiter, turn, &check.entries, kind, budget)?;
+    Ok(Decided { result: allowed_or_refused(decision).map(Reply::Allowed), is_relaxed })
 }
 
 pub(super) fn batch(
@@ -85,329 +60,148 @@ pub(super) fn batch(
     turn: &mut Turn<'_>,
     checks: &[Check],
     may_relax: bool,
-    mut room: Room,
-) -> Result<(Reply, bool), TooLarge> {
-    // Which limits apply depends on the rules alone, so all of it is known before the first check takes anything.
-    let collected = checks.iter().map(|check| Touches::of(limiter, &check.entries, &mut room));
-    let collected: Vec<Touches> = collected.collect::<Result<_, _>>()?;
-    let mut all_relaxed = true;
-    let decisions = checks.iter().zip(collected).map(|(check, touches)| {
-        let manner = Manner::Check { dry_run: check.dry_run, may_relax };
-        let Decided { decision, is_relaxed } = decide_all(limiter, turn, &check.entries, touches, manner);
-        all_relaxed &= is_relaxed;
-        decision
-    });
-    let decisions = decisions.collect();
-    Ok((Reply::Batch(decisions), all_relaxed))
+    mut budget: AnswerBudget,
+) -> Result<Decided, TooLarge> {
+    // Which limits apply depends on the rules alone, so the size of the answer is known before the first check takes
+    // anything.
+    let collected = checks.iter().map(|check| TouchedGroups::collect(limiter, &check.entries, &mut budget));
+    let collected: Vec<TouchedGroups> = collected.collect::<Result<_, _>>()?;
+    let mut is_relaxed = true;
+    let mut decisions = Vec::with_capacity(checks.len());
+    for (check, touched) in checks.iter().zip(collected) {
+        let kind = TakeKind::Check { dry_run: check.dry_run, may_relax };
+        let result = decide_touched(limiter, turn, &check.entries, touched, kind);
+        is_relaxed &= result.is_relaxed;
+        decisions.push(result.decision);
+    }
+    Ok(Decided { result: Ok(Reply::Batch(decisions)), is_relaxed })
 }
 
-fn verdict(decision: Decision) -> Result<Decision, Refusal> {
+pub(super) fn allowed_or_refused(decision: Decision) -> Result<Decision, Refusal> {
     if decision.allowed { Ok(decision) } else { Err(Refusal::LimitReached(decision)) }
 }
 
-pub(super) fn move_counter(
-    limiter: &mut Limiter,
-    turn: &mut Turn<'_>,
-    key_values: &KeyValues,
-    by: i64,
-    room: Room,
-) -> Result<Result<Reply, Refusal>, TooLarge> {
-    let decision = if by < 0 {
-        give_back(limiter, turn, key_values, by.unsigned_abs());
-        Ok(nothing_asked())
-    } else {
-        let entry = Take { key_values: key_values.clone(), hits: by, limit: None };
-        verdict(decide(limiter, turn, core::slice::from_ref(&entry), Manner::Counter, room)?.decision)
-    };
-    Ok(decision.map(|decision| Reply::Moved { counter: limiter.counter(key_values), decision }))
-}
-
-pub(super) fn set_counter(
-    limiter: &mut Limiter,
-    turn: &mut Turn<'_>,
-    key_values: &KeyValues,
-    to: i64,
-) -> Reply {
-    let leased = limiter.counters.get(key_values).leased;
-    turn.advance();
-    limiter.set_counter(turn, key_values, u64::try_from(to).unwrap_or(0), leased);
-    Reply::Counter(limiter.counter(key_values))
-}
-
-/// The decision where no limit was asked.
-pub(super) fn nothing_asked() -> Decision {
+/// The decision for a request that takes nothing from any limit.
+pub(super) fn allowed_without_limits() -> Decision {
     Decision { allowed: true, limits: Vec::new(), retry_after: None }
 }
 
-/// Gives back at most what is there and not leased.
-fn give_back(limiter: &mut Limiter, turn: &mut Turn<'_>, key_values: &KeyValues, hits: u64) {
-    let counter = limiter.counters.get(key_values);
-    let unleased = counter.unleased.saturating_sub(hits);
-    if unleased != counter.unleased {
-        turn.advance();
-        limiter.set_counter(turn, key_values, unleased, counter.leased);
-    }
-}
-
-/// Every group that the entries of a check touch, and for each entry where its own end.
-struct Touches {
-    touches: Vec<Touch>,
-    ends: Vec<usize>,
-}
-
-impl Touches {
-    fn of(limiter: &Limiter, entries: &[Take], room: &mut Room) -> Result<Touches, TooLarge> {
-        room.take(DECISION_BYTES)?;
-        let mut touches = Vec::with_capacity(entries.len());
-        let mut ends = Vec::with_capacity(entries.len());
-        for (number, entry) in entries.iter().enumerate() {
-            collect(limiter, number as u32, entry, &mut touches, room)?;
-            ends.push(touches.len());
-        }
-        Ok(Touches { touches, ends })
-    }
-}
-
-/// Decides all entries together, if there is room for the answer.
+/// Decides all entries together. Fails before anything is taken if the answer would be too large.
 pub(super) fn decide(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
     entries: &[Take],
-    manner: Manner,
-    mut room: Room,
-) -> Result<Decided, TooLarge> {
-    let touches = Touches::of(limiter, entries, &mut room)?;
-    Ok(decide_all(limiter, turn, entries, touches, manner))
+    kind: TakeKind,
+    mut budget: AnswerBudget,
+) -> Result<CheckResult, TooLarge> {
+    let touched = TouchedGroups::collect(limiter, entries, &mut budget)?;
+    Ok(decide_touched(limiter, turn, entries, touched, kind))
 }
 
-/// Decides all entries together, one after another: a later one sees what an earlier one takes. If one is refused,
-/// nothing of any of them stays.
-fn decide_all(
+/// Decides the entries one after another: a later entry sees what an earlier one has taken. If one is refused, what all of
+/// them took is undone.
+fn decide_touched(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
     entries: &[Take],
-    touches: Touches,
-    manner: Manner,
-) -> Decided {
+    touched: TouchedGroups,
+    kind: TakeKind,
+) -> CheckResult {
     let now = turn.now;
-    let Touches { mut touches, ends } = touches;
-    let is_relaxed = match manner {
-        Manner::Check { may_relax, .. } => may_relax && touches.iter().all(|touch| !touch.is_durable),
-        Manner::Counter | Manner::Lease => false,
+    let TouchedGroups { mut groups, ends } = touched;
+    let is_relaxed = match kind {
+        TakeKind::Check { may_relax, .. } => may_relax && groups.iter().all(|group| !group.is_durable),
+        TakeKind::Counter | TakeKind::Lease => false,
     };
-    let is_dry = matches!(manner, Manner::Check { dry_run: true, .. });
-    let when = if is_relaxed { When::Soon } else { When::Now };
+    let is_dry_run = matches!(kind, TakeKind::Check { dry_run: true, .. });
+    let when = if is_relaxed { WriteWhen::Soon } else { WriteWhen::Now };
 
     let mut is_refused = false;
-    let (mut is_window_moved, mut is_counter_moved) = (false, false);
-    // One entry is moved only when nothing refuses it. Of several, an earlier one may have to be undone.
+    let (mut is_window_changed, mut is_counter_changed) = (false, false);
+    // A single entry takes only if nothing refuses it, so it never has to be undone.
     let mut undo = (entries.len() > 1).then(Vec::new);
     let mut begin = 0;
     for (entry, end) in entries.iter().zip(ends) {
-        let own = &mut touches[begin..end];
+        let own = &mut groups[begin..end];
         begin = end;
-        let hits = u64::try_from(entry.hits).unwrap_or(0);
-        let mut refuses = false;
-        for touch in own.iter_mut() {
-            touch.place = limiter.groups.find(touch.owner, touch.values.as_bytes());
-            if !touch.is_limit {
-                continue;
-            }
-            let state = state_at(limiter, touch.place);
-            touch.exceeded = touch.meter.exceeds(state, now, hits);
-            if touch.exceeded && !touch.is_shadow {
-                refuses = true;
-            }
-        }
-        is_refused |= refuses;
-        if !refuses && entry.hits != 0 && (!is_dry || undo.is_some()) {
-            is_window_moved |= own.iter().any(|touch| !touch.is_count());
-            is_counter_moved |= move_all(limiter, turn, entry, own, manner, when, undo.as_mut());
+        let is_entry_refused = is_refused_by(limiter, now, entry, own);
+        is_refused |= is_entry_refused;
+        // In a dry run of several entries, later entries must see what earlier ones would take. It is undone below.
+        if !is_entry_refused && entry.hits != 0 && (!is_dry_run || undo.is_some()) {
+            is_window_changed |= own.iter().any(|group| !group.is_count());
+            is_counter_changed |= take(limiter, turn, entry, own, kind, when, undo.as_mut());
         }
     }
-    if is_refused || is_dry {
-        for step in undo.into_iter().flatten().rev() {
-            match step {
-                Undo::Window(owner, values, before) => {
-                    limiter.groups.restore(owner, &values, before, turn.namespace, turn.changes);
-                }
-                Undo::Counter(key_values, before) => {
-                    limiter.set_counter(turn, &key_values, before.unleased, before.leased);
-                }
-            }
+    if is_refused || is_dry_run {
+        undo_all(limiter, turn, undo.unwrap_or_default());
+    } else {
+        if is_counter_changed || (is_window_changed && !is_relaxed) {
+            turn.advance();
         }
-    } else if is_counter_moved || (is_window_moved && !is_relaxed) {
-        turn.advance();
+        if is_window_changed {
+            limiter.schedule_window_timers(turn);
+        }
     }
-    if is_window_moved && !is_refused && !is_dry {
-        limiter.look_after_windows(turn);
-    }
-    let retry_after = if is_refused { retry_after(limiter, now, entries, &touches) } else { None };
-    let limits = statuses(limiter, now, touches, entries.len() > 1);
-    Decided { decision: Decision { allowed: !is_refused, limits, retry_after }, is_relaxed }
+    let retry_after = if is_refused { retry_after(limiter, now, entries, &groups) } else { None };
+    let limits = statuses(limiter, now, groups, entries.len() > 1);
+    CheckResult { decision: Decision { allowed: !is_refused, limits, retry_after }, is_relaxed }
 }
 
-/// When every limit would let the same entries pass; none if one never would, or if that is not known, as where an
-/// earlier entry gives back to the same group.
-fn retry_after(limiter: &Limiter, now: Time, entries: &[Take], touches: &[Touch]) -> Option<Millis> {
-    let mut longest = Millis(0);
-    for touch in touches.iter().filter(|touch| touch.is_limit && !touch.is_shadow) {
-        // Where nothing is taken, or without bound, everything passes, whatever earlier entries do.
-        let Ok(mut hits @ 1..) = u64::try_from(entries[touch.entry as usize].hits) else { continue };
-        if touch.meter.limit == Limit::Unlimited {
-            continue;
+/// Looks up the groups of an entry and marks the limits that it exceeds. Returns whether one of those refuses; a shadow
+/// limit never does.
+fn is_refused_by(limiter: &Limiter, now: Time, entry: &Take, groups: &mut [TouchedGroup]) -> bool {
+    let hits = u64::try_from(entry.hits).unwrap_or(0);
+    let mut is_refused = false;
+    for group in groups {
+        group.index = limiter.groups.find(group.owner, group.values.as_bytes());
+        if group.is_limit {
+            group.exceeded = group.meter.exceeds(state_at(limiter, group.index), now, hits);
+            is_refused |= group.exceeded && !group.is_shadow;
         }
-        // What earlier entries take from the same group is taken then as well.
-        for other in touches.iter().take_while(|other| other.entry < touch.entry) {
-            if other.owner == touch.owner && other.values == touch.values {
-                hits += u64::try_from(entries[other.entry as usize].hits).ok()?;
-            }
-        }
-        let place = limiter.groups.find(touch.owner, touch.values.as_bytes());
-        longest = longest.max(touch.meter.passes_after(state_at(limiter, place), now, hits)?);
     }
-    Some(longest)
+    is_refused
 }
 
-/// Every group that an entry touches, the limits in the order in which they are shown. Collecting ends where the answer
-/// has no room for one more limit.
-fn collect(
-    limiter: &Limiter,
-    entry: u32,
-    take: &Take,
-    touches: &mut Vec<Touch>,
-    room: &mut Room,
-) -> Result<(), TooLarge> {
-    let key_values = &take.key_values;
-    if let Some(given) = take.limit {
-        room.take(LIMIT_BYTES + answer::text(key_values.as_bytes()))?;
-        touches.push(Touch {
-            entry,
-            rule: None,
-            override_name: None,
-            owner: Owner::Request(given.per),
-            values: key_values.clone(),
-            place: None,
-            meter: request_meter(Limit::AtMost(given.limit), given.per),
-            is_limit: true,
-            is_shadow: false,
-            is_durable: false,
-            exceeded: false,
-        });
-        return Ok(());
-    }
-    let first = touches.len();
-    let mut scratch = Vec::new();
-    let mut fits = Ok(());
-    limiter.rules.matching(key_values, |rule, group| {
-        if !rule.is_active || fits.is_err() {
-            return;
-        }
-        // The names stand in the answer twice where the limit refuses.
-        let rule_bytes = LIMIT_BYTES + 2 * answer::text(rule.terms().name.as_bytes());
-        let generation = rule.stored.generation;
-        let own = Touch {
-            entry,
-            rule: Some(rule.terms().name.clone()),
-            override_name: None,
-            owner: Owner::Rule(generation),
-            values: KeyValues::from_projected(group),
-            place: None,
-            meter: rule.meter(),
-            is_limit: true,
-            is_shadow: rule.terms().shadow,
-            is_durable: rule.is_durable(),
-            exceeded: false,
-        };
-        if rule.overrides.is_empty() {
-            fits = room.take(rule_bytes + answer::text(own.values.as_bytes()));
-            touches.push(own);
-            return;
-        }
-        let mut is_overridden = false;
-        let mut is_group_touched = false;
-        for item in rule.overrides.applying(key_values, &mut scratch).filter(|item| item.is_active) {
-            is_overridden = true;
-            let terms = &item.stored.terms;
-            let override_bytes = 2 * answer::text(terms.name.as_bytes());
-            fits = room.take(rule_bytes + override_bytes + answer::text(terms.key_values.as_bytes()));
-            if fits.is_err() {
-                return;
-            }
-            let is_exact = rule.is_exact(&terms.key_values);
-            is_group_touched |= is_exact;
-            touches.push(Touch {
-                entry,
-                rule: own.rule.clone(),
-                override_name: Some(terms.name.clone()),
-                owner: if is_exact {
-                    Owner::Rule(generation)
-                } else {
-                    Owner::Override { generation, id: item.stored.id }
-                },
-                values: terms.key_values.clone(),
-                meter: rule.override_meter(item),
-                ..own.clone()
-            });
-        }
-        if !is_group_touched {
-            if !is_overridden {
-                fits = room.take(rule_bytes + answer::text(own.values.as_bytes()));
-            }
-            touches.push(Touch { is_limit: !is_overridden, ..own });
-        }
-    });
-    touches[first..].sort_unstable_by(|a, b| a.order().cmp(&b.order()));
-    fits
+/// How to undo one change of a check.
+enum Undo {
+    /// Restores the window's state; `None` removes the window.
+    Window(GroupOwner, KeyValues, Option<GroupState>),
+    Counter(KeyValues, Counter),
 }
 
-impl Touch {
-    fn order(&self) -> (Option<&Name>, Option<&Name>) {
-        (self.rule.as_ref(), self.override_name.as_ref())
-    }
-
-    fn is_count(&self) -> bool {
-        matches!(self.meter.kind, Kind::Count)
-    }
-}
-
-fn state_at(limiter: &Limiter, place: Option<Place>) -> Option<&State> {
-    limiter.groups.at(place?).map(|(_, state)| state)
-}
-
-/// Says whether a counter was changed.
-fn move_all(
+/// Takes, or gives back if `hits` is negative, for one entry. Returns whether a counter changed.
+fn take(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
     entry: &Take,
-    touches: &mut [Touch],
-    manner: Manner,
-    when: When,
+    groups: &mut [TouchedGroup],
+    kind: TakeKind,
+    when: WriteWhen,
     mut undo: Option<&mut Vec<Undo>>,
 ) -> bool {
     let hits = entry.hits.unsigned_abs();
-    for touch in touches.iter_mut().filter(|touch| !touch.is_count()) {
+    for group in groups.iter_mut().filter(|group| !group.is_count()) {
         if let Some(undo) = undo.as_deref_mut() {
-            let before = state_at(limiter, touch.place).cloned();
-            undo.push(Undo::Window(touch.owner, touch.values.clone(), before));
+            let before = state_at(limiter, group.index).cloned();
+            undo.push(Undo::Window(group.owner, group.values.clone(), before));
         }
-        let place = match touch.place {
-            Some(place) => place,
-            // There is nothing to give back.
+        let index = match group.index {
+            Some(index) => index,
+            // The window is empty, so there is nothing to give back.
             None if entry.hits < 0 => continue,
-            None => limiter.groups.insert(touch.owner, &touch.values, touch.meter.initial()),
+            None => limiter.groups.insert(group.owner, &group.values, group.meter.initial()),
         };
-        touch.place = Some(place);
-        if when == When::Now {
-            turn.changes.will_write(WINDOW_BYTES + touch.values.as_bytes().len());
+        group.index = Some(index);
+        if when == WriteWhen::Now {
+            turn.changes.will_write(WINDOW_BYTES + group.values.as_bytes().len());
         }
-        let state = limiter.groups.change(place, when);
+        let state = limiter.groups.change(index, when);
         match entry.hits < 0 {
-            true => touch.meter.give_back(state, turn.now, hits),
-            false => touch.meter.take(state, turn.now, hits),
+            true => group.meter.give_back(state, turn.now, hits),
+            false => group.meter.take(state, turn.now, hits),
         }
     }
-    let is_counted = !matches!(manner, Manner::Check { .. }) || touches.iter().any(|touch| touch.is_count());
+    let is_counted = !matches!(kind, TakeKind::Check { .. }) || groups.iter().any(|group| group.is_count());
     if !is_counted {
         return false;
     }
@@ -416,37 +210,79 @@ fn move_all(
     if let Some(undo) = undo {
         undo.push(Undo::Counter(key_values.clone(), before));
     }
-    let (unleased, leased) = match manner {
+    let (unleased, leased) = match kind {
         _ if entry.hits < 0 => (before.unleased.saturating_sub(hits), before.leased),
-        Manner::Lease => (before.unleased, before.leased + u128::from(hits)),
-        _ => (before.unleased.saturating_add(hits).min(Counter::MAX_UNLEASED), before.leased),
+        TakeKind::Lease => (before.unleased, before.leased + u128::from(hits)),
+        TakeKind::Check { .. } | TakeKind::Counter => {
+            (before.unleased.saturating_add(hits).min(Counter::MAX_UNLEASED), before.leased)
+        }
     };
     limiter.set_counter(turn, key_values, unleased, leased);
     (unleased, leased) != (before.unleased, before.leased)
 }
 
-/// What is shown of every limit. Where something may have been undone, groups are looked for again.
-fn statuses(limiter: &Limiter, now: Time, touches: Vec<Touch>, look_again: bool) -> Vec<LimitStatus> {
-    let limits = touches.into_iter().filter(|touch| touch.is_limit);
+fn undo_all(limiter: &mut Limiter, turn: &mut Turn<'_>, steps: Vec<Undo>) {
+    for step in steps.into_iter().rev() {
+        match step {
+            Undo::Window(owner, values, before) => {
+                limiter.groups.restore(owner, &values, before, turn.namespace, turn.changes);
+            }
+            Undo::Counter(key_values, before) => {
+                limiter.set_counter(turn, &key_values, before.unleased, before.leased);
+            }
+        }
+    }
+}
+
+/// The time after which every limit would allow the same entries if nothing else happened. `None` if one of the limits
+/// never would, or if the time is not known, as when an earlier entry gives back to the same group.
+fn retry_after(limiter: &Limiter, now: Time, entries: &[Take], groups: &[TouchedGroup]) -> Option<Millis> {
+    let mut longest = Millis(0);
+    for group in groups.iter().filter(|group| group.is_limit && !group.is_shadow) {
+        // An entry that takes nothing, or takes from an unlimited limit, is always allowed.
+        let Ok(mut hits @ 1..) = u64::try_from(entries[group.entry as usize].hits) else { continue };
+        if group.meter.limit == Limit::Unlimited {
+            continue;
+        }
+        // A retry sends the earlier entries too, so what they take from this group is added.
+        for other in groups.iter().take_while(|other| other.entry < group.entry) {
+            if other.owner == group.owner && other.values == group.values {
+                hits += u64::try_from(entries[other.entry as usize].hits).ok()?;
+            }
+        }
+        let index = limiter.groups.find(group.owner, group.values.as_bytes());
+        longest = longest.max(group.meter.allowed_after(state_at(limiter, index), now, hits)?);
+    }
+    Some(longest)
+}
+
+/// The status of every limit after the check. `is_stale` says that changes may have been undone, so that groups must be
+/// looked up again.
+fn statuses(limiter: &Limiter, now: Time, groups: Vec<TouchedGroup>, is_stale: bool) -> Vec<LimitStatus> {
+    let limits = groups.into_iter().filter(|group| group.is_limit);
     limits
-        .map(|touch| {
-            let place = match look_again || touch.is_count() {
-                true => limiter.groups.find(touch.owner, touch.values.as_bytes()),
-                false => touch.place,
+        .map(|group| {
+            let index = match is_stale || group.is_count() {
+                true => limiter.groups.find(group.owner, group.values.as_bytes()),
+                false => group.index,
             };
-            let state = state_at(limiter, place);
+            let state = state_at(limiter, index);
             LimitStatus {
-                entry: touch.entry,
-                limit: touch.meter.shown_limit(),
-                used: touch.meter.used(state, now),
-                reset: touch.meter.resets_after(state, now),
-                per: touch.meter.per(),
-                rule: touch.rule,
-                override_name: touch.override_name,
-                group: touch.values,
-                shadow: touch.is_shadow,
-                exceeded: touch.exceeded,
+                entry: group.entry,
+                limit: group.meter.reported_limit(),
+                used: group.meter.used(state, now),
+                reset: group.meter.resets_after(state, now),
+                per: group.meter.per(),
+                rule: group.rule,
+                override_name: group.override_name,
+                group: group.values,
+                shadow: group.is_shadow,
+                exceeded: group.exceeded,
             }
         })
         .collect()
+}
+
+fn state_at(limiter: &Limiter, index: Option<SlabIndex>) -> Option<&GroupState> {
+    limiter.groups.at(index?).map(|(_, state)| state)
 }

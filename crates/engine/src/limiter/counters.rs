@@ -1,28 +1,73 @@
 //! Counters: what is in use for one exact set of key-values.
 
-use super::{keys, reply::CounterInfo};
+use super::{
+    Limiter,
+    check::{self, TakeKind},
+    command::Take,
+    keys,
+    reply::{CounterInfo, Refusal, Reply},
+};
 use crate::{
+    answer_size::{AnswerBudget, TooLarge},
     ids::NamespaceId,
     key_values::KeyValues,
-    keyed::{Keyed, Place},
     record::{self, Malformed},
-    turn::Changes,
+    slab::{Slab, SlabIndex},
+    turn::{BatchChanges, Turn},
 };
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-/// What is in use. Leases hold their part; the rest is given back by clients.
+/// Takes, as a check does, or gives back if `by` is negative.
+pub(super) fn move_by(
+    limiter: &mut Limiter,
+    turn: &mut Turn<'_>,
+    key_values: &KeyValues,
+    by: i64,
+    budget: AnswerBudget,
+) -> Result<Result<Reply, Refusal>, TooLarge> {
+    let decision = if by < 0 {
+        give_back(limiter, turn, key_values, by.unsigned_abs());
+        Ok(check::allowed_without_limits())
+    } else {
+        let entry = Take { key_values: key_values.clone(), hits: by, limit: None };
+        let entries = core::slice::from_ref(&entry);
+        check::allowed_or_refused(check::decide(limiter, turn, entries, TakeKind::Counter, budget)?.decision)
+    };
+    Ok(decision.map(|decision| Reply::Moved { counter: limiter.counters.info(key_values), decision }))
+}
+
+/// Sets the unleased part, without asking any rule. A negative value counts as 0.
+pub(super) fn set(limiter: &mut Limiter, turn: &mut Turn<'_>, key_values: &KeyValues, to: i64) -> Reply {
+    let leased = limiter.counters.get(key_values).leased;
+    turn.advance();
+    limiter.set_counter(turn, key_values, u64::try_from(to).unwrap_or(0), leased);
+    Reply::Counter(limiter.counters.info(key_values))
+}
+
+/// Gives back at most the unleased part: leases give back their own.
+fn give_back(limiter: &mut Limiter, turn: &mut Turn<'_>, key_values: &KeyValues, hits: u64) {
+    let counter = limiter.counters.get(key_values);
+    let unleased = counter.unleased.saturating_sub(hits);
+    if unleased != counter.unleased {
+        turn.advance();
+        limiter.set_counter(turn, key_values, unleased, counter.leased);
+    }
+}
+
+/// What is in use for exact key-values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counter {
-    /// At most [`Counter::MAX_UNLEASED`].
+    /// The part that clients give back themselves; at most [`Counter::MAX_UNLEASED`].
     pub(crate) unleased: u64,
+    /// The part that leases hold. It is given back when they are released or expire.
     pub(crate) leased: u128,
     is_changed: bool,
     is_stored: bool,
 }
 
 impl Counter {
-    /// More than clients can count to; taking more leaves it there.
+    /// The unleased part saturates here. The clients of the API cannot count this far.
     pub(crate) const MAX_UNLEASED: u64 = 1 << 62;
 
     pub(crate) fn total(&self) -> u128 {
@@ -30,18 +75,18 @@ impl Counter {
     }
 }
 
-/// A counter as it is stored. What leases hold stands in their records.
+/// A counter as it is stored. The leased part is stored in the records of the leases.
 #[derive(Serialize, Deserialize)]
 struct StoredCounter {
     key_values: KeyValues,
     unleased: u64,
 }
 
-/// All counters of a namespace. One at nothing is not there.
+/// All counters of a namespace that are above 0.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    counters: Keyed<KeyValues, Counter>,
-    changed: Vec<Place>,
+    counters: Slab<KeyValues, Counter>,
+    changed: Vec<SlabIndex>,
 }
 
 impl Counters {
@@ -53,57 +98,61 @@ impl Counters {
         !self.changed.is_empty()
     }
 
-    pub(crate) fn end(&self) -> Place {
+    pub(crate) fn end(&self) -> SlabIndex {
         self.counters.end()
     }
 
     pub(crate) fn get(&self, key_values: &KeyValues) -> Counter {
-        let place = self.counters.find(key_values);
-        place.and_then(|place| self.counters.at(place)).map(|(_, counter)| *counter).unwrap_or_default()
+        let index = self.counters.find(key_values);
+        index.and_then(|index| self.counters.at(index)).map(|(_, counter)| *counter).unwrap_or_default()
     }
 
     pub(crate) fn info(&self, key_values: &KeyValues) -> CounterInfo {
         info(key_values, &self.get(key_values))
     }
 
-    /// By place, from `from` on.
-    pub(crate) fn iter_from(&self, from: Place) -> impl Iterator<Item = (Place, &KeyValues, &Counter)> {
+    /// The counters from index `from` on, by index.
+    pub(crate) fn iter_from(
+        &self,
+        from: SlabIndex,
+    ) -> impl Iterator<Item = (SlabIndex, &KeyValues, &Counter)> {
         self.counters.iter_from(from)
     }
 
-    /// Makes the counter so. Says where it stands, or stood.
+    /// Sets a counter, and removes it if it becomes 0. Returns its index, or `None` if there was no counter and there still
+    /// is none.
     pub(crate) fn set(
         &mut self,
         key_values: &KeyValues,
         unleased: u64,
         leased: u128,
         namespace: NamespaceId,
-        changes: &mut Changes,
-    ) -> Option<Place> {
-        let place = match self.counters.find(key_values) {
-            Some(place) => place,
+        changes: &mut BatchChanges,
+    ) -> Option<SlabIndex> {
+        let index = match self.counters.find(key_values) {
+            Some(index) => index,
             None if unleased == 0 && leased == 0 => return None,
             None => self.counters.insert(key_values.clone(), Counter::default()),
         };
-        let (_, counter) = self.counters.at_mut(place).expect("it is there");
+        let (_, counter) = self.counters.at_mut(index).expect("the index was just found");
         let is_unleased_changed = counter.unleased != unleased;
         (counter.unleased, counter.leased) = (unleased, leased);
         if unleased == 0 && leased == 0 {
             if counter.is_stored {
-                changes.remove(keys::counter(namespace, place));
+                changes.remove(keys::counter(namespace, index));
             }
-            self.counters.remove(place);
+            self.counters.remove(index);
         } else if is_unleased_changed && !counter.is_changed {
             counter.is_changed = true;
-            self.changed.push(place);
+            self.changed.push(index);
         }
-        Some(place)
+        Some(index)
     }
 
-    /// Writes what changed since the last time.
-    pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut Changes) {
-        for place in self.changed.drain(..) {
-            let Some((key_values, counter)) = self.counters.at_mut(place) else { continue };
+    /// Writes the after-images of the counters that have changed since the last call.
+    pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut BatchChanges) {
+        for index in self.changed.drain(..) {
+            let Some((key_values, counter)) = self.counters.at_mut(index) else { continue };
             if !core::mem::take(&mut counter.is_changed) {
                 continue;
             }
@@ -111,37 +160,37 @@ impl Counters {
                 counter.is_stored = true;
                 let key_values = key_values.clone();
                 let stored = StoredCounter { key_values, unleased: counter.unleased };
-                changes.put(&keys::counter(namespace, place), &stored);
+                changes.put(&keys::counter(namespace, index), &stored);
             } else if core::mem::take(&mut counter.is_stored) {
-                changes.remove(keys::counter(namespace, place));
+                changes.remove(keys::counter(namespace, index));
             }
         }
     }
 
-    /// Takes in a stored counter.
-    pub(crate) fn load(&mut self, place: Place, bytes: &[u8]) -> Result<(), Malformed> {
+    /// Loads a stored counter.
+    pub(crate) fn load(&mut self, index: SlabIndex, bytes: &[u8]) -> Result<(), Malformed> {
         let StoredCounter { key_values, unleased } = record::decode(bytes)?;
         if unleased == 0 || self.counters.find(&key_values).is_some() {
             return Err(Malformed);
         }
         let counter = Counter { unleased, leased: 0, is_changed: false, is_stored: true };
-        self.counters.insert_at(place, key_values, counter);
+        self.counters.insert_at(index, key_values, counter);
         Ok(())
     }
 
-    /// Takes in what a stored lease holds. Leases come after the counters.
+    /// Adds what a stored lease holds. All counters must be loaded before.
     pub(crate) fn load_lease(&mut self, key_values: &KeyValues, hits: u64) {
-        let place = match self.counters.find(key_values) {
-            Some(place) => place,
+        let index = match self.counters.find(key_values) {
+            Some(index) => index,
             None => self.counters.insert(key_values.clone(), Counter::default()),
         };
-        let (_, counter) = self.counters.at_mut(place).expect("it is there");
+        let (_, counter) = self.counters.at_mut(index).expect("the index was just found");
         counter.leased += u128::from(hits);
     }
 
-    /// Frees a part of the memory, if any is left.
-    pub(crate) fn drop_part(&mut self) -> bool {
-        self.counters.drop_part()
+    /// Frees a part of the memory. Returns whether any was left.
+    pub(crate) fn free_chunk(&mut self) -> bool {
+        self.counters.free_chunk()
     }
 }
 

@@ -1,42 +1,43 @@
-//! What was counted for every group of every rule.
+//! The state of every group of every rule: what is in use, or a window.
 //!
-//! What is in use is never stored for groups: it is the sum of counters, kept up as they change and made anew at opening.
-//! Windows are stored. A group back in its initial state is dropped, so that a rule per address does not grow for ever.
+//! What is in use is not stored for groups, because it is the sum of counters: it is updated as they change, and computed
+//! again when a shard opens. Windows are stored. A group that is back in its initial state is dropped, so that a rule with one
+//! group per address does not grow without bound.
 
-use super::{keys, window::State};
+use super::{keys, window::GroupState};
 use crate::{
     Millis, Position,
     ids::NamespaceId,
     key_values::KeyValues,
-    keyed::{Keyed, Place},
     record::{self, Malformed},
-    turn::Changes,
+    slab::{Slab, SlabIndex},
+    turn::BatchChanges,
 };
 use alloc::{collections::VecDeque, vec::Vec};
 use hashbrown::Equivalent;
 use serde::{Deserialize, Serialize};
 
-/// Whose count it is.
+/// What a group belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) enum Owner {
-    /// A rule of this generation, or an override that stands for the whole group.
+pub(crate) enum GroupOwner {
+    /// The rule of this generation. An override for the whole group uses the group of its rule.
     Rule(Position),
-    /// The override of this id, of a rule of this generation.
+    /// The override with this id, of the rule of this generation.
     Override { generation: Position, id: Position },
-    /// Limits of this window that come with requests.
+    /// Limits with a window of this length that come with requests.
     Request(Millis),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct GroupKey {
-    pub(crate) owner: Owner,
+    pub(crate) owner: GroupOwner,
     pub(crate) values: KeyValues,
 }
 
-/// A group's key, to look it up by.
+/// A [`GroupKey`] with borrowed values, for look-ups.
 #[derive(Hash)]
 struct GroupRef<'a> {
-    owner: Owner,
+    owner: GroupOwner,
     values: &'a [u8],
 }
 
@@ -48,41 +49,41 @@ impl Equivalent<GroupKey> for GroupRef<'_> {
 
 #[derive(Debug)]
 pub(crate) struct Group {
-    pub(crate) state: State,
-    to_write: When,
+    pub(crate) state: GroupState,
+    to_write: WriteWhen,
     is_stored: bool,
 }
 
-/// When a group's state is to be written.
+/// When the state of a group must be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum When {
-    /// It is as it was stored, or is never stored.
+pub(crate) enum WriteWhen {
+    /// The state has not changed since it was stored, or is not stored at all.
     Never,
-    /// Within instants: no answer waits for it.
+    /// A relaxed check changed the state, so no reply waits for it. A timer writes it within 100 ms.
     Soon,
-    /// With the batch in which it changed.
+    /// With the batch in which the state changed.
     Now,
 }
 
 /// A window as it is stored.
 #[derive(Serialize, Deserialize)]
 struct StoredWindow {
-    owner: Owner,
+    owner: GroupOwner,
     values: KeyValues,
-    state: State,
+    state: GroupState,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
-    groups: Keyed<GroupKey, Group>,
-    write_now: Vec<Place>,
-    write_soon: VecDeque<Place>,
-    /// How many of them are windows.
+    groups: Slab<GroupKey, Group>,
+    write_now: Vec<SlabIndex>,
+    write_soon: VecDeque<SlabIndex>,
+    /// The number of groups that are windows.
     windows: usize,
-    /// Where the next look for idle ones begins.
-    idle_from: Place,
-    /// How many more rounds must look for groups of rules that are gone.
-    rounds_for_gone: u8,
+    /// Where the next slice of the scan for idle groups begins.
+    idle_from: SlabIndex,
+    /// The number of scans that must still look for groups of removed rules.
+    stale_scan_rounds: u8,
 }
 
 impl Groups {
@@ -90,14 +91,15 @@ impl Groups {
         self.groups.len()
     }
 
-    /// Whether rounds that look for idle ones have anything to find.
+    /// Whether a scan for idle groups could find any.
     pub(crate) fn may_be_idle(&self) -> bool {
-        self.windows > 0 || self.rounds_for_gone > 0
+        self.windows > 0 || self.stale_scan_rounds > 0
     }
 
-    /// A rule is gone: a whole round, from its beginning, finds its groups.
-    pub(crate) fn note_gone(&mut self) {
-        self.rounds_for_gone = 2;
+    /// A rule was removed or has a new generation, so its groups must be dropped. The scan under way may have passed some of
+    /// them already; the one after it finds the rest.
+    pub(crate) fn mark_stale_groups(&mut self) {
+        self.stale_scan_rounds = 2;
     }
 
     pub(crate) fn has_to_write_now(&self) -> bool {
@@ -108,151 +110,152 @@ impl Groups {
         !self.write_soon.is_empty()
     }
 
-    pub(crate) fn find(&self, owner: Owner, values: &[u8]) -> Option<Place> {
+    pub(crate) fn find(&self, owner: GroupOwner, values: &[u8]) -> Option<SlabIndex> {
         self.groups.find(&GroupRef { owner, values })
     }
 
-    pub(crate) fn at(&self, place: Place) -> Option<(&GroupKey, &State)> {
-        self.groups.at(place).map(|(key, group)| (key, &group.state))
+    pub(crate) fn at(&self, index: SlabIndex) -> Option<(&GroupKey, &GroupState)> {
+        self.groups.at(index).map(|(key, group)| (key, &group.state))
     }
 
-    /// Puts in a window that is not there yet.
-    pub(crate) fn insert(&mut self, owner: Owner, values: &KeyValues, initial: State) -> Place {
+    /// Inserts a window that does not exist yet.
+    pub(crate) fn insert(&mut self, owner: GroupOwner, values: &KeyValues, initial: GroupState) -> SlabIndex {
         self.windows += 1;
-        let group = Group { state: initial, to_write: When::Never, is_stored: false };
+        let group = Group { state: initial, to_write: WriteWhen::Never, is_stored: false };
         self.groups.insert(GroupKey { owner, values: values.clone() }, group)
     }
 
-    /// The state of a window, to be changed.
-    pub(crate) fn change(&mut self, place: Place, when: When) -> &mut State {
-        let (_, group) = self.groups.at_mut(place).expect("it is there");
+    /// The state of a window, to be changed, and marked to be written.
+    pub(crate) fn change(&mut self, index: SlabIndex, when: WriteWhen) -> &mut GroupState {
+        let (_, group) = self.groups.at_mut(index).expect("the index was just found");
         if when > group.to_write {
             group.to_write = when;
             match when {
-                When::Now => self.write_now.push(place),
-                When::Soon => self.write_soon.push_back(place),
-                When::Never => {}
+                WriteWhen::Now => self.write_now.push(index),
+                WriteWhen::Soon => self.write_soon.push_back(index),
+                WriteWhen::Never => {}
             }
         }
         &mut group.state
     }
 
-    /// Adds to what is in use in a group.
-    pub(crate) fn count(&mut self, owner: Owner, values: &[u8], change: i128) {
-        let place = self.find(owner, values);
-        let used = match place.and_then(|place| self.groups.at(place)) {
-            Some((_, Group { state: State::Count(used), .. })) => *used,
+    /// Adds to what is in use in a group. The group is created if it does not exist, and dropped if nothing is in use.
+    pub(crate) fn count(&mut self, owner: GroupOwner, values: &[u8], change: i128) {
+        let index = self.find(owner, values);
+        let used = match index.and_then(|index| self.groups.at(index)) {
+            Some((_, Group { state: GroupState::Count(used), .. })) => *used,
             _ => 0,
         };
         let used = used.saturating_add_signed(change);
-        match place {
-            Some(place) if used == 0 => {
-                self.groups.remove(place);
+        match index {
+            Some(index) if used == 0 => {
+                self.groups.remove(index);
             }
-            Some(place) => {
-                let (_, group) = self.groups.at_mut(place).expect("it was found");
-                group.state = State::Count(used);
+            Some(index) => {
+                let (_, group) = self.groups.at_mut(index).expect("the index was just found");
+                group.state = GroupState::Count(used);
             }
             None if used == 0 => {}
             None => {
-                let group = Group { state: State::Count(used), to_write: When::Never, is_stored: false };
+                let group =
+                    Group { state: GroupState::Count(used), to_write: WriteWhen::Never, is_stored: false };
                 self.groups.insert(GroupKey { owner, values: KeyValues::from_projected(values) }, group);
             }
         }
     }
 
-    /// Puts a window back as it was before.
+    /// Restores a window to the state that it had before; `None` removes the window.
     pub(crate) fn restore(
         &mut self,
-        owner: Owner,
+        owner: GroupOwner,
         values: &KeyValues,
-        before: Option<State>,
+        before: Option<GroupState>,
         namespace: NamespaceId,
-        changes: &mut Changes,
+        changes: &mut BatchChanges,
     ) {
-        let Some(place) = self.find(owner, values.as_bytes()) else { return };
+        let Some(index) = self.find(owner, values.as_bytes()) else { return };
         match before {
-            Some(state) => self.groups.at_mut(place).expect("it was found").1.state = state,
-            None => self.remove(place, namespace, changes),
+            Some(state) => self.groups.at_mut(index).expect("the index was just found").1.state = state,
+            None => self.remove(index, namespace, changes),
         }
     }
 
-    /// Takes a group away, and its record.
-    pub(crate) fn remove(&mut self, place: Place, namespace: NamespaceId, changes: &mut Changes) {
-        if let Some((_, group)) = self.groups.remove(place) {
-            self.windows -= usize::from(!matches!(group.state, State::Count(_)));
+    /// Removes a group and its record.
+    pub(crate) fn remove(&mut self, index: SlabIndex, namespace: NamespaceId, changes: &mut BatchChanges) {
+        if let Some((_, group)) = self.groups.remove(index) {
+            self.windows -= usize::from(!matches!(group.state, GroupState::Count(_)));
             if group.is_stored {
-                changes.remove(keys::window(namespace, place));
+                changes.remove(keys::window(namespace, index));
             }
         }
     }
 
-    /// Looks at up to `limit` places for groups that are idle, from where it stopped last time, and drops those of
-    /// which `is_idle` says so. Says whether it came to the end.
+    /// Continues the scan for idle groups over up to `limit` slab indexes, and drops those that are. Returns whether the scan
+    /// has reached the end.
     pub(crate) fn drop_idle(
         &mut self,
         limit: usize,
         namespace: NamespaceId,
-        changes: &mut Changes,
-        is_idle: impl Fn(&GroupKey, &State) -> bool,
+        changes: &mut BatchChanges,
+        is_idle: impl Fn(&GroupKey, &GroupState) -> bool,
     ) -> bool {
         let end = self.groups.end();
-        let until = self.idle_from.saturating_add(limit as Place).min(end);
-        let groups = self.groups.iter_from(self.idle_from).take_while(|(place, ..)| *place < until);
-        let idle: Vec<Place> =
-            groups.filter(|(_, key, group)| is_idle(key, &group.state)).map(|(place, ..)| place).collect();
-        for place in idle {
-            self.remove(place, namespace, changes);
+        let until = self.idle_from.saturating_add(limit as SlabIndex).min(end);
+        let groups = self.groups.iter_from(self.idle_from).take_while(|(index, ..)| *index < until);
+        let idle: Vec<SlabIndex> =
+            groups.filter(|(_, key, group)| is_idle(key, &group.state)).map(|(index, ..)| index).collect();
+        for index in idle {
+            self.remove(index, namespace, changes);
         }
         self.idle_from = if until == end { 0 } else { until };
         if until == end {
-            self.rounds_for_gone = self.rounds_for_gone.saturating_sub(1);
+            self.stale_scan_rounds = self.stale_scan_rounds.saturating_sub(1);
         }
         until == end
     }
 
-    /// Of what is to be written soon, up to `limit` is written with this batch.
+    /// Marks up to `limit` of the states that must be written soon to be written with this batch.
     pub(crate) fn write_some_now(&mut self, limit: usize) {
         for _ in 0..limit {
-            let Some(place) = self.write_soon.pop_front() else { return };
-            if let Some((_, group)) = self.groups.at_mut(place)
-                && group.to_write == When::Soon
+            let Some(index) = self.write_soon.pop_front() else { return };
+            if let Some((_, group)) = self.groups.at_mut(index)
+                && group.to_write == WriteWhen::Soon
             {
-                group.to_write = When::Now;
-                self.write_now.push(place);
+                group.to_write = WriteWhen::Now;
+                self.write_now.push(index);
             }
         }
     }
 
-    /// Writes what is to be written now.
-    pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut Changes) {
-        for place in self.write_now.drain(..) {
-            if let Some((key, group)) = self.groups.at_mut(place)
-                && group.to_write == When::Now
+    /// Writes the after-images of the states that must be written now.
+    pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut BatchChanges) {
+        for index in self.write_now.drain(..) {
+            if let Some((key, group)) = self.groups.at_mut(index)
+                && group.to_write == WriteWhen::Now
             {
-                group.to_write = When::Never;
+                group.to_write = WriteWhen::Never;
                 group.is_stored = true;
                 let window =
                     StoredWindow { owner: key.owner, values: key.values.clone(), state: group.state.clone() };
-                changes.put(&keys::window(namespace, place), &window);
+                changes.put(&keys::window(namespace, index), &window);
             }
         }
     }
 
-    /// Takes in a stored window. Windows come before anything is counted.
-    pub(crate) fn load(&mut self, place: Place, bytes: &[u8]) -> Result<(), Malformed> {
+    /// Loads a stored window. All windows must be loaded before anything is counted.
+    pub(crate) fn load(&mut self, index: SlabIndex, bytes: &[u8]) -> Result<(), Malformed> {
         let StoredWindow { owner, values, state } = record::decode(bytes)?;
-        if matches!(state, State::Count(_)) || self.find(owner, values.as_bytes()).is_some() {
+        if matches!(state, GroupState::Count(_)) || self.find(owner, values.as_bytes()).is_some() {
             return Err(Malformed);
         }
-        let group = Group { state, to_write: When::Never, is_stored: true };
-        self.groups.insert_at(place, GroupKey { owner, values }, group);
+        let group = Group { state, to_write: WriteWhen::Never, is_stored: true };
+        self.groups.insert_at(index, GroupKey { owner, values }, group);
         self.windows += 1;
         Ok(())
     }
 
-    /// Frees a part of the memory, if any is left.
-    pub(crate) fn drop_part(&mut self) -> bool {
-        self.groups.drop_part()
+    /// Frees a part of the memory. Returns whether any was left.
+    pub(crate) fn free_chunk(&mut self) -> bool {
+        self.groups.free_chunk()
     }
 }

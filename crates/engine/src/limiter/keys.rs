@@ -3,13 +3,13 @@
 use crate::{
     Position,
     ids::NamespaceId,
-    keyed::Place,
     record::key::{self, Key, ResidentKey},
+    slab::SlabIndex,
 };
 use bytes::Bytes;
 use core::ops::Range;
 
-/// The first of the limiter's kinds of records.
+/// The first kind byte of the limiter's records.
 pub(crate) const FAMILY: u8 = 0x20;
 
 const RULE: u8 = FAMILY;
@@ -18,13 +18,13 @@ const WINDOW: u8 = FAMILY + 2;
 const COUNTER: u8 = FAMILY + 3;
 const LEASE: u8 = FAMILY + 4;
 
-/// A record of the limiter, by its key.
+/// A parsed key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Resident {
     Rule(Position),
     Override { rule: Position, id: Position },
-    Window(Place),
-    Counter(Place),
+    Window(SlabIndex),
+    Counter(SlabIndex),
     Lease(Position),
 }
 
@@ -41,30 +41,30 @@ pub(super) fn parse(key: ResidentKey<'_>) -> Option<Resident> {
     rest.end(parsed)
 }
 
-/// A rule, by the change that made it.
+/// A rule, by its id.
 pub(super) fn rule(id: NamespaceId, rule: Position) -> Key {
     key::resident(id, RULE).u64(rule.0)
 }
 
-/// An override of a rule, by the change that made it.
+/// An override, by the ids of its rule and of itself.
 pub(super) fn override_of(id: NamespaceId, rule: Position, item: Position) -> Key {
     key::resident(id, OVERRIDE).u64(rule.0).u64(item.0)
 }
 
 /// All overrides of a rule.
 pub(super) fn overrides(id: NamespaceId, rule: Position) -> Range<Bytes> {
-    let all = |rule: u64| key::resident(id, OVERRIDE).u64(rule).done();
+    let all = |rule: u64| key::resident(id, OVERRIDE).u64(rule).into_bytes();
     all(rule.0)..all(rule.0 + 1)
 }
 
-/// A window's state, by its place among all groups.
-pub(super) fn window(id: NamespaceId, place: Place) -> Key {
-    key::resident(id, WINDOW).u32(place)
+/// The state of a window, by its index among all groups.
+pub(super) fn window(id: NamespaceId, index: SlabIndex) -> Key {
+    key::resident(id, WINDOW).u32(index)
 }
 
-/// A counter, by its place among all counters.
-pub(super) fn counter(id: NamespaceId, place: Place) -> Key {
-    key::resident(id, COUNTER).u32(place)
+/// A counter, by its index among all counters.
+pub(super) fn counter(id: NamespaceId, index: SlabIndex) -> Key {
+    key::resident(id, COUNTER).u32(index)
 }
 
 /// A lease, by its fencing token.
@@ -96,7 +96,7 @@ mod tests {
     fn a_range_of_overrides_holds_those_of_its_rule() {
         let id = NamespaceId(7);
         let range = overrides(id, Position(5));
-        assert!(range.contains(&override_of(id, Position(5), Position(6)).done()));
-        assert!(!range.contains(&override_of(id, Position(6), Position(6)).done()));
+        assert!(range.contains(&override_of(id, Position(5), Position(6)).into_bytes()));
+        assert!(!range.contains(&override_of(id, Position(6), Position(6)).into_bytes()));
     }
 }

@@ -1,4 +1,4 @@
-//! Leases: what was taken comes back by itself when its holder dies.
+//! Leases: what a lease holds is given back automatically when its holder stops extending it.
 
 use super::{
     Limiter, check,
@@ -8,17 +8,17 @@ use super::{
 };
 use crate::{
     Effect, Millis, Name, Page, Position, Time,
-    answer::{Room, TooLarge},
+    answer_size::{AnswerBudget, TooLarge},
     ids::NamespaceId,
     key_values::KeyValues,
     lists::pick,
     record::{self, Malformed},
-    timers::{SetBy, Timer, TimerKey, Timers},
+    timers::{Timer, TimerKey, TimerSource, Timers},
     turn::Turn,
 };
 use serde::{Deserialize, Serialize};
 
-/// A lease, as it is kept and stored.
+/// A lease, in memory and as stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Lease {
     id: Name,
@@ -33,7 +33,7 @@ pub(crate) struct Lease {
 
 impl Lease {
     fn timer_key(&self, namespace: NamespaceId) -> TimerKey {
-        TimerKey { due: self.expires_at, namespace, set_by: SetBy::Change(self.token) }
+        TimerKey { due: self.expires_at, namespace, source: TimerSource::Change(self.token) }
     }
 
     fn timer(&self) -> Timer {
@@ -59,15 +59,16 @@ pub(super) fn take(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
     new: &NewLease,
-    room: Room,
+    budget: AnswerBudget,
 ) -> Result<Result<Reply, Refusal>, TooLarge> {
-    // The same lease again, from a submitter that does not know whether it was granted.
+    // This is a retry by a node that does not know the result of the first attempt.
     if let Some(lease) = limiter.leases.get(&new.id) {
-        let decision = check::nothing_asked();
+        let decision = check::allowed_without_limits();
         return Ok(Ok(Reply::LeaseTaken { lease: lease.info(turn.now), decision }));
     }
     let entry = Take { key_values: new.key_values.clone(), hits: new.hits as i64, limit: None };
-    let decided = check::decide(limiter, turn, core::slice::from_ref(&entry), check::Manner::Lease, room)?;
+    let decided =
+        check::decide(limiter, turn, core::slice::from_ref(&entry), check::TakeKind::Lease, budget)?;
     if !decided.decision.allowed {
         return Ok(Err(Refusal::LimitReached(decided.decision)));
     }
@@ -112,7 +113,7 @@ pub(super) fn release(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name) -> 
     Ok(Reply::LeaseReleased)
 }
 
-/// The lease's time has run out.
+/// Gives back what the lease holds, because its ttl has passed.
 pub(super) fn expire(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name) {
     if release(limiter, turn, id).is_ok() {
         turn.effect(Effect::LeaseExpired { namespace: turn.head.name.clone(), lease_id: id.clone() });
@@ -133,20 +134,21 @@ pub(super) fn list(limiter: &Limiter, now: Time, page: &Page<Name>) -> Reply {
     Reply::Leases(pick(leases, page.limit(), |(_, lease)| Some(lease.info(now)), |(id, _)| (*id).clone()))
 }
 
-/// A grant that is told again: as it is now, if it still lives.
-pub(super) fn again(limiter: &Limiter, now: Time, reply: &Reply) -> Option<Reply> {
+/// A kept reply, with the lease as it is now. `None` if the lease has ended.
+pub(super) fn repeat_reply(limiter: &Limiter, now: Time, reply: &Reply) -> Option<Reply> {
     let Reply::LeaseTaken { lease, decision } = reply else { return Some(reply.clone()) };
     let lease = limiter.leases.get(&lease.id)?.info(now);
     Some(Reply::LeaseTaken { lease, decision: decision.clone() })
 }
 
+/// Stores the lease and sets the timer of its expiry.
 fn keep(turn: &mut Turn<'_>, lease: &Lease) {
     turn.put(keys::lease(turn.namespace, lease.token), lease);
     turn.timers.set(lease.timer_key(turn.namespace), lease.timer());
 }
 
 impl Limiter {
-    /// Takes in a stored lease. Leases come after the counters.
+    /// Loads a stored lease. All counters must be loaded before.
     pub(super) fn load_lease(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
         let lease: Lease = record::decode(bytes)?;
         self.counters.load_lease(&lease.key_values, lease.hits);
@@ -156,8 +158,8 @@ impl Limiter {
         }
     }
 
-    /// Each lease lives for at least its whole ttl from now on.
-    pub(crate) fn grace(&mut self, now: Time, namespace: NamespaceId, timers: &mut Timers) {
+    /// Gives each lease at least its whole ttl from `now` on.
+    pub(crate) fn apply_grace_period(&mut self, now: Time, namespace: NamespaceId, timers: &mut Timers) {
         for lease in self.leases.values_mut() {
             timers.cancel(lease.timer_key(namespace));
             lease.expires_at = lease.expires_at.max(now.after(lease.ttl));
@@ -165,7 +167,7 @@ impl Limiter {
         }
     }
 
-    /// Sets the timers of leases that were taken in.
+    /// Sets the timers of the loaded leases.
     pub(super) fn set_lease_timers(&self, namespace: NamespaceId, timers: &mut Timers) {
         for lease in self.leases.values() {
             timers.set(lease.timer_key(namespace), lease.timer());

@@ -1,19 +1,36 @@
-//! Lists and queries.
+//! Reads of rules, overrides and counters, one at a time or in pages.
 
 use super::{
     Limiter,
     command::CounterId,
     counters,
     reply::{Refusal, Reply, RuleMatch},
+    rule::Rule,
 };
 use crate::{
     Name, Page,
-    answer::{self, Room, TooLarge},
+    answer_size::{self, AnswerBudget, TooLarge},
     key_values::KeyValues,
     lists::pick,
     selection::Query,
 };
 use alloc::vec::Vec;
+
+pub(super) fn rule(limiter: &Limiter, name: &Name) -> Result<Reply, Refusal> {
+    Ok(Reply::Rule(find_rule(limiter, name)?.info()))
+}
+
+pub(super) fn override_of(limiter: &Limiter, rule: &Name, name: &Name) -> Result<Reply, Refusal> {
+    let found = find_rule(limiter, rule)?;
+    match found.overrides.get(name).filter(|item| item.is_active) {
+        Some(item) => Ok(Reply::Override(found.override_info(item))),
+        None => Err(Refusal::OverrideNotFound { rule: rule.clone(), name: name.clone() }),
+    }
+}
+
+fn find_rule<'a>(limiter: &'a Limiter, name: &Name) -> Result<&'a Rule, Refusal> {
+    limiter.rule(name).ok_or_else(|| Refusal::RuleNotFound { rule: name.clone() })
+}
 
 pub(super) fn rules(limiter: &Limiter, query: &Query, page: &Page<Name>) -> Reply {
     let rules = limiter.rules.after(page.after.as_ref());
@@ -31,7 +48,7 @@ pub(super) fn overrides(
     query: &Query,
     page: &Page<Name>,
 ) -> Result<Reply, Refusal> {
-    let rule = limiter.rule(name).ok_or_else(|| Refusal::RuleNotFound { rule: name.clone() })?;
+    let rule = find_rule(limiter, name)?;
     Ok(Reply::Overrides(pick(
         rule.overrides.after(page.after.as_ref()).filter(|item| item.is_active),
         page.limit(),
@@ -46,26 +63,31 @@ pub(super) fn counters(limiter: &Limiter, query: &Query, page: &Page<CounterId>)
         limiter.counters.iter_from(from),
         page.limit(),
         |(_, key_values, counter)| query.finds(key_values).then(|| counters::info(key_values, counter)),
-        |(place, ..)| CounterId(*place),
+        |(index, ..)| CounterId(*index),
     ))
 }
 
-pub(super) fn matches(limiter: &Limiter, key_values: &KeyValues, mut room: Room) -> Result<Reply, TooLarge> {
+/// The active rules and overrides that apply to the key-values, by name.
+pub(super) fn matches(
+    limiter: &Limiter,
+    key_values: &KeyValues,
+    mut budget: AnswerBudget,
+) -> Result<Reply, TooLarge> {
     let mut matches = Vec::new();
     let mut scratch = Vec::new();
     let mut fits = Ok(());
-    limiter.rules.matching(key_values, |rule, group| {
+    limiter.rules.for_each_match(key_values, |rule, group| {
         if !rule.is_active || fits.is_err() {
             return;
         }
         let found =
             RuleMatch { rule: rule.info(), group: KeyValues::from_projected(group), overrides: Vec::new() };
-        fits = room.take(answer::estimate(&found));
+        fits = budget.spend(answer_size::estimate(&found));
         matches.push(found);
-        let overrides = &mut matches.last_mut().expect("it was just put there").overrides;
+        let overrides = &mut matches.last_mut().expect("it was just pushed").overrides;
         for item in rule.overrides.applying(key_values, &mut scratch).filter(|item| item.is_active) {
             let info = rule.override_info(item);
-            fits = fits.and_then(|()| room.take(answer::estimate(&info)));
+            fits = fits.and_then(|()| budget.spend(answer_size::estimate(&info)));
             if fits.is_err() {
                 return;
             }

@@ -1,4 +1,4 @@
-//! What the limiter answers.
+//! The replies and refusals of the limiter.
 
 use super::{
     command::CounterId,
@@ -8,73 +8,73 @@ use crate::{Listed, Millis, Name, Position, Time, key_values::KeyValues};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-/// An answer of the limiter.
+/// The reply to a command that succeeded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
     /// A rule as it is now.
     Rule(RuleInfo),
-    /// A rule that was made by this command.
+    /// A rule that this command has created.
     RuleCreated(RuleInfo),
-    /// The rule is gone, with its overrides.
+    /// The rule and its overrides are deleted.
     RuleDeleted,
-    /// A part of the rules.
+    /// A page of the rules, sorted by name.
     Rules(Listed<RuleInfo, Name>),
     /// An override as it is now.
     Override(OverrideInfo),
-    /// An override that was made by this command.
+    /// An override that this command has created.
     OverrideCreated(OverrideInfo),
-    /// The override is gone.
+    /// The override is deleted.
     OverrideDeleted,
-    /// A part of a rule's overrides.
+    /// A page of a rule's overrides, sorted by name.
     Overrides(Listed<OverrideInfo, Name>),
-    /// What a file's rules changed.
+    /// What the rules file has changed.
     FileApplied(FileChanges),
-    /// Which rules apply, by name.
+    /// The rules that apply, sorted by name.
     Matches(Vec<RuleMatch>),
-    /// Allowed.
+    /// The check is allowed.
     Allowed(Decision),
-    /// For each check, in order; allowed or not.
+    /// One decision for each check, in order, allowed or not.
     Batch(Vec<Decision>),
     /// The counter after taking or giving back.
     Moved {
         /// The counter.
         counter: CounterInfo,
-        /// What the check for it found; nothing was asked where something was given back.
+        /// The decision of the check. Without limits if something was given back, because then nothing is checked.
         decision: Decision,
     },
     /// The counter after it was set.
     Counter(CounterInfo),
-    /// A part of the counters.
+    /// A page of the counters, sorted by index.
     Counters(Listed<CounterInfo, CounterId>),
-    /// A lease that was taken by this command, and what the check for it found.
+    /// A lease that this command has taken.
     LeaseTaken {
         /// The lease.
         lease: LeaseInfo,
-        /// What the check found.
+        /// The decision of the check.
         decision: Decision,
     },
     /// A lease as it is now.
     Lease(LeaseInfo),
-    /// The lease is gone, and what it held is given back.
+    /// The lease has ended, and what it held is given back.
     LeaseReleased,
-    /// A part of the leases.
+    /// A page of the leases, sorted by id.
     Leases(Listed<LeaseInfo, Name>),
 }
 
-/// Why the limiter did not do it. In the order in which they are looked for.
+/// Why a command was refused. If several apply, the first in this order is returned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Refusal {
-    /// There is no such rule.
+    /// The rule does not exist.
     RuleNotFound {
         /// The name.
         rule: Name,
     },
-    /// The rule is managed by the rules file, and only the file changes it.
+    /// The rule is managed by the rules file. Only the file can change it.
     RuleManagedByFile {
         /// The name.
         rule: Name,
     },
-    /// There is a rule of this name already.
+    /// A rule of this name exists already.
     RuleAlreadyExists {
         /// The name.
         rule: Name,
@@ -83,46 +83,46 @@ pub enum Refusal {
     OverridesConflict {
         /// The rule.
         rule: Name,
-        /// One such override.
+        /// The first such override by name.
         name: Name,
     },
-    /// There is no such override.
+    /// The override does not exist.
     OverrideNotFound {
         /// The rule.
         rule: Name,
         /// The name.
         name: Name,
     },
-    /// There is an override of this name, or with these key-values, already.
+    /// An override of this name, or with these key-values, exists already.
     OverrideAlreadyExists {
         /// The rule.
         rule: Name,
-        /// The one that is there.
+        /// The existing override.
         name: Name,
     },
-    /// The override's key-values lack a key by which the rule groups.
+    /// The override's key-values lack a key of the rule's group_by.
     GroupKeyMissing {
         /// The rule.
         rule: Name,
         /// The key.
         key: alloc::boxed::Box<str>,
     },
-    /// A burst stands with a rule that is no bucket.
+    /// The override has a burst, but its rule is not a bucket.
     BurstWithoutBucket {
         /// The rule.
         rule: Name,
     },
-    /// There is no such lease, or no longer.
+    /// The lease does not exist, or has ended.
     LeaseNotFound {
         /// The id.
         lease_id: Name,
     },
-    /// At least one limit refuses. Nothing was moved.
+    /// At least one limit refuses. Nothing was taken.
     LimitReached(Decision),
 }
 
 impl Refusal {
-    /// The word by which it is known in problem documents, metrics and logs.
+    /// The error code in problem documents, metrics and logs.
     pub fn code(&self) -> &'static str {
         match self {
             Refusal::RuleNotFound { .. } => "RuleNotFound",
@@ -138,27 +138,27 @@ impl Refusal {
     }
 }
 
-/// A rule as it is shown.
+/// A rule as clients see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RuleInfo {
-    /// What it is.
+    /// What the client or the file has set.
     pub rule: NewRule,
-    /// How many overrides it has.
+    /// The number of overrides.
     pub overrides: usize,
-    /// Whether a file manages it.
+    /// Whether the rules file manages the rule.
     pub is_file_managed: bool,
-    /// The change that made it.
+    /// The position of the change that created it.
     pub created_at: Position,
 }
 
-/// An override as it is shown.
+/// An override as clients see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OverrideInfo {
     /// The rule it belongs to.
     pub rule: Name,
-    /// What it is.
+    /// What the client or the file has set.
     pub item: NewOverride,
-    /// The change that made it.
+    /// The position of the change that created it.
     pub created_at: Position,
 }
 
@@ -167,61 +167,62 @@ pub struct OverrideInfo {
 pub struct RuleMatch {
     /// The rule.
     pub rule: RuleInfo,
-    /// The values of the keys by which it groups.
+    /// The values of the keys of group_by.
     pub group: KeyValues,
-    /// The overrides that apply, by name.
+    /// The overrides that apply, sorted by name.
     pub overrides: Vec<OverrideInfo>,
 }
 
-/// Names of rules that a file changed, each list in order.
+/// The names of the rules that the rules file has changed, each list sorted.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FileChanges {
-    /// Made.
+    /// Created rules.
     pub created: Vec<Name>,
-    /// Changed, the rule itself or its overrides.
+    /// Rules that changed, or whose overrides did.
     pub changed: Vec<Name>,
-    /// Removed.
+    /// Deleted rules.
     pub deleted: Vec<Name>,
 }
 
-/// What a check found.
+/// The decision of a check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// Whether it took what it asked for, or would have.
+    /// Whether the check is allowed.
     pub allowed: bool,
-    /// Every limit that applied, by entry of the check, then by rule, then by override.
+    /// Every limit that applied, sorted by entry of the check, then by rule, then by override.
     pub limits: Vec<LimitStatus>,
-    /// When the same check would pass if nothing else happened; nothing if allowed, not known, or never.
+    /// The time after which the same check would be allowed if nothing else happened. `None` if it is allowed now, if it never
+    /// would be, or if the time is not known.
     pub retry_after: Option<Millis>,
 }
 
-/// One limit's part in a check.
+/// The status of one limit in a check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LimitStatus {
-    /// Which entry of the check it applied to.
+    /// The number of the entry of the check, from 0.
     pub entry: u32,
-    /// The rule; none for a limit that came with the request.
+    /// The rule. `None` for a limit that came with the request.
     pub rule: Option<Name>,
-    /// The override, if it is one's limit.
+    /// The override whose limit this is. `None` for the limit of the rule.
     pub override_name: Option<Name>,
-    /// The values of the keys by which the rule groups, or an override's key-values.
+    /// The values of the keys of group_by, or the override's key-values.
     pub group: KeyValues,
-    /// The limit; for a bucket its burst, or 0 where nothing passes.
+    /// The limit. For a bucket its burst, or 0 if it never allows anything.
     pub limit: Limit,
-    /// After this check where it was allowed and took something.
+    /// What is used, after this check.
     pub used: u64,
-    /// When nothing of what is used now counts any more, if nothing is added; none without a window, or if never.
+    /// The time after which nothing of what is used now counts any more. `None` without a window, or if never.
     pub reset: Option<Millis>,
-    /// The window's length.
+    /// The length of the window. `None` without a window.
     pub per: Option<Millis>,
-    /// It reports and never refuses.
+    /// Whether the limit only reports and never refuses.
     pub shadow: bool,
-    /// What was asked for is more than is left.
+    /// Whether the check asked for more than was left.
     pub exceeded: bool,
 }
 
 impl LimitStatus {
-    /// What is left; nothing where there is no limit.
+    /// What is left. `None` if the limit is unlimited.
     pub fn remaining(&self) -> Option<u64> {
         match self.limit {
             Limit::Unlimited => None,
@@ -230,36 +231,36 @@ impl LimitStatus {
     }
 }
 
-/// A counter as it is shown.
+/// A counter as clients see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterInfo {
     /// The exact key-values.
     pub key_values: KeyValues,
-    /// What is in use in all.
+    /// What is in use, with leases.
     pub total: u64,
-    /// What of it leases hold.
+    /// The part of the total that leases hold.
     pub leased: u64,
 }
 
-/// A lease as it is shown.
+/// A lease as clients see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseInfo {
-    /// Its id.
+    /// The lease's id.
     pub id: Name,
-    /// What it holds from.
+    /// The key-values of the counter that the lease holds a part of.
     pub key_values: KeyValues,
-    /// How much.
+    /// How much the lease holds.
     pub hits: u64,
-    /// Whose it is.
+    /// The name that the holder gave itself.
     pub owner: Option<Name>,
-    /// How long it lives, unless extended.
+    /// The time after which the lease expires unless it is extended.
     pub ttl: Millis,
-    /// Since when.
+    /// The time at which the lease was taken.
     pub taken_at: Time,
-    /// Until when.
+    /// The time at which the lease expires unless it is extended.
     pub expires_at: Time,
-    /// Grows with every lease of the namespace.
+    /// A number that is larger than that of every earlier lease of the namespace.
     pub fencing_token: Position,
-    /// The instant of this answer, from which the spans above are told.
+    /// The time of this reply, from which clients compute remaining times.
     pub now: Time,
 }

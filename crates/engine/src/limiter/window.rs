@@ -1,79 +1,79 @@
-//! How much of a limit is used: what is in use, or what happened within a window.
+//! How much of a limit is used: what is in use, or the hits within a window.
 //!
-//! A [`Meter`] is a limit with its way of counting; a [`State`] is what it has counted for one group. Nothing here
-//! knows rules or groups. Time never goes back.
+//! A [`Meter`] is a limit with its kind of window; a [`GroupState`] is what it has counted for one group. This module knows
+//! neither rules nor groups. Time never goes back.
 
 use super::terms::{Limit, Window};
 use crate::{Millis, Time};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-/// So many entries of a sliding window are kept with their exact times.
+/// The number of entries of a sliding window that keep their exact times.
 const EXACT_ENTRIES: usize = 64;
-/// Into so many slots a sliding window with more entries is divided.
+/// The number of slots of a sliding window with more entries than that.
 const SLOTS: u128 = 64;
-/// Of a bucket's own time: no burst takes so long to fill.
+/// A span of a [`BucketClock`] in which every bucket fills, whatever its burst.
 const MORE_THAN_ANY_DEBT: u128 = 1 << 100;
 
-/// What was counted for one group. A group that was never touched has none.
+/// What was counted for one group. A group without hits has no state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum State {
-    /// So much is in use: a sum that no client can make overflow.
+pub(crate) enum GroupState {
+    /// What is in use. Clients cannot make this sum overflow.
     Count(u128),
-    /// So much happened in the window of this number.
+    /// The hits in the fixed window with this number, counted from the epoch.
     Fixed { window: u64, used: u64 },
-    /// What happened when, oldest first. An entry stands for all that happened up to its time since the one before.
+    /// Times and hits, oldest first. The hits of an entry happened after the time of the previous entry, and up to its own.
     Sliding(Vec<(Time, u64)>),
-    /// The reading of the bucket's [`Clock`] at which the bucket is full again.
+    /// The reading of the bucket's [`BucketClock`] at which the bucket is full again.
     Bucket { full_at: u128 },
 }
 
-/// A limit with its way of counting.
+/// A limit with its kind of window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Meter {
     pub(crate) limit: Limit,
-    pub(crate) kind: Kind,
+    pub(crate) kind: MeterKind,
 }
 
-/// A way of counting.
+/// The kind of a window, with its length. `Count` is a limit without a window, for what is in use.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Kind {
+pub(crate) enum MeterKind {
     Count,
     Fixed { per: Millis },
     Sliding { per: Millis },
-    Bucket { per: Millis, burst: u64, clock: Clock },
+    Bucket { per: Millis, burst: u64, clock: BucketClock },
 }
 
-/// A bucket's own time. One token is `per` of its units, and it runs at `rate` units a millisecond, the limit: so a
-/// changed limit changes the clock, and what was taken before stays as it is.
+/// The time by which a bucket refills. One token takes `per` units of it, and it advances by `rate` units, the limit, in a
+/// millisecond. So a changed limit changes the speed of the clock, and the states of buckets need no conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Clock {
+pub(crate) struct BucketClock {
     reading: u128,
     at: Time,
-    /// None where there is no limit: then nothing is counted, and all buckets are full afterwards.
+    /// `None` if there is no limit: nothing is counted, and all buckets are full when there is a limit again.
     rate: Option<u64>,
 }
 
-impl Clock {
-    /// A clock that begins now.
-    pub(crate) fn new(now: Time, limit: Limit) -> Clock {
-        Clock { reading: 0, at: now, rate: rate_of(limit) }
+impl BucketClock {
+    /// A clock that begins at 0 now.
+    pub(crate) fn new(now: Time, limit: Limit) -> BucketClock {
+        BucketClock { reading: 0, at: now, rate: rate_of(limit) }
     }
 
-    /// It runs at another rate from now on.
+    /// Changes the rate from now on.
     pub(crate) fn change(&mut self, now: Time, limit: Limit) {
         let mut reading = self.read(now);
         if self.rate.is_none() && limit != Limit::Unlimited {
             reading = reading.saturating_add(MORE_THAN_ANY_DEBT);
         }
-        *self = Clock { reading, at: now, rate: rate_of(limit) };
+        *self = BucketClock { reading, at: now, rate: rate_of(limit) };
     }
 
     fn read(&self, now: Time) -> u128 {
         self.reading + u128::from(self.rate.unwrap_or(0)) * u128::from(now.0.saturating_sub(self.at.0))
     }
 
-    /// The time that a span of its own takes; none if it stands still.
+    /// The time in which the clock advances by `span`. `None` if it stands still.
     fn takes(&self, span: u128) -> Option<Millis> {
         if span == 0 {
             return Some(Millis(0));
@@ -91,57 +91,63 @@ fn rate_of(limit: Limit) -> Option<u64> {
 }
 
 impl Meter {
-    pub(crate) fn new(limit: Limit, window: Option<Window>, burst: Option<u64>, clock: Clock) -> Meter {
+    pub(crate) fn new(limit: Limit, window: Option<Window>, burst: Option<u64>, clock: BucketClock) -> Meter {
         let kind = match window {
-            None => Kind::Count,
-            Some(Window::Fixed { per }) => Kind::Fixed { per },
-            Some(Window::Sliding { per }) => Kind::Sliding { per },
+            None => MeterKind::Count,
+            Some(Window::Fixed { per }) => MeterKind::Fixed { per },
+            Some(Window::Sliding { per }) => MeterKind::Sliding { per },
             Some(Window::Bucket { per, .. }) => {
-                Kind::Bucket { per, burst: burst.or(rate_of(limit)).unwrap_or(0), clock }
+                MeterKind::Bucket { per, burst: burst.or(rate_of(limit)).unwrap_or(0), clock }
             }
         };
         Meter { limit, kind }
     }
 
-    /// The limit as it is shown: a bucket's is its burst, unless nothing passes anyway.
-    pub(crate) fn shown_limit(&self) -> Limit {
+    /// The limit as it is reported: for a bucket its burst, or 0 if it never allows anything.
+    pub(crate) fn reported_limit(&self) -> Limit {
         match (self.limit, self.kind) {
-            (Limit::AtMost(1..), Kind::Bucket { burst, .. }) => Limit::AtMost(burst),
+            (Limit::AtMost(1..), MeterKind::Bucket { burst, .. }) => Limit::AtMost(burst),
             (limit, _) => limit,
         }
     }
 
-    /// The window's length.
+    /// The length of the window.
     pub(crate) fn per(&self) -> Option<Millis> {
         match self.kind {
-            Kind::Count => None,
-            Kind::Fixed { per } | Kind::Sliding { per } | Kind::Bucket { per, .. } => Some(per),
+            MeterKind::Count => None,
+            MeterKind::Fixed { per } | MeterKind::Sliding { per } | MeterKind::Bucket { per, .. } => {
+                Some(per)
+            }
         }
     }
 
-    /// How much is used now.
-    pub(crate) fn used(&self, state: Option<&State>, now: Time) -> u64 {
+    /// How much of the limit is used now.
+    pub(crate) fn used(&self, state: Option<&GroupState>, now: Time) -> u64 {
         match (self.kind, state) {
-            (Kind::Count, Some(State::Count(used))) => u64::try_from(*used).unwrap_or(u64::MAX),
-            (Kind::Fixed { per }, Some(State::Fixed { window, used })) if *window == now.0 / per.0 => *used,
-            (Kind::Sliding { per }, Some(State::Sliding(entries))) => {
+            (MeterKind::Count, Some(GroupState::Count(used))) => u64::try_from(*used).unwrap_or(u64::MAX),
+            (MeterKind::Fixed { per }, Some(GroupState::Fixed { window, used }))
+                if *window == now.0 / per.0 =>
+            {
+                *used
+            }
+            (MeterKind::Sliding { per }, Some(GroupState::Sliding(entries))) => {
                 live(entries, per, now).iter().fold(0, |sum, (_, hits)| sum.saturating_add(*hits))
             }
-            (Kind::Bucket { per, clock, .. }, Some(state)) => {
+            (MeterKind::Bucket { per, clock, .. }, Some(state)) => {
                 u64::try_from(debt(state, clock, now).div_ceil(u128::from(per.0))).unwrap_or(u64::MAX)
             }
             _ => 0,
         }
     }
 
-    /// Whether so much more is more than is left.
-    pub(crate) fn exceeds(&self, state: Option<&State>, now: Time, hits: u64) -> bool {
+    /// Whether `hits` is more than what is left. 0 hits never are.
+    pub(crate) fn exceeds(&self, state: Option<&GroupState>, now: Time, hits: u64) -> bool {
         let Limit::AtMost(limit) = self.limit else { return false };
         if hits == 0 {
             return false;
         }
         match self.kind {
-            Kind::Bucket { per, burst, clock } => {
+            MeterKind::Bucket { per, burst, clock } => {
                 let debt = state.map_or(0, |state| debt(state, clock, now));
                 limit == 0 || debt + tokens(hits, per) > tokens(burst, per)
             }
@@ -149,23 +155,23 @@ impl Meter {
         }
     }
 
-    /// After what time so much would pass if nothing else happened; none if never, or if that is not known.
-    pub(crate) fn passes_after(&self, state: Option<&State>, now: Time, hits: u64) -> Option<Millis> {
+    /// The time after which `hits` would be allowed if nothing else happened. `None` if never, or if it is not known.
+    pub(crate) fn allowed_after(&self, state: Option<&GroupState>, now: Time, hits: u64) -> Option<Millis> {
         if !self.exceeds(state, now, hits) {
             return Some(Millis(0));
         }
         let Limit::AtMost(limit) = self.limit else { return Some(Millis(0)) };
         match (self.kind, state) {
-            (Kind::Count, _) => None,
+            (MeterKind::Count, _) => None,
             _ if limit == 0 => None,
-            (Kind::Bucket { per, burst, clock }, state) => {
+            (MeterKind::Bucket { per, burst, clock }, state) => {
                 let debt = state.map_or(0, |state| debt(state, clock, now));
                 let room = tokens(burst, per).checked_sub(tokens(hits, per))?;
                 clock.takes(debt.saturating_sub(room))
             }
             _ if hits > limit => None,
-            (Kind::Fixed { per }, _) => Some(until_next(per, now)),
-            (Kind::Sliding { per }, Some(State::Sliding(entries))) => {
+            (MeterKind::Fixed { per }, _) => Some(until_next(per, now)),
+            (MeterKind::Sliding { per }, Some(GroupState::Sliding(entries))) => {
                 let mut used = self.used(state, now);
                 let leaves = live(entries, per, now).iter().find(|(_, hits_of)| {
                     used = used.saturating_sub(*hits_of);
@@ -173,40 +179,40 @@ impl Meter {
                 });
                 leaves.map(|(time, _)| Millis(time.after(per).0 - now.0))
             }
-            (Kind::Sliding { .. }, _) => None,
+            (MeterKind::Sliding { .. }, _) => None,
         }
     }
 
-    /// After what time nothing of what is used now counts any more; none without a window, or if never.
-    pub(crate) fn resets_after(&self, state: Option<&State>, now: Time) -> Option<Millis> {
+    /// The time after which nothing of what is used now counts any more. `None` without a window, or if never.
+    pub(crate) fn resets_after(&self, state: Option<&GroupState>, now: Time) -> Option<Millis> {
         match (self.kind, state) {
-            (Kind::Count, _) => None,
-            (Kind::Fixed { per }, _) => Some(until_next(per, now)),
-            (Kind::Sliding { per }, Some(State::Sliding(entries))) => {
+            (MeterKind::Count, _) => None,
+            (MeterKind::Fixed { per }, _) => Some(until_next(per, now)),
+            (MeterKind::Sliding { per }, Some(GroupState::Sliding(entries))) => {
                 let last = live(entries, per, now).last();
                 Some(last.map_or(Millis(0), |(time, _)| Millis(time.after(per).0 - now.0)))
             }
-            (Kind::Bucket { clock, .. }, Some(state)) => clock.takes(debt(state, clock, now)),
+            (MeterKind::Bucket { clock, .. }, Some(state)) => clock.takes(debt(state, clock, now)),
             _ => Some(Millis(0)),
         }
     }
 
-    /// Counts so much more in a window.
-    pub(crate) fn take(&self, state: &mut State, now: Time, hits: u64) {
+    /// Adds hits to a window, whether or not they exceed the limit.
+    pub(crate) fn take(&self, state: &mut GroupState, now: Time, hits: u64) {
         match (self.kind, state) {
-            (Kind::Fixed { per }, State::Fixed { window, used }) => {
+            (MeterKind::Fixed { per }, GroupState::Fixed { window, used }) => {
                 let current = now.0 / per.0;
                 if *window != current {
                     (*window, *used) = (current, 0);
                 }
                 *used = used.saturating_add(hits);
             }
-            (Kind::Sliding { per }, State::Sliding(entries)) => slide(entries, per, now, hits),
-            (Kind::Bucket { per, burst, clock }, State::Bucket { full_at }) => {
+            (MeterKind::Sliding { per }, GroupState::Sliding(entries)) => slide(entries, per, now, hits),
+            (MeterKind::Bucket { per, burst, clock }, GroupState::Bucket { full_at }) => {
                 if self.limit != Limit::Unlimited {
                     let reading = clock.read(now);
                     let taken = reading.max(*full_at).saturating_add(tokens(hits, per));
-                    // A bucket that refuses nothing is empty at most: it has no debts to work off.
+                    // The bucket of a shadow rule refuses nothing. It is empty at most, and gets no debt to work off.
                     *full_at = (*full_at).max(taken.min(reading + tokens(burst, per)));
                 }
             }
@@ -214,13 +220,13 @@ impl Meter {
         }
     }
 
-    /// Counts so much less in a window, but not less than nothing.
-    pub(crate) fn give_back(&self, state: &mut State, now: Time, hits: u64) {
+    /// Subtracts hits from a window, down to 0.
+    pub(crate) fn give_back(&self, state: &mut GroupState, now: Time, hits: u64) {
         match (self.kind, state) {
-            (Kind::Fixed { per }, State::Fixed { window, used }) if *window == now.0 / per.0 => {
+            (MeterKind::Fixed { per }, GroupState::Fixed { window, used }) if *window == now.0 / per.0 => {
                 *used = used.saturating_sub(hits);
             }
-            (Kind::Sliding { .. }, State::Sliding(entries)) => {
+            (MeterKind::Sliding { .. }, GroupState::Sliding(entries)) => {
                 let mut rest = hits;
                 while rest > 0
                     && let Some((_, newest)) = entries.last_mut()
@@ -233,34 +239,34 @@ impl Meter {
                     }
                 }
             }
-            (Kind::Bucket { per, .. }, State::Bucket { full_at }) => {
+            (MeterKind::Bucket { per, .. }, GroupState::Bucket { full_at }) => {
                 *full_at = full_at.saturating_sub(tokens(hits, per));
             }
             _ => {}
         }
     }
 
-    /// What a group has before its first hit.
-    pub(crate) fn initial(&self) -> State {
+    /// The state of a group before its first hit.
+    pub(crate) fn initial(&self) -> GroupState {
         match self.kind {
-            Kind::Count => State::Count(0),
-            Kind::Fixed { .. } => State::Fixed { window: 0, used: 0 },
-            Kind::Sliding { .. } => State::Sliding(Vec::new()),
-            Kind::Bucket { .. } => State::Bucket { full_at: 0 },
+            MeterKind::Count => GroupState::Count(0),
+            MeterKind::Fixed { .. } => GroupState::Fixed { window: 0, used: 0 },
+            MeterKind::Sliding { .. } => GroupState::Sliding(Vec::new()),
+            MeterKind::Bucket { .. } => GroupState::Bucket { full_at: 0 },
         }
     }
 
-    /// Whether the state is as good as none, now and for ever.
-    pub(crate) fn is_idle(&self, state: &State, now: Time) -> bool {
+    /// Whether the state is equivalent to none from now on.
+    pub(crate) fn is_idle(&self, state: &GroupState, now: Time) -> bool {
         self.used(Some(state), now) == 0
     }
 }
 
-impl State {
-    /// A bucket's state by another clock, with the same left in it.
-    pub(crate) fn convert(&mut self, from: Clock, to: Clock, now: Time) {
+impl GroupState {
+    /// Converts the state of a bucket to another clock, with the same tokens left.
+    pub(crate) fn convert(&mut self, from: BucketClock, to: BucketClock, now: Time) {
         let debt = debt(self, from, now);
-        if let State::Bucket { full_at } = self {
+        if let GroupState::Bucket { full_at } = self {
             *full_at = to.read(now) + debt;
         }
     }
@@ -270,11 +276,11 @@ fn tokens(hits: u64, per: Millis) -> u128 {
     u128::from(hits) * u128::from(per.0)
 }
 
-/// What is missing until the bucket is full.
-fn debt(state: &State, clock: Clock, now: Time) -> u128 {
+/// The units of the clock until the bucket is full.
+fn debt(state: &GroupState, clock: BucketClock, now: Time) -> u128 {
     match state {
-        State::Bucket { .. } if clock.rate.is_none() => 0,
-        State::Bucket { full_at } => full_at.saturating_sub(clock.read(now)),
+        GroupState::Bucket { .. } if clock.rate.is_none() => 0,
+        GroupState::Bucket { full_at } => full_at.saturating_sub(clock.read(now)),
         _ => 0,
     }
 }
@@ -283,7 +289,7 @@ fn until_next(per: Millis, now: Time) -> Millis {
     Millis(per.0 - now.0 % per.0)
 }
 
-/// The entries that still count.
+/// The entries that are still within the window.
 fn live(entries: &[(Time, u64)], per: Millis, now: Time) -> &[(Time, u64)] {
     let gone = entries.partition_point(|(time, _)| time.after(per) <= now);
     &entries[gone..]
@@ -303,7 +309,7 @@ fn slide(entries: &mut Vec<(Time, u64)>, per: Millis, now: Time, hits: u64) {
     }
 }
 
-/// Entries of one slot become one that counts until all of the slot has left.
+/// Merges the entries of each slot into one entry, which counts until all of the slot has left the window.
 fn join_slots(entries: &mut Vec<(Time, u64)>, per: Millis) {
     for (time, _) in entries.iter_mut() {
         *time = slot_end(*time, per);
@@ -317,8 +323,8 @@ fn join_slots(entries: &mut Vec<(Time, u64)>, per: Millis) {
     });
 }
 
-/// The last instant of the slot in which `time` is. Slots are aligned to the epoch, and end with whole milliseconds or
-/// within them.
+/// The last millisecond of the slot that contains `time`. Slots are aligned to the epoch. Their ends are rounded, because a
+/// slot need not be a whole number of milliseconds.
 fn slot_end(time: Time, per: Millis) -> Time {
     let per = u128::from(per.0);
     let slot = u128::from(time.0) * SLOTS / per;

@@ -1,50 +1,57 @@
-//! Asking for locks, waiting for them, and waiting no longer.
+//! `acquire`: grant, wait or refuse; and the ends of a wait.
 
 use super::{
-    Applied,
     command::Acquire,
     reply::{Refusal, Reply},
     state::{Locks, Waiter},
 };
-use crate::{Millis, Name, WaitId, turn::Turn};
+use crate::{
+    Millis, Name, WaitId,
+    turn::{Attempt, Turn},
+};
 
-/// How many requests of a namespace may wait.
+/// The largest number of waiting requests of a namespace.
 const MAX_WAITING: usize = 131_072;
 
-pub(super) fn acquire(locks: &mut Locks, turn: &mut Turn<'_>, wanted: &Acquire, wait: WaitId) -> Applied {
-    // The same request again, from a submitter that does not know what became of it: it must not wait behind itself.
+pub(super) fn acquire(
+    locks: &mut Locks,
+    turn: &mut Turn<'_>,
+    wanted: &Acquire,
+    wait: WaitId,
+) -> Attempt<Result<Reply, Refusal>> {
+    // This is a retry by a node that does not know the result of the first attempt. It must not wait behind itself.
     if let Some(grant) = locks.by_id(&wanted.id) {
         let (token, session) = (grant.token, grant.session.clone());
         locks.listen(turn, token, Some(&wanted.id));
         let grant = locks.info(turn.now, &locks.grants[&token]);
-        return Applied::Done(Ok(Reply::Granted { grant, session }));
+        return Attempt::Done(Ok(Reply::Granted { grant, session }));
     }
     if let Some(earlier) = locks.waits.get(&wanted.id).copied() {
         time_out(locks, turn, earlier);
     }
     let Some(blocked) = locks.blocked(turn.now, &wanted.locks, wait) else {
         let grant = locks.grant(turn, wanted);
-        return Applied::Done(Ok(Reply::Granted { grant, session: wanted.session.clone() }));
+        return Attempt::Done(Ok(Reply::Granted { grant, session: wanted.session.clone() }));
     };
     if wanted.wait == Millis(0) {
-        return Applied::Done(Err(Refusal::LockHeld(blocked)));
+        return Attempt::Done(Err(Refusal::LockHeld(blocked)));
     }
     if locks.waiters.len() >= MAX_WAITING {
-        return Applied::Refused;
+        return Attempt::TooManyWaiting;
     }
     let until = turn.now.after(wanted.wait);
     locks.join(turn, Waiter { wanted: wanted.clone(), wait, until });
-    Applied::Waits
+    Attempt::Waits
 }
 
-/// One has waited for as long as it would.
+/// Refuses a waiting request because it has waited for as long as it may.
 pub(super) fn time_out(locks: &mut Locks, turn: &mut Turn<'_>, wait: WaitId) {
     let Some(waiter) = locks.waiters.get(&wait) else { return };
     let blocked = locks.blocked(turn.now, &waiter.wanted.locks, wait).expect("what is free is granted");
     locks.leave(turn, wait, Refusal::LockWaitTimeout(blocked));
 }
 
-/// The request has hung up: it waits no more, and a grant that was told to it alone ends.
+/// Handles the hang-up of a request: its wait ends, and so does a grant that was returned to no other request.
 pub(super) fn abandon(locks: &mut Locks, turn: &mut Turn<'_>, request: &Name) -> Reply {
     if let Some(wait) = locks.waits.get(request).copied() {
         time_out(locks, turn, wait);
@@ -53,8 +60,8 @@ pub(super) fn abandon(locks: &mut Locks, turn: &mut Turn<'_>, request: &Name) ->
     Reply::Abandoned
 }
 
-/// Returns a kept grant to another request, as the grant is now, if it still lives.
-pub(super) fn again(
+/// Returns a kept grant to another request, as the grant is now. `None` if the grant has ended.
+pub(super) fn repeat_reply(
     locks: &mut Locks,
     turn: &mut Turn<'_>,
     request: Option<&Name>,

@@ -1,4 +1,4 @@
-//! Who holds locks: signs of life, and letting go.
+//! `heartbeat`, `release` and the expiry of grants.
 
 use super::{
     reply::{Refusal, Reply},
@@ -21,7 +21,7 @@ pub(super) fn heartbeat(
     Ok(Reply::Extended(locks.info(turn.now, &locks.grants[&token])))
 }
 
-/// Lets go; without a session it is an operator who has it so.
+/// Ends a grant. `session` is `None` for an operator, who needs none.
 pub(super) fn release(
     locks: &mut Locks,
     turn: &mut Turn<'_>,
@@ -29,13 +29,13 @@ pub(super) fn release(
     session: Option<&Name>,
 ) -> Result<Reply, Refusal> {
     let token = held(locks, id, session)?.token;
-    locks.take_back(turn, token);
+    locks.end_grant(turn, token);
     Ok(Reply::Released)
 }
 
-/// The holder's time has run out.
+/// Ends a grant because its ttl has passed without a heartbeat.
 pub(super) fn expire(locks: &mut Locks, turn: &mut Turn<'_>, token: Position) {
-    if let Some(Grant { id: lock_id, owner, .. }) = locks.take_back(turn, token) {
+    if let Some(Grant { id: lock_id, owner, .. }) = locks.end_grant(turn, token) {
         turn.effect(Effect::LockExpired { namespace: turn.head.name.clone(), lock_id, owner });
     }
 }

@@ -6,13 +6,13 @@ use crate::{
     record::key::{self, Key, ResidentKey},
 };
 
-/// The first of the kinds of records that locks have.
+/// The first kind byte of the locks' records.
 pub(crate) const FAMILY: u8 = 0x30;
 
 const GRANT: u8 = FAMILY;
 const LISTENERS: u8 = FAMILY + 1;
 
-/// A record of locks, by its key.
+/// A parsed key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Resident {
     Grant(Position),

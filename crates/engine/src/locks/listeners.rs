@@ -1,4 +1,4 @@
-//! Who was answered with a grant, so that the hang-up of one request never ends a grant that another was told of.
+//! The requests that were answered with a grant. A hang-up of one of them does not end a grant that another one still has.
 //!
 //! A retry under the same idempotency key is answered with the grant that the first request made. From then on the grant
 //! has two listeners, and ends by a hang-up only when both have hung up. Listeners are stored: a hang-up may be reported
@@ -13,22 +13,23 @@ use crate::{
 use alloc::{vec, vec::Vec};
 use serde::{Deserialize, Serialize};
 
-/// How many listeners of a grant are remembered. A client that repeats its request more often than this was told of its
-/// grant, or else the ttl ends it.
+/// The largest number of listeners of a grant that are stored. A client that retries more often has probably received its
+/// grant; if not, the ttl ends it.
 const MAX_LISTENERS: usize = 8;
 
-/// The requests that were answered with a grant and have not hung up. A grant that only its own request was told of has no
-/// such record.
+/// The requests that were answered with a grant and have not hung up. A grant that was returned to its own request alone has
+/// no such record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Listeners {
-    /// These, by their ids.
+    /// The ids of the requests.
     Known(Vec<Name>),
-    /// More than are remembered. No hang-up ends the grant any more.
+    /// There were more than [`MAX_LISTENERS`]. No hang-up ends the grant any more.
     Unknown,
 }
 
 impl Locks {
-    /// A request is answered with this grant. A request that is not one for locks has no id; its hang-up is not reported.
+    /// Adds a request that is answered with this grant. `request` is `None` for a request that is not `acquire`: its hang-up is
+    /// not reported.
     pub(super) fn listen(&mut self, turn: &mut Turn<'_>, token: Position, request: Option<&Name>) {
         let Some(grant) = self.grants.get(&token) else { return };
         let listeners = self.listeners.get(&token);
@@ -48,7 +49,7 @@ impl Locks {
         turn.put(keys::listeners(turn.namespace, token), &self.listeners[&token]);
     }
 
-    /// A request has hung up. Each grant that nobody else was told of is taken back, the oldest first.
+    /// Handles a hang-up: each grant without other listeners ends, the oldest first.
     pub(super) fn hang_up(&mut self, turn: &mut Turn<'_>, request: &Name) {
         for token in self.listened_to_by(request) {
             let mut others = match self.listeners.get(&token) {
@@ -57,7 +58,7 @@ impl Locks {
             };
             others.retain(|other| other != request);
             if others.is_empty() {
-                self.take_back(turn, token);
+                self.end_grant(turn, token);
             } else {
                 self.set_listeners(token, Listeners::Known(others));
                 turn.put(keys::listeners(turn.namespace, token), &self.listeners[&token]);
@@ -82,7 +83,7 @@ impl Locks {
         self.listeners.insert(token, listeners);
     }
 
-    /// The grant is gone. Says whether a record of its listeners is to be removed.
+    /// Removes the listeners of a grant from memory. Returns whether there is a record to remove.
     pub(super) fn forget_listeners(&mut self, token: Position) -> bool {
         let listeners = self.listeners.remove(&token);
         if let Some(Listeners::Known(names)) = &listeners {

@@ -1,4 +1,4 @@
-//! Looking at what is held.
+//! Reads of grants.
 
 use super::{
     reply::{Refusal, Reply},

@@ -1,10 +1,10 @@
 //! Locks: leases on sets of key-values, exclusive or shared, fair and fenced.
 //!
-//! A request joins the queues of all its locks in one step, and is granted all of them at one instant: when no holder
-//! and no earlier waiter conflicts with it in any of them. Nobody holds a part of what it asked for while it waits, so
-//! there is no deadlock; nobody passes an earlier request that it conflicts with, so nobody starves.
+//! A request joins the queues of all its locks in one step, and is granted all of them at one instant: when no holder and no
+//! earlier waiter of any of them conflicts with it. A waiting request holds none of its locks, so there is no deadlock. No
+//! request is granted before an earlier one that it conflicts with, so there is no starvation.
 //!
-//! What is held is stored; who waits is not. All of it is resident.
+//! Grants are stored; waiting requests are not. All of it is resident.
 //!
 //! Read in this order: `command`, `reply`, `queue`, `state`, `acquire`, `listeners`, `holders`.
 
@@ -23,20 +23,19 @@ pub use reply::{Blocked, GrantInfo, Holder, Refusal, Reply};
 pub(crate) use state::Locks;
 pub use state::Sizes;
 
-use crate::{Position, WaitId, turn::Turn};
+use crate::{
+    Position, WaitId,
+    turn::{Attempt, Turn},
+};
 
-/// What became of a command.
-pub(crate) enum Applied {
-    Done(Result<Reply, Refusal>),
-    /// It is answered later.
-    Waits,
-    /// Too many wait already.
-    Refused,
-}
-
-/// Runs a command. Nothing has to be fetched for it. `wait` names the request if its answer comes later.
-pub(crate) fn apply(locks: &mut Locks, turn: &mut Turn<'_>, command: &Command, wait: WaitId) -> Applied {
-    Applied::Done(match command {
+/// Runs a command. It needs no stored record. If it waits, `wait` identifies it when it completes.
+pub(crate) fn apply(
+    locks: &mut Locks,
+    turn: &mut Turn<'_>,
+    command: &Command,
+    wait: WaitId,
+) -> Attempt<Result<Reply, Refusal>> {
+    Attempt::Done(match command {
         Command::Acquire(wanted) => return acquire::acquire(locks, turn, wanted, wait),
         Command::Abandon(id) => Ok(acquire::abandon(locks, turn, id)),
         Command::Heartbeat { id, session } => holders::heartbeat(locks, turn, id, session),
@@ -46,9 +45,10 @@ pub(crate) fn apply(locks: &mut Locks, turn: &mut Turn<'_>, command: &Command, w
     })
 }
 
-/// A kept reply that is returned again to this command. `None` if the command is to be decided afresh. (A kept reply is
-/// found by the idempotency key alone, so the command may be one of another family.)
-pub(crate) fn again(
+/// The kept reply to a repeated command, as of now. `None` if the command must be decided again, because the grant of the
+/// kept reply has ended. `command` is `None` if it is one of another family: a kept reply is found by the idempotency key
+/// alone.
+pub(crate) fn repeat_reply(
     locks: &mut Locks,
     turn: &mut Turn<'_>,
     command: Option<&Command>,
@@ -58,15 +58,15 @@ pub(crate) fn again(
         Some(Command::Acquire(wanted)) => Some(&wanted.id),
         _ => None,
     };
-    acquire::again(locks, turn, request, reply)
+    acquire::repeat_reply(locks, turn, request, reply)
 }
 
-/// A holder's time has run out.
+/// Ends a grant because its ttl has passed without a heartbeat.
 pub(crate) fn expire(locks: &mut Locks, turn: &mut Turn<'_>, token: Position) {
     holders::expire(locks, turn, token);
 }
 
-/// A waiter's time has run out.
+/// Refuses a waiting request because it has waited for as long as it may.
 pub(crate) fn end_wait(locks: &mut Locks, turn: &mut Turn<'_>, wait: WaitId) {
     acquire::time_out(locks, turn, wait);
 }

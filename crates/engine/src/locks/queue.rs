@@ -1,4 +1,4 @@
-//! Who holds one lock, and who waits for it.
+//! The holders of one lock, and the requests that wait for it.
 
 use super::command::Mode;
 use crate::{Position, WaitId};
@@ -7,19 +7,19 @@ use alloc::{
     vec::Vec,
 };
 
-/// One lock, while anybody holds it or waits for it. Waiters stand in the order in which they came.
+/// One lock, while it has holders or waiters. Waiters are in the order of their arrival.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// How its holders hold it. Only meaningful while there are any.
+    /// Whether the holders share the lock. Meaningless without holders.
     is_shared: bool,
     holders: BTreeSet<Position>,
     waiters: BTreeMap<WaitId, Mode>,
-    /// Those of the waiters that want it for themselves.
+    /// The waiters that want the lock exclusively.
     exclusive: BTreeSet<WaitId>,
 }
 
 impl Queue {
-    /// Whether this one may have it: no holder conflicts, and no waiter that came earlier does.
+    /// Whether the lock can be granted: neither a holder nor an earlier waiter conflicts.
     pub(super) fn admits(&self, mode: Mode, wait: WaitId) -> bool {
         let (is_free, first) = match mode {
             Mode::Exclusive => (self.holders.is_empty(), self.waiters.keys().next()),
@@ -28,7 +28,7 @@ impl Queue {
         is_free && first.is_none_or(|first| *first >= wait)
     }
 
-    /// Those at the head who might have it now, as far as this lock goes.
+    /// The waiters at the head of the queue that this lock does not block.
     pub(super) fn next_in_line(&self) -> Vec<WaitId> {
         let Some((first, mode)) = self.waiters.first_key_value() else { return Vec::new() };
         if !self.admits(*mode, *first) {
@@ -43,14 +43,14 @@ impl Queue {
         }
     }
 
-    /// From now on this one holds it. Says whether that is possible at all.
+    /// Adds a holder. Returns false if it conflicts with another holder.
     pub(super) fn hold(&mut self, token: Position, mode: Mode) -> bool {
         let is_free = self.holders.is_empty() || (self.is_shared && mode == Mode::Shared);
         self.is_shared = mode == Mode::Shared;
         self.holders.insert(token) && is_free
     }
 
-    pub(super) fn let_go(&mut self, token: Position) {
+    pub(super) fn release(&mut self, token: Position) {
         self.holders.remove(&token);
     }
 
@@ -66,7 +66,7 @@ impl Queue {
         self.exclusive.remove(&wait);
     }
 
-    /// Who has held it longest.
+    /// The oldest holder.
     pub(super) fn holder(&self) -> Option<Position> {
         self.holders.first().copied()
     }

@@ -1,53 +1,53 @@
-//! What is answered about locks.
+//! The replies and refusals of locks.
 
 use super::command::Lock;
 use crate::{Listed, Millis, Name, Position, Time, key_values::KeyValues};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-/// An answer about locks.
+/// The reply to a command that succeeded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
-    /// They are held from now on.
+    /// The locks are held.
     Granted {
         /// The grant.
         grant: GrantInfo,
-        /// The holder's word, for the holder alone.
+        /// The session secret. Only the holder may see it.
         session: Name,
     },
-    /// Nothing waits for that request any more, and nothing is held for it alone.
+    /// The request no longer waits, and no grant exists for it alone.
     Abandoned,
-    /// They are held for their ttl from now on.
+    /// The grant expires one ttl from now.
     Extended(GrantInfo),
-    /// They are free.
+    /// The grant has ended.
     Released,
     /// A grant as it is now.
     Grant(GrantInfo),
-    /// A part of the grants.
+    /// A page of the grants, the oldest first.
     Grants(Listed<GrantInfo, Position>),
 }
 
-/// Why it was not done.
+/// Why a command was refused.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Refusal {
-    /// One of the locks is held, or was asked for earlier, and the request does not wait.
+    /// One of the locks is held, or an earlier request waits for it, and this request does not wait.
     LockHeld(Blocked),
-    /// The request has waited for as long as it would.
+    /// The request has waited for as long as it may.
     LockWaitTimeout(Blocked),
-    /// Nothing is held under this id.
+    /// There is no grant with this id.
     LockNotFound {
-        /// The id.
+        /// The id of the request.
         lock_id: Name,
     },
-    /// The word is not the holder's.
+    /// The session secret is not that of the holder.
     SessionMismatch {
-        /// The id.
+        /// The id of the request.
         lock_id: Name,
     },
 }
 
 impl Refusal {
-    /// The word by which it is known.
+    /// The error code in problem documents, metrics and logs.
     pub fn code(&self) -> &'static str {
         match self {
             Refusal::LockHeld(_) => "LockHeld",
@@ -58,49 +58,48 @@ impl Refusal {
     }
 }
 
-/// What stands in the way of a request.
+/// Why a request for locks cannot be granted now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Blocked {
-    /// The first of its locks that it cannot have.
+    /// The first lock of the request that is not available.
     pub key_values: KeyValues,
-    /// Who holds that; of several who share it, the one who has held it longest. None if nobody does, and earlier
-    /// requests alone are in the way.
+    /// The holder of that lock; if several share it, the oldest. `None` if nobody holds it, and only earlier requests block
+    /// this one.
     pub holder: Option<Holder>,
-    /// How many wait for that lock, without this request.
+    /// The number of other requests that wait for that lock.
     pub waiting: usize,
 }
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Holder {
     /// The grant's id.
     pub lock_id: Name,
-    /// Its owner.
+    /// The name that the holder gave itself.
     pub owner: Option<Name>,
-    /// For how long it still holds without a heartbeat.
+    /// The time until the grant expires, unless there is a heartbeat.
     pub expires_in: Millis,
 }
 
-/// A grant as it is shown.
+/// A grant as clients see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GrantInfo {
-    /// Its id.
+    /// The grant's id.
     pub id: Name,
-    /// Whose it is.
+    /// The name that the holder gave itself.
     pub owner: Option<Name>,
-    /// What it holds.
+    /// The locks.
     pub locks: Vec<Lock>,
-    /// How long it lives without a heartbeat.
+    /// The time after which the grant expires without a heartbeat.
     pub ttl: Millis,
-    /// Since when.
+    /// The time of the grant.
     pub granted_at: Time,
-    /// Until when.
+    /// The time at which the grant expires without another heartbeat.
     pub expires_at: Time,
-    /// Grows with every grant of the namespace.
+    /// A number that is larger than that of every earlier grant of the namespace.
     pub fencing_token: Position,
-    /// How many requests wait for any of its locks. Each counts once, as long as they are few; of a great many the
-    /// longest queue counts.
+    /// The number of requests that wait for any of the locks. Above a few thousand, it is the length of the longest queue.
     pub waiting: usize,
-    /// The instant of this answer, from which spans are told.
+    /// The time of this reply, from which clients compute remaining times.
     pub now: Time,
 }

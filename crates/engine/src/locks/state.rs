@@ -1,4 +1,4 @@
-//! All locks of a namespace: what is held, who waits, and one queue for each lock.
+//! All locks of a namespace: grants, waiting requests, and one queue for each lock.
 
 use super::{
     command::{Acquire, Lock},
@@ -12,7 +12,7 @@ use crate::{
     ids::{NamespaceId, WaitId},
     key_values::KeyValues,
     record::{self, Malformed, key::ResidentKey},
-    timers::{SetBy, Timer, TimerKey, Timers},
+    timers::{Timer, TimerKey, TimerSource, Timers},
     turn::Turn,
 };
 use alloc::{
@@ -22,26 +22,30 @@ use alloc::{
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
-/// Where more than so many wait for the locks of one grant, they are not counted one by one.
+/// If the queues of a grant's locks have more waiters than this in total, [`Locks::waiting_for`] does not count each waiter
+/// once.
 const COUNTED: usize = 4_096;
 
-/// Everything about locks in a namespace.
+/// The locks of a namespace.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
+    /// By fencing token.
     pub(super) grants: BTreeMap<Position, Grant>,
+    /// The tokens of the grants, by their ids.
     pub(super) tokens: HashMap<Name, Position>,
     pub(super) waiters: BTreeMap<WaitId, Waiter>,
+    /// The waiters, by the ids of their requests.
     pub(super) waits: HashMap<Name, WaitId>,
-    /// The listeners of grants that others than the request that made them were told of.
+    /// By grant; only of grants that were returned to other requests than their own.
     pub(super) listeners: BTreeMap<Position, Listeners>,
-    /// The same by request.
+    /// The same, by request.
     pub(super) listening: BTreeSet<(Name, Position)>,
     queues: HashMap<KeyValues, Queue>,
-    /// Answers to requests that waited.
+    /// Replies to requests that waited.
     completed: Vec<(WaitId, Result<Reply, Refusal>)>,
 }
 
-/// Locks that are held together, as they are kept and stored.
+/// Locks that are held together, in memory and as stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Grant {
     pub(super) id: Name,
@@ -56,17 +60,17 @@ pub(super) struct Grant {
 
 impl Grant {
     pub(super) fn timer_key(&self, namespace: NamespaceId) -> TimerKey {
-        TimerKey { due: self.expires_at, namespace, set_by: SetBy::Change(self.token) }
+        TimerKey { due: self.expires_at, namespace, source: TimerSource::Change(self.token) }
     }
 
-    /// Writes it down, and sees to it that it is taken back in time.
+    /// Stores the grant and sets the timer of its expiry.
     pub(super) fn keep(&self, turn: &mut Turn<'_>) {
         turn.put(keys::grant(turn.namespace, self.token), self);
         turn.timers.set(self.timer_key(turn.namespace), Timer::LockExpiry { token: self.token });
     }
 }
 
-/// A request that waits.
+/// A waiting request.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(super) wanted: Acquire,
@@ -76,21 +80,21 @@ pub(crate) struct Waiter {
 
 impl Waiter {
     pub(crate) fn timer_key(&self, namespace: NamespaceId) -> TimerKey {
-        TimerKey { due: self.until, namespace, set_by: SetBy::Wait(self.wait) }
+        TimerKey { due: self.until, namespace, source: TimerSource::Wait(self.wait) }
     }
 }
 
-/// How much there is.
+/// How much there is in memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// Grants that live.
+    /// Grants.
     pub held: usize,
-    /// Requests that wait.
+    /// Waiting requests.
     pub waiting: usize,
 }
 
 impl Sizes {
-    /// One namespace has become larger or smaller.
+    /// Replaces one namespace's contribution to a sum.
     pub(crate) fn change(&mut self, before: Sizes, after: Sizes) {
         self.held = self.held + after.held - before.held;
         self.waiting = self.waiting + after.waiting - before.waiting;
@@ -106,7 +110,7 @@ impl Locks {
         self.tokens.get(id).and_then(|token| self.grants.get(token))
     }
 
-    /// What keeps a request from being granted, if anything does.
+    /// The first lock that a request cannot have now, and why. `None` if all its locks can be granted.
     pub(super) fn blocked(&self, now: Time, locks: &[Lock], wait: WaitId) -> Option<Blocked> {
         let in_the_way = |lock: &&Lock| {
             self.queues.get(&lock.key_values).is_some_and(|queue| !queue.admits(lock.mode, wait))
@@ -123,7 +127,7 @@ impl Locks {
         Some(Blocked { key_values, holder, waiting })
     }
 
-    /// Grants a request that nothing keeps from it.
+    /// Grants a request that is not blocked.
     pub(super) fn grant(&mut self, turn: &mut Turn<'_>, wanted: &Acquire) -> GrantInfo {
         let grant = Grant {
             id: wanted.id.clone(),
@@ -141,7 +145,7 @@ impl Locks {
         self.info(turn.now, &grant)
     }
 
-    /// Says whether none of its locks is held by another that conflicts.
+    /// Inserts a grant. Returns false if it conflicts with another grant: that is a bug, or a damaged record.
     fn insert(&mut self, grant: Grant) -> bool {
         let mut is_possible = true;
         for lock in &grant.locks {
@@ -152,8 +156,8 @@ impl Locks {
         is_possible && self.grants.insert(grant.token, grant).is_none()
     }
 
-    /// Takes back what is held under this token, and grants what waited for it.
-    pub(super) fn take_back(&mut self, turn: &mut Turn<'_>, token: Position) -> Option<Grant> {
+    /// Ends a grant, and grants the waiting requests that are no longer blocked.
+    pub(super) fn end_grant(&mut self, turn: &mut Turn<'_>, token: Position) -> Option<Grant> {
         let grant = self.grants.remove(&token)?;
         self.tokens.remove(&grant.id);
         turn.timers.cancel(grant.timer_key(turn.namespace));
@@ -162,7 +166,7 @@ impl Locks {
         if self.forget_listeners(token) {
             turn.remove(keys::listeners(turn.namespace, token));
         }
-        self.change_queues(&grant.locks, |queue| queue.let_go(token));
+        self.change_queues(&grant.locks, |queue| queue.release(token));
         self.grant_next(turn, &grant.locks);
         Some(grant)
     }
@@ -177,7 +181,7 @@ impl Locks {
         self.waiters.insert(wait, waiter);
     }
 
-    /// One waits no more, and is told so before what waited only behind it is granted.
+    /// Refuses a waiting request, and then grants the requests that only it blocked.
     pub(super) fn leave(&mut self, turn: &mut Turn<'_>, wait: WaitId, refusal: Refusal) {
         if let Some(Waiter { wanted, .. }) = self.remove_waiter(turn, wait) {
             self.completed.push((wait, Err(refusal)));
@@ -193,9 +197,9 @@ impl Locks {
         Some(waiter)
     }
 
-    /// Grants what nothing keeps any more, in the order in which it came, after somebody left these queues. A grant
-    /// makes way for nobody: as a holder it is in the way of the same requests as it was as a waiter. So those who were
-    /// next in line before the first grant are all that need be looked at.
+    /// Grants the waiting requests that are no longer blocked, in the order of their arrival, after a holder or a waiter has
+    /// left these queues. A new grant unblocks nothing: as a holder it blocks the same requests as it did as a waiter. So it is
+    /// enough to look at the requests that were at the head of their queues before the first grant.
     fn grant_next(&mut self, turn: &mut Turn<'_>, locks: &[Lock]) {
         let queues = locks.iter().filter_map(|lock| self.queues.get(&lock.key_values));
         let next: BTreeSet<WaitId> = queues.flat_map(Queue::next_in_line).collect();
@@ -235,7 +239,7 @@ impl Locks {
         }
     }
 
-    /// How many wait for any of these.
+    /// The number of requests that wait for any of these locks. If there are very many, the length of the longest queue.
     fn waiting_for(&self, locks: &[Lock]) -> usize {
         let queues = || locks.iter().filter_map(|lock| self.queues.get(&lock.key_values));
         let longest = queues().map(|queue| queue.waiters().len()).max().unwrap_or(0);
@@ -246,7 +250,7 @@ impl Locks {
         }
     }
 
-    /// Nobody waits any more.
+    /// Removes all waiting requests, without replies.
     pub(crate) fn end_waits(&mut self) -> Vec<Waiter> {
         self.waits.clear();
         let waiters = core::mem::take(&mut self.waiters);
@@ -256,7 +260,7 @@ impl Locks {
         waiters.into_values().collect()
     }
 
-    /// The answers to requests that waited, since the last call, in order.
+    /// The replies to requests that waited, since the last call, in order.
     pub(crate) fn take_completed(&mut self) -> Vec<(WaitId, Result<Reply, Refusal>)> {
         core::mem::take(&mut self.completed)
     }
@@ -277,15 +281,15 @@ impl Locks {
         }
     }
 
-    /// Sets the timers of what was taken in.
+    /// Sets the timers of the loaded grants.
     pub(crate) fn finish_load(&self, namespace: NamespaceId, timers: &mut Timers) {
         for grant in self.grants.values() {
             timers.set(grant.timer_key(namespace), Timer::LockExpiry { token: grant.token });
         }
     }
 
-    /// Each grant lives for at least its whole ttl from now on.
-    pub(crate) fn grace(&mut self, now: Time, namespace: NamespaceId, timers: &mut Timers) {
+    /// Gives each grant at least its whole ttl from `now` on.
+    pub(crate) fn apply_grace_period(&mut self, now: Time, namespace: NamespaceId, timers: &mut Timers) {
         for grant in self.grants.values_mut() {
             timers.cancel(grant.timer_key(namespace));
             grant.expires_at = grant.expires_at.max(now.after(grant.ttl));

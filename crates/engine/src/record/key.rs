@@ -1,10 +1,8 @@
-//! The layout of keys. They are ordered so that one scan loads everything resident, and so that one short scan answers
-//! a page of a list.
+//! The layout of keys. One scan loads everything that is resident, and one short scan reads a page of a list.
 //!
-//! The first byte tells resident records from paged ones, and from those of histories, which are paged too and only ever
-//! added to; then comes the namespace's id, then the kind of record. The first half of the kind's byte names the family:
-//! each family's `keys.rs` has its kinds and the rest of its keys. Numbers are big-endian, so that their order is the
-//! bytes' order.
+//! A key begins with its class: resident, paged, or history (paged records that are only ever appended). The namespace's id
+//! follows, then the kind of record. The upper four bits of the kind are the family: each family's `keys.rs` has its kinds and
+//! the rest of its keys. Numbers are big-endian, so that keys sort by number.
 
 use crate::{Name, ids::NamespaceId};
 use alloc::vec::Vec;
@@ -13,8 +11,8 @@ use core::ops::{Deref, Range};
 
 const RESIDENT: u8 = 0x01;
 const PAGED: u8 = 0x02;
-/// Paged records that are written once, in the order of the number with which their keys end, and removed with their
-/// whole namespace. The store makes use of that.
+/// The class of paged records that are written once, in the order of the number at the end of their keys, and removed only with
+/// their whole namespace. The store depends on this.
 pub const HISTORY: u8 = 0x03;
 
 const SHARD_META: u8 = 0x00;
@@ -26,7 +24,7 @@ const HEAD: u8 = 0x00;
 /// The kind of kept replies, which are paged.
 const REPLY: u8 = 0x01;
 
-/// A resident record's key, parsed as far as it is not a family's own.
+/// A parsed key of a resident record. The rest of a family's key is parsed by the family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resident<'a> {
     /// [`shard_meta`]
@@ -50,22 +48,22 @@ pub struct ResidentKey<'a> {
 }
 
 impl<'a> ResidentKey<'a> {
-    /// The family's first kind.
+    /// The first kind byte of the family.
     pub(crate) fn family(self) -> u8 {
         self.kind & 0xf0
     }
 
-    /// What follows the kind.
-    pub(crate) fn rest(self) -> Rest<'a> {
-        Rest(self.rest)
+    /// A parser of the part behind the kind.
+    pub(crate) fn rest(self) -> KeyParser<'a> {
+        KeyParser(self.rest)
     }
 }
 
-/// What is left of a key while it is parsed.
+/// Parses a key from its beginning.
 #[derive(Debug)]
-pub(crate) struct Rest<'a>(&'a [u8]);
+pub(crate) struct KeyParser<'a>(&'a [u8]);
 
-impl Rest<'_> {
+impl KeyParser<'_> {
     pub(crate) fn u32(&mut self) -> Option<u32> {
         let (head, tail) = self.0.split_first_chunk::<4>()?;
         self.0 = tail;
@@ -78,13 +76,13 @@ impl Rest<'_> {
         Some(u64::from_be_bytes(*head))
     }
 
-    /// What was parsed, if the key ends here.
+    /// Returns `parsed` if the key ends here.
     pub(crate) fn end<T>(self, parsed: T) -> Option<T> {
         self.0.is_empty().then_some(parsed)
     }
 }
 
-/// All resident records.
+/// The range of all resident records.
 pub fn residents() -> Range<Bytes> {
     Bytes::from_static(&[RESIDENT])..Bytes::from_static(&[RESIDENT + 1])
 }
@@ -96,7 +94,7 @@ pub fn shard_meta() -> Bytes {
 
 /// A pending sweep.
 pub fn sweep(id: u64) -> Bytes {
-    Key::new(&[RESIDENT, SWEEP]).u64(id).done()
+    Key::new(&[RESIDENT, SWEEP]).u64(id).into_bytes()
 }
 
 /// A namespace's own record.
@@ -104,14 +102,14 @@ pub fn namespace(id: NamespaceId) -> Key {
     resident(id, HEAD)
 }
 
-/// A kept reply, by the period in which it was given.
+/// A kept reply, by the period of the reply and the idempotency key.
 pub fn reply(id: NamespaceId, period: u32, key: &Name) -> Key {
     paged(id, REPLY).u32(period).bytes(key.as_bytes())
 }
 
-/// All replies of a period.
+/// The range of all replies of a period.
 pub fn replies(id: NamespaceId, period: u32) -> Range<Bytes> {
-    paged(id, REPLY).u32(period).done()..paged(id, REPLY).u32(period + 1).done()
+    paged(id, REPLY).u32(period).into_bytes()..paged(id, REPLY).u32(period + 1).into_bytes()
 }
 
 /// The beginning of the key of a namespace's resident record.
@@ -129,13 +127,13 @@ pub fn history(id: NamespaceId, kind: u8) -> Key {
     Key::new(&[HISTORY]).u32(id.0).bytes(&[kind])
 }
 
-/// Paged records whose keys end with a name: all that follow the given name.
+/// The range of the paged records of a kind whose names follow `after`. Their keys end with a name.
 pub(crate) fn paged_names_after(id: NamespaceId, kind: u8, after: Option<&Name>) -> Range<Bytes> {
     let from = match after {
         Some(name) => paged(id, kind).bytes(name.as_bytes()).bytes(&[0]),
         None => paged(id, kind),
     };
-    from.done()..paged(id, kind + 1).done()
+    from.into_bytes()..paged(id, kind + 1).into_bytes()
 }
 
 /// The name with which a paged record's key ends.
@@ -143,37 +141,38 @@ pub(crate) fn paged_name(key: &[u8]) -> Option<Name> {
     Name::new(core::str::from_utf8(key.get(6..)?).ok()?).ok()
 }
 
-/// Everything of a namespace: its resident records, its paged ones and its histories.
-pub fn all_of_namespace(id: NamespaceId) -> [Range<Bytes>; 3] {
-    let prefix = |first: &[u8]| Key::new(first).u32(id.0).done()..Key::new(first).u32(id.0 + 1).done();
+/// The ranges of all records of a namespace: resident, paged, histories.
+pub fn namespace_ranges(id: NamespaceId) -> [Range<Bytes>; 3] {
+    let prefix =
+        |first: &[u8]| Key::new(first).u32(id.0).into_bytes()..Key::new(first).u32(id.0 + 1).into_bytes();
     [prefix(&[RESIDENT, NAMESPACE]), prefix(&[PAGED]), prefix(&[HISTORY])]
 }
 
-/// All pending sweeps.
+/// The range of all pending sweeps.
 pub fn sweeps() -> Range<Bytes> {
     Bytes::from_static(&[RESIDENT, SWEEP])..Bytes::from_static(&[RESIDENT, SWEEP + 1])
 }
 
-/// The resident records of all namespaces from the given one on.
+/// The range of the resident records of all namespaces from `id` on.
 pub fn namespaces_from(id: NamespaceId) -> Range<Bytes> {
-    Key::new(&[RESIDENT, NAMESPACE]).u32(id.0).done()..Bytes::from_static(&[RESIDENT, NAMESPACE + 1])
+    Key::new(&[RESIDENT, NAMESPACE]).u32(id.0).into_bytes()..Bytes::from_static(&[RESIDENT, NAMESPACE + 1])
 }
 
-/// The namespace in the key of one of its records, and the key without it: its first byte, and what follows the
-/// namespace. That is the same in whichever shard the namespace lives.
-pub fn take_out(key: &[u8]) -> Option<(NamespaceId, Key)> {
+/// Splits the key of a namespace's record into the namespace's id and the key without it: the class, and what follows the id.
+/// The key without the id is the same in every shard. `None` if the record belongs to no namespace.
+pub fn split_namespace(key: &[u8]) -> Option<(NamespaceId, Key)> {
     let (class, rest) = match key {
         [RESIDENT, NAMESPACE, rest @ ..] => (RESIDENT, rest),
         [class @ (PAGED | HISTORY), rest @ ..] => (*class, rest),
         _ => return None,
     };
-    let mut rest = Rest(rest);
+    let mut rest = KeyParser(rest);
     let id = NamespaceId(rest.u32()?);
     Some((id, Key::new(&[class]).bytes(rest.0)))
 }
 
-/// The opposite of [`take_out`]: the key that a record has in the namespace.
-pub fn put_in(id: NamespaceId, taken_out: &[u8]) -> Option<Key> {
+/// The opposite of [`split_namespace`]: the key of the record in the namespace `id`. `None` if the class is unknown.
+pub fn with_namespace(id: NamespaceId, taken_out: &[u8]) -> Option<Key> {
     let (class, rest) = taken_out.split_first()?;
     let first = match *class {
         RESIDENT => Key::new(&[RESIDENT, NAMESPACE]),
@@ -186,7 +185,7 @@ pub fn put_in(id: NamespaceId, taken_out: &[u8]) -> Option<Key> {
 /// Parses a resident record's key.
 pub fn parse_resident(key: &[u8]) -> Option<Resident<'_>> {
     let (first, rest) = key.split_first_chunk::<2>()?;
-    let mut rest = Rest(rest);
+    let mut rest = KeyParser(rest);
     match *first {
         [RESIDENT, SHARD_META] => rest.end(Resident::ShardMeta),
         [RESIDENT, SWEEP] => {
@@ -205,12 +204,12 @@ pub fn parse_resident(key: &[u8]) -> Option<Resident<'_>> {
     }
 }
 
-/// A key. Most are short and need no allocation: there are several for each decision.
+/// A key under construction. Most keys are short and need no allocation: each decision builds several.
 #[derive(Debug, Clone)]
 pub struct Key {
     short: [u8; Key::SHORT],
     length: usize,
-    /// All of it, where it is longer.
+    /// The whole key, if it is longer than `SHORT`.
     long: Vec<u8>,
 }
 
@@ -222,12 +221,12 @@ impl Key {
         Key { short: [0; Key::SHORT], length: 0, long: Vec::new() }.bytes(first)
     }
 
-    /// Adds bytes. Inlined, as the others here: where all lengths are known, a key is then a few stores.
+    /// Appends bytes. Inlined like the other methods: if all lengths are known, building a key is then a few stores.
     #[inline]
     pub fn bytes(mut self, bytes: &[u8]) -> Key {
         let end = self.length + bytes.len();
         match self.short.get_mut(self.length..end) {
-            Some(place) => place.copy_from_slice(bytes),
+            Some(free) => free.copy_from_slice(bytes),
             None => self.lengthen(bytes),
         }
         self.length = end;
@@ -242,20 +241,20 @@ impl Key {
         self.long.extend_from_slice(bytes);
     }
 
-    /// Adds a number.
+    /// Appends a number, big-endian.
     #[inline]
     pub fn u32(self, number: u32) -> Key {
         self.bytes(&number.to_be_bytes())
     }
 
-    /// Adds a number.
+    /// Appends a number, big-endian.
     #[inline]
     pub fn u64(self, number: u64) -> Key {
         self.bytes(&number.to_be_bytes())
     }
 
-    /// The key as bytes of its own.
-    pub fn done(self) -> Bytes {
+    /// The finished key.
+    pub fn into_bytes(self) -> Bytes {
         Bytes::copy_from_slice(&self)
     }
 }
@@ -309,29 +308,35 @@ mod tests {
     fn a_namespace_comes_before_what_it_holds_and_its_neighbours_stay_apart() {
         let (id, next) = (NamespaceId(7), NamespaceId(8));
         assert!(*namespace(id) < *resident(id, 0x10));
-        let [residents, paged_ones, histories] = all_of_namespace(id);
-        assert!(residents.contains(&namespace(id).done()) && !residents.contains(&namespace(next).done()));
-        let operation = |id| paged(id, 0x10).bytes(b"x").done();
+        let [residents, paged_ones, histories] = namespace_ranges(id);
+        assert!(
+            residents.contains(&namespace(id).into_bytes())
+                && !residents.contains(&namespace(next).into_bytes())
+        );
+        let operation = |id| paged(id, 0x10).bytes(b"x").into_bytes();
         assert!(paged_ones.contains(&operation(id)) && !paged_ones.contains(&operation(next)));
-        assert!(histories.contains(&history(id, 0xff).u32(u32::MAX).u64(u64::MAX).done()));
+        assert!(histories.contains(&history(id, 0xff).u32(u32::MAX).u64(u64::MAX).into_bytes()));
     }
 
     #[test]
     fn a_key_is_put_into_another_namespace() {
         #[track_caller]
         fn check(of: impl Fn(NamespaceId) -> Key) {
-            let (id, taken_out) = take_out(&of(NamespaceId(7))).unwrap();
+            let (id, taken_out) = split_namespace(&of(NamespaceId(7))).unwrap();
             assert_eq!(id, NamespaceId(7));
-            assert_eq!(*put_in(NamespaceId(300), &taken_out).unwrap(), *of(NamespaceId(300)));
+            assert_eq!(*with_namespace(NamespaceId(300), &taken_out).unwrap(), *of(NamespaceId(300)));
         }
         let name = Name::new(&"x".repeat(Name::MAX_BYTES)).unwrap();
         check(namespace);
         check(|id| resident(id, 0x10).u32(3));
         check(|id| paged(id, 0x10).bytes(name.as_bytes()));
         check(|id| history(id, 0x10).u32(3).u64(5));
-        assert!(take_out(&shard_meta()).is_none() && take_out(&sweep(7)).is_none());
-        assert!(take_out(&namespace(NamespaceId(7))[..5]).is_none());
-        assert!(put_in(NamespaceId(7), &[]).is_none() && put_in(NamespaceId(7), &[HISTORY + 1, 0]).is_none());
+        assert!(split_namespace(&shard_meta()).is_none() && split_namespace(&sweep(7)).is_none());
+        assert!(split_namespace(&namespace(NamespaceId(7))[..5]).is_none());
+        assert!(
+            with_namespace(NamespaceId(7), &[]).is_none()
+                && with_namespace(NamespaceId(7), &[HISTORY + 1, 0]).is_none()
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What is stored: the bytes of records. Their keys are in [`key`]; `docs/storage-format.md` describes both.
+//! The encoding of stored records. Their keys are in [`key`]; `docs/storage-format.md` describes both.
 //!
 //! A record is one byte of format version and then its fields in the postcard encoding (varints, zigzag for signed
 //! numbers, length-prefixed strings). The store adds a checksum.
@@ -15,33 +15,34 @@ pub const VERSION: u8 = 1;
 /// The one record that belongs to the shard itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardMeta {
-    /// Shard time of the last sealed batch; time never goes back behind it.
+    /// The shard time of the last sealed batch. Time never goes back behind it.
     pub time: Time,
-    /// The id that the next namespace gets. Ids are not used again.
+    /// The id of the next namespace. Ids are not used again.
     pub next_namespace: u32,
-    /// No namespace made from now on starts below this position, so that none repeats a deleted one's.
+    /// New namespaces begin at this position: the largest that a deleted namespace had. So a namespace that is created again
+    /// never repeats a position.
     pub position_floor: Position,
-    /// The id that the next sweep gets.
+    /// The id of the next sweep.
     pub next_sweep: u64,
 }
 
 /// A namespace's own record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceHead {
-    /// Its name.
+    /// The namespace's name.
     pub name: Name,
-    /// The position of its last change.
+    /// The position of the namespace's last change.
     pub position: Position,
-    /// The first and the last period for which idempotency replies are kept.
+    /// The first and the last period with kept replies. `None` if there are none.
     pub replies: Option<(u32, u32)>,
 }
 
-/// A range of keys, all of whose records are to be removed bit by bit.
+/// A range of keys whose records are removed in slices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sweep {
-    /// The first key to go.
+    /// The first key of the range.
     pub from: Vec<u8>,
-    /// The first key to stay.
+    /// The first key behind the range.
     pub to: Vec<u8>,
 }
 
@@ -49,14 +50,14 @@ pub struct Sweep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
-/// Writes a record's bytes behind what is in `bytes`.
+/// Appends the encoded record to `bytes`.
 pub fn encode_into<T: Serialize>(record: &T, bytes: &mut Vec<u8>) {
     bytes.push(VERSION);
     // Writing to memory cannot fail, and every record type has a known length for its sequences.
     *bytes = postcard::to_extend(record, core::mem::take(bytes)).expect("a record encodes");
 }
 
-/// Reads a record's bytes.
+/// Decodes a record.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Malformed> {
     match bytes.split_first() {
         Some((&VERSION, fields)) => match postcard::take_from_bytes(fields) {

@@ -23,8 +23,8 @@ mod locks;
 
 use bytes::Bytes;
 use limina_engine::{
-    Answer, Applied, Command, Engine, Fetched, Idempotency, Job, Millis, Missing, Name, Options, Outcome,
-    Page, Read, Request, Time, WaitId, events::Reply as Events, ledger::Reply as Ledger,
+    Applied, Command, Engine, Fetched, Idempotency, Job, Millis, Missing, Name, Options, Outcome, Page, Read,
+    ReadResult, Request, Time, WaitId, events::Reply as Events, ledger::Reply as Ledger,
     limiter::Reply as Limiter, locks::Reply as Locks, record,
 };
 use std::{collections::BTreeMap, fmt::Write, path::Path};
@@ -126,7 +126,7 @@ impl Bench {
             }
             "sweep" => {
                 let mut slices = 0;
-                while let Some(due) = self.engine.sweep() {
+                while let Some(due) = self.engine.next_sweep() {
                     self.with_fetching(|engine, now, fetched| engine.apply_due(now, due, fetched));
                     self.seal();
                     slices += 1;
@@ -135,7 +135,7 @@ impl Bench {
             }
             "restart" => {
                 self.line("reopen");
-                self.engine.grace(self.now);
+                self.engine.apply_grace_period(self.now);
                 String::new()
             }
             "repeat" => {
@@ -237,15 +237,15 @@ impl Bench {
         }
     }
 
-    fn answer(&self, read: &Read) -> Answer {
+    fn answer(&self, read: &Read) -> ReadResult {
         let copy = |(key, value): (&Bytes, &Bytes)| (key.clone(), value.clone());
         match read {
-            Read::Get(key) => Answer::Value(self.stored.get(key).cloned()),
+            Read::Get(key) => ReadResult::Value(self.stored.get(key).cloned()),
             Read::LastAtOrBefore { from, at } => {
-                Answer::Last(self.stored.range(from.clone()..=at.clone()).next_back().map(copy))
+                ReadResult::Last(self.stored.range(from.clone()..=at.clone()).next_back().map(copy))
             }
             Read::Scan { from, to, limit } => {
-                Answer::Page(self.stored.range(from.clone()..to.clone()).take(*limit).map(copy).collect())
+                ReadResult::Page(self.stored.range(from.clone()..to.clone()).take(*limit).map(copy).collect())
             }
         }
     }

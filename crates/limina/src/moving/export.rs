@@ -51,13 +51,13 @@ pub(super) async fn export<S: Journal + Table>(
     namespaces.sort_unstable_by(|a: &Found, b| a.name.cmp(&b.name));
     let mut writer = Writer::begin(out, header, common(&sources))?;
     for Found { name, shard, id } in &namespaces {
-        for range in key::all_of_namespace(*id) {
+        for range in key::namespace_ranges(*id) {
             let source = &sources[*shard];
             let mut pages = Pages::new(range);
             while let Some(page) = pages.next(&source.store).await? {
                 for (key, value) in page.into_iter().filter(|(key, _)| !source.is_swept(key)) {
-                    let (_, key) = key::take_out(&key).ok_or_else(|| bad(&key))?;
-                    writer.record(name, key.done(), value)?;
+                    let (_, key) = key::split_namespace(&key).ok_or_else(|| bad(&key))?;
+                    writer.record(name, key.into_bytes(), value)?;
                 }
                 progress.report(|| format!("exported {} so far", writer.totals()));
             }
@@ -103,7 +103,7 @@ impl<S: Journal + Table> Source<S> {
             let Some((key, value)) = self.store.scan(range.start, range.end, 1).await?.pop() else {
                 return Ok(());
             };
-            let (id, _) = key::take_out(&key).ok_or_else(|| bad(&key))?;
+            let (id, _) = key::split_namespace(&key).ok_or_else(|| bad(&key))?;
             if key::parse_resident(&key) == Some(Resident::Namespace(id)) {
                 let head: NamespaceHead = record::decode(&value).map_err(|_| bad(&key))?;
                 found.push(Found { name: head.name, shard, id });
@@ -212,7 +212,7 @@ mod tests {
     }
 
     fn in_file(records: &[(&str, Record)]) -> Vec<(String, Vec<u8>)> {
-        let taken_out = |key: &Bytes| key::take_out(key).unwrap().1.to_vec();
+        let taken_out = |key: &Bytes| key::split_namespace(key).unwrap().1.to_vec();
         records.iter().map(|(namespace, record)| (namespace.to_string(), taken_out(&record.key))).collect()
     }
 
@@ -235,7 +235,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_being_swept_is_left_behind() {
-        let [residents, paged, histories] = key::all_of_namespace(NamespaceId(1));
+        let [residents, paged, histories] = key::namespace_ranges(NamespaceId(1));
         let limit = |id| put(&key::resident(NamespaceId(id), 0x10).u32(0), &0_u8);
         let entry = |id| put(&key::history(NamespaceId(id), 0x10).u32(0).u64(1), &0_u8);
         let shard = vec![

@@ -67,8 +67,12 @@ impl<F: BulkLoader> Importing<F> {
         let (shard, id) = self.place(namespace, batch)?;
         let mut placed = Vec::new();
         for image in batch.images() {
-            let key = key::put_in(id, image.key).ok_or("a record of the file has a key of no known kind")?;
-            placed.push(Record { key: key.done(), value: image.value.map(|value| value.to_vec().into()) });
+            let key = key::with_namespace(id, image.key)
+                .ok_or("a record of the file has a key of no known kind")?;
+            placed.push(Record {
+                key: key.into_bytes(),
+                value: image.value.map(|value| value.to_vec().into()),
+            });
         }
         let records = &mut self.shards[shard].records;
         let before = records.bytes();
@@ -89,10 +93,9 @@ impl<F: BulkLoader> Importing<F> {
         let next = &mut self.shards[shard].next_namespace;
         let id = NamespaceId(*next);
         *next += 1;
-        let first = batch
-            .images()
-            .next()
-            .filter(|first| key::put_in(id, first.key).is_some_and(|key| *key == *key::namespace(id)));
+        let first = batch.images().next().filter(|first| {
+            key::with_namespace(id, first.key).is_some_and(|key| *key == *key::namespace(id))
+        });
         let head: Option<NamespaceHead> = first.and_then(|head| record::decode(head.value?).ok());
         if head.is_none_or(|head| head.name != *namespace) {
             return Err(format!("in the file the namespace {namespace} does not begin with its head"));

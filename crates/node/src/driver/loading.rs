@@ -31,7 +31,7 @@ pub async fn load_engine<J: Journal, T: Table>(
             from = [last, &[0][..]].concat().into();
         }
         for (key, value) in page {
-            loading.take(key, &value).map_err(|source| OpenError::Record { shard: shard.0, source })?;
+            loading.load(key, &value).map_err(|source| OpenError::Record { shard: shard.0, source })?;
         }
         if is_last {
             return Ok(loading.finish());

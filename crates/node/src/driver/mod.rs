@@ -15,7 +15,7 @@ use crate::{
     metrics::ShardGauges,
     service::{ShardReceiver, Ticket},
 };
-use limina_engine::{Answer, Engine, Read, Request, Time};
+use limina_engine::{Engine, Read, ReadResult, Request, Time};
 use limina_shard::{Failure, Loss, Opening, Options, Output, Shard, ShardClock};
 use limina_store::{FreeSpace, Journal, NodeId, ShardId, ShardStore, StoreError, Table};
 use std::{error::Error, future::Future, pin::Pin, sync::Arc, time::Duration};
@@ -88,7 +88,7 @@ pub(crate) struct Driver<J, T> {
     options: Options,
     receiver: ShardReceiver,
     shard: Shard<Ticket>,
-    fetching: InFlight<Vec<(Read, Answer)>>,
+    fetching: InFlight<Vec<(Read, ReadResult)>>,
     persisting: InFlight<Result<(), Loss>>,
     opening: InFlight<Result<Engine, OpenError>>,
     /// Set when an append found no room. Until then the store counts as full, whatever [`ShardStore::room`] says. Otherwise

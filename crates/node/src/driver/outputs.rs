@@ -2,7 +2,7 @@
 
 use super::Driver;
 use crate::service::Ticket;
-use limina_engine::{Answer, Effect, Name, Read, Writes, record};
+use limina_engine::{Effect, Name, Read, ReadResult, Writes, record};
 use limina_shard::{Loss, Output};
 use limina_store::{
     self as store, AppendError, Batch, ConfirmError, Journal, RecordRef, ShardStore, StoreError, Table,
@@ -109,7 +109,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             Effect::StreamDeleted { namespace, stream } => {
                 self.service.streams().deleted(&namespace, &stream);
             }
-            Effect::DuePostponed { namespace } => {
+            Effect::TimerPostponed { namespace } => {
                 self.metrics.shards.due_postponed.inc();
                 tracing::error!(%namespace, "due work is put off: a stored record could not be read");
             }
@@ -131,7 +131,7 @@ async fn fetch<J: Journal, T: Table>(
     store: &ShardStore<J, T>,
     reads: Vec<Read>,
     is_shared: bool,
-) -> Vec<(Read, Answer)> {
+) -> Vec<(Read, ReadResult)> {
     let store_reads = reads.iter().map(|read| match read.clone() {
         Read::Get(key) => store::Read::Get(key),
         Read::LastAtOrBefore { from, at } => store::Read::LastAtOrBefore { from, at },
@@ -152,12 +152,12 @@ async fn fetch<J: Journal, T: Table>(
         tokio::time::sleep(READ_RETRY_PAUSE).await;
     };
     let answers = answers.into_iter().map(|answer| match answer {
-        Ok(store::Answer::Value(value)) => Answer::Value(value),
-        Ok(store::Answer::Last(last)) => Answer::Last(last),
-        Ok(store::Answer::Page(page)) => Answer::Page(page),
+        Ok(store::Answer::Value(value)) => ReadResult::Value(value),
+        Ok(store::Answer::Last(last)) => ReadResult::Last(last),
+        Ok(store::Answer::Page(page)) => ReadResult::Page(page),
         Err(error) => {
             tracing::error!(error = &*error as &dyn Error, "a stored record could not be read");
-            Answer::Unreadable
+            ReadResult::Unreadable
         }
     });
     reads.into_iter().zip(answers).collect()

@@ -46,12 +46,9 @@ async fn start(store: &Arc<FaultyStore<Memory>>, options: NodeOptions) -> (Servi
 
 /// Events incubate for a minute. There is no key frame in between.
 fn terms() -> StreamTerms {
-    StreamTerms {
-        mode: Mode::OnlyOnce,
-        duration: Millis(60_000),
-        max_events: 1_000,
-        key_frame_every: Millis(24 * 60 * 60 * 1_000),
-    }
+    let terms = StreamTerms::new(Mode::OnlyOnce, Millis(60_000)).expect("valid terms");
+    let terms = terms.with_max_events(1_000).expect("valid terms");
+    terms.with_key_frame_every(Millis(24 * 60 * 60 * 1_000)).expect("valid terms")
 }
 
 async fn ask(service: &Service, namespace: &Name, command: events::Command) -> Result<Reply, Unavailable> {

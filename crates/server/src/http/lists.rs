@@ -3,7 +3,7 @@
 use super::{App, problem::Failure, status};
 use axum::{http::StatusCode, response::Response};
 use limina_engine::{
-    Command, Listed, Name, Outcome, Page, Position, answer,
+    Command, Listed, Name, Outcome, Page, Position, answer_size,
     events::{self, StreamInfo},
     limiter::{self, CounterId, CounterInfo, LeaseInfo, OverrideInfo, RuleInfo},
     locks::{self, GrantInfo},
@@ -17,7 +17,7 @@ const MAX_TIME: Duration = Duration::from_secs(1);
 
 /// The size at which a page ends early and says where the next one begins. The last part is returned whole, so a page has
 /// at most three quarters of the bytes of the largest answer.
-const PAGE_BYTES: usize = answer::MAX_BYTES / 2;
+const PAGE_BYTES: usize = answer_size::MAX_BYTES / 2;
 
 /// An item of a list.
 pub(super) trait Item: Serialize + Sized {
@@ -76,7 +76,7 @@ pub(super) async fn list<T: Item>(
             Err(unavailable) => return status::answer(Err(unavailable), StatusCode::OK),
         };
         let left = page.limit().saturating_sub(part.items.len());
-        bytes += answer::estimate(&part.items);
+        bytes += answer_size::estimate(&part.items);
         items.append(&mut part.items);
         if left == 0 || bytes >= PAGE_BYTES || part.next.is_none() || Instant::now() >= end {
             let listed = Listed { items, next: part.next };

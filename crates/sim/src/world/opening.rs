@@ -1,7 +1,9 @@
 //! Opens a shard from what is stored, and executes its look-ups.
 
 use super::{Event, SHARD, World, ready};
-use limina_engine::{Answer, Command, Engine, Name, Options as EngineOptions, Page, Read, Request, record};
+use limina_engine::{
+    Command, Engine, Name, Options as EngineOptions, Page, Read, ReadResult, Request, record,
+};
 use limina_shard::{Opening, ShardClock};
 use limina_store as store;
 use limina_store::{Seq, ShardStore, ShardStoreOptions, StoreError};
@@ -108,7 +110,7 @@ impl World {
     pub(super) fn load(&self) -> Result<Engine, String> {
         let range = record::key::residents();
         let page = self.scan(range.start, range.end)?;
-        let options = EngineOptions { build_slice: self.build_slice, ..EngineOptions::default() };
+        let options = EngineOptions { backfill_slice: self.build_slice, ..EngineOptions::default() };
         Engine::open(options, page).map_err(|error| error.to_string())
     }
 
@@ -125,7 +127,7 @@ impl World {
         }
     }
 
-    pub(super) fn fetch(&self, reads: Vec<Read>) -> Result<Vec<(Read, Answer)>, String> {
+    pub(super) fn fetch(&self, reads: Vec<Read>) -> Result<Vec<(Read, ReadResult)>, String> {
         let store = self.store.as_ref().ok_or("a fetch without a store")?;
         let asked = reads.iter().cloned().map(|read| match read {
             Read::Get(key) => store::Read::Get(key),
@@ -133,10 +135,10 @@ impl World {
             Read::Scan { from, to, limit } => store::Read::Scan { from, to, limit },
         });
         let answers = ready(store.read(asked.collect()))?.into_iter().map(|answer| match answer {
-            Ok(store::Answer::Value(value)) => Answer::Value(value),
-            Ok(store::Answer::Last(last)) => Answer::Last(last),
-            Ok(store::Answer::Page(page)) => Answer::Page(page),
-            Err(_) => Answer::Unreadable,
+            Ok(store::Answer::Value(value)) => ReadResult::Value(value),
+            Ok(store::Answer::Last(last)) => ReadResult::Last(last),
+            Ok(store::Answer::Page(page)) => ReadResult::Page(page),
+            Err(_) => ReadResult::Unreadable,
         });
         Ok(reads.iter().cloned().zip(answers).collect())
     }

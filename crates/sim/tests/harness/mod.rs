@@ -6,8 +6,8 @@ mod grant_checker;
 use bytes::Bytes;
 use grant_checker::GrantChecker;
 use limina_engine::{
-    Answer, Applied, Command, Due, Engine, Fetched, Idempotency, Job, Missing, Name, Options, Outcome, Read,
-    Request, Time, WaitId, record,
+    Applied, Command, Due, Engine, Fetched, Idempotency, Job, Missing, Name, Options, Outcome, Read,
+    ReadResult, Request, Time, WaitId, record,
 };
 use limina_sim::{
     model::{Fate, Judge},
@@ -136,7 +136,7 @@ pub(crate) struct Bench {
 
 impl Bench {
     fn new(build_slice: usize, tells: bool) -> Bench {
-        let options = Options { build_slice, ..Options::default() };
+        let options = Options { backfill_slice: build_slice, ..Options::default() };
         Bench {
             engine: Engine::open(options.clone(), []).unwrap(),
             options,
@@ -155,11 +155,11 @@ impl Bench {
             self.wait(*wait)?;
             act(self, what)?;
             // Sometimes execute a slice of background work.
-            if let Some(due) = self.engine.build() {
+            if let Some(due) = self.engine.next_backfill() {
                 self.due(due)?;
             }
         }
-        while let Some(due) = self.engine.build() {
+        while let Some(due) = self.engine.next_backfill() {
             self.due(due)?;
         }
         self.wait(ALL_WAITS)?;
@@ -261,7 +261,7 @@ impl Bench {
         let residents: Vec<(Bytes, Bytes)> =
             residents.map(|(key, value)| (key.clone(), value.clone())).collect();
         self.engine = Engine::open(self.options.clone(), residents).map_err(|error| error.to_string())?;
-        self.engine.grace(self.now);
+        self.engine.apply_grace_period(self.now);
         // Waiting requests are lost with the memory, and change nothing.
         self.waiting.clear();
         let reopened = self.judge.reopened(false, self.engine.time(), self.now);
@@ -273,12 +273,12 @@ impl Bench {
             let found = |from: &Bytes, to: &Bytes| self.stored.range(from.clone()..to.clone());
             let pair = |(key, value): (&Bytes, &Bytes)| (key.clone(), value.clone());
             let answer = match &read {
-                Read::Get(key) => Answer::Value(self.stored.get(key).cloned()),
+                Read::Get(key) => ReadResult::Value(self.stored.get(key).cloned()),
                 Read::LastAtOrBefore { from, at } => {
-                    Answer::Last(self.stored.range(from.clone()..=at.clone()).next_back().map(pair))
+                    ReadResult::Last(self.stored.range(from.clone()..=at.clone()).next_back().map(pair))
                 }
                 Read::Scan { from, to, limit } => {
-                    Answer::Page(found(from, to).take(*limit).map(pair).collect())
+                    ReadResult::Page(found(from, to).take(*limit).map(pair).collect())
                 }
             };
             fetched.insert(read, answer);

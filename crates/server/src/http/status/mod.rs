@@ -44,7 +44,7 @@ pub(crate) fn answer(result: Result<Outcome, Unavailable>, success: StatusCode) 
             Code::IdempotencyKeyInUse,
             "The first request with this Idempotency-Key is not answered yet.",
         )),
-        Outcome::TooManyWait => Err(Failure::new(
+        Outcome::TooManyWaiting => Err(Failure::new(
             Code::Overloaded,
             "Too many requests of this kind wait in this namespace. Nothing was done.",
         )),

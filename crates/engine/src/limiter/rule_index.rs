@@ -1,8 +1,8 @@
-//! Which rules may apply, without looking at every rule.
+//! Finds the rules that may apply to key-values, without looking at every rule.
 //!
-//! Every rule stands under one thing that all key-values have to which it applies: a value that its selection asks for,
-//! or one of its keys. So key-values need only be looked up pair by pair, and a check costs what applies to it, with ten
-//! rules or a hundred thousand. Where a rule could stand under several things, it goes where the fewest stand yet.
+//! Each rule is indexed under one anchor: a pair or a key that all key-values have to which the rule applies. So a check looks
+//! up each of its pairs and keys, and its cost depends on the rules that apply, not on the number of rules. If a rule has
+//! several possible anchors, it is indexed under the one with the fewest rules so far.
 
 use super::rule::Rule;
 use crate::{
@@ -12,28 +12,28 @@ use crate::{
 use alloc::{boxed::Box, vec::Vec};
 use hashbrown::{Equivalent, HashMap};
 
-/// A rule's number among those that are kept.
+/// The number of a rule in `Rules`. It is used again after the rule was removed.
 pub(crate) type RuleNumber = u32;
 
-/// Rules by what their key-values must have.
+/// Rules by their anchors.
 #[derive(Debug, Default)]
-pub(crate) struct Matching {
-    /// Under the bytes of a pair.
+pub(crate) struct RuleIndex {
+    /// By an encoded pair of key and value.
     by_pair: HashMap<KeyValues, Vec<RuleNumber>>,
-    /// Under the bytes of a key.
+    /// By a key.
     by_key: HashMap<Box<[u8]>, Vec<RuleNumber>>,
-    /// Rules that ask for no key at all.
+    /// Rules without any anchor: they may apply to all key-values.
     always: Vec<RuleNumber>,
 }
 
-/// Something that all key-values have to which a rule applies. Several pairs are alternatives of one key.
+/// What all key-values have to which a rule applies. Several pairs are alternatives: one of them is there.
 enum Anchor {
     Pairs(Vec<KeyValues>),
     Key(Box<[u8]>),
     Nothing,
 }
 
-/// A pair's bytes, to look up by.
+/// An encoded pair, for look-ups without an allocation.
 #[derive(Hash)]
 struct PairBytes<'a>(&'a [u8]);
 
@@ -43,7 +43,7 @@ impl Equivalent<KeyValues> for PairBytes<'_> {
     }
 }
 
-impl Matching {
+impl RuleIndex {
     pub(crate) fn insert(&mut self, number: RuleNumber, rule: &Rule) {
         match self.best_anchor(rule) {
             Anchor::Pairs(pairs) => {
@@ -82,7 +82,7 @@ impl Matching {
         }
     }
 
-    /// The rules that may apply, each once; and all that do are among them.
+    /// Calls `each` once with every rule that may apply. All rules that do apply are among them.
     pub(crate) fn candidates(&self, key_values: &KeyValues, mut each: impl FnMut(RuleNumber)) {
         self.always.iter().for_each(|number| each(*number));
         for pair in key_values.raw() {
@@ -100,18 +100,18 @@ impl Matching {
     }
 
     fn best_anchor(&self, rule: &Rule) -> Anchor {
-        let stand_there = |anchor: &Anchor| match anchor {
+        let rules_under = |anchor: &Anchor| match anchor {
             Anchor::Pairs(pairs) => {
                 pairs.iter().map(|pair| self.by_pair.get(pair).map_or(0, Vec::len)).max().unwrap_or(0)
             }
             Anchor::Key(key) => self.by_key.get(key).map_or(0, Vec::len),
             Anchor::Nothing => self.always.len(),
         };
-        anchors(rule).into_iter().min_by_key(stand_there).unwrap_or(Anchor::Nothing)
+        anchors(rule).into_iter().min_by_key(rules_under).unwrap_or(Anchor::Nothing)
     }
 }
 
-/// Everything under which a rule may stand. Values come before keys: they tell more rules apart.
+/// All possible anchors of a rule. Pairs come before keys, because fewer rules share a pair.
 fn anchors(rule: &Rule) -> Vec<Anchor> {
     let mut anchors = Vec::new();
     let mut keys: Vec<&str> = rule.keys.iter().map(|key| &**key).collect();
@@ -145,7 +145,7 @@ fn anchors(rule: &Rule) -> Vec<Anchor> {
     anchors
 }
 
-/// A key-value by itself; none that can never be met, such as a text that is too long.
+/// One encoded pair. `None` if no key-values can contain it, for example because the text is too long.
 fn pair(key: &str, value: &OwnedValue) -> Option<KeyValues> {
     let value: Value<&str> = value.as_ref();
     KeyValues::new(Vec::from([(key, value)])).ok()

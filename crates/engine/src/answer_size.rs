@@ -1,44 +1,42 @@
-//! How large an answer may become.
+//! The size of an answer, estimated before the answer is built.
 //!
-//! An answer that grows with the rules, overrides or holds that a request happens to meet is measured before anything is
-//! done. So a request whose answer would be too large is refused as a whole, and neither the answer nor the kept reply
-//! is ever built.
+//! Some answers grow with the rules, overrides or holds that a request applies to. Their size is estimated before the request
+//! changes anything, so that a request with a too large answer is refused as a whole.
 //!
-//! The measure is an upper bound of the bytes in any form in which a front end may write the answer.
+//! The estimate is an upper bound of the bytes of the answer in any format of a front end.
 
 use alloc::vec::Vec;
 use postcard::ser_flavors::Size;
 use serde::Serialize;
 
-/// The most bytes of an answer, unless [`crate::Options`] say otherwise. Kept replies are answers, so they have the
-/// same bound.
+/// The default of the largest size of an answer, in bytes. It bounds kept replies too.
 pub const MAX_BYTES: usize = 64 << 20;
 
-/// What a front end adds to an item of a list: names of fields, brackets, small numbers.
+/// What a front end adds to each item of a list: names of fields, brackets, small numbers.
 const ITEM: usize = 256;
-/// How much longer an item can be than its encoding. A control character of one byte is written as six (`\u0001`).
+/// How many times longer than its encoding an item can be. JSON writes a control character of one byte as six (`\u0001`).
 const FACTOR: usize = 8;
 
-/// The answer would be too large. Nothing was done.
+/// The answer would be too large. Nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooLarge;
 
 /// The bytes that an answer may still grow by.
 #[derive(Debug)]
-pub(crate) struct Room(usize);
+pub(crate) struct AnswerBudget(usize);
 
-impl Room {
-    pub(crate) fn new(max_bytes: usize) -> Room {
-        Room(max_bytes)
+impl AnswerBudget {
+    pub(crate) fn new(max_bytes: usize) -> AnswerBudget {
+        AnswerBudget(max_bytes)
     }
 
-    pub(crate) fn take(&mut self, bytes: usize) -> Result<(), TooLarge> {
+    pub(crate) fn spend(&mut self, bytes: usize) -> Result<(), TooLarge> {
         self.0 = self.0.checked_sub(bytes).ok_or(TooLarge)?;
         Ok(())
     }
 }
 
-/// An upper bound of the bytes of a text, or of encoded key-values, with quotes and escapes.
+/// An upper bound of the bytes of a text, or of encoded key-values, in JSON.
 pub(crate) fn text(bytes: &[u8]) -> usize {
     let escaped = |byte: &u8| match byte {
         0..0x20 => 6,
@@ -48,19 +46,19 @@ pub(crate) fn text(bytes: &[u8]) -> usize {
     2 + bytes.iter().map(escaped).sum::<usize>()
 }
 
-/// An upper bound of the bytes of something of which only its encoding is known.
+/// An upper bound of the bytes of any value, computed from its compact encoding.
 pub fn estimate<T: Serialize>(value: &T) -> usize {
     let encoded = postcard::serialize_with_flavor(value, Size::default());
-    // Counting cannot fail, and every reply has a known length for its sequences.
+    // Counting bytes cannot fail, and all sequences of replies have known lengths.
     ITEM + FACTOR * encoded.expect("a reply encodes")
 }
 
-/// As many of `items` as an answer has room for, but at least one of them; and whether some were left out.
+/// As many of the first `items` as fit into the answer, but at least one; and whether some are left out.
 pub(crate) fn fitting<T: Serialize>(items: impl Iterator<Item = T>, max_bytes: usize) -> (Vec<T>, bool) {
-    let mut room = Room::new(max_bytes);
+    let mut budget = AnswerBudget::new(max_bytes);
     let mut fitting = Vec::new();
     for item in items {
-        if room.take(estimate(&item)).is_err() && !fitting.is_empty() {
+        if budget.spend(estimate(&item)).is_err() && !fitting.is_empty() {
             return (fitting, true);
         }
         fitting.push(item);
@@ -93,7 +91,7 @@ mod tests {
         check(&[], 0, 0, false);
         check(&[10, 10, 10], 3 * (ITEM + 11 * FACTOR), 3, false);
         check(&[10, 10, 10], 3 * (ITEM + 11 * FACTOR) - 1, 2, true);
-        // One item is always shown, or a list would never come to its end.
+        // One item is always included. Otherwise a list could never continue behind it.
         check(&[10, 10], 1, 1, true);
         check(&[10], 1, 1, false);
     }

@@ -1,0 +1,142 @@
+//! Changes of rules wait in a queue. A change that needs a backfill sums up all counters, a slice at a time, so that checks
+//! are not delayed.
+//!
+//! A new rule or override without a window counts what is in use already. It is inserted inactive, and the existing counters
+//! are added to its groups. When a counter changes that was added already, its change is added too. After the last counter,
+//! the change takes effect and is answered, in one step. One change is backfilled at a time; later ones wait.
+
+use super::{
+    Limiter,
+    command::Change,
+    finish::finish,
+    plan::Plan,
+    prepare::prepare,
+    reply::{Refusal, Reply},
+    rule_index::RuleNumber,
+};
+use crate::{
+    WaitId,
+    slab::SlabIndex,
+    turn::{Attempt, Turn},
+};
+use alloc::{collections::VecDeque, vec::Vec};
+
+/// The largest number of waiting changes of a namespace.
+const MAX_WAITING: usize = 1_024;
+
+/// The change that is being backfilled, and those that wait for it.
+#[derive(Debug, Default)]
+pub(crate) struct RuleChangeQueue {
+    current: Option<Backfill>,
+    waiting: VecDeque<QueuedChange>,
+    /// Replies to changes that waited.
+    completed: Vec<(WaitId, Result<Reply, Refusal>)>,
+}
+
+/// A change that waits for earlier ones.
+#[derive(Debug)]
+struct QueuedChange {
+    wait: WaitId,
+    change: Change,
+}
+
+#[derive(Debug)]
+struct Backfill {
+    wait: WaitId,
+    plan: Plan,
+    /// Counters with smaller indexes are counted.
+    counted: SlabIndex,
+}
+
+impl RuleChangeQueue {
+    /// Whether a backfill is under way, so that [`continue_backfill`] must be called.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// The requests that wait for the backfill or behind it.
+    pub(super) fn into_waiting(self) -> impl Iterator<Item = WaitId> {
+        let current = self.current.into_iter().map(|backfill| backfill.wait);
+        current.chain(self.waiting.into_iter().map(|waits| waits.wait))
+    }
+
+    pub(super) fn take_completed(&mut self) -> Vec<(WaitId, Result<Reply, Refusal>)> {
+        core::mem::take(&mut self.completed)
+    }
+
+    /// Whether the backfill has counted the counter with this index already.
+    pub(super) fn has_counted(&self, index: SlabIndex) -> bool {
+        self.current.as_ref().is_some_and(|backfill| index < backfill.counted)
+    }
+}
+
+/// Makes a change, or begins its backfill, or queues it. `wait` identifies the request if it waits. `slice` is the number of
+/// counters that may be counted at once.
+pub(crate) fn begin(
+    limiter: &mut Limiter,
+    turn: &mut Turn<'_>,
+    change: &Change,
+    wait: WaitId,
+    slice: usize,
+) -> Attempt<Result<Reply, Refusal>> {
+    if limiter.rule_changes.waiting.len() >= MAX_WAITING {
+        return Attempt::TooManyWaiting;
+    }
+    if limiter.rule_changes.is_busy() {
+        limiter.rule_changes.waiting.push_back(QueuedChange { wait, change: change.clone() });
+        return Attempt::Waits;
+    }
+    let plan = match prepare(limiter, turn, change) {
+        Ok(plan) => plan,
+        Err(refusal) => return Attempt::Done(Err(refusal)),
+    };
+    if !plan.needs_backfill(limiter) {
+        return Attempt::Done(Ok(finish(limiter, turn, plan)));
+    }
+    limiter.rule_changes.current = Some(Backfill { wait, plan, counted: 0 });
+    match count_slice(limiter, slice) {
+        true => {
+            let backfill = limiter.rule_changes.current.take().expect("was just begun");
+            Attempt::Done(Ok(finish(limiter, turn, backfill.plan)))
+        }
+        false => Attempt::Waits,
+    }
+}
+
+/// Counts the next slice. After the last one, completes the change and begins the waiting ones, up to one that needs a
+/// backfill of several slices.
+pub(crate) fn continue_backfill(limiter: &mut Limiter, turn: &mut Turn<'_>, slice: usize) {
+    if !limiter.rule_changes.is_busy() || !count_slice(limiter, slice) {
+        return;
+    }
+    let backfill = limiter.rule_changes.current.take().expect("something is under way");
+    let result = Ok(finish(limiter, turn, backfill.plan));
+    limiter.rule_changes.completed.push((backfill.wait, result));
+    while let Some(QueuedChange { wait, change }) = limiter.rule_changes.waiting.pop_front() {
+        match begin(limiter, turn, &change, wait, slice) {
+            Attempt::Done(result) => limiter.rule_changes.completed.push((wait, result)),
+            Attempt::Waits | Attempt::TooManyWaiting => break,
+        }
+    }
+}
+
+/// Counts a slice of counters. Returns whether that was the last one.
+fn count_slice(limiter: &mut Limiter, slice: usize) -> bool {
+    let Some(backfill) = &mut limiter.rule_changes.current else { return true };
+    let from = backfill.counted;
+    let until = from.saturating_add(slice as SlabIndex).min(limiter.counters.end());
+    backfill.counted = until;
+    let numbers: Vec<RuleNumber> = backfill.plan.backfilled().collect();
+    let counters: Vec<_> = limiter
+        .counters
+        .iter_from(from)
+        .take_while(|(index, ..)| *index < until)
+        .map(|(_, key_values, counter)| (key_values.clone(), counter.total()))
+        .collect();
+    for (key_values, total) in counters {
+        for number in &numbers {
+            limiter.count_for_backfill(*number, &key_values, total);
+        }
+    }
+    until == limiter.counters.end()
+}

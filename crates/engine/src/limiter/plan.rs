@@ -1,0 +1,75 @@
+//! The plan of a change of rules: what `prepare` has decided and `finish` carries out, once the backfill is done.
+
+use super::{
+    Limiter,
+    reply::FileChanges,
+    rule_index::RuleNumber,
+    terms::{NewOverride, NewRule},
+};
+use crate::Name;
+use alloc::vec::Vec;
+
+/// What a change of rules does once everything is counted. Carrying it out cannot fail.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Rules that were inserted inactive and become active.
+    pub(super) rules: Vec<NewActiveRule>,
+    /// The rule and the name of an override that was inserted inactive and becomes active.
+    pub(super) new_override: Option<(RuleNumber, Name)>,
+    /// Changes that need no backfill, in this order, after the above.
+    pub(super) steps: Vec<Step>,
+    pub(super) reply: PlannedReply,
+}
+
+/// A rule that was inserted inactive.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NewActiveRule {
+    pub(super) number: RuleNumber,
+    /// The rule that it replaces, under the same name and id. `None` for a rule that is created.
+    pub(super) replaces: Option<RuleNumber>,
+}
+
+#[derive(Debug)]
+pub(super) enum Step {
+    ChangeRule(RuleNumber, NewRule),
+    DeleteRule(RuleNumber),
+    PutOverride(RuleNumber, NewOverride),
+    DeleteOverride(RuleNumber, Name),
+}
+
+/// The reply, as far as it is known before the change is carried out.
+#[derive(Debug)]
+pub(super) enum PlannedReply {
+    Rule { name: Name, is_new: bool },
+    RuleDeleted,
+    Override { rule: Name, name: Name, is_new: bool },
+    OverrideDeleted,
+    File(FileChanges),
+}
+
+impl Plan {
+    /// A plan that changes nothing.
+    pub(super) fn new(reply: PlannedReply) -> Plan {
+        Plan { rules: Vec::new(), new_override: None, steps: Vec::new(), reply }
+    }
+
+    pub(super) fn with_step(reply: PlannedReply, step: Step) -> Plan {
+        Plan { steps: Vec::from([step]), ..Plan::new(reply) }
+    }
+
+    pub(super) fn with_rule(reply: PlannedReply, rule: NewActiveRule) -> Plan {
+        Plan { rules: Vec::from([rule]), ..Plan::new(reply) }
+    }
+
+    /// The rules that are backfilled, or one of whose overrides is.
+    pub(super) fn backfilled(&self) -> impl Iterator<Item = RuleNumber> {
+        let rules = self.rules.iter().map(|rule| rule.number);
+        rules.chain(self.new_override.iter().map(|(number, _)| *number))
+    }
+
+    /// Whether counters must be summed up. Rules with windows need none: their groups begin empty.
+    pub(super) fn needs_backfill(&self, limiter: &Limiter) -> bool {
+        let counts = |rule: &NewActiveRule| limiter.rules.at(rule.number).terms().window.is_none();
+        self.new_override.is_some() || self.rules.iter().any(counts)
+    }
+}

@@ -1,0 +1,237 @@
+//! The first half of a change of rules or overrides: check everything that could refuse it, and make the plan that `finish`
+//! carries out. Changes of a rules file are planned in `prepare_file`.
+
+use super::{
+    Limiter,
+    command::Change,
+    overrides::{Override, Overrides, StoredOverride},
+    plan::{NewActiveRule, Plan, PlannedReply, Step},
+    prepare_file,
+    reply::Refusal,
+    rule::{Rule, StoredRule},
+    rule_index::RuleNumber,
+    terms::{NewOverride, NewRule, OverridePatch, RulePatch, Window},
+    window::BucketClock,
+};
+use crate::{Name, turn::Turn};
+use alloc::sync::Arc;
+
+/// Checks everything that could refuse the change, and inserts, inactive, what must be backfilled. A refused change has
+/// changed nothing.
+pub(super) fn prepare(limiter: &mut Limiter, turn: &mut Turn<'_>, change: &Change) -> Result<Plan, Refusal> {
+    match change {
+        Change::CreateRule(new) => {
+            if limiter.rule(&new.name).is_some() {
+                return Err(Refusal::RuleAlreadyExists { rule: new.name.clone() });
+            }
+            Ok(create_rule(limiter, turn, new))
+        }
+        Change::PutRule(new) => match limiter.rules.number(&new.name) {
+            Some(_) => {
+                let number = find_editable(limiter, &new.name)?;
+                change_rule(limiter, turn, number, new.clone())
+            }
+            None => Ok(create_rule(limiter, turn, new)),
+        },
+        Change::PatchRule { name, patch } => {
+            let number = find_editable(limiter, name)?;
+            let terms = patched(limiter.rules.at(number).terms(), patch);
+            change_rule(limiter, turn, number, terms)
+        }
+        Change::DeleteRule(name) => {
+            let number = find_editable(limiter, name)?;
+            Ok(Plan::with_step(PlannedReply::RuleDeleted, Step::DeleteRule(number)))
+        }
+        Change::CreateOverride { rule, new } => {
+            let number = find_editable(limiter, rule)?;
+            let kept = &limiter.rules.at(number).overrides;
+            if let Some(other) = kept.get(&new.name).or_else(|| kept.by_key_values(&new.key_values)) {
+                return Err(already_exists(rule, other));
+            }
+            put_override(limiter, turn, number, new)
+        }
+        Change::PutOverride { rule, new } => {
+            let number = find_editable(limiter, rule)?;
+            put_override(limiter, turn, number, new)
+        }
+        Change::PatchOverride { rule, name, patch } => {
+            let number = find_editable(limiter, rule)?;
+            let kept = limiter.rules.at(number);
+            let mut new = match kept.overrides.get(name) {
+                Some(item) => patched_override(&item.stored.terms, patch),
+                None => return Err(override_not_found(rule, name)),
+            };
+            // The override may still have a burst from a time when its rule was a bucket. Only a patch that sets a burst
+            // is refused for it.
+            if patch.burst.is_none() && !kept.is_bucket() {
+                new.burst = None;
+            }
+            put_override(limiter, turn, number, &new)
+        }
+        Change::DeleteOverride { rule, name } => {
+            let number = find_editable(limiter, rule)?;
+            if limiter.rules.at(number).overrides.get(name).is_none() {
+                return Err(override_not_found(rule, name));
+            }
+            Ok(Plan::with_step(PlannedReply::OverrideDeleted, Step::DeleteOverride(number, name.clone())))
+        }
+        Change::ApplyFile(rules) => prepare_file::prepare(limiter, turn, rules),
+    }
+}
+
+/// Finds a rule that clients may change: rules of the rules file are changed by the file alone.
+fn find_editable(limiter: &Limiter, name: &Name) -> Result<RuleNumber, Refusal> {
+    let number = limiter.rules.number(name).ok_or_else(|| Refusal::RuleNotFound { rule: name.clone() })?;
+    match limiter.rules.at(number).stored.is_file_managed {
+        true => Err(Refusal::RuleManagedByFile { rule: name.clone() }),
+        false => Ok(number),
+    }
+}
+
+fn override_not_found(rule: &Name, name: &Name) -> Refusal {
+    Refusal::OverrideNotFound { rule: rule.clone(), name: name.clone() }
+}
+
+fn already_exists(rule: &Name, other: &Override) -> Refusal {
+    Refusal::OverrideAlreadyExists { rule: rule.clone(), name: other.stored.terms.name.clone() }
+}
+
+fn patched(old: &NewRule, patch: &RulePatch) -> NewRule {
+    let patch = patch.clone();
+    NewRule {
+        name: old.name.clone(),
+        group_by: old.group_by.clone(),
+        selection: patch.selection.unwrap_or_else(|| old.selection.clone()),
+        limit: patch.limit.unwrap_or(old.limit),
+        window: patch.window.unwrap_or(old.window),
+        shadow: patch.shadow.unwrap_or(old.shadow),
+        durability: patch.durability.unwrap_or(old.durability),
+        description: patch.description.unwrap_or_else(|| old.description.clone()),
+    }
+}
+
+fn patched_override(old: &NewOverride, patch: &OverridePatch) -> NewOverride {
+    let patch = patch.clone();
+    NewOverride {
+        name: old.name.clone(),
+        key_values: patch.key_values.unwrap_or_else(|| old.key_values.clone()),
+        limit: patch.limit.unwrap_or(old.limit),
+        burst: patch.burst.unwrap_or(old.burst),
+    }
+}
+
+fn create_rule(limiter: &mut Limiter, turn: &mut Turn<'_>, new: &NewRule) -> Plan {
+    let number = insert_inactive(limiter, turn, new.clone(), false, &[]);
+    let reply = PlannedReply::Rule { name: new.name.clone(), is_new: true };
+    Plan::with_rule(reply, NewActiveRule { number, replaces: None })
+}
+
+/// Inserts a new rule with its overrides. The rule takes part in checks once it is activated.
+pub(super) fn insert_inactive(
+    limiter: &mut Limiter,
+    turn: &mut Turn<'_>,
+    terms: NewRule,
+    is_file_managed: bool,
+    overrides: &[NewOverride],
+) -> RuleNumber {
+    let id = turn.advance();
+    let clock = BucketClock::new(turn.now, terms.limit);
+    let mut kept = Overrides::default();
+    for new in overrides {
+        let stored = StoredOverride::new(new.clone(), turn.advance(), turn.now);
+        kept.insert(Override { stored, is_active: true });
+    }
+    let stored = StoredRule { terms, is_file_managed, id, generation: id, clock };
+    limiter.rules.insert_unnamed(Rule::new(stored, kept.into(), false))
+}
+
+/// Plans new terms for a rule: in place, or by a replacement if the rule must be counted anew.
+fn change_rule(
+    limiter: &mut Limiter,
+    turn: &mut Turn<'_>,
+    number: RuleNumber,
+    terms: NewRule,
+) -> Result<Plan, Refusal> {
+    let rule = limiter.rules.at(number);
+    let name = terms.name.clone();
+    if *rule.terms() == terms {
+        return Ok(Plan::new(PlannedReply::Rule { name, is_new: false }));
+    }
+    if let Some(other) = rule.overrides.first_without_keys(&terms.group_by) {
+        return Err(Refusal::OverridesConflict { rule: name, name: other.clone() });
+    }
+    let reply = PlannedReply::Rule { name, is_new: false };
+    if !rule.needs_backfill(&terms) {
+        return Ok(Plan::with_step(reply, Step::ChangeRule(number, terms)));
+    }
+    let overrides = rule.overrides.clone();
+    let replacement = insert_replacement(limiter, turn, number, terms, overrides);
+    Ok(Plan::with_rule(reply, NewActiveRule { number: replacement, replaces: Some(number) }))
+}
+
+/// Inserts, inactive, a rule that replaces another one: the same id, name and creation, but a new generation, so that its
+/// groups are counted from nothing.
+pub(super) fn insert_replacement(
+    limiter: &mut Limiter,
+    turn: &mut Turn<'_>,
+    number: RuleNumber,
+    terms: NewRule,
+    overrides: Arc<Overrides>,
+) -> RuleNumber {
+    let generation = turn.advance();
+    let mut stored = limiter.rules.at(number).stored.clone();
+    stored.clock.change(turn.now, terms.limit);
+    stored.terms = terms;
+    stored.generation = generation;
+    limiter.rules.insert_unnamed(Rule::new(stored, overrides, false))
+}
+
+/// Plans an override that is created, or replaces the one of its name.
+fn put_override(
+    limiter: &mut Limiter,
+    turn: &mut Turn<'_>,
+    number: RuleNumber,
+    new: &NewOverride,
+) -> Result<Plan, Refusal> {
+    let rule = limiter.rules.at(number);
+    let rule_name = rule.terms().name.clone();
+    if let Some(other) = rule.overrides.by_key_values(&new.key_values)
+        && other.stored.terms.name != new.name
+    {
+        return Err(already_exists(&rule_name, other));
+    }
+    check_override(rule.terms(), new)?;
+    let old = rule.overrides.get(&new.name);
+    let reply = PlannedReply::Override { rule: rule_name, name: new.name.clone(), is_new: old.is_none() };
+    let is_counted = rule.terms().window.is_none() && !rule.is_exact(&new.key_values);
+    match old {
+        Some(old) if old.stored.terms == *new => Ok(Plan::new(reply)),
+        Some(old) if is_counted && old.stored.terms.key_values != new.key_values => {
+            let created_at = old.stored.created_at;
+            let mut overrides = Overrides::clone(&rule.overrides);
+            overrides.remove(&new.name);
+            let stored = StoredOverride::new(new.clone(), turn.advance(), turn.now);
+            overrides.insert(Override { stored: StoredOverride { created_at, ..stored }, is_active: true });
+            let terms = rule.terms().clone();
+            let replacement = insert_replacement(limiter, turn, number, terms, overrides.into());
+            Ok(Plan::with_rule(reply, NewActiveRule { number: replacement, replaces: Some(number) }))
+        }
+        None if is_counted => {
+            let stored = StoredOverride::new(new.clone(), turn.advance(), turn.now);
+            limiter.rules.at_mut(number).overrides_mut().insert(Override { stored, is_active: false });
+            Ok(Plan { new_override: Some((number, new.name.clone())), ..Plan::new(reply) })
+        }
+        _ => Ok(Plan::with_step(reply, Step::PutOverride(number, new.clone()))),
+    }
+}
+
+/// Checks what can be checked of an override without looking at the other overrides of its rule.
+pub fn check_override(rule: &NewRule, new: &NewOverride) -> Result<(), Refusal> {
+    if let Some(key) = rule.group_by.iter().find(|key| new.key_values.get(key).is_none()) {
+        return Err(Refusal::GroupKeyMissing { rule: rule.name.clone(), key: key.clone() });
+    }
+    if new.burst.is_some() && !matches!(rule.window, Some(Window::Bucket { .. })) {
+        return Err(Refusal::BurstWithoutBucket { rule: rule.name.clone() });
+    }
+    Ok(())
+}

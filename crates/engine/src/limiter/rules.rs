@@ -1,0 +1,138 @@
+//! All rules of a namespace, by number, by name, by id and by generation, and the index that finds the matching ones.
+
+use super::{
+    rule::{Rule, StoredRule},
+    rule_index::{RuleIndex, RuleNumber},
+};
+use crate::{Name, Position, key_values::KeyValues};
+use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
+use hashbrown::HashMap;
+
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    /// By number.
+    rules: Vec<Option<Rule>>,
+    /// Numbers that can be used again.
+    free: Vec<RuleNumber>,
+    /// The rules that clients can name. A rule that is being backfilled to replace another one is not among them until it
+    /// does.
+    pub(super) by_name: BTreeMap<Name, RuleNumber>,
+    by_id: HashMap<Position, RuleNumber>,
+    by_generation: HashMap<Position, RuleNumber>,
+    index: RuleIndex,
+    /// Removed rules with overrides. Their memory is freed in slices.
+    removed: Vec<Rule>,
+}
+
+impl Rules {
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    pub(super) fn at(&self, number: RuleNumber) -> &Rule {
+        self.rules[number as usize].as_ref().expect("a number in use belongs to a rule")
+    }
+
+    pub(super) fn at_mut(&mut self, number: RuleNumber) -> &mut Rule {
+        self.rules[number as usize].as_mut().expect("a number in use belongs to a rule")
+    }
+
+    pub(super) fn number(&self, name: &Name) -> Option<RuleNumber> {
+        self.by_name.get(name).copied()
+    }
+
+    pub(super) fn by_name(&self, name: &Name) -> Option<&Rule> {
+        self.number(name).map(|number| self.at(number))
+    }
+
+    pub(super) fn by_id_mut(&mut self, id: Position) -> Option<&mut Rule> {
+        let number = *self.by_id.get(&id)?;
+        Some(self.at_mut(number))
+    }
+
+    pub(super) fn by_generation(&self, generation: Position) -> Option<&Rule> {
+        self.by_generation.get(&generation).map(|number| self.at(*number))
+    }
+
+    /// The active rules whose names follow `after`, by name.
+    pub(super) fn after(&self, after: Option<&Name>) -> impl Iterator<Item = &Rule> {
+        use core::ops::Bound::{Excluded, Unbounded};
+        let range = self.by_name.range::<Name, _>((after.map_or(Unbounded, Excluded), Unbounded));
+        range.map(|(_, number)| self.at(*number)).filter(|rule| rule.is_active)
+    }
+
+    /// Calls `each` with every rule that applies to the key-values, active or not, and the encoded values of its group.
+    pub(super) fn for_each_match(&self, key_values: &KeyValues, mut each: impl FnMut(&Rule, &[u8])) {
+        let mut group = Vec::with_capacity(64);
+        self.index.candidates(key_values, |number| {
+            let rule = self.at(number);
+            if rule.applies(key_values, &mut group) {
+                each(rule, &group);
+            }
+        });
+    }
+
+    /// Inserts a rule that clients can name from now on.
+    pub(super) fn insert(&mut self, rule: Rule) -> RuleNumber {
+        let number = self.insert_unnamed(rule);
+        self.publish(number);
+        number
+    }
+
+    /// Inserts a rule that clients cannot name yet.
+    pub(super) fn insert_unnamed(&mut self, rule: Rule) -> RuleNumber {
+        let number = self.free.pop().unwrap_or(self.rules.len() as RuleNumber);
+        if number as usize == self.rules.len() {
+            self.rules.push(None);
+        }
+        self.index.insert(number, &rule);
+        self.by_generation.insert(rule.stored.generation, number);
+        self.rules[number as usize] = Some(rule);
+        number
+    }
+
+    /// Makes an unnamed rule the one that its name and id stand for. If another rule has the name, this one replaces it.
+    pub(super) fn publish(&mut self, number: RuleNumber) {
+        let rule = self.at(number);
+        let (name, id) = (rule.terms().name.clone(), rule.stored.id);
+        self.by_name.insert(name, number);
+        self.by_id.insert(id, number);
+    }
+
+    pub(super) fn remove(&mut self, number: RuleNumber) {
+        let Some(mut rule) = self.rules[number as usize].take() else { return };
+        self.index.remove(number, &rule);
+        self.by_generation.remove(&rule.stored.generation);
+        if self.by_name.get(&rule.terms().name) == Some(&number) {
+            self.by_name.remove(&rule.terms().name);
+        }
+        if self.by_id.get(&rule.stored.id) == Some(&number) {
+            self.by_id.remove(&rule.stored.id);
+        }
+        self.free.push(number);
+        if Arc::get_mut(&mut rule.overrides).is_some_and(|overrides| !overrides.is_empty()) {
+            self.removed.push(rule);
+        }
+    }
+
+    /// Changes a rule's record, and updates the look-ups that depend on it. The name and the id must stay.
+    pub(super) fn change(&mut self, number: RuleNumber, change: impl FnOnce(&mut StoredRule)) {
+        let mut rule = self.rules[number as usize].take().expect("a number in use belongs to a rule");
+        self.index.remove(number, &rule);
+        self.by_generation.remove(&rule.stored.generation);
+        rule.change(change);
+        self.index.insert(number, &rule);
+        self.by_generation.insert(rule.stored.generation, number);
+        self.rules[number as usize] = Some(rule);
+    }
+
+    /// The rules that were removed since the last call and have overrides.
+    pub(super) fn take_removed(&mut self) -> Vec<Rule> {
+        core::mem::take(&mut self.removed)
+    }
+
+    /// All rules, also those that were removed and not taken yet.
+    pub(super) fn into_all(self) -> Vec<Rule> {
+        self.rules.into_iter().flatten().chain(self.removed).collect()
+    }
+}

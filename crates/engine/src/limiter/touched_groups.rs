@@ -1,0 +1,186 @@
+//! The groups that the entries of a check touch: found before anything is taken, so that an answer which would be too
+//! large is refused first.
+
+use super::{
+    Limiter,
+    command::Take,
+    groups::GroupOwner,
+    rule::Rule,
+    state::request_meter,
+    terms::Limit,
+    window::{Meter, MeterKind},
+};
+use crate::{
+    Name,
+    answer_size::{self, AnswerBudget, TooLarge},
+    key_values::KeyValues,
+    slab::SlabIndex,
+};
+use alloc::vec::Vec;
+
+/// An upper bound of what an answer contains for each check without its limits: a whole problem document, if refused.
+const DECISION_BYTES: usize = 512;
+/// An upper bound of what an answer contains for each limit without its names and its group.
+const LIMIT_BYTES: usize = 320;
+
+/// A group that an entry of a check touches.
+#[derive(Clone)]
+pub(super) struct TouchedGroup {
+    /// The number of the entry in the check.
+    pub(super) entry: u32,
+    /// `None` for a limit that comes with the request.
+    pub(super) rule: Option<Name>,
+    pub(super) override_name: Option<Name>,
+    pub(super) owner: GroupOwner,
+    pub(super) values: KeyValues,
+    /// Set by the look-up in the check; `None` if the group does not exist (yet).
+    pub(super) index: Option<SlabIndex>,
+    pub(super) meter: Meter,
+    /// Whether the group's limit applies. If overrides replace the limit of a rule, its group still counts.
+    pub(super) is_limit: bool,
+    pub(super) is_shadow: bool,
+    pub(super) is_durable: bool,
+    pub(super) exceeded: bool,
+}
+
+impl TouchedGroup {
+    /// Whether the limit is about what is in use, and has no window.
+    pub(super) fn is_count(&self) -> bool {
+        matches!(self.meter.kind, MeterKind::Count)
+    }
+
+    /// Limits are reported in this order.
+    fn order(&self) -> (Option<&Name>, Option<&Name>) {
+        (self.rule.as_ref(), self.override_name.as_ref())
+    }
+}
+
+/// The groups that all entries of a check touch, in the order of the entries.
+pub(super) struct TouchedGroups {
+    pub(super) groups: Vec<TouchedGroup>,
+    /// For each entry, the end of its groups in `groups`.
+    pub(super) ends: Vec<usize>,
+}
+
+impl TouchedGroups {
+    pub(super) fn collect(
+        limiter: &Limiter,
+        entries: &[Take],
+        budget: &mut AnswerBudget,
+    ) -> Result<TouchedGroups, TooLarge> {
+        budget.spend(DECISION_BYTES)?;
+        let mut groups = Vec::with_capacity(entries.len());
+        let mut ends = Vec::with_capacity(entries.len());
+        for (number, entry) in entries.iter().enumerate() {
+            match entry.limit {
+                Some(given) => {
+                    budget.spend(LIMIT_BYTES + answer_size::text(entry.key_values.as_bytes()))?;
+                    let meter = request_meter(Limit::AtMost(given.limit), given.per);
+                    groups.push(request_group(number as u32, &entry.key_values, given.per, meter));
+                }
+                None => collect_by_rules(limiter, number as u32, &entry.key_values, &mut groups, budget)?,
+            }
+            ends.push(groups.len());
+        }
+        Ok(TouchedGroups { groups, ends })
+    }
+}
+
+/// The group of a limit that comes with the request.
+fn request_group(entry: u32, key_values: &KeyValues, per: crate::Millis, meter: Meter) -> TouchedGroup {
+    TouchedGroup {
+        entry,
+        rule: None,
+        override_name: None,
+        owner: GroupOwner::Request(per),
+        values: key_values.clone(),
+        index: None,
+        meter,
+        is_limit: true,
+        is_shadow: false,
+        is_durable: false,
+        exceeded: false,
+    }
+}
+
+/// The groups of all active rules and overrides that apply to the key-values. Stops at the first limit that exceeds the
+/// budget.
+fn collect_by_rules(
+    limiter: &Limiter,
+    entry: u32,
+    key_values: &KeyValues,
+    groups: &mut Vec<TouchedGroup>,
+    budget: &mut AnswerBudget,
+) -> Result<(), TooLarge> {
+    let first = groups.len();
+    let mut scratch = Vec::new();
+    let mut result = Ok(());
+    limiter.rules.for_each_match(key_values, |rule, group| {
+        if rule.is_active && result.is_ok() {
+            result = collect_rule(rule, entry, key_values, group, &mut scratch, groups, budget);
+        }
+    });
+    groups[first..].sort_unstable_by(|a, b| a.order().cmp(&b.order()));
+    result
+}
+
+fn collect_rule(
+    rule: &Rule,
+    entry: u32,
+    key_values: &KeyValues,
+    group: &[u8],
+    scratch: &mut Vec<u8>,
+    groups: &mut Vec<TouchedGroup>,
+    budget: &mut AnswerBudget,
+) -> Result<(), TooLarge> {
+    // The names are in the answer twice if the limit refuses.
+    let rule_bytes = LIMIT_BYTES + 2 * answer_size::text(rule.terms().name.as_bytes());
+    let generation = rule.stored.generation;
+    let own = TouchedGroup {
+        entry,
+        rule: Some(rule.terms().name.clone()),
+        override_name: None,
+        owner: GroupOwner::Rule(generation),
+        values: KeyValues::from_projected(group),
+        index: None,
+        meter: rule.meter(),
+        is_limit: true,
+        is_shadow: rule.terms().shadow,
+        is_durable: rule.is_durable(),
+        exceeded: false,
+    };
+    if rule.overrides.is_empty() {
+        groups.push(own);
+        let own = groups.last().expect("it was just pushed");
+        return budget.spend(rule_bytes + answer_size::text(own.values.as_bytes()));
+    }
+    let mut is_overridden = false;
+    let mut is_own_group_touched = false;
+    for item in rule.overrides.applying(key_values, scratch).filter(|item| item.is_active) {
+        is_overridden = true;
+        let terms = &item.stored.terms;
+        let override_bytes = 2 * answer_size::text(terms.name.as_bytes());
+        budget.spend(rule_bytes + override_bytes + answer_size::text(terms.key_values.as_bytes()))?;
+        let is_exact = rule.is_exact(&terms.key_values);
+        is_own_group_touched |= is_exact;
+        groups.push(TouchedGroup {
+            entry,
+            rule: own.rule.clone(),
+            override_name: Some(terms.name.clone()),
+            owner: match is_exact {
+                true => GroupOwner::Rule(generation),
+                false => GroupOwner::Override { generation, id: item.stored.id },
+            },
+            values: terms.key_values.clone(),
+            meter: rule.override_meter(item),
+            ..own.clone()
+        });
+    }
+    if !is_own_group_touched {
+        if !is_overridden {
+            budget.spend(rule_bytes + answer_size::text(own.values.as_bytes()))?;
+        }
+        groups.push(TouchedGroup { is_limit: !is_overridden, ..own });
+    }
+    Ok(())
+}

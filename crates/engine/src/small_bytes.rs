@@ -1,0 +1,82 @@
+//! Immutable byte strings that are usually short.
+
+use alloc::sync::Arc;
+use core::{
+    cmp::Ordering,
+    hash::{Hash, Hasher},
+};
+
+/// The largest number of bytes that are stored inline. The value then takes 32 bytes, half a cache line.
+const INLINE: usize = 30;
+
+/// Immutable bytes, cheap to clone. Short ones are stored inline: with millions of keys, a look-up should not wait for memory
+/// twice.
+#[derive(Debug, Clone)]
+pub(crate) enum SmallBytes {
+    Inline { length: u8, bytes: [u8; INLINE] },
+    Shared(Arc<[u8]>),
+}
+
+impl SmallBytes {
+    pub(crate) fn new(bytes: &[u8]) -> SmallBytes {
+        if bytes.len() > INLINE {
+            return SmallBytes::Shared(bytes.into());
+        }
+        let mut inline = [0; INLINE];
+        inline[..bytes.len()].copy_from_slice(bytes);
+        SmallBytes::Inline { length: bytes.len() as u8, bytes: inline }
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match self {
+            SmallBytes::Inline { length, bytes } => &bytes[..usize::from(*length)],
+            SmallBytes::Shared(bytes) => bytes,
+        }
+    }
+}
+
+impl PartialEq for SmallBytes {
+    fn eq(&self, other: &SmallBytes) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for SmallBytes {}
+
+impl PartialOrd for SmallBytes {
+    fn partial_cmp(&self, other: &SmallBytes) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for SmallBytes {
+    fn cmp(&self, other: &SmallBytes) -> Ordering {
+        self.as_slice().cmp(other.as_slice())
+    }
+}
+
+/// Equal to the hash of the slice, so that a map can be looked up by a slice.
+impl Hash for SmallBytes {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_slice().hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn inline_and_shared_bytes_read_back() {
+        let all: Vec<u8> = (0..100).collect();
+        let made: Vec<SmallBytes> = (0..=all.len()).map(|length| SmallBytes::new(&all[..length])).collect();
+        for (length, small_bytes) in made.iter().enumerate() {
+            assert_eq!(small_bytes.as_slice(), &all[..length]);
+            assert_eq!(matches!(small_bytes, SmallBytes::Inline { .. }), length <= INLINE);
+            assert_eq!(*small_bytes, small_bytes.clone());
+        }
+        assert!(made.is_sorted_by(|a, b| a < b));
+        assert_eq!(size_of::<SmallBytes>(), 32);
+    }
+}
