@@ -41,6 +41,9 @@ pub(crate) fn query(text: &str) -> Query {
     query.with_any(any).and_then(|query| query.with_all(all)).unwrap()
 }
 
+/// How a condition is written, and the test that it makes of the text behind it.
+type Operator = (&'static str, fn(&str) -> Test);
+
 fn condition(term: &str) -> (&str, Test) {
     if let Some(key) = term.strip_prefix('!') {
         return (key, Test::Exists(false));
@@ -49,7 +52,7 @@ fn condition(term: &str) -> (&str, Test) {
         return (key, Test::Exists(true));
     }
     let (key, rest) = term.split_at(term.find(['!', '<', '>', '^', '=']).unwrap());
-    let operators: [(&str, fn(&str) -> Test); 7] = [
+    let operators: [Operator; 7] = [
         ("!=", |text| Test::Ne(value(text).to_owned())),
         ("<=", |text| Test::Lte(value(text).to_owned())),
         (">=", |text| Test::Gte(value(text).to_owned())),
