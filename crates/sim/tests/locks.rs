@@ -34,7 +34,7 @@ fn any_commands() {
 
 #[test]
 fn long_scripts() {
-    harness::check(60, act, |random| script(random, &[5, 100, 1_000], 600));
+    harness::check(60, act, |random| script(random, &[100, 150, 1_000], 600));
 }
 
 fn script(random: &mut Random, spans: &[u64], length: usize) -> (usize, Vec<Step<What>>) {

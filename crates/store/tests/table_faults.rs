@@ -192,6 +192,23 @@ fn the_tables_own_log_is_torn() {
     fails_and_recovers("the_tables_own_log_is_torn", "write SHORT 500 .jnl\nwrite ENOSPC 500 .jnl");
 }
 
+/// A stop may be the first to notice that the table has failed. Nothing that was acknowledged needs the last sync.
+#[test]
+fn a_table_that_fails_while_it_is_closed() {
+    with_faults("a_table_that_fails_while_it_is_closed", |store| async move {
+        let (open, shard) = store.open().await;
+        append(&shard, 0).await;
+        checkpoint(&shard).await;
+        append(&shard, 1).await;
+        drop(shard);
+        store.set("sync EIO 1000 .jnl");
+        open.close().await.expect("close");
+        drop(open);
+        store.set("");
+        check_at_rest(&store, 2).await;
+    });
+}
+
 /// Everything below the table fails at times, including look-ups and opening.
 #[test]
 fn faults_of_every_kind_at_random() {

@@ -17,6 +17,7 @@ use fjall::{
     config::{BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry, PinningPolicy},
 };
 use std::{
+    error::Error,
     io::ErrorKind,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
@@ -203,11 +204,14 @@ impl OpenTable {
         }
     }
 
-    /// Syncs everything, unless the database has failed or is only read.
-    pub(super) fn close(&self) -> Result<(), StoreError> {
-        match self.may_write && self.failure.get().is_none() {
-            true => self.map_error(self.database.persist(PersistMode::SyncAll)),
-            false => Ok(()),
+    /// Syncs everything, unless the database has failed or is only read. Checkpoints have synced what they acknowledged, so
+    /// if this sync fails, or finds that the database has failed in the background, nothing is lost.
+    pub(super) fn close(&self) {
+        if self.may_write
+            && self.failure.get().is_none()
+            && let Err(error) = self.map_error(self.database.persist(PersistMode::SyncAll))
+        {
+            tracing::warn!(error = &error as &dyn Error, "the table failed while it was closed");
         }
     }
 

@@ -144,8 +144,12 @@ impl FjallTable {
 
     /// Syncs everything. A failed table is left as it is, because the journal has what it lacks.
     pub(super) async fn close(&self) -> Result<(), StoreError> {
+        let close = |table: &OpenTable| {
+            table.close();
+            Ok(())
+        };
         match self.shared.current() {
-            Ok(table) => self.blocking(table, OpenTable::close).await,
+            Ok(table) => self.blocking(table, close).await,
             Err(_) => Ok(()),
         }
     }
