@@ -247,6 +247,10 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
                 self.context.metrics.cluster.shards_lost.inc();
                 self.context.service.set_location(shard, Location::Unknown);
             }
+            Finished::NeverServed => {
+                self.planner.ended(shard);
+                self.context.service.set_location(shard, Location::Unknown);
+            }
             Finished::Panicked(panic) => {
                 self.planner.failed(shard);
                 self.stores.remove(shard);

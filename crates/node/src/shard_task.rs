@@ -30,8 +30,10 @@ const ASK_NEXT_OWNER_EVERY: Duration = Duration::from_millis(20);
 pub(crate) enum Finished {
     /// It was ordered to close.
     Closed,
-    /// Another node has taken the shard.
+    /// Another node has taken the shard, which was served here.
     NotOwned,
+    /// Another node owned the shard before it was served here: the view that led to its opening was outdated.
+    NeverServed,
     /// It panicked, with this message.
     Panicked(String),
 }
@@ -80,7 +82,9 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
                     metrics.opening_seconds.observe(begun.elapsed().as_secs_f64());
                     return Ok(opened);
                 }
-                Err(OpenError::Store { source: StoreError::NotOwned, .. }) => return Err(Finished::NotOwned),
+                Err(OpenError::Store { source: StoreError::NotOwned, .. }) => {
+                    return Err(Finished::NeverServed);
+                }
                 Err(error) => error,
             };
             tracing::error!(error = &error as &dyn Error, "a shard cannot be opened; trying again");

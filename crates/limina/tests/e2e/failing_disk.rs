@@ -136,7 +136,15 @@ fn a_table_that_cannot_be_opened_again_ends_the_process() {
     for _ in 0..30 {
         setup.write().ok();
     }
-    setup.faults.set("write EIO 1000 /tables/\nread EIO 1000 /keyspaces/");
+    // The table fails first. If reads failed from the beginning, they could refuse the writes that lead to its failure.
+    let no_writes = "write EIO 1000 /tables/";
+    setup.faults.set(no_writes);
+    let failed = eventually(|| {
+        setup.write();
+        setup.server.log().contains("the table failed").then_some(())
+    });
+    failed.expect("a checkpoint fails");
+    setup.faults.set(&format!("{no_writes}\nread EIO 1000 /keyspaces/"));
     let unready = eventually(|| {
         setup.write();
         (setup.server.get("/readyz").status == 503).then_some(())
