@@ -147,11 +147,11 @@ impl fmt::Display for Reason {
             Reason::Duration { min, max } => write!(f, "must be from {} to {}", Span(min), Span(max)),
             Reason::Repeated => f.write_str("is named twice"),
             Reason::NotFinite => f.write_str("must be a finite number"),
-            Reason::NoTest => f.write_str("a condition has at least one test"),
-            Reason::TooDeep { max } => write!(f, "a query is at most {max} deep"),
-            Reason::TooManyParts { max } => write!(f, "a query has at most {max} parts"),
+            Reason::NoTest => f.write_str("must have at least one test"),
+            Reason::TooDeep { max } => write!(f, "must not be nested more than {max} deep"),
+            Reason::TooManyParts { max } => write!(f, "must not have more than {max} parts"),
             Reason::NotAboutKeys => {
-                f.write_str("rules are found by their group_by keys: only exists can be asked")
+                f.write_str("must test only `exists`, because rules are found by their `group_by` keys")
             }
         }
     }

@@ -79,7 +79,7 @@ fn selections_and_queries() {
     let exists = || vec![Test::Exists(true)];
     check(selection("k", exists()), "");
     check(selection("", exists()), "selection.: must have from 1 to 256 bytes");
-    check(selection("k", vec![]), "selection.k: a condition has at least one test");
+    check(selection("k", vec![]), "selection.k: must have at least one test");
     check(
         Selection::new(vec![("k".into(), exists()), ("k".into(), exists())]),
         "selection.k: is named twice",
@@ -109,16 +109,16 @@ fn selections_and_queries() {
     let deep =
         |depth| (1..depth).try_fold(Query::default(), |query, _| Query::default().with_any(vec![query]));
     check(deep(8), "");
-    check(deep(9), &format!("{}: a query is at most 8 deep", ["any[0]"; 8].join(".")));
+    check(deep(9), &format!("{}: must not be nested more than 8 deep", ["any[0]"; 8].join(".")));
     let wide = |parts: usize| Query::default().with_all(vec![Query::default(); parts - 1]);
     check(wide(64), "");
-    check(wide(65), "all[63]: a query has at most 64 parts");
+    check(wide(65), "all[63]: must not have more than 64 parts");
 
     let query = |test| Query::default().with_any(vec![Query::new(selection("k", vec![test]).unwrap())]);
     check(query(Test::Exists(false)).and_then(RuleQuery::new), "");
     check(
         query(Test::Prefix("p".into())).and_then(RuleQuery::new),
-        "any[0].where.k: rules are found by their group_by keys: only exists can be asked",
+        "any[0].where.k: must test only `exists`, because rules are found by their `group_by` keys",
     );
 }
 

@@ -84,7 +84,10 @@ pub(crate) fn run(mut jobs: Vec<Job>, target_directory: &Path, environment: &[(&
     thread::scope(|scope| {
         for _ in 0..LANES {
             scope.spawn(|| {
-                while let Some(job) = lock(&waiting).pop() {
+                loop {
+                    // A statement of its own: in the condition of a loop, the lock would be held while the job runs.
+                    let next = lock(&waiting).pop();
+                    let Some(job) = next else { break };
                     let ended = execute(job, &logs);
                     report(&ended);
                     lock(&finished).push(ended);

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use crate::cluster::free_address;
+use crate::{cluster::free_address, harness::eventually};
 
 pub(crate) struct Link {
     near: SocketAddr,
@@ -32,7 +32,8 @@ impl Link {
 
     #[track_caller]
     pub(crate) fn mend(&mut self) {
-        let listener = TcpListener::bind(self.near).expect("listen");
+        // A process that another test starts at this moment has a copy of every socket until it runs its own program.
+        let listener = eventually(|| TcpListener::bind(self.near).ok()).expect("listen");
         let open = Arc::new(Open { listener, sockets: Mutex::new(Some(Vec::new())) });
         let (accepting, far) = (Arc::clone(&open), self.far);
         std::thread::spawn(move || {

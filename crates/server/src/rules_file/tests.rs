@@ -168,10 +168,7 @@ fn a_mistake_is_named_with_its_place() {
             "line 4: RULE.selection.x: must be an integer from −2^63 to 2^63−1; a float needs a point or an exponent",
         ],
     );
-    check_rule(
-        "selection = { 'x.y' = {} }",
-        &["line 4: RULE.selection.x.y: a condition has at least one test"],
-    );
+    check_rule("selection = { 'x.y' = {} }", &["line 4: RULE.selection.x.y: must have at least one test"]);
     check_rule("overrides = 1", &["line 4: RULE.overrides: must be a list of tables, not an integer"]);
     check("[[namespaces.a.rules]]\nlimit = 1", &["line 1: namespaces.a.rules[0].name: is required"]);
     check(
