@@ -16,8 +16,8 @@ use std::{
 
 use crate::Outcome;
 
-/// Binaries that run at the same time. One lane is busy with the end-to-end tests for most of the run.
-const LANES: usize = 3;
+/// Binaries that run at the same time. One lane is busy with the end-to-end tests, which mostly wait, for most of the run.
+const LANES: usize = 2;
 
 /// The binaries that take longest, so that none of them starts last.
 const SLOWEST_FIRST: &[&str] = &["e2e", "cluster", "tiny", "table_faults", "damage", "postgres"];
