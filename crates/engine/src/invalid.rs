@@ -145,7 +145,7 @@ impl fmt::Display for Reason {
             Reason::Bytes { min, max } => write!(f, "must have from {min} to {max} bytes"),
             Reason::Number { min, max } => write!(f, "must be from {} to {}", Number(min), Number(max)),
             Reason::Duration { min, max } => write!(f, "must be from {} to {}", Span(min), Span(max)),
-            Reason::Repeated => f.write_str("is named twice"),
+            Reason::Repeated => f.write_str("repeats an earlier one"),
             Reason::NotFinite => f.write_str("must be a finite number"),
             Reason::NoTest => f.write_str("must have at least one test"),
             Reason::TooDeep { max } => write!(f, "must not be nested more than {max} deep"),

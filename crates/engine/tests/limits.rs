@@ -61,7 +61,7 @@ fn key_values() {
     check(pair("k", Value::Float(f64::NAN)), "key_values.k: must be a finite number");
     check(pair("k", Value::Float(f64::INFINITY)), "key_values.k: must be a finite number");
     let twice = vec![("k", Value::<&str>::Integer(1)), ("k", Value::Integer(2))];
-    check(KeyValues::new(twice), "key_values.k: is named twice");
+    check(KeyValues::new(twice), "key_values.k: repeats an earlier one");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn selections_and_queries() {
     check(selection("k", vec![]), "selection.k: must have at least one test");
     check(
         Selection::new(vec![("k".into(), exists()), ("k".into(), exists())]),
-        "selection.k: is named twice",
+        "selection.k: repeats an earlier one",
     );
     let keys = |count: usize| (0..count).map(|key| (format!("k{key}").into(), exists())).collect();
     check(Selection::new(keys(64)), "");
@@ -127,7 +127,7 @@ fn ledger() {
     check(Context::new([("k", long(1024)), (&long(256), "".into())]), "");
     check(Context::new([("", "v")]), "context.: must have from 1 to 256 bytes");
     check(Context::new([("k", long(1025))]), "context.k: must not have more than 1024 bytes");
-    check(Context::new([("k", "v"), ("k", "w")]), "context.k: is named twice");
+    check(Context::new([("k", "v"), ("k", "w")]), "context.k: repeats an earlier one");
     let entries = |count: usize| (0..count).map(|key| (format!("k{key}"), "v"));
     check(Context::new(entries(64)), "");
     check(Context::new(entries(65)), "context: must not have more than 64 items, and has 65");
@@ -141,7 +141,7 @@ fn ledger() {
     // Few names are compared in another way than many.
     for count in [1, 7, 8, 40] {
         let twice = [names(count), names(1)].concat();
-        check(hold(twice), &format!("changes[{count}].limit_name: is named twice"));
+        check(hold(twice), &format!("changes[{count}].limit_name: repeats an earlier one"));
     }
     let expires = |millis| hold(names(1)).unwrap().with_expires_after(Some(Millis(millis)));
     check(expires(1), "");
@@ -157,13 +157,13 @@ fn ledger() {
     check(commit(names(64)), "");
     check(commit(names(0)), "changes: must have from 1 to 64 items, and has 0");
     check(commit(names(65)), "changes: must have from 1 to 64 items, and has 65");
-    check(commit([names(2), names(1)].concat()), "changes[2].limit_name: is named twice");
+    check(commit([names(2), names(1)].concat()), "changes[2].limit_name: repeats an earlier one");
 
     let values = |limits| Values::new(limits, AsOf::Now);
     check(values(names(1000)), "");
     check(values(names(0)), "limit_names: must have from 1 to 1000 items, and has 0");
     check(values(names(1001)), "limit_names: must have from 1 to 1000 items, and has 1001");
-    check(values([names(900), names(1)].concat()), "limit_names[900]: is named twice");
+    check(values([names(900), names(1)].concat()), "limit_names[900]: repeats an earlier one");
 
     let batch = |count| Batch::new(vec![Transfer::Hold(hold(names(1)).unwrap()); count]);
     check(batch(8192), "");
@@ -181,8 +181,8 @@ fn locks() {
     check(acquire(&keys(64), 100), "");
     check(acquire(&keys(0), 100), "locks: must have from 1 to 64 items, and has 0");
     check(acquire(&keys(65), 100), "locks: must have from 1 to 64 items, and has 65");
-    check(acquire(&[keys(3), keys(1)].concat(), 100), "locks[3].key_values: is named twice");
-    check(acquire(&[keys(30), keys(1)].concat(), 100), "locks[30].key_values: is named twice");
+    check(acquire(&[keys(3), keys(1)].concat(), 100), "locks[3].key_values: repeats an earlier one");
+    check(acquire(&[keys(30), keys(1)].concat(), 100), "locks[30].key_values: repeats an earlier one");
     let empty = Lock { key_values: KeyValues::empty(), mode: Mode::Exclusive };
     check(
         Acquire::new(name("id"), name("session"), vec![empty], Millis(100)),
@@ -276,7 +276,7 @@ fn rules_and_overrides() {
     check(group_by(keys(17)), "group_by: must not have more than 16 items, and has 17");
     check(group_by(vec!["k".into(), "".into()]), "group_by[1]: must have from 1 to 256 bytes");
     check(group_by(vec![long(257)]), "group_by[0]: must have from 1 to 256 bytes");
-    check(group_by(vec!["k".into(), "l".into(), "k".into()]), "group_by[2]: is named twice");
+    check(group_by(vec!["k".into(), "l".into(), "k".into()]), "group_by[2]: repeats an earlier one");
     let limit = |limit| create(NewRule { limit: Limit::AtMost(limit), ..rule() });
     check(limit(MAX_COUNT), "");
     check(limit(MAX_COUNT + 1), "limit: must be from 0 to 2^53−1");
@@ -360,18 +360,18 @@ fn a_decoded_request_is_checked_by_the_same_limits() {
         (0_u8, "op", changes.iter().copied().map(change).collect::<Vec<_>>(), false, true, expiry)
     };
     sent(hold(&["a"], Some(1)), 4, Family::Ledger, "");
-    sent(hold(&["a", "b", "a"], None), 4, Family::Ledger, "changes[2].limit_name: is named twice");
+    sent(hold(&["a", "b", "a"], None), 4, Family::Ledger, "changes[2].limit_name: repeats an earlier one");
     sent(hold(&[], None), 4, Family::Ledger, "changes: must have from 1 to 64 items, and has 0");
     sent(hold(&["a"], Some(0)), 4, Family::Ledger, "expires_after: must be from 1 ms to 366 days");
     let commit = |limits: &[&'static str]| {
         let changes: Vec<_> = limits.iter().map(|limit| (*limit, NONE)).collect();
         (1_u8, 0_u8, "op", Some(changes))
     };
-    sent(commit(&["a", "a"]), 4, Family::Ledger, "changes[1].limit_name: is named twice");
+    sent(commit(&["a", "a"]), 4, Family::Ledger, "changes[1].limit_name: repeats an earlier one");
     let batch = vec![commit(&["a"]), commit(&[])];
     sent(batch, 5, Family::Ledger, "operations[1].changes: must have from 1 to 64 items, and has 0");
     sent(EMPTY, 5, Family::Ledger, "operations: must have from 1 to 8192 items, and has 0");
-    sent((vec!["a", "a"], 0_u8), 6, Family::Ledger, "limit_names[1]: is named twice");
+    sent((vec!["a", "a"], 0_u8), 6, Family::Ledger, "limit_names[1]: repeats an earlier one");
     sent((NONE, 0_usize), 3, Family::Ledger, "limit: must be from 1 to 100000");
     let limit = ("a", NONE, vec![("", "v")], NONE);
     sent(limit, 0, Family::Ledger, "context.: must have from 1 to 256 bytes");
@@ -382,7 +382,7 @@ fn a_decoded_request_is_checked_by_the_same_limits() {
     };
     sent(rule(&["k"], 1), 0, Family::Limiter, "");
     sent(rule(&["k"], 0), 0, Family::Limiter, "window.per: must be from 1 ms to 366 days");
-    sent(rule(&["k", "k"], 1), 0, Family::Limiter, "group_by[1]: is named twice");
+    sent(rule(&["k", "k"], 1), 0, Family::Limiter, "group_by[1]: repeats an earlier one");
     let take = |hits: i64, per: Option<(u64, u64)>| (one("k"), hits, per);
     sent((vec![take(1, None)], false), 6, Family::Limiter, "");
     sent((EMPTY, false), 6, Family::Limiter, "entries: must have from 1 to 64 items, and has 0");
@@ -400,7 +400,7 @@ fn a_decoded_request_is_checked_by_the_same_limits() {
         ("id", "session", locks, 1_000_u64, 0_u64, NONE)
     };
     sent(acquire(vec![one("a"), one("b")]), 0, Family::Locks, "");
-    sent(acquire(vec![one("a"), one("a")]), 0, Family::Locks, "locks[1].key_values: is named twice");
+    sent(acquire(vec![one("a"), one("a")]), 0, Family::Locks, "locks[1].key_values: repeats an earlier one");
     sent(
         acquire(vec![KeyValues::empty()]),
         0,

@@ -2,9 +2,7 @@
 //! durations of a few milliseconds, so that most happens at a boundary. A failing case is reduced to the shortest
 //! script that still fails.
 
-mod harness;
-
-use harness::{Bench, Step};
+use crate::harness::{self, Bench, Step};
 use limina_engine::{Command, Page, Request};
 use limina_sim::{random::Random, workload::EventWorkload};
 

@@ -2,9 +2,7 @@
 //! of a few milliseconds, so that most events are at a boundary. A failing case is reduced to the shortest script that
 //! still fails.
 
-mod harness;
-
-use harness::{Bench, Step};
+use crate::harness::{self, Bench, Step};
 use limina_engine::{
     Command, Name, Outcome, Page, Request,
     limiter::{self, Check, CounterId, CounterInfo, Decision, Refusal, Reply, Take},

@@ -2,9 +2,7 @@
 //! a few milliseconds, so that most happens at a boundary. After every step all grants are read. A failing case is
 //! reduced to the shortest script that still fails.
 
-mod harness;
-
-use harness::{Bench, Step};
+use crate::harness::{self, Bench, Step};
 use limina_engine::{
     Command, Name, Outcome, Page, Request,
     locks::{self, GrantInfo, Mode, Reply},

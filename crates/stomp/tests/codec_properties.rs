@@ -1,6 +1,6 @@
 //! Properties that hold for all frames, all bytes, and all ways to split them into pieces.
 //!
-//! `PROPTEST_CASES=1000000 cargo test -p limina-stomp --release --test codec_properties` is the long run.
+//! `PROPTEST_CASES=1000000 cargo test -p limina-stomp --release codec_properties` is the long run.
 
 use limina_stomp::{Command, Decoded, Decoder, Frame, FrameError, Headers, Limits, Version};
 use proptest::prelude::*;

@@ -1,7 +1,6 @@
 //! The conformance suite over every store of this crate.
 
-mod database;
-
+use crate::database;
 use limina_store::{
     NodeId, StoreError,
     conformance::{Factory, Stop, journal, model, table, tenure},

@@ -3,10 +3,8 @@
 //! The table's library calls the C library directly, so each test runs in its own process with the faults preloaded:
 //! the test starts itself again.
 
-mod faults;
-
+use crate::faults::Faults;
 use bytes::Bytes;
-use faults::Faults;
 use limina_store::{
     Answer, Journal, Read, Record, Seq, ShardId, ShardStore, ShardStoreOptions,
     embedded::{Embedded, EmbeddedOptions, Finding, ReadOnlyStore},
@@ -38,10 +36,12 @@ fn with_faults<F: Future<Output = ()>>(test: &str, scenario: impl FnOnce(Store) 
     let home = TempDir::new().expect("a temporary directory");
     let faults = Faults::compile(home.path());
     let mut command = Command::new(std::env::current_exe().expect("this test is a program"));
-    faults.preload(command.args(["--exact", test, "--nocapture"]).env("FAULTS_HOME", home.path()));
+    let test = format!("table_faults::{test}");
+    faults.preload(command.args(["--exact", &test, "--nocapture"]).env("FAULTS_HOME", home.path()));
     let output = command.output().expect("the test once more");
-    let text = [output.stdout, output.stderr].concat();
-    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&text));
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{}: {text}", output.status);
+    assert!(text.contains("1 passed"), "no test is called {test}: {text}");
 }
 
 /// The directory of a scenario's store.
@@ -247,8 +247,8 @@ fn every_directory_that_is_made_is_synced_into_its_parent() {
     let home = TempDir::new().expect("a temporary directory");
     let faults = Faults::compile(home.path());
     let mut command = Command::new(std::env::current_exe().expect("this test is a program"));
-    faults
-        .preload(command.args(["--exact", "makes_a_new_store", "--ignored"]).env("FAULTS_HOME", home.path()));
+    let test = "table_faults::makes_a_new_store";
+    faults.preload(command.args(["--exact", test, "--ignored"]).env("FAULTS_HOME", home.path()));
     assert!(command.status().expect("the test once more").success());
     let log = faults.log();
     let lines: Vec<(&str, &Path)> = log

@@ -83,6 +83,7 @@ fn unknown_field(rest: &str) -> JsonFault {
     match rest.rsplit_once("`, expected ") {
         Some((name, known)) => {
             let known = known.strip_prefix("one of ").unwrap_or(known).replace("` or `", "`, `");
+            let known = known.split(", ").filter(|name| !is_alias(name)).collect::<Vec<_>>().join(", ");
             JsonFault::Unknown { name: name.to_owned(), known: Some(known) }
         }
         None => {
@@ -90,6 +91,12 @@ fn unknown_field(rest: &str) -> JsonFault {
             JsonFault::Unknown { name: name.to_owned(), known: None }
         }
     }
+}
+
+/// Whether a name in backquotes is one of the capitalized names that some objects accept besides their own. Messages do not
+/// recommend them.
+fn is_alias(quoted: &str) -> bool {
+    quoted.trim_start_matches('`').starts_with(|first: char| first.is_ascii_uppercase())
 }
 
 /// What serde calls a Rust type or what a visitor expects, as JSON has it.
@@ -147,6 +154,7 @@ mod tests {
     #[serde(deny_unknown_fields)]
     #[expect(dead_code, reason = "only whether it can be read matters")]
     struct Part {
+        #[serde(alias = "One")]
         one: u64,
         two: u64,
     }

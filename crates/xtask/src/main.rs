@@ -19,6 +19,8 @@ use std::{
 };
 
 type Outcome = Result<(), String>;
+/// Variables to set for a program.
+type Environment = Vec<(&'static str, String)>;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -1,8 +1,8 @@
 //! Everything that CI checks.
 
-use std::{process::Command, thread};
+use std::{path::Path, process::Command, thread};
 
-use crate::{Outcome, cargo, clients, packages, rivals, test_binaries};
+use crate::{Environment, Outcome, cargo, clients, packages, rivals, test_binaries};
 
 pub(crate) fn run() -> Outcome {
     cargo(&["fmt", "--all", "--check"])?;
@@ -10,16 +10,45 @@ pub(crate) fn run() -> Outcome {
     crate::check_layers()?;
     // Downloading and compiling do not get in each other's way.
     let installed = thread::spawn(install);
-    lint()?;
-    let jobs = test_binaries::build()?;
+    let target_directory = crate::target_directory()?;
+    let build = build_environment(&target_directory)?;
+    let jobs = test_binaries::build(&build)?;
+    document(&build)?;
     installed.join().map_err(|_| "installing panicked; see above")??;
-    test_binaries::run(jobs, &crate::target_directory()?, &environment())
+    test_binaries::run(jobs, &target_directory, &[build, test_environment()].concat())
 }
 
-fn lint() -> Outcome {
-    cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])?;
+/// What is set for cargo. The test build is the lint at the same time: clippy's driver compiles the workspace, and every
+/// warning is an error. A separate `cargo clippy` would read and check all the code once more.
+fn build_environment(target_directory: &Path) -> Result<Environment, String> {
+    let mut environment = vec![
+        ("RUSTC_WORKSPACE_WRAPPER", clippy_driver()?),
+        ("CLIPPY_ARGS", "-Dwarnings__CLIPPY_HACKERY__".to_owned()),
+    ];
+    if !target_directory.join("debug").exists() {
+        println!(
+            "xtask: nothing is built yet, so nothing is prepared for incremental builds, which is quicker"
+        );
+        environment.push(("CARGO_INCREMENTAL", "0".to_owned()));
+    }
+    Ok(environment)
+}
+
+/// The program that `cargo clippy` runs in place of the compiler.
+fn clippy_driver() -> Result<String, String> {
+    let output = Command::new("rustc").args(["--print", "sysroot"]).current_dir(crate::root()).output();
+    let output = output.map_err(|error| format!("running rustc: {error}"))?;
+    let driver = Path::new(String::from_utf8_lossy(&output.stdout).trim()).join("bin/clippy-driver");
+    match driver.is_file() {
+        true => Ok(driver.display().to_string()),
+        false => Err(format!("{} is missing: `rustup component add clippy` installs it", driver.display())),
+    }
+}
+
+fn document(environment: &Environment) -> Outcome {
     let mut doc = Command::new(env!("CARGO"));
     doc.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
+    doc.envs(environment.iter().map(|(name, value)| (name, value)));
     crate::run(doc)
 }
 
@@ -30,7 +59,7 @@ fn install() -> Outcome {
 }
 
 /// What is set for the tests.
-fn environment() -> Vec<(&'static str, String)> {
+fn test_environment() -> Environment {
     // Most tests wait for most of their time.
     let threads = 2 * thread::available_parallelism().map_or(1, usize::from);
     let mut environment = vec![("RUST_TEST_THREADS", threads.to_string())];

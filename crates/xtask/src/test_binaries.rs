@@ -14,17 +14,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::Outcome;
+use crate::{Environment, Outcome};
 
 /// Binaries that run at the same time. One lane is busy with the end-to-end tests, which mostly wait, for most of the run.
 const LANES: usize = 2;
 
 /// The binaries that take longest, so that none of them starts last.
-const SLOWEST_FIRST: &[&str] = &["e2e", "cluster", "tiny", "table_faults", "damage", "postgres"];
+const SLOWEST_FIRST: &[&str] = &["limina: e2e", "limina: cluster", "store: all", "bench: tiny", "sim: all"];
 
 /// One program to run: a test binary, or cargo with the documentation tests.
 pub(crate) struct Job {
-    /// Package and target, such as `limina e2e`.
+    /// The crate's folder and the target, such as `limina: e2e`.
     name: String,
     /// What repeats this job alone.
     again: String,
@@ -41,8 +41,9 @@ struct Finished {
 }
 
 /// Builds every test binary, and returns the slowest ones first.
-pub(crate) fn build() -> Result<Vec<Job>, String> {
+pub(crate) fn build(environment: &Environment) -> Result<Vec<Job>, String> {
     let mut cargo = Command::new(env!("CARGO"));
+    cargo.envs(environment.iter().map(|(name, value)| (name, value)));
     cargo.args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
     let told = crate::describe(&cargo);
     println!("xtask: {told}");
@@ -61,16 +62,14 @@ pub(crate) fn build() -> Result<Vec<Job>, String> {
     if !cargo.wait().map_err(failed)?.success() {
         return Err(format!("failed: {told}"));
     }
-    let place = |job: &Job| {
-        let target = job.name.rsplit(' ').next().unwrap_or_default();
-        SLOWEST_FIRST.iter().position(|slow| *slow == target).unwrap_or(SLOWEST_FIRST.len())
-    };
+    let place =
+        |job: &Job| SLOWEST_FIRST.iter().position(|slow| *slow == job.name).unwrap_or(SLOWEST_FIRST.len());
     jobs.sort_by_key(place);
     Ok(jobs)
 }
 
 /// Runs all tests, the documentation tests included. `environment` is set for each of them.
-pub(crate) fn run(mut jobs: Vec<Job>, target_directory: &Path, environment: &[(&str, String)]) -> Outcome {
+pub(crate) fn run(mut jobs: Vec<Job>, target_directory: &Path, environment: &Environment) -> Outcome {
     let logs = target_directory.join("test-logs");
     std::fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
     jobs.push(documentation_tests());

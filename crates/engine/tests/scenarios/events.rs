@@ -1,6 +1,6 @@
 //! Commands and answers about events as lines of text.
 
-use crate::{lines, name, option_of, page};
+use super::{lines, name, option_of, page};
 use limina_engine::{
     Command, Millis,
     events::{self, Change, Changes, ChangesAfter, EventInfo, Mode, Reply, StreamInfo, StreamTerms, Submit},

@@ -1,6 +1,6 @@
 //! The ledger's commands and answers as lines of text.
 
-use crate::{lines, name, option_of, page};
+use super::{lines, name, option_of, page};
 use limina_engine::{
     Command, Millis, Name, Position,
     ledger::{

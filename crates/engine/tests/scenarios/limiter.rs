@@ -1,6 +1,6 @@
 //! The limiter's commands and answers as lines of text.
 
-use crate::{
+use super::{
     conditions::{self, query},
     lines, name, option_of, page,
 };

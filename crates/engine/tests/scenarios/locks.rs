@@ -1,6 +1,6 @@
 //! Commands and answers about locks as lines of text.
 
-use crate::{
+use super::{
     conditions::{self, query},
     lines, name, option_of, page,
 };

@@ -1,6 +1,6 @@
 //! Appends that fail, a full disk, a full queue, a node that is dropped, and work that is due while no client asks.
 
-use crate::{info, memory, namespace_in, start, store::FaultyStore, submit};
+use super::{info, memory, namespace_in, start, store::FaultyStore, submit};
 use futures_util::FutureExt;
 use limina_engine::Name;
 use limina_node::{NodeOptions, Unavailable};

@@ -1,6 +1,6 @@
 //! A shard whose task panics: it stays closed, the rest goes on, and the node's owner learns of it.
 
-use crate::{
+use super::{
     SHARDS, STREAM, info, memory, name, namespace_in, start,
     store::{FaultyStore, PANIC},
     submit,

@@ -156,7 +156,7 @@ fn a_mistake_is_named_with_its_place() {
         &["line 4: RULE.window.burst: must be absent, because only a bucket has a burst"],
     );
     check_rule("group_by = [\n'ip',\n'',\n]", &["line 6: RULE.group_by[1]: must have from 1 to 256 bytes"]);
-    check_rule("group_by = ['ip', 'ip']", &["line 4: RULE.group_by[1]: is named twice"]);
+    check_rule("group_by = ['ip', 'ip']", &["line 4: RULE.group_by[1]: repeats an earlier one"]);
     check_rule(
         "shadow = 2024-01-01",
         &["line 4: RULE.shadow: must not be a date or time; put it in quotes if it is a string"],

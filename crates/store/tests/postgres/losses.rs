@@ -1,6 +1,6 @@
 //! Connections and servers that are lost while appends are in flight.
 
-use crate::{
+use super::{
     database::{client, connect_as_owner, connect_with, new_database},
     eventually,
 };

@@ -1,6 +1,6 @@
 //! Creating the schema, and opening databases with a valid or an invalid one.
 
-use crate::{
+use super::{
     database::{client, connect, execute, new_database},
     eventually,
 };

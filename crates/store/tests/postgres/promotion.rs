@@ -1,6 +1,6 @@
 //! A synchronous standby is promoted: the store continues there, and ignores the old server.
 
-use crate::{
+use super::{
     database::{client, connect_as_owner},
     eventually,
     losses::Load,

@@ -1,6 +1,6 @@
 //! Keys that are longer than an index entry, and removal of appends after a checkpoint.
 
-use crate::{
+use super::{
     database::{client, connect_as_owner, new_database},
     eventually,
 };

@@ -1,6 +1,6 @@
 //! Errors of the server, and configurations of the database that the store must override.
 
-use crate::{
+use super::{
     database::{client, connect_as_owner, new_database},
     eventually,
 };

@@ -1,6 +1,6 @@
 //! What waits for what: checkpoints, changes of owner, standbys.
 
-use crate::{
+use super::{
     database::{SHARDS, client, connect, connect_as_owner, new_database},
     eventually,
 };

@@ -1,7 +1,5 @@
 //! Tests that only apply to PostgreSQL: its schema, what waits for what, and lost connections.
 
-#[path = "../database/mod.rs"]
-mod database;
 mod encryption;
 mod losses;
 mod moving;
@@ -11,6 +9,7 @@ mod records;
 mod refusals;
 mod waits;
 
+use crate::database;
 use std::time::Duration;
 
 /// Waits until the condition is true.

@@ -1,0 +1,7 @@
+//! The library's tests. They are one program, because each further one would be compiled and linked with all dependencies.
+
+mod families;
+#[cfg(feature = "embedded")]
+mod instances;
+#[cfg(feature = "postgres")]
+mod postgres;

@@ -1,0 +1,7 @@
+//! The engine's tests from outside. They are one program, because each further one would be compiled and linked with all dependencies.
+
+mod answers;
+mod bytes;
+mod limits;
+mod scenarios;
+mod time;
