@@ -15,6 +15,7 @@ mod failing_disk;
 #[path = "../../../store/tests/faults/mod.rs"]
 mod faults;
 mod full_disk;
+mod guides;
 mod h2;
 mod ledger_flows;
 mod lifecycle;
