@@ -3,7 +3,7 @@
 use crate::{Limina, instance::Running};
 use limina_node::{Metrics, Node, NodeOptions, Service};
 use limina_store::{
-    ShardStoreOptions, StoreError,
+    ShardStoreOptions, Sharding, ShardingKey, StoreError,
     memory::{Memory, MemoryOptions},
 };
 use std::sync::Arc;
@@ -96,10 +96,10 @@ impl Builder {
             reserve_bytes: 0,
             seed: defaults.seed,
         };
+        let sharding = Sharding { shards: options.shards, key: ShardingKey::draw()? };
         let store = Arc::new(Memory::new(&options)?);
         let (service, metrics) = self.service.unwrap_or_else(new_service);
-        let node =
-            Node::start(service.clone(), metrics, store.clone(), store, options.shards, self.node).await?;
+        let node = Node::start(service.clone(), metrics, store.clone(), store, sharding, self.node).await?;
         Ok(Limina::new(service, Running::in_memory(node)))
     }
 }
@@ -143,8 +143,8 @@ impl Builder {
         let store = opening.await.map_err(|error| StoreError::Unavailable(error.to_string()))??;
         let store = Arc::new(store);
         let (service, metrics) = self.service.unwrap_or_else(new_service);
-        let (journal, table, shards) = (store.clone(), store.clone(), store.shards());
-        let node = Node::start(service.clone(), metrics, journal, table, shards, self.node).await?;
+        let (journal, table, sharding) = (store.clone(), store.clone(), store.sharding());
+        let node = Node::start(service.clone(), metrics, journal, table, sharding, self.node).await?;
         let running = Running::embedded(node, store, &directory, &service);
         Ok(Limina::new(service, running))
     }

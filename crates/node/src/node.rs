@@ -13,7 +13,9 @@ use crate::{
 };
 use limina_engine::Stats;
 use limina_shard::Options as ShardOptions;
-use limina_store::{Journal, NodeId, ShardId, ShardStore, ShardStoreOptions, StoreError, Table, Tenure};
+use limina_store::{
+    Journal, NodeId, ShardId, ShardStore, ShardStoreOptions, Sharding, StoreError, Table, Tenure,
+};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -127,7 +129,7 @@ impl Node {
         metrics: Metrics,
         journal: Arc<J>,
         table: Arc<T>,
-        shards: u16,
+        sharding: Sharding,
         options: NodeOptions,
     ) -> Result<Node, OpenError> {
         let begin = Instant::now();
@@ -136,7 +138,7 @@ impl Node {
         let context = ShardContext::new(&service, &metrics, clocks, tenure_guard, &options);
         let stores = Stores::default();
         let mut opened = Vec::new();
-        for shard in (0..shards).map(ShardId) {
+        for shard in (0..sharding.shards).map(ShardId) {
             let store = ShardStore::open(journal.clone(), table.clone(), shard, options.store.clone()).await;
             let store = Arc::new(store.map_err(|source| OpenError::Store { shard: shard.0, source })?);
             let engine = driver::load_engine(&store, shard).await?;
@@ -145,7 +147,7 @@ impl Node {
         }
         let loaded = Stats::sum(opened.iter().map(|(_, _, engine)| engine.stats()));
         tracing::info!(
-            shards,
+            shards = sharding.shards,
             namespaces = loaded.namespaces,
             ledger_limits = loaded.sizes.ledger_limits,
             rules = loaded.sizes.limiter.rules,
@@ -156,7 +158,7 @@ impl Node {
             "shards opened"
         );
 
-        service.start(shards, None);
+        service.start(sharding, None);
         let tasks = opened.into_iter().map(|(shard, store, engine)| {
             let (sender, receiver) = service::shard_channel(options.shard.max_queue);
             service.set_location(shard, Location::Local(Arc::new(sender)));
@@ -186,7 +188,7 @@ impl Node {
         service: Service,
         metrics: Metrics,
         store: Arc<S>,
-        shards: u16,
+        sharding: Sharding,
         joining: Joining,
         options: NodeOptions,
     ) -> Result<Node, AddressTaken> {
@@ -196,7 +198,7 @@ impl Node {
         let context = ShardContext::new(&service, &metrics, clocks, tenure_guard.clone(), &options);
         let (able, peers, max_wait) = (store.clone(), joining.peers.clone(), joining.tenure * 2);
         service.start(
-            shards,
+            sharding,
             Some(Others::new(store.me(), peers, tenure_guard, move || able.is_available(), max_wait)),
         );
         let stores = Stores::default();

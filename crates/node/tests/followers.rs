@@ -9,8 +9,8 @@ use limina_node::{
     ShardStatus, StreamUpdate, peers::PeerFuture, shard_of,
 };
 use limina_store::{
-    NodeId, ShardId,
-    memory::{AppendFault, Cluster, Memory, MemoryOptions},
+    NodeId, ShardId, Sharding,
+    memory::{self, AppendFault, Cluster, Memory, MemoryOptions},
 };
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use std::{
@@ -24,6 +24,7 @@ use tokio::{sync::watch, task::JoinSet, time::timeout};
 /// Longer than anything takes, also on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 const SHARDS: u16 = 4;
+const SHARDING: Sharding = memory::sharding(SHARDS);
 
 fn name(text: &str) -> Name {
     Name::new(text).expect("a valid name")
@@ -112,7 +113,9 @@ impl Alone {
         metrics.register(&mut registry);
         let service = Service::new(metrics.clone());
         let (journal, table, options) = (memory.clone(), memory.clone(), NodeOptions::default());
-        let node = Node::start(service.clone(), metrics, journal, table, 1, options).await.expect("it opens");
+        let sharding = memory::sharding(1);
+        let node = Node::start(service.clone(), metrics, journal, table, sharding, options).await;
+        let node = node.expect("it opens");
         Alone { memory, service, registry, _node: node }
     }
 
@@ -154,7 +157,7 @@ impl Nodes {
         let joining = Joining { address, host: "test".into(), tenure: LONG, peers };
         let store = self.cluster.node(NodeId(number));
         let options = NodeOptions::default();
-        let node = Node::join(service.clone(), metrics, store, SHARDS, joining, options).await;
+        let node = Node::join(service.clone(), metrics, store, SHARDING, joining, options).await;
         (service, node.expect("the address is free"))
     }
 
@@ -175,7 +178,7 @@ impl Nodes {
         };
         let shard = timeout(LONG, mine).await.expect("shards settle");
         let names = (0..).map(|number| format!("n{number}"));
-        let found = names.into_iter().find(|text| shard_of(text, SHARDS) == ShardId(shard));
+        let found = names.into_iter().find(|text| shard_of(text, SHARDING) == ShardId(shard));
         name(&found.expect("there is one"))
     }
 

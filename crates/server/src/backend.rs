@@ -40,6 +40,9 @@ pub trait Backend: Send + Sync + 'static {
 
     /// All nodes and all shards, as this node sees them.
     fn cluster(&self) -> Cluster;
+
+    /// The shard of a namespace, whether the namespace exists or not. None before the store is open.
+    fn shard_of(&self, namespace: &Name) -> Option<ShardId>;
 }
 
 impl Backend for Service {
@@ -75,5 +78,9 @@ impl Backend for Service {
 
     fn cluster(&self) -> Cluster {
         Service::cluster(self)
+    }
+
+    fn shard_of(&self, namespace: &Name) -> Option<ShardId> {
+        Service::shard_of(self, namespace)
     }
 }

@@ -78,4 +78,8 @@ impl Backend for Gate {
     fn cluster(&self) -> Cluster {
         self.service.cluster()
     }
+
+    fn shard_of(&self, namespace: &Name) -> Option<ShardId> {
+        self.service.shard_of(namespace)
+    }
 }

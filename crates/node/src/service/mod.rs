@@ -19,7 +19,6 @@ use crate::{
     NodeFailure, PeerError,
     cluster::{Cluster, Others},
     metrics::{CountedChecks, Metrics},
-    shard_of,
     streams::Streams,
 };
 use limina_engine::{
@@ -27,7 +26,7 @@ use limina_engine::{
     limiter::{self, Change},
     outcome::NamespaceInfo,
 };
-use limina_store::ShardId;
+use limina_store::{ShardId, Sharding};
 use routes::{Route, Routes};
 use std::{
     error::Error,
@@ -86,7 +85,7 @@ impl Service {
         let checks = CountedChecks::of(&request);
         let result = match self.routes() {
             Ok(routes) => {
-                let shard = shard_of(request.namespace.as_str(), routes.len());
+                let shard = routes.shard_of(&request.namespace);
                 match request.is_cancellation() {
                     true => {
                         let taking_back = tokio::spawn(self.clone().take_back(shard, request));
@@ -163,6 +162,11 @@ impl Service {
         if let Some(others) = self.inner.others.get() {
             others.until_complete().await;
         }
+    }
+
+    /// The shard of a namespace, whether the namespace exists or not. None before the store is open.
+    pub fn shard_of(&self, namespace: &Name) -> Option<ShardId> {
+        self.inner.routes.get().map(|routes| routes.shard_of(namespace))
     }
 
     /// All nodes and all shards, as this node knows them. There are no shards before the store is open.
@@ -247,11 +251,11 @@ impl Service {
     }
 
     /// A node starts on this service. The locations of its shards are not known yet.
-    pub(crate) fn start(&self, shards: u16, others: Option<Others>) {
+    pub(crate) fn start(&self, sharding: Sharding, others: Option<Others>) {
         if let Some(others) = others {
             assert!(self.inner.others.set(others).is_ok(), "a service is started once");
         }
-        assert!(self.inner.routes.set(Routes::new(shards)).is_ok(), "a service is started once");
+        assert!(self.inner.routes.set(Routes::new(sharding)).is_ok(), "a service is started once");
     }
 
     fn routes(&self) -> Result<&Routes, Unavailable> {

@@ -20,13 +20,12 @@ pub use cursor::{Cursor, Step};
 pub use follower::Follower;
 pub use ring::{PAGE, Page, RECENT_CHANGES, Ring};
 
-use crate::{Unavailable, shard_of};
+use crate::Unavailable;
 use bytes::Bytes;
 use limina_engine::{
     Name,
     events::{Change, KeyFrame, StreamInfo},
 };
-use limina_store::ShardId;
 use serde::{Deserialize, Serialize};
 use shared_question::SharedQuestion;
 use std::{
@@ -175,10 +174,10 @@ impl Streams {
         }
     }
 
-    /// A shard has left this node: other nodes must follow its streams at the new owner.
-    pub(crate) fn shard_left(&self, shard: ShardId, shards: u16) {
+    /// The shard of these namespaces has left this node: other nodes must follow its streams at the new owner.
+    pub(crate) fn shard_left(&self, is_in_shard: impl Fn(&Name) -> bool) {
         let topics = self.lock();
-        for topic in topics.values().filter(|topic| shard_of(topic.address.0.as_str(), shards) == shard) {
+        for topic in topics.values().filter(|topic| is_in_shard(&topic.address.0)) {
             topic.update(|state| state.moves += 1);
         }
     }

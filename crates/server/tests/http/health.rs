@@ -29,6 +29,24 @@ async fn namespaces() {
 }
 
 #[tokio::test]
+async fn the_cluster_lists_all_shards_or_that_of_a_namespace() {
+    let server = start().await;
+    let check = async |query: &str, expect: &[u64]| {
+        let seen: Json = server.send("GET", &format!("/v1/cluster{query}"), "").await.json().await.unwrap();
+        let shards: Vec<u64> =
+            seen["shards"].as_array().unwrap().iter().map(|shard| shard["shard"].as_u64().unwrap()).collect();
+        assert_eq!((shards.as_slice(), &seen["nodes"][0]["node"]), (expect, &json!("local")), "{query}");
+    };
+    check("", &[0, 1]).await;
+    check("?namespace=a0", &[0]).await;
+    check("?namespace=a1", &[1]).await;
+    for query in ["?namespace=", "?namespace=%FF", "?namespace=a&namespace=a", "?shard=0"] {
+        let refused = server.send("GET", &format!("/v1/cluster{query}"), "").await;
+        problem_of(refused, 400, "InvalidRequest").await;
+    }
+}
+
+#[tokio::test]
 async fn health_and_metrics() {
     let server = start().await;
     assert_eq!(server.send("GET", "/healthz", "").await.text().await.unwrap(), "ok");

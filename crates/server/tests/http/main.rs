@@ -116,8 +116,14 @@ impl Backend for Fake {
         let me = || "local".to_owned();
         let is_ready = self.is_ready();
         let node = NodeStatus { node: me(), address: None, is_ready, is_leaving: false };
-        let shard = ShardStatus { shard: 0, owner: Some(me()), epoch: None, is_open: true };
-        Cluster { me: me(), nodes: vec![node], shards: vec![shard] }
+        let shard = |shard| ShardStatus { shard, owner: Some(me()), epoch: None, is_open: true };
+        Cluster { me: me(), nodes: vec![node], shards: vec![shard(0), shard(1)] }
+    }
+
+    /// The last byte of the name decides.
+    fn shard_of(&self, namespace: &Name) -> Option<limina_node::ShardId> {
+        let last = namespace.as_bytes().last().copied().unwrap_or_default();
+        Some(limina_node::ShardId(u16::from(last % 2)))
     }
 
     fn is_ready(&self) -> bool {

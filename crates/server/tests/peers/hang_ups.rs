@@ -3,7 +3,7 @@
 use super::*;
 use limina_engine::locks;
 use limina_node::{Node as RunningNode, NodeOptions, Service};
-use limina_store::memory::{Memory, MemoryOptions};
+use limina_store::memory::{self, Memory, MemoryOptions};
 use reqwest::Client;
 use serde_json::{Value as Json, json};
 
@@ -44,6 +44,10 @@ impl Backend for Front {
     fn cluster(&self) -> Cluster {
         Cluster::default()
     }
+
+    fn shard_of(&self, _: &Name) -> Option<ShardId> {
+        None
+    }
 }
 
 /// The node that owns everything.
@@ -52,7 +56,10 @@ async fn owner() -> (RunningNode, Service, Server) {
     let service = Service::new(metrics.clone());
     let store = Arc::new(Memory::new(&MemoryOptions { shards: 1, ..MemoryOptions::default() }).unwrap());
     let options = NodeOptions::default();
-    let node = RunningNode::start(service.clone(), metrics, store.clone(), store, 1, options).await.unwrap();
+    let node =
+        RunningNode::start(service.clone(), metrics, store.clone(), store, memory::sharding(1), options)
+            .await;
+    let node = node.unwrap();
     let server = Server::start(Arc::new(service.clone()), Some(secret())).await;
     (node, service, server)
 }

@@ -117,6 +117,10 @@ impl Backend for Fake {
     fn cluster(&self) -> Cluster {
         Cluster::default()
     }
+
+    fn shard_of(&self, _: &Name) -> Option<ShardId> {
+        None
+    }
 }
 
 /// Tells what it is given; waits for ever when there is no more.
