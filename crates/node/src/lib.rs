@@ -11,6 +11,7 @@ mod failure;
 mod ids;
 mod metrics;
 mod node;
+mod opener;
 pub mod ownership;
 mod ownership_manager;
 pub mod peers;

@@ -11,6 +11,7 @@ use crate::{
     registration::register,
     service::{self, Location},
 };
+use futures_util::{StreamExt, TryStreamExt, stream};
 use limina_engine::Stats;
 use limina_shard::Options as ShardOptions;
 use limina_store::{
@@ -137,14 +138,17 @@ impl Node {
         let tenure_guard = TenureGuard::alone(clocks.clone());
         let context = ShardContext::new(&service, &metrics, clocks, tenure_guard, &options);
         let stores = Stores::default();
-        let mut opened = Vec::new();
-        for shard in (0..sharding.shards).map(ShardId) {
-            let store = ShardStore::open(journal.clone(), table.clone(), shard, options.store.clone()).await;
-            let store = Arc::new(store.map_err(|source| OpenError::Store { shard: shard.0, source })?);
-            let engine = driver::load_engine(&store, shard).await?;
-            stores.insert(shard, store.clone());
-            opened.push((shard, store, engine));
-        }
+        let opener = &context.opener;
+        let open = |shard| {
+            let opening = driver::open(journal.clone(), table.clone(), shard, options.store.clone());
+            async move { opener.run(opening).await.map(|(store, engine)| (shard, store, engine)) }
+        };
+        let openings = stream::iter((0..sharding.shards).map(|shard| open(ShardId(shard))));
+        let opened: Result<Vec<_>, OpenError> = openings.buffered(opener.threads()).try_collect().await;
+        // If one shard fails, the openings of others may still use the store, which the caller may want to open again.
+        opener.until_idle().await;
+        let opened = opened?;
+        opened.iter().for_each(|(shard, store, _)| stores.insert(*shard, store.clone()));
         let loaded = Stats::sum(opened.iter().map(|(_, _, engine)| engine.stats()));
         tracing::info!(
             shards = sharding.shards,

@@ -98,9 +98,8 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
     async fn try_open(&self) -> Result<Opened<S>, OpenError> {
         let shard = self.shard;
         let options = self.options.store.clone();
-        let store = ShardStore::open(self.store.clone(), self.store.clone(), shard, options).await;
-        let store = Arc::new(store.map_err(|source| OpenError::Store { shard: shard.0, source })?);
-        let engine = driver::load_engine(&store, shard).await?;
+        let opening = driver::open(self.store.clone(), self.store.clone(), shard, options);
+        let (store, engine) = self.context.opener.run(opening).await?;
         let (sender, receiver) = service::shard_channel(self.options.shard.max_queue);
         let driver = Driver::new(shard, store.clone(), self.context.clone(), receiver);
         self.stores.insert(shard, store.clone());

@@ -145,9 +145,10 @@ impl<T> Shard<T> {
     }
 
     /// The append or confirm in flight failed. The shard drops its memory, which is ahead of what is stored, fails the
-    /// requests that it had decided, and must be opened again. Requests that were not decided stay in the queue.
-    pub fn handle_lost(&mut self, loss: Loss) {
-        let Some(open) = self.open.take() else { return };
+    /// requests that it had decided, and must be opened again. Requests that were not decided stay in the queue. Returns that
+    /// memory, because freeing much of it takes long, and the caller may do that elsewhere.
+    pub fn handle_lost(&mut self, loss: Loss) -> Option<Engine> {
+        let open = self.open.take()?;
         self.is_out_of_space = loss == Loss::Full;
         self.outputs
             .retain(|output| matches!(output, Output::Reply(..) | Output::Waits { .. } | Output::Effect(_)));
@@ -172,6 +173,7 @@ impl<T> Shard<T> {
                 self.queue.push_front((ticket, Job::new(job.request)));
             }
         }
+        Some(open.engine)
     }
 
     /// Whether there is space for clients' writes. If not, they are rejected before anything is decided, and due timers

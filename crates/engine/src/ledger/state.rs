@@ -173,10 +173,32 @@ impl Ledger {
         if number as usize != self.limits.len() || self.by_name.insert(terms.name.clone(), number).is_some() {
             return Err(Malformed);
         }
-        self.names.insert(terms.name.clone(), number);
         let balance = Balance::default();
         self.limits.push(Limit { terms, balance, terms_changed: false, balance_changed: false });
         Ok(())
+    }
+
+    /// All records are loaded. The names are sorted all at once, which takes a fraction of the time of an insertion for each.
+    pub(crate) fn finish_load(&mut self) {
+        let name = |number: u32| &self.limits[number as usize].terms.name;
+        let Some(first) = self.limits.first().map(|limit| limit.terms.name.as_bytes()) else { return };
+        // Comparing two names waits for memory twice. The first bytes in which names differ are copied into the list that is
+        // sorted, so that most comparisons need no other memory.
+        let common = self.limits.iter().fold(first.len(), |common, limit| {
+            let pairs = first[..common].iter().zip(limit.terms.name.as_bytes());
+            pairs.take_while(|(a, b)| a == b).count()
+        });
+        let head = |number: u32| {
+            let mut head = [0; 8];
+            let bytes = &name(number).as_bytes()[common..];
+            let length = bytes.len().min(head.len());
+            head[..length].copy_from_slice(&bytes[..length]);
+            u64::from_be_bytes(head)
+        };
+        let mut sorted: Vec<(u64, u32)> =
+            (0..self.limits.len() as u32).map(|number| (head(number), number)).collect();
+        sorted.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| name(a.1).cmp(name(b.1))));
+        self.names = sorted.into_iter().map(|(_, number)| (name(number).clone(), number)).collect();
     }
 
     fn load_balance(&mut self, number: u32, bytes: &[u8]) -> Result<(), Malformed> {

@@ -7,12 +7,14 @@ mod loading;
 mod outputs;
 
 pub use loading::load_engine;
+pub(crate) use loading::open;
 
 use crate::{
     Metrics, NodeOptions, OpenError, Service,
     clock::Clocks,
     cluster::TenureGuard,
     metrics::ShardGauges,
+    opener::Opener,
     service::{ShardReceiver, Ticket},
 };
 use limina_engine::{Engine, Read, ReadResult, Request, Time};
@@ -36,6 +38,7 @@ pub(crate) struct ShardContext {
     pub(crate) metrics: Metrics,
     pub(crate) clocks: Clocks,
     pub(crate) tenure_guard: TenureGuard,
+    pub(crate) opener: Opener,
     options: Options,
 }
 
@@ -48,7 +51,14 @@ impl ShardContext {
         options: &NodeOptions,
     ) -> ShardContext {
         let (service, metrics) = (service.clone(), metrics.clone());
-        ShardContext { service, metrics, clocks, tenure_guard, options: options.shard.clone() }
+        ShardContext {
+            service,
+            metrics,
+            clocks,
+            tenure_guard,
+            opener: Opener::new(),
+            options: options.shard.clone(),
+        }
     }
 }
 
@@ -85,6 +95,7 @@ pub(crate) struct Driver<J, T> {
     gauges: ShardGauges,
     clocks: Clocks,
     tenure_guard: TenureGuard,
+    opener: Opener,
     options: Options,
     receiver: ShardReceiver,
     shard: Shard<Ticket>,
@@ -103,7 +114,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
         context: ShardContext,
         receiver: ShardReceiver,
     ) -> Driver<J, T> {
-        let ShardContext { service, metrics, clocks, tenure_guard, options } = context;
+        let ShardContext { service, metrics, clocks, tenure_guard, opener, options } = context;
         Driver {
             id,
             store,
@@ -112,6 +123,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             metrics,
             clocks,
             tenure_guard,
+            opener,
             shard: Shard::new(options.clone()),
             options,
             receiver,
@@ -201,7 +213,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                     Err(error) => {
                         tracing::error!(shard = self.id.0, error = &error as &dyn Error, "a shard cannot be opened");
                         self.shard.reject_waiting(Failure::Unavailable);
-                        self.reopen(REOPEN_PAUSE);
+                        self.reopen(REOPEN_PAUSE, None);
                     }
                 },
                 Ok(()) = is_store_away.changed() => self.handle_store_away(*is_store_away.borrow_and_update()),
@@ -271,17 +283,23 @@ impl<J: Journal, T: Table> Driver<J, T> {
             self.full_until = Some(Instant::now() + ROOM_PAUSE);
         }
         self.fetching = None;
-        self.shard.handle_lost(loss);
+        let memory = self.shard.handle_lost(loss);
         self.service.set_open(self.id, false);
-        self.reopen(Duration::ZERO);
+        self.reopen(Duration::ZERO, memory);
     }
 
-    fn reopen(&mut self, pause: Duration) {
-        let (store, shard) = (self.store.clone(), self.id);
-        self.opening = Some(Box::pin(async move {
-            tokio::time::sleep(pause).await;
+    /// Opens the shard again. Its old memory is freed first, on the same thread, because freeing millions of records would
+    /// block a worker too.
+    fn reopen(&mut self, pause: Duration, memory: Option<Engine>) {
+        let (store, shard, opener) = (self.store.clone(), self.id, self.opener.clone());
+        let opening = async move {
+            drop(memory);
             store.retake().await.map_err(|source| OpenError::Store { shard: shard.0, source })?;
             load_engine(&store, shard).await
+        };
+        self.opening = Some(Box::pin(async move {
+            tokio::time::sleep(pause).await;
+            opener.run(opening).await
         }));
     }
 
@@ -322,6 +340,9 @@ impl<J: Journal, T: Table> Driver<J, T> {
             let _client_gone = reply.ticket.send(reply.result);
         }
         self.service.shard_left(self.id);
+        let memory = std::mem::replace(&mut self.shard, Shard::new(self.options.clone()));
+        // Freeing millions of records would block a worker.
+        drop(tokio::task::spawn_blocking(move || drop(memory)));
     }
 
     fn update_gauges(&mut self) {

@@ -83,7 +83,7 @@ async fn when_a_failed_node_leaves_another_one_serves_the_shard() {
     node.stop().await;
 }
 
-async fn join(store: Arc<FaultyStore<MemoryNode>>, address: &str) -> (Service, Node) {
+pub(crate) async fn join(store: Arc<FaultyStore<MemoryNode>>, address: &str) -> (Service, Node) {
     let metrics = Metrics::new();
     let service = Service::new(metrics.clone());
     let (address, host) = (address.to_owned(), "machine".to_owned());
