@@ -1,15 +1,16 @@
 //! Settings. A flag comes before the environment, the environment before the configuration file, and the file before the
 //! default.
 
+use crate::listen::Listen;
 use serde::Deserialize;
-use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{path::PathBuf, str::FromStr, time::Duration};
 
 /// The arguments of `serve`.
 #[derive(clap::Args, Debug, Default)]
 pub(crate) struct ServeArgs {
-    /// Address to listen on [default: 127.0.0.1:7070]
-    #[arg(long, env = "LIMINA_LISTEN", value_name = "ADDR")]
-    listen: Option<SocketAddr>,
+    /// Address to listen on; without a host, all addresses of the machine [default: 127.0.0.1:7070]
+    #[arg(long, env = "LIMINA_LISTEN", value_name = "HOST:PORT")]
+    listen: Option<Listen>,
     /// Directory for the data [default: ./limina-data]
     #[arg(long, env = "LIMINA_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
@@ -87,7 +88,7 @@ pub(crate) enum LogFormat {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    listen: Option<SocketAddr>,
+    listen: Option<Listen>,
     data: Option<PathBuf>,
     store: Option<String>,
     advertise: Option<String>,
@@ -106,7 +107,7 @@ struct File {
 #[derive(PartialEq)]
 #[cfg_attr(test, derive(Debug))]
 pub(crate) struct Config {
-    pub(crate) listen: SocketAddr,
+    pub(crate) listen: Listen,
     pub(crate) data: PathBuf,
     /// The URL of a shared store; `None` means the directory `data`.
     pub(crate) store: Option<String>,
@@ -139,6 +140,12 @@ pub(crate) enum ConfigError {
     },
     #[error("the configuration file {path}: {key} must be between {min} and {max}")]
     Range { path: String, key: &'static str, min: u64, max: u64 },
+    #[error(
+        "--data and --store exclude each other: a node keeps its data in a directory, or in a shared store"
+    )]
+    DataAndStore,
+    #[error("--advertise needs --store: nodes reach each other only if they share a store")]
+    AdvertiseWithoutStore,
 }
 
 impl ServeArgs {
@@ -148,11 +155,19 @@ impl ServeArgs {
             Some(path) => File::read(path)?,
             None => File::default(),
         };
+        let (data, store) = (self.data.or(file.data), self.store.or(file.store));
+        let advertise = self.advertise.or(file.advertise);
+        if data.is_some() && store.is_some() {
+            return Err(ConfigError::DataAndStore);
+        }
+        if advertise.is_some() && store.is_none() {
+            return Err(ConfigError::AdvertiseWithoutStore);
+        }
         Ok(Config {
-            listen: self.listen.or(file.listen).unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 7070))),
-            data: self.data.or(file.data).unwrap_or_else(|| PathBuf::from("./limina-data")),
-            store: self.store.or(file.store),
-            advertise: self.advertise.or(file.advertise),
+            listen: self.listen.or(file.listen).unwrap_or_default(),
+            data: data.unwrap_or_else(|| PathBuf::from("./limina-data")),
+            store,
+            advertise,
             tenure: self.tenure.or(file.tenure).map_or(Duration::from_secs(5), |tenure| tenure.0),
             log_format: self.log_format.or(file.log_format).unwrap_or(LogFormat::Text),
             log: self.log.or(file.log).unwrap_or_else(|| "info".into()),
@@ -209,6 +224,27 @@ mod tests {
     }
 
     #[test]
+    fn settings_that_exclude_each_other_are_refused() {
+        #[track_caller]
+        fn check(data: bool, store: bool, advertise: bool, expect: Option<&str>) {
+            let args = ServeArgs {
+                data: data.then(|| "somewhere".into()),
+                store: store.then(|| "postgres://somewhere".into()),
+                advertise: advertise.then(|| "somewhere:7070".into()),
+                ..ServeArgs::default()
+            };
+            let refused = args.resolve().err().map(|error| error.to_string());
+            assert_eq!(refused.is_some(), expect.is_some(), "{refused:?}");
+            assert!(refused.unwrap_or_default().starts_with(expect.unwrap_or_default()));
+        }
+        check(true, false, false, None);
+        check(false, true, true, None);
+        check(true, true, false, Some("--data and --store exclude each other"));
+        check(false, false, true, Some("--advertise needs --store"));
+        check(true, false, true, Some("--advertise needs --store"));
+    }
+
+    #[test]
     fn a_typo_in_the_file_is_an_error() {
         #[track_caller]
         fn check(text: &str, expect: &str) {
@@ -220,7 +256,7 @@ mod tests {
             assert!(text.contains(expect), "{text}");
         }
         check("lisen = \"127.0.0.1:1\"", "lisen");
-        check("listen = \"nowhere\"", "socket address");
+        check("listen = \"nowhere\"", "must be HOST:PORT");
         check("journal_segment_mib = 0", "journal_segment_mib must be between 1 and 1024");
     }
 }

@@ -3,6 +3,7 @@
 mod clock;
 mod config;
 mod descriptors;
+mod listen;
 mod logs;
 mod moving;
 mod open;

@@ -12,10 +12,7 @@ use limina_embed::{Metrics, Service};
 use limina_server::App;
 use prometheus_client::registry::Registry;
 use std::{error::Error, future::Future, pin::pin, sync::Arc, time::Duration};
-use tokio::{
-    net::TcpListener,
-    signal::unix::{SignalKind, signal},
-};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// The longest time that stopping may take: longer than the time that requests in progress have, and shorter than supervisors
 /// usually wait.
@@ -32,9 +29,8 @@ pub(crate) fn serve(args: ServeArgs) -> Result<(), Box<dyn Error>> {
 
 async fn run(config: Config, descriptors: Descriptors) -> Result<(), Box<dyn Error>> {
     // Bind the address first: a wrong address is the likelier mistake, and probes are answered with "not ready" from now on.
-    let listener = TcpListener::bind(config.listen)
-        .await
-        .map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
+    let bound = config.listen.bind().await;
+    let listener = bound.map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
     let address = listener.local_addr()?;
     let stop = stop_signal()?;
     // Read the file of rules before the store is opened: a start that fails because of the file has changed nothing.

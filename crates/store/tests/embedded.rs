@@ -117,6 +117,15 @@ async fn a_second_instance_is_told_who_has_the_directory() {
 }
 
 #[tokio::test]
+async fn a_file_in_place_of_the_directory_is_named() {
+    let directory = directory();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").expect("write");
+    let Err(StoreError::Unusable(words)) = Embedded::open(&file, options()) else { panic!("it is a file") };
+    assert_eq!(words, format!("{} is not a directory", file.display()));
+}
+
+#[tokio::test]
 async fn the_number_of_shards_is_fixed_at_creation() {
     let directory = directory();
     let with = |shards| EmbeddedOptions { shards, ..options() };

@@ -83,6 +83,7 @@ impl Service {
     /// released. A request that takes another one back is executed even if the caller drops the future.
     pub async fn submit(&self, request: Request) -> Result<Outcome, Unavailable> {
         let checks = CountedChecks::of(&request);
+        let deleted = matches!(request.command, Command::DeleteNamespace).then(|| request.namespace.clone());
         let result = match self.routes() {
             Ok(routes) => {
                 let shard = routes.shard_of(&request.namespace);
@@ -98,6 +99,9 @@ impl Service {
         };
         match &result {
             Ok(outcome) => {
+                if let (Some(namespace), Outcome::NamespaceDeleted) = (deleted, outcome) {
+                    tracing::info!(namespace = namespace.as_str(), "a namespace was deleted");
+                }
                 self.inner.metrics.requests.decided(outcome);
                 if let Some(checks) = &checks {
                     self.inner.metrics.limiter.rule_checks.count(checks, outcome);

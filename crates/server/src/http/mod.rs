@@ -194,6 +194,7 @@ impl App {
             .route("/metrics", self.counted("server", "metrics", get(health::metrics)))
             .route("/openapi.json", self.counted("server", "openapi", get(docs::openapi)))
             .route("/docs", self.counted("server", "docs", get(docs::docs)))
+            .route("/", self.counted("server", "root", get(docs::root)))
             .route("/ws", self.counted("events", "stomp", get(stomp::upgrade)))
             .route("/time-sync", self.counted("events", "time_sync", post(stomp::time_sync)))
             .route("/v1/ns/", self.empty_name("namespace"))

@@ -108,6 +108,9 @@ async fn the_reference() {
         let pointer = reference.split('"').next().unwrap();
         assert!(document.pointer(pointer).is_some(), "{pointer}");
     }
+    // Somebody who opens the address in a browser finds the reference.
+    let root = server.send("GET", "/", "").await;
+    assert_eq!((root.status().as_u16(), root.url().path()), (200, "/docs"));
     let response = server.send("GET", "/docs", "").await;
     let policy = response.headers()["content-security-policy"].to_str().unwrap().to_owned();
     assert!(policy.starts_with("default-src 'none'"), "{policy}");

@@ -98,6 +98,9 @@ pub(super) fn subdirectory(directory: &Path, name: &str) -> Result<PathBuf, Stor
 }
 
 fn create(directory: &Path) -> Result<(), StoreError> {
+    if directory.exists() && !directory.is_dir() {
+        return Err(StoreError::Unusable(format!("{} is not a directory", directory.display())));
+    }
     std::fs::create_dir_all(directory)
         .map_err(|error| StoreError::io("creating", directory.display().to_string(), error))
 }
