@@ -125,6 +125,12 @@ impl Builder {
         self
     }
 
+    /// Memory for the table's block cache, in bytes. The default is 64 MiB. Only [`Builder::open`] uses it.
+    pub fn table_cache_bytes(mut self, bytes: u64) -> Builder {
+        self.embedded.cache_bytes = bytes;
+        self
+    }
+
     /// Opens the store in this directory, or creates it.
     ///
     /// A directory belongs to one instance at a time, in this process or any other; a second one is refused with

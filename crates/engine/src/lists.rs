@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 /// The number of objects that one command looks at.
 const LOOKED_AT: usize = 4_096;
 
-/// A page ends when it has reached this many bytes: it is made in one step, and copies what it shows.
-const PART_BYTES: usize = 16 << 20;
+/// A part of a page ends when it has reached this many bytes. A front end collects parts until it has a page.
+const PART_BYTES: usize = answer_size::PAGE_BYTES / 2;
 
 /// A page that is asked for: at most `limit` items, from the first one behind `after`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

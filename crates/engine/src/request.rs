@@ -76,6 +76,30 @@ impl Command {
         }
     }
 
+    /// Whether the command removes more than it writes.
+    fn frees_room(&self) -> bool {
+        use limiter::{Change, Command as Limiter};
+        use locks::Command as Locks;
+        match self {
+            Command::DeleteNamespace => true,
+            Command::Limiter(command) => match command {
+                // Nobody must lose a lease because there is no room. Extending one overwrites its own record.
+                Limiter::ExtendLease(_) | Limiter::ReleaseLease(_) => true,
+                Limiter::MoveCounter(change) => change.amount() < 0,
+                Limiter::Change(change) => {
+                    matches!(**change, Change::DeleteRule(_) | Change::DeleteOverride { .. })
+                }
+                _ => false,
+            },
+            Command::Locks(command) => match command {
+                Locks::Heartbeat { .. } | Locks::Release { .. } | Locks::Abandon(_) => true,
+                Locks::Acquire(_) | Locks::Get(_) | Locks::List { .. } => false,
+            },
+            Command::Events(command) => matches!(command, events::Command::Delete(_)),
+            Command::Ledger(_) | Command::ListNamespaces(_) => false,
+        }
+    }
+
     fn validate(&self) -> Result<(), Invalid> {
         match self {
             Command::Ledger(command) => command.validate(),
@@ -109,28 +133,25 @@ impl Request {
 
     /// Whether the request is accepted although the disk is full, because it removes more than it writes.
     pub fn is_allowed_when_full(&self) -> bool {
-        use limiter::{Change, Command as Limiter};
-        use locks::Command as Locks;
         match &self.command {
-            Command::DeleteNamespace => true,
             // The kept reply would take more room than the command frees.
             Command::Limiter(_) | Command::Locks(_) if self.idempotency.is_some() => false,
-            Command::Limiter(command) => match command {
-                // Nobody must lose a lease because the disk is full. Extending one overwrites its own record.
-                Limiter::ExtendLease(_) | Limiter::ReleaseLease(_) => true,
-                Limiter::MoveCounter(change) => change.amount() < 0,
-                Limiter::Change(change) => {
-                    matches!(**change, Change::DeleteRule(_) | Change::DeleteOverride { .. })
-                }
-                _ => false,
-            },
-            Command::Locks(command) => match command {
-                Locks::Heartbeat { .. } | Locks::Release { .. } | Locks::Abandon(_) => true,
-                Locks::Acquire(_) | Locks::Get(_) | Locks::List { .. } => false,
-            },
-            Command::Events(command) => matches!(command, events::Command::Delete(_)),
-            Command::Ledger(_) | Command::ListNamespaces(_) => false,
+            command => command.frees_room(),
         }
+    }
+
+    /// Whether the request may make the resident state grow. Requests that cannot are accepted although memory is used up:
+    /// reads, commands that free more than they add, and commits and rollbacks. (Kept replies are not resident, so an
+    /// idempotency key makes no difference.)
+    pub fn may_add_state(&self) -> bool {
+        use ledger::{Command as Ledger, Transfer};
+        let ends_hold = |transfer: &Transfer| matches!(transfer, Transfer::Finish(_));
+        let only_ends_holds = match &self.command {
+            Command::Ledger(Ledger::Transfer(transfer)) => ends_hold(transfer),
+            Command::Ledger(Ledger::Batch(transfers)) => transfers.iter().all(ends_hold),
+            _ => false,
+        };
+        self.is_write() && !self.command.frees_room() && !only_ends_holds
     }
 }
 

@@ -43,6 +43,9 @@ pub(crate) struct ServeArgs {
     /// Memory of one shard's new records that triggers a checkpoint [default: 64]
     #[arg(long, env = "LIMINA_CHECKPOINT_MIB", value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=65_536))]
     checkpoint_mib: Option<u64>,
+    /// Memory budget of the process [default: 60 % of what the machine, the cgroup and RLIMIT_AS allow]
+    #[arg(long, env = "LIMINA_MEMORY_MIB", value_name = "MIB", value_parser = clap::value_parser!(u64).range(64..=16_777_216))]
+    memory_mib: Option<u64>,
     /// Free disk space below which writes are rejected (StorageFull) [default: two segments, at least 64]
     #[arg(long, env = "LIMINA_STORAGE_RESERVE_MIB", value_name = "MIB")]
     storage_reserve_mib: Option<u64>,
@@ -98,6 +101,7 @@ struct File {
     journal_segment_mib: Option<u64>,
     journal_mib: Option<u64>,
     checkpoint_mib: Option<u64>,
+    memory_mib: Option<u64>,
     storage_reserve_mib: Option<u64>,
     rules: Option<PathBuf>,
 }
@@ -118,6 +122,8 @@ pub(crate) struct Config {
     pub(crate) journal_segment_mib: u64,
     pub(crate) journal_mib: u64,
     pub(crate) checkpoint_mib: u64,
+    /// The memory budget; `None` means a part of what the system allows.
+    pub(crate) memory_mib: Option<u64>,
     pub(crate) storage_reserve_mib: Option<u64>,
     pub(crate) rules: Option<PathBuf>,
 }
@@ -160,6 +166,7 @@ impl ServeArgs {
             journal_segment_mib: self.journal_segment_mib.or(file.journal_segment_mib).unwrap_or(64),
             journal_mib: self.journal_mib.or(file.journal_mib).unwrap_or(1024),
             checkpoint_mib: self.checkpoint_mib.or(file.checkpoint_mib).unwrap_or(64),
+            memory_mib: self.memory_mib.or(file.memory_mib),
             storage_reserve_mib: self.storage_reserve_mib.or(file.storage_reserve_mib),
             rules: self.rules.or(file.rules),
         })
@@ -183,6 +190,7 @@ impl File {
         check("journal_segment_mib", file.journal_segment_mib, 1, 1024)?;
         check("journal_mib", file.journal_mib, 1, 1_048_576)?;
         check("checkpoint_mib", file.checkpoint_mib, 1, 65_536)?;
+        check("memory_mib", file.memory_mib, 64, 16_777_216)?;
         Ok(file)
     }
 }
@@ -222,5 +230,6 @@ mod tests {
         check("lisen = \"127.0.0.1:1\"", "lisen");
         check("listen = \"nowhere\"", "socket address");
         check("journal_segment_mib = 0", "journal_segment_mib must be between 1 and 1024");
+        check("memory_mib = 63", "memory_mib must be between 64 and 16777216");
     }
 }

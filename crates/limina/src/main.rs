@@ -4,6 +4,7 @@ mod clock;
 mod config;
 mod descriptors;
 mod logs;
+mod memory;
 mod moving;
 mod open;
 mod progress;

@@ -5,10 +5,12 @@ use crate::{
     config::{Config, ServeArgs},
     descriptors::Descriptors,
     logs,
+    memory::MemoryLimit,
     open::open,
     rules::{Gate, RulesFile},
 };
 use limina_embed::{Metrics, Service};
+use limina_node::{Budget, memory::Kind};
 use limina_server::App;
 use prometheus_client::registry::Registry;
 use std::{error::Error, future::Future, pin::pin, sync::Arc, time::Duration};
@@ -44,10 +46,17 @@ async fn run(config: Config, descriptors: Descriptors) -> Result<(), Box<dyn Err
     let node_metrics = Metrics::new();
     node_metrics.register(&mut registry);
     let server_metrics = limina_server::Metrics::register(&mut registry);
-    let service = Service::new(node_metrics.clone());
+    let memory_limit = MemoryLimit::of(&config);
+    let memory = Budget::new(memory_limit.bytes, &node_metrics);
+    // The cache fills up sooner or later, so all of it counts from the start. PostgreSQL caches in its own processes.
+    let cache_bytes = if config.store.is_none() { memory_limit.cache_bytes() } else { 0 };
+    let _cache = memory.reserve_anyway(Kind::Cache, usize::try_from(cache_bytes)?);
+    tracing::info!(memory_mib = memory_limit.bytes >> 20, "memory budget");
+    let service = Service::with_memory(node_metrics.clone(), memory.clone());
     let gate = Arc::new(Gate::closed(service.clone()));
     let app = App::new(gate.clone(), server_metrics, Arc::new(registry));
     app.limit_connections(descriptors.connections);
+    app.limit_memory(memory);
     let (stop_serving, stopped) = tokio::sync::oneshot::channel::<()>();
     let front = tokio::spawn(limina_server::serve(listener, app.clone(), async move {
         // A dropped sender means stop as well.
@@ -56,7 +65,7 @@ async fn run(config: Config, descriptors: Descriptors) -> Result<(), Box<dyn Err
 
     let mut stop = pin!(stop);
     let limina = tokio::select! {
-        limina = open(&config, address, &descriptors, service.clone(), node_metrics, &app) => limina?,
+        limina = open(&config, address, &descriptors, memory_limit, service.clone(), node_metrics, &app) => limina?,
         () = &mut stop => {
             tracing::info!("stopped before the store was open");
             return Ok(());

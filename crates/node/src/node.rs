@@ -217,7 +217,8 @@ impl Node {
         options: &NodeOptions,
         (stop, stopping): (watch::Sender<bool>, watch::Receiver<bool>),
     ) -> Node {
-        let checkpointer = Checkpointer { journal, stores, metrics, journal_bytes: options.journal_bytes };
+        let (journal_bytes, memory) = (options.journal_bytes, service.memory().clone());
+        let checkpointer = Checkpointer { journal, stores, metrics, journal_bytes, memory };
         let checkpointer = checkpointer.run(stopping);
         let checkpointer = tokio::spawn(service.clone().run_background("checkpointer", checkpointer));
         Node { service, serving, checkpointer, stop }

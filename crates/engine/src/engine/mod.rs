@@ -90,6 +90,11 @@ impl Engine {
         }
     }
 
+    /// The approximate bytes of the engine's state in memory. Nothing is counted yet.
+    pub fn resident_bytes(&self) -> u64 {
+        0
+    }
+
     fn delete_namespace(&mut self, name: &Name) -> Outcome {
         let Some(namespace) = self.namespaces.remove(name) else {
             return Outcome::NamespaceNotFound;

@@ -61,7 +61,7 @@ pub(super) fn get(ledger: &Ledger, name: &Name) -> Result<LimitInfo, Refusal> {
 pub(super) fn list(ledger: &Ledger, page: &Page<Name>, max_answer: usize) -> Reply {
     let mut names = ledger.names_after(page.after.as_ref());
     let infos = names.by_ref().take(page.limit()).map(|number| ledger.info(number));
-    let (items, is_cut) = answer_size::fitting(infos, max_answer);
+    let (items, is_cut) = answer_size::fitting(infos, max_answer.min(answer_size::PAGE_BYTES));
     Reply::Limits { items, more: is_cut || names.next().is_some() }
 }
 

@@ -12,6 +12,7 @@ use crate::{
     Metrics, NodeOptions, OpenError, Service,
     clock::Clocks,
     cluster::TenureGuard,
+    memory::{Account, Kind},
     metrics::ShardGauges,
     service::{ShardReceiver, Ticket},
 };
@@ -83,6 +84,8 @@ pub(crate) struct Driver<J, T> {
     service: Service,
     metrics: Metrics,
     gauges: ShardGauges,
+    /// The memory of the engine's state.
+    state: Account,
     clocks: Clocks,
     tenure_guard: TenureGuard,
     options: Options,
@@ -104,11 +107,13 @@ impl<J: Journal, T: Table> Driver<J, T> {
         receiver: ShardReceiver,
     ) -> Driver<J, T> {
         let ShardContext { service, metrics, clocks, tenure_guard, options } = context;
+        let state = service.memory().account(Kind::State);
         Driver {
             id,
             store,
             service,
             gauges: ShardGauges::new(metrics.clone()),
+            state,
             metrics,
             clocks,
             tenure_guard,
@@ -325,8 +330,9 @@ impl<J: Journal, T: Table> Driver<J, T> {
     }
 
     fn update_gauges(&mut self) {
-        if let Some(stats) = self.shard.engine().map(Engine::stats) {
-            self.gauges.set(stats);
+        if let Some(engine) = self.shard.engine() {
+            self.gauges.set(engine.stats());
+            self.state.set(usize::try_from(engine.resident_bytes()).unwrap_or(usize::MAX));
         }
     }
 }

@@ -16,7 +16,7 @@ pub(crate) use shard_channel::{ShardReceiver, Ticket, shard_channel};
 pub use unavailable::Unavailable;
 
 use crate::{
-    NodeFailure, PeerError,
+    Budget, NodeFailure, PeerError,
     cluster::{Cluster, Others},
     metrics::{CountedChecks, Metrics},
     shard_of,
@@ -57,13 +57,21 @@ struct Inner {
     /// The first failure of the node, if it has failed.
     failure: watch::Sender<Option<NodeFailure>>,
     metrics: Metrics,
+    memory: Budget,
     streams: Streams,
 }
 
 impl Service {
     /// A service without shards: every request is rejected with [`Unavailable::ShardUnavailable`] until a [`crate::Node`] is
-    /// started on the service.
+    /// started on the service. Its memory has no limit.
     pub fn new(metrics: Metrics) -> Service {
+        let memory = Budget::new(u64::MAX, &metrics);
+        Service::with_memory(metrics, memory)
+    }
+
+    /// Like [`Service::new`], with a memory budget: while it is used up, requests that would add state are rejected with
+    /// [`Unavailable::Overloaded`], and so are new followers.
+    pub fn with_memory(metrics: Metrics, memory: Budget) -> Service {
         Service {
             inner: Arc::new(Inner {
                 routes: OnceLock::new(),
@@ -73,7 +81,8 @@ impl Service {
                 others: OnceLock::new(),
                 failure: watch::Sender::new(None),
                 metrics,
-                streams: Streams::default(),
+                streams: Streams::new(memory.clone()),
+                memory,
             }),
         }
     }
@@ -236,6 +245,11 @@ impl Service {
     /// The first failure of the node, now and when it happens.
     pub(crate) fn failure(&self) -> watch::Receiver<Option<NodeFailure>> {
         self.inner.failure.subscribe()
+    }
+
+    /// The memory budget of the process.
+    pub fn memory(&self) -> &Budget {
+        &self.inner.memory
     }
 
     pub(crate) fn streams(&self) -> &Streams {

@@ -3,7 +3,7 @@
 use super::{
     Address, Ended, FollowError, Message, StreamUpdate, Topic, cursor::Cursor, cursor::Step, feeding,
 };
-use crate::{Feed, FeedEnded, FeedRequest, PeerError, Service, Unavailable};
+use crate::{Feed, FeedEnded, FeedRequest, PeerError, Service, Unavailable, memory::MemoryFull};
 use limina_engine::{
     Command, Name, Outcome, Request,
     events::{self, Changes, Reply, StreamInfo, StreamTerms},
@@ -87,14 +87,28 @@ impl Service {
         topic.infos.ask(question).await
     }
 
-    /// A key frame of the stream as it is now, shared by all followers that ask at the same time.
-    async fn current_key_frame(&self, topic: &Topic) -> Result<Arc<Message>, FollowError> {
+    /// A key frame of the stream as it is now, shared by all followers that ask at the same time. If the stream has not changed
+    /// since an earlier key frame that is still in memory, that one is shared too.
+    async fn current_key_frame(&self, topic: &Arc<Topic>) -> Result<Arc<Message>, FollowError> {
         let question = || {
-            let (service, address) = (self.clone(), topic.address.clone());
+            let (service, topic) = (self.clone(), topic.clone());
             async move {
-                let command = events::Command::Incubating(address.1.clone());
-                match service.ask(&address, command).await? {
-                    Reply::Incubating(frame) => Ok(Message::new(StreamUpdate::KeyFrame(frame))),
+                let (address, stream) = (&topic.address, &topic.address.1);
+                let in_memory: Vec<_> = topic.lock().key_frames().collect();
+                if !in_memory.is_empty()
+                    && let Reply::Stream(info) =
+                        service.ask(address, events::Command::Get(stream.clone())).await?
+                    && let Some(frame) = in_memory.into_iter().find(|frame| frame.clock() == info.clock)
+                {
+                    return Ok(frame);
+                }
+                match service.ask(address, events::Command::Incubating(stream.clone())).await? {
+                    Reply::Incubating(frame) => {
+                        let frame = Message::key_frame(frame, service.memory())
+                            .map_err(|MemoryFull| FollowError::Unavailable(Unavailable::Overloaded))?;
+                        topic.lock().sent_key_frame = Arc::downgrade(&frame);
+                        Ok(frame)
+                    }
                     _ => Err(FollowError::StreamNotFound),
                 }
             }

@@ -20,11 +20,15 @@ pub use cursor::{Cursor, Step};
 pub use follower::Follower;
 pub use ring::{PAGE, Page, RECENT_CHANGES, Ring};
 
-use crate::{Unavailable, shard_of};
+use crate::{
+    Budget, Unavailable,
+    memory::{Kind, MemoryFull, Priority, Reservation},
+    shard_of,
+};
 use bytes::Bytes;
 use limina_engine::{
     Name,
-    events::{Change, KeyFrame, StreamInfo},
+    events::{Change, EventInfo, KeyFrame, StreamInfo},
 };
 use limina_store::ShardId;
 use serde::{Deserialize, Serialize};
@@ -32,7 +36,7 @@ use shared_question::SharedQuestion;
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -44,6 +48,8 @@ pub struct Message {
     /// The update itself.
     pub update: StreamUpdate,
     encoded: OnceLock<Bytes>,
+    /// The memory of a key frame and of its encoding, which takes it over. Changes are small: their rings count them.
+    memory: Mutex<Option<Reservation>>,
 }
 
 /// What a follower of a stream receives.
@@ -58,7 +64,19 @@ pub enum StreamUpdate {
 impl Message {
     /// A message that is not encoded yet.
     pub fn new(update: StreamUpdate) -> Arc<Message> {
-        Arc::new(Message { update, encoded: OnceLock::new() })
+        Arc::new(Message { update, encoded: OnceLock::new(), memory: Mutex::default() })
+    }
+
+    /// A key frame that is not encoded yet. Its memory is reserved until the last follower has sent the last byte of it.
+    pub fn key_frame(frame: KeyFrame, memory: &Budget) -> Result<Arc<Message>, MemoryFull> {
+        let message = Message::new(StreamUpdate::KeyFrame(frame));
+        let reserved = memory.reserve(Kind::Streams, message.memory_bytes(), Priority::Buffer)?;
+        *message.lock_memory() = Some(reserved);
+        Ok(message)
+    }
+
+    fn lock_memory(&self) -> MutexGuard<'_, Option<Reservation>> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The clock of the change, or the clock as of which the key frame is.
@@ -78,9 +96,26 @@ impl Message {
         }
     }
 
+    /// The approximate memory of the message with its encoding.
+    fn memory_bytes(&self) -> usize {
+        const STRUCT: usize = 192;
+        match &self.update {
+            StreamUpdate::Change(_) => STRUCT + self.approximate_bytes(),
+            StreamUpdate::KeyFrame(frame) => {
+                STRUCT + frame.events.len() * size_of::<EventInfo>() + self.approximate_bytes()
+            }
+        }
+    }
+
     /// The encoding. The first follower that sends the message encodes it; the others share the bytes.
     pub fn encoded(&self, encode: impl FnOnce(&StreamUpdate) -> Bytes) -> &Bytes {
-        self.encoded.get_or_init(|| encode(&self.update))
+        self.encoded.get_or_init(|| {
+            let encoded = encode(&self.update);
+            match self.lock_memory().take() {
+                Some(memory) => memory.attach_to(encoded),
+                None => encoded,
+            }
+        })
     }
 }
 
@@ -88,11 +123,11 @@ impl Message {
 type Address = (Name, Name);
 
 /// All streams that are followed at this node. A clone shares them.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Streams(Arc<Shared>);
 
-#[derive(Default)]
 struct Shared {
+    memory: Budget,
     topics: Mutex<HashMap<Address, Arc<Topic>>>,
     /// The number of topics. While it is 0, changes need no look-up.
     count: AtomicUsize,
@@ -111,9 +146,10 @@ struct Topic {
     page_turn: tokio::sync::Mutex<()>,
 }
 
-#[derive(Default)]
 struct State {
     ring: Ring,
+    /// The key frame that was sent to new followers last, while any of them still sends it.
+    sent_key_frame: Weak<Message>,
     /// The task that feeds the ring.
     feeder: Option<AbortHandle>,
     /// How many times the stream's shard has left this node.
@@ -121,6 +157,25 @@ struct State {
     /// The number of followers that read pages.
     readers: usize,
     ended: Option<Ended>,
+}
+
+impl State {
+    fn new(memory: &Budget) -> State {
+        State {
+            ring: Ring::new(memory),
+            sent_key_frame: Weak::new(),
+            feeder: None,
+            moves: 0,
+            readers: 0,
+            ended: None,
+        }
+    }
+
+    /// The key frames that are in memory.
+    fn key_frames(&self) -> impl Iterator<Item = Arc<Message>> + use<> {
+        let periodic = self.ring.key_frame().0.cloned();
+        [periodic, self.sent_key_frame.upgrade()].into_iter().flatten()
+    }
 }
 
 impl Drop for State {
@@ -150,6 +205,10 @@ pub enum FollowError {
 }
 
 impl Streams {
+    pub(crate) fn new(memory: Budget) -> Streams {
+        Streams(Arc::new(Shared { memory, topics: Mutex::default(), count: AtomicUsize::new(0) }))
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Address, Arc<Topic>>> {
         self.0.topics.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -216,7 +275,7 @@ impl Streams {
             self.0.count.fetch_add(1, Ordering::AcqRel);
             Arc::new(Topic {
                 address,
-                state: Mutex::default(),
+                state: Mutex::new(State::new(&self.0.memory)),
                 news: watch::Sender::new(()),
                 followers: AtomicUsize::new(0),
                 infos: Arc::default(),
@@ -256,7 +315,7 @@ mod tests {
     fn a_topic_ends_with_its_last_follower() {
         let names = ["n", "s"].map(|name| Name::new(name).unwrap());
         let [n, s] = &names;
-        let streams = Streams::default();
+        let streams = Streams::new(Budget::unlimited());
         let topic = streams.join((n.clone(), s.clone()));
         let second = streams.join(topic.address.clone());
         streams.leave(&topic);
