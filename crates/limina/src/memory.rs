@@ -3,8 +3,10 @@
 use crate::config::Config;
 use rustix::process::{Resource, getrlimit};
 use std::{
-    fs,
+    env, fs, io,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 const MIB: u64 = 1 << 20;
@@ -18,6 +20,13 @@ const LEAST: u64 = 64 * MIB;
 
 /// The table's block cache: a sixteenth of the budget, and at most this.
 const MAX_CACHE: u64 = 64 * MIB;
+
+/// The memory for which there may be one thread that waits for the disk. Each has a stack.
+const PER_BLOCKING_THREAD: u64 = 16 * MIB;
+
+/// The settings of the two allocators for a limited address space. By default, the C library reserves 64 MiB for each thread
+/// that uses it, and the allocator of this program reserves 1 GiB at once.
+const SMALL_ARENAS: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "1"), ("MIMALLOC_ARENA_RESERVE", "16MiB")];
 
 /// The memory budget of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,10 +49,31 @@ impl MemoryLimit {
         (self.bytes / 16).min(MAX_CACHE)
     }
 
+    /// The most threads that wait for the disk.
+    pub(crate) fn blocking_threads(self) -> usize {
+        (self.bytes / PER_BLOCKING_THREAD).clamp(16, 512) as usize
+    }
+
     /// Memory of one shard's new records that triggers a checkpoint: as configured, and at most a sixteenth of the budget.
     pub(crate) fn checkpoint_bytes(self, config: &Config) -> u64 {
         (config.checkpoint_mib * MIB).min(self.bytes / 16)
     }
+}
+
+/// If the address space is limited, replaces the process by itself with [`SMALL_ARENAS`], which can be set only in the
+/// environment of a new process. Returns an error if that fails, and nothing if it is not needed.
+pub(crate) fn shrink_arenas() -> io::Result<()> {
+    let is_done = SMALL_ARENAS.iter().all(|(name, _)| env::var_os(name).is_some());
+    if is_done || getrlimit(Resource::As).current.is_none() {
+        return Ok(());
+    }
+    let unset = SMALL_ARENAS.into_iter().filter(|(name, _)| env::var_os(name).is_none());
+    let mut arguments = env::args_os();
+    let mut command = Command::new(env::current_exe()?);
+    if let Some(name) = arguments.next() {
+        command.arg0(name);
+    }
+    Err(command.args(arguments).envs(unset).exec())
 }
 
 /// 60 % of the least allowance. Without any, there is no limit.
@@ -168,5 +198,15 @@ mod tests {
         check(64, 4);
         check(512, 32);
         check(8_192, 64);
+    }
+
+    #[test]
+    fn threads_are_limited_by_the_budget() {
+        let check = |mib: u64, expect: usize| {
+            assert_eq!(MemoryLimit { bytes: mib * MIB }.blocking_threads(), expect, "{mib} MiB");
+        };
+        check(64, 16);
+        check(640, 40);
+        check(1 << 20, 512);
     }
 }

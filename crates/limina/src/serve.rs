@@ -5,7 +5,7 @@ use crate::{
     config::{Config, ServeArgs},
     descriptors::Descriptors,
     logs,
-    memory::MemoryLimit,
+    memory::{self, MemoryLimit},
     open::open,
     rules::{Gate, RulesFile},
 };
@@ -25,14 +25,25 @@ const STOP_WITHIN: Duration = Duration::from_secs(25);
 
 /// Serves until SIGTERM or SIGINT, or until the instance fails.
 pub(crate) fn serve(args: ServeArgs) -> Result<(), Box<dyn Error>> {
+    let small_arenas = memory::shrink_arenas();
     let config = args.resolve()?;
     logs::start(&config)?;
+    if let Err(error) = small_arenas {
+        tracing::warn!(%error, "the process could not be restarted with settings for its limited address space");
+    }
     clock::check()?;
     let descriptors = Descriptors::prepare(&config)?;
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run(config, descriptors))
+    let memory_limit = MemoryLimit::of(&config);
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.enable_all().max_blocking_threads(memory_limit.blocking_threads());
+    runtime.build()?.block_on(run(config, descriptors, memory_limit))
 }
 
-async fn run(config: Config, descriptors: Descriptors) -> Result<(), Box<dyn Error>> {
+async fn run(
+    config: Config,
+    descriptors: Descriptors,
+    memory_limit: MemoryLimit,
+) -> Result<(), Box<dyn Error>> {
     // Bind the address first: a wrong address is the likelier mistake, and probes are answered with "not ready" from now on.
     let listener = TcpListener::bind(config.listen)
         .await
@@ -46,7 +57,6 @@ async fn run(config: Config, descriptors: Descriptors) -> Result<(), Box<dyn Err
     let node_metrics = Metrics::new();
     node_metrics.register(&mut registry);
     let server_metrics = limina_server::Metrics::register(&mut registry);
-    let memory_limit = MemoryLimit::of(&config);
     let memory = Budget::new(memory_limit.bytes, &node_metrics);
     // The cache fills up sooner or later, so all of it counts from the start. PostgreSQL caches in its own processes.
     let cache_bytes = if config.store.is_none() { memory_limit.cache_bytes() } else { 0 };

@@ -20,6 +20,7 @@ mod ledger_flows;
 mod lifecycle;
 mod limiter_flows;
 mod lock_flows;
+mod memory;
 mod moving;
 mod verify;
 

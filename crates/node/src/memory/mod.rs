@@ -9,6 +9,7 @@
 //! The last part of the budget is kept back. The three thresholds of [`Priority`] divide it, so that a full server can still
 //! be read, and locks, leases and holds can still be released.
 
+mod answers;
 mod kind;
 #[cfg(test)]
 mod tests;
@@ -88,11 +89,15 @@ impl Budget {
         Account(self.reserve_anyway(kind, 0))
     }
 
-    /// Whether a request may be executed now. A request that cannot add state always may.
-    pub(crate) fn admit(&self, request: &Request) -> Result<(), MemoryFull> {
-        match self.used() > self.threshold(Priority::State) && request.may_add_state() {
-            true => Err(self.refused()),
-            false => Ok(()),
+    /// Admits a request to its shard, or refuses it: because it may add state, or because its answer may be large. Returns the
+    /// memory of a large answer, which must be held until the answer is there.
+    pub(crate) fn admit(&self, request: &Request) -> Result<Option<Reservation>, MemoryFull> {
+        if self.used() > self.threshold(Priority::State) && request.may_add_state() {
+            return Err(self.refused());
+        }
+        match answers::answer_bytes(&request.command) {
+            0 => Ok(None),
+            bytes => self.reserve(Kind::Answers, bytes, Priority::Buffer).map(Some),
         }
     }
 
@@ -132,8 +137,7 @@ impl Budget {
     fn take(&self, kind: Kind, bytes: u64, priority: Priority) -> Result<(), MemoryFull> {
         let (used, used_by_kind) = self.add(kind, bytes);
         let (numerator, denominator) = kind.share();
-        let is_within_share =
-            priority == Priority::Request || used_by_kind <= self.part(numerator, denominator);
+        let is_within_share = used_by_kind <= self.part(numerator, denominator);
         if used <= self.threshold(priority) && is_within_share {
             return Ok(());
         }

@@ -1,5 +1,8 @@
 use super::*;
-use limina_engine::{Command, Name, events};
+use limina_engine::{
+    Command, Millis, Name, Page,
+    events::{self, Mode, StreamTerms},
+};
 
 const MIB: usize = 1 << 20;
 
@@ -31,7 +34,8 @@ fn at_the_threshold_of_state_only_requests_that_add_none_are_admitted() {
     let name = |text: &str| Name::new(text).unwrap();
     let request = |command| Request { namespace: name("n"), idempotency: None, command };
     let delete = request(Command::DeleteNamespace);
-    let put = request(Command::Events(events::Command::Put(name("s"), events::StreamTerms::default())));
+    let terms = StreamTerms::new(Mode::OnlyOnce, Millis(1_000)).unwrap();
+    let put = request(Command::Events(events::Command::Put { name: name("s"), terms }));
     let get = request(Command::Events(events::Command::Get(name("s"))));
 
     let budget = budget(160);
@@ -50,6 +54,23 @@ fn at_the_threshold_of_state_only_requests_that_add_none_are_admitted() {
     check(&put, true);
     assert!(!budget.is_short());
     drop(state);
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn pages_reserve_memory_before_they_exist() {
+    let list = |limit| Request {
+        namespace: Name::new("n").unwrap(),
+        idempotency: None,
+        command: Command::Events(events::Command::List(Page::new(None, limit).unwrap())),
+    };
+    let budget = budget(16);
+    let few = budget.admit(&list(10)).unwrap().expect("a reservation");
+    assert_eq!(few.bytes(), 40 << 10);
+    let pages: Vec<_> = (0..7).map(|_| budget.admit(&list(1_000)).unwrap()).collect();
+    assert_eq!(budget.used_by(Kind::Answers), (7 * 512 + 40) << 10);
+    assert!(budget.admit(&list(1_000)).is_err(), "answers have a quarter of 16 MiB");
+    drop((few, pages));
     assert_eq!(budget.used(), 0);
 }
 

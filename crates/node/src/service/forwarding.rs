@@ -86,9 +86,9 @@ impl Service {
         sender: &ShardSender,
         request: Request,
     ) -> Result<Outcome, PeerError> {
-        if self.memory().admit(&request).is_err() {
+        let Ok(_answer_memory) = self.memory().admit(&request) else {
             return Err(PeerError::Unavailable(Unavailable::Overloaded));
-        }
+        };
         let (ticket, reply) = oneshot::channel();
         let is_write = request.is_write();
         let take_back = TakeBackOnDrop::new(self, shard, &request);

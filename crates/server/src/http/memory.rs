@@ -19,7 +19,10 @@ use limina_node::{
 use pin_project_lite::pin_project;
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
     task::{Context, Poll, ready},
 };
 
@@ -36,6 +39,23 @@ const PARSED: usize = 3;
 /// the client's window has room for it, so each request shows that the client reads.
 const PIECE: usize = 16 << 10;
 
+/// The answers of one HTTP/2 connection that its client has not taken. A small answer that hyper has taken over may wait for the
+/// window of its stream for ever, without a task that could have a timeout.
+#[derive(Default)]
+pub(super) struct Untaken {
+    answers: AtomicUsize,
+    /// How many answers, or pieces of them, were taken.
+    taken: AtomicU64,
+}
+
+impl Untaken {
+    /// Whether there are answers, and none was taken since the last call. `taken` is the state of the last call.
+    pub(super) fn is_stalled_since(&self, taken: &mut u64) -> bool {
+        let before = std::mem::replace(taken, self.taken.load(Ordering::Relaxed));
+        *taken == before && self.answers.load(Ordering::Relaxed) > 0
+    }
+}
+
 /// The reservations of one request. A clone is the same request: one is in the request's extensions.
 #[derive(Clone)]
 pub(crate) struct RequestMemory(Arc<Mutex<Reservations>>);
@@ -50,8 +70,17 @@ struct Reservations {
 impl RequestMemory {
     pub(super) fn new(budget: &Budget) -> Result<RequestMemory, MemoryFull> {
         let request = budget.reserve(Kind::Requests, REQUEST, Priority::Request)?;
+        Ok(RequestMemory::with(budget, request))
+    }
+
+    /// For a request that is answered whether or not there is memory.
+    pub(super) fn new_anyway(budget: &Budget) -> RequestMemory {
+        RequestMemory::with(budget, budget.reserve_anyway(Kind::Requests, REQUEST))
+    }
+
+    fn with(budget: &Budget, request: Reservation) -> RequestMemory {
         let reservations = Reservations { budget: budget.clone(), request: Some(request), body: None };
-        Ok(RequestMemory(Arc::new(Mutex::new(reservations))))
+        RequestMemory(Arc::new(Mutex::new(reservations)))
     }
 
     /// Reserves the memory of a body that has, or needs, this many bytes so far.
@@ -85,8 +114,8 @@ impl RequestMemory {
     ///
     /// If there is no room for a large answer to a read, the client gets 503 instead: nothing was done. The answer to a write is
     /// returned in any case, because the write was done.
-    pub(super) fn hold(self, response: Response, is_read: bool) -> Response {
-        let stream = WaitsSince::current();
+    pub(super) fn hold(self, response: Response, is_read: bool, untaken: &Arc<Untaken>) -> Response {
+        let stream = WaitsSince::current().map(|waits| (waits, untaken.clone()));
         let (budget, request) = {
             let mut this = self.lock();
             this.body = None;
@@ -105,16 +134,11 @@ impl RequestMemory {
         };
         response.map(|body| {
             let is_one_piece = body.size_hint().upper().is_some_and(|bytes| bytes <= PIECE as u64);
-            if let Some(stream) = &stream {
-                stream.begin();
+            if let Some((waits, _)) = &stream {
+                waits.begin();
             }
-            Body::new(AnswerBody {
-                body,
-                memory: Some((request, answer)),
-                rest: Bytes::new(),
-                stream,
-                is_one_piece,
-            })
+            let held = Held::new(request, answer, stream.as_ref().map(|(_, untaken)| untaken.clone()));
+            Body::new(AnswerBody { body, held: Some(held), rest: Bytes::new(), stream, is_one_piece })
         })
     }
 
@@ -138,10 +162,10 @@ pin_project! {
     struct AnswerBody {
         #[pin]
         body: Body,
-        // Given to the first bytes of a body of known length; held by this body otherwise.
-        memory: Option<(Option<Reservation>, Option<Reservation>)>,
+        // Given to the bytes of a body of known length; held by this body otherwise.
+        held: Option<Held>,
         rest: Bytes,
-        stream: Option<WaitsSince>,
+        stream: Option<(WaitsSince, Arc<Untaken>)>,
         is_one_piece: bool,
     }
 }
@@ -155,23 +179,24 @@ impl HttpBody for AnswerBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.project();
-        if let Some(stream) = this.stream {
-            stream.end();
+        if let Some((waits, untaken)) = this.stream {
+            waits.end();
+            untaken.taken.fetch_add(1, Ordering::Relaxed);
         }
         if this.rest.is_empty() {
             let has_known_length = this.body.size_hint().exact().is_some();
             match ready!(this.body.poll_frame(context)) {
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) if has_known_length => *this.rest = attach(this.memory.take(), data),
-                    Ok(data) => *this.rest = data,
-                    Err(frame) => return Poll::Ready(Some(Ok(frame))),
+                Some(Ok(frame)) => match (frame.into_data(), this.held.take_if(|_| has_known_length)) {
+                    (Ok(data), Some(held)) => *this.rest = held.attach_to(data),
+                    (Ok(data), None) => *this.rest = data,
+                    (Err(frame), _) => return Poll::Ready(Some(Ok(frame))),
                 },
                 other => return Poll::Ready(other),
             }
         }
         let piece = match this.stream {
-            Some(stream) if !*this.is_one_piece => {
-                stream.begin();
+            Some((waits, _)) if !*this.is_one_piece => {
+                waits.begin();
                 this.rest.split_to(PIECE.min(this.rest.len()))
             }
             _ => std::mem::take(this.rest),
@@ -195,8 +220,43 @@ impl HttpBody for AnswerBody {
     }
 }
 
-/// Bytes that keep these reservations until the last of them is dropped.
-fn attach(memory: Option<(Option<Reservation>, Option<Reservation>)>, bytes: Bytes) -> Bytes {
-    let (request, answer) = memory.unwrap_or_default();
-    [request, answer].into_iter().flatten().fold(bytes, |bytes, reservation| reservation.attach_to(bytes))
+/// What is returned when the client has taken an answer.
+struct Held {
+    _request: Option<Reservation>,
+    _answer: Option<Reservation>,
+    untaken: Option<Arc<Untaken>>,
+}
+
+impl Held {
+    fn new(request: Option<Reservation>, answer: Option<Reservation>, untaken: Option<Arc<Untaken>>) -> Held {
+        if let Some(untaken) = &untaken {
+            untaken.answers.fetch_add(1, Ordering::Relaxed);
+        }
+        Held { _request: request, _answer: answer, untaken }
+    }
+
+    /// Bytes that hold this until their last slice is dropped, wherever hyper keeps them.
+    fn attach_to(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(HeldBytes { bytes, _held: self })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(untaken) = &self.untaken {
+            untaken.answers.fetch_sub(1, Ordering::Relaxed);
+            untaken.taken.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+struct HeldBytes {
+    bytes: Bytes,
+    _held: Held,
+}
+
+impl AsRef<[u8]> for HeldBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }

@@ -128,7 +128,7 @@ impl App {
         self.0.memory.get_or_init(|| memory);
     }
 
-    fn memory(&self) -> &Budget {
+    pub(crate) fn memory(&self) -> &Budget {
         self.0.memory.get_or_init(Budget::unlimited)
     }
 

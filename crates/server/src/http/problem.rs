@@ -117,7 +117,7 @@ codes! {
     LimitsValuesReadingException SERVICE_UNAVAILABLE "Stored history could not be read"
         "Retry. If the error persists, the operator must check the storage."
     Overloaded SERVICE_UNAVAILABLE "The server is overloaded"
-        "A queue is full. Nothing was done; retry after `Retry-After`."
+        "A queue is full, or the memory budget of the server is used up. Nothing was done; retry after `Retry-After`."
     ShuttingDown SERVICE_UNAVAILABLE "The server is shutting down"
         "Nothing was done; retry after `Retry-After`."
     StorageFull SERVICE_UNAVAILABLE "The storage is full"

@@ -2,7 +2,7 @@
 
 use super::{
     App,
-    memory::{CONNECTION, RequestMemory, overloaded},
+    memory::{CONNECTION, RequestMemory, Untaken, overloaded},
     socket::{ClientConnection, Socket, WriteActivity},
     stalls::Patience,
     streams::StreamExecutor,
@@ -104,7 +104,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
                         ConnectionService { inner, activity: activity.clone(), client, memory: memory.clone() };
                     let socket = TokioIo::new(socket);
                     let connection = builder.serve_connection_with_upgrades(socket, service).into_owned();
-                    connections.spawn(run(graceful.watch(connection), activity));
+                    connections.spawn(run(graceful.watch(connection), activity, memory.clone()));
                 }
                 Err(error) if is_client_error(&error) => {}
                 Err(error) => {
@@ -152,16 +152,22 @@ impl LogThrottle {
     }
 }
 
-/// Runs a connection until it ends or is idle for too long.
-async fn run<E: std::fmt::Display>(connection: impl Future<Output = Result<(), E>>, activity: Arc<Activity>) {
+/// Runs a connection until it ends or is idle for too long, or its client takes no answer while memory is short.
+async fn run<E: std::fmt::Display>(
+    connection: impl Future<Output = Result<(), E>>,
+    activity: Arc<Activity>,
+    memory: Budget,
+) {
     let mut connection = pin!(connection);
-    let (mut last, mut idle_checks) = (LastCheck::default(), 0);
+    let (mut last, mut idle_checks, mut stalled_checks) = (LastCheck::default(), 0, 0);
     let ended = loop {
         tokio::select! {
             ended = &mut connection => break ended,
             () = sleep(IDLE_CHECK) => {
                 idle_checks = if activity.is_idle_since(&mut last) { idle_checks + 1 } else { 0 };
-                if idle_checks >= 2 {
+                let is_stalled = activity.untaken.is_stalled_since(&mut last.taken);
+                stalled_checks = if is_stalled { stalled_checks + 1 } else { 0 };
+                if idle_checks >= 2 || stalled_checks >= 2 && memory.is_short() {
                     return;
                 }
             }
@@ -180,6 +186,8 @@ struct Activity {
     open: AtomicU64,
     /// The body of an answer is still written after its request is no longer open.
     writes: Arc<WriteActivity>,
+    /// The answers that an HTTP/2 client has not taken.
+    untaken: Arc<Untaken>,
     /// The connection is never closed as idle: it is HTTP/2, which has keep-alive pings, or it sends server-sent events.
     may_be_idle: AtomicBool,
 }
@@ -189,12 +197,14 @@ struct Activity {
 struct LastCheck {
     begun: u64,
     writes: u64,
+    taken: u64,
 }
 
 impl Activity {
     fn of(socket: &Socket) -> Activity {
         let writes = socket.activity().clone();
-        Activity { begun: 0.into(), open: 0.into(), writes, may_be_idle: false.into() }
+        let untaken = Arc::default();
+        Activity { begun: 0.into(), open: 0.into(), writes, untaken, may_be_idle: false.into() }
     }
 
     /// Whether no request is open, none has begun and nothing was written since the last check.
@@ -231,7 +241,12 @@ impl Service<Request<Incoming>> for ConnectionService {
             self.activity.may_be_idle.store(true, Ordering::Relaxed);
         }
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        let memory = RequestMemory::new(&self.memory).ok();
+        // A probe must not find the process dead because it has much to do.
+        let is_probe = matches!(request.uri().path(), "/healthz" | "/readyz" | "/metrics");
+        let memory = match is_probe {
+            true => Some(RequestMemory::new_anyway(&self.memory)),
+            false => RequestMemory::new(&self.memory).ok(),
+        };
         let answer = memory.as_ref().map(|memory| {
             request.extensions_mut().insert(memory.clone());
             self.inner.call(request)
@@ -268,7 +283,7 @@ where
             this.open.0.may_be_idle.store(true, Ordering::Relaxed);
         }
         answer.map_ok(|response| match this.memory.take() {
-            Some(memory) => memory.hold(response, *this.is_read),
+            Some(memory) => memory.hold(response, *this.is_read, &this.open.0.untaken),
             None => response,
         })
     }

@@ -2,6 +2,7 @@
 //!
 //! `limina_stomp` implements the protocol without IO. This module adds the sockets, the clock, and the followed streams.
 
+mod counted;
 mod destination;
 mod subscriptions;
 mod time;
@@ -51,7 +52,8 @@ const TOO_MANY_SERIES: &str = "Too many series of time messages are running. Ret
 pub(crate) async fn upgrade(State(app): State<App>, request: Request) -> Result<Response, Failure> {
     let upgrade = Upgrade::check(request).await?;
     let id = draw_id()?;
-    Ok(upgrade.accept(move |socket| async move {
+    let memory = app.memory().clone();
+    Ok(upgrade.accept(memory, move |socket| async move {
         let started = Instant::now();
         let session = Session::new(Options::default(), id.as_str(), 0);
         let stopping = app.stopping().subscribe();
@@ -109,6 +111,7 @@ impl Connection {
                             return Ok(ending);
                         }
                     }
+                    self.socket.hold_session(self.session.held_bytes())?;
                 }
                 (subscription, next) = self.subscriptions.next() => {
                     match next {

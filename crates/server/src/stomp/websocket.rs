@@ -3,6 +3,7 @@
 //! A large message is sent as one WebSocket message in several frames, each of which the client must take before the next one is
 //! copied. So a key frame of megabytes is in memory once, and not once for each client that reads it slowly.
 
+use super::counted::CountedIo;
 use crate::http::problem::Failure;
 use axum::{
     body::Body,
@@ -15,8 +16,9 @@ use axum::{
 };
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
-use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use limina_node::Budget;
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
@@ -48,7 +50,7 @@ pub(super) struct Upgrade {
 }
 
 /// A connection on which messages are received and sent.
-pub(super) struct WebSocket(WebSocketStream<TokioIo<Upgraded>>);
+pub(super) struct WebSocket(WebSocketStream<CountedIo>);
 
 /// The connection is closed, or the client does not read.
 pub(super) struct Disconnected;
@@ -91,7 +93,11 @@ impl Upgrade {
     }
 
     /// Returns the answer to the request. After it is sent, `run` gets the connection.
-    pub(super) fn accept<F>(self, run: impl FnOnce(WebSocket) -> F + Send + 'static) -> Response
+    pub(super) fn accept<F>(
+        self,
+        memory: Budget,
+        run: impl FnOnce(WebSocket) -> F + Send + 'static,
+    ) -> Response
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -102,7 +108,7 @@ impl Upgrade {
                 .read_buffer_size(READ_BUFFER)
                 .max_message_size(Some(MAX_MESSAGE))
                 .max_frame_size(Some(MAX_MESSAGE));
-            let socket = TokioIo::new(upgraded);
+            let socket = CountedIo::new(TokioIo::new(upgraded), &memory);
             let socket = WebSocketStream::from_raw_socket(socket, Role::Server, Some(config)).await;
             run(WebSocket(socket)).await;
         });
@@ -114,15 +120,27 @@ impl WebSocket {
     /// The next message. Pings are answered by the library.
     pub(super) async fn receive(&mut self) -> Result<Received, Disconnected> {
         loop {
-            return match self.0.next().await {
-                Some(Ok(Message::Text(text))) => Ok(Received::Data(text.into())),
-                Some(Ok(Message::Binary(data))) => Ok(Received::Data(data)),
-                Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
+            let data = match self.0.next().await {
+                Some(Ok(Message::Text(text))) => Bytes::from(text),
+                Some(Ok(Message::Binary(data))) => data,
+                // They may come in the middle of a message that is sent in several frames.
+                Some(Ok(Message::Ping(data) | Message::Pong(data))) => {
+                    self.0.get_mut().end_control_frame(data.len());
+                    continue;
+                }
+                Some(Ok(Message::Frame(_))) => continue,
                 // The library answers with a close frame while the rest is read.
-                Some(Ok(Message::Close(_))) => Ok(Received::Close),
-                Some(Err(_)) | None => Err(Disconnected),
+                Some(Ok(Message::Close(_))) => return Ok(Received::Close),
+                Some(Err(_)) | None => return Err(Disconnected),
             };
+            self.0.get_mut().end_message();
+            return Ok(Received::Data(data));
         }
+    }
+
+    /// Counts the memory of the session. Fails if there is none left.
+    pub(super) fn hold_session(&mut self, bytes: usize) -> Result<(), Disconnected> {
+        self.0.get_mut().hold_session(bytes).map_err(|_| Disconnected)
     }
 
     /// Sends a message: as text if it is one, in binary otherwise.

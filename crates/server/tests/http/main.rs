@@ -35,6 +35,7 @@ mod events;
 mod health;
 mod limiter;
 mod locks;
+mod memory;
 mod readers;
 mod replies;
 mod requests;
