@@ -37,6 +37,8 @@ pub enum Priority {
     Buffer,
     /// What every request needs, also one that releases something: up to the limit.
     Request,
+    /// What is needed to be reachable at all: up to the share of its [`Kind`], whatever the other kinds use.
+    Reachable,
 }
 
 /// There is no room in the memory budget. Nothing was reserved.
@@ -131,6 +133,7 @@ impl Budget {
             Priority::State => self.part(7, 8),
             Priority::Buffer => self.part(15, 16),
             Priority::Request => self.0.limit,
+            Priority::Reachable => u64::MAX,
         }
     }
 

@@ -27,6 +27,7 @@ fn each_priority_has_its_threshold() {
     check(150, 1, Priority::Buffer, false);
     check(150, 10, Priority::Request, true);
     check(160, 1, Priority::Request, false);
+    check(160, 1, Priority::Reachable, true);
 }
 
 #[test]

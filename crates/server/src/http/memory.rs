@@ -137,7 +137,8 @@ impl RequestMemory {
             if let Some((waits, _)) = &stream {
                 waits.begin();
             }
-            let held = Held::new(request, answer, stream.as_ref().map(|(_, untaken)| untaken.clone()));
+            let untaken = stream.as_ref().map(|(_, untaken)| untaken.clone()).filter(|_| bytes.is_some());
+            let held = Held::new(request, answer, untaken);
             Body::new(AnswerBody { body, held: Some(held), rest: Bytes::new(), stream, is_one_piece })
         })
     }

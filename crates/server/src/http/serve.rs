@@ -84,7 +84,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     let permit = permits.clone().try_acquire_owned().ok();
-                    let reserved = memory.reserve(Kind::Connections, CONNECTION, Priority::Request).ok();
+                    let reserved = memory.reserve(Kind::Connections, CONNECTION, Priority::Reachable).ok();
                     let (Some(permit), Some(reserved)) = (permit, reserved) else {
                         refuse(&stream);
                         app.0.metrics.connections_refused.inc();

@@ -91,8 +91,6 @@ async fn answers_count_until_their_clients_have_taken_them() {
 #[tokio::test]
 async fn without_any_memory_only_probes_are_answered() {
     let (server, memory) = start_small().await;
-    // The connection is open already.
-    assert_eq!(server.send("GET", "/healthz", "").await.status(), 200);
     let mut state = memory.account(Kind::State);
     state.set(64 * MIB);
     problem_of(server.send("POST", "/v1/ledger/hold", HOLD).await, 503, "Overloaded").await;
