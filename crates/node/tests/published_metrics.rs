@@ -51,6 +51,8 @@ limiter_rules gauge
 locks_expired counter
 locks_held gauge
 locks_waiting gauge
+memory_limit_bytes gauge
+memory_refusals counter
 namespaces gauge
 queue_depth gauge
 shard_losses counter
@@ -66,4 +68,5 @@ checkpoint_duration_seconds seconds
 cluster_shard_opening_seconds seconds
 fetch_duration_seconds seconds
 journal_bytes bytes
+memory_limit_bytes bytes
 ";
