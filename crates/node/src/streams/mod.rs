@@ -117,6 +117,22 @@ impl Message {
             }
         })
     }
+
+    /// Bytes of the encoding that keep the message, so that later followers can share it while these bytes are being sent.
+    pub fn keep_with(self: &Arc<Message>, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(Kept { _message: self.clone(), bytes })
+    }
+}
+
+struct Kept {
+    _message: Arc<Message>,
+    bytes: Bytes,
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// A stream, by its namespace and name.

@@ -319,7 +319,7 @@ async fn sent_events(follower: &mut Follower) -> Option<VecDeque<Bytes>> {
         out.extend_from_slice(format!("id: {}\ndata: ", message.clock()).as_bytes());
         if body.len() > LARGE {
             pieces.push_back(out.split().freeze());
-            pieces.push_back(encoded.slice_ref(body));
+            pieces.push_back(message.keep_with(encoded.slice_ref(body)));
         } else {
             out.extend_from_slice(body);
         }
