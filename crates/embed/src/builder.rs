@@ -80,6 +80,13 @@ impl Builder {
         self
     }
 
+    /// The longest time that a request may wait for its shard. The default is 250 ms. A request that would wait longer is refused
+    /// at once with [`Failure::Overloaded`](crate::Failure::Overloaded).
+    pub fn max_wait(mut self, max_wait: std::time::Duration) -> Builder {
+        self.node.queue.max_wait = max_wait;
+        self
+    }
+
     /// Serves on a service that exists already, instead of a new one, and counts with its metrics. A server uses this to
     /// answer probes before its store is open.
     pub fn service(mut self, service: Service, metrics: Metrics) -> Builder {

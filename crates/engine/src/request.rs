@@ -76,6 +76,30 @@ impl Command {
         }
     }
 
+    /// Whether the command removes more than it writes, or overwrites only its own record.
+    fn removes(&self) -> bool {
+        use limiter::{Change, Command as Limiter};
+        use locks::Command as Locks;
+        match self {
+            Command::DeleteNamespace => true,
+            Command::Limiter(command) => match command {
+                // Nobody must lose a lease because the disk is full. Extending one overwrites its own record.
+                Limiter::ExtendLease(_) | Limiter::ReleaseLease(_) => true,
+                Limiter::MoveCounter(change) => change.amount() < 0,
+                Limiter::Change(change) => {
+                    matches!(**change, Change::DeleteRule(_) | Change::DeleteOverride { .. })
+                }
+                _ => false,
+            },
+            Command::Locks(command) => match command {
+                Locks::Heartbeat { .. } | Locks::Release { .. } | Locks::Abandon(_) => true,
+                Locks::Acquire(_) | Locks::Get(_) | Locks::List { .. } => false,
+            },
+            Command::Events(command) => matches!(command, events::Command::Delete(_)),
+            Command::Ledger(_) | Command::ListNamespaces(_) => false,
+        }
+    }
+
     fn validate(&self) -> Result<(), Invalid> {
         match self {
             Command::Ledger(command) => command.validate(),
@@ -109,28 +133,28 @@ impl Request {
 
     /// Whether the request is accepted although the disk is full, because it removes more than it writes.
     pub fn is_allowed_when_full(&self) -> bool {
-        use limiter::{Change, Command as Limiter};
-        use locks::Command as Locks;
+        // A kept reply would take more room than a command of the limiter or about locks frees.
+        let keeps_reply = self.idempotency.is_some();
+        self.command.removes()
+            && !(keeps_reply && matches!(self.command, Command::Limiter(_) | Command::Locks(_)))
+    }
+
+    /// Whether the request ends or keeps alive what an earlier request began: a release, a commit, a rollback, a
+    /// heartbeat. A shard with too much to do refuses such a request last, because refusing it frees nothing.
+    pub fn makes_room(&self) -> bool {
+        use ledger::{Command as Ledger, Transfer};
+        let finishes = |transfer: &Transfer| matches!(transfer, Transfer::Finish(_));
         match &self.command {
-            Command::DeleteNamespace => true,
-            // The kept reply would take more room than the command frees.
-            Command::Limiter(_) | Command::Locks(_) if self.idempotency.is_some() => false,
-            Command::Limiter(command) => match command {
-                // Nobody must lose a lease because the disk is full. Extending one overwrites its own record.
-                Limiter::ExtendLease(_) | Limiter::ReleaseLease(_) => true,
-                Limiter::MoveCounter(change) => change.amount() < 0,
-                Limiter::Change(change) => {
-                    matches!(**change, Change::DeleteRule(_) | Change::DeleteOverride { .. })
-                }
-                _ => false,
-            },
-            Command::Locks(command) => match command {
-                Locks::Heartbeat { .. } | Locks::Release { .. } | Locks::Abandon(_) => true,
-                Locks::Acquire(_) | Locks::Get(_) | Locks::List { .. } => false,
-            },
-            Command::Events(command) => matches!(command, events::Command::Delete(_)),
-            Command::Ledger(_) | Command::ListNamespaces(_) => false,
+            Command::Ledger(Ledger::Transfer(transfer)) => finishes(transfer),
+            Command::Ledger(Ledger::Batch(transfers)) => transfers.iter().all(finishes),
+            command => command.removes(),
         }
+    }
+
+    /// The size of the request in its compact encoding, in bytes.
+    pub fn encoded_bytes(&self) -> usize {
+        let bytes = postcard::serialize_with_flavor(self, postcard::ser_flavors::Size::default());
+        bytes.expect("counting bytes cannot fail, and all lengths are known")
     }
 }
 

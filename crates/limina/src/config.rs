@@ -46,6 +46,9 @@ pub(crate) struct ServeArgs {
     /// Free disk space below which writes are rejected (StorageFull) [default: two segments, at least 64]
     #[arg(long, env = "LIMINA_STORAGE_RESERVE_MIB", value_name = "MIB")]
     storage_reserve_mib: Option<u64>,
+    /// Longest time that a request may wait for its shard; what would wait longer is refused (Overloaded) [default: 250]
+    #[arg(long, env = "LIMINA_MAX_WAIT_MS", value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    max_wait_ms: Option<u64>,
     /// File of limiter rules (TOML): applied at start, and again when it changes
     #[arg(long, env = "LIMINA_RULES", value_name = "FILE")]
     rules: Option<PathBuf>,
@@ -99,6 +102,7 @@ struct File {
     journal_mib: Option<u64>,
     checkpoint_mib: Option<u64>,
     storage_reserve_mib: Option<u64>,
+    max_wait_ms: Option<u64>,
     rules: Option<PathBuf>,
 }
 
@@ -119,6 +123,7 @@ pub(crate) struct Config {
     pub(crate) journal_mib: u64,
     pub(crate) checkpoint_mib: u64,
     pub(crate) storage_reserve_mib: Option<u64>,
+    pub(crate) max_wait: Duration,
     pub(crate) rules: Option<PathBuf>,
 }
 
@@ -161,6 +166,7 @@ impl ServeArgs {
             journal_mib: self.journal_mib.or(file.journal_mib).unwrap_or(1024),
             checkpoint_mib: self.checkpoint_mib.or(file.checkpoint_mib).unwrap_or(64),
             storage_reserve_mib: self.storage_reserve_mib.or(file.storage_reserve_mib),
+            max_wait: Duration::from_millis(self.max_wait_ms.or(file.max_wait_ms).unwrap_or(250)),
             rules: self.rules.or(file.rules),
         })
     }
@@ -183,6 +189,7 @@ impl File {
         check("journal_segment_mib", file.journal_segment_mib, 1, 1024)?;
         check("journal_mib", file.journal_mib, 1, 1_048_576)?;
         check("checkpoint_mib", file.checkpoint_mib, 1, 65_536)?;
+        check("max_wait_ms", file.max_wait_ms, 1, 60_000)?;
         Ok(file)
     }
 }
@@ -222,5 +229,6 @@ mod tests {
         check("lisen = \"127.0.0.1:1\"", "lisen");
         check("listen = \"nowhere\"", "socket address");
         check("journal_segment_mib = 0", "journal_segment_mib must be between 1 and 1024");
+        check("max_wait_ms = 60001", "max_wait_ms must be between 1 and 60000");
     }
 }

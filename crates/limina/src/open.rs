@@ -24,6 +24,7 @@ pub(crate) async fn open(
         .checkpoint_bytes(usize::try_from(config.checkpoint_mib * MIB)?)
         .journal_segment_bytes(config.journal_segment_mib * MIB)
         .cached_table_files(descriptors.table_files)
+        .max_wait(config.max_wait)
         .tenure(config.tenure);
     if let Some(shards) = config.shards {
         builder = builder.shards(shards);

@@ -32,5 +32,5 @@ pub use metrics::Metrics;
 pub use node::{AddressTaken, Joining, Node, NodeOptions, OpenError};
 pub use peers::{Feed, FeedEnded, FeedRequest, PeerError, Peers};
 pub use routing::shard_of;
-pub use service::{Service, Unavailable};
+pub use service::{QueueOptions, Service, Unavailable};
 pub use streams::{Ended, FollowError, Follower, Message, StreamUpdate};

@@ -9,7 +9,7 @@ use crate::{
     failure::{NodeFailure, catch_panic},
     ownership_manager::OwnershipManager,
     registration::register,
-    service::{self, Location},
+    service::{self, Location, QueueOptions},
 };
 use limina_engine::Stats;
 use limina_shard::Options as ShardOptions;
@@ -24,8 +24,10 @@ use tokio::{sync::watch, task::JoinHandle};
 /// The bounds of a node.
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
-    /// The bounds of each shard's queue and batches.
+    /// The bounds of each shard's batches.
     pub shard: ShardOptions,
+    /// The bounds of each shard's queue.
+    pub queue: QueueOptions,
     /// The bounds of each shard's overlay.
     pub store: ShardStoreOptions,
     /// The journal size, in bytes, that triggers a checkpoint of the shards that need its oldest segment.
@@ -36,6 +38,7 @@ impl Default for NodeOptions {
     fn default() -> NodeOptions {
         NodeOptions {
             shard: ShardOptions::default(),
+            queue: QueueOptions::default(),
             store: ShardStoreOptions::default(),
             journal_bytes: 1 << 30,
         }
@@ -158,7 +161,7 @@ impl Node {
 
         service.start(shards, None);
         let tasks = opened.into_iter().map(|(shard, store, engine)| {
-            let (sender, receiver) = service::shard_channel(options.shard.max_queue);
+            let (sender, receiver) = service::shard_channel(options.queue.clone());
             service.set_location(shard, Location::Local(Arc::new(sender)));
             // The shard is loaded and its channel takes requests, so it is ready before its task runs.
             service.set_open(shard, true);

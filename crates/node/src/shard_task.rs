@@ -101,7 +101,7 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
         let store = ShardStore::open(self.store.clone(), self.store.clone(), shard, options).await;
         let store = Arc::new(store.map_err(|source| OpenError::Store { shard: shard.0, source })?);
         let engine = driver::load_engine(&store, shard).await?;
-        let (sender, receiver) = service::shard_channel(self.options.shard.max_queue);
+        let (sender, receiver) = service::shard_channel(self.options.queue.clone());
         let driver = Driver::new(shard, store.clone(), self.context.clone(), receiver);
         self.stores.insert(shard, store.clone());
         self.context.service.set_location(shard, Location::Local(Arc::new(sender)));

@@ -38,8 +38,8 @@ impl<T> PendingReply<T> {
     }
 }
 
-/// How many changes the request counts for in a batch.
-pub(crate) fn weight_of(request: &Request) -> usize {
+/// How many changes the request counts for, in a batch and in a queue.
+pub fn weight_of(request: &Request) -> usize {
     use limina_engine::{Command, ledger, limiter};
     let weight_of = |transfer: &ledger::Transfer| match transfer {
         ledger::Transfer::Hold(hold) => hold.changes().len(),

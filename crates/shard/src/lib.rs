@@ -15,6 +15,7 @@ pub mod output;
 mod round;
 pub mod shard;
 
+pub use batch::weight_of;
 pub use clock::ShardClock;
 pub use output::{Failure, Loss, Opening, Output, Reply};
 pub use shard::{Options, Shard};

@@ -13,9 +13,9 @@ use crate::{
     clock::Clocks,
     cluster::TenureGuard,
     metrics::ShardGauges,
-    service::{ShardReceiver, Ticket},
+    service::{Cost, NotDecided, ShardReceiver, Submission, Ticket},
 };
-use limina_engine::{Engine, Read, ReadResult, Request, Time};
+use limina_engine::{Engine, Read, ReadResult, Time};
 use limina_shard::{Failure, Loss, Opening, Options, Output, Shard, ShardClock};
 use limina_store::{FreeSpace, Journal, NodeId, ShardId, ShardStore, StoreError, Table};
 use std::{error::Error, future::Future, pin::Pin, sync::Arc, time::Duration};
@@ -26,6 +26,15 @@ const REOPEN_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long to wait before due work that found no room in the store is tried again.
 const ROOM_PAUSE: Duration = Duration::from_millis(200);
+
+/// The most that is taken from the queue at a time. A larger request is taken alone.
+///
+/// What waits in the queue is ordered and refused by the queue's rules, so only a little of it is taken at once: a small part
+/// of what an append may cover. While an append is in flight, more of it follows.
+const ROUND: Cost = Cost { weight: 512, bytes: 8 << 20 };
+
+/// How long the task runs without giving other tasks of its thread a turn, if requests wait all the time.
+const MAX_RUN: Duration = Duration::from_millis(5);
 
 type InFlight<R> = Option<Pin<Box<dyn Future<Output = R> + Send>>>;
 
@@ -85,7 +94,6 @@ pub(crate) struct Driver<J, T> {
     gauges: ShardGauges,
     clocks: Clocks,
     tenure_guard: TenureGuard,
-    options: Options,
     receiver: ShardReceiver,
     shard: Shard<Ticket>,
     fetching: InFlight<Vec<(Read, ReadResult)>>,
@@ -112,8 +120,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             metrics,
             clocks,
             tenure_guard,
-            shard: Shard::new(options.clone()),
-            options,
+            shard: Shard::new(options),
             receiver,
             fetching: None,
             persisting: None,
@@ -142,8 +149,8 @@ impl<J: Journal, T: Table> Driver<J, T> {
         self.handle_opened(engine, clock.time(), opening);
         let mut is_stopping = false;
         let mut is_closed = false;
-        let mut arrived = Vec::new();
-        let mut cancellations = Vec::new();
+        // Set while more requests wait than are taken at once.
+        let mut busy_since = None;
         loop {
             let polled_at = Instant::now();
             let now = self.advance(&mut clock);
@@ -174,15 +181,23 @@ impl<J: Journal, T: Table> Driver<J, T> {
             } else {
                 self.shard.next_wakeup().map(|at| Duration::from_millis(at.0.saturating_sub(now.0)))
             };
-            let wants_more = !is_closed && self.shard.queue_len() < self.options.max_batch;
+            // While the shard is being opened, requests stay in the queue, which refuses more of them when that takes long.
+            let takes = self.shard.engine().is_some() || is_stopping || *is_store_away.borrow();
+            let wants_more = takes && !is_closed && self.shard.queue_len() == 0;
+            if busy_since.is_some_and(|since| polled_at - since > MAX_RUN) {
+                tokio::task::yield_now().await;
+                busy_since = Some(Instant::now());
+            }
             tokio::select! {
-                count = self.receiver.submissions.recv_many(&mut arrived, self.options.max_batch), if wants_more => {
-                    is_closed = count == 0;
-                    arrived.drain(..).for_each(|(ticket, request)| self.handle_request(ticket, request));
-                    self.handle_store_away(*is_store_away.borrow());
-                }
-                Some(_) = any(self.receiver.cancellations.recv_many(&mut cancellations, self.options.max_batch)) => {
-                    cancellations.drain(..).for_each(|(ticket, request)| self.handle_request(ticket, request));
+                () = self.receiver.changed(wants_more) => {
+                    let cancellations = self.receiver.take_cancellations();
+                    cancellations.into_iter().for_each(|submission| self.handle_request(submission));
+                    if wants_more {
+                        self.take_requests();
+                        is_closed = self.receiver.has_ended();
+                        busy_since = if self.receiver.is_empty() { None } else { busy_since.or(Some(polled_at)) };
+                        self.handle_store_away(*is_store_away.borrow());
+                    }
                 }
                 answers = finished(&mut self.fetching) => self.shard.handle_fetched(answers),
                 result = finished(&mut self.persisting) => match result {
@@ -200,7 +215,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                     }
                     Err(error) => {
                         tracing::error!(shard = self.id.0, error = &error as &dyn Error, "a shard cannot be opened");
-                        self.shard.reject_waiting(Failure::Unavailable);
+                        self.reject_waiting();
                         self.reopen(REOPEN_PAUSE);
                     }
                 },
@@ -214,7 +229,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                         is_stopping = true;
                         self.shard.handle_closing();
                         // Requests that are in the channel are still received. Later ones are rejected by the channel.
-                        self.receiver.submissions.close();
+                        self.receiver.close();
                     }
                 },
             }
@@ -242,14 +257,30 @@ impl<J: Journal, T: Table> Driver<J, T> {
         now
     }
 
-    fn handle_request(&mut self, ticket: Ticket, request: Request) {
-        // The client has gone, and its request will be taken back: do not begin it.
-        if ticket.is_closed() && request.cancellation().is_some() {
-            return;
+    /// Takes requests from the queue, and refuses those that have waited for too long.
+    fn take_requests(&mut self) {
+        let (taken, overloaded) = self.receiver.take(ROUND);
+        let metrics = &self.metrics.requests;
+        metrics.queue_wait_seconds.observe(taken.longest_wait.as_secs_f64());
+        metrics.abandoned.inc_by(taken.gone.len() as u64);
+        for (ticket, _) in taken.late {
+            let _client_gone = ticket.send(Err(NotDecided::Late(overloaded)));
         }
+        taken.begin.into_iter().for_each(|submission| self.handle_request(submission));
+    }
+
+    fn handle_request(&mut self, (ticket, request): Submission) {
         if let Err(ticket) = self.shard.handle_request(ticket, request) {
-            let _client_gone = ticket.send(Err(Failure::Unavailable));
+            let _client_gone = ticket.send(Err(NotDecided::Failed(Failure::Unavailable)));
         }
+    }
+
+    /// Rejects all requests that are not decided: nothing was done.
+    fn reject_waiting(&mut self) {
+        for (ticket, _) in self.receiver.drain() {
+            let _client_gone = ticket.send(Err(NotDecided::Failed(Failure::Unavailable)));
+        }
+        self.shard.reject_waiting(Failure::Unavailable);
     }
 
     fn handle_opened(&mut self, engine: Engine, now: Time, opening: Opening) {
@@ -298,7 +329,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             let is_sent = self.persisting.take().is_some() && !self.store.withdraw();
             self.handle_lost(if is_sent { Loss::Unknown } else { Loss::NotDone });
         }
-        self.shard.reject_waiting(Failure::Unavailable);
+        self.reject_waiting();
     }
 
     /// Another node may have taken the shard. An append in flight will show it. Without one, the shard is opened again, which
@@ -312,14 +343,11 @@ impl<J: Journal, T: Table> Driver<J, T> {
     /// Stops serving. Requests that still wait are rejected: nothing was done.
     fn end(&mut self) {
         self.service.set_open(self.id, false);
-        self.receiver.submissions.close();
-        while let Ok((ticket, _)) = self.receiver.submissions.try_recv() {
-            let _client_gone = ticket.send(Err(Failure::Unavailable));
-        }
-        self.shard.reject_waiting(Failure::Unavailable);
+        self.receiver.close();
+        self.reject_waiting();
         let now = self.shard.engine().map_or(Time(0), Engine::time);
         while let Some(Output::Reply(reply)) = self.shard.poll(now) {
-            let _client_gone = reply.ticket.send(reply.result);
+            let _client_gone = reply.ticket.send(reply.result.map_err(NotDecided::Failed));
         }
         self.service.shard_left(self.id);
     }
@@ -341,11 +369,6 @@ async fn finished<R>(slot: &mut InFlight<R>) -> R {
         }
         None => std::future::pending().await,
     }
-}
-
-/// How many were received. None if the channel is closed and empty.
-async fn any(count: impl Future<Output = usize>) -> Option<usize> {
-    Some(count.await).filter(|count| *count > 0)
 }
 
 async fn sleep_until(at: Option<Instant>) {

@@ -1,17 +1,32 @@
 //! Requests that front ends submit, and how they end.
 
+use super::seconds;
 use limina_engine::Outcome;
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
-    registry::Registry,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::{Registry, Unit},
 };
 
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Metrics {
     pub(crate) queue_depth: Gauge,
+    pub(crate) queue_wait_seconds: Histogram,
+    pub(crate) abandoned: Counter,
     decisions: Family<Decision, Counter>,
     unavailable: Family<Reason, Counter>,
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics {
+            queue_depth: Gauge::default(),
+            queue_wait_seconds: seconds(0.000_05, 18),
+            abandoned: Counter::default(),
+            decisions: Family::default(),
+            unavailable: Family::default(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -28,6 +43,10 @@ struct Reason {
 impl Metrics {
     pub(super) fn register(&self, r: &mut Registry) {
         r.register("queue_depth", "Requests that were taken and not answered yet", self.queue_depth.clone());
+        let wait = "Longest wait of the requests that a shard takes from its queue together";
+        r.register_with_unit("queue_wait", wait, Unit::Seconds, self.queue_wait_seconds.clone());
+        let abandoned = "Requests whose clients had gone before they were begun";
+        r.register("abandoned", abandoned, self.abandoned.clone());
         r.register("decisions", "Requests decided, by family and outcome", self.decisions.clone());
         r.register("unavailable", "Requests not decided, by code", self.unavailable.clone());
     }

@@ -1,18 +1,21 @@
 //! The facade that every front end calls: a request goes in, an outcome comes out.
 //!
 //! `submit` finds the shard of a request, here or in another node (`forwarding`), and hands the request to the shard's task
-//! (`shard_channel`). If a client goes away before its answer, its request for locks is taken back (`abandoning`).
+//! (`shard_channel`), through a queue that is bounded by time and bytes (`queue`). If a client goes away before its answer, its request for locks is taken back (`abandoning`).
 
 mod abandoning;
 mod forwarding;
+mod queue;
 mod routes;
 mod shard_channel;
 #[cfg(test)]
 mod tests;
 mod unavailable;
 
+pub(crate) use queue::Cost;
+pub use queue::QueueOptions;
 pub(crate) use routes::Location;
-pub(crate) use shard_channel::{ShardReceiver, Ticket, shard_channel};
+pub(crate) use shard_channel::{NotDecided, ShardReceiver, Submission, Ticket, shard_channel};
 pub use unavailable::Unavailable;
 
 use crate::{
@@ -107,6 +110,20 @@ impl Service {
             Err(unavailable) => self.inner.metrics.requests.not_decided(unavailable.code()),
         }
         result
+    }
+
+    /// Whether a request of this size would be refused now, because its shard is overloaded. A front end asks before it
+    /// decodes a large request, so that a refusal costs little. [`Service::submit`] asks again.
+    pub fn check_load(&self, namespace: &Name, bytes: usize, makes_room: bool) -> Result<(), Unavailable> {
+        let Some(routes) = self.inner.routes.get() else { return Ok(()) };
+        let shard = shard_of(namespace.as_str(), routes.len());
+        // The owner of a shard in another node decides for itself.
+        let Location::Local(sender) = routes.get(shard).location() else { return Ok(()) };
+        let checked = sender.check(namespace, bytes, makes_room).map_err(Unavailable::from);
+        if let Err(unavailable) = checked {
+            self.inner.metrics.requests.not_decided(unavailable.code());
+        }
+        checked
     }
 
     /// Executes a request that another node has forwarded, if the shard is in this process.

@@ -163,7 +163,7 @@ impl WaitForOwner<'_> {
     pub(super) fn new(route: &Route, at_most: Duration) -> Result<WaitForOwner<'_>, Unavailable> {
         if route.waiting.fetch_add(1, Ordering::AcqRel) >= MAX_WAITING {
             route.waiting.fetch_sub(1, Ordering::AcqRel);
-            return Err(Unavailable::Overloaded);
+            return Err(Unavailable::Overloaded { retry_after_ms: at_most.as_millis() as u64 });
         }
         Ok(WaitForOwner { route, location: route.location.subscribe(), until: Instant::now() + at_most })
     }

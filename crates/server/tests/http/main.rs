@@ -52,6 +52,8 @@ struct Fake {
     /// Why streams cannot be followed, one reason after another; then the server is shutting down.
     not_followed: Mutex<VecDeque<FollowError>>,
     ready: AtomicBool,
+    /// Why the shards take no more than what makes room.
+    overloaded: Mutex<Option<Unavailable>>,
     /// While it is locked, no answer is given.
     gate: tokio::sync::Mutex<()>,
 }
@@ -69,6 +71,13 @@ impl Backend for Fake {
             self.asked.lock().unwrap().push(request);
             answer
         })
+    }
+
+    fn check_load(&self, _: &Name, _: usize, makes_room: bool) -> Result<(), Unavailable> {
+        match *self.overloaded.lock().unwrap() {
+            Some(unavailable) if !makes_room => Err(unavailable),
+            _ => Ok(()),
+        }
     }
 
     fn namespaces(&self, page: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>> {

@@ -21,6 +21,10 @@ impl Backend for Front {
         })
     }
 
+    fn check_load(&self, _: &Name, _: usize, _: bool) -> Result<(), Unavailable> {
+        Ok(())
+    }
+
     fn namespaces(&self, _: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>> {
         Box::pin(async { Err(Unavailable::ShardUnavailable) })
     }

@@ -84,6 +84,10 @@ impl Backend for Fake {
         Box::pin(async { Err(Unavailable::ShardUnavailable) })
     }
 
+    fn check_load(&self, _: &Name, _: usize, _: bool) -> Result<(), Unavailable> {
+        Ok(())
+    }
+
     fn namespaces(&self, _: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>> {
         Box::pin(async { Err(Unavailable::ShardUnavailable) })
     }

@@ -59,7 +59,10 @@ pub(crate) fn answer(result: Result<Outcome, Unavailable>, success: StatusCode) 
 /// The answer to a request that has no outcome.
 pub(crate) fn unavailable(reason: Unavailable) -> Failure {
     let (code, detail) = match reason {
-        Unavailable::Overloaded => (Code::Overloaded, "The server is overloaded. Nothing was done."),
+        Unavailable::Overloaded { retry_after_ms } => {
+            let detail = "The request would have to wait too long. Nothing was done.";
+            return Failure::new(Code::Overloaded, detail).retry_after(retry_after_ms);
+        }
         Unavailable::ShuttingDown => (Code::ShuttingDown, "The server is shutting down. Nothing was done."),
         Unavailable::StorageFull => {
             (Code::StorageFull, "The storage is full. Nothing was done. Reads still work.")

@@ -243,7 +243,7 @@ async fn batches_answer_each_check_in_its_place() {
     let asked = server.fake.asked.lock().unwrap().len();
     assert_eq!(send(vec![bad()]).await[0]["code"], "InvalidRequest");
     assert_eq!(server.fake.asked.lock().unwrap().len(), asked, "there was nothing to ask");
-    server.answers(Err(Unavailable::Overloaded));
+    server.answers(Err(Unavailable::Overloaded { retry_after_ms: 10 }));
     let body = json!({"checks": [good(), bad()]}).to_string();
     problem_of(server.send("POST", "/v1/limiter/check/batch", &body).await, 503, "Overloaded").await;
 }
