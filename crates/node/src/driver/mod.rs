@@ -33,6 +33,10 @@ const ROOM_PAUSE: Duration = Duration::from_millis(200);
 /// of what an append may cover. While an append is in flight, more of it follows.
 const ROUND: Cost = Cost { weight: 512, bytes: 8 << 20 };
 
+/// No more is taken while this many requests are in the shard's own queue: they did not fit into the batch, or are done in
+/// slices and let others go first between two slices.
+const MAX_IN_SHARD: usize = 4;
+
 /// How long the task runs without giving other tasks of its thread a turn, if requests wait all the time.
 const MAX_RUN: Duration = Duration::from_millis(5);
 
@@ -183,7 +187,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             };
             // While the shard is being opened, requests stay in the queue, which refuses more of them when that takes long.
             let takes = self.shard.engine().is_some() || is_stopping || *is_store_away.borrow();
-            let wants_more = takes && !is_closed && self.shard.queue_len() == 0;
+            let wants_more = takes && !is_closed && self.shard.queue_len() < MAX_IN_SHARD;
             if busy_since.is_some_and(|since| polled_at - since > MAX_RUN) {
                 tokio::task::yield_now().await;
                 busy_since = Some(Instant::now());
