@@ -20,10 +20,11 @@ use std::time::{Duration, Instant};
 
 /// The interval of the honest client's requests.
 const HONEST_EVERY: Duration = Duration::from_millis(10);
-/// Clients that send as fast as they are answered, to find out what the server can do.
-const CAPACITY_CLIENTS: usize = 32;
+/// Clients that send as fast as they are answered, to find out what the server can do. They are few, so that nothing is
+/// refused: a refusal costs time, too.
+const CAPACITY_CLIENTS: usize = 8;
 /// The beginning of the overload is reported separately: a burst may fill the queue before anything is refused.
-const ONSET: Duration = Duration::from_secs(1);
+const ONSET: Duration = Duration::from_secs(2);
 /// How long the honest client is watched after the load has ended.
 const AFTERWARDS: Duration = Duration::from_secs(2);
 
@@ -36,10 +37,10 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 5.0)]
     times: f64,
     /// Connections of the overload; each has at most one request in flight
-    #[arg(long, default_value_t = 1000, value_parser = positive)]
+    #[arg(long, default_value_t = 500, value_parser = positive)]
     connections: usize,
     /// Checks in one request
-    #[arg(long, default_value_t = 100, value_parser = positive)]
+    #[arg(long, default_value_t = 300, value_parser = positive)]
     batch: usize,
     /// Fail if a bound is missed
     #[arg(long)]

@@ -101,8 +101,8 @@ impl fmt::Display for Report {
         row("unloaded", &self.unloaded.accepted);
         row("at capacity, accepted", &self.capacity.accepted);
         row("at capacity, refused", &self.capacity.refused);
-        row("first second of overload, accepted", &self.onset.accepted);
-        row("first second of overload, refused", &self.onset.refused);
+        row("onset of overload, accepted", &self.onset.accepted);
+        row("onset of overload, refused", &self.onset.refused);
         row("overload, accepted", &self.overload.accepted);
         row("overload, refused", &self.overload.refused);
         row("honest client, accepted", &self.honest.accepted);

@@ -203,6 +203,8 @@ fn without_settings(mut command: Command) -> Command {
             command.env_remove(name);
         }
     }
+    // On a busy machine a shard may have to wait longer for a processor than the default allows its requests to wait.
+    command.env("LIMINA_MAX_WAIT_MS", "30000");
     command
 }
 
