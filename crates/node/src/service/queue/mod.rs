@@ -38,6 +38,12 @@ pub struct QueueOptions {
     pub max_bytes: usize,
 }
 
+impl QueueOptions {
+    fn patience(&self, makes_room: bool) -> Duration {
+        self.max_wait * if makes_room { RESERVE } else { 1 }
+    }
+}
+
 impl Default for QueueOptions {
     fn default() -> QueueOptions {
         QueueOptions { max_wait: Duration::from_millis(250), max_bytes: 64 << 20 }
@@ -170,11 +176,13 @@ impl<T> Queue<T> {
         bytes: usize,
         makes_room: bool,
     ) -> Result<(), Overloaded> {
-        let wait = self.estimated_wait(now, namespace);
         let max_bytes =
             self.options.max_bytes + if makes_room { self.options.max_bytes / RESERVE as usize } else { 0 };
         let has_bytes = self.is_empty() || self.total.bytes.saturating_add(bytes) <= max_bytes;
-        if wait <= self.max_wait(now, makes_room) && has_bytes {
+        if self.work_ahead(namespace) <= self.max_work_ahead(now, makes_room)
+            && self.stalled(now) <= self.options.patience(makes_room)
+            && has_bytes
+        {
             return Ok(());
         }
         self.refused_at = Some(now);
@@ -199,7 +207,7 @@ impl<T> Queue<T> {
                 continue;
             };
             let (cost, waited) = (*cost, now.saturating_duration_since(*since));
-            let patience = self.options.max_wait * if *makes_room { RESERVE } else { 1 };
+            let patience = self.options.patience(*makes_room);
             let into = if is_gone(item) {
                 &mut taken.gone
             } else if is_overloaded && waited > patience {
@@ -253,25 +261,25 @@ impl<T> Queue<T> {
         Overloaded { retry_after: self.drain_time.of(self.total.weight).max(self.stalled(now)) }
     }
 
-    /// How long a request that enters now would wait.
-    fn estimated_wait(&self, now: Instant, namespace: &Name) -> Duration {
+    /// How long the shard will be busy before it takes a request that enters now.
+    fn work_ahead(&self, namespace: &Name) -> Duration {
         let own = self.lanes.get(namespace).map_or(0, |lane| lane.weight);
         let others = (self.turns.len() - usize::from(self.lanes.contains_key(namespace))) as u64;
         // Before this request, each other namespace takes at most as much as this one, and one turn more.
         let ahead = self.total.weight.min(own + others.saturating_mul(own + QUANTUM));
-        self.drain_time.of(ahead).max(self.stalled(now))
+        self.drain_time.of(ahead)
     }
 
-    /// How long requests have been waiting without any being taken.
+    /// How long requests have been waiting without any being taken. That may be a disk that hangs, but also a shard that waits
+    /// for a processor. Refusing requests does not help against the latter, so the smaller bound does not apply to this time.
     fn stalled(&self, now: Instant) -> Duration {
         self.waiting_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    fn max_wait(&self, now: Instant, makes_room: bool) -> Duration {
-        match (makes_room, self.is_overloaded(now)) {
-            (true, _) => self.options.max_wait * RESERVE,
-            (false, true) => self.options.max_wait / STANDING_PART,
-            (false, false) => self.options.max_wait,
+    fn max_work_ahead(&self, now: Instant, makes_room: bool) -> Duration {
+        match !makes_room && self.is_overloaded(now) {
+            true => self.options.max_wait / STANDING_PART,
+            false => self.options.patience(makes_room),
         }
     }
 

@@ -232,10 +232,8 @@ fn what_makes_room_may_wait_longer() {
     let mut check = |after: Duration, makes_room| queue.check(now + after, &name("n"), 1, makes_room).is_ok();
     assert!(check(MAX_WAIT, false));
     assert!(!check(MAX_WAIT + TICK, false));
-    assert!(!check(MAX_WAIT, false), "less is allowed after a refusal");
     assert!(check(4 * MAX_WAIT, true));
     assert!(!check(4 * MAX_WAIT + TICK, true));
-    assert!(check(8 * MAX_WAIT, true) == check(8 * MAX_WAIT, false), "both are refused");
 }
 
 #[test]
