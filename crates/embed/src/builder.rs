@@ -1,6 +1,7 @@
 //! Opening: options, stores, and what can go wrong.
 
 use crate::{Limina, instance::Running};
+use limina_engine::QuotaTable;
 use limina_node::{Metrics, Node, NodeOptions, Service};
 use limina_store::{
     ShardStoreOptions, StoreError,
@@ -77,6 +78,14 @@ impl Builder {
     /// size, writes to the shard wait for the checkpoint.
     pub fn checkpoint_bytes(mut self, bytes: usize) -> Builder {
         self.node.store = ShardStoreOptions { soft_bytes: bytes, hard_bytes: bytes.saturating_mul(4) };
+        self
+    }
+
+    /// How much each namespace may have. By default nothing is bounded. What would exceed a quota is refused with the
+    /// `QuotaExceeded` of the family, for example [`limiter::Refusal::QuotaExceeded`](crate::limiter::Refusal). A
+    /// namespace that already has more keeps it.
+    pub fn quotas(mut self, quotas: QuotaTable) -> Builder {
+        self.node.quotas = Arc::new(quotas);
         self
     }
 

@@ -7,7 +7,7 @@ use crate::{
     Idempotency, Millis, Outcome, Time,
     ids::NamespaceId,
     reads::{ReadError, Reader},
-    record::key,
+    record::{KeptReplies, key},
     timers::{Timer, TimerKey, TimerSource},
     turn::{Turn, View},
 };
@@ -26,45 +26,60 @@ struct Kept {
     outcome: Outcome,
 }
 
-fn period_of(time: Time) -> u32 {
+/// The period of this time.
+pub(crate) fn period_of(time: Time) -> u32 {
     u32::try_from(time.0 / PERIOD.0).unwrap_or(u32::MAX - 1)
 }
 
-/// The outcome to return if the key was used within the last 24 hours: the kept one, or [`Outcome::IdempotencyKeyReused`] if
-/// that was another request.
+/// What is stored under an idempotency key.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// The outcome to return if the key was used within the last 24 hours: the kept one, or
+    /// [`Outcome::IdempotencyKeyReused`] if that was another request.
+    pub(crate) outcome: Option<Outcome>,
+    /// Whether the present period has a reply under this key. A new reply replaces that one.
+    pub(crate) is_present: bool,
+}
+
 pub(crate) fn find(
     reader: &Reader<'_>,
     view: View<'_>,
     idempotency: &Idempotency,
-) -> Result<Option<Outcome>, ReadError> {
+) -> Result<Found, ReadError> {
     let last = period_of(view.now);
     // Read all periods before looking at the first result, so that one round fetches all of them.
     let found: Vec<Result<Option<Kept>, ReadError>> = (0..PERIODS)
         .map(|back| reader.get(key::reply(view.namespace, last.saturating_sub(back), &idempotency.key)))
         .collect();
-    for kept in found {
-        match kept? {
-            Some(kept) if kept.given_at.after(KEPT) <= view.now => {}
-            Some(kept) if kept.fingerprint == idempotency.fingerprint => return Ok(Some(kept.outcome)),
-            Some(_) => return Ok(Some(Outcome::IdempotencyKeyReused)),
-            None => {}
+    let mut is_present = false;
+    for (back, kept) in found.into_iter().enumerate() {
+        let Some(kept) = kept? else { continue };
+        is_present |= back == 0;
+        if kept.given_at.after(KEPT) > view.now {
+            let outcome = match kept.fingerprint == idempotency.fingerprint {
+                true => kept.outcome,
+                false => Outcome::IdempotencyKeyReused,
+            };
+            return Ok(Found { outcome: Some(outcome), is_present });
         }
     }
-    Ok(None)
+    Ok(Found { outcome: None, is_present })
 }
 
-/// Keeps the outcome under the key.
-pub(crate) fn keep(turn: &mut Turn<'_>, idempotency: &Idempotency, outcome: &Outcome) {
+/// Keeps the outcome under the key. `replaced` is a period that has a reply under this key already.
+pub(crate) fn keep(turn: &mut Turn<'_>, idempotency: &Idempotency, outcome: &Outcome, replaced: Option<u32>) {
     let period = period_of(turn.now);
     let kept = Kept { given_at: turn.now, fingerprint: idempotency.fingerprint, outcome: outcome.clone() };
     turn.put(key::reply(turn.namespace, period, &idempotency.key), &kept);
-    match &mut turn.head.replies {
-        Some((_, last)) => *last = period,
-        replies @ None => {
-            *replies = Some((period, period));
-            let (key, timer) = drop_timer(turn.namespace, period);
-            turn.timers.set(key, timer);
-        }
+    if turn.head.replies.is_none() {
+        let (key, timer) = drop_timer(turn.namespace, period);
+        turn.timers.set(key, timer);
+    }
+    let replies = turn.head.replies.get_or_insert(KeptReplies { first: period, counts: [0; 3] });
+    // The timer drops the first period before a reply of the fourth one can be given.
+    let place = (period.saturating_sub(replies.first) as usize).min(replies.counts.len() - 1);
+    if replaced != Some(period) {
+        replies.counts[place] = replies.counts[place].saturating_add(1);
     }
 }
 
@@ -76,10 +91,11 @@ pub(crate) fn drop_timer(namespace: NamespaceId, period: u32) -> (TimerKey, Time
 
 /// Drops the replies of the oldest period, and sets the timer for the next one.
 pub(crate) fn drop_oldest(turn: &mut Turn<'_>) {
-    let Some((first, last)) = turn.head.replies else { return };
-    turn.head.replies = (first < last).then_some((first + 1, last));
+    let Some(KeptReplies { first, counts: [_, second, third] }) = turn.head.replies else { return };
+    let rest = KeptReplies { first: first + 1, counts: [second, third, 0] };
+    turn.head.replies = (rest.sum() > 0).then_some(rest);
     if turn.head.replies.is_some() {
-        let (key, timer) = drop_timer(turn.namespace, first + 1);
+        let (key, timer) = drop_timer(turn.namespace, rest.first);
         turn.timers.set(key, timer);
     }
     turn.sweep(key::replies(turn.namespace, first));

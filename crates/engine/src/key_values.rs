@@ -186,6 +186,11 @@ impl KeyValues {
         self.as_bytes().is_empty()
     }
 
+    /// The memory that the key-values take besides this value.
+    pub(crate) fn heap(&self) -> u64 {
+        self.0.heap()
+    }
+
     /// The bytes that make it what it is.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         self.0.as_slice()

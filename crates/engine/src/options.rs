@@ -1,6 +1,7 @@
 //! Options of the engine.
 
-use crate::answer_size;
+use crate::{answer_size, quotas::QuotaTable};
+use alloc::sync::Arc;
 
 /// Options of the engine.
 #[derive(Debug, Clone)]
@@ -9,10 +10,12 @@ pub struct Options {
     pub backfill_slice: usize,
     /// The largest size of an answer, in bytes. A request whose answer would be larger is refused before it changes anything.
     pub max_answer: usize,
+    /// How much each namespace may have.
+    pub quotas: Arc<QuotaTable>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { backfill_slice: 1_024, max_answer: answer_size::MAX_BYTES }
+        Options { backfill_slice: 1_024, max_answer: answer_size::MAX_BYTES, quotas: Arc::default() }
     }
 }

@@ -1,5 +1,6 @@
 //! Timers.
 
+use crate::resident;
 use crate::{
     Name, Position, Time,
     ids::{NamespaceId, WaitId},
@@ -53,6 +54,9 @@ pub(crate) enum Timer {
     /// Refuse a request that has waited for locks for as long as it may.
     LockWait { wait: WaitId },
 }
+
+/// The memory that a timer takes, without the text in it.
+pub(crate) const TIMER_BYTES: u64 = resident::tree_slot::<(TimerKey, Timer)>();
 
 /// All timers of a shard.
 #[derive(Debug, Default)]

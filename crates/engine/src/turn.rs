@@ -4,6 +4,7 @@ use crate::{
     Effect, Position, Time,
     answer_size::TooLarge,
     ids::NamespaceId,
+    quotas::{Quota, QuotaExceeded, Quotas},
     reads::{Fetched, Missing, ReadError, Reader},
     recent::{RecentWrites, Writes},
     record::NamespaceHead,
@@ -124,9 +125,27 @@ pub(crate) struct Turn<'a> {
     pub(crate) changes: &'a mut BatchChanges,
     pub(crate) sealed: &'a RecentWrites<Arc<Writes>>,
     pub(crate) fetched: &'a Fetched,
+    pub(crate) quotas: &'a Quotas,
+    /// The resident bytes of the namespace as the turn began, without those of the family whose turn it is.
+    pub(crate) other_bytes: u64,
 }
 
 impl Turn<'_> {
+    /// Begins the turn of a family that has so many resident bytes.
+    pub(crate) fn begin_family(&mut self, bytes: u64) {
+        self.other_bytes = self.other_bytes.saturating_sub(bytes);
+    }
+
+    /// Fails if the namespace, which has `used`, must not get `more`.
+    pub(crate) fn check_quota(&self, quota: Quota, used: usize, more: usize) -> Result<(), QuotaExceeded> {
+        self.quotas.check(quota, used as u64, more as u64)
+    }
+
+    /// Fails if the family, which has so many resident bytes now, must not get `more`.
+    pub(crate) fn check_bytes(&self, bytes: u64, more: u64) -> Result<(), QuotaExceeded> {
+        self.quotas.check(Quota::ResidentBytes, self.other_bytes + bytes, more)
+    }
+
     pub(crate) fn view(&self) -> View<'_> {
         View {
             now: self.now,

@@ -1,6 +1,8 @@
 //! Settings. A flag comes before the environment, the environment before the configuration file, and the file before the
 //! default.
 
+use crate::quotas::Quotas;
+use limina_engine::QuotaTable;
 use serde::Deserialize;
 use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
@@ -100,6 +102,8 @@ struct File {
     checkpoint_mib: Option<u64>,
     storage_reserve_mib: Option<u64>,
     rules: Option<PathBuf>,
+    #[serde(default)]
+    quotas: Quotas,
 }
 
 /// The settings in effect.
@@ -120,6 +124,7 @@ pub(crate) struct Config {
     pub(crate) checkpoint_mib: u64,
     pub(crate) storage_reserve_mib: Option<u64>,
     pub(crate) rules: Option<PathBuf>,
+    pub(crate) quotas: QuotaTable,
 }
 
 /// Why the configuration cannot be used.
@@ -162,6 +167,7 @@ impl ServeArgs {
             checkpoint_mib: self.checkpoint_mib.or(file.checkpoint_mib).unwrap_or(64),
             storage_reserve_mib: self.storage_reserve_mib.or(file.storage_reserve_mib),
             rules: self.rules.or(file.rules),
+            quotas: file.quotas.into_table(),
         })
     }
 }
@@ -222,5 +228,7 @@ mod tests {
         check("lisen = \"127.0.0.1:1\"", "lisen");
         check("listen = \"nowhere\"", "socket address");
         check("journal_segment_mib = 0", "journal_segment_mib must be between 1 and 1024");
+        check("[quotas]\nlimits = 1", "unknown quota `limits`");
+        check("[quotas.\"shop-*\"]\nrules = -1", "a whole number from 0 on, or \"unlimited\"");
     }
 }

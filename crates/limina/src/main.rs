@@ -7,6 +7,7 @@ mod logs;
 mod moving;
 mod open;
 mod progress;
+mod quotas;
 mod rules;
 mod serve;
 mod verify;

@@ -20,6 +20,7 @@ pub(crate) async fn open(
 ) -> Result<Limina, Box<dyn Error>> {
     let mut builder = Limina::builder()
         .service(service, metrics)
+        .quotas(config.quotas.clone())
         .journal_bytes(config.journal_mib * MIB)
         .checkpoint_bytes(usize::try_from(config.checkpoint_mib * MIB)?)
         .journal_segment_bytes(config.journal_segment_mib * MIB)

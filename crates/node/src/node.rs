@@ -11,7 +11,7 @@ use crate::{
     registration::register,
     service::{self, Location},
 };
-use limina_engine::Stats;
+use limina_engine::{QuotaTable, Stats};
 use limina_shard::Options as ShardOptions;
 use limina_store::{Journal, NodeId, ShardId, ShardStore, ShardStoreOptions, StoreError, Table, Tenure};
 use std::{
@@ -30,6 +30,8 @@ pub struct NodeOptions {
     pub store: ShardStoreOptions,
     /// The journal size, in bytes, that triggers a checkpoint of the shards that need its oldest segment.
     pub journal_bytes: u64,
+    /// How much each namespace may have. Each node decides by its own quotas for the shards that it owns.
+    pub quotas: Arc<QuotaTable>,
 }
 
 impl Default for NodeOptions {
@@ -38,6 +40,7 @@ impl Default for NodeOptions {
             shard: ShardOptions::default(),
             store: ShardStoreOptions::default(),
             journal_bytes: 1 << 30,
+            quotas: Arc::default(),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Runs a request in its namespace.
 
 use super::{
-    Applied, Engine,
-    namespace::{Families, Namespace},
+    Applied, Engine, Sizes,
+    namespace::{Families, KeyedWait, Namespace, kept_replies, own_bytes},
 };
 use crate::{
-    Command, Fetched, Job, Missing, Outcome, Read, Request, Time,
+    Command, Fetched, Job, Missing, Outcome, Quota, QuotaExceeded, Read, Request, Time,
     answer_size::TooLarge,
     events, idempotency,
     ids::{NamespaceId, WaitId},
@@ -120,6 +120,7 @@ impl Engine {
                 NamespaceId(self.meta.next_namespace),
                 request.namespace.clone(),
                 self.meta.position_floor,
+                &self.options.quotas,
             )),
         };
         let idempotency = request.idempotency.as_ref();
@@ -127,17 +128,21 @@ impl Engine {
             return Ok(Applied::durable(Outcome::IdempotencyKeyInUse));
         }
         let wait = WaitId(self.next_wait);
+        let used_replies = kept_replies(&namespace.head, &namespace.waits);
+        let mut replaced = None;
         let applied = self.context.step(namespace, now, fetched, |families, turn| {
             if let Some(idempotency) = idempotency
                 && !is_begun
             {
                 match turn.view().read(|reader| idempotency::find(reader, turn.view(), idempotency)) {
-                    Ok(kept) => {
+                    Ok(found) => {
+                        let outcome = found.outcome;
                         if let Some(outcome) =
-                            kept.and_then(|kept| repeat_reply(families, turn, &request.command, kept))
+                            outcome.and_then(|kept| repeat_reply(families, turn, &request.command, kept))
                         {
                             return Ok(Applied::durable(outcome));
                         }
+                        replaced = found.is_present.then(|| idempotency::period_of(turn.now));
                     }
                     Err(CannotRun::Missing(missing)) => return Err(missing),
                     Err(CannotRun::Unreadable | CannotRun::TooLarge) => {
@@ -145,27 +150,44 @@ impl Engine {
                     }
                 }
             }
+            // Whether the reply will be kept is known only afterwards, and then the command is done.
+            if idempotency.is_some()
+                && !is_begun
+                && replaced.is_none()
+                && request.is_write()
+                && let Err(exceeded) = turn.quotas.check(Quota::KeptReplies, used_replies, 1)
+            {
+                return Ok(Applied::durable(quota_exceeded(&request.command, exceeded)));
+            }
             let before = turn.head.position;
             let applied = run(families, turn, wait);
             // Items of a ledger batch may have changed something before one of them had to fetch records.
             *changed |= turn.head.position != before;
+            // A rule that was counted and then refused has used positions, but has changed nothing.
             if let (Some(idempotency), Ok(Applied::Done { outcome, .. })) = (idempotency, &applied)
                 && *changed
+                && outcome.code() != "QuotaExceeded"
             {
-                idempotency::keep(turn, idempotency, outcome);
+                idempotency::keep(turn, idempotency, outcome, replaced);
             }
             applied
         });
         if let Ok(Applied::Waiting(_)) = applied {
             self.next_wait += 1;
             if let Some(idempotency) = idempotency {
-                namespace.waits.begin(wait, idempotency.clone());
+                let before = namespace.sizes();
+                namespace.waits.begin(wait, KeyedWait { idempotency: idempotency.clone(), replaced });
+                self.context.sizes.change(before, namespace.sizes());
             }
         }
         if let Some(created) = created
             && created.changed
         {
             self.meta.next_namespace += 1;
+            let own_bytes = own_bytes(&request.namespace);
+            self.context
+                .sizes
+                .change(Sizes::default(), Sizes { resident_bytes: own_bytes, ..Sizes::default() });
             self.names.insert(created.id, request.namespace.clone());
             self.namespaces.insert(request.namespace.clone(), created);
         }
@@ -185,6 +207,19 @@ fn durable<R>(
         Err(CannotRun::Missing(missing)) => Err(missing),
         Err(CannotRun::Unreadable) => Ok(Applied::durable(Outcome::Unreadable)),
         Err(CannotRun::TooLarge) => Ok(Applied::too_large(max_answer)),
+    }
+}
+
+/// The refusal of a command that would have exceeded a quota.
+fn quota_exceeded(command: &Command, exceeded: QuotaExceeded) -> Outcome {
+    match command {
+        Command::Ledger(_) => Outcome::Ledger(Err(exceeded.into())),
+        Command::Limiter(_) => Outcome::Limiter(Err(exceeded.into())),
+        Command::Locks(_) => Outcome::Locks(Err(exceeded.into())),
+        Command::Events(_) => Outcome::Events(Err(exceeded.into())),
+        Command::DeleteNamespace | Command::ListNamespaces(_) => {
+            unreachable!("a command about namespaces keeps no reply")
+        }
     }
 }
 

@@ -2,13 +2,14 @@
 
 use super::{
     Sizes,
-    namespace::{Families, Namespace},
+    namespace::{Families, KeyedWait, KeyedWaits, Namespace, kept_replies, own_bytes},
 };
 use crate::{
     Fetched, Name, Outcome, Time, events, idempotency,
     ids::{NamespaceId, WaitId},
     limiter,
     recent::{RecentWrites, Writes},
+    record::NamespaceHead,
     timers::Timers,
     turn::{BatchChanges, Turn},
 };
@@ -37,6 +38,11 @@ pub(super) enum Garbage {
     Events(events::Garbage),
 }
 
+/// What a namespace has, without what every namespace takes.
+fn sizes_of(head: &NamespaceHead, families: &Families, waits: &KeyedWaits) -> Sizes {
+    Sizes { kept_replies: kept_replies(head, waits), ..families.sizes() }
+}
+
 impl Context {
     pub(super) fn new() -> Context {
         let mut changes = BatchChanges::default();
@@ -62,8 +68,9 @@ impl Context {
         fetched: &Fetched,
         act: impl FnOnce(&mut Families, &mut Turn<'_>) -> R,
     ) -> R {
-        let Namespace { id, head, families, waits, .. } = namespace;
-        let sizes_before = families.sizes();
+        let Namespace { id, head, families, waits, quotas, .. } = namespace;
+        let sizes_before = sizes_of(head, families, waits);
+        let own_bytes = own_bytes(&head.name);
         let before = (head.position, head.replies);
         let mut turn = Turn {
             now,
@@ -73,19 +80,21 @@ impl Context {
             changes: &mut self.changes,
             sealed: &self.sealed,
             fetched,
+            quotas,
+            other_bytes: own_bytes + sizes_before.resident_bytes,
         };
         let result = act(families, &mut turn);
         for (wait, outcome) in families.take_completed() {
-            if let Some(idempotency) = waits.end(wait)
+            if let Some(KeyedWait { idempotency, replaced }) = waits.end(wait)
                 && outcome.is_done()
             {
-                idempotency::keep(&mut turn, &idempotency, &outcome);
+                idempotency::keep(&mut turn, &idempotency, &outcome, replaced);
             }
             self.completions.push((wait, outcome));
         }
         let is_changed = (head.position, head.replies) != before;
 
-        let sizes = families.sizes();
+        let sizes = sizes_of(head, families, waits);
         self.sizes.change(sizes_before, sizes);
         match families.limiter.is_backfilling() {
             true => self.backfilling.insert(*id),

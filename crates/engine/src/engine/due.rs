@@ -166,11 +166,11 @@ fn fire_timer(
 ) -> Result<(), Missing> {
     let now = turn.now;
     match timer {
-        Timer::HoldExpiry { operation_id, held_at, due } => {
+        Timer::HoldExpiry { ref operation_id, held_at, due } => {
             // The rollback has the time at which it was due: timers run before later requests. Only a postponed timer
             // runs after requests with later times, so then the time is now.
             turn.now = if key.due == due { due } else { now };
-            match ledger::expire(&mut families.ledger, turn, &operation_id, due, held_at) {
+            match ledger::expire(&mut families.ledger, turn, operation_id, due, held_at) {
                 Ok(()) => {}
                 Err(CannotRun::Missing(missing)) => return Err(missing),
                 Err(CannotRun::Unreadable | CannotRun::TooLarge) => {
@@ -178,6 +178,9 @@ fn fire_timer(
                     turn.effect(Effect::TimerPostponed { namespace: turn.head.name.clone() });
                     return Ok(());
                 }
+            }
+            if turn.timers.get(key).is_some() {
+                families.ledger.end_expiry(operation_id);
             }
         }
         Timer::LeaseExpiry { id } => {

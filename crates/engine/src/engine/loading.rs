@@ -78,11 +78,12 @@ impl Loading {
     pub fn finish(mut self) -> Engine {
         self.0.stored_time = self.0.meta.time;
         let Engine { meta, namespaces, context, .. } = &mut self.0;
-        for Namespace { id, families, .. } in namespaces.values_mut() {
+        for namespace in namespaces.values_mut() {
+            let Namespace { id, families, .. } = namespace;
             families.limiter.finish_load(meta.time, *id, &mut context.timers);
             families.locks.finish_load(*id, &mut context.timers);
             families.events.finish_load(*id, &mut context.timers);
-            context.sizes.change(Sizes::default(), families.sizes());
+            context.sizes.change(Sizes::default(), namespace.sizes());
         }
         self.0
     }
@@ -110,12 +111,12 @@ impl Engine {
 
     fn load_head(&mut self, id: NamespaceId, bytes: &[u8]) -> Result<(), Malformed> {
         let head: record::NamespaceHead = record::decode(bytes)?;
-        if let Some((first, _)) = head.replies {
-            let (key, timer) = idempotency::drop_timer(id, first);
+        if let Some(replies) = head.replies {
+            let (key, timer) = idempotency::drop_timer(id, replies.first);
             self.context.timers.set(key, timer);
         }
         self.names.insert(id, head.name.clone());
-        let mut namespace = Namespace::new(id, head.name.clone(), head.position);
+        let mut namespace = Namespace::new(id, head.name.clone(), head.position, &self.options.quotas);
         namespace.head.replies = head.replies;
         match self.namespaces.insert(head.name, namespace) {
             None => Ok(()),

@@ -15,12 +15,14 @@ pub use loading::{BadRecord, Loading};
 pub use stats::{Sizes, Stats};
 
 use crate::{
-    Effect, Name, Options, Outcome, Page, Time,
+    Effect, Name, Options, Outcome, Page, QuotaTable, Time,
     ids::{NamespaceId, WaitId},
+    ledger,
     outcome::NamespaceInfo,
     recent::Writes,
     record::{self, key},
     sweep::Sweeping,
+    timers::Timer,
 };
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use context::{Context, Garbage};
@@ -80,6 +82,43 @@ impl Engine {
         self.meta.time
     }
 
+    /// Sets how much each namespace may have. A namespace that has more keeps it, and must not grow.
+    pub fn set_quotas(&mut self, quotas: Arc<QuotaTable>) {
+        for (name, namespace) in &mut self.namespaces {
+            namespace.quotas = quotas.of(name);
+        }
+        self.options.quotas = quotas;
+    }
+
+    /// An estimate of the memory that the state of all namespaces takes, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        self.context.sizes.resident_bytes
+    }
+
+    /// The names of all namespaces, in order.
+    pub fn namespaces(&self) -> impl Iterator<Item = &Name> {
+        self.namespaces.keys()
+    }
+
+    /// What a namespace has: what its quotas are compared with.
+    pub fn usage(&self, namespace: &Name) -> Option<Sizes> {
+        self.namespaces.get(namespace).map(Namespace::sizes)
+    }
+
+    /// The same as [`Engine::usage`], summed up anew from every entry. For tests.
+    pub fn recount(&self, namespace: &Name) -> Option<Sizes> {
+        let namespace = self.namespaces.get(namespace)?;
+        let mut sizes = namespace.recount();
+        for key in self.context.timers.due(Time(u64::MAX), usize::MAX) {
+            if let (true, Some(Timer::HoldExpiry { operation_id, .. })) =
+                (key.namespace == namespace.id, self.context.timers.get(key))
+            {
+                sizes.resident_bytes += ledger::expiry_bytes(operation_id);
+            }
+        }
+        Some(sizes)
+    }
+
     /// How much the engine holds.
     pub fn stats(&self) -> Stats {
         Stats {
@@ -94,6 +133,7 @@ impl Engine {
         let Some(namespace) = self.namespaces.remove(name) else {
             return Outcome::NamespaceNotFound;
         };
+        self.context.sizes.change(namespace.sizes(), Sizes::default());
         let Namespace { id, head, mut families, .. } = namespace;
         self.names.remove(&id);
         self.meta.position_floor = self.meta.position_floor.max(head.position);
@@ -102,7 +142,6 @@ impl Engine {
             self.begin_sweep(range);
         }
         let context = &mut self.context;
-        context.sizes.change(families.sizes(), Sizes::default());
         context.backfilling.remove(&id);
         context.timers.drop_namespace(id);
         let gone = families.end_waits().map(|wait| (wait, Outcome::NamespaceNotFound));
@@ -146,14 +185,15 @@ impl Engine {
     /// Ends every wait for locks and returns the requests that waited. For a planned stop. They have changed nothing.
     pub fn end_lock_waits(&mut self) -> Vec<WaitId> {
         let mut ended = Vec::new();
-        for Namespace { id, families, waits, .. } in self.namespaces.values_mut() {
-            let before = families.sizes();
+        for namespace in self.namespaces.values_mut() {
+            let before = namespace.sizes();
+            let Namespace { id, families, waits, .. } = namespace;
             for waiter in families.locks.end_waits() {
                 self.context.timers.cancel(waiter.timer_key(*id));
                 waits.end(waiter.wait);
                 ended.push(waiter.wait);
             }
-            self.context.sizes.change(before, families.sizes());
+            self.context.sizes.change(before, namespace.sizes());
         }
         ended
     }

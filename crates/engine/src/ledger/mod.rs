@@ -28,7 +28,7 @@ pub use reply::{
     EntryInfo, FinalizationReply, HeldLimitInfo, HoldReply, LimitInfo, OperationInfo, Refusal, Reply, Value,
     ValuesReply,
 };
-pub(crate) use state::Ledger;
+pub(crate) use state::{Ledger, expiry_bytes};
 
 use crate::{
     Name,
@@ -56,6 +56,7 @@ pub(crate) fn apply(
     progress: &mut Progress,
     max_answer: usize,
 ) -> Result<Result<Reply, Refusal>, CannotRun> {
+    turn.begin_family(ledger.resident_bytes());
     match command {
         Command::CreateLimit(new) => Ok(limits::create(ledger, turn, new).map(Reply::Limit)),
         Command::PatchLimit { name, ceiling, context } => {

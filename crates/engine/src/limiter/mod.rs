@@ -14,6 +14,7 @@ mod counters;
 mod finish;
 mod garbage;
 mod groups;
+mod growth;
 pub(crate) mod keys;
 mod leases;
 mod lists;
@@ -22,6 +23,7 @@ mod plan;
 mod prepare;
 mod prepare_file;
 mod reply;
+mod resident_bytes;
 mod rule;
 mod rule_index;
 mod rules;
@@ -70,6 +72,7 @@ pub(crate) fn apply(
     may_relax: bool,
     options: &Options,
 ) -> Result<Attempt<Decided>, TooLarge> {
+    turn.begin_family(limiter.resident_bytes());
     let budget = AnswerBudget::new(options.max_answer);
     let durable = |result| Decided { result, is_relaxed: false };
     let decided = match command {
@@ -86,7 +89,7 @@ pub(crate) fn apply(
             durable(counters::move_by(limiter, turn, key_values, *amount, budget)?)
         }
         Command::SetCounter(CounterChange { key_values, amount }) => {
-            durable(Ok(counters::set(limiter, turn, key_values, *amount)))
+            durable(counters::set(limiter, turn, key_values, *amount))
         }
         Command::TakeLease(new) => durable(leases::take(limiter, turn, new, budget)?),
         Command::ExtendLease(id) => durable(leases::extend(limiter, turn, id)),

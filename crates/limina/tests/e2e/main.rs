@@ -21,6 +21,7 @@ mod lifecycle;
 mod limiter_flows;
 mod lock_flows;
 mod moving;
+mod quotas;
 mod verify;
 
 use common::{events, harness, ledger, limiter, load, locks, raw, reply, shape, sse, stomp, websocket};

@@ -15,7 +15,7 @@ use crate::{
     metrics::ShardGauges,
     service::{ShardReceiver, Ticket},
 };
-use limina_engine::{Engine, Read, ReadResult, Request, Time};
+use limina_engine::{Engine, QuotaTable, Read, ReadResult, Request, Time};
 use limina_shard::{Failure, Loss, Opening, Options, Output, Shard, ShardClock};
 use limina_store::{FreeSpace, Journal, NodeId, ShardId, ShardStore, StoreError, Table};
 use std::{error::Error, future::Future, pin::Pin, sync::Arc, time::Duration};
@@ -37,6 +37,7 @@ pub(crate) struct ShardContext {
     pub(crate) clocks: Clocks,
     pub(crate) tenure_guard: TenureGuard,
     options: Options,
+    quotas: Arc<QuotaTable>,
 }
 
 impl ShardContext {
@@ -48,7 +49,8 @@ impl ShardContext {
         options: &NodeOptions,
     ) -> ShardContext {
         let (service, metrics) = (service.clone(), metrics.clone());
-        ShardContext { service, metrics, clocks, tenure_guard, options: options.shard.clone() }
+        let quotas = options.quotas.clone();
+        ShardContext { service, metrics, clocks, tenure_guard, options: options.shard.clone(), quotas }
     }
 }
 
@@ -86,6 +88,7 @@ pub(crate) struct Driver<J, T> {
     clocks: Clocks,
     tenure_guard: TenureGuard,
     options: Options,
+    quotas: Arc<QuotaTable>,
     receiver: ShardReceiver,
     shard: Shard<Ticket>,
     fetching: InFlight<Vec<(Read, ReadResult)>>,
@@ -103,7 +106,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
         context: ShardContext,
         receiver: ShardReceiver,
     ) -> Driver<J, T> {
-        let ShardContext { service, metrics, clocks, tenure_guard, options } = context;
+        let ShardContext { service, metrics, clocks, tenure_guard, options, quotas } = context;
         Driver {
             id,
             store,
@@ -114,6 +117,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             tenure_guard,
             shard: Shard::new(options.clone()),
             options,
+            quotas,
             receiver,
             fetching: None,
             persisting: None,
@@ -252,7 +256,8 @@ impl<J: Journal, T: Table> Driver<J, T> {
         }
     }
 
-    fn handle_opened(&mut self, engine: Engine, now: Time, opening: Opening) {
+    fn handle_opened(&mut self, mut engine: Engine, now: Time, opening: Opening) {
+        engine.set_quotas(self.quotas.clone());
         self.shard.handle_opened(engine, now, opening);
         self.update_gauges();
         self.service.set_open(self.id, true);

@@ -60,7 +60,7 @@ impl Service {
         follower.feeds_until_move = Some(follower.topic.lock().moves);
         match follower.begin(make).await {
             Ok(()) => Ok(Box::new(follower)),
-            Err(FollowError::StreamNotFound) => Ok(Box::new(NoStream)),
+            Err(FollowError::StreamNotFound | FollowError::QuotaExceeded(_)) => Ok(Box::new(NoStream)),
             Err(FollowError::Unavailable(_)) => Err(PeerError::NotThere),
         }
     }
@@ -129,6 +129,9 @@ impl Service {
         let request = Request { namespace: address.0.clone(), idempotency: None, command };
         match self.submit(request).await {
             Ok(Outcome::Events(Ok(reply))) => Ok(reply),
+            Ok(Outcome::Events(Err(events::Refusal::QuotaExceeded(exceeded)))) => {
+                Err(FollowError::QuotaExceeded(exceeded))
+            }
             Ok(Outcome::Unreadable) => Err(FollowError::Unavailable(Unavailable::ShardUnavailable)),
             Ok(_) => Err(FollowError::StreamNotFound),
             Err(unavailable) => Err(FollowError::Unavailable(unavailable)),
@@ -189,7 +192,9 @@ impl Follower {
             };
             match self.answer(question).await {
                 Ok(()) => unanswered_since = None,
-                Err(FollowError::StreamNotFound) => return Err(Ended::Deleted),
+                Err(FollowError::StreamNotFound | FollowError::QuotaExceeded(_)) => {
+                    return Err(Ended::Deleted);
+                }
                 Err(FollowError::Unavailable(reason)) => {
                     let since = *unanswered_since.get_or_insert_with(Instant::now);
                     let is_hopeless = reason == Unavailable::ShuttingDown || since.elapsed() > MAX_WAIT;

@@ -23,7 +23,7 @@ pub use ring::{PAGE, Page, RECENT_CHANGES, Ring};
 use crate::{Unavailable, shard_of};
 use bytes::Bytes;
 use limina_engine::{
-    Name,
+    Name, QuotaExceeded,
     events::{Change, KeyFrame, StreamInfo},
 };
 use limina_store::ShardId;
@@ -145,6 +145,8 @@ pub enum Ended {
 pub enum FollowError {
     /// There is no stream of this name.
     StreamNotFound,
+    /// The stream would have been created, but a quota of the namespace forbids it.
+    QuotaExceeded(QuotaExceeded),
     /// The shard did not answer.
     Unavailable(Unavailable),
 }

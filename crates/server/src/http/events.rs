@@ -321,6 +321,7 @@ pub(crate) fn encode(message: &StreamUpdate) -> Bytes {
 pub(crate) fn not_followed(stream: &Name, reason: FollowError) -> Failure {
     match reason {
         FollowError::StreamNotFound => status::events::stream_not_found(stream),
+        FollowError::QuotaExceeded(exceeded) => status::quota_exceeded(exceeded),
         FollowError::Unavailable(reason) => status::unavailable(reason),
     }
 }

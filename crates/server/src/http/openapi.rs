@@ -149,6 +149,13 @@ fn complete(operation: &mut Operation) {
         takes_key |= parameter.name == "Idempotency-Key";
         describe(parameter);
     }
+    if may_grow(operation) {
+        let full = match operation.responses.responses.get("507") {
+            Some(RefOr::T(own)) => format!("{} {QUOTA_EXCEEDED}", own.description),
+            _ => QUOTA_EXCEEDED.to_owned(),
+        };
+        add_problem(operation, "507", &full);
+    }
     if takes_key {
         add_problem(operation, "422", "`IdempotencyKeyReused`: the key was used for another request.");
     }
@@ -160,6 +167,20 @@ fn complete(operation: &mut Operation) {
         unavailable.push_str(" `LimitsValuesReadingException`: the stored history could not be read.");
     }
     add_problem(operation, "503", &unavailable);
+}
+
+const QUOTA_EXCEEDED: &str =
+    "`QuotaExceeded`: the namespace has reached the quota that `quota` names. Nothing was done.";
+
+/// Whether the operation can be refused for a quota: it creates something, or keeps its reply.
+fn may_grow(operation: &Operation) -> bool {
+    let takes_key = operation
+        .parameters
+        .iter()
+        .flatten()
+        .any(|parameter| matches!(parameter, RefOr::T(parameter) if parameter.name == "Idempotency-Key"));
+    let creates = ["patch_limit", "patch_rule", "patch_override", "follow"];
+    takes_key || operation.operation_id.as_deref().is_some_and(|id| creates.contains(&id))
 }
 
 fn describe(parameter: &mut Parameter) {

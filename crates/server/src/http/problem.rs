@@ -114,6 +114,8 @@ codes! {
         "The field `conflicting_time` is the time of the earlier event, in epoch milliseconds. `invalidated` says whether this request invalidated it, so that it will not be published."
     StreamFull INSUFFICIENT_STORAGE "The stream is full"
         "The stream remembers `max_events` keys. It forgets each one after its duration. Nothing was done; retry later."
+    QuotaExceeded INSUFFICIENT_STORAGE "The namespace has reached a quota"
+        "The field `quota` names it, `limit` is the most that the namespace may have, and `used` is what it has. Nothing was done. Release, delete or wait for the expiry of something, or ask the operator for a larger quota. Requests that only release, finish, extend or delete are never refused for a quota, except that a request with a new Idempotency-Key needs room for its reply."
     LimitsValuesReadingException SERVICE_UNAVAILABLE "Stored history could not be read"
         "Retry. If the error persists, the operator must check the storage."
     Overloaded SERVICE_UNAVAILABLE "The server is overloaded"

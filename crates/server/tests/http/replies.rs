@@ -54,6 +54,10 @@ async fn refusals_have_their_status_and_members() {
     let refusal = refused(Refusal::LimitsValuesReadingException);
     check(refusal, 503, "LimitsValuesReadingException", none()).await;
     check(refused(Refusal::Unreadable), 503, "ShardUnavailable", none()).await;
+    let exceeded =
+        limina_engine::QuotaExceeded { quota: limina_engine::Quota::LedgerLimits, limit: 5, used: 4 };
+    let members = json!({"quota": "ledger_limits", "limit": 5, "used": 4});
+    check(refused(Refusal::QuotaExceeded(exceeded)), 507, "QuotaExceeded", members).await;
     check(Ok(Outcome::Unreadable), 503, "ShardUnavailable", none()).await;
     check(Ok(Outcome::IdempotencyKeyReused), 422, "IdempotencyKeyReused", none()).await;
     check(Err(Unavailable::Overloaded), 503, "Overloaded", none()).await;

@@ -1,6 +1,6 @@
 //! Answers and losses, in the order in which the shard decided them.
 
-use super::{MOST_STATES, Model};
+use super::{Bounds, MOST_STATES, Model};
 use limina_engine::{Command, Name, Outcome, Request, Time, limiter};
 
 /// Compares every answer with the model, and knows what a loss of memory may have removed.
@@ -8,7 +8,7 @@ use limina_engine::{Command, Name, Outcome, Request, Time, limiter};
 /// What a client was told is durable, and so is everything that was decided before it. Two things are known earlier:
 /// relaxed answers, and that a request began to wait. So the judge keeps the decisions since the last durable answer.
 /// After a loss it starts again from there, with as many of these decisions as may have been persisted.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Judge {
     live: Possible,
     /// The possible states before `loose`, if there is any loose decision.
@@ -57,12 +57,6 @@ pub struct TooManyStates;
 #[derive(Debug, Clone)]
 struct Possible(Vec<Model>);
 
-impl Default for Possible {
-    fn default() -> Possible {
-        Possible(vec![Model::default()])
-    }
-}
-
 impl Decided {
     /// The possible states after this decision, each with whether its answer need not wait for the disk.
     fn ways(&self, model: Model) -> Result<Vec<(Model, bool)>, String> {
@@ -88,6 +82,12 @@ impl Decided {
 }
 
 impl Judge {
+    /// Begins with an empty shard, whose namespaces have these quotas.
+    pub fn new(bounds: Bounds) -> Judge {
+        let live = Possible(vec![Model::new(bounds)]);
+        Judge { live, durable: None, loose: Vec::new(), waiting: Vec::new() }
+    }
+
     /// Records a decision. Decisions must come in the order in which they were made. The error is the expected answer.
     pub fn decided(&mut self, at: Time, request: &Request, fate: Fate) -> Result<(), String> {
         let is_about_locks = matches!(request.command, Command::Locks(_));

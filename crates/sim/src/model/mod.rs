@@ -13,9 +13,11 @@ mod limiter;
 mod locks;
 mod namespace;
 mod order;
+mod quotas;
 mod select;
 
 pub use judge::{Fate, Judge, LostAnswer, TooManyStates};
+pub use quotas::Bounds;
 
 use limina_engine::{
     Command, Name, Outcome, Page, Position, Request, Time, ledger as engine_ledger,
@@ -38,16 +40,15 @@ struct Model {
     /// Waiting requests that must be answered before anything else is decided, in this order. `None` means that they
     /// fail.
     owed: VecDeque<(Request, Option<Outcome>)>,
-}
-
-impl Default for Model {
-    fn default() -> Model {
-        let floor = Order { position: 0, is_exact: true };
-        Model { namespaces: BTreeMap::new(), floor, owed: VecDeque::new() }
-    }
+    bounds: Bounds,
 }
 
 impl Model {
+    fn new(bounds: Bounds) -> Model {
+        let floor = Order { position: 0, is_exact: true };
+        Model { namespaces: BTreeMap::new(), floor, owed: VecDeque::new(), bounds }
+    }
+
     /// All possible states after the request that agree with the answer; all of them if the answer is not known. The
     /// error is the expected answer.
     fn step(
@@ -100,7 +101,8 @@ impl Model {
     ) -> Result<Vec<(Model, bool)>, String> {
         let name = &request.namespace;
         let was_there = self.namespaces.contains_key(name);
-        let namespace = self.namespaces.remove(name).unwrap_or_else(|| Namespace::new(self.floor));
+        let namespace =
+            self.namespaces.remove(name).unwrap_or_else(|| Namespace::new(self.floor, &self.bounds));
         let mut ways = Vec::new();
         let mut expected = String::new();
         let repeat = namespace.repeat(now, request, answer);

@@ -1,7 +1,7 @@
 //! One namespace: its families, and the replies that are kept under idempotency keys.
 
 use super::{
-    Branch, Changed, DAY, Order,
+    Bounds, Branch, Changed, DAY, Order,
     events::Events,
     ledger::{self, Ledger},
     limiter::Limiter,
@@ -65,14 +65,14 @@ pub(super) struct Repeat {
 pub(super) type Ended = (Branch<Namespace>, Option<Outcome>);
 
 impl Namespace {
-    pub(super) fn new(floor: Order) -> Namespace {
+    pub(super) fn new(floor: Order, bounds: &Bounds) -> Namespace {
         Namespace {
             order: floor,
             existence: Existence::Maybe,
-            ledger: Ledger::default(),
-            limiter: Limiter::default(),
-            locks: Locks::default(),
-            events: Events::default(),
+            ledger: Ledger::new(bounds),
+            limiter: Limiter::new(bounds),
+            locks: Locks::new(bounds),
+            events: Events::new(bounds),
             replies: BTreeMap::new(),
         }
     }

@@ -8,7 +8,7 @@ mod opening;
 
 use crate::{
     followers::{Counts, Followers},
-    model::{Fate, Judge},
+    model::{Bounds, Fate, Judge},
     random::Random,
     workload::Workload,
 };
@@ -161,6 +161,8 @@ struct World {
     events: BTreeMap<(u64, u64), Event>,
     event_count: u64,
     waiting: u64,
+    /// The quotas of every namespace.
+    bounds: Bounds,
     /// The number of counters that a rule change counts in one slice.
     build_slice: usize,
     /// Decisions that became known before earlier ones, by their order.
@@ -208,6 +210,7 @@ impl World {
         let memory = Arc::new(Memory::new(&memory_options).expect("an empty store opens"));
         let read_faults = random.one_in(4);
         let workload = Workload::new(&mut random, read_faults);
+        let bounds = if random.one_in(2) { Bounds::random(&mut random) } else { Bounds::default() };
         World {
             followers: Followers::new(workload.streams()),
             workload,
@@ -216,7 +219,8 @@ impl World {
             memory_options,
             store: None,
             shard: Shard::new(shard_options(&mut random)),
-            judge: Judge::default(),
+            judge: Judge::new(bounds.clone()),
+            bounds,
             now: 0,
             wall_ahead: 1_700_000_000_000 + random.below(DAY) as i64,
             clock: ShardClock::start(Time(0), Reading { monotonic: 0, wall: 0 }),
