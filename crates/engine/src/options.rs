@@ -9,10 +9,13 @@ pub struct Options {
     pub backfill_slice: usize,
     /// The largest size of an answer, in bytes. A request whose answer would be larger is refused before it changes anything.
     pub max_answer: usize,
+    /// The work that one turn of a batch does, in units of about a microsecond. Requests of other namespaces run between
+    /// turns. An item of a batch is never divided.
+    pub slice_work: usize,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { backfill_slice: 1_024, max_answer: answer_size::MAX_BYTES }
+        Options { backfill_slice: 1_024, max_answer: answer_size::MAX_BYTES, slice_work: 4_096 }
     }
 }

@@ -5,6 +5,7 @@ use crate::{
     ids::{NamespaceId, WaitId},
 };
 use alloc::{collections::BTreeMap, vec::Vec};
+use core::ops::Bound;
 
 /// The key of a timer. Timers fire in this order: by time, then by namespace, then by what set them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,8 +88,21 @@ impl Timers {
         self.0.keys().take_while(|key| key.due <= now).take(limit).copied().collect()
     }
 
-    pub(crate) fn drop_namespace(&mut self, namespace: NamespaceId) {
-        self.0.retain(|key, _| key.namespace != namespace);
+    /// Looks at up to `limit` timers from `from` on, and drops those of a deleted namespace. Returns where to continue, or
+    /// `None` after the last timer.
+    pub(crate) fn drop_some(
+        &mut self,
+        namespace: NamespaceId,
+        from: Option<TimerKey>,
+        limit: usize,
+    ) -> Option<TimerKey> {
+        let range = (from.map_or(Bound::Unbounded, Bound::Included), Bound::Unbounded);
+        let mut keys = self.0.range(range).map(|(key, _)| *key);
+        let dropped: Vec<TimerKey> =
+            keys.by_ref().take(limit).filter(|key| key.namespace == namespace).collect();
+        let next = keys.next();
+        dropped.iter().for_each(|key| self.cancel(*key));
+        next
     }
 
     pub(crate) fn len(&self) -> usize {

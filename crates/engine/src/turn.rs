@@ -71,6 +71,56 @@ impl From<TooLarge> for CannotRun {
     }
 }
 
+/// The work that one turn of a command may do, in units of about a microsecond. A long command is done in slices: when a slice
+/// is used up, requests of other namespaces have their turn.
+#[derive(Debug)]
+pub(crate) struct Slice {
+    left: usize,
+    spent: usize,
+}
+
+impl Slice {
+    pub(crate) fn new(work: usize) -> Slice {
+        Slice { left: work, spent: 0 }
+    }
+
+    pub(crate) fn spend(&mut self, work: usize) {
+        self.left = self.left.saturating_sub(work);
+        self.spent += work;
+    }
+
+    pub(crate) fn left(&self) -> usize {
+        self.left
+    }
+
+    pub(crate) fn spent(&self) -> usize {
+        self.spent
+    }
+
+    /// Whether the turn has done anything.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.spent > 0
+    }
+
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.left == 0
+    }
+
+    /// The work of writing, sending and storing this many bytes.
+    pub(crate) fn work_of_bytes(bytes: usize) -> usize {
+        bytes / 256
+    }
+}
+
+/// How a turn of a command that is done in slices has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sliced {
+    /// The command is done.
+    Done,
+    /// The slice is used up, or the next part needs records that are not fetched yet.
+    Unfinished,
+}
+
 /// The result of a command that may have to wait for its answer.
 pub(crate) enum Attempt<T> {
     /// The command is decided.

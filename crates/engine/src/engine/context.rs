@@ -7,9 +7,10 @@ use super::{
 use crate::{
     Fetched, Name, Outcome, Time, events, idempotency,
     ids::{NamespaceId, WaitId},
+    leftovers::Leftovers,
     limiter,
     recent::{RecentWrites, Writes},
-    timers::Timers,
+    timers::{TimerKey, Timers},
     turn::{BatchChanges, Turn},
 };
 use alloc::{collections::BTreeSet, sync::Arc, vec::Vec};
@@ -26,6 +27,10 @@ pub(super) struct Context {
     /// Namespaces with a rule that is being backfilled.
     pub(super) backfilling: BTreeSet<NamespaceId>,
     pub(super) completions: Vec<(WaitId, Outcome)>,
+    /// Namespaces with a batch that is not finished.
+    pub(super) unfinished: BTreeSet<NamespaceId>,
+    /// The work since [`super::Engine::take_work`] was called.
+    pub(super) work: usize,
     /// Memory that is freed in slices.
     pub(super) garbage: Vec<Garbage>,
 }
@@ -35,7 +40,19 @@ pub(super) struct Context {
 pub(super) enum Garbage {
     Limiter(limiter::Garbage),
     Events(events::Garbage),
+    /// Maps of a deleted namespace.
+    Maps(Leftovers),
+    /// The timers of a deleted namespace, from `from` on.
+    Timers {
+        namespace: NamespaceId,
+        from: Option<TimerKey>,
+    },
 }
+
+/// The number of entries that one slice frees.
+const FREE_SLICE: usize = 1_024;
+/// The number of timers that one slice looks at.
+const TIMERS_SLICE: usize = 4_096;
 
 impl Context {
     pub(super) fn new() -> Context {
@@ -50,6 +67,8 @@ impl Context {
             changed: Vec::new(),
             backfilling: BTreeSet::new(),
             completions: Vec::new(),
+            unfinished: BTreeSet::new(),
+            work: 0,
             garbage: Vec::new(),
         }
     }
@@ -118,6 +137,11 @@ impl Context {
             None => false,
             Some(Garbage::Limiter(garbage)) => garbage.free_some(),
             Some(Garbage::Events(garbage)) => garbage.free_some(&mut self.timers),
+            Some(Garbage::Maps(leftovers)) => leftovers.free_some(FREE_SLICE),
+            Some(Garbage::Timers { namespace, from }) => {
+                *from = self.timers.drop_some(*namespace, *from, TIMERS_SLICE);
+                from.is_none()
+            }
         };
         if is_freed {
             self.garbage.pop();

@@ -1,6 +1,6 @@
 //! The state machine of one shard.
 //!
-//! Read in this order: this file, `apply` (runs a request), `context` (shared by all turns), `due` (timers and background
+//! Read in this order: this file, `apply` (runs a request), `slices` (runs a batch), `context` (shared by all turns), `due` (timers and background
 //! work), `loading` (makes an engine from stored records).
 
 mod apply;
@@ -8,6 +8,7 @@ mod context;
 mod due;
 mod loading;
 mod namespace;
+mod slices;
 mod stats;
 
 pub use due::Due;
@@ -25,7 +26,7 @@ use crate::{
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use context::{Context, Garbage};
 use hashbrown::HashMap;
-use namespace::Namespace;
+use namespace::{Families, Namespace};
 
 /// The state machine of one shard. Requests are applied one after another, each at one instant of shard time.
 #[derive(Debug)]
@@ -53,6 +54,9 @@ pub enum Applied {
     },
     /// The answer comes with the completions ([`Engine::take_completions`]) after a later step.
     Waiting(WaitId),
+    /// A slice of a batch is done. The batch must be applied again with the same [`Job`]. Until it is done, no other request of
+    /// its namespace may be applied; requests of other namespaces may.
+    Unfinished,
 }
 
 /// A batch's result. `writes` must be durable before any outcome decided since the last seal, or any of `effects`, is
@@ -94,7 +98,7 @@ impl Engine {
         let Some(namespace) = self.namespaces.remove(name) else {
             return Outcome::NamespaceNotFound;
         };
-        let Namespace { id, head, mut families, .. } = namespace;
+        let Namespace { id, head, families, .. } = namespace;
         self.names.remove(&id);
         self.meta.position_floor = self.meta.position_floor.max(head.position);
         self.context.changes.remove(key::namespace(id));
@@ -104,11 +108,18 @@ impl Engine {
         let context = &mut self.context;
         context.sizes.change(families.sizes(), Sizes::default());
         context.backfilling.remove(&id);
-        context.timers.drop_namespace(id);
-        let gone = families.end_waits().map(|wait| (wait, Outcome::NamespaceNotFound));
-        context.completions.extend(gone);
-        context.garbage.extend(families.limiter.into_garbage().map(Garbage::Limiter));
-        for (stream, garbage) in families.events.into_garbage(id) {
+        context.unfinished.remove(&id);
+        let Families { ledger, mut limiter, locks, events } = families;
+        let (lock_waits, locks) = locks.into_waits_and_leftovers();
+        let waits = limiter.stop_rule_changes().chain(lock_waits);
+        context.completions.extend(waits.map(|wait| (wait, Outcome::NamespaceNotFound)));
+        // The namespace is gone at this position. Its memory is freed in slices, and so are its timers: a timer of a
+        // namespace that does not exist does nothing.
+        context.garbage.push(Garbage::Timers { namespace: id, from: None });
+        context.garbage.push(Garbage::Maps(ledger.into_leftovers()));
+        context.garbage.push(Garbage::Maps(locks));
+        context.garbage.extend(limiter.into_garbage().map(Garbage::Limiter));
+        for (stream, garbage) in events.into_garbage(id) {
             context.garbage.push(Garbage::Events(garbage));
             context.changes.effects.push(Effect::StreamDeleted { namespace: head.name.clone(), stream });
         }
@@ -193,6 +204,11 @@ impl Engine {
     /// durable. Call it after each step, so that the completions are in the right order among the other decisions.
     pub fn take_completions(&mut self) -> Vec<(WaitId, Outcome)> {
         core::mem::take(&mut self.context.completions)
+    }
+
+    /// The work since the last call, in units of about a microsecond.
+    pub fn take_work(&mut self) -> usize {
+        core::mem::take(&mut self.context.work)
     }
 
     fn advance_time(&mut self, now: Time) {

@@ -2,7 +2,7 @@
 
 use super::Sizes;
 use crate::{
-    Idempotency, Name, Outcome, Position,
+    Idempotency, Name, Outcome, Position, Request,
     events::{self, Events},
     ids::{NamespaceId, WaitId},
     ledger::{self, Ledger},
@@ -33,6 +33,13 @@ impl Namespace {
             waits: KeyedWaits::default(),
             changed: false,
         }
+    }
+}
+
+impl Namespace {
+    /// Whether a request that waits for its answer has the same idempotency key.
+    pub(super) fn is_key_in_use(&self, request: &Request) -> bool {
+        request.idempotency.as_ref().is_some_and(|idempotency| self.waits.is_in_use(&idempotency.key))
     }
 }
 
@@ -86,12 +93,6 @@ impl Families {
         let locks = self.locks.take_completed().into_iter();
         let limiter = limiter.map(|(wait, result)| (wait, Outcome::Limiter(result)));
         limiter.chain(locks.map(|(wait, result)| (wait, Outcome::Locks(result))))
-    }
-
-    /// Removes all waiting requests, without answers.
-    pub(super) fn end_waits(&mut self) -> impl Iterator<Item = WaitId> + use<> {
-        let locks = self.locks.end_waits().into_iter().map(|waiter| waiter.wait);
-        self.limiter.stop_rule_changes().chain(locks)
     }
 
     /// Loads a stored record of one of the families.

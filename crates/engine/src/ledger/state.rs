@@ -4,6 +4,7 @@ use super::{Context, LimitInfo, Value, keys, operations::Operation};
 use crate::{
     Name, Position,
     ids::NamespaceId,
+    leftovers::Leftovers,
     record::{self, Malformed, key::ResidentKey},
     timers::{Timer, TimerKey, TimerSource, Timers},
     turn::BatchChanges,
@@ -88,6 +89,11 @@ impl Balance {
 impl Ledger {
     pub(crate) fn len(&self) -> usize {
         self.limits.len()
+    }
+
+    /// All memory of the ledger of a deleted namespace.
+    pub(crate) fn into_leftovers(self) -> Leftovers {
+        Leftovers::of(self.names).and(self.by_name).and(self.limits)
     }
 
     pub(crate) fn find(&self, name: &Name) -> Option<u32> {

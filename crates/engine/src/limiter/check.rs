@@ -55,28 +55,6 @@ pub(super) fn check(
     Ok(Decided { result: allowed_or_refused(decision).map(Reply::Allowed), is_relaxed })
 }
 
-pub(super) fn batch(
-    limiter: &mut Limiter,
-    turn: &mut Turn<'_>,
-    checks: &[Check],
-    may_relax: bool,
-    mut budget: AnswerBudget,
-) -> Result<Decided, TooLarge> {
-    // Which limits apply depends on the rules alone, so the size of the answer is known before the first check takes
-    // anything.
-    let collected = checks.iter().map(|check| TouchedGroups::collect(limiter, &check.entries, &mut budget));
-    let collected: Vec<TouchedGroups> = collected.collect::<Result<_, _>>()?;
-    let mut is_relaxed = true;
-    let mut decisions = Vec::with_capacity(checks.len());
-    for (check, touched) in checks.iter().zip(collected) {
-        let kind = TakeKind::Check { dry_run: check.dry_run, may_relax };
-        let result = decide_touched(limiter, turn, &check.entries, touched, kind);
-        is_relaxed &= result.is_relaxed;
-        decisions.push(result.decision);
-    }
-    Ok(Decided { result: Ok(Reply::Batch(decisions)), is_relaxed })
-}
-
 pub(super) fn allowed_or_refused(decision: Decision) -> Result<Decision, Refusal> {
     if decision.allowed { Ok(decision) } else { Err(Refusal::LimitReached(decision)) }
 }
@@ -100,7 +78,7 @@ pub(super) fn decide(
 
 /// Decides the entries one after another: a later entry sees what an earlier one has taken. If one is refused, what all of
 /// them took is undone.
-fn decide_touched(
+pub(super) fn decide_touched(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
     entries: &[Take],
@@ -108,7 +86,7 @@ fn decide_touched(
     kind: TakeKind,
 ) -> CheckResult {
     let now = turn.now;
-    let TouchedGroups { mut groups, ends } = touched;
+    let TouchedGroups { mut groups, ends, .. } = touched;
     let is_relaxed = match kind {
         TakeKind::Check { may_relax, .. } => may_relax && groups.iter().all(|group| !group.is_durable),
         TakeKind::Counter | TakeKind::Lease => false,

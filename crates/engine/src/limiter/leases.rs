@@ -11,7 +11,7 @@ use crate::{
     answer_size::{AnswerBudget, TooLarge},
     ids::NamespaceId,
     key_values::KeyValues,
-    lists::pick,
+    lists::{LOOKED_AT, pick},
     record::{self, Malformed},
     timers::{Timer, TimerKey, TimerSource, Timers},
     turn::Turn,
@@ -131,7 +131,8 @@ pub(super) fn list(limiter: &Limiter, now: Time, page: &Page<Name>) -> Reply {
     use core::ops::Bound::{Excluded, Unbounded};
     let range = (page.after.as_ref().map_or(Unbounded, Excluded), Unbounded);
     let leases = limiter.leases.range::<Name, _>(range);
-    Reply::Leases(pick(leases, page.limit(), |(_, lease)| Some(lease.info(now)), |(id, _)| (*id).clone()))
+    let id = |(id, _): &(&Name, &Lease)| (*id).clone();
+    Reply::Leases(pick(leases, page.limit(), LOOKED_AT, |(_, lease)| Some(lease.info(now)), id))
 }
 
 /// A kept reply, with the lease as it is now. `None` if the lease has ended.

@@ -9,6 +9,7 @@
 
 mod backfill;
 mod check;
+pub(crate) mod check_batch;
 mod command;
 mod counters;
 mod finish;
@@ -60,7 +61,7 @@ pub(crate) struct Decided {
     pub(crate) is_relaxed: bool,
 }
 
-/// Runs a command. It needs no stored record. If it waits, `wait` identifies it when it completes. `may_relax` says whether
+/// Runs a command that is not a batch. It needs no stored record. If it waits, `wait` identifies it when it completes. `may_relax` says whether
 /// the reply may be relaxed at all: the reply to a request with an idempotency key may not.
 pub(crate) fn apply(
     limiter: &mut Limiter,
@@ -81,7 +82,7 @@ pub(crate) fn apply(
             });
         }
         Command::Check(check) => check::check(limiter, turn, check, may_relax, budget)?,
-        Command::CheckBatch(checks) => check::batch(limiter, turn, checks, may_relax, budget)?,
+        Command::CheckBatch(_) => unreachable!("a batch is run in slices"),
         Command::MoveCounter(CounterChange { key_values, amount }) => {
             durable(counters::move_by(limiter, turn, key_values, *amount, budget)?)
         }

@@ -60,6 +60,11 @@ impl Overrides {
         self.by_name.len() - self.inactive
     }
 
+    /// The number of distinct sets of keys. At most one override of each applies to an entry of a check.
+    pub(crate) fn key_sets(&self) -> usize {
+        self.by_keys.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }

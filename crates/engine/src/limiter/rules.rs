@@ -4,7 +4,7 @@ use super::{
     rule::{Rule, StoredRule},
     rule_index::{RuleIndex, RuleNumber},
 };
-use crate::{Name, Position, key_values::KeyValues};
+use crate::{Name, Position, key_values::KeyValues, leftovers::Leftovers};
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use hashbrown::HashMap;
 
@@ -62,14 +62,25 @@ impl Rules {
     }
 
     /// Calls `each` with every rule that applies to the key-values, active or not, and the encoded values of its group.
-    pub(super) fn for_each_match(&self, key_values: &KeyValues, mut each: impl FnMut(&Rule, &[u8])) {
+    /// Returns about how much work it was.
+    pub(super) fn for_each_match(&self, key_values: &KeyValues, mut each: impl FnMut(&Rule, &[u8])) -> usize {
+        /// The conditions that are tested in a unit of work.
+        const CONDITIONS: usize = 8;
         let mut group = Vec::with_capacity(64);
+        let mut work = 0;
         self.index.candidates(key_values, |number| {
             let rule = self.at(number);
+            work += 1 + rule.terms().selection.conditions().len() / CONDITIONS + rule.overrides.key_sets();
             if rule.applies(key_values, &mut group) {
                 each(rule, &group);
             }
         });
+        work
+    }
+
+    /// All rules, active or not, if there are no more than `most`.
+    pub(super) fn few(&self, most: usize) -> Option<impl Iterator<Item = &Rule>> {
+        (self.rules.len() <= most).then(|| self.rules.iter().flatten())
     }
 
     /// Inserts a rule that clients can name from now on.
@@ -131,8 +142,9 @@ impl Rules {
         core::mem::take(&mut self.removed)
     }
 
-    /// All rules, also those that were removed and not taken yet.
-    pub(super) fn into_all(self) -> Vec<Rule> {
-        self.rules.into_iter().flatten().chain(self.removed).collect()
+    /// All rules, also those that were removed and not taken yet, and the look-ups that led to them.
+    pub(super) fn into_garbage(self) -> (Vec<Rule>, Leftovers) {
+        let look_ups = self.index.into_leftovers().and(self.by_name).and(self.by_id).and(self.by_generation);
+        (self.rules.into_iter().flatten().chain(self.removed).collect(), look_ups)
     }
 }

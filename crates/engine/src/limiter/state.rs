@@ -168,11 +168,11 @@ impl Limiter {
 
     /// All memory of the limiter of a deleted namespace.
     pub(crate) fn into_garbage(self) -> impl Iterator<Item = Garbage> {
-        let rules = self.rules.into_all();
+        let (rules, look_ups) = self.rules.into_garbage();
         let rules = (!rules.is_empty()).then_some(Garbage::Rules(rules));
         let has_counts = self.groups.len() + self.counters.len() > 0;
         let counts = has_counts.then(|| Garbage::Counts(Box::new((self.groups, self.counters))));
-        rules.into_iter().chain(counts)
+        rules.into_iter().chain(counts).chain([Garbage::Maps(look_ups.and(self.leases))])
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{
     Millis, Name, Position, Time,
     ids::{NamespaceId, WaitId},
     key_values::KeyValues,
+    leftovers::Leftovers,
     record::{self, Malformed, key::ResidentKey},
     timers::{Timer, TimerKey, TimerSource, Timers},
     turn::Turn,
@@ -248,6 +249,14 @@ impl Locks {
             true => longest,
             false => queues().flat_map(Queue::waiters).collect::<BTreeSet<WaitId>>().len(),
         }
+    }
+
+    /// The requests that wait in a deleted namespace, and the rest of its memory.
+    pub(crate) fn into_waits_and_leftovers(self) -> (Vec<WaitId>, Leftovers) {
+        let waits = self.waiters.keys().copied().collect();
+        let grants = Leftovers::of(self.grants).and(self.tokens).and(self.queues);
+        let waiters = grants.and(self.waiters).and(self.waits);
+        (waits, waiters.and(self.listeners).and(self.listening))
     }
 
     /// Removes all waiting requests, without replies.

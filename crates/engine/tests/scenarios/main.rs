@@ -10,6 +10,9 @@
 //! - `wait 100` lets 100 ms pass. Time starts at 1,000,000 ms.
 //! - `seal` ends the batch that is being built. `reopen` also loads the engine from what is stored. `restart` is a
 //!   `reopen` after which every holder of a lock or a lease gets its whole ttl again.
+//! - `slice 10` lets a turn of a batch do 10 units of work, from the next `reopen` on.
+//! - `cut 2 COMMAND` runs a batch until 2 items are done. Then it is cut, as by a crash: what is done is stored, and the engine
+//!   is loaded again.
 //! - `sweep` removes what is deleted for good, and counts the records that are left.
 //!
 //! Commands are applied one by one, after everything that is due. If a request that waited is answered meanwhile, the
@@ -89,6 +92,7 @@ struct Bench {
     engine: Engine,
     stored: BTreeMap<Bytes, Bytes>,
     now: Time,
+    options: Options,
     /// Who waits for an answer, as the line that asked.
     waiting: BTreeMap<WaitId, String>,
 }
@@ -97,6 +101,7 @@ impl Bench {
     fn new() -> Bench {
         Bench {
             engine: Engine::open(Options::default(), []).unwrap(),
+            options: Options::default(),
             stored: BTreeMap::new(),
             now: Time(1_000_000),
             waiting: BTreeMap::new(),
@@ -121,8 +126,22 @@ impl Bench {
                 let range = record::key::residents();
                 let residents: Vec<_> =
                     self.stored.range(range).map(|(key, value)| (key.clone(), value.clone())).collect();
-                self.engine = Engine::open(Options::default(), residents).unwrap();
+                self.engine = Engine::open(self.options.clone(), residents).unwrap();
                 String::new()
+            }
+            "slice" => {
+                self.options.slice_work = words[0].parse().unwrap();
+                String::new()
+            }
+            "cut" => {
+                let (items, command) = split_number(line);
+                let mut job = Job::new(parse_line(command));
+                while job.done() < items {
+                    let applied =
+                        self.with_fetching(|engine, now, fetched| engine.apply(now, &mut job, fetched));
+                    assert!(matches!(applied, Applied::Unfinished), "the batch has ended: {applied:?}");
+                }
+                self.line("reopen")
             }
             "sweep" => {
                 let mut slices = 0;
@@ -191,15 +210,21 @@ impl Bench {
     /// First everything that is due, then the request. Returns its answer as text, with the answers to requests that
     /// had been waiting, and the outcome if there is one already.
     fn ask(&mut self, line: &str) -> (String, Option<Outcome>) {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let request = parse(words[0], &words[1..]);
+        let request = parse_line(line);
         let mut done = None;
         while let Some(due) = self.engine.due(self.now, 1).pop() {
             self.with_fetching(|engine, now, fetched| engine.apply_due(now, due, fetched));
         }
         let mut told = self.completions();
         let mut job = Job::new(request);
-        match self.with_fetching(|engine, now, fetched| engine.apply(now, &mut job, fetched)) {
+        let applied = loop {
+            match self.with_fetching(|engine, now, fetched| engine.apply(now, &mut job, fetched)) {
+                Applied::Unfinished => {}
+                applied => break applied,
+            }
+        };
+        match applied {
+            Applied::Unfinished => unreachable!("it is finished"),
             Applied::Done { outcome, .. } => {
                 told.push(show(&outcome));
                 done = Some(outcome);
@@ -269,6 +294,11 @@ fn name(text: &str) -> Name {
 fn split_number(line: &str) -> (usize, &str) {
     let mut parts = line.splitn(3, ' ').skip(1);
     (parts.next().unwrap().parse().unwrap(), parts.next().unwrap())
+}
+
+fn parse_line(line: &str) -> Request {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    parse(words[0], &words[1..])
 }
 
 /// A command of any family.
