@@ -34,7 +34,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 let _client_gone = reply.ticket.send(reply.result);
             }
             // Only the simulator needs to know when a request begins to wait.
-            Output::Waits { .. } => {}
+            Output::Waits { .. } | Output::Slice { .. } | Output::Cut { .. } => {}
             Output::Effect(effect) => self.handle_effect(effect),
         }
     }
