@@ -69,6 +69,10 @@ pub struct Report {
     pub clock_steps: u64,
     /// Requests that had to wait for locks.
     pub waits: u64,
+    /// Slices of batches that were not the last one.
+    pub slices: u64,
+    /// Batches that continued behind the items that an earlier attempt had done.
+    pub continued: u64,
     /// Planned stops.
     pub stops: u64,
     /// Times that shard time lagged, because more timers were due than one round could execute.
@@ -98,6 +102,8 @@ impl Report {
         self.held_back += run.held_back;
         self.clock_steps += run.clock_steps;
         self.waits += run.waits;
+        self.slices += run.slices;
+        self.continued += run.continued;
         self.stops += run.stops;
         self.lags += run.lags;
         self.followers.add(&run.followers);
@@ -163,6 +169,10 @@ struct World {
     waiting: u64,
     /// The number of counters that a rule change counts in one slice.
     build_slice: usize,
+    /// The work of one slice of a batch.
+    slice_work: usize,
+    /// The batches that have done a slice since the shard was opened, and are not done.
+    begun: Vec<Request>,
     /// Decisions that became known before earlier ones, by their order.
     early: BTreeMap<u64, (Time, Request, Fate)>,
     /// The number of this shard's decisions that the judge has received.
@@ -225,6 +235,8 @@ impl World {
             event_count: 0,
             waiting: 0,
             build_slice: 1 + random.below(4) as usize,
+            slice_work: *random.pick(&[1, 10, 30, 100, 4_096]),
+            begun: Vec::new(),
             early: BTreeMap::new(),
             judged: 0,
             keys_in_use: Vec::new(),
@@ -424,6 +436,11 @@ impl World {
                     self.report.waits += u64::from(is_about_locks(&request));
                     self.note(order, since, request, Fate::Waits)?;
                 }
+                Output::Slice { request, at, order, from, outcome } => {
+                    self.note_slice(&request, from);
+                    self.note(order, at, request, Fate::Slice { from, outcome })?;
+                }
+                Output::Cut { request, at, order } => self.note(order, at, request, Fate::Cut)?,
                 Output::Effect(effect) => {
                     self.say(|| format!("{effect:?}"));
                     self.followers.handle_effect(&effect);
@@ -456,10 +473,12 @@ fn shard_options(random: &mut Random) -> ShardOptions {
     ShardOptions {
         max_queue: 10_000,
         max_batch: 1 + random.below(40) as usize,
+        max_batch_work: *random.pick(&[1, 30, 300, 16_384]),
         // A few hundred bytes end a batch in the middle of a round.
         max_batch_bytes: *random.pick(&[1, 300, 3_000, 64 << 20]),
         due_slice: *random.pick(&[1, 1, 2, 4, 10]),
         max_lag: Millis(*random.pick(&[0, 20, 250, 1_000])),
+        reports_slices: true,
     }
 }
 

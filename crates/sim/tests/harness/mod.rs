@@ -203,11 +203,13 @@ impl Bench {
         let mut fetched = Fetched::default();
         let applied = loop {
             match self.engine.apply(self.now, &mut job, &fetched) {
+                Ok(Applied::Unfinished) => {}
                 Ok(applied) => break applied,
                 Err(Missing(reads)) => self.fetch(reads, &mut fetched),
             }
         };
         let answer = match applied {
+            Applied::Unfinished => unreachable!("it is finished"),
             Applied::Waiting(id) => {
                 self.decided(request, Fate::Waits)?;
                 self.waiting.insert(id, request.clone());
