@@ -38,7 +38,7 @@ fn check(seeds: std::ops::Range<u64>, options: &Options) {
             && *lags > 10
             && *held_back > 20
             && *slices > 1_000
-            && *continued > 20,
+            && *continued > 5,
         "the faults did not happen: {total:?}"
     );
     let Counts { changes, begun, ahead, missed, moves, compared } = followers;

@@ -46,8 +46,8 @@ impl LedgerWorkload {
             },
             9..=10 => Command::GetLimit(self.limit(random)),
             11..=12 => Command::ListLimits(page(random, |random| self.limit(random))),
-            13..=69 => Command::Transfer(self.transfer(random)),
-            70..=75 => {
+            13..=59 => Command::Transfer(self.transfer(random)),
+            60..=75 => {
                 let transfers = (0..1 + random.below(12)).map(|_| self.transfer(random)).collect();
                 Command::Batch(Batch::new(transfers).expect(VALID))
             }

@@ -90,8 +90,8 @@ impl LimiterWorkload {
         }
         match random.below(100) {
             0..=13 => changed(self.change(random)),
-            14..=54 => Command::Check(self.check(random)),
-            55..=57 => {
+            14..=50 => Command::Check(self.check(random)),
+            51..=57 => {
                 let checks = (0..1 + random.below(6)).map(|_| self.check(random)).collect();
                 Command::CheckBatch(CheckBatch::new(checks).expect(VALID))
             }

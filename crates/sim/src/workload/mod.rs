@@ -133,8 +133,11 @@ impl Workload {
                 Command::Limiter(self.limiter.command(random))
             }
         };
-        let idempotency = (command.is_write() && random.one_in(4)).then(|| self.idempotency(random));
-        let mut request = Request { namespace, idempotency, command };
+        let mut request = Request { namespace, idempotency: None, command };
+        let keyed_one_in = if is_batch(&request) { 2 } else { 4 };
+        if request.is_write() && random.one_in(keyed_one_in) {
+            request.idempotency = Some(self.idempotency(random));
+        }
         // A batch continues where an earlier request under its key was cut, so that must have been the same batch.
         if is_batch(&request)
             && let Some(idempotency) = &mut request.idempotency

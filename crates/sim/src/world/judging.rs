@@ -43,7 +43,10 @@ impl World {
         };
         match (decided_at, &fate) {
             // A batch that was cut: the slices that it has done were reported one by one.
-            (None, Fate::InDoubt(_)) if is_batch(&request) => Ok(()),
+            (None, Fate::InDoubt(_)) if is_batch(&request) => {
+                self.cut.extend(request.idempotency.is_some().then_some(request));
+                Ok(())
+            }
             (Some(at), _) => self.note(order, at, request, fate),
             (None, Fate::NotDone(_)) => {
                 self.say(|| format!("not decided: {request:?}"));

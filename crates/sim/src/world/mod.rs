@@ -173,6 +173,8 @@ struct World {
     slice_work: usize,
     /// The batches that have done a slice since the shard was opened, and are not done.
     begun: Vec<Request>,
+    /// Batches with a key that were cut. Their clients repeat them.
+    cut: Vec<Request>,
     /// Decisions that became known before earlier ones, by their order.
     early: BTreeMap<u64, (Time, Request, Fate)>,
     /// The number of this shard's decisions that the judge has received.
@@ -237,6 +239,7 @@ impl World {
             build_slice: 1 + random.below(4) as usize,
             slice_work: *random.pick(&[1, 10, 30, 100, 4_096]),
             begun: Vec::new(),
+            cut: Vec::new(),
             early: BTreeMap::new(),
             judged: 0,
             keys_in_use: Vec::new(),
@@ -317,6 +320,9 @@ impl World {
             // Clients that come now are rejected, and retry.
             Event::Arrive if self.is_stopping => self.after(10, Event::Arrive),
             Event::Arrive => {
+                for request in std::mem::take(&mut self.cut) {
+                    self.send(request);
+                }
                 for _ in 0..1 + self.random.below(8) {
                     let request = self.workload.request(&mut self.random);
                     self.send(request);
