@@ -4,6 +4,7 @@ mod architecture;
 mod chaos;
 mod clients;
 mod edge;
+mod hostile;
 mod layers;
 mod modules;
 mod packages;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         ),
         Some("chaos") => chaos::run(rest),
         Some("clients") if rest.is_empty() => clients::install(),
+        Some("hostile") => hostile::run(&words(rest)),
         Some("openapi") if rest.is_empty() => openapi(),
         Some("rivals") if rest.is_empty() => rivals::install().and_then(|()| rivals::build()),
         Some("standby") => standby::run(rest),
@@ -55,6 +57,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             repeats a run
   standby   under load, lose the servers of a PostgreSQL with a synchronous standby, and promote the standby: --rounds 6
   clients   install the STOMP clients that the end-to-end tests use, under `target`; `test` includes this
+  hostile   play hostile clients to the release binary, and watch its memory and an honest client's latency: names of
+            scenarios (all if none), --list, --minutes N
   openapi   regenerate docs/openapi.json from the code
   rivals    install PostgreSQL and Redis for the benchmarks (needs apt-get and root), and build the rivals that are
             crates";

@@ -16,6 +16,7 @@ mod failing_disk;
 mod faults;
 mod full_disk;
 mod h2;
+mod hostile;
 mod ledger_flows;
 mod lifecycle;
 mod limiter_flows;

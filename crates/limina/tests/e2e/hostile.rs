@@ -1,0 +1,12 @@
+//! The scenarios of hostile clients, at a tiny size: they work, and the server neither fails nor answers 500. `cargo xtask
+//! hostile` plays them at their full size and judges memory and latencies.
+
+use limina_hostile::{Outcome, Settings};
+
+#[test]
+fn hostile_clients_do_not_end_the_server() {
+    let settings = Settings::tiny(env!("CARGO_BIN_EXE_limina").into());
+    let outcomes: Vec<Outcome> = limina_hostile::all().iter().map(|scenario| scenario.run(&settings)).collect();
+    limina_hostile::print(&outcomes);
+    assert!(outcomes.iter().all(Outcome::is_kept), "see the table above");
+}
