@@ -30,6 +30,8 @@ pub(crate) struct Samples {
     /// The latency of each request, refused ones included. It is counted from when the request was due, so that a pause of the
     /// server counts for each request that should have been sent during it.
     pub(crate) latencies: Vec<Duration>,
+    /// When the last of these requests was due.
+    last_due: Option<Instant>,
     /// Checks that were refused with 503 or 507.
     pub(crate) refused: u64,
     /// Heartbeats that were refused. They keep or free something, so a server without memory must still accept them.
@@ -81,6 +83,15 @@ impl Honest {
     pub(crate) fn take(&self) -> Samples {
         std::mem::take(&mut lock(&self.samples))
     }
+
+    /// Waits until all requests that were due until now have been answered, and takes the samples.
+    pub(crate) fn take_until_now(&self) -> Samples {
+        let now = Instant::now();
+        while lock(&self.samples).last_due.is_none_or(|due| due < now) && now.elapsed() < 2 * DEADLINE {
+            thread::sleep(PACE);
+        }
+        self.take()
+    }
 }
 
 impl Drop for Honest {
@@ -111,6 +122,7 @@ impl Client {
             let answer = self.exchange(&self.requests[number % 2].clone());
             let mut samples = lock(samples);
             samples.latencies.push(due.elapsed());
+            samples.last_due = Some(due);
             match answer {
                 Ok(answer) if answer.status == 200 => {}
                 Ok(answer) if matches!(answer.status, 503 | 507) => match is_heartbeat {

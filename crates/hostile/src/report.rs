@@ -44,6 +44,9 @@ pub fn print(outcomes: &[Outcome]) {
             honest.refused + honest.refused_heartbeats,
             if outcome.is_kept() { "kept" } else { "MISSED" },
         );
+        for (code, count) in &outcome.counts.codes {
+            println!("{:20}   {count} × {code}", "");
+        }
         for remark in &outcome.remarks {
             println!("{:20}   {remark}", "");
         }

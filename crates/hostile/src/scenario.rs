@@ -8,7 +8,12 @@ use crate::{
     tally::Counts,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::{future::Future, path::PathBuf, pin::Pin, time::Duration};
+use std::{
+    future::Future,
+    path::PathBuf,
+    pin::Pin,
+    time::{Duration, Instant},
+};
 
 /// The memory budget that the server gets.
 const BUDGET_MIB: u64 = 1024;
@@ -110,10 +115,11 @@ impl Scenario {
             })
             .build()?;
         let played = runtime.block_on((self.play)(&stage));
-        outcome.honest = stage.end();
-        // Some clients live in tasks. These end with the runtime, so that recovery begins with the end of all hostilities.
+        // Some clients live in tasks, which end with the runtime. Recovery begins when all of them have gone.
         drop(runtime);
-        outcome.recovery = stage.recovery();
+        let ended = Instant::now();
+        outcome.honest = stage.end();
+        outcome.recovery = stage.recovery(ended);
         outcome.quiet = stage.quiet();
         outcome.counts = stage.tally().counts().clone();
         outcome.remarks = stage.remarks();

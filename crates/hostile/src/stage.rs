@@ -28,6 +28,10 @@ const RECOVERED_FOR: Duration = Duration::from_millis(200);
 /// What the honest client's slowest request may take more than before, once the server has recovered.
 const RECOVERED_DELAY: Duration = Duration::from_millis(50);
 
+/// The preparation counts as over when all requests of the honest client take less than this, or after `MAX_SETTLING`.
+const SETTLED: Duration = Duration::from_millis(50);
+const MAX_SETTLING: Duration = Duration::from_secs(20);
+
 /// The spans of a scenario.
 #[derive(Clone, Copy)]
 pub(crate) struct Timing {
@@ -167,27 +171,35 @@ impl Stage {
     /// Ends the preparation: measures the honest client undisturbed, then begins to measure the hostilities.
     pub(crate) async fn begin(&self) -> Result<(), Failed> {
         if let Some(honest) = &self.honest {
-            honest.take();
+            // What the preparation has delayed must not count as quiet.
+            let begin = Instant::now();
+            loop {
+                honest.take_until_now();
+                tokio::time::sleep(RECOVERED_FOR).await;
+                if honest.take_until_now().quantile(1.0) < SETTLED || begin.elapsed() > MAX_SETTLING {
+                    break;
+                }
+            }
             tokio::time::sleep(self.timing.quiet).await;
-            *lock(&self.quiet) = honest.take();
+            *lock(&self.quiet) = honest.take_until_now();
         }
         lock(&self.server).reset_peak()
     }
 
     /// Ends the hostilities, and returns what the honest client has measured during them.
     pub(crate) fn end(&self) -> Samples {
-        self.honest.as_ref().map(Honest::take).unwrap_or_default()
+        self.honest.as_ref().map(Honest::take_until_now).unwrap_or_default()
     }
 
     pub(crate) fn quiet(&self) -> Samples {
         std::mem::take(&mut lock(&self.quiet))
     }
 
-    /// The time from now until the honest client is served as it was before. None: not within ten times the bound.
-    pub(crate) fn recovery(&self) -> Option<Duration> {
+    /// The time from `begin`, the end of the hostilities, until the honest client is served as it was before. None: not within
+    /// ten times the bound.
+    pub(crate) fn recovery(&self, begin: Instant) -> Option<Duration> {
         let Some(honest) = &self.honest else { return Some(Duration::ZERO) };
         let bound = lock(&self.quiet).quantile(1.0) + RECOVERED_DELAY;
-        let begin = Instant::now();
         while begin.elapsed() < 10 * MAX_RECOVERY {
             let span = Instant::now();
             honest.take();

@@ -1,7 +1,10 @@
 //! Counts what hostile clients were answered.
 
 use crate::http::Answer;
-use std::sync::{Mutex, MutexGuard};
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard},
+};
 
 /// The answers of one scenario, counted by all of its clients together.
 #[derive(Default)]
@@ -13,6 +16,8 @@ pub(crate) struct Counts {
     pub(crate) accepted: u64,
     /// Rejected with a status that says so: 4xx, or 503 and 507.
     pub(crate) refused: u64,
+    /// The refusals by status and code.
+    pub(crate) codes: BTreeMap<String, u64>,
     /// Closed or reset without an answer.
     pub(crate) closed: u64,
     /// What never may happen. Only the first ones are kept.
@@ -30,7 +35,15 @@ impl Tally {
             503 if answer.retry_after.is_none() => {
                 self.fault(format!("503 without Retry-After: {}", answer.text()))
             }
-            400..500 | 503 | 507 => self.counts().refused += 1,
+            400..500 | 503 | 507 => {
+                let code = answer.json().ok().and_then(|problem| Some(problem["code"].as_str()?.to_owned()));
+                let mut counts = self.counts();
+                counts.refused += 1;
+                *counts
+                    .codes
+                    .entry(format!("{} {}", answer.status, code.unwrap_or_default()))
+                    .or_default() += 1;
+            }
             _ => self.fault(format!("{}: {}", answer.status, answer.text())),
         }
     }

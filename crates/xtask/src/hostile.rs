@@ -6,7 +6,5 @@ use crate::Outcome;
 pub(crate) fn run(args: &[&str]) -> Outcome {
     // The program starts the server that is in its own folder.
     crate::cargo(&["build", "--release", "--quiet", "--package", "limina"])?;
-    crate::cargo(
-        &[&["run", "--release", "--quiet", "--package", "limina-hostile", "--"], args].concat(),
-    )
+    crate::cargo(&[&["run", "--release", "--quiet", "--package", "limina-hostile", "--"], args].concat())
 }

@@ -20,10 +20,8 @@ pub(crate) const C_COMPILER: Package = Package { name: "gcc libc6-dev", is_insta
 
 /// The STOMP clients of the tests and schemathesis are installed from PyPI. Without this package Debian has the module `venv`,
 /// but not `ensurepip`, which a new environment needs.
-pub(crate) const PYTHON: Package = Package {
-    name: "python3-venv",
-    is_installed: || runs("python3", &["-c", "import ensurepip, venv"]),
-};
+pub(crate) const PYTHON: Package =
+    Package { name: "python3-venv", is_installed: || runs("python3", &["-c", "import ensurepip, venv"]) };
 
 fn has_c_compiler() -> bool {
     runs("cc", &["--version"])

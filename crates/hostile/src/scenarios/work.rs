@@ -20,20 +20,23 @@ const IN: usize = 1_024;
 /// After the clients of abandoned batches have gone, the next request is answered within this time.
 const MAX_NEXT: Duration = Duration::from_millis(500);
 
-/// No check of the batch is selected by any rule, so each `in` list is searched to its end, and the answer stays small.
+/// Each check has the last value of each `in` list, and fails only the last condition of each rule. So each list is searched
+/// to its end, no index of values helps, and the answer stays small.
 pub(crate) async fn long_in_lists(stage: &Stage) -> Result<(), Failed> {
+    let key = |number: usize| format!("k{number:02}");
+    let value = |item: usize| format!("a long prefix in common, {item:06}");
+    let list: Vec<String> = (0..IN).map(value).collect();
     let rule = |number: usize| {
-        let list: Vec<String> =
-            (0..IN).map(|item| format!("a long common prefix, and {item} of {number}")).collect();
-        json!({"name": format!("r{number}"), "group_by": ["k"], "limit": 1, "selection": {"k": {"in": list}}})
+        let lists = (0..15).map(|number| (key(number), json!({"in": list})));
+        let selection = lists.chain([(key(15), json!({"gt": 1}))]).collect::<serde_json::Map<_, _>>();
+        json!({"name": format!("r{number}"), "group_by": ["k00"], "limit": 1, "selection": selection})
     };
-    stage.prepare_many("POST", |_| "/limiter/rules".into(), stage.scaled(200), rule).await?;
+    stage.prepare_many("POST", |_| "/limiter/rules".into(), stage.scaled(50), rule).await?;
     stage.begin().await?;
-    let padding = "x".repeat(500);
-    let check =
-        |number: usize| json!({"key_values": {"k": format!("a long common prefix, and {number} {padding}")}});
-    let checks: Vec<Value> = (0..stage.scaled(BATCH)).map(check).collect();
-    repeat(stage, 1, post(stage, "/limiter/check/batch", &json!({"checks": checks}).to_string())).await
+    let pairs = (0..15).map(|number| (key(number), Value::from(value(IN - 1))));
+    let pairs = pairs.chain([(key(15), json!(1))]).collect::<serde_json::Map<_, _>>();
+    let checks = json!({"checks": vec![json!({"key_values": pairs}); stage.scaled(BATCH)]});
+    repeat(stage, 1, post(stage, "/limiter/check/batch", &checks.to_string())).await
 }
 
 /// Makes counters in `namespace`, each of its own key-values.
@@ -63,12 +66,18 @@ pub(crate) async fn hold_batch(stage: &Stage) -> Result<(), Failed> {
         .prepare_many("POST", |_| "/ledger/limits".into(), 50, |number| json!({"name": names[number]}))
         .await?;
     stage.begin().await?;
-    let changes: Vec<Value> = names.iter().map(|name| json!({"limit_name": name, "value": 1})).collect();
-    let changes = Value::from(changes).to_string();
+    // The answer to 50 changes would be larger than an answer may be, so the server may refuse these batches after it has read
+    // them. The answer to 40 changes is not.
+    let changes = |count: usize| {
+        let changes = names.iter().take(count).map(|name| json!({"limit_name": name, "value": 1}));
+        Value::from(changes.collect::<Vec<_>>()).to_string()
+    };
+    let sizes = [changes(50), changes(40)];
     let begin = Instant::now();
     let mut round = 0;
     let mut connection = Connection::open(stage.address()).await?;
-    while round == 0 || begin.elapsed() < stage.hostile_time() {
+    while round < 2 || begin.elapsed() < stage.hostile_time() {
+        let changes = &sizes[round % 2];
         // Each operation has an id of its own, so that none is a repetition.
         let operation =
             |number: usize| format!(r#"{{"operation_id":"{round}-{number}","changes":{changes}}}"#);
@@ -97,29 +106,36 @@ pub(crate) async fn delete_namespace(stage: &Stage) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Each client sends a whole batch and closes its connection without waiting for the answer.
+/// Each client sends a whole batch. When all of them have done so, all of them leave without their answers.
 pub(crate) async fn abandoned_batches(stage: &Stage) -> Result<(), Failed> {
-    let rule = json!({"name": "all", "group_by": ["n"], "limit": 1_000_000});
+    let rule = json!({"name": "all", "group_by": ["n"], "limit": 1_000_000_000});
     stage.prepare("POST", "/limiter/rules", &rule).await?;
     let checks: Vec<Value> =
         (0..stage.scaled(BATCH)).map(|number| json!({"key_values": {"n": number}})).collect();
     let request = Arc::new(post(stage, "/limiter/check/batch", &json!({"checks": checks}).to_string()));
     stage.begin().await?;
-    let mut clients = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for _ in 0..stage.scaled(1_000) {
         let (request, address) = (request.clone(), stage.address());
-        clients.spawn(async move {
+        tasks.spawn(async move {
             let mut client = Connection::open(address).await?;
-            client.send_unfinished(&request).await
+            let answer = client.send_unfinished(&request).await?;
+            Ok::<_, Failed>((client, answer))
         });
     }
-    while let Some(client) = clients.join_next().await {
+    let mut clients = Vec::new();
+    while let Some(client) = tasks.join_next().await {
         match client? {
-            Ok(None) => stage.tally().accepted(),
-            Ok(Some(answer)) => stage.tally().note(&answer),
+            Ok((client, None)) => {
+                stage.tally().accepted();
+                clients.push(client);
+            }
+            Ok((_, Some(answer))) => stage.tally().note(&answer),
             Err(_) => stage.tally().closed(),
         }
     }
+    tokio::time::sleep(stage.hostile_time() / 3).await;
+    drop(clients);
     let begin = Instant::now();
     let next = json!({"key_values": {"n": 1}}).to_string();
     let mut answer =

@@ -1,5 +1,7 @@
 //! The API reference, generated from the handlers and the wire types.
 
+mod exact;
+
 use super::{docs, events, health, ledger, limiter, locks, namespaces};
 use crate::stomp;
 use limina_wire::{Problem, problem::MEDIA_TYPE};
@@ -91,7 +93,7 @@ const FAMILIES: [&str; 4] = ["ledger", "limiter", "locks", "events"];
         docs::openapi,
         docs::docs,
     ),
-    components(schemas(Problem)),
+    components(schemas(Problem, limina_wire::schema::Name)),
     tags(
         (name = "ledger", description = "Limits as accounts: hold a value, then commit it or roll it back. Read values now or at any earlier operation."),
         (name = "limiter", description = "Rules that limit any combination of key-values, and overrides for exact values. Checks, counters and leases take from the limits."),
@@ -107,9 +109,13 @@ struct Reference;
 pub fn openapi_json() -> String {
     let mut document = Reference::openapi();
     let mut namespaced = Vec::new();
+    if let Some(components) = &mut document.components {
+        exact::complete_schemas(&mut components.schemas);
+    }
     for (path, item) in &mut document.paths.paths {
         for operation in operations(item) {
             complete(operation);
+            exact::complete_operation(operation);
         }
         // Paths outside the families, such as `/v1/cluster`, belong to no namespace.
         if let Some(rest) = path
@@ -216,7 +222,7 @@ fn in_namespace(mut item: PathItem) -> PathItem {
             .name("namespace")
             .parameter_in(ParameterIn::Path)
             .required(Required::True)
-            .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
+            .schema(Some(Ref::from_schema_name("Name")))
             .build();
         describe(&mut namespace);
         operation.parameters.get_or_insert_default().insert(0, RefOr::T(namespace));

@@ -110,7 +110,12 @@ impl Report {
 
 /// Runs a seed. The error says what was wrong, and at which step.
 pub fn run(seed: u64, options: &Options) -> Result<Report, String> {
-    World::new(seed, options).run().map_err(|problem| format!("seed {seed}: {problem}"))
+    run_with(Random::new(seed), options).map_err(|problem| format!("seed {seed}: {problem}"))
+}
+
+/// Runs with these random numbers.
+pub fn run_with(random: Random, options: &Options) -> Result<Report, String> {
+    World::new(random, options).run()
 }
 
 /// A scheduled event. It is ignored if its generation is not the present one, because its shard no longer exists.
@@ -196,8 +201,7 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, options: &Options) -> World {
-        let mut random = Random::new(seed);
+    fn new(mut random: Random, options: &Options) -> World {
         let segment_bytes = *random.pick(&[16 << 10, 64 << 10, 256 << 10]);
         let memory_options = MemoryOptions {
             shards: 2,
