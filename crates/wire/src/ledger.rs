@@ -52,7 +52,7 @@ pub struct Hold {
     pub operation_id: String,
     /// The values to hold. Each limit may occur once.
     #[serde(deserialize_with = "object::list::<64, _, _>")]
-    #[schema(min_items = 1, max_items = 64, extensions(("x-unique-by" = json!("limit_name"))))]
+    #[schema(min_items = 1, max_items = 64)]
     pub changes: Vec<Change>,
     /// Skip the limits in which the operation already has an open hold, instead of answering `DuplicateOperation`.
     /// Default: `false`.
@@ -100,7 +100,7 @@ pub struct Finalization {
         skip_serializing_if = "Option::is_none",
         deserialize_with = "object::optional_list::<64, _, _>"
     )]
-    #[schema(min_items = 1, max_items = 64, extensions(("x-unique-by" = json!("limit_name"))))]
+    #[schema(min_items = 1, max_items = 64)]
     pub changes: Option<Vec<FinalizationChange>>,
 }
 

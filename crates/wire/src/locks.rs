@@ -27,7 +27,7 @@ pub struct NewLock<'a> {
         skip_serializing_if = "Option::is_none",
         deserialize_with = "object::optional_values::<64, _, _>"
     )]
-    #[schema(min_items = 1, max_items = 64, extensions(("x-unique-by" = json!("key_values"))))]
+    #[schema(min_items = 1, max_items = 64)]
     pub locks: Option<Vec<WantedLock<'a>>>,
     /// How long the lock is held without a heartbeat: 100 ms–24 h.
     #[schema(value_type = Ttl)]
@@ -57,6 +57,7 @@ pub struct WantedLock<'a> {
 /// How a lock is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", try_from = "Cow<'_, str>")]
+#[schema(as = LockMode)]
 pub enum Mode {
     /// There is no other holder.
     Exclusive,
@@ -69,6 +70,7 @@ from_word!(Mode: "exclusive" => Exclusive, "shared" => Shared);
 /// `POST /locks/{lock_id}/heartbeat`: hold the lock for its whole ttl from now on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = LockHeartbeat)]
 pub struct Heartbeat<'a> {
     /// The `session_id` that was granted together with the lock.
     #[serde(borrow)]

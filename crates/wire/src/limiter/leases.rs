@@ -32,6 +32,7 @@ pub struct NewLease<'a> {
 /// `POST /leases/{lease_id}/heartbeat`: hold the lease for its whole ttl from now on. The body is empty or `{}`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = LeaseHeartbeat)]
 pub struct Heartbeat {}
 
 /// A lease that was granted.

@@ -2,12 +2,15 @@
 //! other, and the ranges of integers.
 
 use std::collections::BTreeMap;
-use utoipa::openapi::{
-    Ref, RefOr, Required,
-    path::{Operation, Parameter, ParameterIn},
-    schema::{
-        AdditionalProperties, AllOfBuilder, AnyOfBuilder, Array, ArrayItems, KnownFormat, Object,
-        ObjectBuilder, OneOfBuilder, Schema, SchemaFormat, SchemaType, Type,
+use utoipa::{
+    Number,
+    openapi::{
+        Ref, RefOr, Required,
+        path::{Operation, Parameter, ParameterIn},
+        schema::{
+            AdditionalProperties, AllOfBuilder, AnyOfBuilder, Array, ArrayItems, KnownFormat, Object,
+            ObjectBuilder, OneOfBuilder, Schema, SchemaFormat, SchemaType, Type,
+        },
     },
 };
 
@@ -15,6 +18,13 @@ type Schemas = BTreeMap<String, RefOr<Schema>>;
 
 /// Completes the schemas of the document.
 pub(super) fn complete_schemas(schemas: &mut Schemas) {
+    for (name, list, field) in UNIQUE {
+        if let Some(RefOr::T(Schema::Object(object))) = schemas.get_mut(*name)
+            && let Some(RefOr::T(Schema::Array(array))) = object.properties.get_mut(*list)
+        {
+            array.extensions = Some([("x-unique-by", *field)].into_iter().collect());
+        }
+    }
     split_window(schemas);
     split_lock(schemas);
     split_values_query(schemas);
@@ -26,17 +36,46 @@ pub(super) fn complete_schemas(schemas: &mut Schemas) {
         }
     }
     add_rule_query(schemas);
+    if let Some(event) = object(schemas, "NewEvent").and_then(|event| event.properties.get("event").cloned())
+    {
+        schemas.insert("EventText".to_owned(), event);
+    }
     for schema in schemas.values_mut() {
         visit(schema, &mut write_out_range);
     }
 }
 
+/// Lists whose items must differ in one field: the type, its list, and the field of an item.
+const UNIQUE: &[(&str, &str, &str)] = &[
+    ("Hold", "changes", "limit_name"),
+    ("Finalization", "changes", "limit_name"),
+    ("NewLock", "locks", "key_values"),
+];
+
 /// Types whose name is optional in a PUT, and the same types for a POST, which has no name in its path.
 const NAMED: &[(&str, &str)] = &[("NewRule", "CreateRule"), ("NewOverride", "CreateOverride")];
 
 /// Operations with a body of their own: the operation, and the schema of its body.
-const BODIES: &[(&str, &str)] =
-    &[("create_rule", "CreateRule"), ("create_override", "CreateOverride"), ("query_rules", "RuleQuery")];
+const BODIES: &[(&str, &str)] = &[
+    ("create_rule", "CreateRule"),
+    ("create_override", "CreateOverride"),
+    ("query_rules", "RuleQuery"),
+    // The body may be absent, but not `null`.
+    ("extend_lease", "LeaseHeartbeat"),
+    ("only_once_event", "EventText"),
+    ("strictly_once_event", "EventText"),
+];
+
+/// Operations in which every field of the body is optional, so that the body may be absent.
+const OPTIONAL_BODIES: &[&str] = &[
+    "patch_limit",
+    "patch_rule",
+    "patch_override",
+    "query_rules",
+    "query_overrides",
+    "query_counters",
+    "query_locks",
+];
 
 /// Completes an operation: its parameters, and the schema of its body.
 pub(super) fn complete_operation(operation: &mut Operation) {
@@ -45,6 +84,11 @@ pub(super) fn complete_operation(operation: &mut Operation) {
         if let RefOr::T(parameter) = parameter {
             complete_parameter(parameter, &id);
         }
+    }
+    if OPTIONAL_BODIES.contains(&id.as_str())
+        && let Some(RefOr::T(body)) = &mut operation.request_body
+    {
+        body.required = Some(Required::False);
     }
     if let Some((_, name)) = BODIES.iter().find(|(operation, _)| *operation == id)
         && let Some(RefOr::T(body)) = &mut operation.request_body
@@ -66,7 +110,7 @@ fn complete_parameter(parameter: &mut Parameter, operation: &str) {
     };
     let schema: RefOr<Schema> = match (parameter.name.as_str(), operation) {
         ("limit", _) => integer(1, 1000).into(),
-        ("after", "list_entries") => integer(0, u64::MAX).into(),
+        ("after", "list_entries" | "list_locks" | "query_locks") => integer(0, u64::MAX).into(),
         ("after", "query_counters") => integer(0, u32::MAX.into()).into(),
         ("after" | "session_id", _) => Ref::from_schema_name("Name").into(),
         ("state", _) => words(&["held"]).into(),
@@ -190,7 +234,12 @@ fn nothing() -> ObjectBuilder {
 /// To JSON Schema a format is only a note, so the range of an integer is written out.
 fn write_out_range(object: &mut Object) {
     let Some(SchemaFormat::KnownFormat(format)) = &object.format else { return };
-    let is_unsigned = object.minimum.is_some();
+    let is_unsigned = match object.minimum {
+        Some(Number::Int(least)) => least >= 0,
+        Some(Number::UInt(_)) => true,
+        Some(Number::Float(least)) => least >= 0.0,
+        None => false,
+    };
     let (least, most) = match format {
         KnownFormat::Int32 => {
             (i64::from(i32::MIN), u64::from(if is_unsigned { u32::MAX } else { i32::MAX as u32 }))
@@ -203,6 +252,10 @@ fn write_out_range(object: &mut Object) {
     }
     if object.maximum.is_none() {
         object.maximum = Some(most.into());
+    }
+    // The formats are those of signed integers.
+    if is_unsigned {
+        object.format = None;
     }
 }
 
