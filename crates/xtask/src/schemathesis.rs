@@ -123,7 +123,7 @@ impl Server {
         let mut lines = BufReader::new(server.child.stderr.take().expect("it is piped")).lines();
         let address = lines.by_ref().map_while(Result::ok).find_map(|line| {
             let (_, rest) = line.split_once("listening on ")?;
-            Some(rest.split_whitespace().next()?.to_owned())
+            Some(rest.split([',', ' ']).next()?.to_owned())
         });
         server.url = address.ok_or("the server did not start")?;
         // Read to the end, because the server would block on a full pipe.
