@@ -74,7 +74,7 @@ pub fn all() -> Vec<Scenario> {
         Scenario::new(
             "long-in-lists",
             Work,
-            "batches of 8,192 checks under 200 rules with `in` lists of 1,024",
+            "batches of 8,192 checks under 50 rules with 15 `in` lists of 1,024 each",
             |stage| Box::pin(work::long_in_lists(stage)),
         ),
         Scenario::new(
@@ -83,7 +83,7 @@ pub fn all() -> Vec<Scenario> {
             "queries with 64 `in` lists of 1,024 over 100,000 counters",
             |stage| Box::pin(work::large_in_query(stage)),
         ),
-        Scenario::new("hold-batch", Work, "batches of 8,192 holds of 50 changes", |stage| {
+        Scenario::new("hold-batch", Work, "batches of 8,192 holds of 50 and of 40 changes", |stage| {
             Box::pin(work::hold_batch(stage))
         }),
         Scenario::new("delete-namespace", Work, "a namespace with 500,000 counters is deleted", |stage| {
@@ -92,7 +92,7 @@ pub fn all() -> Vec<Scenario> {
         Scenario::new(
             "abandoned-batches",
             Overload,
-            "1,000 batches of 8,192, whose clients leave at once",
+            "1,000 batches of 8,192 checks, whose clients leave without the answer",
             |stage| Box::pin(work::abandoned_batches(stage)),
         ),
         Scenario::new(
