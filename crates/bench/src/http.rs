@@ -117,12 +117,7 @@ impl Connection {
     }
 
     async fn send(&mut self, method: &str, path: &str) -> Result<(u16, &[u8]), Failed> {
-        let mut request = format!(
-            "{method} {}{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-            self.root,
-            self.json.len()
-        );
-        request.push_str(&self.json);
+        let request = request(method, &format!("{}{path}", self.root), &self.json);
         self.exchange(&request).await
     }
 
@@ -140,7 +135,8 @@ impl Connection {
         self.exchange(&format!("{method} {}{path} HTTP/1.1\r\nHost: localhost\r\n\r\n", self.root)).await
     }
 
-    async fn exchange(&mut self, request: &str) -> Result<(u16, &[u8]), Failed> {
+    /// Sends a whole request, and returns status and body of the answer.
+    pub(crate) async fn exchange(&mut self, request: &str) -> Result<(u16, &[u8]), Failed> {
         self.stream.write_all(request.as_bytes()).await?;
         self.bytes.clear();
         let head = loop {
@@ -202,6 +198,14 @@ impl Connection {
             _ => Ok(()),
         }
     }
+}
+
+/// A request with a body, as it is sent.
+pub(crate) fn request(method: &str, path: &str, json: &str) -> String {
+    let length = json.len();
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{json}"
+    )
 }
 
 /// The failure of a request that got an answer that it never should.

@@ -17,9 +17,9 @@ impl InProcess {
         let store = Arc::new(Embedded::open(&directory.join("data"), EmbeddedOptions::default())?);
         let metrics = Metrics::new();
         let service = Service::new(metrics.clone());
-        let (shards, journal, table) = (store.shards(), store.clone(), store.clone());
+        let (sharding, journal, table) = (store.sharding(), store.clone(), store.clone());
         let node =
-            Node::start(service.clone(), metrics, journal, table, shards, NodeOptions::default()).await?;
+            Node::start(service.clone(), metrics, journal, table, sharding, NodeOptions::default()).await?;
         Ok(InProcess { service, node, store })
     }
 }

@@ -1,5 +1,5 @@
-//! Measures Limina: `cargo run --release -p limina-bench -- ledger …`, `limiter …`, `locks …`, `events …` or
-//! `cluster …`.
+//! Measures Limina: `cargo run --release -p limina-bench -- ledger …`, `limiter …`, `locks …`, `events …`,
+//! `cluster …` or `overload …`.
 //!
 //! Compare figures only within one run: machines differ, and the same machine differs from minute to minute. So in one
 //! run every contender does the same work, one after the other.
@@ -20,6 +20,7 @@ mod load;
 mod locks;
 mod machine;
 mod measure;
+mod overload;
 mod postgres;
 mod process;
 mod redis;
@@ -48,6 +49,8 @@ enum Cli {
     Events(events::Options),
     /// All of these with several nodes on PostgreSQL, and shards that move to another node
     Cluster(cluster::Options),
+    /// More requests than the server can do
+    Overload(overload::Options),
     /// Limina as a server, used if there is no `limina` next to this program
     #[command(hide = true)]
     Serve(serve::Options),
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
             Cli::Locks(options) => locks::run(options).await,
             Cli::Events(options) => events::run(options).await,
             Cli::Cluster(options) => cluster::run(options).await,
+            Cli::Overload(options) => overload::run(options).await,
             Cli::Serve(options) => serve::run(options).await,
             Cli::Echo => echo::run().await,
         }

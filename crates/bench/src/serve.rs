@@ -54,8 +54,8 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
         None => {
             let data = options.data.unwrap_or_default();
             let store = embedded.insert(Arc::new(Embedded::open(&data, EmbeddedOptions::default())?));
-            let (journal, table, shards) = (store.clone(), store.clone(), store.shards());
-            Node::start(service.clone(), metrics, journal, table, shards, NodeOptions::default()).await?
+            let (journal, table, sharding) = (store.clone(), store.clone(), store.sharding());
+            Node::start(service.clone(), metrics, journal, table, sharding, NodeOptions::default()).await?
         }
     };
     service.until_served().await;
@@ -93,6 +93,6 @@ async fn join(
         tenure,
         peers: Arc::new(HttpPeers::new(secret)),
     };
-    let shards = store.shards();
-    Ok(Node::join(service.clone(), metrics, store, shards, joining, NodeOptions::default()).await?)
+    let sharding = store.sharding();
+    Ok(Node::join(service.clone(), metrics, store, sharding, joining, NodeOptions::default()).await?)
 }

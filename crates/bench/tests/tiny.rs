@@ -197,6 +197,17 @@ fn several_nodes_and_sql_do_the_work_of_all_families() {
 }
 
 #[test]
+fn overload_is_measured() {
+    let text = printed("overload", &["--seconds=0.2", "--connections=20", "--batch=3", "--times=2"]);
+    for name in ["unloaded", "at capacity, accepted", "overload, accepted", "honest client, accepted"] {
+        assert!(rows(&text, name)[0][2].parse::<f64>().unwrap() > 0.0, "{name} in:\n{text}");
+    }
+    for bound in ["p99 of accepted requests", "p99 of refusals", "recovery"] {
+        assert!(text.contains(bound), "{bound} in:\n{text}");
+    }
+}
+
+#[test]
 fn what_cannot_be_measured_is_said() {
     #[track_caller]
     fn check(family: &str, args: &[&str], expect: &str) {

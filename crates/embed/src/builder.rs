@@ -1,9 +1,10 @@
 //! Opening: options, stores, and what can go wrong.
 
 use crate::{Limina, instance::Running};
+use limina_engine::QuotaTable;
 use limina_node::{Metrics, Node, NodeOptions, Service};
 use limina_store::{
-    ShardStoreOptions, StoreError,
+    ShardStoreOptions, Sharding, ShardingKey, StoreError,
     memory::{Memory, MemoryOptions},
 };
 use std::sync::Arc;
@@ -80,6 +81,21 @@ impl Builder {
         self
     }
 
+    /// How much each namespace may have. By default nothing is bounded. What would exceed a quota is refused with the
+    /// `QuotaExceeded` of the family, for example [`limiter::Refusal::QuotaExceeded`](crate::limiter::Refusal). A
+    /// namespace that already has more keeps it.
+    pub fn quotas(mut self, quotas: QuotaTable) -> Builder {
+        self.node.quotas = Arc::new(quotas);
+        self
+    }
+
+    /// The longest time that a request may wait for its shard. The default is 250 ms. A request that would wait longer is refused
+    /// at once with [`Failure::Overloaded`](crate::Failure::Overloaded).
+    pub fn max_wait(mut self, max_wait: std::time::Duration) -> Builder {
+        self.node.queue.max_wait = max_wait;
+        self
+    }
+
     /// Serves on a service that exists already, instead of a new one, and counts with its metrics. A server uses this to
     /// answer probes before its store is open.
     pub fn service(mut self, service: Service, metrics: Metrics) -> Builder {
@@ -96,10 +112,10 @@ impl Builder {
             reserve_bytes: 0,
             seed: defaults.seed,
         };
+        let sharding = Sharding { shards: options.shards, key: ShardingKey::draw()? };
         let store = Arc::new(Memory::new(&options)?);
         let (service, metrics) = self.service.unwrap_or_else(new_service);
-        let node =
-            Node::start(service.clone(), metrics, store.clone(), store, options.shards, self.node).await?;
+        let node = Node::start(service.clone(), metrics, store.clone(), store, sharding, self.node).await?;
         Ok(Limina::new(service, Running::in_memory(node)))
     }
 }
@@ -125,6 +141,12 @@ impl Builder {
         self
     }
 
+    /// Memory for the table's block cache, in bytes. The default is 64 MiB. Only [`Builder::open`] uses it.
+    pub fn table_cache_bytes(mut self, bytes: u64) -> Builder {
+        self.embedded.cache_bytes = bytes;
+        self
+    }
+
     /// Opens the store in this directory, or creates it.
     ///
     /// A directory belongs to one instance at a time, in this process or any other; a second one is refused with
@@ -143,8 +165,8 @@ impl Builder {
         let store = opening.await.map_err(|error| StoreError::Unavailable(error.to_string()))??;
         let store = Arc::new(store);
         let (service, metrics) = self.service.unwrap_or_else(new_service);
-        let (journal, table, shards) = (store.clone(), store.clone(), store.shards());
-        let node = Node::start(service.clone(), metrics, journal, table, shards, self.node).await?;
+        let (journal, table, sharding) = (store.clone(), store.clone(), store.sharding());
+        let node = Node::start(service.clone(), metrics, journal, table, sharding, self.node).await?;
         let running = Running::embedded(node, store, &directory, &service);
         Ok(Limina::new(service, running))
     }

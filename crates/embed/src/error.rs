@@ -99,7 +99,7 @@ pub enum Failure {
     /// An argument is not valid. The same call fails again.
     #[error("invalid argument")]
     Invalid(#[source] Invalid),
-    /// The queue of the shard is full, or too many requests of this kind wait in the namespace. Retry later.
+    /// The request would wait too long for its shard, or too many requests of this kind wait in the namespace. Retry later.
     #[error("overloaded: too many requests are waiting")]
     Overloaded,
     /// The disk is almost full. Reads and most removals still work; writes work again once there is space.
@@ -153,7 +153,7 @@ impl Failure {
 impl From<Unavailable> for Failure {
     fn from(unavailable: Unavailable) -> Failure {
         match unavailable {
-            Unavailable::Overloaded => Failure::Overloaded,
+            Unavailable::Overloaded { .. } => Failure::Overloaded,
             Unavailable::ShuttingDown => Failure::Closed,
             Unavailable::StorageFull => Failure::StorageFull,
             Unavailable::ShardUnavailable => Failure::Unavailable,

@@ -157,6 +157,7 @@ impl Events {
         match caller.service().follow(namespace, stream.clone(), resume_after, None).await {
             Ok(inner) => Ok(Follower { inner, received: VecDeque::new(), _caller: caller }),
             Err(FollowError::StreamNotFound) => Err(Error::Refused(Refusal::StreamNotFound { stream })),
+            Err(FollowError::QuotaExceeded(exceeded)) => Err(Error::Refused(exceeded.into())),
             Err(FollowError::Unavailable(unavailable)) => Err(Error::Failed(unavailable.into())),
         }
     }

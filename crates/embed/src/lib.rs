@@ -78,8 +78,8 @@ pub use instance::InstanceFailure;
 pub use key_values::{KeyValue, Keys};
 pub use ledger::Ledger;
 pub use limina_engine::{
-    Invalid, InvalidName, KeyValues, Listed, Millis, Name, Position, Reason, Time, outcome::NamespaceInfo,
-    selection,
+    Invalid, InvalidName, KeyValues, Listed, Millis, Name, Position, Quota, QuotaExceeded, QuotaTable,
+    Reason, Time, outcome::NamespaceInfo, quotas::QuotaSection, selection,
 };
 pub use limina_node::{Metrics, NoRandomNumbers, NodeFailure, Service};
 pub use limina_store::StoreError;

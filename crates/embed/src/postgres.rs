@@ -82,19 +82,19 @@ impl DatabaseOptions {
         let DatabaseOptions { tenure, host, waits, cluster } = self;
         let store = PostgresOptions { node: draw_node_id()?, shards, patience: tenure };
         let store = Arc::new(connect(url, store, waits).await?);
-        let shards = store.shards();
+        let sharding = store.sharding();
         match cluster {
             Some((address, peers)) => {
                 let peers = peers(store.secret()).map_err(OpenError::Peers)?;
                 let joining = Joining { address, host, tenure, peers };
-                let node = Node::join(service, metrics, store.clone(), shards, joining, options).await?;
+                let node = Node::join(service, metrics, store.clone(), sharding, joining, options).await?;
                 Ok((node, store))
             }
             None => {
                 check_alone(&store, &host, tenure).await?;
                 let joining = Joining { address: ALONE.to_owned(), host, tenure, peers: Arc::new(NoPeers) };
                 let joined =
-                    Node::join(service.clone(), metrics, store.clone(), shards, joining, options).await;
+                    Node::join(service.clone(), metrics, store.clone(), sharding, joining, options).await;
                 let node = joined.map_err(|taken| {
                     OpenError::DatabaseInUse(format!(
                         "node {}, started {} s ago",

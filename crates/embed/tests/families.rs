@@ -1,7 +1,7 @@
 //! Every family through the face of the library, in memory.
 
 use limina_embed::{
-    Error, Failure, Limina, Name, Namespace, Position,
+    Error, Failure, Limina, Name, Namespace, Position, Quota, QuotaExceeded, QuotaTable,
     events::{self, ChangeKind, FollowEnded, Message, Mode, Stream},
     ledger::{self, AsOf, Hold, LimitPatch, NewLimit, Transfer, TransferReply},
     limiter::{self, Check, Limit, NewLease, Override, OverridePatch, Rule, RulePatch},
@@ -96,7 +96,7 @@ async fn limiter() {
     };
     assert!(decision.retry_after.is_some(), "{decision:?}");
     let looked = limiter.check_batch([Check::of([("user", "bob")]).dry_run(), Check::of(ann)]).await.unwrap();
-    assert_eq!(looked.iter().map(|decision| decision.allowed).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(looked.iter().flatten().map(|decision| decision.allowed).collect::<Vec<_>>(), [true, false]);
     let own = Check::of([("job", 1)]).limit(1, MINUTE);
     limiter.check(own.clone()).await.unwrap();
     assert!(limiter.check(own).await.unwrap_err().refusal().is_some());
@@ -281,4 +281,38 @@ async fn invalid_arguments_are_failures() {
     check(locks.acquire(Acquire::exclusive([("a", 1)]).ttl(Duration::ZERO)).await, "ttl");
     check(events.put_stream("s", Stream::new(Mode::OnlyOnce, Duration::ZERO)).await, "duration");
     assert!(shop.events().idempotency_key("").is_err());
+}
+
+/// Each family refuses what would exceed a quota of the namespace, and nothing else.
+#[tokio::test]
+async fn quotas() {
+    let quotas = [Quota::LedgerLimits, Quota::Rules, Quota::Groups, Quota::LocksHeld, Quota::Streams];
+    let one = quotas.into_iter().map(|quota| (quota, Some(1))).collect();
+    let limina = Limina::builder().quotas(QuotaTable::new(one, [])).in_memory().await.unwrap();
+    let shop = limina.namespace("shop").unwrap();
+    let full = |quota| QuotaExceeded { quota, limit: 1, used: 1 };
+
+    shop.ledger().create_limit(NewLimit::new("a")).await.unwrap();
+    let refused = shop.ledger().create_limit(NewLimit::new("b")).await.unwrap_err();
+    assert_eq!(refused.refusal(), Some(&ledger::Refusal::QuotaExceeded(full(Quota::LedgerLimits))));
+
+    let limiter = shop.limiter();
+    let per_user = || Rule::new("per-user", Limit::AtMost(5)).group_by(["user"]).fixed_window(MINUTE);
+    limiter.create_rule(per_user()).await.unwrap();
+    let refused = limiter.create_rule(Rule::new("other", Limit::AtMost(1))).await.unwrap_err();
+    assert_eq!(refused.refusal(), Some(&limiter::Refusal::QuotaExceeded(full(Quota::Rules))));
+    let checks = ["ann", "bob", "ann"].map(|user| Check::of([("user", user)]));
+    let results = limiter.check_batch(checks).await.unwrap();
+    assert!(matches!(&results[..], [Ok(_), Err(bob), Ok(_)] if *bob == full(Quota::Groups)), "{results:?}");
+
+    let _held = shop.locks().acquire(Acquire::exclusive([("door", "front")])).await.unwrap();
+    let refused = shop.locks().acquire(Acquire::exclusive([("door", "back")])).await.unwrap_err();
+    assert_eq!(refused.refusal(), Some(&locks::Refusal::QuotaExceeded(full(Quota::LocksHeld))));
+
+    shop.events().put_stream("s1", Stream::new(Mode::OnlyOnce, MINUTE)).await.unwrap();
+    let refused = shop.events().put_stream("s2", Stream::new(Mode::OnlyOnce, MINUTE)).await.unwrap_err();
+    assert_eq!(refused.refusal(), Some(&events::Refusal::QuotaExceeded(full(Quota::Streams))));
+
+    let other = limina.namespace("other").unwrap();
+    other.ledger().create_limit(NewLimit::new("b")).await.unwrap();
 }

@@ -12,6 +12,10 @@ use serde::Serialize;
 /// The default of the largest size of an answer, in bytes. It bounds kept replies too.
 pub const MAX_BYTES: usize = 64 << 20;
 
+/// The size at which a page of a list ends, in bytes. As sizes are estimated upwards, most pages are much smaller, and a page of
+/// 1,000 small items is not cut.
+pub const PAGE_BYTES: usize = 2 << 20;
+
 /// What a front end adds to each item of a list: names of fields, brackets, small numbers.
 const ITEM: usize = 256;
 /// How many times longer than its encoding an item can be. JSON writes a control character of one byte as six (`\u0001`).

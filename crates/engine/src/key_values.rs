@@ -74,6 +74,24 @@ impl ValueRef<'_> {
         }
     }
 
+    /// An order of all values: first by type, then within the type. Values are equal in this order exactly if `==` says so.
+    pub(crate) fn total_order(self, other: ValueRef<'_>) -> Ordering {
+        let tag = |value: ValueRef<'_>| match value {
+            Value::String(_) => STRING,
+            Value::Integer(_) => INTEGER,
+            Value::Float(_) => FLOAT,
+            Value::Boolean(_) => BOOLEAN,
+        };
+        match (self, other) {
+            (Value::String(a), Value::String(b)) => a.cmp(b),
+            (Value::Integer(a), Value::Integer(b)) => a.cmp(&b),
+            // Adding 0.0 turns −0.0 into 0.0.
+            (Value::Float(a), Value::Float(b)) => (a + 0.0).total_cmp(&(b + 0.0)),
+            (Value::Boolean(a), Value::Boolean(b)) => a.cmp(&b),
+            _ => tag(self).cmp(&tag(other)),
+        }
+    }
+
     /// Whether [`KeyValues::new`] writes it, and just so.
     fn is_storable(self) -> bool {
         match self {
@@ -168,7 +186,7 @@ impl KeyValues {
     /// The value of a key.
     pub fn get(&self, key: &str) -> Option<ValueRef<'_>> {
         let found = self.raw().find(|pair| pair.key >= key.as_bytes())?;
-        (found.key == key.as_bytes()).then(|| split_pair(found.bytes).expect("it is well-formed").0.value)
+        (found.key == key.as_bytes()).then(|| found.value())
     }
 
     /// The pairs as bytes: what is only compared need not be text.
@@ -184,6 +202,11 @@ impl KeyValues {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.as_bytes().is_empty()
+    }
+
+    /// The memory that the key-values take besides this value.
+    pub(crate) fn heap(&self) -> u64 {
+        self.0.heap()
     }
 
     /// The bytes that make it what it is.
@@ -241,6 +264,12 @@ pub(crate) struct RawPair<'a> {
     pub(crate) key: &'a [u8],
     /// Both, as they stand in [`KeyValues`].
     pub(crate) bytes: &'a [u8],
+}
+
+impl<'a> RawPair<'a> {
+    pub(crate) fn value(&self) -> ValueRef<'a> {
+        split_pair(self.bytes).expect("it is well-formed").0.value
+    }
 }
 
 /// The pairs of [`KeyValues`], as bytes.

@@ -7,11 +7,14 @@ use crate::{
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-/// The number of objects that one command looks at.
-const LOOKED_AT: usize = 4_096;
+/// The number of objects that one command looks at, if looking at one of them is little work.
+pub(crate) const LOOKED_AT: usize = 4_096;
 
-/// A page ends when it has reached this many bytes: it is made in one step, and copies what it shows.
-const PART_BYTES: usize = 16 << 20;
+/// The work of one command, in conditions that are tested.
+const LOOKING: usize = 1 << 17;
+
+/// A part of a page ends when it has reached this many bytes. A front end collects parts until it has a page.
+const PART_BYTES: usize = answer_size::PAGE_BYTES / 2;
 
 /// A page that is asked for: at most `limit` items, from the first one behind `after`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,10 +57,17 @@ pub struct Listed<T, C> {
     pub next: Option<C>,
 }
 
-/// Collects up to `limit` items, fewer if the page becomes too large, and says where the next page begins.
+/// The number of objects that one command looks at, if looking at one of them is as much work as testing `weight` conditions.
+pub(crate) fn looked_at(weight: usize) -> usize {
+    (LOOKING / weight.max(1)).clamp(1, LOOKED_AT)
+}
+
+/// Collects up to `limit` items, fewer if the page becomes too large, and says where the next page begins. Looks at no more
+/// than `looked_at` objects.
 pub(crate) fn pick<O, T: Serialize, C>(
     objects: impl Iterator<Item = O>,
     limit: usize,
+    looked_at: usize,
     find: impl Fn(&O) -> Option<T>,
     cursor: impl Fn(&O) -> C,
 ) -> Listed<T, C> {
@@ -65,7 +75,7 @@ pub(crate) fn pick<O, T: Serialize, C>(
     let mut last = None;
     let mut bytes = 0;
     for (number, object) in objects.enumerate() {
-        if items.len() == limit || number == LOOKED_AT || bytes >= PART_BYTES {
+        if items.len() == limit || number == looked_at || bytes >= PART_BYTES {
             return Listed { items, next: last };
         }
         if let Some(item) = find(&object) {

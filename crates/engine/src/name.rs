@@ -1,5 +1,6 @@
 //! Names and ids, as clients give them.
 
+use crate::resident;
 use alloc::sync::Arc;
 use core::{borrow::Borrow, fmt};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -45,6 +46,11 @@ impl Name {
     /// The text itself.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The memory that the text takes besides this value.
+    pub(crate) fn heap(&self) -> u64 {
+        resident::shared(self.0.len())
     }
 
     /// The text's bytes.

@@ -1,6 +1,7 @@
 //! Options of the engine.
 
-use crate::answer_size;
+use crate::{answer_size, quotas::QuotaTable};
+use alloc::sync::Arc;
 
 /// Options of the engine.
 #[derive(Debug, Clone)]
@@ -9,10 +10,16 @@ pub struct Options {
     pub backfill_slice: usize,
     /// The largest size of an answer, in bytes. A request whose answer would be larger is refused before it changes anything.
     pub max_answer: usize,
+    /// How much each namespace may have.
+    pub quotas: Arc<QuotaTable>,
+    /// The work that one turn of a batch does, in units of about a microsecond. Requests of other namespaces run between
+    /// turns. An item of a batch is never divided.
+    pub slice_work: usize,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { backfill_slice: 1_024, max_answer: answer_size::MAX_BYTES }
+        let quotas = Arc::default();
+        Options { backfill_slice: 1_024, max_answer: answer_size::MAX_BYTES, quotas, slice_work: 4_096 }
     }
 }

@@ -1,6 +1,6 @@
 //! The outcomes of requests.
 
-use crate::{Name, Position, events, ledger, limiter, locks};
+use crate::{Name, Position, Quota, events, ledger, limiter, locks};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +38,27 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The quotas that have refused the request, or items of its batch.
+    pub fn exceeded_quotas(&self) -> Vec<Quota> {
+        match self {
+            Outcome::Ledger(Err(ledger::Refusal::QuotaExceeded(exceeded)))
+            | Outcome::Limiter(Err(limiter::Refusal::QuotaExceeded(exceeded)))
+            | Outcome::Locks(Err(locks::Refusal::QuotaExceeded(exceeded)))
+            | Outcome::Events(Err(events::Refusal::QuotaExceeded(exceeded))) => Vec::from([exceeded.quota]),
+            Outcome::Ledger(Ok(ledger::Reply::Batch(items))) => {
+                let quota = |item: &Result<_, ledger::Refusal>| match item {
+                    Err(ledger::Refusal::QuotaExceeded(exceeded)) => Some(exceeded.quota),
+                    _ => None,
+                };
+                items.iter().filter_map(quota).collect()
+            }
+            Outcome::Limiter(Ok(limiter::Reply::Batch(items))) => {
+                items.iter().filter_map(|item| item.as_ref().err()).map(|exceeded| exceeded.quota).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// The label of the family in metrics.
     pub fn family(&self) -> &'static str {
         match self {

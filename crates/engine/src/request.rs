@@ -76,7 +76,40 @@ impl Command {
         }
     }
 
-    fn validate(&self) -> Result<(), Invalid> {
+    /// Whether the command removes more than it writes, or overwrites only its own record.
+    fn frees_room(&self) -> bool {
+        use limiter::{Change, Command as Limiter};
+        use locks::Command as Locks;
+        match self {
+            Command::DeleteNamespace => true,
+            Command::Limiter(command) => match command {
+                // Nobody must lose a lease because there is no room. Extending one overwrites its own record.
+                Limiter::ExtendLease(_) | Limiter::ReleaseLease(_) => true,
+                Limiter::MoveCounter(change) => change.amount() < 0,
+                Limiter::Change(change) => {
+                    matches!(**change, Change::DeleteRule(_) | Change::DeleteOverride { .. })
+                }
+                _ => false,
+            },
+            Command::Locks(command) => match command {
+                Locks::Heartbeat { .. } | Locks::Release { .. } | Locks::Abandon(_) => true,
+                Locks::Acquire(_) | Locks::Get(_) | Locks::List { .. } => false,
+            },
+            Command::Events(command) => matches!(command, events::Command::Delete(_)),
+            Command::Ledger(_) | Command::ListNamespaces(_) => false,
+        }
+    }
+
+    /// The items, if the command is a batch.
+    pub(crate) fn as_batch(&self) -> Option<BatchCommand<'_>> {
+        match self {
+            Command::Ledger(ledger::Command::Batch(transfers)) => Some(BatchCommand::Transfers(transfers)),
+            Command::Limiter(limiter::Command::CheckBatch(checks)) => Some(BatchCommand::Checks(checks)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), Invalid> {
         match self {
             Command::Ledger(command) => command.validate(),
             Command::Limiter(command) => command.validate(),
@@ -88,7 +121,68 @@ impl Command {
     }
 }
 
+/// A command whose items are done one by one, in slices.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum BatchCommand<'a> {
+    /// Holds, commits and rollbacks.
+    Transfers(&'a [ledger::Transfer]),
+    /// Checks.
+    Checks(&'a [limiter::Check]),
+}
+
+impl BatchCommand<'_> {
+    /// The number of items.
+    pub(crate) fn len(self) -> usize {
+        match self {
+            BatchCommand::Transfers(transfers) => transfers.len(),
+            BatchCommand::Checks(checks) => checks.len(),
+        }
+    }
+}
+
 impl Request {
+    /// About how much work the request is, in units of about a microsecond. A batch is done in slices, so its weight may be
+    /// more than others should wait for.
+    pub fn weight(&self) -> usize {
+        /// The work of a small command.
+        const SMALL: usize = 4;
+        /// The work of a check's entry, if few rules apply.
+        const ENTRY: usize = 4;
+        /// The work of a rule change: it may count a whole slice of counters.
+        const RULE_CHANGE: usize = 512;
+        /// The work of a list or a query, which looks at a bounded number of objects.
+        const LIST: usize = 256;
+        match &self.command {
+            Command::Ledger(command) => match command {
+                ledger::Command::Batch(transfers) => transfers.iter().map(ledger::Transfer::weight).sum(),
+                ledger::Command::Transfer(transfer) => transfer.weight(),
+                ledger::Command::Values(values) => SMALL + values.limit_names().len(),
+                ledger::Command::ListLimits(_)
+                | ledger::Command::ListOperations { .. }
+                | ledger::Command::ListEntries { .. } => LIST,
+                _ => SMALL,
+            },
+            Command::Limiter(command) => match command {
+                limiter::Command::CheckBatch(checks) => {
+                    checks.iter().map(|check| SMALL + ENTRY * check.entries().len()).sum()
+                }
+                limiter::Command::Check(check) => SMALL + ENTRY * check.entries().len(),
+                limiter::Command::Change(_) => RULE_CHANGE,
+                limiter::Command::Match(_)
+                | limiter::Command::ListRules { .. }
+                | limiter::Command::ListOverrides { .. }
+                | limiter::Command::ListCounters { .. }
+                | limiter::Command::ListLeases(_) => LIST,
+                _ => SMALL,
+            },
+            Command::Locks(locks::Command::List { .. })
+            | Command::Events(events::Command::List(_) | events::Command::Changes(_))
+            | Command::DeleteNamespace
+            | Command::ListNamespaces(_) => LIST,
+            Command::Locks(_) | Command::Events(_) => SMALL,
+        }
+    }
+
     /// Whether the request may change something.
     pub fn is_write(&self) -> bool {
         self.command.is_write()
@@ -109,46 +203,33 @@ impl Request {
 
     /// Whether the request is accepted although the disk is full, because it removes more than it writes.
     pub fn is_allowed_when_full(&self) -> bool {
-        use limiter::{Change, Command as Limiter};
-        use locks::Command as Locks;
+        // A kept reply would take more room than a command of the limiter or about locks frees.
+        let keeps_reply = self.idempotency.is_some();
+        self.command.frees_room()
+            && !(keeps_reply && matches!(self.command, Command::Limiter(_) | Command::Locks(_)))
+    }
+
+    /// Whether the request ends or keeps alive what an earlier request began: a release, a commit, a rollback, a
+    /// heartbeat. A shard with too much to do refuses such a request last, because refusing it frees nothing.
+    pub fn makes_room(&self) -> bool {
+        use ledger::{Command as Ledger, Transfer};
+        let finishes = |transfer: &Transfer| matches!(transfer, Transfer::Finish(_));
         match &self.command {
-            Command::DeleteNamespace => true,
-            // The kept reply would take more room than the command frees.
-            Command::Limiter(_) | Command::Locks(_) if self.idempotency.is_some() => false,
-            Command::Limiter(command) => match command {
-                // Nobody must lose a lease because the disk is full. Extending one overwrites its own record.
-                Limiter::ExtendLease(_) | Limiter::ReleaseLease(_) => true,
-                Limiter::MoveCounter(change) => change.amount() < 0,
-                Limiter::Change(change) => {
-                    matches!(**change, Change::DeleteRule(_) | Change::DeleteOverride { .. })
-                }
-                _ => false,
-            },
-            Command::Locks(command) => match command {
-                Locks::Heartbeat { .. } | Locks::Release { .. } | Locks::Abandon(_) => true,
-                Locks::Acquire(_) | Locks::Get(_) | Locks::List { .. } => false,
-            },
-            Command::Events(command) => matches!(command, events::Command::Delete(_)),
-            Command::Ledger(_) | Command::ListNamespaces(_) => false,
+            Command::Ledger(Ledger::Transfer(transfer)) => finishes(transfer),
+            Command::Ledger(Ledger::Batch(transfers)) => transfers.iter().all(finishes),
+            command => command.frees_room(),
         }
     }
-}
 
-/// A request on its way through the engine. A batch may need several rounds of reads; its finished items are kept here.
-#[derive(Debug)]
-pub struct Job {
-    /// The request.
-    pub request: Request,
-    pub(crate) progress: ledger::Progress,
-    /// Whether the request has changed something already.
-    pub(crate) changed: bool,
-}
+    /// Whether the request may make the resident state grow. Requests that cannot are accepted although memory is used up:
+    /// reads, and what makes room. (Kept replies are not resident, so an idempotency key makes no difference.)
+    pub fn may_add_state(&self) -> bool {
+        self.is_write() && !self.makes_room()
+    }
 
-impl Job {
-    /// Begins a request.
-    pub fn new(request: Request) -> Job {
-        // Only `Deserialize` of a part of a command could have avoided the constructors.
-        debug_assert_eq!(request.command.validate(), Ok(()), "the engine was given an invalid command");
-        Job { request, progress: ledger::Progress::default(), changed: false }
+    /// The size of the request in its compact encoding, in bytes.
+    pub fn encoded_bytes(&self) -> usize {
+        let bytes = postcard::serialize_with_flavor(self, postcard::ser_flavors::Size::default());
+        bytes.expect("counting bytes cannot fail, and all lengths are known")
     }
 }

@@ -2,13 +2,14 @@
 
 use crate::{
     invalid::{Invalid, Reason, check_bytes, check_items, key_path},
-    key_values::{KeyValues, OwnedValue, ValueRef, check_key},
+    key_values::{KeyValues, OwnedValue, RawPair, ValueRef, check_key},
 };
 use alloc::{
     boxed::Box,
     format,
     vec::{self, Vec},
 };
+use core::ops::Deref;
 use serde::{Deserialize, Serialize};
 
 /// Conditions, all of which must hold. A selection without conditions selects everything.
@@ -18,6 +19,9 @@ pub struct Selection {
     /// In the order of the keys, each key once.
     conditions: Conditions,
 }
+
+/// The work of walking over the pairs of an object once, in conditions.
+const WALK_WEIGHT: usize = 16;
 
 /// Each key with the tests that its value must pass.
 type Conditions = Vec<(Box<str>, Vec<Test>)>;
@@ -38,11 +42,20 @@ pub enum Test {
     /// The value is greater than this one or equal to it.
     Gte(OwnedValue),
     /// The value is one of these.
-    In(Vec<OwnedValue>),
+    In(ValueSet),
     /// The value is a text that begins with this one.
     Prefix(Box<str>),
     /// Whether the key exists.
     Exists(bool),
+}
+
+/// The values of an `in`: a list as the client wrote it, and an index that finds a value without looking at every other.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(from = "Vec<OwnedValue>", into = "Vec<OwnedValue>")]
+pub struct ValueSet {
+    values: Vec<OwnedValue>,
+    /// The places of the values in `values`, in [`ValueRef::total_order`].
+    sorted: Vec<u32>,
 }
 
 /// The objects that a query finds: all conditions must hold.
@@ -90,14 +103,17 @@ impl Selection {
     }
 
     /// The conditions, by key.
-    pub fn conditions(&self) -> impl Iterator<Item = (&str, &[Test])> {
+    pub fn conditions(&self) -> impl ExactSizeIterator<Item = (&str, &[Test])> {
         self.conditions.iter().map(|(key, tests)| (&**key, &**tests))
     }
 
     /// Whether all conditions hold for these key-values.
     pub fn selects(&self, key_values: &KeyValues) -> bool {
+        // Conditions and pairs are both in the order of their keys, so one walk over the pairs finds every value.
+        let mut pairs = key_values.raw().peekable();
         self.conditions.iter().all(|(key, tests)| {
-            let value = key_values.get(key);
+            while pairs.next_if(|pair| pair.key < key.as_bytes()).is_some() {}
+            let value = pairs.peek().filter(|pair| pair.key == key.as_bytes()).map(RawPair::value);
             tests.iter().all(|test| test.holds(value))
         })
     }
@@ -154,10 +170,55 @@ impl Test {
             Test::Lte(other) => order(other).is_some_and(|order| order.is_le()),
             Test::Gt(other) => order(other).is_some_and(|order| order.is_gt()),
             Test::Gte(other) => order(other).is_some_and(|order| order.is_ge()),
-            Test::In(others) => others.iter().any(|other| value == other.as_ref()),
+            Test::In(others) => others.contains(value),
             Test::Prefix(prefix) => matches!(value, ValueRef::String(text) if text.starts_with(&**prefix)),
             Test::Exists(is_there) => *is_there,
         }
+    }
+}
+
+impl ValueSet {
+    /// Whether the value is one of these.
+    pub fn contains(&self, value: ValueRef<'_>) -> bool {
+        let order = |place: &u32| self.values[*place as usize].as_ref().total_order(value);
+        self.sorted.binary_search_by(order).is_ok()
+    }
+}
+
+impl From<Vec<OwnedValue>> for ValueSet {
+    fn from(values: Vec<OwnedValue>) -> ValueSet {
+        let mut sorted: Vec<u32> = (0..values.len() as u32).collect();
+        let value = |place: u32| values[place as usize].as_ref();
+        sorted.sort_unstable_by(|a, b| value(*a).total_order(value(*b)));
+        sorted.dedup_by(|a, b| value(*a).total_order(value(*b)).is_eq());
+        ValueSet { values, sorted }
+    }
+}
+
+impl From<ValueSet> for Vec<OwnedValue> {
+    fn from(set: ValueSet) -> Vec<OwnedValue> {
+        set.values
+    }
+}
+
+impl FromIterator<OwnedValue> for ValueSet {
+    fn from_iter<I: IntoIterator<Item = OwnedValue>>(values: I) -> ValueSet {
+        Vec::from_iter(values).into()
+    }
+}
+
+/// The list as it was written.
+impl Deref for ValueSet {
+    type Target = [OwnedValue];
+
+    fn deref(&self) -> &[OwnedValue] {
+        &self.values
+    }
+}
+
+impl PartialEq for ValueSet {
+    fn eq(&self, other: &ValueSet) -> bool {
+        self.values == other.values
     }
 }
 
@@ -274,6 +335,12 @@ impl Query {
     /// Whether the query finds an object of which only the keys are known.
     pub fn finds_keys<K: AsRef<str>>(&self, keys: &[K]) -> bool {
         self.holds(keys.len(), &|selection| selection.selects_keys(keys))
+    }
+
+    /// About how much work it is to look at one object, in conditions.
+    pub(crate) fn weight(&self) -> usize {
+        let parts = self.any.iter().chain(&self.all).map(Query::weight);
+        WALK_WEIGHT + self.selection.conditions.len() + parts.sum::<usize>()
     }
 
     fn holds(&self, keys: usize, selects: &dyn Fn(&Selection) -> bool) -> bool {

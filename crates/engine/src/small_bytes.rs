@@ -1,5 +1,6 @@
 //! Immutable byte strings that are usually short.
 
+use crate::resident;
 use alloc::sync::Arc;
 use core::{
     cmp::Ordering,
@@ -25,6 +26,14 @@ impl SmallBytes {
         let mut inline = [0; INLINE];
         inline[..bytes.len()].copy_from_slice(bytes);
         SmallBytes::Inline { length: bytes.len() as u8, bytes: inline }
+    }
+
+    /// The memory that the bytes take besides this value.
+    pub(crate) fn heap(&self) -> u64 {
+        match self {
+            SmallBytes::Inline { .. } => 0,
+            SmallBytes::Shared(bytes) => resident::shared(bytes.len()),
+        }
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {

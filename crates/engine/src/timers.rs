@@ -1,10 +1,12 @@
 //! Timers.
 
+use crate::resident;
 use crate::{
     Name, Position, Time,
     ids::{NamespaceId, WaitId},
 };
 use alloc::{collections::BTreeMap, vec::Vec};
+use core::ops::Bound;
 
 /// The key of a timer. Timers fire in this order: by time, then by namespace, then by what set them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,6 +56,9 @@ pub(crate) enum Timer {
     LockWait { wait: WaitId },
 }
 
+/// The memory that a timer takes, without the text in it.
+pub(crate) const TIMER_BYTES: u64 = resident::tree_slot::<(TimerKey, Timer)>();
+
 /// All timers of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Timers(BTreeMap<TimerKey, Timer>);
@@ -87,8 +92,21 @@ impl Timers {
         self.0.keys().take_while(|key| key.due <= now).take(limit).copied().collect()
     }
 
-    pub(crate) fn drop_namespace(&mut self, namespace: NamespaceId) {
-        self.0.retain(|key, _| key.namespace != namespace);
+    /// Looks at up to `limit` timers from `from` on, and drops those of a deleted namespace. Returns where to continue, or
+    /// `None` after the last timer.
+    pub(crate) fn drop_some(
+        &mut self,
+        namespace: NamespaceId,
+        from: Option<TimerKey>,
+        limit: usize,
+    ) -> Option<TimerKey> {
+        let range = (from.map_or(Bound::Unbounded, Bound::Included), Bound::Unbounded);
+        let mut keys = self.0.range(range).map(|(key, _)| *key);
+        let dropped: Vec<TimerKey> =
+            keys.by_ref().take(limit).filter(|key| key.namespace == namespace).collect();
+        let next = keys.next();
+        dropped.iter().for_each(|key| self.cancel(*key));
+        next
     }
 
     pub(crate) fn len(&self) -> usize {

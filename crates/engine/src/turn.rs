@@ -4,6 +4,7 @@ use crate::{
     Effect, Position, Time,
     answer_size::TooLarge,
     ids::NamespaceId,
+    quotas::{Quota, QuotaExceeded, Quotas},
     reads::{Fetched, Missing, ReadError, Reader},
     recent::{RecentWrites, Writes},
     record::NamespaceHead,
@@ -71,6 +72,56 @@ impl From<TooLarge> for CannotRun {
     }
 }
 
+/// The work that one turn of a command may do, in units of about a microsecond. A long command is done in slices: when a slice
+/// is used up, requests of other namespaces have their turn.
+#[derive(Debug)]
+pub(crate) struct Slice {
+    left: usize,
+    spent: usize,
+}
+
+impl Slice {
+    pub(crate) fn new(work: usize) -> Slice {
+        Slice { left: work, spent: 0 }
+    }
+
+    pub(crate) fn spend(&mut self, work: usize) {
+        self.left = self.left.saturating_sub(work);
+        self.spent += work;
+    }
+
+    pub(crate) fn left(&self) -> usize {
+        self.left
+    }
+
+    pub(crate) fn spent(&self) -> usize {
+        self.spent
+    }
+
+    /// Whether the turn has done anything.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.spent > 0
+    }
+
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.left == 0
+    }
+
+    /// The work of writing, sending and storing this many bytes.
+    pub(crate) fn work_of_bytes(bytes: usize) -> usize {
+        bytes / 256
+    }
+}
+
+/// How a turn of a command that is done in slices has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sliced {
+    /// The command is done.
+    Done,
+    /// The slice is used up, or the next part needs records that are not fetched yet.
+    Unfinished,
+}
+
 /// The result of a command that may have to wait for its answer.
 pub(crate) enum Attempt<T> {
     /// The command is decided.
@@ -124,9 +175,27 @@ pub(crate) struct Turn<'a> {
     pub(crate) changes: &'a mut BatchChanges,
     pub(crate) sealed: &'a RecentWrites<Arc<Writes>>,
     pub(crate) fetched: &'a Fetched,
+    pub(crate) quotas: &'a Quotas,
+    /// The resident bytes of the namespace as the turn began, without those of the family whose turn it is.
+    pub(crate) other_bytes: u64,
 }
 
 impl Turn<'_> {
+    /// Begins the turn of a family that has so many resident bytes.
+    pub(crate) fn begin_family(&mut self, bytes: u64) {
+        self.other_bytes = self.other_bytes.saturating_sub(bytes);
+    }
+
+    /// Fails if the namespace, which has `used`, must not get `more`.
+    pub(crate) fn check_quota(&self, quota: Quota, used: usize, more: usize) -> Result<(), QuotaExceeded> {
+        self.quotas.check(quota, used as u64, more as u64)
+    }
+
+    /// Fails if the family, which has so many resident bytes now, must not get `more`.
+    pub(crate) fn check_bytes(&self, bytes: u64, more: u64) -> Result<(), QuotaExceeded> {
+        self.quotas.check(Quota::ResidentBytes, self.other_bytes + bytes, more)
+    }
+
     pub(crate) fn view(&self) -> View<'_> {
         View {
             now: self.now,

@@ -34,6 +34,7 @@ fn run(engine: &mut Engine, idempotency: Option<Idempotency>, command: Command) 
     loop {
         match engine.apply(time, &mut job, &fetched) {
             Ok(Applied::Done { outcome, .. }) => return outcome,
+            Ok(Applied::Unfinished) => {}
             Ok(waits) => panic!("{waits:?}"),
             Err(limina_engine::Missing(reads)) => {
                 for read in reads {

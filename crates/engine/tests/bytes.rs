@@ -297,7 +297,7 @@ fn selection() -> Selection {
         Test::Lte(Value::Boolean(false)),
         Test::Gt(Value::Float(0.0)),
         Test::Gte(Value::Integer(i64::MIN)),
-        Test::In(vec![Value::Integer(1), Value::Boolean(true)]),
+        Test::In(vec![Value::Integer(1), Value::Boolean(true)].into()),
         Test::Prefix("p".into()),
     ];
     Selection::new(vec![("k".into(), tests), ("b".into(), vec![Test::Exists(true)])]).unwrap()

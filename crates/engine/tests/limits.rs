@@ -96,13 +96,13 @@ fn selections_and_queries() {
         (Test::Lte(text(1025)), "k.lte"),
         (Test::Gt(text(1025)), "k.gt"),
         (Test::Gte(text(1025)), "k.gte"),
-        (Test::In(vec![text(1), text(1025)]), "k.in[1]"),
+        (Test::In(vec![text(1), text(1025)].into()), "k.in[1]"),
         (Test::Prefix(long(1025)), "k.prefix"),
     ] {
         check(selection("k", vec![test]), &format!("selection.{path}: must not have more than 1024 bytes"));
     }
     check(selection("k", vec![Test::Gt(Value::Float(f64::NAN))]), "selection.k.gt: must be a finite number");
-    let list = |count| vec![Test::In(vec![Value::Integer(1); count])];
+    let list = |count| vec![Test::In(vec![Value::Integer(1); count].into())];
     check(selection("k", list(1024)), "");
     check(selection("k", list(1025)), "selection.k.in: must not have more than 1024 items, and has 1025");
 

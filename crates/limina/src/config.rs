@@ -1,15 +1,17 @@
 //! Settings. A flag comes before the environment, the environment before the configuration file, and the file before the
 //! default.
 
+use crate::{listen::Listen, quotas::Quotas};
+use limina_engine::QuotaTable;
 use serde::Deserialize;
-use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{path::PathBuf, str::FromStr, time::Duration};
 
 /// The arguments of `serve`.
 #[derive(clap::Args, Debug, Default)]
 pub(crate) struct ServeArgs {
-    /// Address to listen on [default: 127.0.0.1:7070]
-    #[arg(long, env = "LIMINA_LISTEN", value_name = "ADDR")]
-    listen: Option<SocketAddr>,
+    /// Address to listen on; without a host, all addresses of the machine [default: 127.0.0.1:7070]
+    #[arg(long, env = "LIMINA_LISTEN", value_name = "HOST:PORT")]
+    listen: Option<Listen>,
     /// Directory for the data [default: ./limina-data]
     #[arg(long, env = "LIMINA_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
@@ -43,9 +45,15 @@ pub(crate) struct ServeArgs {
     /// Memory of one shard's new records that triggers a checkpoint [default: 64]
     #[arg(long, env = "LIMINA_CHECKPOINT_MIB", value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=65_536))]
     checkpoint_mib: Option<u64>,
+    /// Memory budget of the process [default: 60 % of what the machine, the cgroup and RLIMIT_AS allow]
+    #[arg(long, env = "LIMINA_MEMORY_MIB", value_name = "MIB", value_parser = clap::value_parser!(u64).range(64..=16_777_216))]
+    memory_mib: Option<u64>,
     /// Free disk space below which writes are rejected (StorageFull) [default: two segments, at least 64]
     #[arg(long, env = "LIMINA_STORAGE_RESERVE_MIB", value_name = "MIB")]
     storage_reserve_mib: Option<u64>,
+    /// Longest time that a request may wait for its shard; what would wait longer is refused (Overloaded) [default: 250]
+    #[arg(long, env = "LIMINA_MAX_WAIT_MS", value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    max_wait_ms: Option<u64>,
     /// File of limiter rules (TOML): applied at start, and again when it changes
     #[arg(long, env = "LIMINA_RULES", value_name = "FILE")]
     rules: Option<PathBuf>,
@@ -87,7 +95,7 @@ pub(crate) enum LogFormat {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    listen: Option<SocketAddr>,
+    listen: Option<Listen>,
     data: Option<PathBuf>,
     store: Option<String>,
     advertise: Option<String>,
@@ -98,15 +106,19 @@ struct File {
     journal_segment_mib: Option<u64>,
     journal_mib: Option<u64>,
     checkpoint_mib: Option<u64>,
+    memory_mib: Option<u64>,
     storage_reserve_mib: Option<u64>,
+    max_wait_ms: Option<u64>,
     rules: Option<PathBuf>,
+    #[serde(default)]
+    quotas: Quotas,
 }
 
 /// The settings in effect.
 #[derive(PartialEq)]
 #[cfg_attr(test, derive(Debug))]
 pub(crate) struct Config {
-    pub(crate) listen: SocketAddr,
+    pub(crate) listen: Listen,
     pub(crate) data: PathBuf,
     /// The URL of a shared store; `None` means the directory `data`.
     pub(crate) store: Option<String>,
@@ -118,8 +130,12 @@ pub(crate) struct Config {
     pub(crate) journal_segment_mib: u64,
     pub(crate) journal_mib: u64,
     pub(crate) checkpoint_mib: u64,
+    /// The memory budget; `None` means a part of what the system allows.
+    pub(crate) memory_mib: Option<u64>,
     pub(crate) storage_reserve_mib: Option<u64>,
+    pub(crate) max_wait: Duration,
     pub(crate) rules: Option<PathBuf>,
+    pub(crate) quotas: QuotaTable,
 }
 
 /// Why the configuration cannot be used.
@@ -139,6 +155,12 @@ pub(crate) enum ConfigError {
     },
     #[error("the configuration file {path}: {key} must be between {min} and {max}")]
     Range { path: String, key: &'static str, min: u64, max: u64 },
+    #[error(
+        "--data and --store exclude each other: a node keeps its data in a directory, or in a shared store"
+    )]
+    DataAndStore,
+    #[error("--advertise needs --store: nodes reach each other only if they share a store")]
+    AdvertiseWithoutStore,
 }
 
 impl ServeArgs {
@@ -148,11 +170,19 @@ impl ServeArgs {
             Some(path) => File::read(path)?,
             None => File::default(),
         };
+        let (data, store) = (self.data.or(file.data), self.store.or(file.store));
+        let advertise = self.advertise.or(file.advertise);
+        if data.is_some() && store.is_some() {
+            return Err(ConfigError::DataAndStore);
+        }
+        if advertise.is_some() && store.is_none() {
+            return Err(ConfigError::AdvertiseWithoutStore);
+        }
         Ok(Config {
-            listen: self.listen.or(file.listen).unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 7070))),
-            data: self.data.or(file.data).unwrap_or_else(|| PathBuf::from("./limina-data")),
-            store: self.store.or(file.store),
-            advertise: self.advertise.or(file.advertise),
+            listen: self.listen.or(file.listen).unwrap_or_default(),
+            data: data.unwrap_or_else(|| PathBuf::from("./limina-data")),
+            store,
+            advertise,
             tenure: self.tenure.or(file.tenure).map_or(Duration::from_secs(5), |tenure| tenure.0),
             log_format: self.log_format.or(file.log_format).unwrap_or(LogFormat::Text),
             log: self.log.or(file.log).unwrap_or_else(|| "info".into()),
@@ -160,8 +190,11 @@ impl ServeArgs {
             journal_segment_mib: self.journal_segment_mib.or(file.journal_segment_mib).unwrap_or(64),
             journal_mib: self.journal_mib.or(file.journal_mib).unwrap_or(1024),
             checkpoint_mib: self.checkpoint_mib.or(file.checkpoint_mib).unwrap_or(64),
+            memory_mib: self.memory_mib.or(file.memory_mib),
             storage_reserve_mib: self.storage_reserve_mib.or(file.storage_reserve_mib),
+            max_wait: Duration::from_millis(self.max_wait_ms.or(file.max_wait_ms).unwrap_or(250)),
             rules: self.rules.or(file.rules),
+            quotas: file.quotas.into_table(),
         })
     }
 }
@@ -183,6 +216,8 @@ impl File {
         check("journal_segment_mib", file.journal_segment_mib, 1, 1024)?;
         check("journal_mib", file.journal_mib, 1, 1_048_576)?;
         check("checkpoint_mib", file.checkpoint_mib, 1, 65_536)?;
+        check("max_wait_ms", file.max_wait_ms, 1, 60_000)?;
+        check("memory_mib", file.memory_mib, 64, 16_777_216)?;
         Ok(file)
     }
 }
@@ -209,6 +244,27 @@ mod tests {
     }
 
     #[test]
+    fn settings_that_exclude_each_other_are_refused() {
+        #[track_caller]
+        fn check(data: bool, store: bool, advertise: bool, expect: Option<&str>) {
+            let args = ServeArgs {
+                data: data.then(|| "somewhere".into()),
+                store: store.then(|| "postgres://somewhere".into()),
+                advertise: advertise.then(|| "somewhere:7070".into()),
+                ..ServeArgs::default()
+            };
+            let refused = args.resolve().err().map(|error| error.to_string());
+            assert_eq!(refused.is_some(), expect.is_some(), "{refused:?}");
+            assert!(refused.unwrap_or_default().starts_with(expect.unwrap_or_default()));
+        }
+        check(true, false, false, None);
+        check(false, true, true, None);
+        check(true, true, false, Some("--data and --store exclude each other"));
+        check(false, false, true, Some("--advertise needs --store"));
+        check(true, false, true, Some("--advertise needs --store"));
+    }
+
+    #[test]
     fn a_typo_in_the_file_is_an_error() {
         #[track_caller]
         fn check(text: &str, expect: &str) {
@@ -220,7 +276,11 @@ mod tests {
             assert!(text.contains(expect), "{text}");
         }
         check("lisen = \"127.0.0.1:1\"", "lisen");
-        check("listen = \"nowhere\"", "socket address");
+        check("listen = \"nowhere\"", "must be HOST:PORT");
         check("journal_segment_mib = 0", "journal_segment_mib must be between 1 and 1024");
+        check("[quotas]\nlimits = 1", "unknown quota `limits`");
+        check("[quotas.\"shop-*\"]\nrules = -1", "a whole number from 0 on, or \"unlimited\"");
+        check("max_wait_ms = 60001", "max_wait_ms must be between 1 and 60000");
+        check("memory_mib = 63", "memory_mib must be between 64 and 16777216");
     }
 }

@@ -3,10 +3,13 @@
 mod clock;
 mod config;
 mod descriptors;
+mod listen;
 mod logs;
+mod memory;
 mod moving;
 mod open;
 mod progress;
+mod quotas;
 mod rules;
 mod serve;
 mod verify;
@@ -28,6 +31,7 @@ struct Cli {
 }
 
 #[derive(clap::Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one")]
 enum Command {
     /// Serve requests (also the default without a subcommand).
     Serve(config::ServeArgs),

@@ -1,6 +1,6 @@
 //! From the configuration to a running instance, on a directory or on a shared database.
 
-use crate::{config::Config, descriptors::Descriptors};
+use crate::{config::Config, descriptors::Descriptors, memory::MemoryLimit};
 use limina_embed::{Limina, Metrics, Service};
 use limina_node::Peers;
 use limina_server::{App, HttpPeers, Secret};
@@ -14,16 +14,20 @@ pub(crate) async fn open(
     config: &Config,
     listening: SocketAddr,
     descriptors: &Descriptors,
+    memory: MemoryLimit,
     service: Service,
     metrics: Metrics,
     app: &App,
 ) -> Result<Limina, Box<dyn Error>> {
     let mut builder = Limina::builder()
         .service(service, metrics)
+        .quotas(config.quotas.clone())
         .journal_bytes(config.journal_mib * MIB)
-        .checkpoint_bytes(usize::try_from(config.checkpoint_mib * MIB)?)
+        .checkpoint_bytes(usize::try_from(memory.checkpoint_bytes(config))?)
+        .table_cache_bytes(memory.cache_bytes())
         .journal_segment_bytes(config.journal_segment_mib * MIB)
         .cached_table_files(descriptors.table_files)
+        .max_wait(config.max_wait)
         .tenure(config.tenure);
     if let Some(shards) = config.shards {
         builder = builder.shards(shards);

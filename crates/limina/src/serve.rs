@@ -5,17 +5,16 @@ use crate::{
     config::{Config, ServeArgs},
     descriptors::Descriptors,
     logs,
+    memory::{self, MemoryLimit},
     open::open,
     rules::{Gate, RulesFile},
 };
 use limina_embed::{Metrics, Service};
+use limina_node::{Budget, memory::Kind};
 use limina_server::App;
 use prometheus_client::registry::Registry;
 use std::{error::Error, future::Future, pin::pin, sync::Arc, time::Duration};
-use tokio::{
-    net::TcpListener,
-    signal::unix::{SignalKind, signal},
-};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// The longest time that stopping may take: longer than the time that requests in progress have, and shorter than supervisors
 /// usually wait.
@@ -23,18 +22,28 @@ const STOP_WITHIN: Duration = Duration::from_secs(25);
 
 /// Serves until SIGTERM or SIGINT, or until the instance fails.
 pub(crate) fn serve(args: ServeArgs) -> Result<(), Box<dyn Error>> {
+    let small_arenas = memory::shrink_arenas();
     let config = args.resolve()?;
     logs::start(&config)?;
+    if let Err(error) = small_arenas {
+        tracing::warn!(%error, "the process could not be restarted with settings for its limited address space");
+    }
     clock::check()?;
     let descriptors = Descriptors::prepare(&config)?;
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run(config, descriptors))
+    let memory_limit = MemoryLimit::of(&config);
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.enable_all().max_blocking_threads(memory_limit.blocking_threads());
+    runtime.build()?.block_on(run(config, descriptors, memory_limit))
 }
 
-async fn run(config: Config, descriptors: Descriptors) -> Result<(), Box<dyn Error>> {
+async fn run(
+    config: Config,
+    descriptors: Descriptors,
+    memory_limit: MemoryLimit,
+) -> Result<(), Box<dyn Error>> {
     // Bind the address first: a wrong address is the likelier mistake, and probes are answered with "not ready" from now on.
-    let listener = TcpListener::bind(config.listen)
-        .await
-        .map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
+    let bound = config.listen.bind().await;
+    let listener = bound.map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
     let address = listener.local_addr()?;
     let stop = stop_signal()?;
     // Read the file of rules before the store is opened: a start that fails because of the file has changed nothing.
@@ -44,10 +53,16 @@ async fn run(config: Config, descriptors: Descriptors) -> Result<(), Box<dyn Err
     let node_metrics = Metrics::new();
     node_metrics.register(&mut registry);
     let server_metrics = limina_server::Metrics::register(&mut registry);
-    let service = Service::new(node_metrics.clone());
+    let memory = Budget::new(memory_limit.bytes, &node_metrics);
+    // The cache fills up sooner or later, so all of it counts from the start. PostgreSQL caches in its own processes.
+    let cache_bytes = if config.store.is_none() { memory_limit.cache_bytes() } else { 0 };
+    let _cache = memory.reserve_anyway(Kind::Cache, usize::try_from(cache_bytes)?);
+    tracing::info!(memory_mib = memory_limit.bytes >> 20, "memory budget");
+    let service = Service::with_memory(node_metrics.clone(), memory.clone());
     let gate = Arc::new(Gate::closed(service.clone()));
     let app = App::new(gate.clone(), server_metrics, Arc::new(registry));
     app.limit_connections(descriptors.connections);
+    app.limit_memory(memory);
     let (stop_serving, stopped) = tokio::sync::oneshot::channel::<()>();
     let front = tokio::spawn(limina_server::serve(listener, app.clone(), async move {
         // A dropped sender means stop as well.
@@ -56,7 +71,7 @@ async fn run(config: Config, descriptors: Descriptors) -> Result<(), Box<dyn Err
 
     let mut stop = pin!(stop);
     let limina = tokio::select! {
-        limina = open(&config, address, &descriptors, service.clone(), node_metrics, &app) => limina?,
+        limina = open(&config, address, &descriptors, memory_limit, service.clone(), node_metrics, &app) => limina?,
         () = &mut stop => {
             tracing::info!("stopped before the store was open");
             return Ok(());

@@ -1,6 +1,6 @@
 //! Brings the table up to date behind the journal, one shard at a time, in the background.
 
-use crate::{Metrics, node::Stores};
+use crate::{Budget, Metrics, memory::Kind, node::Stores};
 use limina_store::{FreeSpace, Journal, ShardStore, Table};
 use std::{
     sync::Arc,
@@ -12,23 +12,27 @@ use tokio::sync::watch;
 const PERIOD: Duration = Duration::from_millis(100);
 /// How long to wait after a checkpoint that failed.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// The overlays of all shards together may take this part of the memory budget: an eighth. Then the largest are checkpointed.
+const OVERLAYS_SHARE: usize = 8;
 
 pub(crate) struct Checkpointer<J, T> {
     pub(crate) journal: Arc<J>,
     pub(crate) stores: Stores<J, T>,
     pub(crate) metrics: Metrics,
     pub(crate) journal_bytes: u64,
+    pub(crate) memory: Budget,
 }
 
 impl<J: Journal, T: Table> Checkpointer<J, T> {
     pub(crate) async fn run(self, mut stopping: watch::Receiver<bool>) {
         let mut failed: Option<Instant> = None;
+        let mut overlays = self.memory.account(Kind::Overlay);
         while !*stopping.borrow() {
             // The sender is gone if the node was dropped.
             if let Ok(Err(_)) = tokio::time::timeout(PERIOD, stopping.changed()).await {
                 return;
             }
-            self.report();
+            overlays.set(self.report());
             if failed.is_some_and(|at| at.elapsed() < RETRY_PAUSE) {
                 continue;
             }
@@ -53,18 +57,32 @@ impl<J: Journal, T: Table> Checkpointer<J, T> {
         }
     }
 
-    /// The shards whose overlay is large, and those whose oldest append keeps a large journal from shrinking.
+    /// The shards whose overlay is large, those whose oldest append keeps a large journal from shrinking, and those whose
+    /// overlays together take too much of the memory budget.
     fn due(&self) -> Vec<Arc<ShardStore<J, T>>> {
         let stats = self.journal.stats();
         let is_tight =
             stats.live_bytes > self.journal_bytes || self.journal.free_space() == FreeSpace::Reserve;
         let is_pinning = |shard| is_tight && stats.pinning.iter().any(|(pinning, _)| *pinning == shard);
-        let stores = self.stores.all().into_iter();
-        let due = stores.filter(|(shard, store)| store.backlog().due || is_pinning(*shard));
+        let mut stores: Vec<_> = self.stores.all().into_iter().collect();
+        stores.sort_by_key(|(_, store)| std::cmp::Reverse(store.backlog().bytes));
+        let mut excess = self.excess(stores.iter().map(|(_, store)| store.backlog().bytes).sum());
+        let due = stores.into_iter().filter(|(shard, store)| {
+            let is_heavy = excess > 0;
+            excess = excess.saturating_sub(store.backlog().bytes);
+            store.backlog().due || is_pinning(*shard) || is_heavy
+        });
         due.map(|(_, store)| store).collect()
     }
 
-    fn report(&self) {
+    /// The bytes by which all overlays together should shrink: to half of their share, once they exceed it.
+    fn excess(&self, bytes: usize) -> usize {
+        let share = self.memory.limit().map_or(usize::MAX, |limit| limit as usize / OVERLAYS_SHARE);
+        if bytes > share { bytes - share / 2 } else { 0 }
+    }
+
+    /// Publishes the sizes of journal and overlays. Returns the bytes of all overlays.
+    fn report(&self) -> usize {
         let metrics = &self.metrics.store;
         let stats = self.journal.stats();
         metrics.journal_bytes.set(stats.live_bytes as i64);
@@ -79,5 +97,6 @@ impl<J: Journal, T: Table> Checkpointer<J, T> {
             backlogs.fold((0, 0), |(b, r), backlog| (b + backlog.bytes, r + backlog.records));
         metrics.backlog_bytes.set(bytes as i64);
         metrics.backlog_records.set(records as i64);
+        bytes
     }
 }

@@ -9,11 +9,14 @@ use crate::{
     failure::{NodeFailure, catch_panic},
     ownership_manager::OwnershipManager,
     registration::register,
-    service::{self, Location},
+    service::{self, Location, QueueOptions},
 };
-use limina_engine::Stats;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use limina_engine::{QuotaTable, Stats};
 use limina_shard::Options as ShardOptions;
-use limina_store::{Journal, NodeId, ShardId, ShardStore, ShardStoreOptions, StoreError, Table, Tenure};
+use limina_store::{
+    Journal, NodeId, ShardId, ShardStore, ShardStoreOptions, Sharding, StoreError, Table, Tenure,
+};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -24,20 +27,26 @@ use tokio::{sync::watch, task::JoinHandle};
 /// The bounds of a node.
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
-    /// The bounds of each shard's queue and batches.
+    /// The bounds of each shard's batches.
     pub shard: ShardOptions,
+    /// The bounds of each shard's queue.
+    pub queue: QueueOptions,
     /// The bounds of each shard's overlay.
     pub store: ShardStoreOptions,
     /// The journal size, in bytes, that triggers a checkpoint of the shards that need its oldest segment.
     pub journal_bytes: u64,
+    /// How much each namespace may have. Each node decides by its own quotas for the shards that it owns.
+    pub quotas: Arc<QuotaTable>,
 }
 
 impl Default for NodeOptions {
     fn default() -> NodeOptions {
         NodeOptions {
             shard: ShardOptions::default(),
+            queue: QueueOptions::default(),
             store: ShardStoreOptions::default(),
             journal_bytes: 1 << 30,
+            quotas: Arc::default(),
         }
     }
 }
@@ -127,7 +136,7 @@ impl Node {
         metrics: Metrics,
         journal: Arc<J>,
         table: Arc<T>,
-        shards: u16,
+        sharding: Sharding,
         options: NodeOptions,
     ) -> Result<Node, OpenError> {
         let begin = Instant::now();
@@ -135,17 +144,20 @@ impl Node {
         let tenure_guard = TenureGuard::alone(clocks.clone());
         let context = ShardContext::new(&service, &metrics, clocks, tenure_guard, &options);
         let stores = Stores::default();
-        let mut opened = Vec::new();
-        for shard in (0..shards).map(ShardId) {
-            let store = ShardStore::open(journal.clone(), table.clone(), shard, options.store.clone()).await;
-            let store = Arc::new(store.map_err(|source| OpenError::Store { shard: shard.0, source })?);
-            let engine = driver::load_engine(&store, shard).await?;
-            stores.insert(shard, store.clone());
-            opened.push((shard, store, engine));
-        }
+        let opener = &context.opener;
+        let open = |shard| {
+            let opening = driver::open(journal.clone(), table.clone(), shard, options.store.clone());
+            async move { opener.run(opening).await.map(|(store, engine)| (shard, store, engine)) }
+        };
+        let openings = stream::iter((0..sharding.shards).map(|shard| open(ShardId(shard))));
+        let opened: Result<Vec<_>, OpenError> = openings.buffered(opener.threads()).try_collect().await;
+        // If one shard fails, the openings of others may still use the store, which the caller may want to open again.
+        opener.until_idle().await;
+        let opened = opened?;
+        opened.iter().for_each(|(shard, store, _)| stores.insert(*shard, store.clone()));
         let loaded = Stats::sum(opened.iter().map(|(_, _, engine)| engine.stats()));
         tracing::info!(
-            shards,
+            shards = sharding.shards,
             namespaces = loaded.namespaces,
             ledger_limits = loaded.sizes.ledger_limits,
             rules = loaded.sizes.limiter.rules,
@@ -156,9 +168,9 @@ impl Node {
             "shards opened"
         );
 
-        service.start(shards, None);
+        service.start(sharding, None);
         let tasks = opened.into_iter().map(|(shard, store, engine)| {
-            let (sender, receiver) = service::shard_channel(options.shard.max_queue);
+            let (sender, receiver) = service::shard_channel(options.queue.clone());
             service.set_location(shard, Location::Local(Arc::new(sender)));
             // The shard is loaded and its channel takes requests, so it is ready before its task runs.
             service.set_open(shard, true);
@@ -186,7 +198,7 @@ impl Node {
         service: Service,
         metrics: Metrics,
         store: Arc<S>,
-        shards: u16,
+        sharding: Sharding,
         joining: Joining,
         options: NodeOptions,
     ) -> Result<Node, AddressTaken> {
@@ -196,7 +208,7 @@ impl Node {
         let context = ShardContext::new(&service, &metrics, clocks, tenure_guard.clone(), &options);
         let (able, peers, max_wait) = (store.clone(), joining.peers.clone(), joining.tenure * 2);
         service.start(
-            shards,
+            sharding,
             Some(Others::new(store.me(), peers, tenure_guard, move || able.is_available(), max_wait)),
         );
         let stores = Stores::default();
@@ -217,7 +229,8 @@ impl Node {
         options: &NodeOptions,
         (stop, stopping): (watch::Sender<bool>, watch::Receiver<bool>),
     ) -> Node {
-        let checkpointer = Checkpointer { journal, stores, metrics, journal_bytes: options.journal_bytes };
+        let (journal_bytes, memory) = (options.journal_bytes, service.memory().clone());
+        let checkpointer = Checkpointer { journal, stores, metrics, journal_bytes, memory };
         let checkpointer = checkpointer.run(stopping);
         let checkpointer = tokio::spawn(service.clone().run_background("checkpointer", checkpointer));
         Node { service, serving, checkpointer, stop }

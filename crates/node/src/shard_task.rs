@@ -98,10 +98,9 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
     async fn try_open(&self) -> Result<Opened<S>, OpenError> {
         let shard = self.shard;
         let options = self.options.store.clone();
-        let store = ShardStore::open(self.store.clone(), self.store.clone(), shard, options).await;
-        let store = Arc::new(store.map_err(|source| OpenError::Store { shard: shard.0, source })?);
-        let engine = driver::load_engine(&store, shard).await?;
-        let (sender, receiver) = service::shard_channel(self.options.shard.max_queue);
+        let opening = driver::open(self.store.clone(), self.store.clone(), shard, options);
+        let (store, engine) = self.context.opener.run(opening).await?;
+        let (sender, receiver) = service::shard_channel(self.options.queue.clone());
         let driver = Driver::new(shard, store.clone(), self.context.clone(), receiver);
         self.stores.insert(shard, store.clone());
         self.context.service.set_location(shard, Location::Local(Arc::new(sender)));

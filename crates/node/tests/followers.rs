@@ -1,16 +1,18 @@
 //! Followers of streams over real nodes and a store in memory, while shards reopen and move.
 
+use bytes::Bytes;
 use limina_engine::{
     Command, Millis, Name, Outcome, Request,
     events::{self, Mode, Reply, StreamTerms, Submit},
 };
 use limina_node::{
-    Feed, FeedEnded, FeedRequest, Follower, Joining, Metrics, Node, NodeOptions, PeerError, Peers, Service,
-    ShardStatus, StreamUpdate, peers::PeerFuture, shard_of,
+    Budget, Feed, FeedEnded, FeedRequest, FollowError, Follower, Joining, Metrics, Node, NodeOptions,
+    PeerError, Peers, Service, ShardStatus, StreamUpdate, Unavailable, memory::Kind, peers::PeerFuture,
+    shard_of,
 };
 use limina_store::{
-    NodeId, ShardId,
-    memory::{AppendFault, Cluster, Memory, MemoryOptions},
+    NodeId, ShardId, Sharding,
+    memory::{self, AppendFault, Cluster, Memory, MemoryOptions},
 };
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use std::{
@@ -24,6 +26,7 @@ use tokio::{sync::watch, task::JoinSet, time::timeout};
 /// Longer than anything takes, also on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 const SHARDS: u16 = 4;
+const SHARDING: Sharding = memory::sharding(SHARDS);
 
 fn name(text: &str) -> Name {
     Name::new(text).expect("a valid name")
@@ -105,14 +108,22 @@ struct Alone {
 
 impl Alone {
     async fn start() -> Alone {
+        Alone::start_with(None).await
+    }
+
+    /// With a memory budget of so many bytes.
+    async fn start_with(budget: Option<u64>) -> Alone {
         let memory = MemoryOptions { shards: 1, segment_bytes: 4 << 20, ..MemoryOptions::default() };
         let memory = Arc::new(Memory::new(&memory).expect("an empty store"));
         let mut registry = Registry::default();
         let metrics = Metrics::new();
         metrics.register(&mut registry);
-        let service = Service::new(metrics.clone());
+        let budget = Budget::new(budget.unwrap_or(u64::MAX), &metrics);
+        let service = Service::with_memory(metrics.clone(), budget);
         let (journal, table, options) = (memory.clone(), memory.clone(), NodeOptions::default());
-        let node = Node::start(service.clone(), metrics, journal, table, 1, options).await.expect("it opens");
+        let sharding = memory::sharding(1);
+        let node = Node::start(service.clone(), metrics, journal, table, sharding, options).await;
+        let node = node.expect("it opens");
         Alone { memory, service, registry, _node: node }
     }
 
@@ -123,6 +134,68 @@ impl Alone {
         let lines = text.lines().filter(|line| line.starts_with("limina_decisions_total"));
         lines.map(|line| line.rsplit(' ').next().expect("a number").parse::<u64>().expect("a number")).sum()
     }
+}
+
+/// Followers that come at different times share a key frame while the stream does not change, so that many slow ones need the
+/// memory of one.
+#[tokio::test]
+async fn followers_share_a_key_frame_until_the_stream_changes() {
+    let alone = Alone::start().await;
+    let (service, namespace) = (&alone.service, name("n"));
+    make(service, &namespace).await;
+    submit(service, &namespace, 0..100).await;
+    let streams = || service.memory().used_by(Kind::Streams);
+    let key_frame = async |follower: &mut Follower| {
+        let messages = timeout(LONG, follower.next()).await.expect("in time").expect("it goes on");
+        assert!(matches!(messages[0].update, StreamUpdate::KeyFrame(_)));
+        messages[0].clone()
+    };
+    let mut first = follow(service, &namespace, None).await;
+    let frame = key_frame(&mut first).await;
+    let with_one = streams();
+    assert!(with_one > 100 * 128, "a key frame counts: {with_one}");
+    // A front end that still sends it has only its bytes.
+    let clock = frame.clock();
+    let sending = frame.keep_with(frame.encoded(|_| Bytes::from_static(b"first")).clone());
+    drop(frame);
+    let mut second = follow(service, &namespace, None).await;
+    let frame = key_frame(&mut second).await;
+    assert_eq!(frame.encoded(|_| panic!("it is encoded")).as_ptr(), sending.as_ptr());
+    assert_eq!(streams(), with_one);
+
+    submit(service, &namespace, 100..101).await;
+    let mut third = follow(service, &namespace, None).await;
+    let newer = key_frame(&mut third).await;
+    assert_eq!(newer.clock(), clock + 1);
+    assert!(streams() > with_one);
+
+    // The encoding keeps the memory of its key frame as long as any byte of it is kept.
+    let encoded = newer.encoded(|_| Bytes::from_static(b"encoded")).slice(1..);
+    drop((first, second, third, frame, sending, newer));
+    assert!(streams() > 100 * 128);
+    drop(encoded);
+    let all_returned = async {
+        while streams() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LONG, all_returned).await.expect("the ring has ended");
+}
+
+#[tokio::test]
+async fn without_memory_for_its_key_frame_a_stream_is_not_followed() {
+    let alone = Alone::start_with(Some(64 << 20)).await;
+    let (service, namespace) = (&alone.service, name("n"));
+    make(service, &namespace).await;
+    let mut streams = service.memory().account(Kind::Streams);
+    streams.set(32 << 20);
+    let refused = service.follow(namespace.clone(), name("s"), None, None).await;
+    assert_eq!(
+        refused.err(),
+        Some(FollowError::Unavailable(Unavailable::Overloaded { retry_after_ms: 1_000 }))
+    );
+    streams.set(0);
+    follow(service, &namespace, None).await;
 }
 
 /// Several nodes in one process, and the connections between them.
@@ -154,7 +227,7 @@ impl Nodes {
         let joining = Joining { address, host: "test".into(), tenure: LONG, peers };
         let store = self.cluster.node(NodeId(number));
         let options = NodeOptions::default();
-        let node = Node::join(service.clone(), metrics, store, SHARDS, joining, options).await;
+        let node = Node::join(service.clone(), metrics, store, SHARDING, joining, options).await;
         (service, node.expect("the address is free"))
     }
 
@@ -175,7 +248,7 @@ impl Nodes {
         };
         let shard = timeout(LONG, mine).await.expect("shards settle");
         let names = (0..).map(|number| format!("n{number}"));
-        let found = names.into_iter().find(|text| shard_of(text, SHARDS) == ShardId(shard));
+        let found = names.into_iter().find(|text| shard_of(text, SHARDING) == ShardId(shard));
         name(&found.expect("there is one"))
     }
 

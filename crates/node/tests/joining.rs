@@ -9,7 +9,7 @@ use limina_node::{
 use limina_store::{
     Announcement, AppendError, ConfirmError, Epoch, FreeSpace, Journal, JournalStats, NodeId, Records, Seq,
     StoreError, Table, Tenure, View,
-    memory::{Cluster, MemoryNode, MemoryOptions},
+    memory::{self, Cluster, MemoryNode, MemoryOptions},
 };
 use std::{
     sync::{
@@ -38,7 +38,7 @@ async fn join<S: Journal + Table + Tenure>(store: Arc<S>, address: &str) -> Resu
     let service = Service::new(metrics.clone());
     let Announcement { address, host, tenure, .. } = announcement(address);
     let joining = Joining { address, host, tenure, peers: Arc::new(NoPeers) };
-    Node::join(service, metrics, store, SHARDS, joining, NodeOptions::default()).await
+    Node::join(service, metrics, store, memory::sharding(SHARDS), joining, NodeOptions::default()).await
 }
 
 async fn eventually(mut is_met: impl FnMut() -> bool) {

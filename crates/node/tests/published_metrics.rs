@@ -20,6 +20,7 @@ fn the_names_of_metrics_stay() {
 }
 
 const TYPES: &str = "
+abandoned counter
 append_batch_records histogram
 append_batch_requests histogram
 append_duration_seconds histogram
@@ -51,8 +52,12 @@ limiter_rules gauge
 locks_expired counter
 locks_held gauge
 locks_waiting gauge
+memory_limit_bytes gauge
+memory_refusals counter
 namespaces gauge
 queue_depth gauge
+queue_wait_seconds histogram
+resident_state_bytes gauge
 shard_losses counter
 shards_open gauge
 storage_full gauge
@@ -66,4 +71,7 @@ checkpoint_duration_seconds seconds
 cluster_shard_opening_seconds seconds
 fetch_duration_seconds seconds
 journal_bytes bytes
+memory_limit_bytes bytes
+queue_wait_seconds seconds
+resident_state_bytes bytes
 ";

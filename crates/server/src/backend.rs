@@ -17,6 +17,9 @@ pub trait Backend: Send + Sync + 'static {
     /// Executes a request. Returns its outcome when that is durable, or released as a relaxed answer.
     fn submit(&self, request: Request) -> Pending<'_, Outcome>;
 
+    /// Whether a request of this size would be refused now for overload, see [`Service::check_load`].
+    fn check_load(&self, namespace: &Name, bytes: usize, makes_room: bool) -> Result<(), Unavailable>;
+
     /// A page of all namespaces, ordered by name.
     fn namespaces(&self, page: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>>;
 
@@ -40,11 +43,18 @@ pub trait Backend: Send + Sync + 'static {
 
     /// All nodes and all shards, as this node sees them.
     fn cluster(&self) -> Cluster;
+
+    /// The shard of a namespace, whether the namespace exists or not. None before the store is open.
+    fn shard_of(&self, namespace: &Name) -> Option<ShardId>;
 }
 
 impl Backend for Service {
     fn submit(&self, request: Request) -> Pending<'_, Outcome> {
         Box::pin(Service::submit(self, request))
+    }
+
+    fn check_load(&self, namespace: &Name, bytes: usize, makes_room: bool) -> Result<(), Unavailable> {
+        Service::check_load(self, namespace, bytes, makes_room)
     }
 
     fn namespaces(&self, page: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>> {
@@ -75,5 +85,9 @@ impl Backend for Service {
 
     fn cluster(&self) -> Cluster {
         Service::cluster(self)
+    }
+
+    fn shard_of(&self, namespace: &Name) -> Option<ShardId> {
+        Service::shard_of(self, namespace)
     }
 }

@@ -10,6 +10,8 @@
 //! protocol between nodes.
 
 pub mod backend;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod http;
 mod peers;
 pub mod rules_file;

@@ -12,6 +12,7 @@ mod batch;
 pub mod clock;
 mod open;
 pub mod output;
+mod queue;
 mod round;
 pub mod shard;
 

@@ -1,7 +1,7 @@
 //! The state of an open shard: the engine, the batch that is being built, and the one in flight.
 
 use crate::{
-    batch::{Batch, PendingReply, weight_of},
+    batch::{Batch, PendingReply},
     output::{Failure, Output, Reply},
     round::{Round, Work},
     shard::Options,
@@ -34,13 +34,15 @@ impl<T> Open<T> {
     /// whose requests are in it do not wait for the next slices.
     pub(crate) fn is_full(&self, options: &Options) -> bool {
         let most = if self.is_behind { options.due_slice.min(options.max_batch) } else { options.max_batch };
-        self.building.weight >= most || self.has_enough_bytes(options)
+        self.building.count >= most || self.has_enough(options)
     }
 
-    /// The engine counts bytes that it may not write in the end. A batch with nothing to seal must never count as full,
-    /// because no seal would ever empty it.
-    pub(crate) fn has_enough_bytes(&self, options: &Options) -> bool {
-        !self.building.is_empty && self.engine.unsealed_bytes() >= options.max_batch_bytes
+    /// Whether the batch has enough work or bytes. The engine counts bytes that it may not write in the end. A batch with
+    /// nothing to seal must never count as full, because no seal would ever empty it.
+    pub(crate) fn has_enough(&self, options: &Options) -> bool {
+        !self.building.is_empty
+            && (self.building.work >= options.max_batch_work
+                || self.engine.unsealed_bytes() >= options.max_batch_bytes)
     }
 
     /// Adds a decision to the batch. A relaxed outcome is released at once instead, and a request that has to wait is
@@ -52,12 +54,13 @@ impl<T> Open<T> {
         applied: Option<Applied>,
         outputs: &mut VecDeque<Output<T>>,
     ) {
+        self.building.work += self.engine.take_work();
         match (work, applied) {
             (Work::Request(ticket, job), Some(Applied::Done { outcome, is_relaxed: false })) => {
                 self.decisions += 1;
                 let order = self.decisions;
                 self.building.is_empty = false;
-                self.building.weight += weight_of(&job.request);
+                self.building.count += 1;
                 let is_write = job.request.is_write();
                 self.building.replies.push(PendingReply {
                     ticket,
@@ -87,7 +90,7 @@ impl<T> Open<T> {
             }
             _ => {
                 self.building.is_empty = false;
-                self.building.weight += 1;
+                self.building.count += 1;
             }
         }
         for (id, outcome) in self.engine.take_completions() {

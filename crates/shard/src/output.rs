@@ -32,6 +32,29 @@ pub enum Output<T> {
         /// The number of this decision, as in [`Reply::order`].
         order: u64,
     },
+    /// A batch has decided some of its items, and continues later. Only if [`Options::reports_slices`](crate::Options). This
+    /// is for the simulator, like `Waits`.
+    Slice {
+        /// The batch.
+        request: Request,
+        /// Shard time of the decisions.
+        at: Time,
+        /// The number of this decision, as in [`Reply::order`].
+        order: u64,
+        /// The number of items that were decided before.
+        from: usize,
+        /// The outcome of the items that are decided now.
+        outcome: Outcome,
+    },
+    /// A batch is given up before its last item, for lack of space. Reported like `Slice`.
+    Cut {
+        /// The batch.
+        request: Request,
+        /// Shard time of this decision.
+        at: Time,
+        /// The number of this decision, as in [`Reply::order`].
+        order: u64,
+    },
     /// Carry out an effect.
     Effect(Effect),
 }
@@ -60,7 +83,7 @@ pub enum Failure {
     Unavailable,
     /// The shard is being closed, and the request would have had to wait. Nothing was done.
     Closing,
-    /// The request may or may not have been executed.
+    /// The request may or may not have been executed. Of a batch, the first items may have been.
     OutcomeUnknown,
 }
 

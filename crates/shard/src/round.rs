@@ -1,9 +1,9 @@
 //! Rounds: which timers and requests are taken together, and how they are applied.
 
 use crate::{
-    batch::weight_of,
     open::Open,
     output::{Failure, Output, undecided},
+    queue::{Queue, RoundSize},
     shard::Options,
 };
 use limina_engine::{Applied, Due, Job, Missing, Read, Time, timers::TimerKey};
@@ -23,6 +23,7 @@ pub(crate) struct Round<T> {
     pub(crate) is_ready: bool,
 }
 
+#[expect(clippy::large_enum_variant, reason = "nearly everything that waits is a request")]
 pub(crate) enum Work<T> {
     Request(T, Job),
     Due(Due),
@@ -51,7 +52,7 @@ impl<T> Open<T> {
     pub(crate) fn take_round(
         &mut self,
         now: Time,
-        queue: &mut VecDeque<(T, Job)>,
+        queue: &mut Queue<T>,
         options: &Options,
         scope: WriteScope,
         may_sweep: bool,
@@ -67,7 +68,7 @@ impl<T> Open<T> {
         let mut work: VecDeque<Work<T>> = due.into_iter().map(Work::Due).collect();
         let mut refused = false;
         if is_whole && !is_far_behind {
-            refused = self.take_waiting(queue, options.max_batch, scope, &mut work, outputs);
+            refused = self.take_waiting(queue, options, scope, &mut work, outputs);
             if scope != WriteScope::Nothing {
                 self.take_background(may_sweep, &mut work);
             }
@@ -111,29 +112,39 @@ impl<T> Open<T> {
 
     /// Takes waiting requests, as many as fit into the batch. Returns whether any was rejected.
     fn take_waiting(
-        &self,
-        queue: &mut VecDeque<(T, Job)>,
-        max_batch: usize,
+        &mut self,
+        queue: &mut Queue<T>,
+        options: &Options,
         scope: WriteScope,
         work: &mut VecDeque<Work<T>>,
         outputs: &mut VecDeque<Output<T>>,
     ) -> bool {
+        // Relaxed answers are work, but a batch with nothing else to seal never ends. It can still take as much as any.
+        let work_so_far = if self.building.is_empty { 0 } else { self.building.work };
+        let size = RoundSize {
+            requests: options.max_batch.saturating_sub(self.building.count),
+            work: options.max_batch_work.saturating_sub(work_so_far),
+            slice: self.engine.slice_work(),
+        };
         let mut refused = false;
-        let mut weight = self.building.weight;
-        while let Some((_, job)) = queue.front()
-            && (weight == 0 || weight + weight_of(&job.request) <= max_batch)
-            && let Some((ticket, job)) = queue.pop_front()
-        {
+        queue.take_round(&size, |ticket, job| {
             let may_write = scope == WriteScope::All
                 || (scope == WriteScope::DueOnly && job.request.is_allowed_when_full());
-            if job.request.is_write() && !may_write {
-                outputs.push_back(undecided(ticket, Failure::StorageFull));
+            let is_refused = job.request.is_write() && !may_write;
+            if is_refused {
                 refused = true;
-                continue;
+                outputs.push_back(undecided(ticket, failure_of(&job, Failure::StorageFull)));
+                self.engine.give_up(&job);
+                if options.reports_slices && job.is_partly_done() {
+                    self.decisions += 1;
+                    let (at, order) = (self.engine.time(), self.decisions);
+                    outputs.push_back(Output::Cut { request: job.request, at, order });
+                }
+            } else {
+                work.push_back(Work::Request(ticket, job));
             }
-            weight += weight_of(&job.request);
-            work.push_back(Work::Request(ticket, job));
-        }
+            !is_refused
+        });
         refused
     }
 
@@ -156,12 +167,12 @@ impl<T> Open<T> {
     }
 
     /// Applies the round in order. If the engine needs more records, the round stops there and fetches them. If the
-    /// batch has enough bytes, the round ends, and the requests that were not begun go back to the queue.
+    /// batch has enough, the round ends, and the requests that were not begun go back to the queue.
     pub(crate) fn run_round(
         &mut self,
         may_relax: bool,
         options: &Options,
-        queue: &mut VecDeque<(T, Job)>,
+        queue: &mut Queue<T>,
         outputs: &mut VecDeque<Output<T>>,
     ) -> Option<Output<T>> {
         let mut round = self.round.take()?;
@@ -171,29 +182,38 @@ impl<T> Open<T> {
         round.is_ready = reads.is_empty();
         round.is_asked = true;
         while reads.is_empty()
-            && let Some(work) = round.work.front_mut()
+            && let Some(mut work) = round.work.pop_front()
         {
-            match self.apply(round.now, work) {
+            let done_before = work.done();
+            match self.apply(round.now, &mut work) {
+                Err(Missing(more)) => {
+                    reads = more;
+                    round.work.push_front(work);
+                    continue;
+                }
+                Ok(Some(Applied::Unfinished)) => {
+                    self.building.is_empty = false;
+                    self.building.work += self.engine.take_work();
+                    self.put_back_unfinished(&mut round, work, done_before, options, queue, outputs);
+                }
                 Ok(mut applied) => {
                     if let Some(Applied::Done { is_relaxed, .. }) = &mut applied {
                         *is_relaxed &= may_relax;
                     }
-                    let work = round.work.pop_front().expect("it was just there");
                     self.record_decision(round.now, work, applied, outputs);
-                    // Due timers are always completed, because shard time has reached this round's instant, and nothing
-                    // due by then may be left when a client is answered. Timers come first in a round, so only
-                    // background work can follow a request, and the engine will offer that again.
-                    if self.has_enough_bytes(options)
-                        && let Some(Work::Request(..)) = round.work.front()
-                    {
-                        for work in round.work.drain(..).rev() {
-                            if let Work::Request(ticket, job) = work {
-                                queue.push_front((ticket, job));
-                            }
-                        }
+                }
+            }
+            // Due timers are always completed, because shard time has reached this round's instant, and nothing due by
+            // then may be left when a client is answered. Timers come first in a round, so only background work can
+            // follow a request, and the engine will offer that again.
+            if self.has_enough(options)
+                && let Some(Work::Request(..)) = round.work.front()
+            {
+                for work in round.work.drain(..).rev() {
+                    if let Work::Request(ticket, job) = work {
+                        queue.push_front(ticket, job);
                     }
                 }
-                Err(Missing(more)) => reads = more,
             }
         }
         if reads.is_empty() {
@@ -202,6 +222,42 @@ impl<T> Open<T> {
         round.is_fetching = true;
         self.round = Some(round);
         Some(Output::Fetch(reads))
+    }
+
+    /// Puts a batch that is not finished back into the queue, before all other requests of its namespace. Those that the
+    /// round has taken already go back behind it, so that nothing comes between two slices of the batch.
+    fn put_back_unfinished(
+        &mut self,
+        round: &mut Round<T>,
+        work: Work<T>,
+        done_before: usize,
+        options: &Options,
+        queue: &mut Queue<T>,
+        outputs: &mut VecDeque<Output<T>>,
+    ) {
+        let Work::Request(ticket, job) = work else { return };
+        let from = done_before.max(job.restored());
+        if options.reports_slices && job.done() > from {
+            self.decisions += 1;
+            outputs.push_back(Output::Slice {
+                request: job.request.clone(),
+                at: round.now,
+                order: self.decisions,
+                from,
+                outcome: job.results_from(from),
+            });
+        }
+        let is_behind = |work: &Work<T>| matches!(work, Work::Request(_, other) if other.request.namespace == job.request.namespace);
+        if round.work.iter().any(is_behind) {
+            let (behind, others) = round.work.drain(..).partition::<Vec<_>, _>(is_behind);
+            round.work.extend(others);
+            for work in behind.into_iter().rev() {
+                if let Work::Request(ticket, job) = work {
+                    queue.push_front(ticket, job);
+                }
+            }
+        }
+        queue.push_unfinished(ticket, job);
     }
 
     /// Records that the round needs and that were not fetched yet. The engine knows at once what a write needs, so it
@@ -226,6 +282,22 @@ impl<T> Open<T> {
             Work::Due(due) => self.engine.apply_due(now, *due, &self.fetched).map(|()| None),
         }
     }
+}
+
+impl<T> Work<T> {
+    /// The number of a batch's items that are decided.
+    fn done(&self) -> usize {
+        match self {
+            Work::Request(_, job) => job.done(),
+            Work::Due(_) => 0,
+        }
+    }
+}
+
+/// Why a request has no outcome that cannot be done, or not to the end. If some of its items may have been done, this is not
+/// known.
+pub(crate) fn failure_of(job: &Job, failure: Failure) -> Failure {
+    if job.may_be_partly_done() { Failure::OutcomeUnknown } else { failure }
 }
 
 fn just_before(time: Time) -> Time {

@@ -4,18 +4,22 @@ use crate::{
     batch::{Batch, PendingReply},
     open::Open,
     output::{Failure, Loss, Opening, Output, Reply, undecided},
-    round::{Work, WriteScope},
+    queue::Queue,
+    round::{Work, WriteScope, failure_of},
 };
-use limina_engine::{Engine, Fetched, Job, Millis, Read, ReadResult, Request, Time};
-use std::collections::{BTreeMap, VecDeque};
+use limina_engine::{Engine, Fetched, Job, Millis, Name, Read, ReadResult, Request, Time};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 /// Limits of a shard.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The maximum number of waiting requests. Further requests are rejected at once.
     pub max_queue: usize,
-    /// The approximate maximum number of changes in one append. A request with more changes gets its own append.
+    /// The maximum number of requests and timers in one append.
     pub max_batch: usize,
+    /// The approximate work of the engine for one append, in units of about a microsecond. A batch with more work is done
+    /// in slices.
+    pub max_batch_work: usize,
     /// The approximate maximum number of bytes in one append. A request that writes more gets its own append.
     pub max_batch_bytes: usize,
     /// The most due timers that one round executes. More than that are executed in slices.
@@ -23,6 +27,8 @@ pub struct Options {
     /// The most that shard time may lag while due timers are executed in slices, so that clients have their turn between
     /// slices. Beyond this lag, clients wait until the slices are done.
     pub max_lag: Millis,
+    /// Whether each slice of a batch is reported as [`Output::Slice`]. For the simulator.
+    pub reports_slices: bool,
 }
 
 impl Default for Options {
@@ -30,9 +36,11 @@ impl Default for Options {
         Options {
             max_queue: 16_384,
             max_batch: 8_192,
+            max_batch_work: 16_384,
             max_batch_bytes: 64 << 20,
             due_slice: 1_024,
             max_lag: Millis(250),
+            reports_slices: false,
         }
     }
 }
@@ -41,8 +49,7 @@ impl Default for Options {
 /// *ticket*).
 pub struct Shard<T> {
     options: Options,
-    /// Waiting requests with their tickets.
-    queue: VecDeque<(T, Job)>,
+    queue: Queue<T>,
     open: Option<Open<T>>,
     has_space: bool,
     /// An append found no space at all, not even for due timers.
@@ -61,7 +68,7 @@ impl<T> Shard<T> {
     pub fn new(options: Options) -> Shard<T> {
         Shard {
             options,
-            queue: VecDeque::new(),
+            queue: Queue::new(),
             open: None,
             has_space: true,
             is_out_of_space: false,
@@ -118,7 +125,7 @@ impl<T> Shard<T> {
         if self.queue.len() >= self.options.max_queue && !request.is_cancellation() {
             return Err(ticket);
         }
-        self.queue.push_back((ticket, Job::new(request)));
+        self.queue.push_back(ticket, Job::new(request));
         Ok(())
     }
 
@@ -145,12 +152,21 @@ impl<T> Shard<T> {
     }
 
     /// The append or confirm in flight failed. The shard drops its memory, which is ahead of what is stored, fails the
-    /// requests that it had decided, and must be opened again. Requests that were not decided stay in the queue.
-    pub fn handle_lost(&mut self, loss: Loss) {
-        let Some(open) = self.open.take() else { return };
+    /// requests that it had decided, and must be opened again. Requests that were not decided stay in the queue. Returns that
+    /// memory, because freeing much of it takes long, and the caller may do that elsewhere.
+    pub fn handle_lost(&mut self, loss: Loss) -> Option<Engine> {
+        let open = self.open.take()?;
         self.is_out_of_space = loss == Loss::Full;
-        self.outputs
-            .retain(|output| matches!(output, Output::Reply(..) | Output::Waits { .. } | Output::Effect(_)));
+        self.outputs.retain(|output| {
+            matches!(
+                output,
+                Output::Reply(..)
+                    | Output::Waits { .. }
+                    | Output::Slice { .. }
+                    | Output::Cut { .. }
+                    | Output::Effect(_)
+            )
+        });
         let in_flight = open.in_flight.into_iter().flat_map(|batch| batch.replies).map(|waiting| {
             let failure = match (loss, waiting.is_write) {
                 (Loss::NotDone, _) | (_, false) => Failure::Unavailable,
@@ -165,13 +181,22 @@ impl<T> Shard<T> {
         // Requests that were to be answered later have changed nothing yet.
         let waiting = open.waiting.into_values();
         self.outputs.extend(waiting.map(|ticket| undecided(ticket, Failure::Unavailable)));
-        // Requests of the current round have changed nothing (a batch request that was begun has changed memory only),
-        // so they go back to the head of the queue in their original form.
-        for work in open.round.into_iter().flat_map(|round| round.work).rev() {
-            if let Work::Request(ticket, job) = work {
-                self.queue.push_front((ticket, Job::new(job.request)));
+        // Requests that are not decided go back to the queue, those of the current round first. Of a batch, the first items
+        // may be stored. With an idempotency key it continues behind them. Without one it cannot be known which they are.
+        let round = open.round.into_iter().flat_map(|round| round.work);
+        let taken = round.filter_map(|work| match work {
+            Work::Request(ticket, job) => Some((ticket, job)),
+            Work::Due(_) => None,
+        });
+        let waiting: Vec<(T, Job)> = taken.chain(self.queue.drain()).collect();
+        for (ticket, job) in waiting {
+            if job.is_partly_done() && job.request.idempotency.is_none() {
+                self.outputs.push_back(undecided(ticket, Failure::OutcomeUnknown));
+            } else {
+                self.queue.push_back(ticket, job.restart());
             }
         }
+        Some(open.engine)
     }
 
     /// Whether there is space for clients' writes. If not, they are rejected before anything is decided, and due timers
@@ -194,7 +219,8 @@ impl<T> Shard<T> {
 
     /// Fails all undecided requests, if the shard cannot be opened or is being closed.
     pub fn reject_waiting(&mut self, failure: Failure) {
-        self.outputs.extend(self.queue.drain(..).map(|(ticket, _)| undecided(ticket, failure)));
+        let waiting = self.queue.drain();
+        self.outputs.extend(waiting.map(|(ticket, job)| undecided(ticket, failure_of(&job, failure))));
     }
 
     /// Begins a planned stop. Accepted requests are answered, requests that wait for locks fail, and background work is
@@ -217,6 +243,16 @@ impl<T> Shard<T> {
     /// The number of waiting requests.
     pub fn queue_len(&self) -> usize {
         self.queue.len()
+    }
+
+    /// The number of waiting requests whose namespaces are not held up.
+    pub fn ready_len(&self) -> usize {
+        self.queue.ready_len()
+    }
+
+    /// The namespaces whose new requests would wait behind one that is done in part.
+    pub fn held_up(&self) -> &HashSet<Name> {
+        self.queue.held_up()
     }
 
     /// Whether nothing waits, is decided, or is in flight.

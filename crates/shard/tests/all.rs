@@ -2,4 +2,7 @@
 
 mod batch_bytes;
 mod due;
+mod harness;
+mod longest_turn;
 mod serving;
+mod slices;

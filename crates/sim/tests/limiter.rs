@@ -103,17 +103,19 @@ fn answer(bench: &mut Bench, command: limiter::Command) -> Result<Result<Reply, 
     }
 }
 
-fn check(bench: &mut Bench, entries: &[Take], dry_run: bool) -> Result<Decision, String> {
+/// `None` if a quota refuses the check.
+fn check(bench: &mut Bench, entries: &[Take], dry_run: bool) -> Result<Option<Decision>, String> {
     let check = Check::new(entries.to_vec()).expect("a valid check").with_dry_run(dry_run);
     match answer(bench, limiter::Command::Check(check))? {
-        Ok(Reply::Allowed(decision)) | Err(Refusal::LimitReached(decision)) => Ok(decision),
+        Ok(Reply::Allowed(decision)) | Err(Refusal::LimitReached(decision)) => Ok(Some(decision)),
+        Err(Refusal::QuotaExceeded(_)) => Ok(None),
         other => Err(format!("a check is answered {other:?}")),
     }
 }
 
 /// The promise of `retry_after` is kept, whatever the model expects.
 fn retry(bench: &mut Bench, entries: &[Take]) -> Result<(), String> {
-    let decision = check(bench, entries, false)?;
+    let Some(decision) = check(bench, entries, false)? else { return Ok(()) };
     let refusing = decision.limits.iter().filter(|limit| limit.exceeded && !limit.shadow);
     let longest = refusing.clone().map(|limit| limit.per.map_or(0, |per| per.0)).max().unwrap_or(0);
     // Nobody knows when a counter will be given back. Then nothing is promised, and a lease may end meanwhile.
@@ -124,20 +126,25 @@ fn retry(bench: &mut Bench, entries: &[Take]) -> Result<(), String> {
         None if entries.iter().any(|take| take.hits() < 0) => Ok(()),
         Some(span) => {
             bench.wait(span.0 - 1)?;
-            if check(bench, entries, true)?.allowed {
+            if is_allowed_now(bench, entries)? {
                 return Err(format!("after {} ms it should not pass yet", span.0 - 1));
             }
             bench.wait(1)?;
-            if !check(bench, entries, true)?.allowed {
+            if !is_allowed_now(bench, entries)? {
                 return Err(format!("after {} ms it should pass", span.0));
             }
             Ok(())
         }
         None => {
             bench.wait(3 * longest)?;
-            if check(bench, entries, true)?.allowed { Err("it should never pass".into()) } else { Ok(()) }
+            if is_allowed_now(bench, entries)? { Err("it should never pass".into()) } else { Ok(()) }
         }
     }
+}
+
+/// A dry run creates nothing, so no quota refuses it.
+fn is_allowed_now(bench: &mut Bench, entries: &[Take]) -> Result<bool, String> {
+    Ok(check(bench, entries, true)?.is_some_and(|decision| decision.allowed))
 }
 
 /// Read in small pages, the counters must be the same as in one page, each once.

@@ -16,7 +16,19 @@ fn check(seeds: std::ops::Range<u64>, options: &Options) {
         assert_eq!(report, again, "two runs of one seed differ\n{replay}");
         total.add(&report);
     }
-    let Report { crashes, losses, unknown_happened, waits, stops, lags, held_back, followers, .. } = &total;
+    let Report {
+        crashes,
+        losses,
+        unknown_happened,
+        waits,
+        stops,
+        lags,
+        held_back,
+        slices,
+        continued,
+        followers,
+        ..
+    } = &total;
     assert!(
         *crashes > 50
             && *losses > 50
@@ -24,7 +36,9 @@ fn check(seeds: std::ops::Range<u64>, options: &Options) {
             && *waits > 1_000
             && *stops > 20
             && *lags > 10
-            && *held_back > 20,
+            && *held_back > 20
+            && *slices > 1_000
+            && *continued > 0,
         "the faults did not happen: {total:?}"
     );
     let Counts { changes, begun, ahead, missed, moves, compared } = followers;

@@ -1,13 +1,13 @@
 //! Loading an exported store into a new one.
 
-use crate::{Records, ShardId, StoreError};
+use crate::{Records, ShardId, Sharding, StoreError};
 use std::future::Future;
 
 /// A new store that is being loaded. Nobody can use the store before [`BulkLoader::finish`] has returned: until then it
 /// is refused, or does not exist.
 pub trait BulkLoader: Send {
-    /// The number of shards of the new store.
-    fn shards(&self) -> u16;
+    /// How the new store distributes namespaces over shards. The caller puts each namespace into its shard.
+    fn sharding(&self) -> Sharding;
 
     /// Adds records to a shard's table. No key may come twice, and the records of a history must come in order.
     fn put(

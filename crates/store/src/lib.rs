@@ -25,6 +25,7 @@ pub mod records;
 pub mod runs;
 pub mod segmented;
 pub mod shard_store;
+pub mod sharding;
 pub mod table;
 pub mod tenure;
 
@@ -34,6 +35,7 @@ pub use journal::{AppendError, ConfirmError, FreeSpace, Journal, JournalStats};
 pub use records::Records;
 pub use runs::HISTORY;
 pub use shard_store::{Answer, Backlog, Read, ShardStore, ShardStoreOptions};
+pub use sharding::{Sharding, ShardingKey};
 pub use table::Table;
 pub use tenure::{Announcement, HandOver, Member, NodeId, ShardRow, Tenure, View};
 
@@ -42,27 +44,6 @@ use bytes::Bytes;
 /// One of the shards of a data directory or cluster. Their number is fixed when the store is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u16);
-
-/// The number of shards of a new store if the caller did not ask for another number.
-const DEFAULT_SHARDS: u16 = 64;
-
-/// Decides the number of shards: `known` if the store exists, otherwise what the caller `asked` for, otherwise the
-/// default. `place` names the store in error messages.
-pub(crate) fn agree_on_shards(
-    place: &str,
-    known: Option<u16>,
-    asked: Option<u16>,
-) -> Result<u16, StoreError> {
-    match (known, asked) {
-        (_, Some(0 | u16::MAX)) => {
-            Err(StoreError::Unusable("the number of shards must be 1 to 65534".to_string()))
-        }
-        (Some(known), Some(asked)) if known != asked => Err(StoreError::Unusable(format!(
-            "{place} was created with {known} shards and cannot be opened with {asked}"
-        ))),
-        (known, asked) => Ok(known.or(asked).unwrap_or(DEFAULT_SHARDS)),
-    }
-}
 
 /// Identifies one ownership of a shard. It grows whenever the shard is claimed, handed over or opened. Appends and
 /// confirms under an older epoch are rejected.

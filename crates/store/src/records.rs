@@ -6,7 +6,7 @@ use hashbrown::{DefaultHashBuilder, HashTable, hash_table::Entry};
 use std::{
     collections::BTreeSet,
     hash::BuildHasher,
-    ops::RangeBounds,
+    ops::{Range, RangeBounds},
     sync::{
         OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -156,8 +156,29 @@ impl Records {
         Box::new(order.range(range).map(move |key| (key.clone(), value(key))))
     }
 
+    /// The records in a range of keys, sorted, for a caller that needs all of them. The order is computed for this call only.
+    pub(crate) fn sorted_range(&self, range: &Range<Bytes>) -> Vec<(Bytes, Option<Bytes>)> {
+        let within = |location: &&RecordLocation| {
+            let key = location.key(&self.buffers);
+            *range.start <= *key && *key < *range.end
+        };
+        let sorted = self.sort(self.locations.iter().filter(within));
+        let record = |(_, location): ([u64; 3], &RecordLocation)| {
+            (location.key_bytes(&self.buffers), location.value(&self.buffers))
+        };
+        sorted.into_iter().map(record).collect()
+    }
+
     /// All records sorted by key, for a checkpoint. The order is computed for this call only.
     pub fn sorted(&self) -> impl ExactSizeIterator<Item = RecordRef<'_>> {
+        let sorted = self.sort(self.locations.iter());
+        sorted.into_iter().map(|(_, location)| location.image(&self.buffers))
+    }
+
+    fn sort<'a>(
+        &self,
+        locations: impl Iterator<Item = &'a RecordLocation>,
+    ) -> Vec<([u64; 3], &'a RecordLocation)> {
         // Most comparisons should end within the first 24 bytes of the keys. They are copied next to the location, so
         // that few comparisons have to read the keys themselves. The gain was not measured separately.
         let head = |location: &RecordLocation| {
@@ -169,11 +190,11 @@ impl Records {
             [0, 1, 2].map(|word| u64::from_be_bytes(words[word]))
         };
         let mut all: Vec<([u64; 3], &RecordLocation)> =
-            self.locations.iter().map(|location| (head(location), location)).collect();
+            locations.map(|location| (head(location), location)).collect();
         all.sort_unstable_by(|a, b| {
             a.0.cmp(&b.0).then_with(|| a.1.key(&self.buffers).cmp(b.1.key(&self.buffers)))
         });
-        all.into_iter().map(|(_, location)| location.image(&self.buffers))
+        all
     }
 
     /// The number of keys, including those of removed records.

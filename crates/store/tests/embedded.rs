@@ -117,12 +117,68 @@ async fn a_second_instance_is_told_who_has_the_directory() {
 }
 
 #[tokio::test]
+async fn a_file_in_place_of_the_directory_is_named() {
+    let directory = directory();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").expect("write");
+    let Err(StoreError::Unusable(words)) = Embedded::open(&file, options()) else { panic!("it is a file") };
+    assert_eq!(words, format!("{} is not a directory", file.display()));
+}
+
+#[tokio::test]
 async fn the_number_of_shards_is_fixed_at_creation() {
     let directory = directory();
     let with = |shards| EmbeddedOptions { shards, ..options() };
-    assert_eq!(Embedded::open(directory.path(), with(Some(5))).expect("open").shards(), 5);
-    assert_eq!(Embedded::open(directory.path(), with(None)).expect("open").shards(), 5);
+    assert_eq!(Embedded::open(directory.path(), with(Some(5))).expect("open").sharding().shards, 5);
+    assert_eq!(Embedded::open(directory.path(), with(None)).expect("open").sharding().shards, 5);
     assert!(matches!(Embedded::open(directory.path(), with(Some(6))), Err(StoreError::Unusable(_))));
+}
+
+#[tokio::test]
+async fn the_key_of_the_shard_hash_is_kept_and_no_two_directories_have_the_same() {
+    let (one, other) = (directory(), directory());
+    let key = |directory: &TempDir| Embedded::open(directory.path(), options()).expect("open").sharding().key;
+    let drawn = key(&one);
+    assert_eq!(key(&one), drawn);
+    assert_ne!(key(&other), drawn);
+}
+
+#[tokio::test]
+async fn a_directory_of_another_format_is_refused_with_what_to_do() {
+    let directory = directory();
+    drop(Embedded::open(directory.path(), options()).expect("open"));
+    let meta = directory.path().join("limina.meta");
+    let check = |said: &str, expect: &str| {
+        let text = format!("{said}crc32c {:08x}\n", crc32c::crc32c(said.as_bytes()));
+        std::fs::write(&meta, text).expect("write");
+        let refused = Embedded::open(directory.path(), options()).err();
+        let refused = refused.map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused.contains(expect), "{refused:?} lacks {expect:?}");
+    };
+    let place = format!("data directory {} has format", directory.path().display());
+    let old = "limina store, format 1\nshards 64\n";
+    check(
+        old,
+        &format!("{place} 1: it was written by an older limina, whose shard hash had no key. Export it with"),
+    );
+    check("limina store, format 7\nshards 64\n", &format!("{place} 7, and this program knows 2"));
+    check("limina store, format 2\nshards 64\n", "damaged data in");
+    check("limina store, format 2\nshards 64\nkey 00\n", "damaged data in");
+}
+
+#[tokio::test]
+async fn every_changed_byte_of_the_metadata_is_damage() {
+    let directory = directory();
+    drop(Embedded::open(directory.path(), options()).expect("open"));
+    let meta = directory.path().join("limina.meta");
+    let bytes = std::fs::read(&meta).expect("read");
+    for index in 0..bytes.len() {
+        let mut changed = bytes.clone();
+        changed[index] ^= 1;
+        std::fs::write(&meta, changed).expect("write");
+        let refused = Embedded::open(directory.path(), options()).err();
+        assert!(matches!(refused, Some(StoreError::Corrupt { .. })), "byte {index}: {refused:?}");
+    }
 }
 
 #[tokio::test]

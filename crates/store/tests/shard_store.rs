@@ -41,6 +41,11 @@ async fn check(shard: &ShardStore<Memory, Memory>, expected: &str) {
         format!("{}={}", String::from_utf8_lossy(key), String::from_utf8_lossy(value))
     };
     assert_eq!(page.iter().map(text).collect::<Vec<_>>().join(" "), expected);
+    let (mut scan, mut found) = (shard.begin_full_scan(bytes("")..bytes("~")), Vec::new());
+    while let page @ [_, ..] = &*shard.next_page(&mut scan, 1).await.expect("page") {
+        found.extend(page.iter().map(text));
+    }
+    assert_eq!(found.join(" "), expected);
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ pub struct Cluster {
     pub node: String,
     /// All nodes. A server with the embedded store has only itself.
     pub nodes: Vec<Node>,
-    /// All shards, ordered by number.
+    /// All shards, ordered by number; with `?namespace=`, only the shard of that namespace.
     pub shards: Vec<Shard>,
 }
 

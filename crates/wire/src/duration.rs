@@ -4,14 +4,7 @@ use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{self, Visitor},
 };
-use std::{borrow::Cow, fmt, str::FromStr};
-use utoipa::{
-    PartialSchema, ToSchema,
-    openapi::{
-        RefOr, Schema,
-        schema::{ObjectBuilder, OneOfBuilder, Type},
-    },
-};
+use std::{fmt, str::FromStr};
 
 /// A span of time in a request: `"250ms"`, `"10s"`, `"1m30s"`, `"24h"`, `"30d"`, or a whole number of milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -124,27 +117,6 @@ impl<'de> Deserialize<'de> for Duration {
             }
         }
         deserializer.deserialize_any(DurationVisitor)
-    }
-}
-
-impl PartialSchema for Duration {
-    fn schema() -> RefOr<Schema> {
-        let text = ObjectBuilder::new()
-            .schema_type(Type::String)
-            .pattern(Some("^(?!$)(\\d+d)?(\\d+h)?(\\d+m)?(\\d+s)?(\\d+ms)?$"));
-        let millis = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0));
-        OneOfBuilder::new()
-            .item(text)
-            .item(millis)
-            .description(Some("A string with units (`d`, `h`, `m`, `s`, `ms`; each at most once, larger units first), or a whole number of milliseconds."))
-            .examples(["1m30s"])
-            .into()
-    }
-}
-
-impl ToSchema for Duration {
-    fn name() -> Cow<'static, str> {
-        Cow::Borrowed("Duration")
     }
 }
 

@@ -1,6 +1,10 @@
 //! Streams of events, each accepted once per duration, and the messages to their followers.
 
-use crate::{Duration, words::from_word};
+use crate::{
+    Duration,
+    schema::{KeyFrameInterval, StreamDuration},
+    words::from_word,
+};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use utoipa::ToSchema;
@@ -12,6 +16,7 @@ pub struct PutStream {
     /// What a duplicate does. It cannot change later.
     pub mode: Mode,
     /// How long an event blocks duplicates of itself, and the time until it is published: 10 ms–30 d.
+    #[schema(value_type = StreamDuration)]
     pub duration: Duration,
     /// How many distinct events the stream can remember at once: 1–1,000,000. Default: 10,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -19,12 +24,14 @@ pub struct PutStream {
     pub max_events: Option<u32>,
     /// How often followers receive all incubating events: 100 ms–24 h. Default: 10 s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<KeyFrameInterval>)]
     pub key_frame_every: Option<Duration>,
 }
 
 /// What a duplicate of an event does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", try_from = "Cow<'_, str>")]
+#[schema(as = StreamMode)]
 pub enum Mode {
     /// The duplicate is refused.
     OnlyOnce,
@@ -59,7 +66,7 @@ pub struct Stream<'a> {
 pub struct NewEvent<'a> {
     /// The text of the event, 1–1,024 bytes. Events with the same text are duplicates.
     #[serde(borrow)]
-    #[schema(min_length = 1, max_length = 1024, example = "🌮")]
+    #[schema(min_length = 1, max_length = 1024, example = "🌮", extensions(("x-max-bytes" = json!(1024))))]
     pub event: Cow<'a, str>,
 }
 

@@ -1,6 +1,9 @@
 //! The ledger: limits as accounts; hold, commit and rollback; values now and as of any operation.
 
-use crate::{Duration, MAX_BATCH, Problem, object};
+use crate::{
+    Duration, MAX_BATCH, Problem, object,
+    schema::{Context, Expiry, Name},
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -10,13 +13,15 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 pub struct NewLimit {
     /// The name, unique within the namespace.
-    #[schema(min_length = 1, max_length = 256, example = "provider-7/daily")]
+    #[schema(value_type = Name, example = "provider-7/daily")]
     pub name: String,
     /// The client's own id for the limit, 1–256 bytes. The server only stores and returns it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Name>)]
     pub limit_id: Option<String>,
     /// The client's notes about the limit: at most 64 entries, keys of 1–256 bytes, values of up to 1,024 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional_texts")]
+    #[schema(value_type = Option<Context>)]
     pub context: Option<BTreeMap<String, String>>,
     /// The committed value plus all positive open holds must not exceed the ceiling. Absent: no ceiling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,7 +39,7 @@ pub struct LimitPatch {
     pub ceiling: Option<Option<i64>>,
     /// The new context. It replaces the whole old one.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::patch_texts")]
-    #[schema(value_type = Option<BTreeMap<String, String>>)]
+    #[schema(value_type = Option<Context>)]
     pub context: Option<Option<BTreeMap<String, String>>>,
 }
 
@@ -43,7 +48,7 @@ pub struct LimitPatch {
 #[serde(deny_unknown_fields)]
 pub struct Hold {
     /// The client's id for the operation, which later commits or rolls back the holds.
-    #[schema(min_length = 1, max_length = 256, example = "payment-4711")]
+    #[schema(value_type = Name, example = "payment-4711")]
     pub operation_id: String,
     /// The values to hold. Each limit may occur once.
     #[serde(deserialize_with = "object::list::<64, _, _>")]
@@ -58,6 +63,7 @@ pub struct Hold {
     pub create_missing: bool,
     /// Roll the holds back automatically after this time: 1 ms–366 d. Absent: they never expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Expiry>)]
     pub expires_after: Option<Duration>,
 }
 
@@ -66,16 +72,18 @@ pub struct Hold {
 #[serde(deny_unknown_fields)]
 pub struct Change {
     /// The name of the limit.
-    #[schema(min_length = 1, max_length = 256, example = "provider-7/daily")]
+    #[schema(value_type = Name, example = "provider-7/daily")]
     pub limit_name: String,
     /// The value to hold; it may be negative or 0.
     #[schema(example = 250)]
     pub value: i64,
     /// If this hold creates the limit: the client's own id for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Name>)]
     pub limit_id: Option<String>,
     /// If this hold creates the limit: the client's notes about it.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional_texts")]
+    #[schema(value_type = Option<Context>)]
     pub context: Option<BTreeMap<String, String>>,
 }
 
@@ -84,7 +92,7 @@ pub struct Change {
 #[serde(deny_unknown_fields)]
 pub struct Finalization {
     /// The operation that made the holds.
-    #[schema(min_length = 1, max_length = 256, example = "payment-4711")]
+    #[schema(value_type = Name, example = "payment-4711")]
     pub operation_id: String,
     /// The holds to finish. Each limit may occur once. Absent: all open holds of the operation, with their held values.
     #[serde(
@@ -101,7 +109,7 @@ pub struct Finalization {
 #[serde(deny_unknown_fields)]
 pub struct FinalizationChange {
     /// The name of the limit.
-    #[schema(min_length = 1, max_length = 256, example = "provider-7/daily")]
+    #[schema(value_type = Name, example = "provider-7/daily")]
     pub limit_name: String,
     /// The value to commit: 0, or a value with the sign of the held one and not larger. The rest is freed. Absent: the
     /// held value. A rollback ignores it and frees the whole hold.
@@ -126,11 +134,12 @@ pub struct Batch<I> {
 pub struct ValuesQuery {
     /// The names of the limits. Each may occur once.
     #[serde(deserialize_with = "object::values::<1000, _, _>")]
-    #[schema(min_items = 1, max_items = 1000, example = json!(["provider-7/daily"]))]
+    #[schema(value_type = BTreeSet<Name>, min_items = 1, max_items = 1000, example = json!(["provider-7/daily"]))]
     pub limit_names: Vec<String>,
     /// Return the values at the position of the last request with which this operation held something. Not together
     /// with `position`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Name>)]
     pub operation_id: Option<String>,
     /// Return the values at this position. Not together with `operation_id`. If both are absent: the latest values.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,10 @@
 //! Locks on sets of key-values.
 
-use crate::{Duration, KeyValues, object, words::from_word};
+use crate::{
+    Duration, KeyValues, object,
+    schema::{Name, Ttl, Wait},
+    words::from_word,
+};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use utoipa::ToSchema;
@@ -26,13 +30,15 @@ pub struct NewLock<'a> {
     #[schema(min_items = 1, max_items = 64)]
     pub locks: Option<Vec<WantedLock<'a>>>,
     /// How long the lock is held without a heartbeat: 100 ms–24 h.
+    #[schema(value_type = Ttl)]
     pub ttl: Duration,
     /// How long to wait for the lock: 0–5 min. Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Wait>)]
     pub wait: Option<Duration>,
     /// The client's name for itself, which everybody can read. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 256, example = "worker-3")]
+    #[schema(value_type = Option<Name>, example = "worker-3")]
     pub owner: Option<String>,
 }
 
@@ -51,6 +57,7 @@ pub struct WantedLock<'a> {
 /// How a lock is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", try_from = "Cow<'_, str>")]
+#[schema(as = LockMode)]
 pub enum Mode {
     /// There is no other holder.
     Exclusive,
@@ -63,9 +70,11 @@ from_word!(Mode: "exclusive" => Exclusive, "shared" => Shared);
 /// `POST /locks/{lock_id}/heartbeat`: hold the lock for its whole ttl from now on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = LockHeartbeat)]
 pub struct Heartbeat<'a> {
     /// The `session_id` that was granted together with the lock.
     #[serde(borrow)]
+    #[schema(value_type = Name)]
     pub session_id: Cow<'a, str>,
 }
 

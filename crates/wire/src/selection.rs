@@ -4,6 +4,7 @@ use crate::{
     JsonFault,
     key_values::{InvalidValue, KeyValue, MAX_KEYS, Text, typed_value},
     object::{self, Object, too_many_keys},
+    schema,
 };
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
@@ -15,7 +16,7 @@ use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
         Ref, RefOr, Schema,
-        schema::{AdditionalProperties, ObjectBuilder, OneOfBuilder},
+        schema::{AdditionalProperties, ObjectBuilder, OneOfBuilder, Type},
     },
 };
 
@@ -35,6 +36,8 @@ pub enum Condition<'a> {
 
 /// Tests on the value of one key. All given tests must hold. If the key is absent, only `exists: false` holds.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(min_properties = 1)]
 pub struct Tests<'a> {
     /// The value equals this one, including its type.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,7 +70,7 @@ pub struct Tests<'a> {
     pub one_of: Option<Vec<KeyValue<'a>>>,
     /// The value is a string that starts with this one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
+    #[schema(nullable = false, max_length = 1024, extensions(("x-max-bytes" = json!(1024))))]
     pub prefix: Option<Cow<'a, str>>,
     /// `true`: the key is present. `false`: the key is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,7 +98,7 @@ pub struct Query<'a> {
         skip_serializing_if = "Vec::is_empty",
         deserialize_with = "object::list::<64, _, _>"
     )]
-    #[schema(no_recursion)]
+    #[schema(no_recursion, max_items = 63)]
     pub any: Vec<Query<'a>>,
     /// Every one of these queries holds.
     #[serde(
@@ -104,7 +107,7 @@ pub struct Query<'a> {
         skip_serializing_if = "Vec::is_empty",
         deserialize_with = "object::list::<64, _, _>"
     )]
-    #[schema(no_recursion)]
+    #[schema(no_recursion, max_items = 63)]
     pub all: Vec<Query<'a>>,
 }
 
@@ -216,6 +219,9 @@ impl PartialSchema for Selection<'_> {
                 "A value, which the key's value must equal, or an object of one or more tests.",
             ));
         ObjectBuilder::new()
+            .schema_type(Type::Object)
+            .property_names(Some(schema::text(1, 256)))
+            .max_properties(Some(MAX_KEYS))
             .additional_properties(Some(AdditionalProperties::RefOr(condition.into())))
             .description(Some("Conditions by key. All of them must hold. At most 64 keys of 1–256 bytes."))
             .examples([serde_json::json!({"country": "de", "amount": {"gte": 100, "lt": 500}})])

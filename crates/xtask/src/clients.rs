@@ -1,9 +1,6 @@
 //! Installs the real STOMP clients that the end-to-end tests use. They go into the build directory, not into the system.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::Path;
 
 use crate::packages::{self, Package};
 
@@ -13,11 +10,7 @@ const SOURCES: &str = "crates/limina/tests/clients";
 const PACKAGES: &[Package] = &[
     Package { name: "nodejs", is_installed: || packages::runs("node", &["--version"]) },
     Package { name: "npm", is_installed: || packages::runs("npm", &["--version"]) },
-    // Without this package Debian has the module `venv`, but not `ensurepip`, which a new environment needs.
-    Package {
-        name: "python3-venv",
-        is_installed: || packages::runs("python3", &["-c", "import ensurepip, venv"]),
-    },
+    packages::PYTHON,
 ];
 
 /// Installs the clients from npm and PyPI, unless the same versions are already installed.
@@ -65,23 +58,11 @@ impl Wanted {
         write(&place.join("package.json"), &self.package)?;
         write(&place.join("package-lock.json"), &self.lock)?;
         write(&place.join("requirements.txt"), &self.requirements)?;
-        run(place, "npm".into(), &["ci", "--no-audit", "--no-fund", "--ignore-scripts"])?;
-        run(place, "python3".into(), &["-m", "venv", "python"])?;
-        let pip = ["-m", "pip", "install", "--quiet", "--requirement", "requirements.txt"];
-        run(place, place.join("python/bin/python"), &pip)
+        packages::run_in(place, "npm".as_ref(), &["ci", "--no-audit", "--no-fund", "--ignore-scripts"])?;
+        packages::install_python(place)
     }
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn run(place: &Path, program: PathBuf, args: &[&str]) -> Result<(), String> {
-    let command = format!("{} {}", program.display(), args.join(" "));
-    println!("xtask: {command}");
-    let status = Command::new(&program).args(args).current_dir(place).status();
-    match status.map_err(|error| format!("{command}: {error}"))?.success() {
-        true => Ok(()),
-        false => Err(format!("failed: {command}")),
-    }
 }

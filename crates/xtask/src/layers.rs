@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, path::Path};
 /// The crates of the workspace that each crate may depend on. Tests may use more.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("limina-engine", &[]),
+    ("limina-hostile", &[]),
     ("limina-pg-server", &[]),
     ("limina-stomp", &[]),
     ("limina-store", &[]),

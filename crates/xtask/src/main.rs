@@ -4,10 +4,13 @@ mod architecture;
 mod chaos;
 mod clients;
 mod edge;
+mod fuzz;
+mod hostile;
 mod layers;
 mod modules;
 mod packages;
 mod rivals;
+mod schemathesis;
 mod standby;
 mod test;
 mod test_binaries;
@@ -33,8 +36,11 @@ fn main() -> ExitCode {
         ),
         Some("chaos") => chaos::run(rest),
         Some("clients") if rest.is_empty() => clients::install(),
+        Some("fuzz") => fuzz::run(rest),
+        Some("hostile") => hostile::run(&words(rest)),
         Some("openapi") if rest.is_empty() => openapi(),
         Some("rivals") if rest.is_empty() => rivals::install().and_then(|()| rivals::build()),
+        Some("schemathesis") => schemathesis::run(rest),
         Some("standby") => standby::run(rest),
         _ => Err(USAGE.into()),
     };
@@ -57,9 +63,16 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             repeats a run
   standby   under load, lose the servers of a PostgreSQL with a synchronous standby, and promote the standby: --rounds 6
   clients   install the STOMP clients that the end-to-end tests use, under `target`; `test` includes this
+  fuzz      feed random bytes to the code that reads the bytes of clients, nodes and disks: --seconds N for each target
+            (60), or for one: --seconds N TARGET. Installs cargo-fuzz under `target` if it is missing
+  hostile   play hostile clients to the release binary, and watch its memory and an honest client's latency: names of
+            scenarios (all if none), --list, --minutes N
   openapi   regenerate docs/openapi.json from the code
   rivals    install PostgreSQL and Redis for the benchmarks (needs apt-get and root), and build the rivals that are
-            crates";
+            crates
+  schemathesis
+            test the server against docs/openapi.json with generated requests; `test` includes this. --minutes N: longer, and
+            with new cases";
 
 /// Checks the dependencies between crates and between the engine's modules, where the server uses wire types and error
 /// statuses, and the paths and links in the documents.

@@ -10,10 +10,10 @@ const ENGINE: &str = "crates/engine/src";
 
 /// The layers, from the lowest to the highest. A module may use the modules of lower layers, but none of its own layer.
 const LAYERS: &[&[&str]] = &[
-    &["answer_size", "ids", "small_bytes", "time"],
-    &["name", "options"],
-    &["invalid"],
-    &["key_values", "lists", "slab"],
+    &["answer_size", "ids", "leftovers", "resident", "time"],
+    &["name", "small_bytes"],
+    &["invalid", "quotas"],
+    &["key_values", "lists", "options", "slab"],
     &["effect", "record", "selection"],
     &["recent", "timers"],
     &["reads", "sweep"],
@@ -21,6 +21,7 @@ const LAYERS: &[&[&str]] = &[
     &["events", "ledger", "limiter", "locks"],
     &["outcome", "request"],
     &["idempotency"],
+    &["job"],
     &["engine"],
 ];
 

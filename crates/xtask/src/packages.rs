@@ -18,6 +18,11 @@ pub(crate) const POSTGRES: Package = Package { name: "postgresql", is_installed:
 /// The tests of a failing disk compile a small library, which they preload.
 pub(crate) const C_COMPILER: Package = Package { name: "gcc libc6-dev", is_installed: has_c_compiler };
 
+/// The STOMP clients of the tests and schemathesis are installed from PyPI. Without this package Debian has the module `venv`,
+/// but not `ensurepip`, which a new environment needs.
+pub(crate) const PYTHON: Package =
+    Package { name: "python3-venv", is_installed: || runs("python3", &["-c", "import ensurepip, venv"]) };
+
 fn has_c_compiler() -> bool {
     runs("cc", &["--version"])
 }
@@ -53,6 +58,24 @@ fn apt_get(args: &[&str]) -> Result<(), String> {
     match status.map_err(|error| format!("apt-get: {error}"))?.success() {
         true => Ok(()),
         false => Err(format!("failed: apt-get {}", args.join(" "))),
+    }
+}
+
+/// Installs what `requirements.txt` in this folder names, into the folder `python` in it.
+pub(crate) fn install_python(place: &Path) -> Result<(), String> {
+    run_in(place, "python3".as_ref(), &["-m", "venv", "python"])?;
+    let pip = ["-m", "pip", "install", "--quiet", "--requirement", "requirements.txt"];
+    run_in(place, &place.join("python/bin/python"), &pip)
+}
+
+/// Runs a program in this folder.
+pub(crate) fn run_in(place: &Path, program: &Path, args: &[&str]) -> Result<(), String> {
+    let command = format!("{} {}", program.display(), args.join(" "));
+    println!("xtask: {command}");
+    let status = Command::new(program).args(args).current_dir(place).status();
+    match status.map_err(|error| format!("{command}: {error}"))?.success() {
+        true => Ok(()),
+        false => Err(format!("failed: {command}")),
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::{path::Path, process::Command, thread};
 
-use crate::{Environment, Outcome, cargo, clients, packages, rivals, test_binaries};
+use crate::{Environment, Outcome, cargo, clients, fuzz, packages, rivals, schemathesis, test_binaries};
 
 pub(crate) fn run() -> Outcome {
     cargo(&["fmt", "--all", "--check"])?;
-    cargo(&["fmt", "--manifest-path", rivals::MANIFEST, "--check"])?;
+    for outside in [rivals::MANIFEST, fuzz::MANIFEST] {
+        cargo(&["fmt", "--manifest-path", outside, "--check"])?;
+    }
     crate::check_layers()?;
     // Downloading and compiling do not get in each other's way.
     let installed = thread::spawn(install);
@@ -55,6 +57,7 @@ fn document(environment: &Environment) -> Outcome {
 /// Installs what the tests use besides the workspace, if it is missing.
 fn install() -> Outcome {
     clients::install()?;
+    schemathesis::install()?;
     packages::install(&[packages::POSTGRES, packages::C_COMPILER])
 }
 

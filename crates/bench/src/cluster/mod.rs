@@ -27,7 +27,7 @@ use events::workload::{Keys, Submissions};
 use ledger::workload::Operations;
 use limina_pg_server::PgServer;
 use locks::workload::Pairs;
-use nodes::{Nodes, Route, Spread, namespaces};
+use nodes::{Nodes, Route, Spread};
 use report::{Latency, Report, Row};
 use std::{future::Future, sync::Arc, time::Duration};
 use tokio::task::JoinSet;
@@ -258,7 +258,7 @@ impl Bench {
         F: Future<Output = Result<(), Failed>> + Send + 'static,
     {
         let mut tasks = JoinSet::new();
-        for namespace in namespaces(purpose, self.owners.len()) {
+        for namespace in self.nodes.namespaces(purpose, self.owners.len()).await? {
             let mut connection = self.nodes.connect().await?.connection;
             connection.enter(&namespace);
             tasks.spawn(make(connection));
@@ -275,7 +275,7 @@ impl Bench {
         requests: Requests<'_>,
         work: impl Fn(Phase, usize) -> W,
     ) -> Result<(Measured, Duration), Failed> {
-        let namespaces = namespaces(requests.purpose, self.owners.len());
+        let namespaces = self.nodes.namespaces(requests.purpose, self.owners.len()).await?;
         let namespaces = requests.route.choose(&namespaces, &self.owners, self.nodes.count());
         let drive = async |phase, time| {
             let work = |client| Spread::new(namespaces.clone(), client, work(phase, client));

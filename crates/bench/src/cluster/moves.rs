@@ -1,6 +1,6 @@
 //! How long clients wait for shards whose node is stopped or killed, if they send their requests to another node.
 
-use super::nodes::{Nodes, namespaces};
+use super::nodes::Nodes;
 use crate::{
     Failed,
     http::{Connection, unexpected},
@@ -148,7 +148,8 @@ struct Residents {
 impl Residents {
     async fn make(nodes: &Nodes) -> Result<Residents, Failed> {
         let shards = nodes.owners().await?.len();
-        let residents = Residents { namespaces: namespaces("residents", shards), filled: vec![0; shards] };
+        let namespaces = nodes.namespaces("residents", shards).await?;
+        let residents = Residents { namespaces, filled: vec![0; shards] };
         for shard in 0..shards {
             create_counters(&mut residents.connect(nodes, shard).await?).await?;
         }

@@ -7,7 +7,6 @@ use crate::{
     measure::Measured,
     process::eventually,
 };
-use limina_node::shard_of;
 use limina_wire::cluster::Cluster;
 use std::{
     path::{Path, PathBuf},
@@ -88,6 +87,23 @@ impl Nodes {
         .await
     }
 
+    /// A namespace in each shard, by the number of the shard. Only the nodes know the key of the hash that chooses a
+    /// namespace's shard, so the first one is asked, name by name.
+    pub(super) async fn namespaces(&self, purpose: &str, shards: usize) -> Result<Vec<String>, Failed> {
+        let mut connection = self.first().connect().await?;
+        let mut found = vec![None; shards];
+        let mut number = 0;
+        while found.iter().any(Option::is_none) {
+            let name = format!("{purpose}-{number}");
+            let (_, body) = connection.get(&format!("/cluster?namespace={name}")).await?;
+            let cluster: Cluster = serde_json::from_slice(body)?;
+            let shard = cluster.shards.first().and_then(|shard| found.get_mut(usize::from(shard.shard)));
+            shard.ok_or("the node does not say in which shard a namespace is")?.get_or_insert(name);
+            number += 1;
+        }
+        Ok(found.into_iter().flatten().collect())
+    }
+
     /// The number of each shard's owner according to this node; none if some owner is not among these nodes.
     async fn seen_by(&self, node: &Http) -> Result<Option<Vec<usize>>, Failed> {
         let mut connection = node.connect().await?;
@@ -137,15 +153,6 @@ impl Contender for Nodes {
 pub(super) struct NodeConnection {
     node: usize,
     pub(super) connection: Connection,
-}
-
-/// A namespace in each shard, by the number of the shard.
-pub(super) fn namespaces(purpose: &str, shards: usize) -> Vec<String> {
-    let name = |number: usize| format!("{purpose}-{number}");
-    let is_in = |name: &String, shard| usize::from(shard_of(name, shards as u16).0) == shard;
-    (0..shards)
-        .map(|shard| (0..).map(name).find(|name| is_in(name, shard)).expect("there are enough numbers"))
-        .collect()
 }
 
 /// The shards for which a node receives requests.
@@ -207,13 +214,6 @@ impl<W: Work<Connection>> Work<NodeConnection> for Spread<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_shard_has_a_namespace() {
-        for (shard, name) in namespaces("test", 64).iter().enumerate() {
-            assert_eq!(usize::from(shard_of(name, 64).0), shard);
-        }
-    }
 
     #[test]
     fn routes_choose_the_shards_of_the_node_or_of_others() {

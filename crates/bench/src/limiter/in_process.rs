@@ -52,7 +52,8 @@ pub(super) async fn checks_refused(caller: &Caller, mut checks: Vec<Check>) -> R
     };
     match caller.submit(Command::Limiter(command)).await? {
         Outcome::Limiter(Ok(Reply::Batch(decisions))) => {
-            Ok(decisions.iter().filter(|decision| !decision.allowed).count() as u64)
+            let allowed = decisions.iter().flatten().filter(|decision| decision.allowed).count();
+            Ok((decisions.len() - allowed) as u64)
         }
         Outcome::Limiter(Ok(_)) => Ok(0),
         Outcome::Limiter(Err(refusal)) if refusal.code() == "LimitReached" => Ok(1),

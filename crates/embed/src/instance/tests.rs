@@ -6,7 +6,7 @@ use bytes::Bytes;
 use limina_node::NodeOptions;
 use limina_store::{
     AppendError, ConfirmError, Epoch, FreeSpace, Journal, JournalStats, Seq, ShardId,
-    memory::{Memory, MemoryOptions},
+    memory::{self, Memory, MemoryOptions},
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -54,7 +54,8 @@ async fn a_shard_that_panics_returns_failures() {
     let journal = Arc::new(Panicking { inner: table.clone(), panics: AtomicBool::new(false) });
     let metrics = Metrics::new();
     let service = Service::new(metrics.clone());
-    let node = Node::start(service.clone(), metrics, journal.clone(), table, 1, NodeOptions::default());
+    let (sharding, options) = (memory::sharding(1), NodeOptions::default());
+    let node = Node::start(service.clone(), metrics, journal.clone(), table, sharding, options);
     let limina = Limina::new(service, Running::in_memory(node.await.unwrap()));
     let ledger = limina.namespace("shop").unwrap().ledger();
     ledger.create_limit(NewLimit::new("a")).await.unwrap();

@@ -37,7 +37,7 @@ use crate::{
     error::name,
 };
 use limina_engine::{
-    Command as AnyCommand, Outcome,
+    Command as AnyCommand, Outcome, QuotaExceeded,
     limiter::{self as engine, Change, Command, Reply},
     selection::Query,
 };
@@ -88,8 +88,11 @@ impl Limiter {
     }
 
     /// Several checks in order, each on its own. The decisions are in the same order; [`Decision::allowed`] says which checks
-    /// passed.
-    pub async fn check_batch(&self, checks: impl IntoIterator<Item = Check>) -> Result<Vec<Decision>> {
+    /// passed. A check that a quota of the namespace refuses has no decision.
+    pub async fn check_batch(
+        &self,
+        checks: impl IntoIterator<Item = Check>,
+    ) -> Result<Vec<std::result::Result<Decision, QuotaExceeded>>> {
         let check = |(index, check): (usize, Check)| {
             check.build().map_err(|invalid| invalid.within_item("checks", index))
         };

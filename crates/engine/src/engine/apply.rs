@@ -1,48 +1,40 @@
 //! Runs a request in its namespace.
 
 use super::{
-    Applied, Engine,
-    namespace::{Families, Namespace},
+    Applied, Engine, Sizes,
+    context::Context,
+    namespace::{Families, KeyedWait, Namespace, kept_replies, own_bytes},
 };
 use crate::{
-    Command, Fetched, Job, Missing, Outcome, Read, Request, Time,
+    Command, Fetched, Job, Missing, Name, Outcome, Quota, QuotaExceeded, Read, Request, Time,
     answer_size::TooLarge,
-    events, idempotency,
+    events,
+    idempotency::{self, Found, FoundReply, KeptParts},
     ids::{NamespaceId, WaitId},
     ledger, limiter, locks,
-    turn::{Attempt, CannotRun, Turn, View},
+    turn::{Attempt, CannotRun, Slice, Turn, View},
 };
 use alloc::vec::Vec;
-
-/// The arguments of one call of [`Engine::apply`].
-struct Invocation<'a> {
-    now: Time,
-    request: &'a Request,
-    /// Whether an earlier call has run a part of the request, which then stopped to fetch records.
-    is_begun: bool,
-    /// Whether the request has changed something.
-    changed: &'a mut bool,
-    fetched: &'a Fetched,
-}
 
 impl Engine {
     /// Runs a request. If it returns [`Missing`], the caller must fetch these records and call it again with the same job,
     /// before any later request. Everything that is due by `now` must have been applied before.
     pub fn apply(&mut self, now: Time, job: &mut Job, fetched: &Fetched) -> Result<Applied, Missing> {
         self.advance_time(now);
-        let Job { request, progress, changed } = job;
-        let request = &*request;
+        if job.request.command.as_batch().is_some() {
+            return self.apply_slice(now, job, fetched);
+        }
+        let request = &job.request;
+        self.context.work += request.weight();
         let options = self.options.clone();
         let max_answer = options.max_answer;
         let may_relax = request.idempotency.is_none();
-        let invocation =
-            Invocation { now, request, is_begun: *changed || progress.is_begun(), changed, fetched };
         match &request.command {
-            Command::Ledger(command) => self.decide(invocation, |families, turn, _| {
-                let result = ledger::apply(&mut families.ledger, turn, command, progress, max_answer);
+            Command::Ledger(command) => self.decide(now, request, fetched, |families, turn, _| {
+                let result = ledger::apply(&mut families.ledger, turn, command, max_answer);
                 durable(result, max_answer, Outcome::Ledger)
             }),
-            Command::Limiter(command) => self.decide(invocation, |families, turn, wait| {
+            Command::Limiter(command) => self.decide(now, request, fetched, |families, turn, wait| {
                 Ok(match limiter::apply(&mut families.limiter, turn, command, wait, may_relax, &options) {
                     Ok(Attempt::Done(limiter::Decided { result, is_relaxed })) => {
                         Applied::Done { outcome: Outcome::Limiter(result), is_relaxed }
@@ -52,14 +44,14 @@ impl Engine {
                     Err(TooLarge) => Applied::too_large(max_answer),
                 })
             }),
-            Command::Locks(command) => self.decide(invocation, |families, turn, wait| {
+            Command::Locks(command) => self.decide(now, request, fetched, |families, turn, wait| {
                 Ok(match locks::apply(&mut families.locks, turn, command, wait) {
                     Attempt::Done(result) => Applied::durable(Outcome::Locks(result)),
                     Attempt::TooManyWaiting => Applied::durable(Outcome::TooManyWaiting),
                     Attempt::Waits => Applied::Waiting(wait),
                 })
             }),
-            Command::Events(command) => self.decide(invocation, |families, turn, _| {
+            Command::Events(command) => self.decide(now, request, fetched, |families, turn, _| {
                 let result = events::apply(&mut families.events, turn, command, max_answer);
                 durable(result, max_answer, Outcome::Events)
             }),
@@ -88,13 +80,26 @@ impl Engine {
             }
         };
         if let Some(idempotency) = &job.request.idempotency {
-            note(view.read(|reader| idempotency::find(reader, view, idempotency)).map(|_| ()));
+            note(match &job.kept {
+                _ if !job.is_begun => {
+                    view.read(|reader| idempotency::find(reader, view, idempotency)).map(|_| ())
+                }
+                Some(kept) => {
+                    view.read(|reader| idempotency::read_part(reader, view, idempotency, kept)).map(|_| ())
+                }
+                None => Ok(()),
+            });
         }
+        let families = &namespace.families;
         match &job.request.command {
-            Command::Ledger(command) => {
-                note(ledger::missing(&namespace.families.ledger, view, command, self.options.max_answer))
+            Command::Ledger(ledger::Command::Batch(transfers)) => {
+                let slice = Slice::new(self.options.slice_work);
+                note(ledger::batch::prefetch(view, transfers, &job.progress.ledger, &slice));
             }
-            Command::Events(command) => note(events::missing(&namespace.families.events, view, command)),
+            Command::Ledger(command) => {
+                note(ledger::missing(&families.ledger, view, command, self.options.max_answer))
+            }
+            Command::Events(command) => note(events::missing(&families.events, view, command)),
             // These need only what is resident.
             Command::Limiter(_)
             | Command::Locks(_)
@@ -108,70 +113,133 @@ impl Engine {
     /// changed something is kept under its key.
     fn decide(
         &mut self,
-        invocation: Invocation<'_>,
+        now: Time,
+        request: &Request,
+        fetched: &Fetched,
         run: impl FnOnce(&mut Families, &mut Turn<'_>, WaitId) -> Result<Applied, Missing>,
     ) -> Result<Applied, Missing> {
-        let Invocation { now, request, is_begun, changed, fetched } = invocation;
-        // A namespace is created by its first change. Until then a request runs against an empty one.
-        let mut created = None;
-        let namespace = match self.namespaces.get_mut(&request.namespace) {
-            Some(namespace) => namespace,
-            None => created.insert(Namespace::new(
-                NamespaceId(self.meta.next_namespace),
-                request.namespace.clone(),
-                self.meta.position_floor,
-            )),
-        };
-        let idempotency = request.idempotency.as_ref();
-        if !is_begun && idempotency.is_some_and(|idempotency| namespace.waits.is_in_use(&idempotency.key)) {
-            return Ok(Applied::durable(Outcome::IdempotencyKeyInUse));
-        }
         let wait = WaitId(self.next_wait);
-        let applied = self.context.step(namespace, now, fetched, |families, turn| {
-            if let Some(idempotency) = idempotency
-                && !is_begun
-            {
-                match turn.view().read(|reader| idempotency::find(reader, turn.view(), idempotency)) {
-                    Ok(kept) => {
-                        if let Some(outcome) =
-                            kept.and_then(|kept| repeat_reply(families, turn, &request.command, kept))
-                        {
-                            return Ok(Applied::durable(outcome));
-                        }
-                    }
-                    Err(CannotRun::Missing(missing)) => return Err(missing),
-                    Err(CannotRun::Unreadable | CannotRun::TooLarge) => {
-                        return Ok(Applied::durable(Outcome::Unreadable));
-                    }
-                }
+        let applied = self.in_namespace(&request.namespace, |context, namespace| {
+            if namespace.is_key_in_use(request) {
+                return Ok(Applied::durable(Outcome::IdempotencyKeyInUse));
             }
-            let before = turn.head.position;
-            let applied = run(families, turn, wait);
-            // Items of a ledger batch may have changed something before one of them had to fetch records.
-            *changed |= turn.head.position != before;
-            if let (Some(idempotency), Ok(Applied::Done { outcome, .. })) = (idempotency, &applied)
-                && *changed
-            {
-                idempotency::keep(turn, idempotency, outcome);
+            let used_replies = kept_replies(&namespace.head, &namespace.waits);
+            let mut replaced = None;
+            let applied = context.step(namespace, now, fetched, |families, turn| {
+                match find_kept(families, turn, request)? {
+                    KeptReply::Nothing { replaced: period } => replaced = period,
+                    KeptReply::Outcome(outcome) => return Ok(Applied::durable(outcome)),
+                    // A batch began under this key, and this request is no batch.
+                    KeptReply::Parts(_) => return Ok(Applied::durable(Outcome::IdempotencyKeyReused)),
+                }
+                if let Some(refused) = refuse_to_keep_reply(turn, request, used_replies, replaced) {
+                    return Ok(Applied::durable(refused));
+                }
+                let before = turn.head.position;
+                let applied = run(families, turn, wait);
+                // A rule that was counted and then refused has used positions, but has changed nothing.
+                if let (Some(idempotency), Ok(Applied::Done { outcome, .. })) =
+                    (&request.idempotency, &applied)
+                    && turn.head.position != before
+                    && outcome.code() != "QuotaExceeded"
+                {
+                    idempotency::keep(turn, idempotency, outcome, replaced);
+                }
+                applied
+            });
+            if let (Ok(Applied::Waiting(_)), Some(idempotency)) = (&applied, &request.idempotency) {
+                let before = namespace.sizes();
+                namespace.waits.begin(wait, KeyedWait { idempotency: idempotency.clone(), replaced });
+                context.sizes.change(before, namespace.sizes());
             }
             applied
         });
         if let Ok(Applied::Waiting(_)) = applied {
             self.next_wait += 1;
-            if let Some(idempotency) = idempotency {
-                namespace.waits.begin(wait, idempotency.clone());
-            }
         }
+        applied
+    }
+
+    /// Runs a step in a namespace. A namespace is created by its first change. Until then a request runs against an empty
+    /// one.
+    pub(super) fn in_namespace<R>(
+        &mut self,
+        name: &Name,
+        step: impl FnOnce(&mut Context, &mut Namespace) -> R,
+    ) -> R {
+        let mut created = None;
+        let namespace = match self.namespaces.get_mut(name) {
+            Some(namespace) => namespace,
+            None => created.insert(Namespace::new(
+                NamespaceId(self.meta.next_namespace),
+                name.clone(),
+                self.meta.position_floor,
+                &self.options.quotas,
+            )),
+        };
+        let result = step(&mut self.context, namespace);
         if let Some(created) = created
             && created.changed
         {
             self.meta.next_namespace += 1;
-            self.names.insert(created.id, request.namespace.clone());
-            self.namespaces.insert(request.namespace.clone(), created);
+            let own_bytes = own_bytes(name);
+            self.context
+                .sizes
+                .change(Sizes::default(), Sizes { resident_bytes: own_bytes, ..Sizes::default() });
+            self.names.insert(created.id, name.clone());
+            self.namespaces.insert(name.clone(), created);
         }
         self.begin_sweeps();
-        applied
+        result
     }
+}
+
+/// What is kept under a request's idempotency key.
+pub(super) enum KeptReply {
+    /// Nothing: the request must be decided. `replaced` is the present period, if that has a reply under this key which no
+    /// longer counts. A new reply replaces it.
+    Nothing { replaced: Option<u32> },
+    /// The answer to the request.
+    Outcome(Outcome),
+    /// Parts of the answer to a batch.
+    Parts(KeptParts),
+}
+
+/// Looks for a kept reply.
+pub(super) fn find_kept(
+    families: &mut Families,
+    turn: &mut Turn<'_>,
+    request: &Request,
+) -> Result<KeptReply, Missing> {
+    let Some(idempotency) = &request.idempotency else { return Ok(KeptReply::Nothing { replaced: None }) };
+    match turn.view().read(|reader| idempotency::find(reader, turn.view(), idempotency)) {
+        Ok(Found { reply, is_present }) => {
+            let replaced = is_present.then(|| idempotency::period_of(turn.now));
+            Ok(match reply {
+                Some(FoundReply::Parts(kept)) => KeptReply::Parts(kept),
+                Some(FoundReply::Whole(kept)) => repeat_reply(families, turn, &request.command, kept)
+                    .map_or(KeptReply::Nothing { replaced }, KeptReply::Outcome),
+                None => KeptReply::Nothing { replaced },
+            })
+        }
+        Err(CannotRun::Missing(missing)) => Err(missing),
+        Err(CannotRun::Unreadable | CannotRun::TooLarge) => Ok(KeptReply::Outcome(Outcome::Unreadable)),
+    }
+}
+
+/// The refusal of a request whose reply could not be kept. Whether a reply will be kept is known only afterwards, when the
+/// command is done.
+pub(super) fn refuse_to_keep_reply(
+    turn: &Turn<'_>,
+    request: &Request,
+    used_replies: u64,
+    replaced: Option<u32>,
+) -> Option<Outcome> {
+    if request.idempotency.is_none() || replaced.is_some() || !request.is_write() {
+        return None;
+    }
+    let exceeded = turn.quotas.check(Quota::KeptReplies, used_replies, 1).err()?;
+    Some(quota_exceeded(&request.command, exceeded))
 }
 
 /// Turns the result of a command that may need stored records into an outcome.
@@ -185,6 +253,19 @@ fn durable<R>(
         Err(CannotRun::Missing(missing)) => Err(missing),
         Err(CannotRun::Unreadable) => Ok(Applied::durable(Outcome::Unreadable)),
         Err(CannotRun::TooLarge) => Ok(Applied::too_large(max_answer)),
+    }
+}
+
+/// The refusal of a command that would have exceeded a quota.
+fn quota_exceeded(command: &Command, exceeded: QuotaExceeded) -> Outcome {
+    match command {
+        Command::Ledger(_) => Outcome::Ledger(Err(exceeded.into())),
+        Command::Limiter(_) => Outcome::Limiter(Err(exceeded.into())),
+        Command::Locks(_) => Outcome::Locks(Err(exceeded.into())),
+        Command::Events(_) => Outcome::Events(Err(exceeded.into())),
+        Command::DeleteNamespace | Command::ListNamespaces(_) => {
+            unreachable!("a command about namespaces keeps no reply")
+        }
     }
 }
 

@@ -2,14 +2,16 @@
 
 use super::{
     Sizes,
-    namespace::{Families, Namespace},
+    namespace::{Families, KeyedWait, KeyedWaits, Namespace, kept_replies, own_bytes},
 };
 use crate::{
     Fetched, Name, Outcome, Time, events, idempotency,
     ids::{NamespaceId, WaitId},
+    leftovers::Leftovers,
     limiter,
     recent::{RecentWrites, Writes},
-    timers::Timers,
+    record::NamespaceHead,
+    timers::{TimerKey, Timers},
     turn::{BatchChanges, Turn},
 };
 use alloc::{collections::BTreeSet, sync::Arc, vec::Vec};
@@ -26,6 +28,10 @@ pub(super) struct Context {
     /// Namespaces with a rule that is being backfilled.
     pub(super) backfilling: BTreeSet<NamespaceId>,
     pub(super) completions: Vec<(WaitId, Outcome)>,
+    /// Namespaces with a batch that is not finished.
+    pub(super) unfinished: BTreeSet<NamespaceId>,
+    /// The work since [`super::Engine::take_work`] was called.
+    pub(super) work: usize,
     /// Memory that is freed in slices.
     pub(super) garbage: Vec<Garbage>,
 }
@@ -35,7 +41,23 @@ pub(super) struct Context {
 pub(super) enum Garbage {
     Limiter(limiter::Garbage),
     Events(events::Garbage),
+    /// Maps of a deleted namespace.
+    Maps(Leftovers),
+    /// The timers of a deleted namespace, from `from` on.
+    Timers {
+        namespace: NamespaceId,
+        from: Option<TimerKey>,
+    },
 }
+
+/// What a namespace has, without what every namespace takes.
+fn sizes_of(head: &NamespaceHead, families: &Families, waits: &KeyedWaits) -> Sizes {
+    Sizes { kept_replies: kept_replies(head, waits), ..families.sizes() }
+}
+/// The number of entries that one slice frees.
+const FREE_SLICE: usize = 1_024;
+/// The number of timers that one slice looks at.
+const TIMERS_SLICE: usize = 4_096;
 
 impl Context {
     pub(super) fn new() -> Context {
@@ -50,6 +72,8 @@ impl Context {
             changed: Vec::new(),
             backfilling: BTreeSet::new(),
             completions: Vec::new(),
+            unfinished: BTreeSet::new(),
+            work: 0,
             garbage: Vec::new(),
         }
     }
@@ -62,8 +86,9 @@ impl Context {
         fetched: &Fetched,
         act: impl FnOnce(&mut Families, &mut Turn<'_>) -> R,
     ) -> R {
-        let Namespace { id, head, families, waits, .. } = namespace;
-        let sizes_before = families.sizes();
+        let Namespace { id, head, families, waits, quotas, .. } = namespace;
+        let sizes_before = sizes_of(head, families, waits);
+        let own_bytes = own_bytes(&head.name);
         let before = (head.position, head.replies);
         let mut turn = Turn {
             now,
@@ -73,19 +98,21 @@ impl Context {
             changes: &mut self.changes,
             sealed: &self.sealed,
             fetched,
+            quotas,
+            other_bytes: own_bytes + sizes_before.resident_bytes,
         };
         let result = act(families, &mut turn);
         for (wait, outcome) in families.take_completed() {
-            if let Some(idempotency) = waits.end(wait)
+            if let Some(KeyedWait { idempotency, replaced }) = waits.end(wait)
                 && outcome.is_done()
             {
-                idempotency::keep(&mut turn, &idempotency, &outcome);
+                idempotency::keep(&mut turn, &idempotency, &outcome, replaced);
             }
             self.completions.push((wait, outcome));
         }
         let is_changed = (head.position, head.replies) != before;
 
-        let sizes = families.sizes();
+        let sizes = sizes_of(head, families, waits);
         self.sizes.change(sizes_before, sizes);
         match families.limiter.is_backfilling() {
             true => self.backfilling.insert(*id),
@@ -118,6 +145,11 @@ impl Context {
             None => false,
             Some(Garbage::Limiter(garbage)) => garbage.free_some(),
             Some(Garbage::Events(garbage)) => garbage.free_some(&mut self.timers),
+            Some(Garbage::Maps(leftovers)) => leftovers.free_some(FREE_SLICE),
+            Some(Garbage::Timers { namespace, from }) => {
+                *from = self.timers.drop_some(*namespace, *from, TIMERS_SLICE);
+                from.is_none()
+            }
         };
         if is_freed {
             self.garbage.pop();

@@ -18,6 +18,11 @@ use core::ops::Range;
 /// The delay until a timer fires again if a record that it needs could not be read.
 const POSTPONE_BY: Millis = Millis(1000);
 
+/// The work of a timer.
+const TIMER_WORK: usize = 8;
+/// The work of a slice of a sweep, of a backfill, or of memory to free.
+const SLICE_WORK: usize = 512;
+
 /// A piece of work that no request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
@@ -47,9 +52,10 @@ impl Engine {
         self.sweeps.keys().next().map(|id| Due::Sweep(*id))
     }
 
-    /// The next slice of a backfill, if there is one.
+    /// The next slice of a backfill, if there is one. While a batch is unfinished, the rules of its namespace do not change.
     pub fn next_backfill(&self) -> Option<Due> {
-        self.context.backfilling.first().map(|namespace| Due::Backfill(*namespace))
+        let mut waiting = self.context.backfilling.iter();
+        waiting.find(|id| !self.context.unfinished.contains(*id)).map(|id| Due::Backfill(*id))
     }
 
     /// The next slice of memory to free, if there is one.
@@ -62,7 +68,9 @@ impl Engine {
         let reader = Reader::new(&self.context.changes.writes, &self.context.sealed, fetched);
         match due {
             Due::Timer(key) => {
-                if let Some(Timer::HoldExpiry { operation_id, .. }) = self.context.timers.get(key) {
+                if let Some(Timer::HoldExpiry { operation_id, .. }) = self.context.timers.get(key)
+                    && self.names.contains_key(&key.namespace)
+                {
                     reader.want(ledger::keys::operation(key.namespace, operation_id));
                 }
             }
@@ -80,6 +88,10 @@ impl Engine {
     /// unnecessary, nothing happens.
     pub fn apply_due(&mut self, now: Time, due: Due, fetched: &Fetched) -> Result<(), Missing> {
         self.advance_time(now);
+        self.context.work += match due {
+            Due::Timer(_) => TIMER_WORK,
+            Due::Sweep(_) | Due::Backfill(_) | Due::Free => SLICE_WORK,
+        };
         match due {
             Due::Timer(key) => self.apply_timer(now, key, fetched),
             Due::Sweep(id) => self.apply_sweep(id, fetched),
@@ -108,7 +120,11 @@ impl Engine {
 
     fn apply_timer(&mut self, now: Time, key: TimerKey, fetched: &Fetched) -> Result<(), Missing> {
         let Some(timer) = self.context.timers.get(key).cloned() else { return Ok(()) };
-        let name = self.names.get(&key.namespace).expect("a timer belongs to a namespace");
+        let Some(name) = self.names.get(&key.namespace) else {
+            // The namespace was deleted, and its timers have not been swept yet.
+            self.context.timers.cancel(key);
+            return Ok(());
+        };
         let namespace = self.namespaces.get_mut(name).expect("a named namespace exists");
         let done = self
             .context
@@ -166,11 +182,11 @@ fn fire_timer(
 ) -> Result<(), Missing> {
     let now = turn.now;
     match timer {
-        Timer::HoldExpiry { operation_id, held_at, due } => {
+        Timer::HoldExpiry { ref operation_id, held_at, due } => {
             // The rollback has the time at which it was due: timers run before later requests. Only a postponed timer
             // runs after requests with later times, so then the time is now.
             turn.now = if key.due == due { due } else { now };
-            match ledger::expire(&mut families.ledger, turn, &operation_id, due, held_at) {
+            match ledger::expire(&mut families.ledger, turn, operation_id, due, held_at) {
                 Ok(()) => {}
                 Err(CannotRun::Missing(missing)) => return Err(missing),
                 Err(CannotRun::Unreadable | CannotRun::TooLarge) => {
@@ -178,6 +194,9 @@ fn fire_timer(
                     turn.effect(Effect::TimerPostponed { namespace: turn.head.name.clone() });
                     return Ok(());
                 }
+            }
+            if turn.timers.get(key).is_some() {
+                families.ledger.end_expiry(operation_id);
             }
         }
         Timer::LeaseExpiry { id } => {

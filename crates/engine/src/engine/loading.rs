@@ -17,7 +17,12 @@ use hashbrown::HashMap;
 
 /// An engine whose resident records are being loaded.
 #[derive(Debug)]
-pub struct Loading(Engine);
+pub struct Loading {
+    engine: Engine,
+    /// The namespace whose records are being loaded, if there is one. Its records follow its own record, so that it need not
+    /// be looked up for each of them.
+    current: Option<Namespace>,
+}
 
 /// A stored record that cannot be loaded: it is damaged or has another version.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +62,7 @@ impl Loading {
             position_floor: Position(0),
             next_sweep: 0,
         };
-        Loading(Engine {
+        let engine = Engine {
             options,
             meta,
             stored_time: Time(0),
@@ -66,42 +71,45 @@ impl Loading {
             sweeps: BTreeMap::new(),
             next_wait: 0,
             context: Context::new(),
-        })
+        };
+        Loading { engine, current: None }
     }
 
     /// Loads the next resident record. Records must come in key order; [`key::residents`] is their range.
     pub fn load(&mut self, key: Bytes, value: &[u8]) -> Result<(), BadRecord> {
-        self.0.load_record(&key, value).map_err(|Malformed| BadRecord { key })
+        self.load_record(&key, value).map_err(|Malformed| BadRecord { key })
     }
 
     /// Completes the engine, after the last record.
     pub fn finish(mut self) -> Engine {
-        self.0.stored_time = self.0.meta.time;
-        let Engine { meta, namespaces, context, .. } = &mut self.0;
-        for Namespace { id, families, .. } in namespaces.values_mut() {
+        self.finish_namespace();
+        let mut engine = self.engine;
+        engine.stored_time = engine.meta.time;
+        let Engine { meta, namespaces, context, .. } = &mut engine;
+        for namespace in namespaces.values_mut() {
+            let Namespace { id, families, .. } = namespace;
+            families.ledger.finish_load();
             families.limiter.finish_load(meta.time, *id, &mut context.timers);
             families.locks.finish_load(*id, &mut context.timers);
             families.events.finish_load(*id, &mut context.timers);
-            context.sizes.change(Sizes::default(), families.sizes());
+            context.sizes.change(Sizes::default(), namespace.sizes());
         }
-        self.0
+        engine
     }
-}
 
-impl Engine {
     fn load_record(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Malformed> {
         match key::parse_resident(key).ok_or(Malformed)? {
-            Resident::ShardMeta => self.meta = record::decode(bytes)?,
+            Resident::ShardMeta => self.engine.meta = record::decode(bytes)?,
             Resident::Sweep(id) => {
                 let sweep: record::Sweep = record::decode(bytes)?;
-                self.sweeps.insert(id, Sweeping { from: sweep.from.into(), to: sweep.to.into() });
+                self.engine.sweeps.insert(id, Sweeping { from: sweep.from.into(), to: sweep.to.into() });
             }
             Resident::Namespace(id) => self.load_head(id, bytes)?,
             // A record without a namespace is left over from a deleted one, and a pending sweep removes it.
             Resident::Family(key) => {
-                let namespace = self.names.get(&key.namespace).and_then(|name| self.namespaces.get_mut(name));
+                let namespace = self.current.as_mut().filter(|current| current.id == key.namespace);
                 if let Some(namespace) = namespace {
-                    namespace.families.load(key, bytes, &mut self.context.timers)?;
+                    namespace.families.load(key, bytes, &mut self.engine.context.timers)?;
                 }
             }
         }
@@ -110,16 +118,25 @@ impl Engine {
 
     fn load_head(&mut self, id: NamespaceId, bytes: &[u8]) -> Result<(), Malformed> {
         let head: record::NamespaceHead = record::decode(bytes)?;
-        if let Some((first, _)) = head.replies {
-            let (key, timer) = idempotency::drop_timer(id, first);
-            self.context.timers.set(key, timer);
+        if let Some(replies) = head.replies {
+            let (key, timer) = idempotency::drop_timer(id, replies.first);
+            self.engine.context.timers.set(key, timer);
         }
-        self.names.insert(id, head.name.clone());
-        let mut namespace = Namespace::new(id, head.name.clone(), head.position);
+        self.finish_namespace();
+        if self.engine.namespaces.contains_key(&head.name) {
+            return Err(Malformed);
+        }
+        self.engine.names.insert(id, head.name.clone());
+        let namespace =
+            self.current.insert(Namespace::new(id, head.name, head.position, &self.engine.options.quotas));
         namespace.head.replies = head.replies;
-        match self.namespaces.insert(head.name, namespace) {
-            None => Ok(()),
-            Some(_) => Err(Malformed),
+        Ok(())
+    }
+
+    /// All records of the current namespace are loaded.
+    fn finish_namespace(&mut self) {
+        if let Some(namespace) = self.current.take() {
+            self.engine.namespaces.insert(namespace.head.name.clone(), namespace);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The state machine of one shard.
 //!
-//! Read in this order: this file, `apply` (runs a request), `context` (shared by all turns), `due` (timers and background
+//! Read in this order: this file, `apply` (runs a request), `slices` (runs a batch), `context` (shared by all turns), `due` (timers and background
 //! work), `loading` (makes an engine from stored records).
 
 mod apply;
@@ -8,6 +8,7 @@ mod context;
 mod due;
 mod loading;
 mod namespace;
+mod slices;
 mod stats;
 
 pub use due::Due;
@@ -15,17 +16,19 @@ pub use loading::{BadRecord, Loading};
 pub use stats::{Sizes, Stats};
 
 use crate::{
-    Effect, Name, Options, Outcome, Page, Time,
+    Effect, Name, Options, Outcome, Page, QuotaTable, Time,
     ids::{NamespaceId, WaitId},
+    ledger,
     outcome::NamespaceInfo,
     recent::Writes,
     record::{self, key},
     sweep::Sweeping,
+    timers::Timer,
 };
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use context::{Context, Garbage};
 use hashbrown::HashMap;
-use namespace::Namespace;
+use namespace::{Families, Namespace};
 
 /// The state machine of one shard. Requests are applied one after another, each at one instant of shard time.
 #[derive(Debug)]
@@ -53,6 +56,9 @@ pub enum Applied {
     },
     /// The answer comes with the completions ([`Engine::take_completions`]) after a later step.
     Waiting(WaitId),
+    /// A slice of a batch is done. The batch must be applied again with the same [`Job`](crate::Job). Until it is done, no other request of
+    /// its namespace may be applied; requests of other namespaces may.
+    Unfinished,
 }
 
 /// A batch's result. `writes` must be durable before any outcome decided since the last seal, or any of `effects`, is
@@ -80,6 +86,43 @@ impl Engine {
         self.meta.time
     }
 
+    /// Sets how much each namespace may have. A namespace that has more keeps it, and must not grow.
+    pub fn set_quotas(&mut self, quotas: Arc<QuotaTable>) {
+        for (name, namespace) in &mut self.namespaces {
+            namespace.quotas = quotas.of(name);
+        }
+        self.options.quotas = quotas;
+    }
+
+    /// An estimate of the memory that the state of all namespaces takes, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        self.context.sizes.resident_bytes
+    }
+
+    /// The names of all namespaces, in order.
+    pub fn namespaces(&self) -> impl Iterator<Item = &Name> {
+        self.namespaces.keys()
+    }
+
+    /// What a namespace has: what its quotas are compared with.
+    pub fn usage(&self, namespace: &Name) -> Option<Sizes> {
+        self.namespaces.get(namespace).map(Namespace::sizes)
+    }
+
+    /// The same as [`Engine::usage`], summed up anew from every entry. For tests.
+    pub fn recount(&self, namespace: &Name) -> Option<Sizes> {
+        let namespace = self.namespaces.get(namespace)?;
+        let mut sizes = namespace.recount();
+        for key in self.context.timers.due(Time(u64::MAX), usize::MAX) {
+            if let (true, Some(Timer::HoldExpiry { operation_id, .. })) =
+                (key.namespace == namespace.id, self.context.timers.get(key))
+            {
+                sizes.resident_bytes += ledger::expiry_bytes(operation_id);
+            }
+        }
+        Some(sizes)
+    }
+
     /// How much the engine holds.
     pub fn stats(&self) -> Stats {
         Stats {
@@ -94,7 +137,8 @@ impl Engine {
         let Some(namespace) = self.namespaces.remove(name) else {
             return Outcome::NamespaceNotFound;
         };
-        let Namespace { id, head, mut families, .. } = namespace;
+        self.context.sizes.change(namespace.sizes(), Sizes::default());
+        let Namespace { id, head, families, .. } = namespace;
         self.names.remove(&id);
         self.meta.position_floor = self.meta.position_floor.max(head.position);
         self.context.changes.remove(key::namespace(id));
@@ -102,13 +146,19 @@ impl Engine {
             self.begin_sweep(range);
         }
         let context = &mut self.context;
-        context.sizes.change(families.sizes(), Sizes::default());
         context.backfilling.remove(&id);
-        context.timers.drop_namespace(id);
-        let gone = families.end_waits().map(|wait| (wait, Outcome::NamespaceNotFound));
-        context.completions.extend(gone);
-        context.garbage.extend(families.limiter.into_garbage().map(Garbage::Limiter));
-        for (stream, garbage) in families.events.into_garbage(id) {
+        context.unfinished.remove(&id);
+        let Families { ledger, mut limiter, locks, events } = families;
+        let (lock_waits, locks) = locks.into_waits_and_leftovers();
+        let waits = limiter.stop_rule_changes().chain(lock_waits);
+        context.completions.extend(waits.map(|wait| (wait, Outcome::NamespaceNotFound)));
+        // The namespace is gone at this position. Its memory is freed in slices, and so are its timers: a timer of a
+        // namespace that does not exist does nothing.
+        context.garbage.push(Garbage::Timers { namespace: id, from: None });
+        context.garbage.push(Garbage::Maps(ledger.into_leftovers()));
+        context.garbage.push(Garbage::Maps(locks));
+        context.garbage.extend(limiter.into_garbage().map(Garbage::Limiter));
+        for (stream, garbage) in events.into_garbage(id) {
             context.garbage.push(Garbage::Events(garbage));
             context.changes.effects.push(Effect::StreamDeleted { namespace: head.name.clone(), stream });
         }
@@ -146,14 +196,15 @@ impl Engine {
     /// Ends every wait for locks and returns the requests that waited. For a planned stop. They have changed nothing.
     pub fn end_lock_waits(&mut self) -> Vec<WaitId> {
         let mut ended = Vec::new();
-        for Namespace { id, families, waits, .. } in self.namespaces.values_mut() {
-            let before = families.sizes();
+        for namespace in self.namespaces.values_mut() {
+            let before = namespace.sizes();
+            let Namespace { id, families, waits, .. } = namespace;
             for waiter in families.locks.end_waits() {
                 self.context.timers.cancel(waiter.timer_key(*id));
                 waits.end(waiter.wait);
                 ended.push(waiter.wait);
             }
-            self.context.sizes.change(before, families.sizes());
+            self.context.sizes.change(before, namespace.sizes());
         }
         ended
     }
@@ -193,6 +244,11 @@ impl Engine {
     /// durable. Call it after each step, so that the completions are in the right order among the other decisions.
     pub fn take_completions(&mut self) -> Vec<(WaitId, Outcome)> {
         core::mem::take(&mut self.context.completions)
+    }
+
+    /// The work since the last call, in units of about a microsecond.
+    pub fn take_work(&mut self) -> usize {
+        core::mem::take(&mut self.context.work)
     }
 
     fn advance_time(&mut self, now: Time) {

@@ -2,13 +2,15 @@
 
 use super::Sizes;
 use crate::{
-    Idempotency, Name, Outcome, Position,
+    Idempotency, Name, Outcome, Position, Request,
     events::{self, Events},
     ids::{NamespaceId, WaitId},
     ledger::{self, Ledger},
     limiter::{self, Limiter},
     locks::{self, Locks},
+    quotas::{QuotaTable, Quotas},
     record::{Malformed, NamespaceHead, key::ResidentKey},
+    resident,
     timers::Timers,
 };
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -20,19 +22,55 @@ pub(super) struct Namespace {
     pub(super) head: NamespaceHead,
     pub(super) families: Families,
     pub(super) waits: KeyedWaits,
+    pub(super) quotas: Quotas,
     /// Whether this namespace is already on the list of namespaces that the next seal writes.
     pub(super) changed: bool,
 }
 
 impl Namespace {
-    pub(super) fn new(id: NamespaceId, name: Name, position: Position) -> Namespace {
+    pub(super) fn new(id: NamespaceId, name: Name, position: Position, quotas: &QuotaTable) -> Namespace {
         Namespace {
             id,
+            quotas: quotas.of(&name),
             head: NamespaceHead { name, position, replies: None },
             families: Families::default(),
             waits: KeyedWaits::default(),
             changed: false,
         }
+    }
+
+    /// Everything that the namespace has.
+    pub(super) fn sizes(&self) -> Sizes {
+        let mut sizes = self.families.sizes();
+        sizes.kept_replies = kept_replies(&self.head, &self.waits);
+        sizes.resident_bytes += own_bytes(&self.head.name);
+        sizes
+    }
+
+    /// The same, with the resident bytes of every entry summed up anew, except those of timers of the ledger.
+    pub(super) fn recount(&self) -> Sizes {
+        let Families { ledger, limiter, locks, events } = &self.families;
+        let (limiter_sizes, limiter_bytes) = limiter.recount();
+        let bytes = ledger.recount_bytes() + limiter_bytes + locks.recount_bytes() + events.recount_bytes();
+        let resident_bytes = own_bytes(&self.head.name) + bytes;
+        Sizes { limiter: limiter_sizes, resident_bytes, ..self.sizes() }
+    }
+}
+
+/// The resident bytes of a namespace without what its families have.
+pub(super) fn own_bytes(name: &Name) -> u64 {
+    resident::tree_slot::<(Name, Namespace)>() + resident::hash_slot::<(NamespaceId, Name)>() + name.heap()
+}
+
+/// The replies that are kept, and those that will be kept when requests that wait are answered.
+pub(super) fn kept_replies(head: &NamespaceHead, waits: &KeyedWaits) -> u64 {
+    head.replies.map_or(0, |replies| replies.sum()) + waits.len()
+}
+
+impl Namespace {
+    /// Whether a request that waits for its answer has the same idempotency key.
+    pub(super) fn is_key_in_use(&self, request: &Request) -> bool {
+        request.idempotency.as_ref().is_some_and(|idempotency| self.waits.is_in_use(&idempotency.key))
     }
 }
 
@@ -40,7 +78,15 @@ impl Namespace {
 #[derive(Debug, Default)]
 pub(super) struct KeyedWaits {
     keys: BTreeSet<Name>,
-    by_wait: BTreeMap<WaitId, Idempotency>,
+    by_wait: BTreeMap<WaitId, KeyedWait>,
+}
+
+/// The idempotency key of a waiting request.
+#[derive(Debug)]
+pub(super) struct KeyedWait {
+    pub(super) idempotency: Idempotency,
+    /// The period that has a reply under this key already.
+    pub(super) replaced: Option<u32>,
 }
 
 impl KeyedWaits {
@@ -48,16 +94,20 @@ impl KeyedWaits {
         self.keys.contains(key)
     }
 
-    pub(super) fn begin(&mut self, wait: WaitId, idempotency: Idempotency) {
-        self.keys.insert(idempotency.key.clone());
-        self.by_wait.insert(wait, idempotency);
+    pub(super) fn len(&self) -> u64 {
+        self.by_wait.len() as u64
+    }
+
+    pub(super) fn begin(&mut self, wait: WaitId, keyed: KeyedWait) {
+        self.keys.insert(keyed.idempotency.key.clone());
+        self.by_wait.insert(wait, keyed);
     }
 
     /// Removes the key of a request that no longer waits, and returns it.
-    pub(super) fn end(&mut self, wait: WaitId) -> Option<Idempotency> {
-        let idempotency = self.by_wait.remove(&wait)?;
-        self.keys.remove(&idempotency.key);
-        Some(idempotency)
+    pub(super) fn end(&mut self, wait: WaitId) -> Option<KeyedWait> {
+        let keyed = self.by_wait.remove(&wait)?;
+        self.keys.remove(&keyed.idempotency.key);
+        Some(keyed)
     }
 }
 
@@ -71,12 +121,18 @@ pub(super) struct Families {
 }
 
 impl Families {
+    /// What the families have. Kept replies are not theirs.
     pub(super) fn sizes(&self) -> Sizes {
         Sizes {
             ledger_limits: self.ledger.len(),
             limiter: self.limiter.sizes(),
             locks: self.locks.sizes(),
             events: self.events.sizes(),
+            kept_replies: 0,
+            resident_bytes: self.ledger.resident_bytes()
+                + self.limiter.resident_bytes()
+                + self.locks.resident_bytes()
+                + self.events.resident_bytes(),
         }
     }
 
@@ -86,12 +142,6 @@ impl Families {
         let locks = self.locks.take_completed().into_iter();
         let limiter = limiter.map(|(wait, result)| (wait, Outcome::Limiter(result)));
         limiter.chain(locks.map(|(wait, result)| (wait, Outcome::Locks(result))))
-    }
-
-    /// Removes all waiting requests, without answers.
-    pub(super) fn end_waits(&mut self) -> impl Iterator<Item = WaitId> + use<> {
-        let locks = self.locks.end_waits().into_iter().map(|waiter| waiter.wait);
-        self.limiter.stop_rule_changes().chain(locks)
     }
 
     /// Loads a stored record of one of the families.

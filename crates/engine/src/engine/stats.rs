@@ -1,6 +1,6 @@
 //! How much an engine holds.
 
-use crate::{events, limiter, locks};
+use crate::{Quota, events, limiter, locks};
 
 /// How much a shard holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Stats {
     }
 }
 
-/// How much the families hold in memory.
+/// How much a namespace has, or all of them together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sizes {
     /// Ledger limits.
@@ -39,6 +39,10 @@ pub struct Sizes {
     pub locks: locks::Sizes,
     /// Streams of events.
     pub events: events::Sizes,
+    /// Replies that are kept under idempotency keys, and waiting requests whose reply will be kept.
+    pub kept_replies: u64,
+    /// An estimate of the memory that all of this takes, in bytes.
+    pub resident_bytes: u64,
 }
 
 impl Sizes {
@@ -48,5 +52,25 @@ impl Sizes {
         self.limiter.change(before.limiter, after.limiter);
         self.locks.change(before.locks, after.locks);
         self.events.streams = self.events.streams + after.events.streams - before.events.streams;
+        self.kept_replies = self.kept_replies + after.kept_replies - before.kept_replies;
+        self.resident_bytes = self.resident_bytes + after.resident_bytes - before.resident_bytes;
+    }
+
+    /// What a quota is compared with.
+    pub fn of(&self, quota: Quota) -> u64 {
+        let count = match quota {
+            Quota::Rules => self.limiter.rules,
+            Quota::Overrides => self.limiter.overrides,
+            Quota::Groups => self.limiter.groups,
+            Quota::Counters => self.limiter.counters,
+            Quota::Leases => self.limiter.leases,
+            Quota::LedgerLimits => self.ledger_limits,
+            Quota::Streams => self.events.streams,
+            Quota::LocksHeld => self.locks.held,
+            Quota::LocksWaiting => self.locks.waiting,
+            Quota::KeptReplies => return self.kept_replies,
+            Quota::ResidentBytes => return self.resident_bytes,
+        };
+        count as u64
     }
 }

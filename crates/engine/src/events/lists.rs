@@ -7,7 +7,7 @@ use super::{
 use crate::{
     Name, Page,
     answer_size::{self, AnswerBudget, TooLarge},
-    lists::pick,
+    lists::{LOOKED_AT, pick},
 };
 
 /// An upper bound of what an answer contains for each event without its text.
@@ -20,7 +20,7 @@ pub(super) fn get(events: &Events, name: &Name) -> Result<Reply, Refusal> {
 pub(super) fn list(events: &Events, page: &Page<Name>) -> Reply {
     let streams = events.after(page.after.as_ref());
     let name = |stream: &&Stream| stream.head.name.clone();
-    Reply::Streams(pick(streams, page.limit(), |stream| Some(stream.info()), name))
+    Reply::Streams(pick(streams, page.limit(), LOOKED_AT, |stream| Some(stream.info()), name))
 }
 
 pub(super) fn incubating(

@@ -36,6 +36,7 @@ pub(crate) fn apply(
     command: &Command,
     max_answer: usize,
 ) -> Result<Result<Reply, Refusal>, CannotRun> {
+    turn.begin_family(events.resident_bytes());
     Ok(match command {
         Command::Put { name, terms } => stream::put(events, turn, name, terms),
         Command::Delete(name) => stream::delete(events, turn, name),

@@ -21,6 +21,7 @@ pub(super) fn key_frame(
     make: Option<&StreamTerms>,
 ) -> Result<Reply, Refusal> {
     if let (Err(_), Some(terms)) = (events.find(name), make) {
+        events.check_quotas(turn, name, None)?;
         events.make(turn, name, terms);
     }
     let stream = events.find(name)?;

@@ -2,7 +2,7 @@
 
 use super::command::StreamTerms;
 use crate::{
-    Listed, Name, Time,
+    Listed, Name, QuotaExceeded, Time,
     effect::{Change, EventInfo, KeyFrame},
 };
 use alloc::vec::Vec;
@@ -52,6 +52,14 @@ pub enum Refusal {
         /// The largest number of closed keys.
         max_events: u32,
     },
+    /// The namespace would have more than its quota allows. Nothing has changed.
+    QuotaExceeded(QuotaExceeded),
+}
+
+impl From<QuotaExceeded> for Refusal {
+    fn from(exceeded: QuotaExceeded) -> Refusal {
+        Refusal::QuotaExceeded(exceeded)
+    }
 }
 
 impl Refusal {
@@ -62,6 +70,7 @@ impl Refusal {
             Refusal::StreamModeConflict { .. } => "StreamModeConflict",
             Refusal::EventConflict { .. } => "EventConflict",
             Refusal::StreamFull { .. } => "StreamFull",
+            Refusal::QuotaExceeded(_) => "QuotaExceeded",
         }
     }
 }

@@ -6,11 +6,12 @@ use super::{
     reply::{Refusal, Reply, StreamInfo},
 };
 use crate::{
-    Effect, Name, Position, Time,
+    Effect, Name, Position, Quota, QuotaExceeded, Time,
     effect::{Change, ChangeKind, Event, EventInfo, KeyFrame},
     ids::NamespaceId,
     record::{self, Malformed, key::ResidentKey},
-    timers::{Timer, TimerKey, TimerSource, Timers},
+    resident,
+    timers::{TIMER_BYTES, Timer, TimerKey, TimerSource, Timers},
     turn::{BatchChanges, Turn},
 };
 use alloc::{collections::BTreeMap, vec::Vec};
@@ -25,9 +26,33 @@ const GARBAGE_SLICE: usize = 1_024;
 pub(crate) struct Events {
     streams: BTreeMap<Name, Stream>,
     names: HashMap<Position, Name>,
+    tally: Tally,
+    gone: Vec<Stream>,
+}
+
+/// What is known about all streams together.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
     /// The streams whose heads the next flush writes.
     changed: Vec<Position>,
-    gone: Vec<Stream>,
+    /// The resident bytes of the streams and their keys.
+    bytes: u64,
+}
+
+/// A stream without its name and its keys.
+const STREAM_BYTES: u64 = resident::tree_slot::<(Name, Stream)>() + resident::hash_slot::<(Position, Name)>();
+/// A closed key without the event.
+const KEY_BYTES: u64 =
+    resident::tree_slot::<(Position, Key)>() + resident::hash_slot::<(Event, Position)>() + TIMER_BYTES;
+
+/// The resident bytes of a stream without its keys.
+pub(super) fn stream_bytes(name: &Name) -> u64 {
+    STREAM_BYTES + name.heap()
+}
+
+/// The resident bytes of a closed key.
+pub(super) fn key_bytes(event: &Event) -> u64 {
+    KEY_BYTES + resident::shared(event.len())
 }
 
 /// How much there is in memory.
@@ -46,6 +71,8 @@ pub(super) struct Stream {
     pub(super) keys: BTreeMap<Position, Key>,
     pub(super) numbers: HashMap<Event, Position>,
     pub(super) incubating: usize,
+    /// The resident bytes of the keys.
+    key_bytes: u64,
     is_changed: bool,
 }
 
@@ -89,6 +116,7 @@ pub(super) fn put(
     terms: &StreamTerms,
 ) -> Result<Reply, Refusal> {
     let Some(stream) = events.streams.get_mut(name) else {
+        events.check_quotas(turn, name, None)?;
         return Ok(Reply::StreamCreated(events.make(turn, name, terms).info()));
     };
     if stream.head.terms.mode != terms.mode {
@@ -97,7 +125,7 @@ pub(super) fn put(
     if stream.head.terms != *terms {
         stream.head.terms = *terms;
         turn.advance();
-        stream.mark_changed(&mut events.changed);
+        stream.mark_changed(&mut events.tally);
     }
     Ok(Reply::Stream(stream.info()))
 }
@@ -108,6 +136,7 @@ pub(super) fn delete(events: &mut Events, turn: &mut Turn<'_>, name: &Name) -> R
     };
     let made_at = stream.head.made_at;
     events.names.remove(&made_at);
+    events.tally.bytes -= stream_bytes(name) + stream.key_bytes;
     turn.advance();
     turn.remove(keys::stream(turn.namespace, made_at));
     turn.sweep(keys::events(turn.namespace, made_at));
@@ -120,6 +149,29 @@ pub(super) fn delete(events: &mut Events, turn: &mut Turn<'_>, name: &Name) -> R
 impl Events {
     pub(crate) fn sizes(&self) -> Sizes {
         Sizes { streams: self.streams.len() }
+    }
+
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        self.tally.bytes
+    }
+
+    /// The resident bytes, summed up anew.
+    pub(crate) fn recount_bytes(&self) -> u64 {
+        let keys = |stream: &Stream| stream.keys.values().map(|key| key_bytes(&key.event)).sum::<u64>();
+        self.streams.iter().map(|(name, stream)| stream_bytes(name) + keys(stream)).sum()
+    }
+
+    /// Checks that the namespace may have this stream, if there is none, and one more key for the event.
+    pub(super) fn check_quotas(
+        &self,
+        turn: &Turn<'_>,
+        name: &Name,
+        event: Option<&Event>,
+    ) -> Result<(), QuotaExceeded> {
+        let is_new = !self.streams.contains_key(name);
+        turn.check_quota(Quota::Streams, self.streams.len(), usize::from(is_new))?;
+        let more = if is_new { stream_bytes(name) } else { 0 } + event.map_or(0, key_bytes);
+        turn.check_bytes(self.tally.bytes, more)
     }
 
     pub(super) fn find(&self, name: &Name) -> Result<&Stream, Refusal> {
@@ -136,23 +188,23 @@ impl Events {
         self.names.get(&made_at).cloned()
     }
 
-    /// The stream, and the list of streams that the next flush writes.
-    pub(super) fn find_mut(&mut self, name: &Name) -> Option<(&mut Stream, &mut Vec<Position>)> {
-        self.streams.get_mut(name).map(|stream| (stream, &mut self.changed))
+    pub(super) fn find_mut(&mut self, name: &Name) -> Option<(&mut Stream, &mut Tally)> {
+        self.streams.get_mut(name).map(|stream| (stream, &mut self.tally))
     }
 
     pub(super) fn make(&mut self, turn: &mut Turn<'_>, name: &Name, terms: &StreamTerms) -> &mut Stream {
         let made_at = turn.advance();
         let head = Head { name: name.clone(), terms: *terms, made_at, clock: made_at.0 };
         let mut stream = Stream::new(head);
-        stream.mark_changed(&mut self.changed);
+        stream.mark_changed(&mut self.tally);
+        self.tally.bytes += stream_bytes(name);
         self.names.insert(made_at, name.clone());
         self.streams.entry(name.clone()).or_insert(stream)
     }
 
     /// Writes the after-images of the heads that have changed since the last call.
     pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut BatchChanges) {
-        for made_at in self.changed.drain(..) {
+        for made_at in self.tally.changed.drain(..) {
             let stream = self.names.get(&made_at).and_then(|name| self.streams.get_mut(name));
             if let Some(stream) = stream {
                 stream.is_changed = false;
@@ -172,6 +224,7 @@ impl Events {
     fn load_stream(&mut self, made_at: Position, bytes: &[u8]) -> Result<(), Malformed> {
         let head: Head = record::decode(bytes)?;
         let name = head.name.clone();
+        self.tally.bytes += stream_bytes(&name);
         let is_sound = head.made_at == made_at
             && self.names.insert(made_at, name.clone()).is_none()
             && self.streams.insert(name, Stream::new(head)).is_none();
@@ -182,7 +235,8 @@ impl Events {
     fn load_event(&mut self, made_at: Position, number: Position, bytes: &[u8]) -> Result<(), Malformed> {
         let key: Key = record::decode(bytes)?;
         let stream = self.names.get(&made_at).and_then(|name| self.streams.get_mut(name));
-        let stands_twice = stream.is_some_and(|stream| stream.remember(number, key).is_some());
+        let stands_twice =
+            stream.is_some_and(|stream| stream.remember(&mut self.tally, number, key).is_some());
         if stands_twice { Err(Malformed) } else { Ok(()) }
     }
 
@@ -210,7 +264,7 @@ impl Events {
 impl Stream {
     fn new(head: Head) -> Stream {
         let (keys, numbers) = (BTreeMap::new(), HashMap::new());
-        Stream { head, keys, numbers, incubating: 0, is_changed: false }
+        Stream { head, keys, numbers, incubating: 0, key_bytes: 0, is_changed: false }
     }
 
     pub(super) fn info(&self) -> StreamInfo {
@@ -237,10 +291,10 @@ impl Stream {
     }
 
     /// Makes the next flush write the head.
-    pub(super) fn mark_changed(&mut self, changed: &mut Vec<Position>) {
+    pub(super) fn mark_changed(&mut self, tally: &mut Tally) {
         if !self.is_changed {
             self.is_changed = true;
-            changed.push(self.head.made_at);
+            tally.changed.push(self.head.made_at);
         }
     }
 
@@ -249,13 +303,13 @@ impl Stream {
     pub(super) fn change(
         &mut self,
         turn: &mut Turn<'_>,
-        changed: &mut Vec<Position>,
+        tally: &mut Tally,
         kind: ChangeKind,
         event: Event,
         time: Time,
     ) -> u64 {
         self.head.clock += 1;
-        self.mark_changed(changed);
+        self.mark_changed(tally);
         let change = Change { clock: self.head.clock, kind, event, time };
         let (made_at, clock) = (self.head.made_at, self.head.clock);
         turn.put_first(keys::change(turn.namespace, made_at, clock), &change);
@@ -268,14 +322,18 @@ impl Stream {
     }
 
     /// Inserts a closed key. Returns the one that had the same number, if any.
-    pub(super) fn remember(&mut self, number: Position, key: Key) -> Option<Key> {
+    pub(super) fn remember(&mut self, tally: &mut Tally, number: Position, key: Key) -> Option<Key> {
+        self.key_bytes += key_bytes(&key.event);
+        tally.bytes += key_bytes(&key.event);
         self.incubating += usize::from(key.is_incubating);
         self.numbers.insert(key.event.clone(), number);
         self.keys.insert(number, key)
     }
 
-    pub(super) fn forget(&mut self, turn: &mut Turn<'_>, number: Position) -> Option<Key> {
+    pub(super) fn forget(&mut self, turn: &mut Turn<'_>, tally: &mut Tally, number: Position) -> Option<Key> {
         let key = self.keys.remove(&number)?;
+        self.key_bytes -= key_bytes(&key.event);
+        tally.bytes -= key_bytes(&key.event);
         self.numbers.remove(&key.event);
         self.incubating -= usize::from(key.is_incubating);
         turn.timers.cancel(key.timer_key(turn.namespace));

@@ -13,25 +13,32 @@ pub(super) fn submit(
     turn: &mut Turn<'_>,
     Submit { stream: name, event, make }: &Submit,
 ) -> Result<Reply, Refusal> {
-    if let (Err(_), Some(terms)) = (events.find(name), make) {
-        events.make(turn, name, terms);
+    match (events.find(name), make) {
+        (Ok(stream), _) if stream.numbers.contains_key(event) => {}
+        (Ok(stream), _) => {
+            let max_events = stream.head.terms.max_events;
+            if stream.keys.len() >= max_events as usize {
+                return Err(Refusal::StreamFull { max_events });
+            }
+            events.check_quotas(turn, name, Some(event))?;
+        }
+        (Err(_), Some(terms)) => {
+            events.check_quotas(turn, name, Some(event))?;
+            events.make(turn, name, terms);
+        }
+        (Err(refusal), None) => return Err(refusal),
     }
-    let Some((stream, changed)) = events.find_mut(name) else {
-        return Err(Refusal::StreamNotFound { stream: name.clone() });
-    };
-    let StreamTerms { mode, duration, max_events, .. } = stream.head.terms;
+    let (stream, tally) = events.find_mut(name).expect("it was just found or made");
+    let StreamTerms { mode, duration, .. } = stream.head.terms;
     let until = turn.now.after(duration);
     let Some(number) = stream.numbers.get(event).copied() else {
-        if stream.keys.len() >= max_events as usize {
-            return Err(Refusal::StreamFull { max_events });
-        }
         let number = turn.advance();
         let key = Key { event: event.clone(), time: turn.now, until, since: number, is_incubating: true };
         turn.put(keys::event(turn.namespace, stream.head.made_at, number), &key);
         turn.timers.set(key.timer_key(turn.namespace), stream.timer(number));
         let info = key.info();
-        stream.remember(number, key);
-        let clock = stream.change(turn, changed, ChangeKind::Submitted, event.clone(), turn.now);
+        stream.remember(tally, number, key);
+        let clock = stream.change(turn, tally, ChangeKind::Submitted, event.clone(), turn.now);
         return Ok(Reply::Submitted(Submitted { event: info, clock }));
     };
 
@@ -54,7 +61,7 @@ pub(super) fn submit(
             turn.timers.set(timer_key, stream.timer(number));
             if was_incubating {
                 stream.incubating -= 1;
-                stream.change(turn, changed, ChangeKind::Invalidated, event.clone(), time);
+                stream.change(turn, tally, ChangeKind::Invalidated, event.clone(), time);
             }
             (time, was_incubating)
         }

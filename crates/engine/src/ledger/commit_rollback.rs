@@ -200,7 +200,12 @@ fn execute(
     // Each hold request has one expiry for all its holds. It is cancelled when none of them is open.
     let open = |held_at| operation.holds.iter().any(|h| h.held_at == held_at && h.state == HoldState::Held);
     for (due, held_at) in expiries.into_iter().filter(|(_, held_at)| !open(*held_at)) {
-        turn.timers.cancel(turn.timer_key(due, TimerSource::Change(held_at)));
+        let timer = turn.timer_key(due, TimerSource::Change(held_at));
+        // A timer that was postponed is no longer there. It ends by itself.
+        if turn.timers.get(timer).is_some() {
+            turn.timers.cancel(timer);
+            ledger.end_expiry(id);
+        }
         turn.remove(keys::expiry(turn.namespace, due, held_at));
     }
     position

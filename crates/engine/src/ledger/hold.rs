@@ -5,11 +5,11 @@ use super::{
     entries::{self, EntryKind},
     keys, limits, operations,
     operations::{HeldLimit, Operation},
-    state::{Balance, Ledger, Terms},
+    state::{Balance, Ledger, Terms, expiry_bytes, limit_bytes},
     values,
 };
 use crate::{
-    Name,
+    Name, Quota, QuotaExceeded,
     reads::{ReadError, Reader},
     timers::{Timer, TimerSource},
     turn::{CannotRun, Turn, View},
@@ -38,6 +38,9 @@ pub(super) fn apply(
         Decision::Refuse(refusal) => Ok(Err(refusal)),
         Decision::Repeat(reply) => Ok(Ok(Reply::Hold(reply))),
         Decision::Hold { operation, fresh, skipped } => {
+            if let Err(exceeded) = check_quotas(ledger, turn, hold) {
+                return Ok(Err(exceeded.into()));
+            }
             Ok(Ok(Reply::Hold(execute(ledger, turn, hold, operation, &fresh, skipped))))
         }
     }
@@ -117,6 +120,20 @@ fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> 
     Ok(Decision::Hold { operation, fresh, skipped: held })
 }
 
+/// Checks that the namespace may have the limits that the hold creates, and its timer.
+fn check_quotas(ledger: &Ledger, turn: &Turn<'_>, hold: &Hold) -> Result<(), QuotaExceeded> {
+    if turn.quotas.is_empty() {
+        return Ok(());
+    }
+    let missing = || hold.changes.iter().filter(|change| ledger.find(&change.limit_name).is_none());
+    turn.check_quota(Quota::LedgerLimits, ledger.len(), missing().count())?;
+    let limits = missing()
+        .map(|change| limit_bytes(&change.limit_name, change.limit_id.as_ref(), &change.context))
+        .sum::<u64>();
+    let expiry = hold.expires_after.map_or(0, |_| expiry_bytes(&hold.operation_id));
+    turn.check_bytes(ledger.resident_bytes(), limits + expiry)
+}
+
 fn execute(
     ledger: &mut Ledger,
     turn: &mut Turn<'_>,
@@ -170,6 +187,7 @@ fn execute(
         let timer = Timer::HoldExpiry { operation_id: hold.operation_id.clone(), held_at: position, due };
         turn.put_first(keys::expiry(turn.namespace, due, position), &hold.operation_id);
         turn.timers.set(turn.timer_key(due, TimerSource::Change(position)), timer);
+        ledger.add_expiry(&hold.operation_id);
     }
     let values = numbers.iter().map(|number| ledger.value_now(*number)).collect();
     HoldReply { operation_id: hold.operation_id.clone(), position, values, skipped }

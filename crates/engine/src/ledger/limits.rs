@@ -1,7 +1,10 @@
 //! `limits`: create, change, read and list the limits themselves.
 
-use super::{Context, LimitInfo, NewLimit, Patch, Refusal, Reply, state::Ledger, state::Terms};
-use crate::{Name, Page, answer_size, turn::Turn};
+use super::{
+    Context, LimitInfo, NewLimit, Patch, Refusal, Reply,
+    state::{Ledger, Terms, limit_bytes},
+};
+use crate::{Name, Page, Quota, answer_size, turn::Turn};
 use alloc::{vec, vec::Vec};
 
 /// An estimate of the bytes of the stored terms of a limit without the context.
@@ -16,6 +19,9 @@ pub(super) fn create(ledger: &mut Ledger, turn: &mut Turn<'_>, new: &NewLimit) -
     if ledger.find(&new.name).is_some() {
         return Err(Refusal::DuplicateLimitName { limit_name: new.name.clone() });
     }
+    turn.check_quota(Quota::LedgerLimits, ledger.len(), 1)?;
+    let more = limit_bytes(&new.name, new.limit_id.as_ref(), &new.context);
+    turn.check_bytes(ledger.resident_bytes(), more)?;
     turn.changes.will_write(TERMS_BYTES + context_bytes(&new.context));
     let number = ledger.create(Terms {
         name: new.name.clone(),
@@ -47,9 +53,11 @@ pub(super) fn patch(
         Patch::Set(value) => terms.context = value.clone(),
     }
     if terms != ledger.limit(number).terms {
+        let more = terms.resident_bytes().saturating_sub(ledger.limit(number).terms.resident_bytes());
+        turn.check_bytes(ledger.resident_bytes(), more)?;
         turn.advance();
         turn.changes.will_write(TERMS_BYTES + context_bytes(&terms.context));
-        *ledger.change_terms(number) = terms;
+        ledger.set_terms(number, terms);
     }
     Ok(ledger.info(number))
 }
@@ -61,7 +69,7 @@ pub(super) fn get(ledger: &Ledger, name: &Name) -> Result<LimitInfo, Refusal> {
 pub(super) fn list(ledger: &Ledger, page: &Page<Name>, max_answer: usize) -> Reply {
     let mut names = ledger.names_after(page.after.as_ref());
     let infos = names.by_ref().take(page.limit()).map(|number| ledger.info(number));
-    let (items, is_cut) = answer_size::fitting(infos, max_answer);
+    let (items, is_cut) = answer_size::fitting(infos, max_answer.min(answer_size::PAGE_BYTES));
     Reply::Limits { items, more: is_cut || names.next().is_some() }
 }
 

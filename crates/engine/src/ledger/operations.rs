@@ -136,7 +136,8 @@ pub(super) fn list(
             operations.push((id, operation?.ok_or(ReadError::Unreadable)?));
         }
         let infos = operations.into_iter().map(|(id, operation)| operation.info(ledger, id));
-        let (items, is_cut) = answer_size::fitting(infos, max_answer / HOLD_FACTOR);
+        let max_page = max_answer.min(answer_size::PAGE_BYTES);
+        let (items, is_cut) = answer_size::fitting(infos, max_page / HOLD_FACTOR);
         let next = match is_cut {
             true => items.last().map(|item| item.operation_id.clone()),
             false => scanned.more_after.as_deref().and_then(keys::operation_id),

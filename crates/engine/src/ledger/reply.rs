@@ -1,7 +1,7 @@
 //! The replies and refusals of the ledger.
 
 use super::{Context, EntryKind, HoldState};
-use crate::{Name, Position, Time};
+use crate::{Name, Position, QuotaExceeded, Time};
 use alloc::vec::Vec;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -248,6 +248,14 @@ pub enum Refusal {
     LimitsValuesReadingException,
     /// An item of a batch needs a stored record that could not be read. The item changed nothing.
     Unreadable,
+    /// The namespace would have more than its quota allows. Nothing has changed.
+    QuotaExceeded(QuotaExceeded),
+}
+
+impl From<QuotaExceeded> for Refusal {
+    fn from(exceeded: QuotaExceeded) -> Refusal {
+        Refusal::QuotaExceeded(exceeded)
+    }
 }
 
 impl Refusal {
@@ -265,6 +273,7 @@ impl Refusal {
             Refusal::OperationTooLarge { .. } | Refusal::PositionNotReached { .. } => "InvalidRequest",
             Refusal::LimitsValuesReadingException => "LimitsValuesReadingException",
             Refusal::Unreadable => "ShardUnavailable",
+            Refusal::QuotaExceeded(_) => "QuotaExceeded",
         }
     }
 }

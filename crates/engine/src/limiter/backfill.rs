@@ -9,13 +9,14 @@ use super::{
     Limiter,
     command::Change,
     finish::finish,
+    groups::GroupOwner,
     plan::Plan,
     prepare::prepare,
     reply::{Refusal, Reply},
     rule_index::RuleNumber,
 };
 use crate::{
-    WaitId,
+    Quota, QuotaExceeded, WaitId, resident,
     slab::SlabIndex,
     turn::{Attempt, Turn},
 };
@@ -29,6 +30,8 @@ const MAX_WAITING: usize = 1_024;
 pub(crate) struct RuleChangeQueue {
     current: Option<Backfill>,
     waiting: VecDeque<QueuedChange>,
+    /// The resident bytes of the waiting changes.
+    bytes: u64,
     /// Replies to changes that waited.
     completed: Vec<(WaitId, Result<Reply, Refusal>)>,
 }
@@ -38,6 +41,8 @@ pub(crate) struct RuleChangeQueue {
 struct QueuedChange {
     wait: WaitId,
     change: Change,
+    /// The resident bytes of the change.
+    bytes: u64,
 }
 
 #[derive(Debug)]
@@ -52,6 +57,15 @@ impl RuleChangeQueue {
     /// Whether a backfill is under way, so that [`continue_backfill`] must be called.
     pub(crate) fn is_busy(&self) -> bool {
         self.current.is_some()
+    }
+
+    pub(super) fn resident_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The resident bytes, summed up anew.
+    pub(super) fn recount_bytes(&self) -> u64 {
+        self.waiting.iter().map(|waits| waits.bytes).sum()
     }
 
     /// The requests that wait for the backfill or behind it.
@@ -83,7 +97,13 @@ pub(crate) fn begin(
         return Attempt::TooManyWaiting;
     }
     if limiter.rule_changes.is_busy() {
-        limiter.rule_changes.waiting.push_back(QueuedChange { wait, change: change.clone() });
+        let bytes = resident::of_encoded(change);
+        let is_deletion = matches!(change, Change::DeleteRule(_) | Change::DeleteOverride { .. });
+        if !is_deletion && let Err(exceeded) = turn.check_bytes(limiter.resident_bytes(), bytes) {
+            return Attempt::Done(Err(exceeded.into()));
+        }
+        limiter.rule_changes.bytes += bytes;
+        limiter.rule_changes.waiting.push_back(QueuedChange { wait, change: change.clone(), bytes });
         return Attempt::Waits;
     }
     let plan = match prepare(limiter, turn, change) {
@@ -94,25 +114,29 @@ pub(crate) fn begin(
         return Attempt::Done(Ok(finish(limiter, turn, plan)));
     }
     limiter.rule_changes.current = Some(Backfill { wait, plan, counted: 0 });
-    match count_slice(limiter, slice) {
-        true => {
+    match count_slice(limiter, turn, slice) {
+        Ok(false) => Attempt::Waits,
+        ended => {
             let backfill = limiter.rule_changes.current.take().expect("was just begun");
-            Attempt::Done(Ok(finish(limiter, turn, backfill.plan)))
+            Attempt::Done(end(limiter, turn, backfill, ended.err()))
         }
-        false => Attempt::Waits,
     }
 }
 
 /// Counts the next slice. After the last one, completes the change and begins the waiting ones, up to one that needs a
 /// backfill of several slices.
 pub(crate) fn continue_backfill(limiter: &mut Limiter, turn: &mut Turn<'_>, slice: usize) {
-    if !limiter.rule_changes.is_busy() || !count_slice(limiter, slice) {
+    turn.begin_family(limiter.resident_bytes());
+    let counted = count_slice(limiter, turn, slice);
+    if counted == Ok(false) {
         return;
     }
-    let backfill = limiter.rule_changes.current.take().expect("something is under way");
-    let result = Ok(finish(limiter, turn, backfill.plan));
-    limiter.rule_changes.completed.push((backfill.wait, result));
-    while let Some(QueuedChange { wait, change }) = limiter.rule_changes.waiting.pop_front() {
+    let Some(backfill) = limiter.rule_changes.current.take() else { return };
+    let wait = backfill.wait;
+    let result = end(limiter, turn, backfill, counted.err());
+    limiter.rule_changes.completed.push((wait, result));
+    while let Some(QueuedChange { wait, change, bytes }) = limiter.rule_changes.waiting.pop_front() {
+        limiter.rule_changes.bytes -= bytes;
         match begin(limiter, turn, &change, wait, slice) {
             Attempt::Done(result) => limiter.rule_changes.completed.push((wait, result)),
             Attempt::Waits | Attempt::TooManyWaiting => break,
@@ -120,9 +144,35 @@ pub(crate) fn continue_backfill(limiter: &mut Limiter, turn: &mut Turn<'_>, slic
     }
 }
 
-/// Counts a slice of counters. Returns whether that was the last one.
-fn count_slice(limiter: &mut Limiter, slice: usize) -> bool {
-    let Some(backfill) = &mut limiter.rule_changes.current else { return true };
+/// Carries the change out, or drops it if its groups exceed a quota. The positions of a dropped change are not used again:
+/// its groups are named by them, and are still there for a while.
+fn end(
+    limiter: &mut Limiter,
+    turn: &mut Turn<'_>,
+    backfill: Backfill,
+    exceeded: Option<QuotaExceeded>,
+) -> Result<Reply, Refusal> {
+    let Some(exceeded) = exceeded else { return Ok(finish(limiter, turn, backfill.plan)) };
+    for rule in backfill.plan.rules {
+        limiter.rules.remove(rule.number);
+    }
+    if let Some((number, name)) = backfill.plan.new_override {
+        let item = limiter.rules.change_overrides(number, |overrides| overrides.remove(&name));
+        let item = item.expect("it was inserted to be counted");
+        let generation = limiter.rules.at(number).stored.generation;
+        let owner = GroupOwner::Override { generation, id: item.stored.id };
+        if let Some(index) = limiter.groups.find(owner, item.stored.terms.key_values.as_bytes()) {
+            limiter.groups.remove(index, turn.namespace, turn.changes);
+        }
+    }
+    limiter.groups.mark_stale_groups();
+    limiter.schedule_window_timers(turn);
+    Err(exceeded.into())
+}
+
+/// Counts a slice of counters. Returns whether that was the last one, or the quota that the new groups exceed.
+fn count_slice(limiter: &mut Limiter, turn: &Turn<'_>, slice: usize) -> Result<bool, QuotaExceeded> {
+    let Some(backfill) = &mut limiter.rule_changes.current else { return Ok(true) };
     let from = backfill.counted;
     let until = from.saturating_add(slice as SlabIndex).min(limiter.counters.end());
     backfill.counted = until;
@@ -135,8 +185,11 @@ fn count_slice(limiter: &mut Limiter, slice: usize) -> bool {
         .collect();
     for (key_values, total) in counters {
         for number in &numbers {
+            let (groups, bytes) = (limiter.groups.len(), limiter.resident_bytes());
             limiter.count_for_backfill(*number, &key_values, total);
+            turn.check_quota(Quota::Groups, groups, limiter.groups.len() - groups)?;
+            turn.check_bytes(bytes, limiter.resident_bytes() - bytes)?;
         }
     }
-    until == limiter.counters.end()
+    Ok(until == limiter.counters.end())
 }

@@ -14,7 +14,7 @@ use super::{
     window::GroupState,
 };
 use crate::{
-    Millis, Time,
+    Millis, QuotaExceeded, Time,
     answer_size::{AnswerBudget, TooLarge},
     key_values::KeyValues,
     slab::SlabIndex,
@@ -33,14 +33,25 @@ pub(super) enum TakeKind {
     Check { dry_run: bool, may_relax: bool },
     /// The counter's unleased part always changes.
     Counter,
-    /// The counter's leased part always changes.
-    Lease,
+    /// The counter's leased part always changes. The lease itself has so many resident bytes.
+    Lease { bytes: u64 },
 }
 
 /// A decision, and whether it may be released before its batch is durable.
 pub(super) struct CheckResult {
-    pub(super) decision: Decision,
+    pub(super) decision: Result<Decision, QuotaExceeded>,
     pub(super) is_relaxed: bool,
+}
+
+impl CheckResult {
+    /// The decision if nothing refuses.
+    pub(super) fn allowed_or_refused(self) -> Result<Decision, Refusal> {
+        match self.decision {
+            Ok(decision) if decision.allowed => Ok(decision),
+            Ok(decision) => Err(Refusal::LimitReached(decision)),
+            Err(exceeded) => Err(Refusal::QuotaExceeded(exceeded)),
+        }
+    }
 }
 
 pub(super) fn check(
@@ -51,34 +62,9 @@ pub(super) fn check(
     budget: AnswerBudget,
 ) -> Result<Decided, TooLarge> {
     let kind = TakeKind::Check { dry_run: check.dry_run, may_relax };
-    let CheckResult { decision, is_relaxed } = decide(limiter, turn, &check.entries, kind, budget)?;
-    Ok(Decided { result: allowed_or_refused(decision).map(Reply::Allowed), is_relaxed })
-}
-
-pub(super) fn batch(
-    limiter: &mut Limiter,
-    turn: &mut Turn<'_>,
-    checks: &[Check],
-    may_relax: bool,
-    mut budget: AnswerBudget,
-) -> Result<Decided, TooLarge> {
-    // Which limits apply depends on the rules alone, so the size of the answer is known before the first check takes
-    // anything.
-    let collected = checks.iter().map(|check| TouchedGroups::collect(limiter, &check.entries, &mut budget));
-    let collected: Vec<TouchedGroups> = collected.collect::<Result<_, _>>()?;
-    let mut is_relaxed = true;
-    let mut decisions = Vec::with_capacity(checks.len());
-    for (check, touched) in checks.iter().zip(collected) {
-        let kind = TakeKind::Check { dry_run: check.dry_run, may_relax };
-        let result = decide_touched(limiter, turn, &check.entries, touched, kind);
-        is_relaxed &= result.is_relaxed;
-        decisions.push(result.decision);
-    }
-    Ok(Decided { result: Ok(Reply::Batch(decisions)), is_relaxed })
-}
-
-pub(super) fn allowed_or_refused(decision: Decision) -> Result<Decision, Refusal> {
-    if decision.allowed { Ok(decision) } else { Err(Refusal::LimitReached(decision)) }
+    let decided = decide(limiter, turn, &check.entries, kind, budget)?;
+    let is_relaxed = decided.is_relaxed;
+    Ok(Decided { result: decided.allowed_or_refused().map(Reply::Allowed), is_relaxed })
 }
 
 /// The decision for a request that takes nothing from any limit.
@@ -99,8 +85,8 @@ pub(super) fn decide(
 }
 
 /// Decides the entries one after another: a later entry sees what an earlier one has taken. If one is refused, what all of
-/// them took is undone.
-fn decide_touched(
+/// them took is undone. The first entry that exceeds a quota ends the check, unless a limit has refused it before.
+pub(super) fn decide_touched(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
     entries: &[Take],
@@ -108,10 +94,10 @@ fn decide_touched(
     kind: TakeKind,
 ) -> CheckResult {
     let now = turn.now;
-    let TouchedGroups { mut groups, ends } = touched;
+    let TouchedGroups { mut groups, ends, .. } = touched;
     let is_relaxed = match kind {
         TakeKind::Check { may_relax, .. } => may_relax && groups.iter().all(|group| !group.is_durable),
-        TakeKind::Counter | TakeKind::Lease => false,
+        TakeKind::Counter | TakeKind::Lease { .. } => false,
     };
     let is_dry_run = matches!(kind, TakeKind::Check { dry_run: true, .. });
     let when = if is_relaxed { WriteWhen::Soon } else { WriteWhen::Now };
@@ -128,6 +114,13 @@ fn decide_touched(
         is_refused |= is_entry_refused;
         // In a dry run of several entries, later entries must see what earlier ones would take. It is undone below.
         if !is_entry_refused && entry.hits != 0 && (!is_dry_run || undo.is_some()) {
+            if !is_refused
+                && !is_dry_run
+                && let Err(exceeded) = check_quotas(limiter, turn, entry, own, kind)
+            {
+                undo_all(limiter, turn, undo.unwrap_or_default());
+                return CheckResult { decision: Err(exceeded), is_relaxed: false };
+            }
             is_window_changed |= own.iter().any(|group| !group.is_count());
             is_counter_changed |= take(limiter, turn, entry, own, kind, when, undo.as_mut());
         }
@@ -144,7 +137,31 @@ fn decide_touched(
     }
     let retry_after = if is_refused { retry_after(limiter, now, entries, &groups) } else { None };
     let limits = statuses(limiter, now, groups, entries.len() > 1);
-    CheckResult { decision: Decision { allowed: !is_refused, limits, retry_after }, is_relaxed }
+    CheckResult { decision: Ok(Decision { allowed: !is_refused, limits, retry_after }), is_relaxed }
+}
+
+/// Fails if a quota forbids the groups, the counter or the lease that the entry would create.
+fn check_quotas(
+    limiter: &Limiter,
+    turn: &Turn<'_>,
+    entry: &Take,
+    groups: &[TouchedGroup],
+    kind: TakeKind,
+) -> Result<(), QuotaExceeded> {
+    if turn.quotas.is_empty() || entry.hits < 0 {
+        return Ok(());
+    }
+    let mut growth = limiter.growth_by_take(turn.now, entry, groups, is_counted(kind, groups));
+    if let TakeKind::Lease { bytes } = kind {
+        growth.leases += 1;
+        growth.bytes += bytes;
+    }
+    limiter.check_growth(turn, &growth)
+}
+
+/// Whether an entry takes from its counter.
+fn is_counted(kind: TakeKind, groups: &[TouchedGroup]) -> bool {
+    !matches!(kind, TakeKind::Check { .. }) || groups.iter().any(|group| group.is_count())
 }
 
 /// Looks up the groups of an entry and marks the limits that it exceeds. Returns whether one of those refuses; a shadow
@@ -195,14 +212,12 @@ fn take(
         if when == WriteWhen::Now {
             turn.changes.will_write(WINDOW_BYTES + group.values.as_bytes().len());
         }
-        let state = limiter.groups.change(index, when);
-        match entry.hits < 0 {
+        limiter.groups.change(index, when, |state| match entry.hits < 0 {
             true => group.meter.give_back(state, turn.now, hits),
             false => group.meter.take(state, turn.now, hits),
-        }
+        });
     }
-    let is_counted = !matches!(kind, TakeKind::Check { .. }) || groups.iter().any(|group| group.is_count());
-    if !is_counted {
+    if !is_counted(kind, groups) {
         return false;
     }
     let key_values = &entry.key_values;
@@ -212,7 +227,7 @@ fn take(
     }
     let (unleased, leased) = match kind {
         _ if entry.hits < 0 => (before.unleased.saturating_sub(hits), before.leased),
-        TakeKind::Lease => (before.unleased, before.leased + u128::from(hits)),
+        TakeKind::Lease { .. } => (before.unleased, before.leased + u128::from(hits)),
         TakeKind::Check { .. } | TakeKind::Counter => {
             (before.unleased.saturating_add(hits).min(Counter::MAX_UNLEASED), before.leased)
         }

@@ -6,6 +6,7 @@ use super::{
     command::Take,
     keys,
     reply::{CounterInfo, Refusal, Reply},
+    resident_bytes::of_counter,
 };
 use crate::{
     answer_size::{AnswerBudget, TooLarge},
@@ -32,17 +33,25 @@ pub(super) fn move_by(
     } else {
         let entry = Take { key_values: key_values.clone(), hits: by, limit: None };
         let entries = core::slice::from_ref(&entry);
-        check::allowed_or_refused(check::decide(limiter, turn, entries, TakeKind::Counter, budget)?.decision)
+        check::decide(limiter, turn, entries, TakeKind::Counter, budget)?.allowed_or_refused()
     };
     Ok(decision.map(|decision| Reply::Moved { counter: limiter.counters.info(key_values), decision }))
 }
 
 /// Sets the unleased part, without asking any rule. A negative value counts as 0.
-pub(super) fn set(limiter: &mut Limiter, turn: &mut Turn<'_>, key_values: &KeyValues, to: i64) -> Reply {
+pub(super) fn set(
+    limiter: &mut Limiter,
+    turn: &mut Turn<'_>,
+    key_values: &KeyValues,
+    to: i64,
+) -> Result<Reply, Refusal> {
+    if to > 0 {
+        limiter.check_growth(turn, &limiter.growth_by_counter(key_values))?;
+    }
     let leased = limiter.counters.get(key_values).leased;
     turn.advance();
     limiter.set_counter(turn, key_values, u64::try_from(to).unwrap_or(0), leased);
-    Reply::Counter(limiter.counters.info(key_values))
+    Ok(Reply::Counter(limiter.counters.info(key_values)))
 }
 
 /// Gives back at most the unleased part: leases give back their own.
@@ -87,11 +96,31 @@ struct StoredCounter {
 pub(crate) struct Counters {
     counters: Slab<KeyValues, Counter>,
     changed: Vec<SlabIndex>,
+    /// The resident bytes of all counters.
+    bytes: u64,
 }
 
 impl Counters {
     pub(crate) fn len(&self) -> usize {
         self.counters.len()
+    }
+
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The resident bytes, summed up anew.
+    pub(crate) fn recount_bytes(&self) -> u64 {
+        self.counters.iter_from(0).map(|(_, key_values, _)| of_counter(key_values)).sum()
+    }
+
+    pub(crate) fn contains(&self, key_values: &KeyValues) -> bool {
+        self.counters.find(key_values).is_some()
+    }
+
+    fn insert(&mut self, key_values: &KeyValues) -> SlabIndex {
+        self.bytes += of_counter(key_values);
+        self.counters.insert(key_values.clone(), Counter::default())
     }
 
     pub(crate) fn has_to_write(&self) -> bool {
@@ -132,7 +161,7 @@ impl Counters {
         let index = match self.counters.find(key_values) {
             Some(index) => index,
             None if unleased == 0 && leased == 0 => return None,
-            None => self.counters.insert(key_values.clone(), Counter::default()),
+            None => self.insert(key_values),
         };
         let (_, counter) = self.counters.at_mut(index).expect("the index was just found");
         let is_unleased_changed = counter.unleased != unleased;
@@ -142,6 +171,7 @@ impl Counters {
                 changes.remove(keys::counter(namespace, index));
             }
             self.counters.remove(index);
+            self.bytes -= of_counter(key_values);
         } else if is_unleased_changed && !counter.is_changed {
             counter.is_changed = true;
             self.changed.push(index);
@@ -174,6 +204,7 @@ impl Counters {
             return Err(Malformed);
         }
         let counter = Counter { unleased, leased: 0, is_changed: false, is_stored: true };
+        self.bytes += of_counter(&key_values);
         self.counters.insert_at(index, key_values, counter);
         Ok(())
     }
@@ -182,7 +213,7 @@ impl Counters {
     pub(crate) fn load_lease(&mut self, key_values: &KeyValues, hits: u64) {
         let index = match self.counters.find(key_values) {
             Some(index) => index,
-            None => self.counters.insert(key_values.clone(), Counter::default()),
+            None => self.insert(key_values),
         };
         let (_, counter) = self.counters.at_mut(index).expect("the index was just found");
         counter.leased += u128::from(hits);

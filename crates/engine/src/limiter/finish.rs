@@ -20,11 +20,12 @@ pub(super) fn finish(limiter: &mut Limiter, turn: &mut Turn<'_>, plan: Plan) -> 
         activate(limiter, turn, rule);
     }
     if let Some((number, name)) = plan.new_override {
-        let rule = limiter.rules.at_mut(number);
-        let id = rule.stored.id;
-        if let Some(item) = rule.overrides_mut().activate(&name) {
-            turn.put(keys::override_of(turn.namespace, id, item.stored.id), &item.stored);
-        }
+        let id = limiter.rules.at(number).stored.id;
+        limiter.rules.change_overrides(number, |overrides| {
+            if let Some(item) = overrides.activate(&name) {
+                turn.put(keys::override_of(turn.namespace, id, item.stored.id), &item.stored);
+            }
+        });
     }
     for step in plan.steps {
         match step {
@@ -115,14 +116,16 @@ fn delete_rule(limiter: &mut Limiter, turn: &mut Turn<'_>, number: RuleNumber) {
 /// Creates or replaces an override that needs no backfill.
 fn put_override_in_place(limiter: &mut Limiter, turn: &mut Turn<'_>, number: RuleNumber, new: NewOverride) {
     let position = turn.advance();
-    let rule = limiter.rules.at_mut(number);
+    let rule = limiter.rules.at(number);
     let id = rule.stored.id;
-    if let Some(item) = rule.overrides_mut().get_mut(&new.name)
-        && item.stored.terms.key_values == new.key_values
-    {
-        item.stored.clock.change(turn.now, new.limit);
-        item.stored.terms = new;
-        turn.put(keys::override_of(turn.namespace, id, item.stored.id), &item.stored);
+    let old = rule.overrides.get(&new.name);
+    if old.is_some_and(|item| item.stored.terms.key_values == new.key_values) {
+        limiter.rules.change_overrides(number, |overrides| {
+            let item = overrides.get_mut(&new.name).expect("it was just found");
+            item.stored.clock.change(turn.now, new.limit);
+            item.stored.terms = new;
+            turn.put(keys::override_of(turn.namespace, id, item.stored.id), &item.stored);
+        });
         return;
     }
     let mut stored = StoredOverride::new(new, position, turn.now);
@@ -130,10 +133,11 @@ fn put_override_in_place(limiter: &mut Limiter, turn: &mut Turn<'_>, number: Rul
         stored.created_at = old.stored.created_at;
     }
     turn.put(keys::override_of(turn.namespace, id, stored.id), &stored);
-    let rule = limiter.rules.at_mut(number);
-    let (from, to) = (rule.stored.clock, stored.clock);
+    let (from, to) = (limiter.rules.at(number).stored.clock, stored.clock);
     let key_values = stored.terms.key_values.clone();
-    rule.overrides_mut().insert(Override { stored, is_active: true });
+    limiter.rules.change_overrides(number, |overrides| {
+        overrides.insert(Override { stored, is_active: true });
+    });
     convert_bucket(limiter, turn, number, &key_values, from, to);
 }
 
@@ -143,8 +147,8 @@ fn delete_override(
     number: RuleNumber,
     name: &Name,
 ) -> Option<Override> {
-    let rule = limiter.rules.at_mut(number);
-    let item = rule.overrides_mut().remove(name)?;
+    let item = limiter.rules.change_overrides(number, |overrides| overrides.remove(name))?;
+    let rule = limiter.rules.at(number);
     turn.advance();
     turn.remove(keys::override_of(turn.namespace, rule.stored.id, item.stored.id));
     let (from, to) = (item.stored.clock, rule.stored.clock);
@@ -174,6 +178,6 @@ fn convert_bucket(
         && rule.is_exact(key_values)
         && let Some(index) = limiter.groups.find(owner, key_values.as_bytes())
     {
-        limiter.groups.change(index, WriteWhen::Now).convert(from, to, turn.now);
+        limiter.groups.change(index, WriteWhen::Now, |state| state.convert(from, to, turn.now));
     }
 }

@@ -4,7 +4,7 @@
 //! again when a shard opens. Windows are stored. A group that is back in its initial state is dropped, so that a rule with one
 //! group per address does not grow without bound.
 
-use super::{keys, window::GroupState};
+use super::{keys, resident_bytes::of_group, window::GroupState};
 use crate::{
     Millis, Position,
     ids::NamespaceId,
@@ -80,6 +80,8 @@ pub(crate) struct Groups {
     write_soon: VecDeque<SlabIndex>,
     /// The number of groups that are windows.
     windows: usize,
+    /// The resident bytes of all groups.
+    bytes: u64,
     /// Where the next slice of the scan for idle groups begins.
     idle_from: SlabIndex,
     /// The number of scans that must still look for groups of removed rules.
@@ -89,6 +91,15 @@ pub(crate) struct Groups {
 impl Groups {
     pub(crate) fn len(&self) -> usize {
         self.groups.len()
+    }
+
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The resident bytes, summed up anew.
+    pub(crate) fn recount_bytes(&self) -> u64 {
+        self.groups.iter_from(0).map(|(_, key, group)| of_group(&key.values, &group.state)).sum()
     }
 
     /// Whether a scan for idle groups could find any.
@@ -121,12 +132,13 @@ impl Groups {
     /// Inserts a window that does not exist yet.
     pub(crate) fn insert(&mut self, owner: GroupOwner, values: &KeyValues, initial: GroupState) -> SlabIndex {
         self.windows += 1;
+        self.bytes += of_group(values, &initial);
         let group = Group { state: initial, to_write: WriteWhen::Never, is_stored: false };
         self.groups.insert(GroupKey { owner, values: values.clone() }, group)
     }
 
-    /// The state of a window, to be changed, and marked to be written.
-    pub(crate) fn change(&mut self, index: SlabIndex, when: WriteWhen) -> &mut GroupState {
+    /// Changes the state of a window, and marks it to be written.
+    pub(crate) fn change(&mut self, index: SlabIndex, when: WriteWhen, change: impl FnOnce(&mut GroupState)) {
         let (_, group) = self.groups.at_mut(index).expect("the index was just found");
         if when > group.to_write {
             group.to_write = when;
@@ -136,7 +148,9 @@ impl Groups {
                 WriteWhen::Never => {}
             }
         }
-        &mut group.state
+        self.bytes -= group.state.heap();
+        change(&mut group.state);
+        self.bytes += group.state.heap();
     }
 
     /// Adds to what is in use in a group. The group is created if it does not exist, and dropped if nothing is in use.
@@ -149,7 +163,9 @@ impl Groups {
         let used = used.saturating_add_signed(change);
         match index {
             Some(index) if used == 0 => {
-                self.groups.remove(index);
+                if let Some((key, group)) = self.groups.remove(index) {
+                    self.bytes -= of_group(&key.values, &group.state);
+                }
             }
             Some(index) => {
                 let (_, group) = self.groups.at_mut(index).expect("the index was just found");
@@ -159,7 +175,9 @@ impl Groups {
             None => {
                 let group =
                     Group { state: GroupState::Count(used), to_write: WriteWhen::Never, is_stored: false };
-                self.groups.insert(GroupKey { owner, values: KeyValues::from_projected(values) }, group);
+                let key = GroupKey { owner, values: KeyValues::from_projected(values) };
+                self.bytes += of_group(&key.values, &group.state);
+                self.groups.insert(key, group);
             }
         }
     }
@@ -175,14 +193,19 @@ impl Groups {
     ) {
         let Some(index) = self.find(owner, values.as_bytes()) else { return };
         match before {
-            Some(state) => self.groups.at_mut(index).expect("the index was just found").1.state = state,
+            Some(state) => {
+                let (_, group) = self.groups.at_mut(index).expect("the index was just found");
+                self.bytes = self.bytes + state.heap() - group.state.heap();
+                group.state = state;
+            }
             None => self.remove(index, namespace, changes),
         }
     }
 
     /// Removes a group and its record.
     pub(crate) fn remove(&mut self, index: SlabIndex, namespace: NamespaceId, changes: &mut BatchChanges) {
-        if let Some((_, group)) = self.groups.remove(index) {
+        if let Some((key, group)) = self.groups.remove(index) {
+            self.bytes -= of_group(&key.values, &group.state);
             self.windows -= usize::from(!matches!(group.state, GroupState::Count(_)));
             if group.is_stored {
                 changes.remove(keys::window(namespace, index));
@@ -249,6 +272,7 @@ impl Groups {
             return Err(Malformed);
         }
         let group = Group { state, to_write: WriteWhen::Never, is_stored: true };
+        self.bytes += of_group(&values, &group.state);
         self.groups.insert_at(index, GroupKey { owner, values }, group);
         self.windows += 1;
         Ok(())

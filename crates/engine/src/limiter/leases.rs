@@ -5,13 +5,14 @@ use super::{
     command::{NewLease, Take},
     keys,
     reply::{LeaseInfo, Refusal, Reply},
+    resident_bytes,
 };
 use crate::{
     Effect, Millis, Name, Page, Position, Time,
     answer_size::{AnswerBudget, TooLarge},
     ids::NamespaceId,
     key_values::KeyValues,
-    lists::pick,
+    lists::{LOOKED_AT, pick},
     record::{self, Malformed},
     timers::{Timer, TimerKey, TimerSource, Timers},
     turn::Turn,
@@ -38,6 +39,10 @@ impl Lease {
 
     fn timer(&self) -> Timer {
         Timer::LeaseExpiry { id: self.id.clone() }
+    }
+
+    pub(super) fn resident_bytes(&self) -> u64 {
+        resident_bytes::of_lease_parts(&self.id, &self.key_values, self.owner.as_ref())
     }
 
     fn info(&self, now: Time) -> LeaseInfo {
@@ -67,11 +72,13 @@ pub(super) fn take(
         return Ok(Ok(Reply::LeaseTaken { lease: lease.info(turn.now), decision }));
     }
     let entry = Take { key_values: new.key_values.clone(), hits: new.hits as i64, limit: None };
-    let decided =
-        check::decide(limiter, turn, core::slice::from_ref(&entry), check::TakeKind::Lease, budget)?;
-    if !decided.decision.allowed {
-        return Ok(Err(Refusal::LimitReached(decided.decision)));
-    }
+    let kind = check::TakeKind::Lease { bytes: resident_bytes::of_lease(new) };
+    let decision = match check::decide(limiter, turn, core::slice::from_ref(&entry), kind, budget)?
+        .allowed_or_refused()
+    {
+        Ok(decision) => decision,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
     let lease = Lease {
         id: new.id.clone(),
         key_values: new.key_values.clone(),
@@ -84,8 +91,9 @@ pub(super) fn take(
     };
     let info = lease.info(turn.now);
     keep(turn, &lease);
+    limiter.lease_bytes += lease.resident_bytes();
     limiter.leases.insert(new.id.clone(), lease);
-    Ok(Ok(Reply::LeaseTaken { lease: info, decision: decided.decision }))
+    Ok(Ok(Reply::LeaseTaken { lease: info, decision }))
 }
 
 pub(super) fn extend(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name) -> Result<Reply, Refusal> {
@@ -104,6 +112,7 @@ pub(super) fn release(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name) -> 
     let Some(lease) = limiter.leases.remove(id) else {
         return Err(Refusal::LeaseNotFound { lease_id: id.clone() });
     };
+    limiter.lease_bytes -= lease.resident_bytes();
     turn.timers.cancel(lease.timer_key(turn.namespace));
     turn.advance();
     turn.remove(keys::lease(turn.namespace, lease.token));
@@ -131,7 +140,8 @@ pub(super) fn list(limiter: &Limiter, now: Time, page: &Page<Name>) -> Reply {
     use core::ops::Bound::{Excluded, Unbounded};
     let range = (page.after.as_ref().map_or(Unbounded, Excluded), Unbounded);
     let leases = limiter.leases.range::<Name, _>(range);
-    Reply::Leases(pick(leases, page.limit(), |(_, lease)| Some(lease.info(now)), |(id, _)| (*id).clone()))
+    let id = |(id, _): &(&Name, &Lease)| (*id).clone();
+    Reply::Leases(pick(leases, page.limit(), LOOKED_AT, |(_, lease)| Some(lease.info(now)), id))
 }
 
 /// A kept reply, with the lease as it is now. `None` if the lease has ended.
@@ -152,6 +162,7 @@ impl Limiter {
     pub(super) fn load_lease(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
         let lease: Lease = record::decode(bytes)?;
         self.counters.load_lease(&lease.key_values, lease.hits);
+        self.lease_bytes += lease.resident_bytes();
         match self.leases.insert(lease.id.clone(), lease) {
             None => Ok(()),
             Some(_) => Err(Malformed),

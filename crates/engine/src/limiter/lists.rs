@@ -11,7 +11,7 @@ use crate::{
     Name, Page,
     answer_size::{self, AnswerBudget, TooLarge},
     key_values::KeyValues,
-    lists::pick,
+    lists::{looked_at, pick},
     selection::Query,
 };
 use alloc::vec::Vec;
@@ -37,6 +37,7 @@ pub(super) fn rules(limiter: &Limiter, query: &Query, page: &Page<Name>) -> Repl
     Reply::Rules(pick(
         rules,
         page.limit(),
+        looked_at(query.weight()),
         |rule| query.finds_keys(&rule.keys).then(|| rule.info()),
         |rule| rule.terms().name.clone(),
     ))
@@ -52,6 +53,7 @@ pub(super) fn overrides(
     Ok(Reply::Overrides(pick(
         rule.overrides.after(page.after.as_ref()).filter(|item| item.is_active),
         page.limit(),
+        looked_at(query.weight()),
         |item| query.finds(&item.stored.terms.key_values).then(|| rule.override_info(item)),
         |item| item.stored.terms.name.clone(),
     )))
@@ -62,6 +64,7 @@ pub(super) fn counters(limiter: &Limiter, query: &Query, page: &Page<CounterId>)
     Reply::Counters(pick(
         limiter.counters.iter_from(from),
         page.limit(),
+        looked_at(query.weight()),
         |(_, key_values, counter)| query.finds(key_values).then(|| counters::info(key_values, counter)),
         |(index, ..)| CounterId(*index),
     ))

@@ -9,11 +9,13 @@
 
 mod backfill;
 mod check;
+pub(crate) mod check_batch;
 mod command;
 mod counters;
 mod finish;
 mod garbage;
 mod groups;
+mod growth;
 pub(crate) mod keys;
 mod leases;
 mod lists;
@@ -22,6 +24,7 @@ mod plan;
 mod prepare;
 mod prepare_file;
 mod reply;
+mod resident_bytes;
 mod rule;
 mod rule_index;
 mod rules;
@@ -60,7 +63,7 @@ pub(crate) struct Decided {
     pub(crate) is_relaxed: bool,
 }
 
-/// Runs a command. It needs no stored record. If it waits, `wait` identifies it when it completes. `may_relax` says whether
+/// Runs a command that is not a batch. It needs no stored record. If it waits, `wait` identifies it when it completes. `may_relax` says whether
 /// the reply may be relaxed at all: the reply to a request with an idempotency key may not.
 pub(crate) fn apply(
     limiter: &mut Limiter,
@@ -70,6 +73,7 @@ pub(crate) fn apply(
     may_relax: bool,
     options: &Options,
 ) -> Result<Attempt<Decided>, TooLarge> {
+    turn.begin_family(limiter.resident_bytes());
     let budget = AnswerBudget::new(options.max_answer);
     let durable = |result| Decided { result, is_relaxed: false };
     let decided = match command {
@@ -81,12 +85,12 @@ pub(crate) fn apply(
             });
         }
         Command::Check(check) => check::check(limiter, turn, check, may_relax, budget)?,
-        Command::CheckBatch(checks) => check::batch(limiter, turn, checks, may_relax, budget)?,
+        Command::CheckBatch(_) => unreachable!("a batch is run in slices"),
         Command::MoveCounter(CounterChange { key_values, amount }) => {
             durable(counters::move_by(limiter, turn, key_values, *amount, budget)?)
         }
         Command::SetCounter(CounterChange { key_values, amount }) => {
-            durable(Ok(counters::set(limiter, turn, key_values, *amount)))
+            durable(counters::set(limiter, turn, key_values, *amount))
         }
         Command::TakeLease(new) => durable(leases::take(limiter, turn, new, budget)?),
         Command::ExtendLease(id) => durable(leases::extend(limiter, turn, id)),

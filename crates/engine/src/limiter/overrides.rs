@@ -1,6 +1,6 @@
 //! The overrides of a rule, in memory and as they are stored.
 
-use super::{terms::NewOverride, window::BucketClock};
+use super::{resident_bytes::of_override, terms::NewOverride, window::BucketClock};
 use crate::{Name, Position, Time, key_values::KeyValues};
 use alloc::{
     boxed::Box,
@@ -45,6 +45,8 @@ pub(crate) struct Overrides {
     /// are.
     by_keys: Vec<OverridesByKeys>,
     inactive: usize,
+    /// The resident bytes of all overrides.
+    bytes: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -58,6 +60,20 @@ impl Overrides {
     /// The number of active overrides.
     pub(crate) fn active(&self) -> usize {
         self.by_name.len() - self.inactive
+    }
+
+    /// The number of overrides, active or not.
+    pub(crate) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The number of distinct sets of keys. At most one override of each applies to an entry of a check.
+    pub(crate) fn key_sets(&self) -> usize {
+        self.by_keys.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -146,6 +162,7 @@ impl Overrides {
         same_keys.names.insert(key_values, name.clone());
         self.ids.insert(item.stored.id, name.clone());
         self.inactive += usize::from(!item.is_active);
+        self.bytes += of_override(&item.stored.terms);
         self.by_name.insert(name, item);
     }
 
@@ -163,6 +180,7 @@ impl Overrides {
         let item = self.by_name.remove(name)?;
         self.ids.remove(&item.stored.id);
         self.inactive -= usize::from(!item.is_active);
+        self.bytes -= of_override(&item.stored.terms);
         let key_values = &item.stored.terms.key_values;
         if let Some(index) = self.by_keys.iter().position(|same_keys| has_keys(key_values, &same_keys.keys)) {
             if self.by_keys[index].names.get(key_values) == Some(name) {

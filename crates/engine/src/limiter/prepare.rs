@@ -8,12 +8,13 @@ use super::{
     plan::{NewActiveRule, Plan, PlannedReply, Step},
     prepare_file,
     reply::Refusal,
+    resident_bytes::{of_override, of_rule},
     rule::{Rule, StoredRule},
     rule_index::RuleNumber,
     terms::{NewOverride, NewRule, OverridePatch, RulePatch, Window},
     window::BucketClock,
 };
-use crate::{Name, turn::Turn};
+use crate::{Name, Quota, turn::Turn};
 use alloc::sync::Arc;
 
 /// Checks everything that could refuse the change, and inserts, inactive, what must be backfilled. A refused change has
@@ -24,14 +25,14 @@ pub(super) fn prepare(limiter: &mut Limiter, turn: &mut Turn<'_>, change: &Chang
             if limiter.rule(&new.name).is_some() {
                 return Err(Refusal::RuleAlreadyExists { rule: new.name.clone() });
             }
-            Ok(create_rule(limiter, turn, new))
+            create_rule(limiter, turn, new)
         }
         Change::PutRule(new) => match limiter.rules.number(&new.name) {
             Some(_) => {
                 let number = find_editable(limiter, &new.name)?;
                 change_rule(limiter, turn, number, new.clone())
             }
-            None => Ok(create_rule(limiter, turn, new)),
+            None => create_rule(limiter, turn, new),
         },
         Change::PatchRule { name, patch } => {
             let number = find_editable(limiter, name)?;
@@ -120,10 +121,44 @@ fn patched_override(old: &NewOverride, patch: &OverridePatch) -> NewOverride {
     }
 }
 
-fn create_rule(limiter: &mut Limiter, turn: &mut Turn<'_>, new: &NewRule) -> Plan {
+/// Fails if the rules and overrides of `limiter` would grow beyond a quota. `before` are those that are replaced, and
+/// `after` those that replace them.
+pub(super) fn check_quotas(
+    limiter: &Limiter,
+    turn: &Turn<'_>,
+    before: RuleSizes,
+    after: RuleSizes,
+) -> Result<(), Refusal> {
+    let more = |before: usize, after: usize| after.saturating_sub(before);
+    turn.check_quota(Quota::Rules, limiter.rules.len(), more(before.rules, after.rules))?;
+    turn.check_quota(Quota::Overrides, limiter.rules.overrides(), more(before.overrides, after.overrides))?;
+    turn.check_bytes(limiter.resident_bytes(), after.bytes.saturating_sub(before.bytes))?;
+    Ok(())
+}
+
+/// How much some rules and overrides are.
+#[derive(Clone, Copy, Default)]
+pub(super) struct RuleSizes {
+    pub(super) rules: usize,
+    pub(super) overrides: usize,
+    pub(super) bytes: u64,
+}
+
+impl RuleSizes {
+    fn of_rule(terms: &NewRule) -> RuleSizes {
+        RuleSizes { rules: 1, overrides: 0, bytes: of_rule(terms) }
+    }
+
+    fn of_override(terms: &NewOverride) -> RuleSizes {
+        RuleSizes { rules: 0, overrides: 1, bytes: of_override(terms) }
+    }
+}
+
+fn create_rule(limiter: &mut Limiter, turn: &mut Turn<'_>, new: &NewRule) -> Result<Plan, Refusal> {
+    check_quotas(limiter, turn, RuleSizes::default(), RuleSizes::of_rule(new))?;
     let number = insert_inactive(limiter, turn, new.clone(), false, &[]);
     let reply = PlannedReply::Rule { name: new.name.clone(), is_new: true };
-    Plan::with_rule(reply, NewActiveRule { number, replaces: None })
+    Ok(Plan::with_rule(reply, NewActiveRule { number, replaces: None }))
 }
 
 /// Inserts a new rule with its overrides. The rule takes part in checks once it is activated.
@@ -160,6 +195,7 @@ fn change_rule(
     if let Some(other) = rule.overrides.first_without_keys(&terms.group_by) {
         return Err(Refusal::OverridesConflict { rule: name, name: other.clone() });
     }
+    check_quotas(limiter, turn, RuleSizes::of_rule(rule.terms()), RuleSizes::of_rule(&terms))?;
     let reply = PlannedReply::Rule { name, is_new: false };
     if !rule.needs_backfill(&terms) {
         return Ok(Plan::with_step(reply, Step::ChangeRule(number, terms)));
@@ -202,6 +238,8 @@ fn put_override(
     }
     check_override(rule.terms(), new)?;
     let old = rule.overrides.get(&new.name);
+    let before = old.map(|old| RuleSizes::of_override(&old.stored.terms)).unwrap_or_default();
+    check_quotas(limiter, turn, before, RuleSizes::of_override(new))?;
     let reply = PlannedReply::Override { rule: rule_name, name: new.name.clone(), is_new: old.is_none() };
     let is_counted = rule.terms().window.is_none() && !rule.is_exact(&new.key_values);
     match old {
@@ -218,7 +256,8 @@ fn put_override(
         }
         None if is_counted => {
             let stored = StoredOverride::new(new.clone(), turn.advance(), turn.now);
-            limiter.rules.at_mut(number).overrides_mut().insert(Override { stored, is_active: false });
+            let item = Override { stored, is_active: false };
+            limiter.rules.change_overrides(number, |overrides| overrides.insert(item));
             Ok(Plan { new_override: Some((number, new.name.clone())), ..Plan::new(reply) })
         }
         _ => Ok(Plan::with_step(reply, Step::PutOverride(number, new.clone()))),

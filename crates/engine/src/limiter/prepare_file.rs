@@ -4,8 +4,9 @@ use super::{
     Limiter,
     overrides::{Override, Overrides, StoredOverride},
     plan::{NewActiveRule, Plan, PlannedReply, Step},
-    prepare::{check_override, insert_inactive, insert_replacement},
+    prepare::{RuleSizes, check_override, check_quotas, insert_inactive, insert_replacement},
     reply::{FileChanges, Refusal},
+    resident_bytes::{of_override, of_rule},
     rule::Rule,
     rule_index::RuleNumber,
     terms::{FileRule, NewOverride, NewRule},
@@ -31,6 +32,7 @@ pub(super) fn prepare(
     if let Some(twice) = rules.iter().find(|file| !names.insert(&file.rule.name)) {
         return Err(Refusal::RuleAlreadyExists { rule: twice.rule.name.clone() });
     }
+    check_quotas(limiter, turn, sizes_of_managed(limiter), sizes_of_file(rules))?;
     let mut changes = FileChanges::default();
     let mut plan = Plan::new(PlannedReply::RuleDeleted);
     for FileRule { rule: terms, overrides } in rules {
@@ -60,6 +62,24 @@ pub(super) fn prepare(
     changes.changed.sort_unstable();
     plan.reply = PlannedReply::File(changes);
     Ok(plan)
+}
+
+/// The rules that the file replaces.
+fn sizes_of_managed(limiter: &Limiter) -> RuleSizes {
+    let managed = limiter.rules.after(None).filter(|rule| rule.stored.is_file_managed);
+    managed.fold(RuleSizes::default(), |sum, rule| RuleSizes {
+        rules: sum.rules + 1,
+        overrides: sum.overrides + rule.overrides.len(),
+        bytes: sum.bytes + rule.resident_bytes(),
+    })
+}
+
+fn sizes_of_file(rules: &[FileRule]) -> RuleSizes {
+    rules.iter().fold(RuleSizes::default(), |sum, file| RuleSizes {
+        rules: sum.rules + 1,
+        overrides: sum.overrides + file.overrides.len(),
+        bytes: sum.bytes + of_rule(&file.rule) + file.overrides.iter().map(of_override).sum::<u64>(),
+    })
 }
 
 /// Checks that no two overrides have the same name or the same key-values.

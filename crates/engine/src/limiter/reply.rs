@@ -4,7 +4,7 @@ use super::{
     command::CounterId,
     terms::{Limit, NewOverride, NewRule},
 };
-use crate::{Listed, Millis, Name, Position, Time, key_values::KeyValues};
+use crate::{Listed, Millis, Name, Position, QuotaExceeded, Time, key_values::KeyValues};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -33,8 +33,8 @@ pub enum Reply {
     Matches(Vec<RuleMatch>),
     /// The check is allowed.
     Allowed(Decision),
-    /// One decision for each check, in order, allowed or not.
-    Batch(Vec<Decision>),
+    /// One decision for each check, in order, allowed or not; or the quota that refuses it.
+    Batch(Vec<Result<Decision, QuotaExceeded>>),
     /// The counter after taking or giving back.
     Moved {
         /// The counter.
@@ -119,6 +119,14 @@ pub enum Refusal {
     },
     /// At least one limit refuses. Nothing was taken.
     LimitReached(Decision),
+    /// The namespace would have more than its quota allows. Nothing has changed.
+    QuotaExceeded(QuotaExceeded),
+}
+
+impl From<QuotaExceeded> for Refusal {
+    fn from(exceeded: QuotaExceeded) -> Refusal {
+        Refusal::QuotaExceeded(exceeded)
+    }
 }
 
 impl Refusal {
@@ -134,6 +142,7 @@ impl Refusal {
             Refusal::GroupKeyMissing { .. } | Refusal::BurstWithoutBucket { .. } => "InvalidRequest",
             Refusal::LeaseNotFound { .. } => "LeaseNotFound",
             Refusal::LimitReached(_) => "LimitReached",
+            Refusal::QuotaExceeded(_) => "QuotaExceeded",
         }
     }
 }

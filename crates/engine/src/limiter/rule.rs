@@ -3,6 +3,7 @@
 use super::{
     overrides::{Override, Overrides},
     reply::{OverrideInfo, RuleInfo},
+    resident_bytes::of_rule,
     terms::{Durability, NewRule, Window},
     window::{BucketClock, Meter},
 };
@@ -44,6 +45,11 @@ impl Rule {
     /// backfill. So this does not copy them.
     pub(crate) fn overrides_mut(&mut self) -> &mut Overrides {
         Arc::make_mut(&mut self.overrides)
+    }
+
+    /// The resident bytes of the rule and its overrides.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        of_rule(self.terms()) + self.overrides.resident_bytes()
     }
 
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut StoredRule)) {

@@ -7,6 +7,7 @@
 use super::rule::Rule;
 use crate::{
     key_values::{KeyValues, OwnedValue, Value},
+    leftovers::Leftovers,
     selection::Test,
 };
 use alloc::{boxed::Box, vec::Vec};
@@ -97,6 +98,10 @@ impl RuleIndex {
                 rules.iter().for_each(|number| each(*number));
             }
         }
+    }
+
+    pub(crate) fn into_leftovers(self) -> Leftovers {
+        Leftovers::of(self.by_pair).and(self.by_key)
     }
 
     fn best_anchor(&self, rule: &Rule) -> Anchor {

@@ -1,10 +1,12 @@
 //! All rules of a namespace, by number, by name, by id and by generation, and the index that finds the matching ones.
 
 use super::{
+    overrides::Overrides,
+    resident_bytes::{of_override, of_rule},
     rule::{Rule, StoredRule},
     rule_index::{RuleIndex, RuleNumber},
 };
-use crate::{Name, Position, key_values::KeyValues};
+use crate::{Name, Position, key_values::KeyValues, leftovers::Leftovers};
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use hashbrown::HashMap;
 
@@ -22,11 +24,31 @@ pub(super) struct Rules {
     index: RuleIndex,
     /// Removed rules with overrides. Their memory is freed in slices.
     removed: Vec<Rule>,
+    /// The number of overrides of all rules.
+    overrides: usize,
+    /// The resident bytes of all rules with their overrides. Overrides that two rules share are counted for both.
+    bytes: u64,
 }
 
 impl Rules {
     pub(super) fn len(&self) -> usize {
         self.by_name.len()
+    }
+
+    pub(super) fn overrides(&self) -> usize {
+        self.overrides
+    }
+
+    pub(super) fn resident_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The number of overrides and the resident bytes, summed up anew.
+    pub(super) fn recount(&self) -> (usize, u64) {
+        self.rules.iter().flatten().fold((0, 0), |(overrides, bytes), rule| {
+            let own = rule.overrides.iter().map(|(_, item)| of_override(&item.stored.terms)).sum::<u64>();
+            (overrides + rule.overrides.iter().len(), bytes + of_rule(rule.terms()) + own)
+        })
     }
 
     pub(super) fn at(&self, number: RuleNumber) -> &Rule {
@@ -45,9 +67,23 @@ impl Rules {
         self.number(name).map(|number| self.at(number))
     }
 
-    pub(super) fn by_id_mut(&mut self, id: Position) -> Option<&mut Rule> {
-        let number = *self.by_id.get(&id)?;
-        Some(self.at_mut(number))
+    pub(super) fn number_of(&self, id: Position) -> Option<RuleNumber> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// Changes the overrides of a rule.
+    pub(super) fn change_overrides<R>(
+        &mut self,
+        number: RuleNumber,
+        change: impl FnOnce(&mut Overrides) -> R,
+    ) -> R {
+        let overrides = self.rules[number as usize].as_mut().map(Rule::overrides_mut);
+        let overrides = overrides.expect("a number in use belongs to a rule");
+        let (before, bytes_before) = (overrides.len(), overrides.resident_bytes());
+        let result = change(overrides);
+        self.overrides = self.overrides + overrides.len() - before;
+        self.bytes = self.bytes + overrides.resident_bytes() - bytes_before;
+        result
     }
 
     pub(super) fn by_generation(&self, generation: Position) -> Option<&Rule> {
@@ -62,14 +98,25 @@ impl Rules {
     }
 
     /// Calls `each` with every rule that applies to the key-values, active or not, and the encoded values of its group.
-    pub(super) fn for_each_match(&self, key_values: &KeyValues, mut each: impl FnMut(&Rule, &[u8])) {
+    /// Returns about how much work it was.
+    pub(super) fn for_each_match(&self, key_values: &KeyValues, mut each: impl FnMut(&Rule, &[u8])) -> usize {
+        /// The conditions that are tested in a unit of work.
+        const CONDITIONS: usize = 8;
         let mut group = Vec::with_capacity(64);
+        let mut work = 0;
         self.index.candidates(key_values, |number| {
             let rule = self.at(number);
+            work += 1 + rule.terms().selection.conditions().len() / CONDITIONS + rule.overrides.key_sets();
             if rule.applies(key_values, &mut group) {
                 each(rule, &group);
             }
         });
+        work
+    }
+
+    /// All rules, active or not, if there are no more than `most`.
+    pub(super) fn few(&self, most: usize) -> Option<impl Iterator<Item = &Rule>> {
+        (self.rules.len() <= most).then(|| self.rules.iter().flatten())
     }
 
     /// Inserts a rule that clients can name from now on.
@@ -87,6 +134,8 @@ impl Rules {
         }
         self.index.insert(number, &rule);
         self.by_generation.insert(rule.stored.generation, number);
+        self.overrides += rule.overrides.len();
+        self.bytes += rule.resident_bytes();
         self.rules[number as usize] = Some(rule);
         number
     }
@@ -102,6 +151,8 @@ impl Rules {
     pub(super) fn remove(&mut self, number: RuleNumber) {
         let Some(mut rule) = self.rules[number as usize].take() else { return };
         self.index.remove(number, &rule);
+        self.overrides -= rule.overrides.len();
+        self.bytes -= rule.resident_bytes();
         self.by_generation.remove(&rule.stored.generation);
         if self.by_name.get(&rule.terms().name) == Some(&number) {
             self.by_name.remove(&rule.terms().name);
@@ -120,7 +171,9 @@ impl Rules {
         let mut rule = self.rules[number as usize].take().expect("a number in use belongs to a rule");
         self.index.remove(number, &rule);
         self.by_generation.remove(&rule.stored.generation);
+        self.bytes -= rule.resident_bytes();
         rule.change(change);
+        self.bytes += rule.resident_bytes();
         self.index.insert(number, &rule);
         self.by_generation.insert(rule.stored.generation, number);
         self.rules[number as usize] = Some(rule);
@@ -131,8 +184,9 @@ impl Rules {
         core::mem::take(&mut self.removed)
     }
 
-    /// All rules, also those that were removed and not taken yet.
-    pub(super) fn into_all(self) -> Vec<Rule> {
-        self.rules.into_iter().flatten().chain(self.removed).collect()
+    /// All rules, also those that were removed and not taken yet, and the look-ups that led to them.
+    pub(super) fn into_garbage(self) -> (Vec<Rule>, Leftovers) {
+        let look_ups = self.index.into_leftovers().and(self.by_name).and(self.by_id).and(self.by_generation);
+        (self.rules.into_iter().flatten().chain(self.removed).collect(), look_ups)
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct Limiter {
     pub(super) groups: Groups,
     pub(super) counters: Counters,
     pub(super) leases: BTreeMap<Name, Lease>,
+    /// The resident bytes of all leases.
+    pub(super) lease_bytes: u64,
     pub(super) rule_changes: RuleChangeQueue,
     pub(super) is_write_timer_set: bool,
     pub(super) is_idle_timer_set: bool,
@@ -46,6 +48,8 @@ pub(crate) struct Limiter {
 pub struct Sizes {
     /// Rules.
     pub rules: usize,
+    /// Overrides of all rules.
+    pub overrides: usize,
     /// Groups of rules and overrides that are not in their initial state.
     pub groups: usize,
     /// Counters above zero.
@@ -58,6 +62,7 @@ impl Sizes {
     /// Replaces one namespace's contribution to a sum.
     pub(crate) fn change(&mut self, before: Sizes, after: Sizes) {
         self.rules = self.rules + after.rules - before.rules;
+        self.overrides = self.overrides + after.overrides - before.overrides;
         self.groups = self.groups + after.groups - before.groups;
         self.counters = self.counters + after.counters - before.counters;
         self.leases = self.leases + after.leases - before.leases;
@@ -68,10 +73,27 @@ impl Limiter {
     pub(crate) fn sizes(&self) -> Sizes {
         Sizes {
             rules: self.rules.len(),
+            overrides: self.rules.overrides(),
             groups: self.groups.len(),
             counters: self.counters.len(),
             leases: self.leases.len(),
         }
+    }
+
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        self.rules.resident_bytes()
+            + self.groups.resident_bytes()
+            + self.counters.resident_bytes()
+            + self.lease_bytes
+            + self.rule_changes.resident_bytes()
+    }
+
+    /// The sizes and the resident bytes, summed up anew.
+    pub(crate) fn recount(&self) -> (Sizes, u64) {
+        let (overrides, rules) = self.rules.recount();
+        let leases = self.leases.values().map(Lease::resident_bytes).sum::<u64>();
+        let counted = rules + self.groups.recount_bytes() + self.counters.recount_bytes() + leases;
+        (Sizes { overrides, ..self.sizes() }, counted + self.rule_changes.recount_bytes())
     }
 
     pub(super) fn rule(&self, name: &Name) -> Option<&Rule> {
@@ -168,11 +190,11 @@ impl Limiter {
 
     /// All memory of the limiter of a deleted namespace.
     pub(crate) fn into_garbage(self) -> impl Iterator<Item = Garbage> {
-        let rules = self.rules.into_all();
+        let (rules, look_ups) = self.rules.into_garbage();
         let rules = (!rules.is_empty()).then_some(Garbage::Rules(rules));
         let has_counts = self.groups.len() + self.counters.len() > 0;
         let counts = has_counts.then(|| Garbage::Counts(Box::new((self.groups, self.counters))));
-        rules.into_iter().chain(counts)
+        rules.into_iter().chain(counts).chain([Garbage::Maps(look_ups.and(self.leases))])
     }
 }
 
@@ -201,8 +223,9 @@ impl Limiter {
     /// An override without a rule is left over from a deleted rule, and a pending sweep removes it.
     fn load_override(&mut self, rule: Position, bytes: &[u8]) -> Result<(), Malformed> {
         let stored: StoredOverride = record::decode(bytes)?;
-        if let Some(rule) = self.rules.by_id_mut(rule) {
-            rule.overrides_mut().insert(Override { stored, is_active: true });
+        if let Some(number) = self.rules.number_of(rule) {
+            let item = Override { stored, is_active: true };
+            self.rules.change_overrides(number, |overrides| overrides.insert(item));
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 
 use super::{
     Limiter,
-    command::Take,
+    command::{Check, Take},
     groups::GroupOwner,
     rule::Rule,
     state::request_meter,
@@ -60,6 +60,8 @@ pub(super) struct TouchedGroups {
     pub(super) groups: Vec<TouchedGroup>,
     /// For each entry, the end of its groups in `groups`.
     pub(super) ends: Vec<usize>,
+    /// About how much work it was to collect them: the rules and conditions that were looked at.
+    pub(super) work: usize,
 }
 
 impl TouchedGroups {
@@ -71,6 +73,7 @@ impl TouchedGroups {
         budget.spend(DECISION_BYTES)?;
         let mut groups = Vec::with_capacity(entries.len());
         let mut ends = Vec::with_capacity(entries.len());
+        let mut work = 0;
         for (number, entry) in entries.iter().enumerate() {
             match entry.limit {
                 Some(given) => {
@@ -78,12 +81,46 @@ impl TouchedGroups {
                     let meter = request_meter(Limit::AtMost(given.limit), given.per);
                     groups.push(request_group(number as u32, &entry.key_values, given.per, meter));
                 }
-                None => collect_by_rules(limiter, number as u32, &entry.key_values, &mut groups, budget)?,
+                None => {
+                    work += collect_by_rules(limiter, number as u32, &entry.key_values, &mut groups, budget)?;
+                }
             }
+            work += 1;
             ends.push(groups.len());
         }
-        Ok(TouchedGroups { groups, ends })
+        work += groups.len();
+        Ok(TouchedGroups { groups, ends, work })
     }
+
+    /// Whether the answer to these checks certainly fits, whichever rules and overrides apply. False if that takes a closer
+    /// look.
+    pub(super) fn answer_fits(limiter: &Limiter, checks: &[Check], max_answer: usize) -> bool {
+        let Some(rules) = limiter.rules.few(FEW_RULES) else { return false };
+        // An entry that comes with its own limit has one limit, even if there are no rules.
+        let (mut limits, mut limits_bytes) = (1, LIMIT_BYTES);
+        for rule in rules {
+            let overrides = rule.overrides.key_sets();
+            limits += 1 + overrides;
+            limits_bytes +=
+                (1 + overrides) * (LIMIT_BYTES + 2 * answer_size::text(rule.terms().name.as_bytes()));
+            limits_bytes += overrides * 2 * longest_text(Name::MAX_BYTES);
+        }
+        let mut budget = AnswerBudget::new(max_answer);
+        checks.iter().all(|check| {
+            let entry_bytes =
+                |entry: &Take| limits_bytes + limits * longest_text(entry.key_values.as_bytes().len());
+            let bytes: usize = check.entries.iter().map(entry_bytes).sum();
+            budget.spend(DECISION_BYTES + bytes).is_ok()
+        })
+    }
+}
+
+/// With more rules than this, the answer is measured by the rules that do apply.
+const FEW_RULES: usize = 64;
+
+/// An upper bound of [`answer_size::text`] for texts of this many bytes.
+fn longest_text(bytes: usize) -> usize {
+    2 + 6 * bytes
 }
 
 /// The group of a limit that comes with the request.
@@ -104,24 +141,24 @@ fn request_group(entry: u32, key_values: &KeyValues, per: crate::Millis, meter: 
 }
 
 /// The groups of all active rules and overrides that apply to the key-values. Stops at the first limit that exceeds the
-/// budget.
+/// budget. Returns about how much work it was.
 fn collect_by_rules(
     limiter: &Limiter,
     entry: u32,
     key_values: &KeyValues,
     groups: &mut Vec<TouchedGroup>,
     budget: &mut AnswerBudget,
-) -> Result<(), TooLarge> {
+) -> Result<usize, TooLarge> {
     let first = groups.len();
     let mut scratch = Vec::new();
     let mut result = Ok(());
-    limiter.rules.for_each_match(key_values, |rule, group| {
+    let work = limiter.rules.for_each_match(key_values, |rule, group| {
         if rule.is_active && result.is_ok() {
             result = collect_rule(rule, entry, key_values, group, &mut scratch, groups, budget);
         }
     });
     groups[first..].sort_unstable_by(|a, b| a.order().cmp(&b.order()));
-    result
+    result.map(|()| work)
 }
 
 fn collect_rule(

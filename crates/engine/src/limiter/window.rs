@@ -4,7 +4,7 @@
 //! neither rules nor groups. Time never goes back.
 
 use super::terms::{Limit, Window};
-use crate::{Millis, Time};
+use crate::{Millis, Time, resident};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -220,6 +220,19 @@ impl Meter {
         }
     }
 
+    /// The memory by which the state grows at most if hits are added to it. Entries that have left the window make room.
+    pub(crate) fn growth(&self, state: &GroupState, now: Time) -> u64 {
+        match (self.kind, state) {
+            (MeterKind::Sliding { per }, GroupState::Sliding(entries)) => {
+                let live = live(entries, per, now);
+                let is_new = live.last().is_none_or(|(time, _)| *time < now);
+                let after = live.len() + usize::from(is_new);
+                resident::heap(after * size_of::<(Time, u64)>()).saturating_sub(state.heap())
+            }
+            _ => 0,
+        }
+    }
+
     /// Subtracts hits from a window, down to 0.
     pub(crate) fn give_back(&self, state: &mut GroupState, now: Time, hits: u64) {
         match (self.kind, state) {
@@ -263,6 +276,14 @@ impl Meter {
 }
 
 impl GroupState {
+    /// The memory that the state takes besides this value.
+    pub(crate) fn heap(&self) -> u64 {
+        match self {
+            GroupState::Sliding(entries) => resident::heap(size_of_val(&entries[..])),
+            GroupState::Count(_) | GroupState::Fixed { .. } | GroupState::Bucket { .. } => 0,
+        }
+    }
+
     /// Converts the state of a bucket to another clock, with the same tokens left.
     pub(crate) fn convert(&mut self, from: BucketClock, to: BucketClock, now: Time) {
         let debt = debt(self, from, now);

@@ -30,6 +30,9 @@ pub(super) fn acquire(
         time_out(locks, turn, earlier);
     }
     let Some(blocked) = locks.blocked(turn.now, &wanted.locks, wait) else {
+        if let Err(exceeded) = locks.check_grant(turn, wanted) {
+            return Attempt::Done(Err(exceeded.into()));
+        }
         let grant = locks.grant(turn, wanted);
         return Attempt::Done(Ok(Reply::Granted { grant, session: wanted.session.clone() }));
     };
@@ -38,6 +41,9 @@ pub(super) fn acquire(
     }
     if locks.waiters.len() >= MAX_WAITING {
         return Attempt::TooManyWaiting;
+    }
+    if let Err(exceeded) = locks.check_wait(turn, wanted) {
+        return Attempt::Done(Err(exceeded.into()));
     }
     let until = turn.now.after(wanted.wait);
     locks.join(turn, Waiter { wanted: wanted.clone(), wait, until });

@@ -8,6 +8,7 @@ use super::{keys, state::Locks};
 use crate::{
     Name, Position,
     record::{self, Malformed},
+    resident,
     turn::Turn,
 };
 use alloc::{vec, vec::Vec};
@@ -25,6 +26,18 @@ pub(super) enum Listeners {
     Known(Vec<Name>),
     /// There were more than [`MAX_LISTENERS`]. No hang-up ends the grant any more.
     Unknown,
+}
+
+impl Listeners {
+    pub(super) fn resident_bytes(&self) -> u64 {
+        let names = match self {
+            Listeners::Known(names) => &names[..],
+            Listeners::Unknown => &[],
+        };
+        let each = |name: &Name| name.heap() + resident::tree_slot::<(Name, Position)>();
+        let list = resident::heap(size_of_val(names));
+        resident::tree_slot::<(Position, Listeners)>() + list + names.iter().map(each).sum::<u64>()
+    }
 }
 
 impl Locks {
@@ -80,12 +93,14 @@ impl Locks {
         if let Listeners::Known(names) = &listeners {
             self.listening.extend(names.iter().map(|name| (name.clone(), token)));
         }
+        self.bytes += listeners.resident_bytes();
         self.listeners.insert(token, listeners);
     }
 
     /// Removes the listeners of a grant from memory. Returns whether there is a record to remove.
     pub(super) fn forget_listeners(&mut self, token: Position) -> bool {
         let listeners = self.listeners.remove(&token);
+        self.bytes -= listeners.as_ref().map_or(0, Listeners::resident_bytes);
         if let Some(Listeners::Known(names)) = &listeners {
             for name in names {
                 self.listening.remove(&(name.clone(), token));

@@ -35,6 +35,7 @@ pub(crate) fn apply(
     command: &Command,
     wait: WaitId,
 ) -> Attempt<Result<Reply, Refusal>> {
+    turn.begin_family(locks.resident_bytes());
     Attempt::Done(match command {
         Command::Acquire(wanted) => return acquire::acquire(locks, turn, wanted, wait),
         Command::Abandon(id) => Ok(acquire::abandon(locks, turn, id)),
@@ -63,10 +64,12 @@ pub(crate) fn repeat_reply(
 
 /// Ends a grant because its ttl has passed without a heartbeat.
 pub(crate) fn expire(locks: &mut Locks, turn: &mut Turn<'_>, token: Position) {
+    turn.begin_family(locks.resident_bytes());
     holders::expire(locks, turn, token);
 }
 
 /// Refuses a waiting request because it has waited for as long as it may.
 pub(crate) fn end_wait(locks: &mut Locks, turn: &mut Turn<'_>, wait: WaitId) {
+    turn.begin_family(locks.resident_bytes());
     acquire::time_out(locks, turn, wait);
 }

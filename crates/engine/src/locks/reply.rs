@@ -1,7 +1,7 @@
 //! The replies and refusals of locks.
 
 use super::command::Lock;
-use crate::{Listed, Millis, Name, Position, Time, key_values::KeyValues};
+use crate::{Listed, Millis, Name, Position, QuotaExceeded, Time, key_values::KeyValues};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +44,14 @@ pub enum Refusal {
         /// The id of the request.
         lock_id: Name,
     },
+    /// The namespace would have more than its quota allows. Nothing has changed.
+    QuotaExceeded(QuotaExceeded),
+}
+
+impl From<QuotaExceeded> for Refusal {
+    fn from(exceeded: QuotaExceeded) -> Refusal {
+        Refusal::QuotaExceeded(exceeded)
+    }
 }
 
 impl Refusal {
@@ -54,6 +62,7 @@ impl Refusal {
             Refusal::LockWaitTimeout(_) => "LockWaitTimeout",
             Refusal::LockNotFound { .. } => "LockNotFound",
             Refusal::SessionMismatch { .. } => "SessionMismatch",
+            Refusal::QuotaExceeded(_) => "QuotaExceeded",
         }
     }
 }

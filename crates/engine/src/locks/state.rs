@@ -1,18 +1,20 @@
 //! All locks of a namespace: grants, waiting requests, and one queue for each lock.
 
 use super::{
-    command::{Acquire, Lock},
+    command::{Acquire, Lock, Mode},
     keys,
     listeners::Listeners,
     queue::Queue,
     reply::{Blocked, GrantInfo, Holder, Refusal, Reply},
 };
 use crate::{
-    Millis, Name, Position, Time,
+    Millis, Name, Position, Quota, QuotaExceeded, Time,
     ids::{NamespaceId, WaitId},
     key_values::KeyValues,
+    leftovers::Leftovers,
     record::{self, Malformed, key::ResidentKey},
-    timers::{Timer, TimerKey, TimerSource, Timers},
+    resident,
+    timers::{TIMER_BYTES, Timer, TimerKey, TimerSource, Timers},
     turn::Turn,
 };
 use alloc::{
@@ -41,8 +43,26 @@ pub(crate) struct Locks {
     /// The same, by request.
     pub(super) listening: BTreeSet<(Name, Position)>,
     queues: HashMap<KeyValues, Queue>,
+    /// The resident bytes of all grants, waiters and listeners.
+    pub(super) bytes: u64,
     /// Replies to requests that waited.
     completed: Vec<(WaitId, Result<Reply, Refusal>)>,
+}
+
+/// A lock that is held or waited for, with the first node of its set of holders.
+const QUEUE_BYTES: u64 = resident::hash_slot::<(KeyValues, Queue)>() + resident::small_tree::<Position>(1);
+/// A grant without its locks and texts.
+const GRANT_BYTES: u64 =
+    resident::tree_slot::<(Position, Grant)>() + resident::hash_slot::<(Name, Position)>() + TIMER_BYTES;
+/// A waiter without its locks and texts.
+const WAITER_BYTES: u64 =
+    resident::tree_slot::<(WaitId, Waiter)>() + resident::hash_slot::<(Name, WaitId)>() + TIMER_BYTES;
+
+/// The resident bytes of the locks and texts of a grant or waiter. `place` is what each lock takes in its queue.
+fn parts_bytes(id: &Name, session: &Name, owner: Option<&Name>, locks: &[Lock], place: u64) -> u64 {
+    let texts = id.heap() + session.heap() + owner.map_or(0, Name::heap);
+    let locks_bytes = resident::heap(size_of_val(locks));
+    texts + locks_bytes + locks.iter().map(|lock| lock.key_values.heap() + place).sum::<u64>()
 }
 
 /// Locks that are held together, in memory and as stored.
@@ -59,6 +79,11 @@ pub(super) struct Grant {
 }
 
 impl Grant {
+    fn resident_bytes(&self) -> u64 {
+        let place = resident::tree_slot::<Position>();
+        GRANT_BYTES + parts_bytes(&self.id, &self.session, self.owner.as_ref(), &self.locks, place)
+    }
+
     pub(super) fn timer_key(&self, namespace: NamespaceId) -> TimerKey {
         TimerKey { due: self.expires_at, namespace, source: TimerSource::Change(self.token) }
     }
@@ -76,6 +101,20 @@ pub(crate) struct Waiter {
     pub(super) wanted: Acquire,
     pub(crate) wait: WaitId,
     pub(super) until: Time,
+}
+
+impl Acquire {
+    /// The resident bytes of the grant that this request may get.
+    pub(super) fn grant_bytes(&self) -> u64 {
+        let place = resident::tree_slot::<Position>();
+        GRANT_BYTES + parts_bytes(&self.id, &self.session, self.owner.as_ref(), &self.locks, place)
+    }
+
+    /// The resident bytes of this request while it waits.
+    pub(super) fn waiter_bytes(&self) -> u64 {
+        let place = 2 * resident::tree_slot::<(WaitId, Mode)>();
+        WAITER_BYTES + parts_bytes(&self.id, &self.session, self.owner.as_ref(), &self.locks, place)
+    }
 }
 
 impl Waiter {
@@ -104,6 +143,34 @@ impl Sizes {
 impl Locks {
     pub(crate) fn sizes(&self) -> Sizes {
         Sizes { held: self.grants.len(), waiting: self.waiters.len() }
+    }
+
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        self.bytes + self.queues.len() as u64 * QUEUE_BYTES
+    }
+
+    /// The resident bytes, summed up anew.
+    pub(crate) fn recount_bytes(&self) -> u64 {
+        let grants = self.grants.values().map(Grant::resident_bytes).sum::<u64>();
+        let waiters = self.waiters.values().map(|waiter| waiter.wanted.waiter_bytes()).sum::<u64>();
+        let listeners = self.listeners.values().map(Listeners::resident_bytes).sum::<u64>();
+        grants + waiters + listeners + self.queues.len() as u64 * QUEUE_BYTES
+    }
+
+    /// Checks that the namespace may have one more grant.
+    pub(super) fn check_grant(&self, turn: &Turn<'_>, wanted: &Acquire) -> Result<(), QuotaExceeded> {
+        turn.check_quota(Quota::LocksHeld, self.grants.len(), 1)?;
+        turn.check_bytes(self.resident_bytes(), wanted.grant_bytes() + self.new_queue_bytes(&wanted.locks))
+    }
+
+    /// Checks that the namespace may have one more waiting request.
+    pub(super) fn check_wait(&self, turn: &Turn<'_>, wanted: &Acquire) -> Result<(), QuotaExceeded> {
+        turn.check_quota(Quota::LocksWaiting, self.waiters.len(), 1)?;
+        turn.check_bytes(self.resident_bytes(), wanted.waiter_bytes() + self.new_queue_bytes(&wanted.locks))
+    }
+
+    fn new_queue_bytes(&self, locks: &[Lock]) -> u64 {
+        locks.iter().filter(|lock| !self.queues.contains_key(&lock.key_values)).count() as u64 * QUEUE_BYTES
     }
 
     pub(super) fn by_id(&self, id: &Name) -> Option<&Grant> {
@@ -148,6 +215,7 @@ impl Locks {
     /// Inserts a grant. Returns false if it conflicts with another grant: that is a bug, or a damaged record.
     fn insert(&mut self, grant: Grant) -> bool {
         let mut is_possible = true;
+        self.bytes += grant.resident_bytes();
         for lock in &grant.locks {
             is_possible &=
                 self.queues.entry(lock.key_values.clone()).or_default().hold(grant.token, lock.mode);
@@ -159,6 +227,7 @@ impl Locks {
     /// Ends a grant, and grants the waiting requests that are no longer blocked.
     pub(super) fn end_grant(&mut self, turn: &mut Turn<'_>, token: Position) -> Option<Grant> {
         let grant = self.grants.remove(&token)?;
+        self.bytes -= grant.resident_bytes();
         self.tokens.remove(&grant.id);
         turn.timers.cancel(grant.timer_key(turn.namespace));
         turn.advance();
@@ -177,6 +246,7 @@ impl Locks {
             self.queues.entry(lock.key_values.clone()).or_default().join(wait, lock.mode);
         }
         turn.timers.set(waiter.timer_key(turn.namespace), Timer::LockWait { wait });
+        self.bytes += waiter.wanted.waiter_bytes();
         self.waits.insert(waiter.wanted.id.clone(), wait);
         self.waiters.insert(wait, waiter);
     }
@@ -191,6 +261,7 @@ impl Locks {
 
     fn remove_waiter(&mut self, turn: &mut Turn<'_>, wait: WaitId) -> Option<Waiter> {
         let waiter = self.waiters.remove(&wait)?;
+        self.bytes -= waiter.wanted.waiter_bytes();
         self.waits.remove(&waiter.wanted.id);
         turn.timers.cancel(waiter.timer_key(turn.namespace));
         self.change_queues(&waiter.wanted.locks, |queue| queue.leave(wait));
@@ -199,19 +270,33 @@ impl Locks {
 
     /// Grants the waiting requests that are no longer blocked, in the order of their arrival, after a holder or a waiter has
     /// left these queues. A new grant unblocks nothing: as a holder it blocks the same requests as it did as a waiter. So it is
-    /// enough to look at the requests that were at the head of their queues before the first grant.
+    /// enough to look at the requests that were at the head of their queues before the first grant. A request that a quota
+    /// refuses leaves its queues, and so the requests behind it are looked at too. They have come later.
     fn grant_next(&mut self, turn: &mut Turn<'_>, locks: &[Lock]) {
-        let queues = locks.iter().filter_map(|lock| self.queues.get(&lock.key_values));
-        let next: BTreeSet<WaitId> = queues.flat_map(Queue::next_in_line).collect();
-        for wait in next {
+        let mut next = self.next_in_line(locks);
+        while let Some(wait) = next.pop_first() {
             if self.blocked(turn.now, &self.waiters[&wait].wanted.locks, wait).is_some() {
                 continue;
             }
-            if let Some(Waiter { wanted, .. }) = self.remove_waiter(turn, wait) {
-                let grant = self.grant(turn, &wanted);
-                self.completed.push((wait, Ok(Reply::Granted { grant, session: wanted.session })));
-            }
+            let Some(Waiter { wanted, .. }) = self.remove_waiter(turn, wait) else { continue };
+            let result = match self.check_grant(turn, &wanted) {
+                Ok(()) => {
+                    let grant = self.grant(turn, &wanted);
+                    Ok(Reply::Granted { grant, session: wanted.session })
+                }
+                Err(exceeded) => {
+                    next.append(&mut self.next_in_line(&wanted.locks));
+                    Err(exceeded.into())
+                }
+            };
+            self.completed.push((wait, result));
         }
+    }
+
+    /// The waiters at the heads of these queues.
+    fn next_in_line(&self, locks: &[Lock]) -> BTreeSet<WaitId> {
+        let queues = locks.iter().filter_map(|lock| self.queues.get(&lock.key_values));
+        queues.flat_map(Queue::next_in_line).collect()
     }
 
     fn change_queues(&mut self, locks: &[Lock], change: impl Fn(&mut Queue)) {
@@ -250,11 +335,20 @@ impl Locks {
         }
     }
 
+    /// The requests that wait in a deleted namespace, and the rest of its memory.
+    pub(crate) fn into_waits_and_leftovers(self) -> (Vec<WaitId>, Leftovers) {
+        let waits = self.waiters.keys().copied().collect();
+        let grants = Leftovers::of(self.grants).and(self.tokens).and(self.queues);
+        let waiters = grants.and(self.waiters).and(self.waits);
+        (waits, waiters.and(self.listeners).and(self.listening))
+    }
+
     /// Removes all waiting requests, without replies.
     pub(crate) fn end_waits(&mut self) -> Vec<Waiter> {
         self.waits.clear();
         let waiters = core::mem::take(&mut self.waiters);
         for (wait, waiter) in &waiters {
+            self.bytes -= waiter.wanted.waiter_bytes();
             self.change_queues(&waiter.wanted.locks, |queue| queue.leave(*wait));
         }
         waiters.into_values().collect()

@@ -107,7 +107,13 @@ pub fn reply(id: NamespaceId, period: u32, key: &Name) -> Key {
     paged(id, REPLY).u32(period).bytes(key.as_bytes())
 }
 
-/// The range of all replies of a period.
+/// A part of a kept reply that is too large for one record. No idempotency key contains a zero byte, so the keys of parts and
+/// of replies differ.
+pub fn reply_part(id: NamespaceId, period: u32, key: &Name, number: u32) -> Key {
+    reply(id, period, key).bytes(&[0]).u32(number)
+}
+
+/// The range of all replies of a period, with their parts.
 pub fn replies(id: NamespaceId, period: u32) -> Range<Bytes> {
     paged(id, REPLY).u32(period).into_bytes()..paged(id, REPLY).u32(period + 1).into_bytes()
 }

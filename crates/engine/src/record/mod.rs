@@ -33,8 +33,24 @@ pub struct NamespaceHead {
     pub name: Name,
     /// The position of the namespace's last change.
     pub position: Position,
-    /// The first and the last period with kept replies. `None` if there are none.
-    pub replies: Option<(u32, u32)>,
+    /// How many replies are kept. `None` if there are none.
+    pub replies: Option<KeptReplies>,
+}
+
+/// The number of kept replies, by the period in which they were given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptReplies {
+    /// The first period that may have kept replies.
+    pub first: u32,
+    /// The numbers of replies of the first period and of the two after it.
+    pub counts: [u32; 3],
+}
+
+impl KeptReplies {
+    /// The number of kept replies of all periods.
+    pub fn sum(&self) -> u64 {
+        self.counts.iter().map(|count| u64::from(*count)).sum()
+    }
 }
 
 /// A range of keys whose records are removed in slices.

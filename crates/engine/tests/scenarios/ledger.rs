@@ -1,6 +1,6 @@
 //! The ledger's commands and answers as lines of text.
 
-use super::{lines, name, option_of, page};
+use super::{lines, name, option_of, page, show_quota};
 use limina_engine::{
     Command, Millis, Name, Position,
     ledger::{
@@ -171,6 +171,7 @@ fn show_state(state: &HoldState) -> String {
 
 pub(crate) fn show_refusal(refusal: &Refusal) -> String {
     let detail = match refusal {
+        Refusal::QuotaExceeded(exceeded) => return show_quota(exceeded),
         Refusal::DuplicateLimitName { limit_name } => limit_name.to_string(),
         Refusal::LimitNotFound { limit_names }
         | Refusal::DuplicateOperation { limit_names, .. }

@@ -2,15 +2,16 @@
 
 use super::{
     conditions::{self, query},
-    lines, name, option_of, page,
+    lines, name, option_of, page, show_quota,
 };
 use limina_engine::{
     Command, Millis,
     limiter::{
-        self, Change, Check, CheckBatch, CounterChange, CounterId, CounterInfo, Decision, Durability, Limit,
-        LimitStatus, NewLease, NewOverride, NewRule, OverrideInfo, OverridePatch, Refusal, Reply, RuleChange,
-        RuleInfo, RulePatch, RuleQuery, Take, Window,
+        self, Change, Check, CheckBatch, CounterChange, CounterId, CounterInfo, Decision, Durability,
+        FileRule, Limit, LimitStatus, NewLease, NewOverride, NewRule, OverrideInfo, OverridePatch, Refusal,
+        Reply, RuleChange, RuleInfo, RulePatch, RuleQuery, Take, Window,
     },
+    selection::Selection,
 };
 
 /// `verb [NAME…] [key=value…] [option[:value]…]`, if the verb is one of the limiter's. A limit of -1 is no limit.
@@ -71,6 +72,24 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
             },
         }),
         "delete-rule" => changed(Change::DeleteRule(name(names[0]))),
+        // `file NAME=LIMIT…`: these are the rules of the file.
+        "file" => {
+            let rules = words.iter().filter_map(|word| word.split_once('='));
+            let rules = rules.map(|(rule, limit)| FileRule {
+                rule: NewRule {
+                    name: name(rule),
+                    group_by: Vec::new(),
+                    selection: Selection::default(),
+                    limit: limit_of(limit.parse().unwrap()),
+                    window: None,
+                    shadow: false,
+                    durability: None,
+                    description: None,
+                },
+                overrides: Vec::new(),
+            });
+            changed(Change::ApplyFile(rules.collect()))
+        }
         "get-rule" => limiter::Command::GetRule(name(names[0])),
         "rules" => {
             limiter::Command::ListRules { query: RuleQuery::new(found()).unwrap(), page: page(words, name) }
@@ -156,7 +175,10 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
         Reply::Lease(lease) => show_lease(lease),
         Reply::LeaseReleased => "released".into(),
         Reply::Leases(leases) => lines(leases.items.iter().map(show_lease)),
-        Reply::Batch(decisions) => lines(decisions.iter().map(show_decision)),
+        Reply::Batch(decisions) => lines(decisions.iter().map(|decision| match decision {
+            Ok(decision) => show_decision(decision),
+            Err(exceeded) => show_quota(exceeded),
+        })),
         Reply::FileApplied(changes) => format!("{changes:?}"),
     }
 }
@@ -164,6 +186,7 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
 pub(crate) fn show_refusal(refusal: &Refusal) -> String {
     match refusal {
         Refusal::LimitReached(decision) => format!("LimitReached {}", show_decision(decision)),
+        Refusal::QuotaExceeded(exceeded) => show_quota(exceeded),
         other => format!("{other:?}"),
     }
 }

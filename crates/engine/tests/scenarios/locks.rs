@@ -2,7 +2,7 @@
 
 use super::{
     conditions::{self, query},
-    lines, name, option_of, page,
+    lines, name, option_of, page, show_quota,
 };
 use limina_engine::{
     Command, KeyValues, Millis, Position,
@@ -70,6 +70,7 @@ pub(crate) fn show_refusal(refusal: &Refusal) -> String {
         Refusal::LockHeld(blocked) | Refusal::LockWaitTimeout(blocked) => {
             format!("{} {}", refusal.code(), show_blocked(blocked))
         }
+        Refusal::QuotaExceeded(exceeded) => show_quota(exceeded),
         other => format!("{other:?}"),
     }
 }

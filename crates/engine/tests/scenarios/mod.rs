@@ -10,6 +10,11 @@
 //! - `wait 100` lets 100 ms pass. Time starts at 1,000,000 ms.
 //! - `seal` ends the batch that is being built. `reopen` also loads the engine from what is stored. `restart` is a
 //!   `reopen` after which every holder of a lock or a lease gets its whole ttl again.
+//! - `quotas counters:2 streams:1` sets these quotas, and no others, for all namespaces. `for:shop-*` sets them for the
+//!   namespaces that match the pattern, in addition to those that were set before. `usage` shows what the namespace has.
+//! - `slice 10` lets a turn of a batch do 10 units of work, from the next `reopen` on.
+//! - `cut 2 COMMAND` runs a batch until 2 items are done. Then it is cut, as by a crash: what is done is stored, and the engine
+//!   is loaded again.
 //! - `sweep` removes what is deleted for good, and counts the records that are left.
 //!
 //! Commands are applied one by one, after everything that is due. If a request that waited is answered meanwhile, the
@@ -23,11 +28,16 @@ mod locks;
 
 use bytes::Bytes;
 use limina_engine::{
-    Applied, Command, Engine, Fetched, Idempotency, Job, Millis, Missing, Name, Options, Outcome, Page, Read,
-    ReadResult, Request, Time, WaitId, events::Reply as Events, ledger::Reply as Ledger,
-    limiter::Reply as Limiter, locks::Reply as Locks, record,
+    Applied, Command, Engine, Fetched, Idempotency, Job, Millis, Missing, Name, Options, Outcome, Page,
+    Quota, QuotaExceeded, QuotaTable, Read, ReadResult, Request, Sizes, Time, WaitId,
+    events::{Refusal as EventsRefusal, Reply as Events},
+    ledger::Reply as Ledger,
+    limiter::Reply as Limiter,
+    locks::Reply as Locks,
+    quotas::QuotaSection,
+    record,
 };
-use std::{collections::BTreeMap, fmt::Write, path::Path};
+use std::{collections::BTreeMap, fmt::Write, path::Path, sync::Arc};
 
 #[test]
 fn scenarios() {
@@ -89,6 +99,9 @@ struct Bench {
     engine: Engine,
     stored: BTreeMap<Bytes, Bytes>,
     now: Time,
+    quotas: QuotaSection,
+    quota_patterns: BTreeMap<String, QuotaSection>,
+    options: Options,
     /// Who waits for an answer, as the line that asked.
     waiting: BTreeMap<WaitId, String>,
 }
@@ -97,8 +110,11 @@ impl Bench {
     fn new() -> Bench {
         Bench {
             engine: Engine::open(Options::default(), []).unwrap(),
+            options: Options::default(),
             stored: BTreeMap::new(),
             now: Time(1_000_000),
+            quotas: QuotaSection::new(),
+            quota_patterns: BTreeMap::new(),
             waiting: BTreeMap::new(),
         }
     }
@@ -121,8 +137,25 @@ impl Bench {
                 let range = record::key::residents();
                 let residents: Vec<_> =
                     self.stored.range(range).map(|(key, value)| (key.clone(), value.clone())).collect();
-                self.engine = Engine::open(Options::default(), residents).unwrap();
+                let before = self.usages();
+                let options = Options { quotas: self.quota_table(), ..self.options.clone() };
+                self.engine = Engine::open(options, residents).unwrap();
+                self.check_reopened(&before);
                 String::new()
+            }
+            "slice" => {
+                self.options.slice_work = words[0].parse().unwrap();
+                String::new()
+            }
+            "cut" => {
+                let (items, command) = split_number(line);
+                let mut job = Job::new(parse_line(command));
+                while job.done() < items {
+                    let applied =
+                        self.with_fetching(|engine, now, fetched| engine.apply(now, &mut job, fetched));
+                    assert!(matches!(applied, Applied::Unfinished), "the batch has ended: {applied:?}");
+                }
+                self.line("reopen")
             }
             "sweep" => {
                 let mut slices = 0;
@@ -154,7 +187,75 @@ impl Bench {
                 self.pages(command, size)
             }
             "selects" => self.selects(&words),
-            _ => self.ask(line).0,
+            "quotas" => {
+                self.set_quotas(&words);
+                String::new()
+            }
+            "usage" => {
+                self.apply_due();
+                self.usage(option_of(&words, "ns").unwrap_or("default"))
+            }
+            _ => {
+                let answer = self.ask(line).0;
+                self.check_usage();
+                answer
+            }
+        }
+    }
+
+    fn quota_table(&self) -> Arc<QuotaTable> {
+        Arc::new(QuotaTable::new(self.quotas.clone(), self.quota_patterns.clone()))
+    }
+
+    fn set_quotas(&mut self, words: &[&str]) {
+        let limits = words.iter().filter_map(|word| word.split_once(':')).filter(|(key, _)| *key != "for");
+        let section = limits.map(|(key, limit)| {
+            let limit = (limit != "unlimited").then(|| limit.parse().unwrap());
+            (Quota::from_name(key).unwrap(), limit)
+        });
+        match option_of(words, "for") {
+            Some(pattern) => drop(self.quota_patterns.insert(pattern.to_owned(), section.collect())),
+            None => self.quotas = section.collect(),
+        }
+        self.engine.set_quotas(self.quota_table());
+    }
+
+    /// Everything except the bytes, which depend on the sizes of types.
+    fn usage(&self, namespace: &str) -> String {
+        let Some(usage) = self.engine.usage(&name(namespace)) else { return "nothing".into() };
+        let counted = Quota::ALL.into_iter().filter(|quota| *quota != Quota::ResidentBytes);
+        let counts = counted.map(|quota| (quota, usage.of(quota))).filter(|(_, count)| *count > 0);
+        let counts: Vec<String> = counts.map(|(quota, count)| format!("{quota} {count}")).collect();
+        if counts.is_empty() { "nothing".into() } else { counts.join(", ") }
+    }
+
+    fn usages(&self) -> BTreeMap<Name, Sizes> {
+        let names = self.engine.namespaces();
+        names.map(|name| (name.clone(), self.engine.usage(name).unwrap())).collect()
+    }
+
+    /// What is counted as it changes is what there is.
+    fn check_usage(&self) {
+        let mut sum = 0;
+        for (name, usage) in self.usages() {
+            assert_eq!(Some(usage), self.engine.recount(&name), "the usage of {name}");
+            sum += usage.resident_bytes;
+        }
+        assert_eq!(self.engine.resident_bytes(), sum);
+    }
+
+    /// Opening changes no usage, except that requests no longer wait, and that windows are lost which were not written.
+    fn check_reopened(&self, before: &BTreeMap<Name, Sizes>) {
+        self.check_usage();
+        let after = self.usages();
+        assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
+        for (before, after) in before.values().zip(after.values()) {
+            let stored = |sizes: &Sizes| (sizes.limiter.rules, sizes.limiter.overrides, sizes.limiter.leases);
+            assert_eq!(stored(before), stored(after));
+            let is_same = before.locks == after.locks && before.limiter == after.limiter;
+            if is_same && before.limiter.groups == 0 {
+                assert_eq!(before, after);
+            }
         }
     }
 
@@ -191,15 +292,19 @@ impl Bench {
     /// First everything that is due, then the request. Returns its answer as text, with the answers to requests that
     /// had been waiting, and the outcome if there is one already.
     fn ask(&mut self, line: &str) -> (String, Option<Outcome>) {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let request = parse(words[0], &words[1..]);
+        let request = parse_line(line);
         let mut done = None;
-        while let Some(due) = self.engine.due(self.now, 1).pop() {
-            self.with_fetching(|engine, now, fetched| engine.apply_due(now, due, fetched));
-        }
+        self.apply_due();
         let mut told = self.completions();
         let mut job = Job::new(request);
-        match self.with_fetching(|engine, now, fetched| engine.apply(now, &mut job, fetched)) {
+        let applied = loop {
+            match self.with_fetching(|engine, now, fetched| engine.apply(now, &mut job, fetched)) {
+                Applied::Unfinished => {}
+                applied => break applied,
+            }
+        };
+        match applied {
+            Applied::Unfinished => unreachable!("it is finished"),
             Applied::Done { outcome, .. } => {
                 told.push(show(&outcome));
                 done = Some(outcome);
@@ -212,6 +317,12 @@ impl Bench {
         told.extend(self.completions());
         told.retain(|text| !text.is_empty());
         (lines(told.into_iter()), done)
+    }
+
+    fn apply_due(&mut self) {
+        while let Some(due) = self.engine.due(self.now, 1).pop() {
+            self.with_fetching(|engine, now, fetched| engine.apply_due(now, due, fetched));
+        }
     }
 
     fn completions(&mut self) -> Vec<String> {
@@ -271,6 +382,11 @@ fn split_number(line: &str) -> (usize, &str) {
     (parts.next().unwrap().parse().unwrap(), parts.next().unwrap())
 }
 
+fn parse_line(line: &str) -> Request {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    parse(words[0], &words[1..])
+}
+
 /// A command of any family.
 fn parse(verb: &str, words: &[&str]) -> Request {
     let command = match verb {
@@ -293,6 +409,15 @@ fn show(outcome: &Outcome) -> String {
     lines([show_items(outcome)].into_iter().chain(more).filter(|text| !text.is_empty()))
 }
 
+/// Numbers of bytes are not shown, because they depend on the sizes of types.
+fn show_quota(exceeded: &QuotaExceeded) -> String {
+    let QuotaExceeded { quota, limit, used } = exceeded;
+    match quota {
+        Quota::ResidentBytes => format!("QuotaExceeded {quota}"),
+        _ => format!("QuotaExceeded {quota}: {used} of {limit}"),
+    }
+}
+
 fn show_items(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Ledger(Ok(reply)) => ledger::show_reply(reply),
@@ -302,6 +427,7 @@ fn show_items(outcome: &Outcome) -> String {
         Outcome::Locks(Ok(reply)) => locks::show_reply(reply),
         Outcome::Locks(Err(refusal)) => locks::show_refusal(refusal),
         Outcome::Events(Ok(reply)) => events::show_reply(reply),
+        Outcome::Events(Err(EventsRefusal::QuotaExceeded(exceeded))) => show_quota(exceeded),
         Outcome::Events(Err(refusal)) => format!("{refusal:?}"),
         Outcome::Namespaces(list) => {
             lines(list.iter().map(|info| format!("{} @{}", info.name, info.position.0)))

@@ -59,7 +59,7 @@ struct Shard {
 
 impl<F: BulkLoader> Importing<F> {
     fn new(filling: F) -> Importing<F> {
-        let shards = (0..filling.shards()).map(|_| Shard::default()).collect();
+        let shards = (0..filling.sharding().shards).map(|_| Shard::default()).collect();
         Importing { filling, shards, collected_bytes: 0, current: None }
     }
 
@@ -89,7 +89,7 @@ impl<F: BulkLoader> Importing<F> {
         if let Some((_, shard, id)) = self.current.as_ref().filter(|(name, ..)| name == namespace) {
             return Ok((*shard, *id));
         }
-        let shard = usize::from(shard_of(namespace.as_str(), self.filling.shards()).0);
+        let shard = usize::from(shard_of(namespace.as_str(), self.filling.sharding()).0);
         let next = &mut self.shards[shard].next_namespace;
         let id = NamespaceId(*next);
         *next += 1;

@@ -2,7 +2,7 @@
 
 use super::{INTERVAL, INTERVAL_AT_START};
 use limina_engine::{
-    Command, Name, Outcome, Page, Request,
+    Command, Name, Outcome, Page, QuotaExceeded, Request,
     limiter::{self, Change, FileChanges, FileRule, Refusal, Reply, RuleChange},
 };
 use limina_node::{Service, Unavailable};
@@ -202,6 +202,11 @@ fn reason(refusal: &Refusal) -> String {
     match refusal {
         Refusal::RuleAlreadyExists { rule } => {
             format!("a client has made the rule {rule:?}; delete that one, or name the file's otherwise")
+        }
+        Refusal::QuotaExceeded(QuotaExceeded { quota, limit, used }) => {
+            format!(
+                "the namespace may have {limit} {quota}, and has {used}: see [quotas] in the configuration"
+            )
         }
         // Every other reason for a refusal is found when the file is parsed.
         other => format!("{other:?}"),

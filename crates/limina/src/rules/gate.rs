@@ -40,6 +40,10 @@ impl Backend for Gate {
         }
     }
 
+    fn check_load(&self, namespace: &Name, bytes: usize, makes_room: bool) -> Result<(), Unavailable> {
+        self.service.check_load(namespace, bytes, makes_room)
+    }
+
     fn namespaces(&self, page: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>> {
         match self.is_open() {
             true => Box::pin(self.service.namespaces(page)),
@@ -77,5 +81,9 @@ impl Backend for Gate {
 
     fn cluster(&self) -> Cluster {
         self.service.cluster()
+    }
+
+    fn shard_of(&self, namespace: &Name) -> Option<ShardId> {
+        self.service.shard_of(namespace)
     }
 }

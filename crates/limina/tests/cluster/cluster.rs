@@ -129,22 +129,18 @@ impl Cluster {
         settle(patience, &nodes.iter().map(|&node| &self[node]).collect::<Vec<_>>());
     }
 
-    /// A namespace in that shard.
-    pub(crate) fn namespace_in(shard: usize) -> String {
-        (0..).map(|n| format!("ns-{n}")).find(|name| shard_of(name) == shard).expect("there are enough names")
-    }
-
     /// A namespace that lives in that node.
     #[track_caller]
     pub(crate) fn namespace_of(&self, node: usize) -> String {
         let view = View::of(&self[node]).expect("the node's view");
         let shard = view.owners.iter().position(|&owner| owner == Some(self[node].address()));
-        Cluster::namespace_in(shard.expect("the node owns a shard"))
+        namespace_in(&self[node], shard.expect("the node owns a shard"))
     }
 
     /// Who owns it now, as one node sees it; none while nobody does.
     pub(crate) fn owner_of(&self, namespace: &str, seen_by: usize) -> Option<usize> {
-        let owner = View::of(&self[seen_by])?.owners[shard_of(namespace)]?;
+        let shard = shard_of(&self[seen_by], namespace)?;
+        let owner = View::of(&self[seen_by])?.owners[shard]?;
         self.nodes.iter().position(|node| node.address() == owner)
     }
 
@@ -175,12 +171,20 @@ pub(crate) fn flags<'a>(store: &'a str, tenure: &'a str) -> [&'a str; 6] {
     ["--store", store, "--tenure", tenure, "--shards", "8"]
 }
 
-/// As `docs/storage-format.md` has it.
-fn shard_of(namespace: &str) -> usize {
-    let hash = namespace.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    ((hash ^ (hash >> 32)) % SHARDS as u64) as usize
+/// A namespace in that shard.
+#[track_caller]
+pub(crate) fn namespace_in(node: &Server, shard: usize) -> String {
+    let mut names = (0..).map(|n| format!("ns-{n}"));
+    names
+        .find(|name| shard_of(node, name).expect("the node answers") == shard)
+        .expect("there are enough names")
+}
+
+/// The shard of a namespace. None while the node does not answer.
+fn shard_of(node: &Server, namespace: &str) -> Option<usize> {
+    let path = format!("/v1/cluster?namespace={namespace}");
+    let body = Reply::try_to(node.http().get(node.url(&path))).ok()?.ok().body;
+    Some(body["shards"][0]["shard"].as_u64().expect("the number of a shard") as usize)
 }
 
 /// Below the ports from which connections get theirs, so that nobody has it while its node is down.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::chaos;
 use crate::chaos::client::{Client, Front};
-use crate::cluster::{Cluster, SHARDS, SHORT, SOON, free_address};
+use crate::cluster::{Cluster, SHARDS, SHORT, SOON, free_address, namespace_in};
 use crate::ledger::hold;
 
 const NODES: usize = 3;
@@ -129,16 +129,19 @@ impl Pair {
 /// A client that adds one after the other in every shard, and knows what there must be.
 struct Probe {
     nodes: Vec<SocketAddr>,
+    /// One in each shard.
+    namespaces: Vec<String>,
     added: i64,
 }
 
 impl Probe {
     #[track_caller]
     fn new(cluster: &Cluster) -> Probe {
-        for shard in 0..SHARDS {
-            cluster[0].ledger_of(&Cluster::namespace_in(shard)).create("probe");
+        let namespaces: Vec<String> = (0..SHARDS).map(|shard| namespace_in(&cluster[0], shard)).collect();
+        for namespace in &namespaces {
+            cluster[0].ledger_of(namespace).create("probe");
         }
-        Probe { nodes: (0..NODES).map(|node| cluster[node].address()).collect(), added: 0 }
+        Probe { nodes: (0..NODES).map(|node| cluster[node].address()).collect(), namespaces, added: 0 }
     }
 
     /// The next that is added. It may be asked for again until it is acknowledged, and is done once.
@@ -183,9 +186,9 @@ impl Probe {
     fn in_every_shard(&self, ask: impl Fn(Client<'_>) + Sync) {
         let (front, ask) = (Front::new(self.nodes.clone()), &ask);
         std::thread::scope(|scope| {
-            for shard in 0..SHARDS {
+            for (namespace, number) in self.namespaces.iter().zip(1..) {
                 let name = format!("probe {}", self.added);
-                let client = Client::new(&front, &Cluster::namespace_in(shard), &name, shard as u64 + 1);
+                let client = Client::new(&front, namespace, &name, number);
                 scope.spawn(move || ask(client));
             }
         });

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::cluster::{Cluster, SHARDS};
+use crate::cluster::{SHARDS, namespace_in};
 use crate::harness::{Server, eventually};
 use crate::ledger::Ledger;
 
@@ -26,7 +26,7 @@ pub(crate) fn steady<T>(through: &[&Server], happens: impl FnOnce() -> T) -> (Du
             .iter()
             .enumerate()
             .map(|(shard, client)| {
-                let namespace = Cluster::namespace_in(shard);
+                let namespace = namespace_in(through[0], shard);
                 let ledgers: Vec<_> = through.iter().map(|node| node.ledger_of(&namespace)).collect();
                 scope.spawn(move || work(client, &ledgers))
             })

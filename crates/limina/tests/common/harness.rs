@@ -69,13 +69,13 @@ impl Server {
         Server { process, address, http: client(), args, data, env, _home: None }
     }
 
-    /// As `start_with`, in a process that may have so many file descriptors.
+    /// As `start_with`, in a process with a limit of the shell's `ulimit`, such as `-n 64`.
     #[track_caller]
-    pub(crate) fn start_limited(data: impl AsRef<Path>, flags: &[&str], descriptors: u32) -> Server {
+    pub(crate) fn start_limited(data: impl AsRef<Path>, flags: &[&str], limit: &str) -> Server {
         let data = data.as_ref().to_owned();
         let args = args_of(&data, flags);
         let mut command = without_settings(Command::new("sh"));
-        command.arg("-c").arg(format!("ulimit -n {descriptors}; exec \"$@\"")).args(["sh", LIMINA, "serve"]);
+        command.arg("-c").arg(format!("ulimit {limit}; exec \"$@\"")).args(["sh", LIMINA, "serve"]);
         let process = Process::spawn(command.args(&args));
         let address = process.address();
         Server { process, address, http: client(), args, data, env: Vec::new(), _home: None }
@@ -203,6 +203,8 @@ fn without_settings(mut command: Command) -> Command {
             command.env_remove(name);
         }
     }
+    // On a busy machine a shard may have to wait longer for a processor than the default allows its requests to wait.
+    command.env("LIMINA_MAX_WAIT_MS", "30000");
     command
 }
 

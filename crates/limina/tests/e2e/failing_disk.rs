@@ -167,7 +167,7 @@ fn a_table_that_cannot_be_opened_again_ends_the_process() {
 fn connections_leave_file_descriptors_to_the_store() {
     let home = TempDir::new().expect("a temporary directory");
     let flags = ["--journal-segment-mib", "1", "--journal-mib", "8", "--checkpoint-mib", "1"];
-    let server = Server::start_limited(home.path().join("data"), &flags, 64);
+    let server = Server::start_limited(home.path().join("data"), &flags, "-n 64");
     let ledger = server.ledger();
     ledger.create("a");
     let idle: Vec<TcpStream> =

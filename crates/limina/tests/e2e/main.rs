@@ -17,11 +17,14 @@ mod faults;
 mod full_disk;
 mod guides;
 mod h2;
+mod hostile;
 mod ledger_flows;
 mod lifecycle;
 mod limiter_flows;
 mod lock_flows;
+mod memory;
 mod moving;
+mod quotas;
 mod verify;
 
 use common::{events, harness, ledger, limiter, load, locks, raw, reply, shape, sse, stomp, websocket};

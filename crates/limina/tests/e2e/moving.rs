@@ -188,6 +188,8 @@ fn filled() -> Filled {
     server.delete("/v1/ns/gone");
     let answers = held.iter().map(|held| answers(&server, held)).collect();
     server.stop();
+    let is_told = |line: &str| line.contains("a namespace was deleted") && line.contains("gone");
+    assert!(server.log().lines().any(is_told), "{}", server.log());
     Filled { home, data, held, answers, used_position }
 }
 

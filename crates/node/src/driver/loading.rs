@@ -1,40 +1,45 @@
-//! Loads a shard's engine from its store.
+//! Opens a shard, and loads its engine from its store.
 
 use crate::OpenError;
 use limina_engine::{Engine, Loading, record};
-use limina_store::{Answer, Journal, Read, ShardId, ShardStore, StoreError, Table};
+use limina_store::{Journal, ShardId, ShardStore, ShardStoreOptions, StoreError, Table};
+use std::sync::Arc;
 
-/// How many resident records are loaded at a time.
+/// How many resident records are read at a time.
 const PAGE: usize = 16_384;
 
-/// Builds the engine of a shard from all of its resident records.
+/// Takes a shard, and loads its engine.
+pub(crate) async fn open<J: Journal, T: Table>(
+    journal: Arc<J>,
+    table: Arc<T>,
+    shard: ShardId,
+    options: ShardStoreOptions,
+) -> Result<(Arc<ShardStore<J, T>>, Engine), OpenError> {
+    let store = ShardStore::open(journal, table, shard, options).await;
+    let store = Arc::new(store.map_err(|source| OpenError::Store { shard: shard.0, source })?);
+    let engine = load_engine(&store, shard).await?;
+    Ok((store, engine))
+}
+
+/// Builds the engine of a shard from all of its resident records. While a page of records is loaded, the store reads the
+/// next one.
 pub async fn load_engine<J: Journal, T: Table>(
     store: &ShardStore<J, T>,
     shard: ShardId,
 ) -> Result<Engine, OpenError> {
-    let range = record::key::residents();
-    let mut from = range.start;
+    let unreadable = |source: StoreError| OpenError::Store { shard: shard.0, source };
+    let mut scan = store.begin_full_scan(record::key::residents());
     let mut loading = Loading::new(limina_engine::Options::default());
-    loop {
-        let read = Read::Scan { from: from.clone(), to: range.end.clone(), limit: PAGE };
-        let page = match store.read(vec![read]).await.pop() {
-            Some(Ok(Answer::Page(page))) => page,
-            Some(Err(error)) => {
-                let source = StoreError::Unavailable(error.to_string());
-                return Err(OpenError::Store { shard: shard.0, source });
-            }
-            _ => unreachable!("a scan is answered with one page"),
+    let mut page = store.next_page(&mut scan, PAGE).await.map_err(unreadable)?;
+    while !page.is_empty() {
+        let load = async {
+            let loaded = page.into_iter().try_for_each(|(key, value)| loading.load(key, &value));
+            loaded.map_err(|source| OpenError::Record { shard: shard.0, source })
         };
-        let is_last = page.len() < PAGE;
-        if let Some((last, _)) = page.last() {
-            // The smallest key after the last one.
-            from = [last, &[0][..]].concat().into();
-        }
-        for (key, value) in page {
-            loading.load(key, &value).map_err(|source| OpenError::Record { shard: shard.0, source })?;
-        }
-        if is_last {
-            return Ok(loading.finish());
-        }
+        // The scan is polled first, so that it has begun when the page is loaded.
+        let (next, loaded) = tokio::join!(biased; store.next_page(&mut scan, PAGE), load);
+        loaded?;
+        page = next.map_err(unreadable)?;
     }
+    Ok(loading.finish())
 }

@@ -7,15 +7,18 @@ mod loading;
 mod outputs;
 
 pub use loading::load_engine;
+pub(crate) use loading::open;
 
 use crate::{
     Metrics, NodeOptions, OpenError, Service,
     clock::Clocks,
     cluster::TenureGuard,
+    memory::{Account, Kind},
     metrics::ShardGauges,
-    service::{ShardReceiver, Ticket},
+    opener::Opener,
+    service::{Cost, NotDecided, ShardReceiver, Submission, Ticket},
 };
-use limina_engine::{Engine, Read, ReadResult, Request, Time};
+use limina_engine::{Engine, QuotaTable, Read, ReadResult, Time};
 use limina_shard::{Failure, Loss, Opening, Options, Output, Shard, ShardClock};
 use limina_store::{FreeSpace, Journal, NodeId, ShardId, ShardStore, StoreError, Table};
 use std::{error::Error, future::Future, pin::Pin, sync::Arc, time::Duration};
@@ -27,6 +30,19 @@ const REOPEN_PAUSE: Duration = Duration::from_millis(500);
 /// How long to wait before due work that found no room in the store is tried again.
 const ROOM_PAUSE: Duration = Duration::from_millis(200);
 
+/// The most that is taken from the queue at a time. A larger request is taken alone.
+///
+/// What waits in the queue is ordered and refused by the queue's rules, so only a little of it is taken at once: a small part
+/// of what an append may cover. While an append is in flight, more of it follows.
+const ROUND: Cost = Cost { weight: 2_048, bytes: 8 << 20 };
+
+/// No more is taken while this many requests are in the shard's own queue, because they did not fit into the batch. A
+/// request that is done in slices does not count, nor does what waits behind it: other namespaces go first between two slices.
+const MAX_IN_SHARD: usize = 4;
+
+/// How long the task runs without giving other tasks of its thread a turn, if requests wait all the time.
+const MAX_RUN: Duration = Duration::from_millis(5);
+
 type InFlight<R> = Option<Pin<Box<dyn Future<Output = R> + Send>>>;
 
 /// What the tasks of all shards share. A clone shares it too.
@@ -36,7 +52,9 @@ pub(crate) struct ShardContext {
     pub(crate) metrics: Metrics,
     pub(crate) clocks: Clocks,
     pub(crate) tenure_guard: TenureGuard,
+    pub(crate) opener: Opener,
     options: Options,
+    quotas: Arc<QuotaTable>,
 }
 
 impl ShardContext {
@@ -48,7 +66,15 @@ impl ShardContext {
         options: &NodeOptions,
     ) -> ShardContext {
         let (service, metrics) = (service.clone(), metrics.clone());
-        ShardContext { service, metrics, clocks, tenure_guard, options: options.shard.clone() }
+        ShardContext {
+            service,
+            metrics,
+            clocks,
+            tenure_guard,
+            opener: Opener::new(),
+            options: options.shard.clone(),
+            quotas: options.quotas.clone(),
+        }
     }
 }
 
@@ -83,9 +109,13 @@ pub(crate) struct Driver<J, T> {
     service: Service,
     metrics: Metrics,
     gauges: ShardGauges,
+    /// The memory of the engine's state.
+    state: Account,
     clocks: Clocks,
     tenure_guard: TenureGuard,
+    opener: Opener,
     options: Options,
+    quotas: Arc<QuotaTable>,
     receiver: ShardReceiver,
     shard: Shard<Ticket>,
     fetching: InFlight<Vec<(Read, ReadResult)>>,
@@ -103,17 +133,21 @@ impl<J: Journal, T: Table> Driver<J, T> {
         context: ShardContext,
         receiver: ShardReceiver,
     ) -> Driver<J, T> {
-        let ShardContext { service, metrics, clocks, tenure_guard, options } = context;
+        let ShardContext { service, metrics, clocks, tenure_guard, opener, options, quotas } = context;
+        let state = service.memory().account(Kind::State);
         Driver {
             id,
             store,
             service,
             gauges: ShardGauges::new(metrics.clone()),
+            state,
             metrics,
             clocks,
             tenure_guard,
+            opener,
             shard: Shard::new(options.clone()),
             options,
+            quotas,
             receiver,
             fetching: None,
             persisting: None,
@@ -142,8 +176,8 @@ impl<J: Journal, T: Table> Driver<J, T> {
         self.handle_opened(engine, clock.time(), opening);
         let mut is_stopping = false;
         let mut is_closed = false;
-        let mut arrived = Vec::new();
-        let mut cancellations = Vec::new();
+        // Set while more requests wait than are taken at once.
+        let mut busy_since = None;
         loop {
             let polled_at = Instant::now();
             let now = self.advance(&mut clock);
@@ -174,15 +208,24 @@ impl<J: Journal, T: Table> Driver<J, T> {
             } else {
                 self.shard.next_wakeup().map(|at| Duration::from_millis(at.0.saturating_sub(now.0)))
             };
-            let wants_more = !is_closed && self.shard.queue_len() < self.options.max_batch;
+            // While the shard is being opened, requests stay in the queue, which refuses more of them when that takes long.
+            let takes = self.shard.engine().is_some() || is_stopping || *is_store_away.borrow();
+            let held_up = self.shard.held_up().clone();
+            let wants_more = takes && !is_closed && self.shard.ready_len() < MAX_IN_SHARD;
+            if busy_since.is_some_and(|since| polled_at - since > MAX_RUN) {
+                tokio::task::yield_now().await;
+                busy_since = Some(Instant::now());
+            }
             tokio::select! {
-                count = self.receiver.submissions.recv_many(&mut arrived, self.options.max_batch), if wants_more => {
-                    is_closed = count == 0;
-                    arrived.drain(..).for_each(|(ticket, request)| self.handle_request(ticket, request));
-                    self.handle_store_away(*is_store_away.borrow());
-                }
-                Some(_) = any(self.receiver.cancellations.recv_many(&mut cancellations, self.options.max_batch)) => {
-                    cancellations.drain(..).for_each(|(ticket, request)| self.handle_request(ticket, request));
+                () = self.receiver.changed(wants_more, &held_up) => {
+                    let cancellations = self.receiver.take_cancellations();
+                    cancellations.into_iter().for_each(|submission| self.handle_request(submission));
+                    if wants_more {
+                        self.take_requests();
+                        is_closed = self.receiver.has_ended();
+                        busy_since = if self.receiver.is_empty() { None } else { busy_since.or(Some(polled_at)) };
+                        self.handle_store_away(*is_store_away.borrow());
+                    }
                 }
                 answers = finished(&mut self.fetching) => self.shard.handle_fetched(answers),
                 result = finished(&mut self.persisting) => match result {
@@ -200,8 +243,8 @@ impl<J: Journal, T: Table> Driver<J, T> {
                     }
                     Err(error) => {
                         tracing::error!(shard = self.id.0, error = &error as &dyn Error, "a shard cannot be opened");
-                        self.shard.reject_waiting(Failure::Unavailable);
-                        self.reopen(REOPEN_PAUSE);
+                        self.reject_waiting();
+                        self.reopen(REOPEN_PAUSE, None);
                     }
                 },
                 Ok(()) = is_store_away.changed() => self.handle_store_away(*is_store_away.borrow_and_update()),
@@ -214,7 +257,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                         is_stopping = true;
                         self.shard.handle_closing();
                         // Requests that are in the channel are still received. Later ones are rejected by the channel.
-                        self.receiver.submissions.close();
+                        self.receiver.close();
                     }
                 },
             }
@@ -242,17 +285,34 @@ impl<J: Journal, T: Table> Driver<J, T> {
         now
     }
 
-    fn handle_request(&mut self, ticket: Ticket, request: Request) {
-        // The client has gone, and its request will be taken back: do not begin it.
-        if ticket.is_closed() && request.cancellation().is_some() {
-            return;
+    /// Takes requests from the queue, and refuses those that have waited for too long.
+    fn take_requests(&mut self) {
+        let (taken, overloaded) = self.receiver.take(ROUND, self.shard.held_up());
+        let metrics = &self.metrics.requests;
+        metrics.queue_wait_seconds.observe(taken.longest_wait.as_secs_f64());
+        metrics.abandoned.inc_by(taken.gone.len() as u64);
+        for (ticket, _) in taken.late {
+            let _client_gone = ticket.send(Err(NotDecided::Late(overloaded)));
         }
+        taken.begin.into_iter().for_each(|submission| self.handle_request(submission));
+    }
+
+    fn handle_request(&mut self, (ticket, request): Submission) {
         if let Err(ticket) = self.shard.handle_request(ticket, request) {
-            let _client_gone = ticket.send(Err(Failure::Unavailable));
+            let _client_gone = ticket.send(Err(NotDecided::Failed(Failure::Unavailable)));
         }
     }
 
-    fn handle_opened(&mut self, engine: Engine, now: Time, opening: Opening) {
+    /// Rejects all requests that are not decided: nothing was done.
+    fn reject_waiting(&mut self) {
+        for (ticket, _) in self.receiver.drain() {
+            let _client_gone = ticket.send(Err(NotDecided::Failed(Failure::Unavailable)));
+        }
+        self.shard.reject_waiting(Failure::Unavailable);
+    }
+
+    fn handle_opened(&mut self, mut engine: Engine, now: Time, opening: Opening) {
+        engine.set_quotas(self.quotas.clone());
         self.shard.handle_opened(engine, now, opening);
         self.update_gauges();
         self.service.set_open(self.id, true);
@@ -271,17 +331,23 @@ impl<J: Journal, T: Table> Driver<J, T> {
             self.full_until = Some(Instant::now() + ROOM_PAUSE);
         }
         self.fetching = None;
-        self.shard.handle_lost(loss);
+        let memory = self.shard.handle_lost(loss);
         self.service.set_open(self.id, false);
-        self.reopen(Duration::ZERO);
+        self.reopen(Duration::ZERO, memory);
     }
 
-    fn reopen(&mut self, pause: Duration) {
-        let (store, shard) = (self.store.clone(), self.id);
-        self.opening = Some(Box::pin(async move {
-            tokio::time::sleep(pause).await;
+    /// Opens the shard again. Its old memory is freed first, on the same thread, because freeing millions of records would
+    /// block a worker too.
+    fn reopen(&mut self, pause: Duration, memory: Option<Engine>) {
+        let (store, shard, opener) = (self.store.clone(), self.id, self.opener.clone());
+        let opening = async move {
+            drop(memory);
             store.retake().await.map_err(|source| OpenError::Store { shard: shard.0, source })?;
             load_engine(&store, shard).await
+        };
+        self.opening = Some(Box::pin(async move {
+            tokio::time::sleep(pause).await;
+            opener.run(opening).await
         }));
     }
 
@@ -298,7 +364,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             let is_sent = self.persisting.take().is_some() && !self.store.withdraw();
             self.handle_lost(if is_sent { Loss::Unknown } else { Loss::NotDone });
         }
-        self.shard.reject_waiting(Failure::Unavailable);
+        self.reject_waiting();
     }
 
     /// Another node may have taken the shard. An append in flight will show it. Without one, the shard is opened again, which
@@ -312,21 +378,22 @@ impl<J: Journal, T: Table> Driver<J, T> {
     /// Stops serving. Requests that still wait are rejected: nothing was done.
     fn end(&mut self) {
         self.service.set_open(self.id, false);
-        self.receiver.submissions.close();
-        while let Ok((ticket, _)) = self.receiver.submissions.try_recv() {
-            let _client_gone = ticket.send(Err(Failure::Unavailable));
-        }
-        self.shard.reject_waiting(Failure::Unavailable);
+        self.receiver.close();
+        self.reject_waiting();
         let now = self.shard.engine().map_or(Time(0), Engine::time);
         while let Some(Output::Reply(reply)) = self.shard.poll(now) {
-            let _client_gone = reply.ticket.send(reply.result);
+            let _client_gone = reply.ticket.send(reply.result.map_err(NotDecided::Failed));
         }
         self.service.shard_left(self.id);
+        let memory = std::mem::replace(&mut self.shard, Shard::new(self.options.clone()));
+        // Freeing millions of records would block a worker.
+        drop(tokio::task::spawn_blocking(move || drop(memory)));
     }
 
     fn update_gauges(&mut self) {
-        if let Some(stats) = self.shard.engine().map(Engine::stats) {
-            self.gauges.set(stats);
+        if let Some(engine) = self.shard.engine() {
+            self.gauges.set(engine.stats());
+            self.state.set(usize::try_from(engine.resident_bytes()).unwrap_or(usize::MAX));
         }
     }
 }
@@ -341,11 +408,6 @@ async fn finished<R>(slot: &mut InFlight<R>) -> R {
         }
         None => std::future::pending().await,
     }
-}
-
-/// How many were received. None if the channel is closed and empty.
-async fn any(count: impl Future<Output = usize>) -> Option<usize> {
-    Some(count.await).filter(|count| *count > 0)
 }
 
 async fn sleep_until(at: Option<Instant>) {

@@ -1,7 +1,7 @@
 //! What the shard's loop asks for: look-ups and appends in the store, answers, effects.
 
 use super::Driver;
-use crate::service::Ticket;
+use crate::service::{NotDecided, Ticket};
 use limina_engine::{Effect, Name, Read, ReadResult, Writes, record};
 use limina_shard::{Loss, Output};
 use limina_store::{
@@ -31,10 +31,10 @@ impl<J: Journal, T: Table> Driver<J, T> {
             }
             Output::Confirm => self.confirm(),
             Output::Reply(reply) => {
-                let _client_gone = reply.ticket.send(reply.result);
+                let _client_gone = reply.ticket.send(reply.result.map_err(NotDecided::Failed));
             }
             // Only the simulator needs to know when a request begins to wait.
-            Output::Waits { .. } => {}
+            Output::Waits { .. } | Output::Slice { .. } | Output::Cut { .. } => {}
             Output::Effect(effect) => self.handle_effect(effect),
         }
     }

@@ -9,6 +9,7 @@ mod events;
 mod ledger;
 mod limiter;
 mod locks;
+mod memory;
 mod requests;
 mod rule_checks;
 mod shards;
@@ -33,6 +34,7 @@ pub struct Metrics {
     pub(crate) limiter: limiter::Metrics,
     pub(crate) locks: locks::Metrics,
     pub(crate) events: events::Metrics,
+    pub(crate) memory: memory::Metrics,
 }
 
 impl Metrics {
@@ -52,6 +54,7 @@ impl Metrics {
         self.limiter.register(registry);
         self.locks.register(registry);
         self.events.register(registry);
+        self.memory.register(registry);
     }
 
     fn replace_stats(&self, old: &Stats, new: &Stats) {

@@ -94,7 +94,9 @@ impl RuleChecks {
             | Err(Refusal::LimitReached(decision)) => self.count_decision(&checks.namespace, decision),
             Ok(Reply::Batch(decisions)) => {
                 for (index, decision) in decisions.iter().enumerate() {
-                    if checks.dry_runs.binary_search(&index).is_err() {
+                    if checks.dry_runs.binary_search(&index).is_err()
+                        && let Ok(decision) = decision
+                    {
                         self.count_decision(&checks.namespace, decision);
                     }
                 }

@@ -19,6 +19,7 @@ pub(crate) struct Metrics {
     pub(crate) due_postponed: Counter,
     namespaces: Gauge,
     timers: Gauge,
+    resident_bytes: Gauge,
 }
 
 impl Default for Metrics {
@@ -34,6 +35,7 @@ impl Default for Metrics {
             due_postponed: Counter::default(),
             namespaces: Gauge::default(),
             timers: Gauge::default(),
+            resident_bytes: Gauge::default(),
         }
     }
 }
@@ -56,10 +58,13 @@ impl Metrics {
         r.register("due_postponed", due_postponed, self.due_postponed.clone());
         r.register("namespaces", "Namespaces", self.namespaces.clone());
         r.register("timers", "Timers that wait", self.timers.clone());
+        let resident = "Estimated memory of the state of all namespaces";
+        r.register_with_unit("resident_state", resident, Unit::Bytes, self.resident_bytes.clone());
     }
 
     pub(super) fn replace_stats(&self, old: &Stats, new: &Stats) {
         replace(&self.namespaces, old.namespaces, new.namespaces);
         replace(&self.timers, old.timers, new.timers);
+        replace(&self.resident_bytes, old.sizes.resident_bytes as usize, new.sizes.resident_bytes as usize);
     }
 }

@@ -1,8 +1,7 @@
 //! Takes back requests for locks whose clients have gone before they were answered.
 
-use super::{Service, Unavailable, routes::RETRY_AFTER};
+use super::{NotDecided, Service, Unavailable, routes::RETRY_AFTER};
 use limina_engine::{Outcome, Request};
-use limina_shard::Failure;
 use limina_store::ShardId;
 use std::time::{Duration, Instant};
 use tokio::{runtime::Handle, sync::oneshot};
@@ -15,7 +14,7 @@ const TAKE_BACK_FOR: Duration = Duration::from_secs(600);
 /// Fields are dropped in their order, and here the order matters: the ticket must be closed before the request is taken back.
 /// If the request reaches the shard after it was taken back, the shard sees the closed ticket and does not execute it.
 pub(super) struct LocalRequest<'a> {
-    pub(super) reply: oneshot::Receiver<Result<Outcome, Failure>>,
+    pub(super) reply: oneshot::Receiver<Result<Outcome, NotDecided>>,
     pub(super) take_back: TakeBackOnDrop<'a>,
 }
 

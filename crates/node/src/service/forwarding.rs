@@ -1,16 +1,16 @@
 //! One request's way to the shard that executes it: the shard's task in this process, or another node.
 
 use super::{
-    Location, Service, Unavailable,
+    Location, NotDecided, Service, Unavailable,
     abandoning::{LocalRequest, TakeBackOnDrop},
     routes::{Route, WaitForOwner},
-    shard_channel::ShardSender,
+    shard_channel::{NotQueued, ShardSender},
 };
 use crate::{Metrics, PeerError};
 use limina_engine::{Outcome, Request};
 use limina_shard::Failure;
 use limina_store::ShardId;
-use tokio::sync::{mpsc::error::TrySendError, oneshot};
+use tokio::sync::oneshot;
 
 impl Service {
     /// Sends a request to its shard.
@@ -86,32 +86,37 @@ impl Service {
         sender: &ShardSender,
         request: Request,
     ) -> Result<Outcome, PeerError> {
+        let admitted = self.memory().admit(&request);
+        let _answer_memory = admitted.map_err(|full| PeerError::Unavailable(full.into()))?;
         let (ticket, reply) = oneshot::channel();
         let is_write = request.is_write();
         let take_back = TakeBackOnDrop::new(self, shard, &request);
         let mut local = LocalRequest { reply, take_back };
         let sent = match request.is_cancellation() {
-            true => sender.cancel.send((ticket, request)).map_err(|_| PeerError::NotThere),
-            false => sender.submit.try_send((ticket, request)).map_err(|error| match error {
-                TrySendError::Full(_) => PeerError::Unavailable(Unavailable::Overloaded),
-                TrySendError::Closed(_) => PeerError::NotThere,
-            }),
+            true => sender.cancel(ticket, request),
+            false => sender.submit(ticket, request),
         };
-        if let Err(error) = sent {
+        if let Err(not_queued) = sent {
             local.take_back.disarm();
-            return Err(error);
+            return Err(match not_queued {
+                NotQueued::Overloaded(overloaded) => PeerError::Unavailable(overloaded.into()),
+                NotQueued::Closed => PeerError::NotThere,
+            });
         }
         let _in_queue = InQueue::new(&self.inner.metrics);
         let answer = (&mut local.reply).await;
         local.take_back.disarm();
         match answer {
-            Ok(result) => result.map_err(|failure| match failure {
-                Failure::Unavailable => PeerError::NotThere,
-                Failure::OutcomeUnknown => PeerError::Lost,
-                Failure::StorageFull => PeerError::Unavailable(Unavailable::StorageFull),
-                Failure::Closing if self.is_stopping() => PeerError::Unavailable(Unavailable::ShuttingDown),
+            Ok(result) => result.map_err(|not_decided| match not_decided {
+                NotDecided::Late(overloaded) => PeerError::Unavailable(overloaded.into()),
+                NotDecided::Failed(Failure::Unavailable) => PeerError::NotThere,
+                NotDecided::Failed(Failure::OutcomeUnknown) => PeerError::Lost,
+                NotDecided::Failed(Failure::StorageFull) => PeerError::Unavailable(Unavailable::StorageFull),
+                NotDecided::Failed(Failure::Closing) if self.is_stopping() => {
+                    PeerError::Unavailable(Unavailable::ShuttingDown)
+                }
                 // Only this shard closes, and moves to another node.
-                Failure::Closing => PeerError::Unavailable(Unavailable::ShardUnavailable),
+                NotDecided::Failed(Failure::Closing) => PeerError::Unavailable(Unavailable::ShardUnavailable),
             }),
             // The shard's task ended without an answer. A write may have been executed.
             Err(_) if is_write => Err(PeerError::Lost),

@@ -1,25 +1,27 @@
 //! The facade that every front end calls: a request goes in, an outcome comes out.
 //!
 //! `submit` finds the shard of a request, here or in another node (`forwarding`), and hands the request to the shard's task
-//! (`shard_channel`). If a client goes away before its answer, its request for locks is taken back (`abandoning`).
+//! (`shard_channel`), through a queue that is bounded by time and bytes (`queue`). If a client goes away before its answer, its request for locks is taken back (`abandoning`).
 
 mod abandoning;
 mod forwarding;
+mod queue;
 mod routes;
 mod shard_channel;
 #[cfg(test)]
 mod tests;
 mod unavailable;
 
+pub(crate) use queue::Cost;
+pub use queue::QueueOptions;
 pub(crate) use routes::Location;
-pub(crate) use shard_channel::{ShardReceiver, Ticket, shard_channel};
+pub(crate) use shard_channel::{NotDecided, ShardReceiver, Submission, Ticket, shard_channel};
 pub use unavailable::Unavailable;
 
 use crate::{
-    NodeFailure, PeerError,
+    Budget, NodeFailure, PeerError,
     cluster::{Cluster, Others},
     metrics::{CountedChecks, Metrics},
-    shard_of,
     streams::Streams,
 };
 use limina_engine::{
@@ -27,7 +29,7 @@ use limina_engine::{
     limiter::{self, Change},
     outcome::NamespaceInfo,
 };
-use limina_store::ShardId;
+use limina_store::{ShardId, Sharding};
 use routes::{Route, Routes};
 use std::{
     error::Error,
@@ -57,13 +59,21 @@ struct Inner {
     /// The first failure of the node, if it has failed.
     failure: watch::Sender<Option<NodeFailure>>,
     metrics: Metrics,
+    memory: Budget,
     streams: Streams,
 }
 
 impl Service {
     /// A service without shards: every request is rejected with [`Unavailable::ShardUnavailable`] until a [`crate::Node`] is
-    /// started on the service.
+    /// started on the service. Its memory has no limit.
     pub fn new(metrics: Metrics) -> Service {
+        let memory = Budget::new(u64::MAX, &metrics);
+        Service::with_memory(metrics, memory)
+    }
+
+    /// Like [`Service::new`], with a memory budget: while it is used up, requests that would add state are rejected with
+    /// [`Unavailable::Overloaded`], and so are new followers.
+    pub fn with_memory(metrics: Metrics, memory: Budget) -> Service {
         Service {
             inner: Arc::new(Inner {
                 routes: OnceLock::new(),
@@ -73,7 +83,8 @@ impl Service {
                 others: OnceLock::new(),
                 failure: watch::Sender::new(None),
                 metrics,
-                streams: Streams::default(),
+                streams: Streams::new(memory.clone()),
+                memory,
             }),
         }
     }
@@ -84,9 +95,10 @@ impl Service {
     /// released. A request that takes another one back is executed even if the caller drops the future.
     pub async fn submit(&self, request: Request) -> Result<Outcome, Unavailable> {
         let checks = CountedChecks::of(&request);
+        let deleted = matches!(request.command, Command::DeleteNamespace).then(|| request.namespace.clone());
         let result = match self.routes() {
             Ok(routes) => {
-                let shard = shard_of(request.namespace.as_str(), routes.len());
+                let shard = routes.shard_of(&request.namespace);
                 match request.is_cancellation() {
                     true => {
                         let taking_back = tokio::spawn(self.clone().take_back(shard, request));
@@ -99,6 +111,9 @@ impl Service {
         };
         match &result {
             Ok(outcome) => {
+                if let (Some(namespace), Outcome::NamespaceDeleted) = (deleted, outcome) {
+                    tracing::info!(namespace = namespace.as_str(), "a namespace was deleted");
+                }
                 self.inner.metrics.requests.decided(outcome);
                 if let Some(checks) = &checks {
                     self.inner.metrics.limiter.rule_checks.count(checks, outcome);
@@ -107,6 +122,20 @@ impl Service {
             Err(unavailable) => self.inner.metrics.requests.not_decided(unavailable.code()),
         }
         result
+    }
+
+    /// Whether a request of this size would be refused now, because its shard is overloaded. A front end asks before it
+    /// decodes a large request, so that a refusal costs little. [`Service::submit`] asks again.
+    pub fn check_load(&self, namespace: &Name, bytes: usize, makes_room: bool) -> Result<(), Unavailable> {
+        let Some(routes) = self.inner.routes.get() else { return Ok(()) };
+        let shard = routes.shard_of(namespace);
+        // The owner of a shard in another node decides for itself.
+        let Location::Local(sender) = routes.get(shard).location() else { return Ok(()) };
+        let checked = sender.check(namespace, bytes, makes_room).map_err(Unavailable::from);
+        if let Err(unavailable) = checked {
+            self.inner.metrics.requests.not_decided(unavailable.code());
+        }
+        checked
     }
 
     /// Executes a request that another node has forwarded, if the shard is in this process.
@@ -163,6 +192,11 @@ impl Service {
         if let Some(others) = self.inner.others.get() {
             others.until_complete().await;
         }
+    }
+
+    /// The shard of a namespace, whether the namespace exists or not. None before the store is open.
+    pub fn shard_of(&self, namespace: &Name) -> Option<ShardId> {
+        self.inner.routes.get().map(|routes| routes.shard_of(namespace))
     }
 
     /// All nodes and all shards, as this node knows them. There are no shards before the store is open.
@@ -238,6 +272,11 @@ impl Service {
         self.inner.failure.subscribe()
     }
 
+    /// The memory budget of the process.
+    pub fn memory(&self) -> &Budget {
+        &self.inner.memory
+    }
+
     pub(crate) fn streams(&self) -> &Streams {
         &self.inner.streams
     }
@@ -247,11 +286,11 @@ impl Service {
     }
 
     /// A node starts on this service. The locations of its shards are not known yet.
-    pub(crate) fn start(&self, shards: u16, others: Option<Others>) {
+    pub(crate) fn start(&self, sharding: Sharding, others: Option<Others>) {
         if let Some(others) = others {
             assert!(self.inner.others.set(others).is_ok(), "a service is started once");
         }
-        assert!(self.inner.routes.set(Routes::new(shards)).is_ok(), "a service is started once");
+        assert!(self.inner.routes.set(Routes::new(sharding)).is_ok(), "a service is started once");
     }
 
     fn routes(&self) -> Result<&Routes, Unavailable> {

@@ -3,7 +3,7 @@
 use super::{Service, Unavailable, shard_channel::ShardSender};
 use crate::{cluster::Others, shard_of};
 use limina_engine::Name;
-use limina_store::{NodeId, ShardId};
+use limina_store::{NodeId, ShardId, Sharding};
 use std::{
     sync::{
         Arc,
@@ -18,8 +18,12 @@ const MAX_WAITING: usize = 16_384;
 /// How long a request waits before it is sent again, unless the shard moves before.
 pub(super) const RETRY_AFTER: Duration = Duration::from_millis(100);
 
-/// The routes to all shards, by number.
-pub(super) struct Routes(Vec<Route>);
+/// The routes to all shards.
+pub(super) struct Routes {
+    /// By the number of the shard.
+    routes: Vec<Route>,
+    sharding: Sharding,
+}
 
 /// The route to one shard.
 pub(super) struct Route {
@@ -43,31 +47,31 @@ pub(crate) enum Location {
 }
 
 impl Routes {
-    pub(super) fn new(shards: u16) -> Routes {
+    pub(super) fn new(sharding: Sharding) -> Routes {
         let route = |_| Route {
             location: watch::Sender::new(Location::Unknown),
             is_open: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
         };
-        Routes((0..shards).map(route).collect())
+        Routes { routes: (0..sharding.shards).map(route).collect(), sharding }
     }
 
-    /// How many shards there are.
-    pub(super) fn len(&self) -> u16 {
-        self.0.len() as u16
+    /// The shard of a namespace.
+    pub(super) fn shard_of(&self, namespace: &Name) -> ShardId {
+        shard_of(namespace.as_str(), self.sharding)
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = (ShardId, &Route)> {
-        (0..).map(ShardId).zip(&self.0)
+        (0..).map(ShardId).zip(&self.routes)
     }
 
     /// None if there is no shard of this number.
     pub(super) fn find(&self, shard: ShardId) -> Option<&Route> {
-        self.0.get(usize::from(shard.0))
+        self.routes.get(usize::from(shard.0))
     }
 
     pub(super) fn get(&self, shard: ShardId) -> &Route {
-        &self.0[usize::from(shard.0)]
+        &self.routes[usize::from(shard.0)]
     }
 }
 
@@ -114,7 +118,7 @@ impl Service {
     /// The shard of a namespace and its location, now and whenever it changes.
     pub(crate) fn watch_location(&self, namespace: &Name) -> Option<(ShardId, watch::Receiver<Location>)> {
         let routes = self.inner.routes.get()?;
-        let shard = shard_of(namespace.as_str(), routes.len());
+        let shard = routes.shard_of(namespace);
         Some((shard, routes.get(shard).location.subscribe()))
     }
 
@@ -131,8 +135,9 @@ impl Service {
 
     /// A shard of this process is no longer served: other nodes must follow its streams elsewhere.
     pub(crate) fn shard_left(&self, shard: ShardId) {
-        let shards = self.inner.routes.get().map_or(0, Routes::len);
-        self.streams().shard_left(shard, shards);
+        if let Some(routes) = self.inner.routes.get() {
+            self.streams().shard_left(|namespace| routes.shard_of(namespace) == shard);
+        }
     }
 
     /// Whether a shard is in this process.
@@ -163,7 +168,7 @@ impl WaitForOwner<'_> {
     pub(super) fn new(route: &Route, at_most: Duration) -> Result<WaitForOwner<'_>, Unavailable> {
         if route.waiting.fetch_add(1, Ordering::AcqRel) >= MAX_WAITING {
             route.waiting.fetch_sub(1, Ordering::AcqRel);
-            return Err(Unavailable::Overloaded);
+            return Err(Unavailable::Overloaded { retry_after_ms: at_most.as_millis() as u64 });
         }
         Ok(WaitForOwner { route, location: route.location.subscribe(), until: Instant::now() + at_most })
     }

@@ -1,32 +1,195 @@
-//! The bounded channel to a shard's task.
+//! The channel to a shard's task: a [`Queue`] between the front ends and the task, and a clock.
 
-use limina_engine::{Outcome, Request};
+use super::queue::{Cost, Overloaded, Queue, QueueOptions, Taken};
+use limina_engine::{Name, Outcome, Request};
 use limina_shard::Failure;
-use tokio::sync::{mpsc, oneshot};
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::{
+    sync::{Notify, oneshot},
+    time::Instant,
+};
 
 /// Takes the answer of one request to its caller. It is closed when the caller has gone.
-pub(crate) type Ticket = oneshot::Sender<Result<Outcome, Failure>>;
+pub(crate) type Ticket = oneshot::Sender<Result<Outcome, NotDecided>>;
 
 /// A request on its way to its shard.
 pub(crate) type Submission = (Ticket, Request);
 
-/// The channel to a shard: front ends send, the shard's task receives. At most `max_queue` requests wait in it.
-pub(crate) fn shard_channel(max_queue: usize) -> (ShardSender, ShardReceiver) {
-    let (submit, submissions) = mpsc::channel(max_queue);
-    let (cancel, cancellations) = mpsc::unbounded_channel();
-    (ShardSender { submit, cancel }, ShardReceiver { submissions, cancellations })
+/// Why a shard's task returns no outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotDecided {
+    /// The shard says why.
+    Failed(Failure),
+    /// The request waited for too long, and was not begun.
+    Late(Overloaded),
 }
 
-/// The end of a shard's channel that requests are sent to.
-pub(crate) struct ShardSender {
-    pub(super) submit: mpsc::Sender<Submission>,
-    pub(super) cancel: mpsc::UnboundedSender<Submission>,
+/// Why a request did not enter a shard's queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NotQueued {
+    Overloaded(Overloaded),
+    /// The shard's task has ended, or takes no more requests.
+    Closed,
 }
 
-/// The end of a shard's channel that the shard's task receives from.
-pub(crate) struct ShardReceiver {
-    pub(crate) submissions: mpsc::Receiver<Submission>,
+/// The channel to a shard: front ends send, the shard's task receives.
+pub(crate) fn shard_channel(options: QueueOptions) -> (ShardSender, ShardReceiver) {
+    let channel = Arc::new(Channel {
+        state: Mutex::new(State {
+            queue: Queue::new(options),
+            cancellations: VecDeque::new(),
+            is_closed: false,
+            is_abandoned: false,
+        }),
+        changed: Notify::new(),
+    });
+    (ShardSender(channel.clone()), ShardReceiver(channel))
+}
+
+struct Channel {
+    state: Mutex<State>,
+    /// Wakes the receiver.
+    changed: Notify,
+}
+
+struct State {
+    queue: Queue<Submission>,
     /// Requests that take back an earlier submission whose client has gone. There are never more of them than there were
-    /// such submissions, so this channel needs no bound.
-    pub(crate) cancellations: mpsc::UnboundedReceiver<Submission>,
+    /// such submissions, so they need no bound.
+    cancellations: VecDeque<Submission>,
+    /// No more requests are accepted. Cancellations still are.
+    is_closed: bool,
+    /// The receiver is gone.
+    is_abandoned: bool,
+}
+
+impl Channel {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The end of a shard's channel that requests are sent to. When it is dropped, the channel is closed.
+pub(crate) struct ShardSender(Arc<Channel>);
+
+impl ShardSender {
+    /// Puts a request into the queue, unless it would wait there for too long.
+    pub(super) fn submit(&self, ticket: Ticket, request: Request) -> Result<(), NotQueued> {
+        let cost = Cost { weight: request.weight().max(1) as u64, bytes: request.encoded_bytes() };
+        let makes_room = request.makes_room();
+        let namespace = request.namespace.clone();
+        let now = Instant::now();
+        let mut state = self.0.lock();
+        if state.is_closed {
+            return Err(NotQueued::Closed);
+        }
+        let was_empty = state.queue.is_empty();
+        let pushed = state.queue.push(now, &namespace, (ticket, request), cost, makes_room);
+        drop(state);
+        // The refused request is dropped only now: freeing a large one takes time.
+        pushed.map_err(|(_, overloaded)| NotQueued::Overloaded(overloaded))?;
+        if was_empty {
+            self.0.changed.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Whether a request of this size would be accepted now.
+    pub(super) fn check(&self, namespace: &Name, bytes: usize, makes_room: bool) -> Result<(), Overloaded> {
+        let now = Instant::now();
+        self.0.lock().queue.check(now, namespace, bytes, makes_room)
+    }
+
+    /// Passes on a request that takes an earlier one back. It is never refused for overload.
+    pub(super) fn cancel(&self, ticket: Ticket, request: Request) -> Result<(), NotQueued> {
+        let mut state = self.0.lock();
+        if state.is_abandoned {
+            return Err(NotQueued::Closed);
+        }
+        state.cancellations.push_back((ticket, request));
+        drop(state);
+        self.0.changed.notify_one();
+        Ok(())
+    }
+}
+
+impl Drop for ShardSender {
+    fn drop(&mut self) {
+        self.0.lock().is_closed = true;
+        self.0.changed.notify_one();
+    }
+}
+
+/// The end of a shard's channel that the shard's task receives from. When it is dropped, waiting requests are dropped too, and
+/// their callers learn that there is no answer.
+pub(crate) struct ShardReceiver(Arc<Channel>);
+
+impl ShardReceiver {
+    /// Waits until there are cancellations, or, if the task wants requests, until it can take one or none will come. Requests
+    /// of a namespace that is held up cannot be taken.
+    pub(crate) async fn changed(&self, wants_requests: bool, held_up: &HashSet<Name>) {
+        if wants_requests {
+            let now = Instant::now();
+            self.0.lock().queue.handle_ready(now);
+        }
+        loop {
+            {
+                let state = self.0.lock();
+                let has_ended = state.is_closed && state.queue.is_empty();
+                let is_ready = wants_requests && (has_ended || state.queue.has_work(held_up));
+                if is_ready || !state.cancellations.is_empty() {
+                    return;
+                }
+            }
+            // Each change stores a permit, so a change before this line is not missed.
+            self.0.changed.notified().await;
+        }
+    }
+
+    /// All requests that take an earlier one back.
+    pub(crate) fn take_cancellations(&self) -> VecDeque<Submission> {
+        std::mem::take(&mut self.0.lock().cancellations)
+    }
+
+    /// Requests to begin, about as much as `most`, and those before them that are not to be begun.
+    pub(crate) fn take(&self, most: Cost, held_up: &HashSet<Name>) -> (Taken<Submission>, Overloaded) {
+        let now = Instant::now();
+        let mut state = self.0.lock();
+        let taken = state.queue.take(now, most, held_up, |(ticket, _)| ticket.is_closed());
+        (taken, state.queue.overloaded(now))
+    }
+
+    /// All requests that wait.
+    pub(crate) fn drain(&self) -> impl Iterator<Item = Submission> + use<> {
+        self.0.lock().queue.drain()
+    }
+
+    /// From now on no request is accepted. Those that wait can still be taken.
+    pub(crate) fn close(&self) {
+        self.0.lock().is_closed = true;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().queue.is_empty()
+    }
+
+    /// Whether no request waits, and none will come.
+    pub(crate) fn has_ended(&self) -> bool {
+        let state = self.0.lock();
+        state.is_closed && state.queue.is_empty()
+    }
+}
+
+impl Drop for ShardReceiver {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        (state.is_closed, state.is_abandoned) = (true, true);
+        let dropped = (state.queue.drain(), std::mem::take(&mut state.cancellations));
+        drop(state);
+        // Their callers run when the tickets are dropped, and must not find the lock taken.
+        drop(dropped);
+    }
 }

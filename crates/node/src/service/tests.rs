@@ -12,7 +12,7 @@ use limina_engine::{
     key_values::Value,
     locks::{self, Acquire, Lock, Mode},
 };
-use limina_store::{NodeId, ShardId};
+use limina_store::{NodeId, ShardId, memory::sharding};
 use std::{
     sync::{
         Arc, Mutex,
@@ -70,7 +70,7 @@ async fn a_forwarded_request_is_taken_back_until_that_is_done() {
     let service = Service::new(Metrics::new());
     let max_wait = Duration::from_secs(1);
     let tenure_guard = TenureGuard::alone(Clocks::new());
-    service.start(1, Some(Others::new(NodeId(1), peers, tenure_guard, || true, max_wait)));
+    service.start(sharding(1), Some(Others::new(NodeId(1), peers, tenure_guard, || true, max_wait)));
     service.set_location(ShardId(0), Location::Remote("other".into()));
 
     let request = acquire();
@@ -122,7 +122,7 @@ async fn a_request_that_crashes_its_node_is_not_passed_from_node_to_node() {
         let max_wait = Duration::from_secs(10);
         let tenure_guard = TenureGuard::alone(Clocks::new());
         let others = Others::new(NodeId(1), peers.clone(), tenure_guard, || true, max_wait);
-        service.start(1, Some(others));
+        service.start(sharding(1), Some(others));
         service.set_location(ShardId(0), Location::Remote("another".into()));
         let command = Command::Locks(command);
         let request = Request { namespace: name("n"), idempotency: None, command };

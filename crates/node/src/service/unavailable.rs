@@ -1,13 +1,18 @@
 //! Why a request has no outcome.
 
+use super::queue::Overloaded;
+use crate::memory::MemoryFull;
 use serde::{Deserialize, Serialize};
 
 /// Why there is no outcome. Except for [`Unavailable::OutcomeUnknown`], nothing was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error, Serialize, Deserialize)]
 pub enum Unavailable {
-    /// The shard's queue is full.
+    /// The request would have waited for too long, or too much waits already.
     #[error("the server is overloaded; try again shortly")]
-    Overloaded,
+    Overloaded {
+        /// The time after which the request may be accepted, as estimated from what waits now.
+        retry_after_ms: u64,
+    },
     /// The process is stopping.
     #[error("the server is shutting down")]
     ShuttingDown,
@@ -28,11 +33,25 @@ impl Unavailable {
     /// The code in problem documents, metrics and logs.
     pub fn code(self) -> &'static str {
         match self {
-            Unavailable::Overloaded => "Overloaded",
+            Unavailable::Overloaded { .. } => "Overloaded",
             Unavailable::ShuttingDown => "ShuttingDown",
             Unavailable::StorageFull => "StorageFull",
             Unavailable::ShardUnavailable => "ShardUnavailable",
             Unavailable::OutcomeUnknown => "OutcomeUnknown",
         }
+    }
+}
+
+impl From<Overloaded> for Unavailable {
+    fn from(overloaded: Overloaded) -> Unavailable {
+        let retry_after_ms = u64::try_from(overloaded.retry_after.as_millis()).unwrap_or(u64::MAX);
+        Unavailable::Overloaded { retry_after_ms }
+    }
+}
+
+impl From<MemoryFull> for Unavailable {
+    fn from(MemoryFull: MemoryFull) -> Unavailable {
+        // Nobody can know when memory is freed.
+        Unavailable::Overloaded { retry_after_ms: 1_000 }
     }
 }

@@ -59,7 +59,7 @@ async fn feed_from_local_shard(service: &Service, topic: &Weak<Topic>, every: &m
                 is_compared = true;
             }
             // The stream was deleted while the shard was in another node.
-            Err(FollowError::StreamNotFound) => {
+            Err(FollowError::StreamNotFound | FollowError::QuotaExceeded(_)) => {
                 let (namespace, stream) = &topic.address;
                 return service.streams().deleted(namespace, stream);
             }

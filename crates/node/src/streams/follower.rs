@@ -60,7 +60,7 @@ impl Service {
         follower.feeds_until_move = Some(follower.topic.lock().moves);
         match follower.begin(make).await {
             Ok(()) => Ok(Box::new(follower)),
-            Err(FollowError::StreamNotFound) => Ok(Box::new(NoStream)),
+            Err(FollowError::StreamNotFound | FollowError::QuotaExceeded(_)) => Ok(Box::new(NoStream)),
             Err(FollowError::Unavailable(_)) => Err(PeerError::NotThere),
         }
     }
@@ -87,14 +87,28 @@ impl Service {
         topic.infos.ask(question).await
     }
 
-    /// A key frame of the stream as it is now, shared by all followers that ask at the same time.
-    async fn current_key_frame(&self, topic: &Topic) -> Result<Arc<Message>, FollowError> {
+    /// A key frame of the stream as it is now, shared by all followers that ask at the same time. If the stream has not changed
+    /// since an earlier key frame that is still in memory, that one is shared too.
+    async fn current_key_frame(&self, topic: &Arc<Topic>) -> Result<Arc<Message>, FollowError> {
         let question = || {
-            let (service, address) = (self.clone(), topic.address.clone());
+            let (service, topic) = (self.clone(), topic.clone());
             async move {
-                let command = events::Command::Incubating(address.1.clone());
-                match service.ask(&address, command).await? {
-                    Reply::Incubating(frame) => Ok(Message::new(StreamUpdate::KeyFrame(frame))),
+                let (address, stream) = (&topic.address, &topic.address.1);
+                let in_memory: Vec<_> = topic.lock().key_frames().collect();
+                if !in_memory.is_empty()
+                    && let Reply::Stream(info) =
+                        service.ask(address, events::Command::Get(stream.clone())).await?
+                    && let Some(frame) = in_memory.into_iter().find(|frame| frame.clock() == info.clock)
+                {
+                    return Ok(frame);
+                }
+                match service.ask(address, events::Command::Incubating(stream.clone())).await? {
+                    Reply::Incubating(frame) => {
+                        let frame = Message::key_frame(frame, service.memory())
+                            .map_err(|full| FollowError::Unavailable(full.into()))?;
+                        topic.lock().sent_key_frame = Arc::downgrade(&frame);
+                        Ok(frame)
+                    }
                     _ => Err(FollowError::StreamNotFound),
                 }
             }
@@ -129,6 +143,9 @@ impl Service {
         let request = Request { namespace: address.0.clone(), idempotency: None, command };
         match self.submit(request).await {
             Ok(Outcome::Events(Ok(reply))) => Ok(reply),
+            Ok(Outcome::Events(Err(events::Refusal::QuotaExceeded(exceeded)))) => {
+                Err(FollowError::QuotaExceeded(exceeded))
+            }
             Ok(Outcome::Unreadable) => Err(FollowError::Unavailable(Unavailable::ShardUnavailable)),
             Ok(_) => Err(FollowError::StreamNotFound),
             Err(unavailable) => Err(FollowError::Unavailable(unavailable)),
@@ -189,7 +206,9 @@ impl Follower {
             };
             match self.answer(question).await {
                 Ok(()) => unanswered_since = None,
-                Err(FollowError::StreamNotFound) => return Err(Ended::Deleted),
+                Err(FollowError::StreamNotFound | FollowError::QuotaExceeded(_)) => {
+                    return Err(Ended::Deleted);
+                }
                 Err(FollowError::Unavailable(reason)) => {
                     let since = *unanswered_since.get_or_insert_with(Instant::now);
                     let is_hopeless = reason == Unavailable::ShuttingDown || since.elapsed() > MAX_WAIT;

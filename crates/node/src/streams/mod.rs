@@ -20,19 +20,21 @@ pub use cursor::{Cursor, Step};
 pub use follower::Follower;
 pub use ring::{PAGE, Page, RECENT_CHANGES, Ring};
 
-use crate::{Unavailable, shard_of};
+use crate::{
+    Budget, Unavailable,
+    memory::{Kind, MemoryFull, Priority, Reservation},
+};
 use bytes::Bytes;
 use limina_engine::{
-    Name,
-    events::{Change, KeyFrame, StreamInfo},
+    Name, QuotaExceeded,
+    events::{Change, EventInfo, KeyFrame, StreamInfo},
 };
-use limina_store::ShardId;
 use serde::{Deserialize, Serialize};
 use shared_question::SharedQuestion;
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -44,6 +46,8 @@ pub struct Message {
     /// The update itself.
     pub update: StreamUpdate,
     encoded: OnceLock<Bytes>,
+    /// The memory of a key frame and of its encoding, which takes it over. Changes are small: their rings count them.
+    memory: Mutex<Option<Reservation>>,
 }
 
 /// What a follower of a stream receives.
@@ -58,7 +62,19 @@ pub enum StreamUpdate {
 impl Message {
     /// A message that is not encoded yet.
     pub fn new(update: StreamUpdate) -> Arc<Message> {
-        Arc::new(Message { update, encoded: OnceLock::new() })
+        Arc::new(Message { update, encoded: OnceLock::new(), memory: Mutex::default() })
+    }
+
+    /// A key frame that is not encoded yet. Its memory is reserved until the last follower has sent the last byte of it.
+    pub fn key_frame(frame: KeyFrame, memory: &Budget) -> Result<Arc<Message>, MemoryFull> {
+        let message = Message::new(StreamUpdate::KeyFrame(frame));
+        let reserved = memory.reserve(Kind::Streams, message.memory_bytes(), Priority::Buffer)?;
+        *message.lock_memory() = Some(reserved);
+        Ok(message)
+    }
+
+    fn lock_memory(&self) -> MutexGuard<'_, Option<Reservation>> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The clock of the change, or the clock as of which the key frame is.
@@ -78,9 +94,42 @@ impl Message {
         }
     }
 
+    /// The approximate memory of the message with its encoding.
+    fn memory_bytes(&self) -> usize {
+        const STRUCT: usize = 192;
+        match &self.update {
+            StreamUpdate::Change(_) => STRUCT + self.approximate_bytes(),
+            StreamUpdate::KeyFrame(frame) => {
+                STRUCT + frame.events.len() * size_of::<EventInfo>() + self.approximate_bytes()
+            }
+        }
+    }
+
     /// The encoding. The first follower that sends the message encodes it; the others share the bytes.
     pub fn encoded(&self, encode: impl FnOnce(&StreamUpdate) -> Bytes) -> &Bytes {
-        self.encoded.get_or_init(|| encode(&self.update))
+        self.encoded.get_or_init(|| {
+            let encoded = encode(&self.update);
+            match self.lock_memory().take() {
+                Some(memory) => memory.attach_to(encoded),
+                None => encoded,
+            }
+        })
+    }
+
+    /// Bytes of the encoding that keep the message, so that later followers can share it while these bytes are being sent.
+    pub fn keep_with(self: &Arc<Message>, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(Kept { _message: self.clone(), bytes })
+    }
+}
+
+struct Kept {
+    _message: Arc<Message>,
+    bytes: Bytes,
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -88,11 +137,11 @@ impl Message {
 type Address = (Name, Name);
 
 /// All streams that are followed at this node. A clone shares them.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Streams(Arc<Shared>);
 
-#[derive(Default)]
 struct Shared {
+    memory: Budget,
     topics: Mutex<HashMap<Address, Arc<Topic>>>,
     /// The number of topics. While it is 0, changes need no look-up.
     count: AtomicUsize,
@@ -111,9 +160,10 @@ struct Topic {
     page_turn: tokio::sync::Mutex<()>,
 }
 
-#[derive(Default)]
 struct State {
     ring: Ring,
+    /// The key frame that was sent to new followers last, while any of them still sends it.
+    sent_key_frame: Weak<Message>,
     /// The task that feeds the ring.
     feeder: Option<AbortHandle>,
     /// How many times the stream's shard has left this node.
@@ -121,6 +171,25 @@ struct State {
     /// The number of followers that read pages.
     readers: usize,
     ended: Option<Ended>,
+}
+
+impl State {
+    fn new(memory: &Budget) -> State {
+        State {
+            ring: Ring::new(memory),
+            sent_key_frame: Weak::new(),
+            feeder: None,
+            moves: 0,
+            readers: 0,
+            ended: None,
+        }
+    }
+
+    /// The key frames that are in memory.
+    fn key_frames(&self) -> impl Iterator<Item = Arc<Message>> + use<> {
+        let periodic = self.ring.key_frame().0.cloned();
+        [periodic, self.sent_key_frame.upgrade()].into_iter().flatten()
+    }
 }
 
 impl Drop for State {
@@ -145,11 +214,17 @@ pub enum Ended {
 pub enum FollowError {
     /// There is no stream of this name.
     StreamNotFound,
+    /// The stream would have been created, but a quota of the namespace forbids it.
+    QuotaExceeded(QuotaExceeded),
     /// The shard did not answer.
     Unavailable(Unavailable),
 }
 
 impl Streams {
+    pub(crate) fn new(memory: Budget) -> Streams {
+        Streams(Arc::new(Shared { memory, topics: Mutex::default(), count: AtomicUsize::new(0) }))
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Address, Arc<Topic>>> {
         self.0.topics.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -175,10 +250,10 @@ impl Streams {
         }
     }
 
-    /// A shard has left this node: other nodes must follow its streams at the new owner.
-    pub(crate) fn shard_left(&self, shard: ShardId, shards: u16) {
+    /// The shard of these namespaces has left this node: other nodes must follow its streams at the new owner.
+    pub(crate) fn shard_left(&self, is_in_shard: impl Fn(&Name) -> bool) {
         let topics = self.lock();
-        for topic in topics.values().filter(|topic| shard_of(topic.address.0.as_str(), shards) == shard) {
+        for topic in topics.values().filter(|topic| is_in_shard(&topic.address.0)) {
             topic.update(|state| state.moves += 1);
         }
     }
@@ -216,7 +291,7 @@ impl Streams {
             self.0.count.fetch_add(1, Ordering::AcqRel);
             Arc::new(Topic {
                 address,
-                state: Mutex::default(),
+                state: Mutex::new(State::new(&self.0.memory)),
                 news: watch::Sender::new(()),
                 followers: AtomicUsize::new(0),
                 infos: Arc::default(),
@@ -256,7 +331,7 @@ mod tests {
     fn a_topic_ends_with_its_last_follower() {
         let names = ["n", "s"].map(|name| Name::new(name).unwrap());
         let [n, s] = &names;
-        let streams = Streams::default();
+        let streams = Streams::new(Budget::unlimited());
         let topic = streams.join((n.clone(), s.clone()));
         let second = streams.join(topic.address.clone());
         streams.leave(&topic);

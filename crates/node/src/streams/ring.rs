@@ -1,19 +1,29 @@
 //! The changes of a stream that this node has in memory, shared by all followers. No IO: the simulator runs this code too.
 
 use super::{Message, StreamUpdate};
+use crate::{
+    Budget,
+    memory::{Account, Kind},
+};
 use limina_engine::events::{Change, Changes, KeyFrame};
 use std::{collections::VecDeque, sync::Arc};
 
 /// The number of latest changes that stay in memory. Older ones are read from the shard, a page at a time.
 pub const RECENT_CHANGES: usize = 1_024;
+/// As [`RECENT_CHANGES`], while the memory budget is nearly used up.
+const RECENT_CHANGES_IF_SHORT: usize = 64;
 /// The number of changes in a page. Pages begin at multiples of it, so that followers at different clocks share them.
 pub const PAGE: u64 = 256;
 /// The number of pages that stay in memory, for followers with about the same clock.
 const CACHED_PAGES: usize = 8;
 
 /// The latest changes of a stream without a gap, the latest periodic key frame, and some pages of older changes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Ring {
+    memory: Budget,
+    /// The memory of changes and pages. Key frames have their own reservations.
+    account: Account,
+    bytes: usize,
     changes: VecDeque<Arc<Message>>,
     /// The clock of the latest change that this node knows of. None until the owner has sent a clock.
     last: Option<u64>,
@@ -31,6 +41,7 @@ pub struct Ring {
 pub struct Page {
     after: u64,
     changes: Vec<Arc<Message>>,
+    bytes: usize,
 }
 
 /// The change after a clock, if the ring has it.
@@ -43,7 +54,29 @@ pub(super) enum Lookup<'a> {
     Older,
 }
 
+impl Default for Ring {
+    /// An empty ring whose memory has no limit.
+    fn default() -> Ring {
+        Ring::new(&Budget::unlimited())
+    }
+}
+
 impl Ring {
+    /// An empty ring. Its changes and key frames count against the budget.
+    pub fn new(memory: &Budget) -> Ring {
+        Ring {
+            account: memory.account(Kind::Streams),
+            memory: memory.clone(),
+            bytes: 0,
+            changes: VecDeque::new(),
+            last: None,
+            key_frame: None,
+            key_frames: 0,
+            pages: VecDeque::new(),
+            not_kept_after: None,
+        }
+    }
+
     /// The clock of the latest change that this node knows of. None before the first clock.
     pub fn last(&self) -> Option<u64> {
         self.last
@@ -55,17 +88,24 @@ impl Ring {
             return;
         }
         self.last = Some(change.clock);
-        self.changes.push_back(Message::new(StreamUpdate::Change(change)));
-        if self.changes.len() > RECENT_CHANGES {
-            self.changes.pop_front();
+        let message = Message::new(StreamUpdate::Change(change));
+        self.bytes += message.memory_bytes();
+        self.changes.push_back(message);
+        let recent = if self.memory.is_short() { RECENT_CHANGES_IF_SHORT } else { RECENT_CHANGES };
+        while self.changes.len() > recent {
+            self.bytes -= self.changes.pop_front().map_or(0, |oldest| oldest.memory_bytes());
         }
+        self.account.set(self.bytes);
     }
 
-    /// The owner sends a periodic key frame, at its position among the changes.
+    /// The owner sends a periodic key frame, at its position among the changes. If there is no memory for it, it is dropped:
+    /// followers have all changes, and need no key frame.
     pub fn push_key_frame(&mut self, frame: KeyFrame) {
-        if self.continue_after(frame.clock) {
+        if self.continue_after(frame.clock)
+            && let Ok(frame) = Message::key_frame(frame, &self.memory)
+        {
             self.key_frames += 1;
-            self.key_frame = Some(Message::new(StreamUpdate::KeyFrame(frame)));
+            self.key_frame = Some(frame);
         }
     }
 
@@ -98,12 +138,23 @@ impl Ring {
         if self.pages.len() == CACHED_PAGES {
             self.pages.pop_front();
         }
-        self.pages.push_back(Arc::new(Page { after, changes }));
+        let bytes = changes.iter().map(|change| change.memory_bytes()).sum();
+        self.pages.push_back(Arc::new(Page { after, changes, bytes }));
+        self.count();
     }
 
     /// Drops the pages: no follower reads them.
     pub fn drop_pages(&mut self) {
         self.pages.clear();
+        self.count();
+    }
+
+    /// Counts the memory of changes and pages afresh.
+    fn count(&mut self) {
+        let changes: usize = self.changes.iter().map(|change| change.memory_bytes()).sum();
+        let pages: usize = self.pages.iter().map(|page| page.bytes).sum();
+        self.bytes = changes + pages;
+        self.account.set(self.bytes);
     }
 
     /// Prepares the ring for a change that follows this clock. If this node has missed changes before it, the ring starts
@@ -116,6 +167,7 @@ impl Ring {
         if self.last != Some(clock) {
             self.changes.clear();
             self.last = Some(clock);
+            self.count();
         }
         true
     }

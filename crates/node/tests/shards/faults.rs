@@ -1,16 +1,14 @@
-//! Appends that fail, a full disk, a full queue, a node that is dropped, and work that is due while no client asks.
+//! Appends that fail, a full disk, a node that is dropped, and work that is due while no client asks.
 
 use super::{info, memory, namespace_in, start, store::FaultyStore, submit};
-use futures_util::FutureExt;
 use limina_engine::Name;
 use limina_node::{NodeOptions, Unavailable};
-use limina_shard::Options as ShardOptions;
 use limina_store::{
     FreeSpace, ShardId,
     memory::{AppendFault, Memory},
 };
 use std::{sync::Arc, time::Duration};
-use tokio::{task::JoinSet, time::sleep};
+use tokio::time::sleep;
 
 const SHARD: ShardId = ShardId(0);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -47,36 +45,6 @@ async fn a_node_that_is_dropped_stops() {
     assert_eq!(store.takes(), takes, "no shard opens again");
     assert_eq!(Arc::strong_count(&store), 1, "no task uses the store any more");
     assert_eq!(info(&service, &namespace()).await.unwrap_err(), Unavailable::ShardUnavailable);
-}
-
-/// Invariant 17: a request that finds the queue full is rejected at once, and nothing is done.
-#[tokio::test(start_paused = true)]
-async fn a_full_queue_rejects_at_once() {
-    let store = memory();
-    let options = ShardOptions { max_queue: 4, max_batch: 4, ..ShardOptions::default() };
-    let (service, node) = start(&store, NodeOptions { shard: options, ..NodeOptions::default() }).await;
-    store.hold_appends(true);
-    let mut accepted = JoinSet::new();
-    loop {
-        let (service, namespace, event) = (service.clone(), namespace(), format!("e{}", accepted.len()));
-        accepted.spawn(async move { submit(&service, &namespace, &event).await });
-        sleep(SETTLED).await;
-        if let Some(rejected) = accepted.try_join_next() {
-            assert_eq!(rejected.expect("no panic").unwrap_err(), Unavailable::Overloaded);
-            break;
-        }
-        assert!(accepted.len() < 100, "the queue is never full");
-    }
-    let at_once = submit(&service, &namespace(), "at once").now_or_never();
-    assert_eq!(at_once.expect("no wait").unwrap_err(), Unavailable::Overloaded);
-
-    let expect = accepted.len();
-    store.hold_appends(false);
-    while let Some(answer) = accepted.join_next().await {
-        answer.expect("no panic").expect("what was accepted is done");
-    }
-    assert_eq!(info(&service, &namespace()).await.expect("the shard serves").incubating, expect);
-    node.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,6 +3,8 @@
 //! Where a test needs time, it uses tokio's paused clock: time passes only while every task waits.
 
 mod faults;
+mod loading;
+mod overload;
 mod panics;
 mod store;
 
@@ -12,13 +14,14 @@ use limina_engine::{
 };
 use limina_node::{Metrics, Node, NodeOptions, Service, Unavailable, shard_of};
 use limina_store::{
-    ShardId,
-    memory::{Memory, MemoryOptions},
+    ShardId, Sharding,
+    memory::{self, Memory, MemoryOptions},
 };
 use std::sync::Arc;
 use store::FaultyStore;
 
 const SHARDS: u16 = 2;
+const SHARDING: Sharding = memory::sharding(SHARDS);
 /// The name of the stream in every namespace of these tests.
 const STREAM: &str = "s";
 
@@ -29,7 +32,7 @@ fn name(text: &str) -> Name {
 /// A namespace of this shard.
 fn namespace_in(shard: ShardId) -> Name {
     let mut names = (0..).map(|number| format!("n{number}"));
-    name(&names.find(|text| shard_of(text, SHARDS) == shard).expect("every shard has names"))
+    name(&names.find(|text| shard_of(text, SHARDING) == shard).expect("every shard has names"))
 }
 
 fn memory() -> Arc<FaultyStore<Memory>> {
@@ -40,7 +43,7 @@ fn memory() -> Arc<FaultyStore<Memory>> {
 async fn start(store: &Arc<FaultyStore<Memory>>, options: NodeOptions) -> (Service, Node) {
     let metrics = Metrics::new();
     let service = Service::new(metrics.clone());
-    let node = Node::start(service.clone(), metrics, store.clone(), store.clone(), SHARDS, options).await;
+    let node = Node::start(service.clone(), metrics, store.clone(), store.clone(), SHARDING, options).await;
     (service, node.expect("every shard opens"))
 }
 

@@ -1,7 +1,7 @@
 //! A shard whose task panics: it stays closed, the rest goes on, and the node's owner learns of it.
 
 use super::{
-    SHARDS, STREAM, info, memory, name, namespace_in, start,
+    SHARDING, SHARDS, STREAM, info, memory, name, namespace_in, start,
     store::{FaultyStore, PANIC},
     submit,
 };
@@ -83,12 +83,12 @@ async fn when_a_failed_node_leaves_another_one_serves_the_shard() {
     node.stop().await;
 }
 
-async fn join(store: Arc<FaultyStore<MemoryNode>>, address: &str) -> (Service, Node) {
+pub(crate) async fn join(store: Arc<FaultyStore<MemoryNode>>, address: &str) -> (Service, Node) {
     let metrics = Metrics::new();
     let service = Service::new(metrics.clone());
     let (address, host) = (address.to_owned(), "machine".to_owned());
     let joining = Joining { address, host, tenure: LONG, peers: Arc::new(NoPeers) };
-    let node = Node::join(service.clone(), metrics, store, SHARDS, joining, NodeOptions::default()).await;
+    let node = Node::join(service.clone(), metrics, store, SHARDING, joining, NodeOptions::default()).await;
     (service, node.expect("the address is free"))
 }
 

@@ -5,12 +5,17 @@ use limina_store::{
     Announcement, AppendError, ConfirmError, Epoch, FreeSpace, Journal, JournalStats, NodeId, Records, Seq,
     ShardId, StoreError, Table, Tenure, View,
 };
-use std::sync::{
-    Arc, Mutex, MutexGuard,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 use tokio::sync::watch;
 
+/// Longer than anything takes, also on a busy machine.
+const LONG: Duration = Duration::from_secs(60);
 /// The message of a panic that was asked for.
 pub(crate) const PANIC: &str = "on purpose";
 
@@ -18,8 +23,38 @@ pub(crate) struct FaultyStore<S> {
     inner: Arc<S>,
     faults: Mutex<Faults>,
     appends_may_go: watch::Sender<bool>,
+    held_loading: Mutex<Option<Arc<HeldLoading>>>,
     appends: AtomicUsize,
     takes: AtomicUsize,
+}
+
+/// The loading of a shard, which blocks its thread until it may go on, as the loading of many records does.
+pub(crate) struct HeldLoading {
+    shard: ShardId,
+    has_begun: watch::Sender<bool>,
+    may_go: Mutex<bool>,
+    goes: Condvar,
+}
+
+impl HeldLoading {
+    /// Waits until the shard is being loaded.
+    pub(crate) async fn begun(&self) {
+        drop(self.has_begun.subscribe().wait_for(|has_begun| *has_begun).await);
+    }
+
+    pub(crate) fn go_on(&self) {
+        *self.may_go.lock().expect("nothing panics while it holds this") = true;
+        self.goes.notify_all();
+    }
+
+    /// Fails if this blocks the thread that would let it go on.
+    fn block(&self) {
+        self.has_begun.send_replace(true);
+        let may_go = self.may_go.lock().expect("nothing panics while it holds this");
+        let waited = self.goes.wait_timeout_while(may_go, LONG, |may_go| !*may_go);
+        let (may_go, _) = waited.expect("nothing panics while it holds this");
+        assert!(*may_go, "the loading of a shard blocks the runtime");
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,6 +70,7 @@ impl<S> FaultyStore<S> {
             inner,
             faults: Mutex::default(),
             appends_may_go: watch::Sender::new(true),
+            held_loading: Mutex::default(),
             appends: AtomicUsize::new(0),
             takes: AtomicUsize::new(0),
         }
@@ -66,6 +102,18 @@ impl<S> FaultyStore<S> {
     /// While this is set, appends wait.
     pub(crate) fn hold_appends(&self, are_held: bool) {
         self.appends_may_go.send_replace(!are_held);
+    }
+
+    /// From now on this shard cannot be loaded, until [`HeldLoading::go_on`].
+    pub(crate) fn hold_loading_of(&self, shard: ShardId) -> Arc<HeldLoading> {
+        let held = Arc::new(HeldLoading {
+            shard,
+            has_begun: watch::Sender::new(false),
+            may_go: Mutex::new(false),
+            goes: Condvar::new(),
+        });
+        *self.held_loading.lock().expect("nothing panics while it holds this") = Some(held.clone());
+        held
     }
 
     /// From now on every append fails because the disk is full, and [`Journal::room`] returns this; or there is room again.
@@ -140,6 +188,10 @@ impl<S: Table> Table for FaultyStore<S> {
         to: Bytes,
         limit: usize,
     ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        let held = self.held_loading.lock().expect("nothing panics while it holds this").clone();
+        if let Some(held) = held.filter(|held| held.shard == shard) {
+            held.block();
+        }
         self.inner.scan(shard, from, to, limit).await
     }
 

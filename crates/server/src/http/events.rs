@@ -29,7 +29,10 @@ use limina_engine::{
 use limina_node::{FollowError, Follower, StreamUpdate, Unavailable};
 use limina_stomp::Payload;
 use limina_wire::{Page, Problem, events as wire};
-use std::time::{Duration, Instant};
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
 /// How long a browser's `EventSource` request waits for the shard to open.
 const MAX_OPEN_WAIT: Duration = Duration::from_secs(10);
@@ -39,6 +42,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 const RECONNECT_LATER: &str = ": not available at the moment\nretry: 1000\n\n";
 /// The interval of comments on an idle stream of server-sent events, which keep the connection alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// A longer message is not copied for each follower.
+pub(crate) const LARGE: usize = 8 << 10;
 /// No stream can have this name: `/topic/time` is the topic of the server's time.
 pub(crate) const RESERVED: &str = "time";
 
@@ -279,9 +284,12 @@ pub(in crate::http) async fn follow(
             Err(reason) => return Err(not_followed(&stream, reason)),
         }
     };
-    let body = Body::from_stream(unfold(follower, |mut follower| async {
-        let sent = sent_events(&mut follower).await?;
-        Some((Ok::<_, std::convert::Infallible>(sent), follower))
+    let body = Body::from_stream(unfold((follower, VecDeque::new()), |(mut follower, mut pieces)| async {
+        if pieces.is_empty() {
+            pieces = sent_events(&mut follower).await?;
+        }
+        let piece = pieces.pop_front()?;
+        Some((Ok::<_, std::convert::Infallible>(piece), (follower, pieces)))
     }));
     Ok(event_stream(body))
 }
@@ -298,18 +306,27 @@ fn accepts_events(headers: &HeaderMap) -> bool {
     types.into_iter().any(|name| name.trim().eq_ignore_ascii_case("text/event-stream"))
 }
 
-/// The next messages as server-sent events, or a comment if there are none for a while. `None` ends the stream.
-async fn sent_events(follower: &mut Follower) -> Option<Bytes> {
+/// The next messages as server-sent events, or a comment if there are none for a while. `None` ends the stream. Small messages
+/// are copied into one piece. A large one is shared with all other followers.
+async fn sent_events(follower: &mut Follower) -> Option<VecDeque<Bytes>> {
     let Ok(next) = tokio::time::timeout(KEEP_ALIVE, follower.next()).await else {
-        return Some(Bytes::from_static(b":\n\n"));
+        return Some(VecDeque::from([Bytes::from_static(b":\n\n")]));
     };
-    let mut out = BytesMut::new();
+    let (mut pieces, mut out) = (VecDeque::new(), BytesMut::new());
     for message in next.ok()? {
+        let encoded = message.encoded(encode);
+        let body = Payload::body_of(encoded);
         out.extend_from_slice(format!("id: {}\ndata: ", message.clock()).as_bytes());
-        out.extend_from_slice(Payload::body_of(message.encoded(encode)));
+        if body.len() > LARGE {
+            pieces.push_back(out.split().freeze());
+            pieces.push_back(message.keep_with(encoded.slice_ref(body)));
+        } else {
+            out.extend_from_slice(body);
+        }
         out.extend_from_slice(b"\n\n");
     }
-    Some(out.freeze())
+    pieces.push_back(out.freeze());
+    Some(pieces)
 }
 
 /// Encodes a message as STOMP sends it. Server-sent events send only its body.
@@ -321,6 +338,7 @@ pub(crate) fn encode(message: &StreamUpdate) -> Bytes {
 pub(crate) fn not_followed(stream: &Name, reason: FollowError) -> Failure {
     match reason {
         FollowError::StreamNotFound => status::events::stream_not_found(stream),
+        FollowError::QuotaExceeded(exceeded) => status::quota_exceeded(exceeded),
         FollowError::Unavailable(reason) => status::unavailable(reason),
     }
 }

@@ -14,10 +14,10 @@ pub(crate) use path::{
     LeaseId, LimitName, LockId, Namespace, OperationId, OverrideName, RuleName, StreamName,
     default_namespace, empty_name,
 };
-pub(crate) use query::{NoQuery, OperationsQuery, Paging, ReleaseQuery};
+pub(crate) use query::{ClusterQuery, NoQuery, OperationsQuery, Paging, ReleaseQuery};
 pub(crate) use unparsed::{Batched, Changing, Reading, Searching, Unparsed};
 
-use super::{App, problem::Failure};
+use super::{App, problem::Failure, status::unavailable};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use bytes::Bytes;
 use headers::{check_media_type, fingerprint, idempotency_key};
@@ -31,6 +31,9 @@ use serde_json::value::RawValue;
 const MAX_BODY: usize = 1 << 20;
 /// The largest body of a batch in bytes.
 const MAX_BATCH_BODY: usize = 16 << 20;
+/// A body of more bytes is parsed only if its shard would accept the request now. Parsing a smaller one costs no more than
+/// refusing it.
+const LARGE_BODY: usize = 4 << 10;
 
 /// A request with a body: its namespace, its idempotency key, and the parsed body.
 pub(crate) struct Call<T> {
@@ -52,6 +55,9 @@ impl<T: RequestBody> FromRequest<App> for Call<T> {
             check_media_type(&parts.headers)?;
         }
         let key = if T::TAKES_KEY { idempotency_key(&parts.headers)? } else { None };
+        if bytes.len() > LARGE_BODY {
+            app.backend().check_load(&namespace, bytes.len(), T::MAKES_ROOM).map_err(unavailable)?;
+        }
         let body = T::parse(&bytes)?;
         let idempotency = key.map(|key| {
             let fingerprint = fingerprint(&parts.method, &namespace, parts.uri.path(), &bytes);
@@ -71,6 +77,8 @@ pub(crate) trait RequestBody: Sized {
     const PARAMETERS: &'static [&'static str] = &[];
     /// Whether `Content-Type`, if present, must be JSON.
     const IS_JSON: bool = true;
+    /// Whether the request frees what an earlier one took, so that an overloaded shard still accepts it.
+    const MAKES_ROOM: bool = false;
 
     fn parse(bytes: &Bytes) -> Result<Self, Failure>;
 }
@@ -78,11 +86,15 @@ pub(crate) trait RequestBody: Sized {
 /// A body that is one JSON object.
 pub(crate) trait JsonBody: DeserializeOwned {
     const TAKES_KEY: bool = true;
+    const MAKES_ROOM: bool = false;
 }
 
 impl JsonBody for ledger::NewLimit {}
 impl JsonBody for ledger::Hold {}
-impl JsonBody for ledger::Finalization {}
+
+impl JsonBody for ledger::Finalization {
+    const MAKES_ROOM: bool = true;
+}
 
 impl JsonBody for ledger::LimitPatch {
     const TAKES_KEY: bool = false;
@@ -95,6 +107,7 @@ impl JsonBody for ledger::ValuesQuery {
 impl<T: JsonBody> RequestBody for T {
     const MAX_BYTES: usize = MAX_BODY;
     const TAKES_KEY: bool = T::TAKES_KEY;
+    const MAKES_ROOM: bool = T::MAKES_ROOM;
 
     fn parse(bytes: &Bytes) -> Result<T, Failure> {
         parse(bytes)
@@ -125,9 +138,10 @@ struct RawBatch<'a> {
     operations: AtMost<MAX_BATCH, &'a RawValue>,
 }
 
-impl<I: DeserializeOwned> RequestBody for Items<I> {
+impl<I: JsonBody> RequestBody for Items<I> {
     const MAX_BYTES: usize = MAX_BATCH_BODY;
     const TAKES_KEY: bool = true;
+    const MAKES_ROOM: bool = I::MAKES_ROOM;
 
     fn parse(bytes: &Bytes) -> Result<Items<I>, Failure> {
         if let Ok(Object(batch)) = serde_json::from_slice::<Object<ledger::Batch<I>>>(bytes) {

@@ -1,7 +1,9 @@
 //! The paths for operators: health, readiness, the cluster, metrics.
 
 use super::{
-    App, json,
+    App,
+    extract::ClusterQuery,
+    json,
     problem::{Code, Failure},
 };
 use axum::{
@@ -42,12 +44,22 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<Response, Failure> 
 }
 
 /// List the nodes, the shards, and which node owns each shard.
+///
+/// With `namespace`, only the shard of that namespace is listed, whether the namespace exists or not.
 #[utoipa::path(
     get, path = "/v1/cluster", tag = "server",
+    params(("namespace" = Option<String>, Query)),
     responses((status = 200, description = "All nodes and all shards, as the answering node sees them.", body = Cluster)),
 )]
-pub(super) async fn cluster(State(app): State<App>) -> Response {
-    let seen = app.backend().cluster();
+pub(super) async fn cluster(
+    State(app): State<App>,
+    ClusterQuery(namespace): ClusterQuery,
+) -> Result<Response, Failure> {
+    let mut seen = app.backend().cluster();
+    if let Some(namespace) = namespace {
+        let shard = app.backend().shard_of(&namespace);
+        seen.shards.retain(|listed| shard.is_some_and(|shard| shard.0 == listed.shard));
+    }
     let nodes = seen.nodes.into_iter().map(|node| Node {
         node: node.node,
         address: node.address,
@@ -60,7 +72,8 @@ pub(super) async fn cluster(State(app): State<App>) -> Response {
         open: shard.is_open,
         epoch: shard.epoch,
     });
-    json(StatusCode::OK, &Cluster { node: seen.me, nodes: nodes.collect(), shards: shards.collect() })
+    let cluster = Cluster { node: seen.me, nodes: nodes.collect(), shards: shards.collect() };
+    Ok(json(StatusCode::OK, &cluster))
 }
 
 /// Read the metrics for Prometheus.

@@ -15,9 +15,9 @@ use tokio::time::Instant;
 /// The longest time to collect a page. Then the page ends early and says where the next one begins.
 const MAX_TIME: Duration = Duration::from_secs(1);
 
-/// The size at which a page ends early and says where the next one begins. The last part is returned whole, so a page has
-/// at most three quarters of the bytes of the largest answer.
-const PAGE_BYTES: usize = answer_size::MAX_BYTES / 2;
+/// The size at which a page ends early and says where the next one begins. The last part, which has at most as many bytes, is
+/// returned whole.
+const PAGE_BYTES: usize = answer_size::PAGE_BYTES / 2;
 
 /// An item of a list.
 pub(super) trait Item: Serialize + Sized {

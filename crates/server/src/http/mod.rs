@@ -9,6 +9,7 @@ mod ledger;
 mod limiter;
 mod lists;
 mod locks;
+pub(crate) mod memory;
 mod metrics;
 mod namespaces;
 mod openapi;
@@ -16,6 +17,7 @@ pub(crate) mod problem;
 mod rate_limit;
 mod serve;
 mod socket;
+mod stalls;
 pub(crate) mod status;
 mod streams;
 mod to_wire;
@@ -38,7 +40,7 @@ use axum::{
     routing::{MethodRouter, any, delete, get, post},
 };
 use limina_engine::{Command, Idempotency, Name, Outcome, Request as EngineRequest};
-use limina_node::Unavailable;
+use limina_node::{Budget, Unavailable};
 use problem::{Code, Failure};
 use prometheus_client::registry::Registry;
 use serde::Serialize;
@@ -66,6 +68,8 @@ struct Shared {
     time_sync: TimeSync,
     /// The most connections at once; not set: unlimited.
     max_connections: OnceLock<usize>,
+    /// The memory budget; not set: unlimited.
+    memory: OnceLock<Budget>,
     /// Becomes `true` when the server stops. STOMP sessions and feeds of other nodes listen to it; it is closed when the last of
     /// them has ended.
     stopping: watch::Sender<bool>,
@@ -83,6 +87,7 @@ impl App {
             secret: OnceLock::new(),
             time_sync: TimeSync::new(),
             max_connections: OnceLock::new(),
+            memory: OnceLock::new(),
             stopping: watch::Sender::new(false),
         }))
     }
@@ -115,6 +120,16 @@ impl App {
 
     fn max_connections(&self) -> usize {
         self.0.max_connections.get().copied().unwrap_or(usize::MAX)
+    }
+
+    /// Sets the memory budget that connections, requests and answers count against. Call it before [`serve`]; only the first
+    /// call has an effect.
+    pub fn limit_memory(&self, memory: Budget) {
+        self.0.memory.get_or_init(|| memory);
+    }
+
+    pub(crate) fn memory(&self) -> &Budget {
+        self.0.memory.get_or_init(Budget::unlimited)
     }
 
     /// From now on, requests of other nodes that send this secret are answered. Only the first call has an effect.
@@ -194,6 +209,7 @@ impl App {
             .route("/metrics", self.counted("server", "metrics", get(health::metrics)))
             .route("/openapi.json", self.counted("server", "openapi", get(docs::openapi)))
             .route("/docs", self.counted("server", "docs", get(docs::docs)))
+            .route("/", self.counted("server", "root", get(docs::root)))
             .route("/ws", self.counted("events", "stomp", get(stomp::upgrade)))
             .route("/time-sync", self.counted("events", "time_sync", post(stomp::time_sync)))
             .route("/v1/ns/", self.empty_name("namespace"))

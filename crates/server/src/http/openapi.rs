@@ -1,5 +1,7 @@
 //! The API reference, generated from the handlers and the wire types.
 
+mod exact;
+
 use super::{docs, events, health, ledger, limiter, locks, namespaces};
 use crate::stomp;
 use limina_wire::{Problem, problem::MEDIA_TYPE};
@@ -91,7 +93,7 @@ const FAMILIES: [&str; 4] = ["ledger", "limiter", "locks", "events"];
         docs::openapi,
         docs::docs,
     ),
-    components(schemas(Problem)),
+    components(schemas(Problem, limina_wire::schema::Name)),
     tags(
         (name = "ledger", description = "Limits as accounts: hold a value, then commit it or roll it back. Read values now or at any earlier operation."),
         (name = "limiter", description = "Rules that limit any combination of key-values, and overrides for exact values. Checks, counters and leases take from the limits."),
@@ -107,9 +109,13 @@ struct Reference;
 pub fn openapi_json() -> String {
     let mut document = Reference::openapi();
     let mut namespaced = Vec::new();
+    if let Some(components) = &mut document.components {
+        exact::complete_schemas(&mut components.schemas);
+    }
     for (path, item) in &mut document.paths.paths {
         for operation in operations(item) {
             complete(operation);
+            exact::complete_operation(operation);
         }
         // Paths outside the families, such as `/v1/cluster`, belong to no namespace.
         if let Some(rest) = path
@@ -128,8 +134,12 @@ pub fn openapi_json() -> String {
 /// Adds the answers and descriptions that all operations have in common, so that no handler repeats them.
 fn complete(operation: &mut Operation) {
     if operation.tags.iter().flatten().any(|tag| tag == "server") {
-        if operation.operation_id.as_deref() == Some("readyz") {
-            add_problem(operation, "503", "`ShardUnavailable`: the server is starting or stopping.");
+        match operation.operation_id.as_deref() {
+            Some("readyz") => {
+                add_problem(operation, "503", "`ShardUnavailable`: the server is starting or stopping.")
+            }
+            Some("cluster") => add_problem(operation, "400", "`InvalidRequest`: `namespace` is not a name."),
+            _ => {}
         }
         return;
     }
@@ -149,6 +159,13 @@ fn complete(operation: &mut Operation) {
         takes_key |= parameter.name == "Idempotency-Key";
         describe(parameter);
     }
+    if may_grow(operation) {
+        let full = match operation.responses.responses.get("507") {
+            Some(RefOr::T(own)) => format!("{} {QUOTA_EXCEEDED}", own.description),
+            _ => QUOTA_EXCEEDED.to_owned(),
+        };
+        add_problem(operation, "507", &full);
+    }
     if takes_key {
         add_problem(operation, "422", "`IdempotencyKeyReused`: the key was used for another request.");
     }
@@ -160,6 +177,20 @@ fn complete(operation: &mut Operation) {
         unavailable.push_str(" `LimitsValuesReadingException`: the stored history could not be read.");
     }
     add_problem(operation, "503", &unavailable);
+}
+
+const QUOTA_EXCEEDED: &str =
+    "`QuotaExceeded`: the namespace has reached the quota that `quota` names. Nothing was done.";
+
+/// Whether the operation can be refused for a quota: it creates something, or keeps its reply.
+fn may_grow(operation: &Operation) -> bool {
+    let takes_key = operation
+        .parameters
+        .iter()
+        .flatten()
+        .any(|parameter| matches!(parameter, RefOr::T(parameter) if parameter.name == "Idempotency-Key"));
+    let creates = ["patch_limit", "patch_rule", "patch_override", "follow"];
+    takes_key || operation.operation_id.as_deref().is_some_and(|id| creates.contains(&id))
 }
 
 fn describe(parameter: &mut Parameter) {
@@ -216,7 +247,7 @@ fn in_namespace(mut item: PathItem) -> PathItem {
             .name("namespace")
             .parameter_in(ParameterIn::Path)
             .required(Required::True)
-            .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
+            .schema(Some(Ref::from_schema_name("Name")))
             .build();
         describe(&mut namespace);
         operation.parameters.get_or_insert_default().insert(0, RefOr::T(namespace));

@@ -114,10 +114,12 @@ codes! {
         "The field `conflicting_time` is the time of the earlier event, in epoch milliseconds. `invalidated` says whether this request invalidated it, so that it will not be published."
     StreamFull INSUFFICIENT_STORAGE "The stream is full"
         "The stream remembers `max_events` keys. It forgets each one after its duration. Nothing was done; retry later."
+    QuotaExceeded INSUFFICIENT_STORAGE "The namespace has reached a quota"
+        "The field `quota` names it, `limit` is the most that the namespace may have, and `used` is what it has. Nothing was done. Release, delete or wait for the expiry of something, or ask the operator for a larger quota. Requests that only release, finish, extend or delete are never refused for a quota, except that a request with a new Idempotency-Key needs room for its reply."
     LimitsValuesReadingException SERVICE_UNAVAILABLE "Stored history could not be read"
         "Retry. If the error persists, the operator must check the storage."
     Overloaded SERVICE_UNAVAILABLE "The server is overloaded"
-        "A queue is full. Nothing was done; retry after `Retry-After`."
+        "The request would have to wait too long, or a queue or the memory budget of the server is full. Nothing was done; retry after `Retry-After`."
     ShuttingDown SERVICE_UNAVAILABLE "The server is shutting down"
         "Nothing was done; retry after `Retry-After`."
     StorageFull SERVICE_UNAVAILABLE "The storage is full"
@@ -138,6 +140,8 @@ pub(crate) struct Failure {
     /// A sentence that is added to `detail`.
     hint: Option<String>,
     closes: bool,
+    /// The header `Retry-After` of a 503, in seconds.
+    retry_after: u64,
 }
 
 /// A part of a request that can be invalid.
@@ -160,7 +164,7 @@ impl Failure {
             code: Cow::Borrowed(code.word()),
             extensions: serde_json::Map::new(),
         };
-        Failure { problem: Box::new(problem), invalid: None, hint: None, closes: false }
+        Failure { problem: Box::new(problem), invalid: None, hint: None, closes: false, retry_after: 1 }
     }
 
     /// A field of the body is invalid; `field` is its path, or `body` for the body as a whole. `reason` is a predicate, such as
@@ -204,6 +208,12 @@ impl Failure {
     /// Closes the connection after the answer, because the rest of the request is not read.
     pub(crate) fn closing(mut self) -> Failure {
         self.closes = true;
+        self
+    }
+
+    /// The same request may succeed after this time.
+    pub(crate) fn retry_after(mut self, millis: u64) -> Failure {
+        self.retry_after = millis.div_ceil(1000).max(1);
         self
     }
 
@@ -253,14 +263,14 @@ impl From<limina_node::NoRandomNumbers> for Failure {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let closes = self.closes;
+        let (closes, retry_after) = (self.closes, self.retry_after);
         let problem = self.into_problem();
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::BAD_REQUEST);
         let mut response = super::json(status, &problem);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            headers.insert(RETRY_AFTER, HeaderValue::from(retry_after));
         }
         if closes {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));

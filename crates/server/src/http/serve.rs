@@ -2,16 +2,22 @@
 
 use super::{
     App,
+    memory::{CONNECTION, RequestMemory, Untaken, overloaded},
     socket::{ClientConnection, Socket, WriteActivity},
-    streams::{StreamExecutor, in_pieces},
+    stalls::Patience,
+    streams::StreamExecutor,
 };
 use crate::peers;
 use axum::{Router, body::Body};
-use hyper::{Request, Response, Version, body::Incoming, header::CONTENT_TYPE, service::Service};
+use hyper::{Method, Request, Response, Version, body::Incoming, header::CONTENT_TYPE, service::Service};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::{conn::auto, graceful::GracefulShutdown},
     service::TowerToHyperService,
+};
+use limina_node::{
+    Budget,
+    memory::{Kind, Priority},
 };
 use pin_project_lite::pin_project;
 use std::{
@@ -40,6 +46,8 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause after an error of the listener, for example when no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// The most bytes of an HTTP/1 connection that are read ahead. It bounds the head of a request.
+const MAX_READ_AHEAD: usize = 64 << 10;
 /// The shortest time between two log lines about connections that were not accepted.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
@@ -47,11 +55,13 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 /// 10 s for requests in flight, and returns.
 pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
     let router = app.router();
+    let memory = app.memory().clone();
     let write_timeout = app.reader_timeout();
-    let mut builder = auto::Builder::new(StreamExecutor { write_timeout });
+    let patience = Patience { timeout: write_timeout, memory: memory.clone() };
+    let mut builder = auto::Builder::new(StreamExecutor { patience: patience.clone() });
     // hyper's own timeout sets a timer for every request, which took about 7 % of the time in a profile. `run` uses one timer
     // for each connection instead.
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(None);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(MAX_READ_AHEAD);
     // A client answers a ping only after it has read everything that was sent before, so a slow reader needs the longer timeout.
     builder
         .http2()
@@ -73,12 +83,14 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
             }
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    let Ok(permit) = permits.clone().try_acquire_owned() else {
+                    let permit = permits.clone().try_acquire_owned().ok();
+                    let reserved = memory.reserve(Kind::Connections, CONNECTION, Priority::Reachable).ok();
+                    let (Some(permit), Some(reserved)) = (permit, reserved) else {
                         refuse(&stream);
                         app.0.metrics.connections_refused.inc();
                         if throttle.is_due() {
                             let max_connections = app.max_connections();
-                            tracing::warn!(max_connections, "connections are refused: the maximum number is open");
+                            tracing::warn!(max_connections, "connections are refused: the maximum number is open, or there is no memory");
                         }
                         continue;
                     };
@@ -86,12 +98,13 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
                         peers::settings(&mut builder.http2());
                     }
                     let inner = TowerToHyperService::new(router.clone());
-                    let (socket, client) = Socket::new(stream, permit, write_timeout);
+                    let (socket, client) = Socket::new(stream, permit, reserved, patience.clone());
                     let activity = Arc::new(Activity::of(&socket));
-                    let service = ConnectionService { inner, activity: activity.clone(), client };
+                    let service =
+                        ConnectionService { inner, activity: activity.clone(), client, memory: memory.clone() };
                     let socket = TokioIo::new(socket);
                     let connection = builder.serve_connection_with_upgrades(socket, service).into_owned();
-                    connections.spawn(run(graceful.watch(connection), activity));
+                    connections.spawn(run(graceful.watch(connection), activity, memory.clone()));
                 }
                 Err(error) if is_client_error(&error) => {}
                 Err(error) => {
@@ -116,7 +129,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
 /// Answers 503 to a client whose connection is one too many. The socket is closed at once, so the client may see a reset
 /// instead.
 fn refuse(stream: &TcpStream) {
-    const BODY: &str = r#"{"type":"/docs#Overloaded","title":"The server is overloaded","status":503,"detail":"The server has its maximum number of connections. Nothing was done.","code":"Overloaded"}"#;
+    const BODY: &str = r#"{"type":"/docs#Overloaded","title":"The server is overloaded","status":503,"detail":"The server has its maximum number of connections, or no memory for more. Nothing was done.","code":"Overloaded"}"#;
     let length = BODY.len();
     let answer = format!(
         "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
@@ -139,16 +152,22 @@ impl LogThrottle {
     }
 }
 
-/// Runs a connection until it ends or is idle for too long.
-async fn run<E: std::fmt::Display>(connection: impl Future<Output = Result<(), E>>, activity: Arc<Activity>) {
+/// Runs a connection until it ends or is idle for too long, or its client takes no answer while memory is short.
+async fn run<E: std::fmt::Display>(
+    connection: impl Future<Output = Result<(), E>>,
+    activity: Arc<Activity>,
+    memory: Budget,
+) {
     let mut connection = pin!(connection);
-    let (mut last, mut idle_checks) = (LastCheck::default(), 0);
+    let (mut last, mut idle_checks, mut stalled_checks) = (LastCheck::default(), 0, 0);
     let ended = loop {
         tokio::select! {
             ended = &mut connection => break ended,
             () = sleep(IDLE_CHECK) => {
                 idle_checks = if activity.is_idle_since(&mut last) { idle_checks + 1 } else { 0 };
-                if idle_checks >= 2 {
+                let is_stalled = activity.untaken.is_stalled_since(&mut last.taken);
+                stalled_checks = if is_stalled { stalled_checks + 1 } else { 0 };
+                if idle_checks >= 2 || stalled_checks >= 2 && memory.is_short() {
                     return;
                 }
             }
@@ -167,6 +186,8 @@ struct Activity {
     open: AtomicU64,
     /// The body of an answer is still written after its request is no longer open.
     writes: Arc<WriteActivity>,
+    /// The answers that an HTTP/2 client has not taken.
+    untaken: Arc<Untaken>,
     /// The connection is never closed as idle: it is HTTP/2, which has keep-alive pings, or it sends server-sent events.
     may_be_idle: AtomicBool,
 }
@@ -176,12 +197,14 @@ struct Activity {
 struct LastCheck {
     begun: u64,
     writes: u64,
+    taken: u64,
 }
 
 impl Activity {
     fn of(socket: &Socket) -> Activity {
         let writes = socket.activity().clone();
-        Activity { begun: 0.into(), open: 0.into(), writes, may_be_idle: false.into() }
+        let untaken = Arc::default();
+        Activity { begun: 0.into(), open: 0.into(), writes, untaken, may_be_idle: false.into() }
     }
 
     /// Whether no request is open, none has begun and nothing was written since the last check.
@@ -200,6 +223,7 @@ struct ConnectionService {
     inner: TowerToHyperService<Router>,
     activity: Arc<Activity>,
     client: ClientConnection,
+    memory: Budget,
 }
 
 type Inner = TowerToHyperService<Router>;
@@ -216,7 +240,18 @@ impl Service<Request<Incoming>> for ConnectionService {
         if request.version() == Version::HTTP_2 {
             self.activity.may_be_idle.store(true, Ordering::Relaxed);
         }
-        Answering { open: OpenGuard(self.activity.clone()), answer: self.inner.call(request) }
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        // A probe must not find the process dead because it has much to do.
+        let is_probe = matches!(request.uri().path(), "/healthz" | "/readyz" | "/metrics");
+        let memory = match is_probe {
+            true => Some(RequestMemory::new_anyway(&self.memory)),
+            false => RequestMemory::new(&self.memory).ok(),
+        };
+        let answer = memory.as_ref().map(|memory| {
+            request.extensions_mut().insert(memory.clone());
+            self.inner.call(request)
+        });
+        Answering { open: OpenGuard(self.activity.clone()), memory, is_read, answer }
     }
 }
 
@@ -224,8 +259,11 @@ pin_project! {
     /// The future of an answer. Its request counts as open until it completes or is dropped.
     struct Answering<F> {
         open: OpenGuard,
+        memory: Option<RequestMemory>,
+        is_read: bool,
+        // None if there was no memory for the request.
         #[pin]
-        answer: F,
+        answer: Option<F>,
     }
 }
 
@@ -237,13 +275,17 @@ where
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let answer = this.answer.poll(context);
+        let Some(answer) = this.answer.as_pin_mut() else { return Poll::Ready(Ok(overloaded())) };
+        let answer = answer.poll(context);
         if let Poll::Ready(Ok(response)) = &answer
             && response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream")
         {
             this.open.0.may_be_idle.store(true, Ordering::Relaxed);
         }
-        answer.map_ok(|response| response.map(in_pieces))
+        answer.map_ok(|response| match this.memory.take() {
+            Some(memory) => memory.hold(response, *this.is_read, &this.open.0.untaken),
+            None => response,
+        })
     }
 }
 

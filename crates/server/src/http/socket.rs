@@ -1,9 +1,11 @@
 //! A client's TCP socket with a write timeout, and a handle that tells whether the client has hung up.
 //!
 //! The write timeout is the one rule for clients that do not read: if a client takes no byte for two minutes although there
-//! is something to send, its connection fails. Every byte that it takes restarts the timeout, so a slow reader is never cut
-//! off. The rule applies to all protocols, because all of them write to this socket.
+//! is something to send, its connection fails; while memory is short, after five seconds. Every byte that it takes restarts the
+//! timeout, so a slow reader is never cut off. The rule applies to all protocols, because all of them write to this socket.
 
+use super::stalls::{Patience, StallTimer};
+use limina_node::memory::Reservation;
 use rustix::event::{PollFd, PollFlags, poll};
 use socket2::SockRef;
 use std::{
@@ -15,13 +17,12 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
-    time::Duration,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net::TcpStream,
     sync::OwnedSemaphorePermit,
-    time::{Instant, Sleep, sleep_until},
+    time::Instant,
 };
 
 /// The most unsent bytes in the kernel. The socket accepts more after half of them are sent, so a client must read at least that
@@ -32,17 +33,18 @@ const MAX_UNSENT: u32 = 128 << 10;
 pub(super) struct Socket {
     stream: Arc<CountedStream>,
     activity: Arc<WriteActivity>,
-    write_timeout: Duration,
-    /// Expires when the client has taken nothing for `write_timeout`. Only meaningful while `is_stalled`.
-    timer: Option<Pin<Box<Sleep>>>,
-    /// There is something to send, and the kernel accepts no more bytes.
-    is_stalled: bool,
+    patience: Patience,
+    timer: StallTimer,
+    /// Since when there is something to send, and the kernel accepts no more bytes.
+    stalled_since: Option<Instant>,
 }
 
-/// A stream with its permit, which limits the number of connections. The permit is returned when the socket is closed.
+/// A stream with its permit, which limits the number of connections, and its memory. Both are returned when the socket is
+/// closed.
 struct CountedStream {
     stream: TcpStream,
     _permit: OwnedSemaphorePermit,
+    _memory: Reservation,
 }
 
 impl Deref for CountedStream {
@@ -76,16 +78,18 @@ impl Socket {
     pub(super) fn new(
         stream: TcpStream,
         permit: OwnedSemaphorePermit,
-        write_timeout: Duration,
+        memory: Reservation,
+        patience: Patience,
     ) -> (Socket, ClientConnection) {
         // Without this, small answers wait for the client's acknowledgement. A failure only makes them slower.
         let _slower = stream.set_nodelay(true);
         // With few unsent bytes in the kernel, a slow reader makes the socket writable often, not once in megabytes. If this
         // fails, such a reader may run into the write timeout.
         let _less_tolerant = SockRef::from(&stream).set_tcp_notsent_lowat(MAX_UNSENT);
-        let stream = Arc::new(CountedStream { stream, _permit: permit });
+        let stream = Arc::new(CountedStream { stream, _permit: permit, _memory: memory });
         let client = ClientConnection(stream.clone());
-        (Socket { stream, activity: Arc::default(), write_timeout, timer: None, is_stalled: false }, client)
+        let (activity, timer) = (Arc::default(), StallTimer::default());
+        (Socket { stream, activity, patience, timer, stalled_since: None }, client)
     }
 
     pub(super) fn activity(&self) -> &Arc<WriteActivity> {
@@ -95,21 +99,18 @@ impl Socket {
     /// The kernel has accepted bytes.
     fn has_written(&mut self) {
         self.activity.writes.fetch_add(1, Ordering::Relaxed);
-        if std::mem::take(&mut self.is_stalled) {
+        if self.stalled_since.take().is_some() {
             self.activity.is_blocked.store(false, Ordering::Relaxed);
         }
     }
 
-    /// The kernel accepts no bytes. Returns an error if that lasts for `write_timeout`.
+    /// The kernel accepts no bytes. Returns an error if that lasts for too long.
     fn poll_stalled(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
-        let until = Instant::now() + self.write_timeout;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(until)));
-        if !self.is_stalled {
-            self.is_stalled = true;
+        let since = *self.stalled_since.get_or_insert_with(|| {
             self.activity.is_blocked.store(true, Ordering::Relaxed);
-            timer.as_mut().reset(until);
-        }
-        ready!(timer.as_mut().poll(context));
+            Instant::now()
+        });
+        ready!(self.timer.poll(since, &self.patience, context));
         let detail = "the client read nothing within the write timeout";
         Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, detail))
     }

@@ -10,7 +10,10 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header::AUTHORIZATION};
 use limina_engine::{Outcome, Request as EngineRequest};
-use limina_node::{Feed, FeedEnded, FeedRequest, PeerError, Peers, ShardId, StreamUpdate, peers::PeerFuture};
+use limina_node::{
+    Feed, FeedEnded, FeedRequest, PeerError, Peers, ShardId, StreamUpdate, memory::MemoryFull,
+    peers::PeerFuture,
+};
 use serde::de::DeserializeOwned;
 use std::{
     collections::HashMap,
@@ -82,11 +85,14 @@ impl HttpPeers {
         }
     }
 
-    /// The body of a 200. A node checks a request before it executes anything, so after a status 4xx nothing was done.
+    /// The body of a 200. A node checks a request before it executes anything, so after a status 4xx nothing was done. Nor was it
+    /// after a 503: the other node had no memory for the request.
     fn accepted(&self, address: &str, response: Response<Incoming>) -> Result<Incoming, PeerError> {
         let status = response.status();
-        if status == StatusCode::OK {
-            return Ok(response.into_body());
+        match status {
+            StatusCode::OK => return Ok(response.into_body()),
+            StatusCode::SERVICE_UNAVAILABLE => return Err(PeerError::Unavailable(MemoryFull.into())),
+            _ => {}
         }
         self.warn(address, status);
         Err(if status.is_client_error() { PeerError::NotThere } else { PeerError::Lost })

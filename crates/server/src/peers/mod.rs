@@ -9,6 +9,8 @@
 
 mod client;
 mod connections;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod routes;
 mod secret;
 mod wire;

@@ -2,32 +2,31 @@
 //!
 //! `limina_stomp` implements the protocol without IO. This module adds the sockets, the clock, and the followed streams.
 
+mod counted;
 mod destination;
 mod subscriptions;
 mod time;
+mod websocket;
 
 pub(crate) use time::TimeSync;
 
 use crate::{
     App,
     http::{
-        events::not_followed,
+        events::{LARGE, not_followed},
         extract::default_namespace,
         problem::{Code, Failure},
         status::unavailable,
     },
 };
 use axum::{
-    extract::{
-        State,
-        ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code},
-    },
+    extract::{Request, State},
     response::Response,
 };
 use bytes::{Bytes, BytesMut};
 use destination::Destination;
 use limina_node::{Ended, Unavailable, draw_id};
-use limina_stomp::{Action, Ending, Headers, Options, Session, Ticket};
+use limina_stomp::{Action, Ending, Headers, Options, Session, Subscription, Ticket};
 use std::time::Duration;
 use subscriptions::{Source, Subscriptions};
 use tokio::{
@@ -35,16 +34,11 @@ use tokio::{
     task::coop::consume_budget,
     time::{Instant, sleep_until, timeout},
 };
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use websocket::{Disconnected, Received, Upgrade, WebSocket};
 
-/// The WebSocket sub-protocols, the newest first.
-const PROTOCOLS: [&str; 3] = ["v12.stomp", "v11.stomp", "v10.stomp"];
 /// How long the server waits for the client to close after it has sent its own close frame.
 const LINGER: Duration = Duration::from_secs(5);
-/// The largest WebSocket message: the largest STOMP frame with its headers.
-const MAX_MESSAGE: usize = 256 << 10;
-/// The size of the read buffer, which every connection allocates at its start. It is small, because most clients only subscribe.
-const READ_BUFFER: usize = 4 << 10;
-
 const TOO_MANY_SERIES: &str = "Too many series of time messages are running. Retry in a second.";
 
 /// Follow streams of events by STOMP over WebSocket.
@@ -55,18 +49,11 @@ const TOO_MANY_SERIES: &str = "Too many series of time messages are running. Ret
         (status = 400, description = "`InvalidRequest`: the request does not start a WebSocket connection."),
     ),
 )]
-pub(crate) async fn upgrade(
-    State(app): State<App>,
-    upgrade: Result<WebSocketUpgrade, axum::extract::ws::rejection::WebSocketUpgradeRejection>,
-) -> Result<Response, Failure> {
-    let upgrade = upgrade.map_err(|rejection| {
-        let reason = "must be `websocket`: this path accepts only WebSocket connections";
-        Failure::invalid_header("Upgrade", reason).hinting(rejection.body_text())
-    })?;
+pub(crate) async fn upgrade(State(app): State<App>, request: Request) -> Result<Response, Failure> {
+    let upgrade = Upgrade::check(request).await?;
     let id = draw_id()?;
-    let upgrade = upgrade.protocols(PROTOCOLS).max_message_size(MAX_MESSAGE).max_frame_size(MAX_MESSAGE);
-    let upgrade = upgrade.read_buffer_size(READ_BUFFER);
-    Ok(upgrade.on_upgrade(move |socket| async move {
+    let memory = app.memory().clone();
+    Ok(upgrade.accept(memory, move |socket| async move {
         let started = Instant::now();
         let session = Session::new(Options::default(), id.as_str(), 0);
         let stopping = app.stopping().subscribe();
@@ -87,20 +74,16 @@ struct Connection {
     stopping: watch::Receiver<bool>,
 }
 
-/// The connection is closed, or the client does not read.
-struct Disconnected;
-
 impl Connection {
     async fn run(mut self) {
         if let Ok(ending) = self.serve().await {
             let code = match ending {
-                Ending::Disconnected => close_code::NORMAL,
-                Ending::Failed => close_code::PROTOCOL,
+                Ending::Disconnected => CloseCode::Normal,
+                Ending::Failed => CloseCode::Protocol,
             };
-            let close = CloseFrame { code, reason: Utf8Bytes::default() };
-            let _already_closed = self.send(Message::Close(Some(close))).await;
+            self.socket.close(code).await;
             // Closing a socket with unread bytes resets the connection, and the client may lose the last frame.
-            let drain = async { while let Some(Ok(_)) = self.socket.recv().await {} };
+            let drain = async { while self.socket.receive().await.is_ok() {} };
             let _timed_out = timeout(LINGER, drain).await;
         }
     }
@@ -113,14 +96,10 @@ impl Connection {
             let wakeup = self.session.poll_timeout().map(|at| self.started + Duration::from_millis(at));
             tokio::select! {
                 biased;
-                received = self.socket.recv() => {
-                    let data = match received {
-                        Some(Ok(Message::Text(text))) => Bytes::from(text),
-                        Some(Ok(Message::Binary(data))) => data,
-                        Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
-                        // The library answers with a close frame while the rest is read.
-                        Some(Ok(Message::Close(_))) => return Ok(Ending::Disconnected),
-                        Some(Err(_)) | None => return Err(Disconnected),
+                received = self.socket.receive() => {
+                    let data = match received? {
+                        Received::Data(data) => data,
+                        Received::Close => return Ok(Ending::Disconnected),
                     };
                     let mut input = &data[..];
                     while !input.is_empty() {
@@ -132,19 +111,11 @@ impl Connection {
                             return Ok(ending);
                         }
                     }
+                    self.socket.hold_session(self.session.held_bytes())?;
                 }
                 (subscription, next) = self.subscriptions.next() => {
                     match next {
-                        Ok(payloads) => {
-                            let mut out = BytesMut::new();
-                            let now = self.now();
-                            for payload in payloads {
-                                if self.session.begin_message(subscription, &mut out, now) {
-                                    out.extend_from_slice(&payload);
-                                }
-                            }
-                            self.send_text(out.freeze()).await?;
-                        }
+                        Ok(payloads) => self.send_payloads(subscription, payloads).await?,
                         Err(Ended::Deleted) => {
                             self.session.fail(Code::StreamNotFound.word(), "The stream was deleted.");
                         }
@@ -169,7 +140,7 @@ impl Connection {
     async fn perform_actions(&mut self) -> Result<Option<Ending>, Disconnected> {
         while let Some(action) = self.session.poll_action() {
             match action {
-                Action::Send(bytes) => self.send_text(bytes).await?,
+                Action::Send(bytes) => self.socket.send(bytes).await?,
                 Action::Subscribe { subscription, destination, headers, ticket, .. } => {
                     match source(&self.app, &destination, &headers).await {
                         Ok(source) => {
@@ -211,20 +182,28 @@ impl Connection {
         self.session.accept(ticket, now);
     }
 
-    async fn send_text(&mut self, bytes: Bytes) -> Result<(), Disconnected> {
-        if bytes.is_empty() {
-            return Ok(());
+    /// Sends the messages of a subscription. Small ones are copied into one piece. A large payload is shared with all other
+    /// followers, and copied in small pieces as the client takes them.
+    async fn send_payloads(
+        &mut self,
+        subscription: Subscription,
+        payloads: Vec<Bytes>,
+    ) -> Result<(), Disconnected> {
+        let mut out = BytesMut::new();
+        for payload in payloads {
+            if payload.len() > LARGE {
+                self.socket.send(out.split().freeze()).await?;
+            }
+            let now = self.now();
+            if !self.session.begin_message(subscription, &mut out, now) {
+                continue;
+            }
+            match payload.len() > LARGE {
+                true => self.socket.send_large([out.split().freeze(), payload]).await?,
+                false => out.extend_from_slice(&payload),
+            }
         }
-        let message = match Utf8Bytes::try_from(bytes.clone()) {
-            Ok(text) => Message::Text(text),
-            Err(_) => Message::Binary(bytes),
-        };
-        self.send(message).await
-    }
-
-    async fn send(&mut self, message: Message) -> Result<(), Disconnected> {
-        // The socket has a write timeout for clients that do not read.
-        self.socket.send(message).await.map_err(|_| Disconnected)
+        self.socket.send(out.freeze()).await
     }
 
     fn now(&self) -> u64 {

@@ -1,11 +1,13 @@
 //! The subscriptions of one connection.
 
+use crate::http::events::{LARGE, encode};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use limina_node::{Ended, Follower};
+use limina_node::{Ended, Follower, Message};
 use limina_stomp::Subscription;
 use std::{
     future::poll_fn,
+    sync::Arc,
     task::{Context, Poll},
 };
 use tokio::sync::broadcast::{Receiver, error::RecvError};
@@ -62,9 +64,9 @@ impl Subscriptions {
 impl Source {
     async fn next(mut self) -> (Source, Next) {
         let next = match &mut self {
-            Source::Stream(follower) => follower.next().await.map(|messages| {
-                messages.iter().map(|message| message.encoded(crate::http::events::encode).clone()).collect()
-            }),
+            Source::Stream(follower) => {
+                follower.next().await.map(|messages| messages.iter().map(payload).collect())
+            }
             Source::Time(receiver) => loop {
                 match receiver.recv().await {
                     Ok(payload) => break Ok(vec![payload]),
@@ -76,4 +78,9 @@ impl Source {
         };
         (self, next)
     }
+}
+
+fn payload(message: &Arc<Message>) -> Bytes {
+    let encoded = message.encoded(encode).clone();
+    if encoded.len() > LARGE { message.keep_with(encoded) } else { encoded }
 }

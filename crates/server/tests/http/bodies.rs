@@ -254,3 +254,25 @@ async fn slow_bodies() {
     assert!(answer.contains(r#""code":"RequestTimeout""#), "{answer}");
     server.nothing_asked();
 }
+
+/// Parsing a batch can cost as much as executing it. So a large body is refused before it is parsed.
+#[tokio::test]
+async fn an_overloaded_shard_refuses_a_large_body_unparsed() {
+    let server = start().await;
+    *server.fake.overloaded.lock().unwrap() = Some(Unavailable::Overloaded { retry_after_ms: 1500 });
+    let large = "x".repeat(5000);
+    let check = async |path: &str, body: &str, status: u16, code: &str, retry_after: Option<&str>| {
+        let response = server.send("POST", path, body).await;
+        let header = response.headers().get("retry-after").map(|value| value.to_str().unwrap().to_owned());
+        assert_eq!(header.as_deref(), retry_after, "{path}");
+        problem_of(response, status, code).await;
+    };
+    check("/v1/limiter/check/batch", &large, 503, "Overloaded", Some("2")).await;
+    check("/v1/ledger/hold/batch", &large, 503, "Overloaded", Some("2")).await;
+    check("/v1/ledger/hold", &large, 503, "Overloaded", Some("2")).await;
+    // Small, or makes room: the shard decides.
+    check("/v1/ledger/hold", "x", 400, "InvalidRequest", None).await;
+    check("/v1/ledger/commit", &large, 400, "InvalidRequest", None).await;
+    check("/v1/ledger/rollback/batch", &large, 400, "InvalidRequest", None).await;
+    server.nothing_asked();
+}

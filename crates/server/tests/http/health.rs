@@ -29,6 +29,24 @@ async fn namespaces() {
 }
 
 #[tokio::test]
+async fn the_cluster_lists_all_shards_or_that_of_a_namespace() {
+    let server = start().await;
+    let check = async |query: &str, expect: &[u64]| {
+        let seen: Json = server.send("GET", &format!("/v1/cluster{query}"), "").await.json().await.unwrap();
+        let shards: Vec<u64> =
+            seen["shards"].as_array().unwrap().iter().map(|shard| shard["shard"].as_u64().unwrap()).collect();
+        assert_eq!((shards.as_slice(), &seen["nodes"][0]["node"]), (expect, &json!("local")), "{query}");
+    };
+    check("", &[0, 1]).await;
+    check("?namespace=a0", &[0]).await;
+    check("?namespace=a1", &[1]).await;
+    for query in ["?namespace=", "?namespace=%FF", "?namespace=a&namespace=a", "?shard=0"] {
+        let refused = server.send("GET", &format!("/v1/cluster{query}"), "").await;
+        problem_of(refused, 400, "InvalidRequest").await;
+    }
+}
+
+#[tokio::test]
 async fn health_and_metrics() {
     let server = start().await;
     assert_eq!(server.send("GET", "/healthz", "").await.text().await.unwrap(), "ok");
@@ -90,6 +108,9 @@ async fn the_reference() {
         let pointer = reference.split('"').next().unwrap();
         assert!(document.pointer(pointer).is_some(), "{pointer}");
     }
+    // Somebody who opens the address in a browser finds the reference.
+    let root = server.send("GET", "/", "").await;
+    assert_eq!((root.status().as_u16(), root.url().path()), (200, "/docs"));
     let response = server.send("GET", "/docs", "").await;
     let policy = response.headers()["content-security-policy"].to_str().unwrap().to_owned();
     assert!(policy.starts_with("default-src 'none'"), "{policy}");

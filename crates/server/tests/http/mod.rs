@@ -35,6 +35,7 @@ mod events;
 mod health;
 mod limiter;
 mod locks;
+mod memory;
 mod readers;
 mod replies;
 mod requests;
@@ -52,6 +53,8 @@ struct Fake {
     /// Why streams cannot be followed, one reason after another; then the server is shutting down.
     not_followed: Mutex<VecDeque<FollowError>>,
     ready: AtomicBool,
+    /// Why the shards take no more than what makes room.
+    overloaded: Mutex<Option<Unavailable>>,
     /// While it is locked, no answer is given.
     gate: tokio::sync::Mutex<()>,
 }
@@ -69,6 +72,13 @@ impl Backend for Fake {
             self.asked.lock().unwrap().push(request);
             answer
         })
+    }
+
+    fn check_load(&self, _: &Name, _: usize, makes_room: bool) -> Result<(), Unavailable> {
+        match *self.overloaded.lock().unwrap() {
+            Some(unavailable) if !makes_room => Err(unavailable),
+            _ => Ok(()),
+        }
     }
 
     fn namespaces(&self, page: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>> {
@@ -116,8 +126,14 @@ impl Backend for Fake {
         let me = || "local".to_owned();
         let is_ready = self.is_ready();
         let node = NodeStatus { node: me(), address: None, is_ready, is_leaving: false };
-        let shard = ShardStatus { shard: 0, owner: Some(me()), epoch: None, is_open: true };
-        Cluster { me: me(), nodes: vec![node], shards: vec![shard] }
+        let shard = |shard| ShardStatus { shard, owner: Some(me()), epoch: None, is_open: true };
+        Cluster { me: me(), nodes: vec![node], shards: vec![shard(0), shard(1)] }
+    }
+
+    /// The last byte of the name decides.
+    fn shard_of(&self, namespace: &Name) -> Option<limina_node::ShardId> {
+        let last = namespace.as_bytes().last().copied().unwrap_or_default();
+        Some(limina_node::ShardId(u16::from(last % 2)))
     }
 
     fn is_ready(&self) -> bool {

@@ -13,14 +13,14 @@ fn large() -> Result<Outcome, Unavailable> {
     Ok(Outcome::Ledger(Ok(Reply::Limits { items, more: false })))
 }
 
-async fn connect(server: &Server) -> TcpStream {
+pub(super) async fn connect(server: &Server) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     // Without this the kernel takes megabytes on behalf of a client that reads nothing.
     socket.set_recv_buffer_size(64 << 10).unwrap();
     socket.connect(server.address).await.unwrap()
 }
 
-const LIST: &[u8] = b"GET /v1/ledger/limits HTTP/1.1\r\nHost: x\r\n\r\n";
+pub(super) const LIST: &[u8] = b"GET /v1/ledger/limits HTTP/1.1\r\nHost: x\r\n\r\n";
 
 #[tokio::test]
 async fn who_reads_nothing_is_cut_off() {

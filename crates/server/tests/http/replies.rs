@@ -54,9 +54,13 @@ async fn refusals_have_their_status_and_members() {
     let refusal = refused(Refusal::LimitsValuesReadingException);
     check(refusal, 503, "LimitsValuesReadingException", none()).await;
     check(refused(Refusal::Unreadable), 503, "ShardUnavailable", none()).await;
+    let exceeded =
+        limina_engine::QuotaExceeded { quota: limina_engine::Quota::LedgerLimits, limit: 5, used: 4 };
+    let members = json!({"quota": "ledger_limits", "limit": 5, "used": 4});
+    check(refused(Refusal::QuotaExceeded(exceeded)), 507, "QuotaExceeded", members).await;
     check(Ok(Outcome::Unreadable), 503, "ShardUnavailable", none()).await;
     check(Ok(Outcome::IdempotencyKeyReused), 422, "IdempotencyKeyReused", none()).await;
-    check(Err(Unavailable::Overloaded), 503, "Overloaded", none()).await;
+    check(Err(Unavailable::Overloaded { retry_after_ms: 10 }), 503, "Overloaded", none()).await;
     check(Err(Unavailable::ShuttingDown), 503, "ShuttingDown", none()).await;
     check(Err(Unavailable::StorageFull), 503, "StorageFull", none()).await;
     check(Err(Unavailable::ShardUnavailable), 503, "ShardUnavailable", none()).await;
@@ -198,7 +202,7 @@ async fn batches_answer_each_item_in_its_place() {
     assert_eq!(short(&send(vec![empty("x")]).await), [bad]);
     assert_eq!(server.fake.asked.lock().unwrap().len(), asked, "there was nothing to ask");
 
-    server.answers(Err(Unavailable::Overloaded));
+    server.answers(Err(Unavailable::Overloaded { retry_after_ms: 10 }));
     let body = json!({"operations": [hold("x"), empty("y")]}).to_string();
     problem_of(server.send("POST", "/v1/ledger/hold/batch", &body).await, 503, "Overloaded").await;
 }

@@ -108,7 +108,7 @@ async fn methods_and_paths() {
             problem_of(response, 405, "MethodNotAllowed").await;
         }
     };
-    check("GET", "/", &[]).await;
+    check("POST", "/", &["GET", "HEAD"]).await;
     check("GET", "/v1", &[]).await;
     check("GET", "/v1/ledger", &[]).await;
     check("POST", "/v1/ledger/holds", &[]).await;

@@ -15,7 +15,7 @@ async fn requests_arrive_as_they_were_sent_and_answers_too() {
     ];
     answers.extend(
         [
-            Unavailable::Overloaded,
+            Unavailable::Overloaded { retry_after_ms: 10 },
             Unavailable::ShuttingDown,
             Unavailable::StorageFull,
             Unavailable::ShardUnavailable,

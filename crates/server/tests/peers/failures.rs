@@ -5,6 +5,7 @@ use super::{
     *,
 };
 use limina_engine::Position;
+use limina_node::memory::Kind;
 
 /// Asks a node that does this with the request.
 async fn check(
@@ -65,6 +66,18 @@ async fn what_may_have_been_done_is_lost() {
     let found = Outcome::Namespaces(vec![NamespaceInfo { name: name("n"), position: Position(7) }]);
     let bytes = [0, 6, 1, 1, b'n', 7];
     check("as it should be", async |c, s| c.answer(s, OK, &bytes).await, Ok(found)).await;
+}
+
+/// It refuses a request before it executes it.
+#[tokio::test]
+async fn a_node_without_memory_has_done_nothing() {
+    let memory = Budget::new(1 << 20, &limina_node::Metrics::new());
+    let _used = memory.reserve_anyway(Kind::State, 1 << 20);
+    let node = Node::start_limited(Some(secret()), memory).await;
+    let peers = HttpPeers::new(secret());
+    let answer = soon(peers.ask(node.address(), ShardId(0), &read())).await;
+    assert_eq!(answer, Err(PeerError::Unavailable(Unavailable::Overloaded { retry_after_ms: 1_000 })));
+    assert_eq!(*node.fake.asked.lock().unwrap(), []);
 }
 
 #[tokio::test]

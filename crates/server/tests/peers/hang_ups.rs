@@ -3,7 +3,7 @@
 use super::*;
 use limina_engine::locks;
 use limina_node::{Node as RunningNode, NodeOptions, Service};
-use limina_store::memory::{Memory, MemoryOptions};
+use limina_store::memory::{self, Memory, MemoryOptions};
 use reqwest::Client;
 use serde_json::{Value as Json, json};
 
@@ -19,6 +19,10 @@ impl Backend for Front {
             let answer = self.peers.ask(&self.owner, ShardId(0), &request).await;
             answer.map_err(|_| Unavailable::ShardUnavailable)
         })
+    }
+
+    fn check_load(&self, _: &Name, _: usize, _: bool) -> Result<(), Unavailable> {
+        Ok(())
     }
 
     fn namespaces(&self, _: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>> {
@@ -44,6 +48,10 @@ impl Backend for Front {
     fn cluster(&self) -> Cluster {
         Cluster::default()
     }
+
+    fn shard_of(&self, _: &Name) -> Option<ShardId> {
+        None
+    }
 }
 
 /// The node that owns everything.
@@ -52,7 +60,10 @@ async fn owner() -> (RunningNode, Service, Server) {
     let service = Service::new(metrics.clone());
     let store = Arc::new(Memory::new(&MemoryOptions { shards: 1, ..MemoryOptions::default() }).unwrap());
     let options = NodeOptions::default();
-    let node = RunningNode::start(service.clone(), metrics, store.clone(), store, 1, options).await.unwrap();
+    let node =
+        RunningNode::start(service.clone(), metrics, store.clone(), store, memory::sharding(1), options)
+            .await;
+    let node = node.unwrap();
     let server = Server::start(Arc::new(service.clone()), Some(secret())).await;
     (node, service, server)
 }

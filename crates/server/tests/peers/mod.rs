@@ -7,8 +7,8 @@ use limina_engine::{
     outcome::NamespaceInfo,
 };
 use limina_node::{
-    Cluster, Feed, FeedEnded, FeedRequest, FollowError, PeerError, Peers, ShardId, StreamUpdate, Unavailable,
-    peers::PeerFuture,
+    Budget, Cluster, Feed, FeedEnded, FeedRequest, FollowError, PeerError, Peers, ShardId, StreamUpdate,
+    Unavailable, peers::PeerFuture,
 };
 use limina_server::{
     App, Backend, HttpPeers, Metrics, Secret,
@@ -84,6 +84,10 @@ impl Backend for Fake {
         Box::pin(async { Err(Unavailable::ShardUnavailable) })
     }
 
+    fn check_load(&self, _: &Name, _: usize, _: bool) -> Result<(), Unavailable> {
+        Ok(())
+    }
+
     fn namespaces(&self, _: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>> {
         Box::pin(async { Err(Unavailable::ShardUnavailable) })
     }
@@ -117,6 +121,10 @@ impl Backend for Fake {
     fn cluster(&self) -> Cluster {
         Cluster::default()
     }
+
+    fn shard_of(&self, _: &Name) -> Option<ShardId> {
+        None
+    }
 }
 
 /// Tells what it is given; waits for ever when there is no more.
@@ -147,6 +155,10 @@ impl Node {
     }
 
     async fn start_with(secret: Option<Secret>) -> Node {
+        Node::start_limited(secret, Budget::unlimited()).await
+    }
+
+    async fn start_limited(secret: Option<Secret>, memory: Budget) -> Node {
         let (sender, taken) = mpsc::unbounded_channel();
         let fake = Arc::new(Fake {
             asked: Mutex::default(),
@@ -156,7 +168,7 @@ impl Node {
             feed: Mutex::default(),
             wanted: Mutex::default(),
         });
-        let server = Server::start(fake.clone(), secret).await;
+        let server = Server::start_with(fake.clone(), secret, memory).await;
         Node { fake, taken, server }
     }
 
@@ -189,10 +201,15 @@ struct Server {
 
 impl Server {
     async fn start(backend: Arc<dyn Backend>, secret: Option<Secret>) -> Server {
+        Server::start_with(backend, secret, Budget::unlimited()).await
+    }
+
+    async fn start_with(backend: Arc<dyn Backend>, secret: Option<Secret>, memory: Budget) -> Server {
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
         let app = App::new(backend, metrics, Arc::new(registry));
         secret.into_iter().for_each(|secret| app.accept_peers(secret));
+        app.limit_memory(memory);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (stop, stopped) = oneshot::channel::<()>();

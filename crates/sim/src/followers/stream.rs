@@ -157,7 +157,8 @@ impl Stream {
         answer: Option<&Result<Reply, Refusal>>,
         counts: &mut Counts,
     ) -> Result<(), String> {
-        let is_gone = matches!(answer, Some(Err(Refusal::StreamNotFound { .. })));
+        // A stream that a quota refuses to create does not exist either.
+        let is_gone = matches!(answer, Some(Err(Refusal::StreamNotFound { .. } | Refusal::QuotaExceeded(_))));
         if let Command::Changes(wanted) = question
             && wanted.limit() == 1
             && let after = wanted.after()

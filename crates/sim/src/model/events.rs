@@ -3,9 +3,9 @@
 //! Nothing here is uncertain: the same commands in the same order have the same answers, and each change takes one
 //! position.
 
-use super::Order;
+use super::{Bounds, Order};
 use limina_engine::{
-    Listed, Name, Page, Time,
+    Listed, Name, Page, Quota, Time,
     events::{
         Change, ChangeKind, Changes, Command, Event, EventInfo, KEPT_CHANGES, KeyFrame, Mode, Refusal, Reply,
         StreamInfo, StreamTerms, Submitted,
@@ -18,6 +18,7 @@ type Answer = Result<Reply, Refusal>;
 /// The streams of one namespace.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Events {
+    bounds: Bounds,
     streams: BTreeMap<Name, Stream>,
 }
 
@@ -42,6 +43,10 @@ struct Closed {
 }
 
 impl Events {
+    pub(super) fn new(bounds: &Bounds) -> Events {
+        Events { bounds: bounds.clone(), ..Events::default() }
+    }
+
     /// The expected answer, after everything that is due has been executed. A list is returned as far as `shown` covers
     /// it.
     pub(super) fn run(
@@ -54,7 +59,7 @@ impl Events {
         match command {
             Command::Put { name, terms } => match self.streams.get_mut(name) {
                 None => {
-                    self.make(order, name, *terms);
+                    self.make(order, name, *terms)?;
                     Ok(Reply::StreamCreated(self.info(name)?))
                 }
                 Some(stream) if stream.terms.mode() != terms.mode() => {
@@ -74,11 +79,11 @@ impl Events {
                 Ok(Reply::StreamDeleted)
             }
             Command::Submit(submit) => {
-                self.make_if_missing(order, submit.stream(), submit.make());
+                self.make_if_missing(order, submit.stream(), submit.make())?;
                 self.submit(now, order, submit.stream(), submit.event())
             }
             Command::KeyFrame { stream, make } => {
-                self.make_if_missing(order, stream, make.as_ref());
+                self.make_if_missing(order, stream, make.as_ref())?;
                 Ok(Reply::Stream(self.info(stream)?))
             }
             Command::Get(name) => Ok(Reply::Stream(self.info(name)?)),
@@ -101,15 +106,25 @@ impl Events {
         }
     }
 
-    fn make_if_missing(&mut self, order: &mut Order, name: &Name, make: Option<&StreamTerms>) {
-        if let (None, Some(terms)) = (self.streams.get(name), make) {
-            self.make(order, name, *terms);
+    fn make_if_missing(
+        &mut self,
+        order: &mut Order,
+        name: &Name,
+        make: Option<&StreamTerms>,
+    ) -> Result<(), Refusal> {
+        match (self.streams.get(name), make) {
+            (None, Some(terms)) => self.make(order, name, *terms),
+            _ => Ok(()),
         }
     }
 
-    fn make(&mut self, order: &mut Order, name: &Name, terms: StreamTerms) {
+    fn make(&mut self, order: &mut Order, name: &Name, terms: StreamTerms) -> Result<(), Refusal> {
+        if let Some(exceeded) = self.bounds.refuses(Quota::Streams, self.streams.len(), 1) {
+            return Err(Refusal::QuotaExceeded(exceeded));
+        }
         let began = order.advance();
         self.streams.insert(name.clone(), Stream { terms, began, changes: Vec::new(), closed: Vec::new() });
+        Ok(())
     }
 
     fn submit(&mut self, now: u64, order: &mut Order, name: &Name, event: &Event) -> Answer {

@@ -1,6 +1,6 @@
 //! Answers and losses, in the order in which the shard decided them.
 
-use super::{MOST_STATES, Model};
+use super::{Bounds, MOST_STATES, Model};
 use limina_engine::{Command, Name, Outcome, Request, Time, limiter};
 
 /// Compares every answer with the model, and knows what a loss of memory may have removed.
@@ -8,7 +8,7 @@ use limina_engine::{Command, Name, Outcome, Request, Time, limiter};
 /// What a client was told is durable, and so is everything that was decided before it. Two things are known earlier:
 /// relaxed answers, and that a request began to wait. So the judge keeps the decisions since the last durable answer.
 /// After a loss it starts again from there, with as many of these decisions as may have been persisted.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Judge {
     live: Possible,
     /// The possible states before `loose`, if there is any loose decision.
@@ -34,6 +34,15 @@ pub enum Fate {
     Answered(Outcome),
     /// The request waits, and is decided later.
     Waits,
+    /// Some items of a batch were decided, and the batch continues later.
+    Slice {
+        /// The number of items that were decided before.
+        from: usize,
+        /// The outcome of the items that were decided now.
+        outcome: Outcome,
+    },
+    /// A batch was given up before its last item, for lack of space.
+    Cut,
     /// The request waited, and failed because of a planned stop.
     GivenUp,
     /// It was in an append of which it is not known whether it happened.
@@ -57,12 +66,6 @@ pub struct TooManyStates;
 #[derive(Debug, Clone)]
 struct Possible(Vec<Model>);
 
-impl Default for Possible {
-    fn default() -> Possible {
-        Possible(vec![Model::default()])
-    }
-}
-
 impl Decided {
     /// The possible states after this decision, each with whether its answer need not wait for the disk.
     fn ways(&self, model: Model) -> Result<Vec<(Model, bool)>, String> {
@@ -70,6 +73,8 @@ impl Decided {
         let one = |model: Model| vec![(model, false)];
         match fate {
             Fate::Waits => model.wait(*at, request).map(one),
+            Fate::Slice { from, outcome } => model.slice(*at, request, *from, outcome),
+            Fate::Cut => Ok(one(model.cut(request))),
             Fate::GivenUp => model.give_up(request).map(one),
             Fate::Answered(outcome) if *has_waited => model.complete(*at, request, Some(outcome)).map(one),
             Fate::Answered(outcome) => model.step(*at, request, Some(outcome)),
@@ -88,6 +93,12 @@ impl Decided {
 }
 
 impl Judge {
+    /// Begins with an empty shard, whose namespaces have these quotas.
+    pub fn new(bounds: Bounds) -> Judge {
+        let live = Possible(vec![Model::new(bounds)]);
+        Judge { live, durable: None, loose: Vec::new(), waiting: Vec::new() }
+    }
+
     /// Records a decision. Decisions must come in the order in which they were made. The error is the expected answer.
     pub fn decided(&mut self, at: Time, request: &Request, fate: Fate) -> Result<(), String> {
         let is_about_locks = matches!(request.command, Command::Locks(_));
@@ -107,8 +118,13 @@ impl Judge {
         let may_be_loose = !is_answered || may_be_relaxed(request);
         let before = (self.durable.is_none() && may_be_loose).then(|| self.live.clone());
         // A lost decision of the ledger is visible in no answer, because everything that the ledger decided after it is
-        // lost too.
-        let is_lost = matches!((&decided.fate, &request.command), (Fate::NotDone(_), Command::Ledger(_)));
+        // lost too: that includes slices of a batch.
+        let is_after_lost = || self.loose.iter().any(|decided| matches!(decided.fate, Fate::NotDone(_)));
+        let is_lost = match (&decided.fate, &request.command) {
+            (Fate::NotDone(_), Command::Ledger(_)) => true,
+            (Fate::Slice { .. } | Fate::Cut, Command::Ledger(_)) => is_after_lost(),
+            _ => false,
+        };
         let is_relaxed = !is_lost && self.live.follow(&decided)?;
         if let Fate::Waits = decided.fate {
             self.waiting.push(request.clone());
@@ -167,6 +183,10 @@ impl Judge {
                     if state.0.iter().any(differs) {
                         earlier.extend(before.on_the_way(decided.at));
                     }
+                }
+                Fate::Slice { .. } | Fate::Cut => {
+                    state.follow(&decided).map_err(|_| TooManyStates)?;
+                    earlier.extend(before.on_the_way(decided.at));
                 }
                 Fate::InDoubt(_) if doubt_happened => {
                     state.follow(&decided).map_err(|_| TooManyStates)?;

@@ -1,8 +1,8 @@
 //! The naive ledger: a log of everything that ever happened, summed up for every answer.
 
-use super::Order;
+use super::{Bounds, Order};
 use limina_engine::{
-    Name, Position, Time,
+    Name, Position, Quota, Time,
     ledger::{
         self, AsOf, Change, EntryInfo, EntryKind, Finalization, FinalizationReply, Finish, HeldLimitInfo,
         Hold, HoldReply, HoldState, LimitInfo, NewLimit, OperationInfo, Patch, Refusal, Reply, Transfer,
@@ -15,6 +15,7 @@ type Answer = Result<Reply, Refusal>;
 /// The ledger of one namespace.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Ledger {
+    bounds: Bounds,
     /// In the order of their creation.
     limits: Vec<Limit>,
     /// Everything that ever happened to a value.
@@ -87,6 +88,10 @@ fn positions(answer: &Answer) -> Vec<u64> {
 }
 
 impl Ledger {
+    pub(super) fn new(bounds: &Bounds) -> Ledger {
+        Ledger { bounds: bounds.clone(), ..Ledger::default() }
+    }
+
     /// The expected answer to the command at `now`, except for the items of a batch that `answer` says were not
     /// executed.
     pub(super) fn answer(
@@ -131,6 +136,7 @@ impl Ledger {
                 if self.limit(&new.name).is_some() {
                     return Err(Refusal::DuplicateLimitName { limit_name: new.name.clone() });
                 }
+                self.check_quota(1)?;
                 self.create(order, new.clone());
                 Ok(Reply::Limit(self.info(&new.name)))
             }
@@ -281,6 +287,7 @@ impl Ledger {
             return Err(Refusal::ValueOverflow { limit_names: overflowing });
         }
 
+        self.check_quota(names.iter().filter(|name| self.limit(name).is_none()).count())?;
         for Change { limit_name, limit_id, context, .. } in hold.changes() {
             if self.limit(limit_name).is_none() {
                 let (limit_id, context) = (limit_id.clone(), context.clone());
@@ -412,6 +419,13 @@ impl Ledger {
             });
         }
         order.position
+    }
+
+    fn check_quota(&self, more: usize) -> Result<(), Refusal> {
+        match self.bounds.refuses(Quota::LedgerLimits, self.limits.len(), more) {
+            Some(exceeded) => Err(Refusal::QuotaExceeded(exceeded)),
+            None => Ok(()),
+        }
     }
 
     fn create(&mut self, order: &mut Order, terms: NewLimit) {

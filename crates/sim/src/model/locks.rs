@@ -5,9 +5,9 @@
 //! Nothing here is uncertain: the same commands in the same order have the same answers, and each change takes one
 //! position. So the model knows an answer even if it was lost.
 
-use super::{Order, select};
+use super::{Bounds, Order, select};
 use limina_engine::{
-    KeyValues, Listed, Millis, Name, Outcome, Page, Position, Request, Time,
+    KeyValues, Listed, Millis, Name, Outcome, Page, Position, Quota, Request, Time,
     locks::{Acquire, Blocked, Command, GrantInfo, Holder, Lock, Mode, Refusal, Reply},
     selection::Query,
 };
@@ -17,6 +17,7 @@ type Answer = Result<Reply, Refusal>;
 /// The locks of one namespace.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Locks {
+    bounds: Bounds,
     /// Holders and waiters, in the order of arrival.
     requests: Vec<LockRequest>,
 }
@@ -109,6 +110,10 @@ pub(super) fn name_of(request: &Request) -> Option<&Name> {
 }
 
 impl Locks {
+    pub(super) fn new(bounds: &Bounds) -> Locks {
+        Locks { bounds: bounds.clone(), ..Locks::default() }
+    }
+
     /// The expected answer, after everything that is due has been executed; `None` if the request has to wait. A list
     /// is returned as far as `shown` covers it.
     pub(super) fn run(
@@ -154,14 +159,27 @@ impl Locks {
         let state = State::Waits { until: turn.now + wanted.wait().0 };
         self.requests.push(LockRequest { wanted: wanted.clone(), request: request.clone(), state });
         let index = self.requests.len() - 1;
-        let Some(blocked) = self.blocked(turn.now, index) else {
-            return Some(Ok(self.grant(turn, index)));
+        let refusal = match self.blocked(turn.now, index) {
+            None => match self.no_room_to_hold() {
+                None => return Some(Ok(self.grant(turn, index))),
+                Some(refusal) => refusal,
+            },
+            Some(blocked) if wanted.wait() == Millis(0) => Refusal::LockHeld(blocked),
+            Some(_) => {
+                let others = self.requests[..index].iter().filter(|entry| entry.waits()).count();
+                match self.bounds.refuses(Quota::LocksWaiting, others, 1) {
+                    None => return None,
+                    Some(exceeded) => Refusal::QuotaExceeded(exceeded),
+                }
+            }
         };
-        if wanted.wait() == Millis(0) {
-            self.requests.pop();
-            return Some(Err(Refusal::LockHeld(blocked)));
-        }
-        None
+        self.requests.pop();
+        Some(Err(refusal))
+    }
+
+    fn no_room_to_hold(&self) -> Option<Refusal> {
+        let held = self.requests.iter().filter(|entry| !entry.waits()).count();
+        self.bounds.refuses(Quota::LocksHeld, held, 1).map(Refusal::QuotaExceeded)
     }
 
     /// A client hangs up: its request stops waiting, and every grant without another listener ends, the oldest first.
@@ -217,8 +235,14 @@ impl Locks {
         };
         while let Some(index) = (0..self.requests.len()).find(|index| is_free(self, index)) {
             let request = self.requests[index].request.clone();
-            let reply = self.grant(turn, index);
-            turn.answer(request, Ok(reply));
+            let answer = match self.no_room_to_hold() {
+                None => Ok(self.grant(turn, index)),
+                Some(refusal) => {
+                    self.requests.remove(index);
+                    Err(refusal)
+                }
+            };
+            turn.answer(request, answer);
         }
     }
 

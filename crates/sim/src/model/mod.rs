@@ -6,6 +6,7 @@
 //!
 //! Read in this order: `judge.rs` (answers and losses, in order), this file (namespaces and repeats), then a family.
 
+mod batches;
 mod events;
 mod judge;
 mod ledger;
@@ -13,10 +14,14 @@ mod limiter;
 mod locks;
 mod namespace;
 mod order;
+mod quotas;
 mod select;
 
+pub use batches::is_batch;
 pub use judge::{Fate, Judge, LostAnswer, TooManyStates};
+pub use quotas::Bounds;
 
+use batches::Unfinished;
 use limina_engine::{
     Command, Name, Outcome, Page, Position, Request, Time, ledger as engine_ledger,
     limiter as engine_limiter, outcome::NamespaceInfo,
@@ -34,20 +39,21 @@ const MOST_STATES: usize = 256;
 #[derive(Debug, Clone, PartialEq)]
 struct Model {
     namespaces: BTreeMap<Name, Namespace>,
+    /// The batch that is under way in a namespace.
+    batches: BTreeMap<Name, Unfinished>,
     floor: Order,
     /// Waiting requests that must be answered before anything else is decided, in this order. `None` means that they
     /// fail.
     owed: VecDeque<(Request, Option<Outcome>)>,
-}
-
-impl Default for Model {
-    fn default() -> Model {
-        let floor = Order { position: 0, is_exact: true };
-        Model { namespaces: BTreeMap::new(), floor, owed: VecDeque::new() }
-    }
+    bounds: Bounds,
 }
 
 impl Model {
+    fn new(bounds: Bounds) -> Model {
+        let floor = Order { position: 0, is_exact: true };
+        Model { namespaces: BTreeMap::new(), batches: BTreeMap::new(), floor, owed: VecDeque::new(), bounds }
+    }
+
     /// All possible states after the request that agree with the answer; all of them if the answer is not known. The
     /// error is the expected answer.
     fn step(
@@ -100,7 +106,9 @@ impl Model {
     ) -> Result<Vec<(Model, bool)>, String> {
         let name = &request.namespace;
         let was_there = self.namespaces.contains_key(name);
-        let namespace = self.namespaces.remove(name).unwrap_or_else(|| Namespace::new(self.floor));
+        let live = if is_batch(request) { self.batches.remove(name) } else { None };
+        let namespace =
+            self.namespaces.remove(name).unwrap_or_else(|| Namespace::new(self.floor, &self.bounds));
         let mut ways = Vec::new();
         let mut expected = String::new();
         let repeat = namespace.repeat(now, request, answer);
@@ -116,7 +124,11 @@ impl Model {
         }
         if repeat.is_none_or(|repeat| !repeat.is_certain) {
             let mut answered = Vec::new();
-            match namespace.run(now, request, answer, &mut answered) {
+            let ran = match is_batch(request) {
+                true => namespace.run_batch(now, request, live, answer),
+                false => namespace.run(now, request, answer, &mut answered),
+            };
+            match ran {
                 Ok(ran) => {
                     for way in ran {
                         let mut model = self.clone();
@@ -315,6 +327,7 @@ impl Model {
 
     /// The shard lost its memory: windows may have lost relaxed answers, and no request waits any more.
     fn forget(&mut self, persisted: Time) {
+        self.batches.clear();
         for namespace in self.namespaces.values_mut() {
             namespace.limiter.forget(persisted.0);
             namespace.locks.give_up();

@@ -1,7 +1,7 @@
 //! One namespace: its families, and the replies that are kept under idempotency keys.
 
 use super::{
-    Branch, Changed, DAY, Order,
+    Bounds, Branch, Changed, DAY, Order,
     events::Events,
     ledger::{self, Ledger},
     limiter::Limiter,
@@ -41,6 +41,8 @@ pub(super) struct Kept {
     pub(super) fingerprint: [u8; 16],
     /// `None` if no client has seen the outcome.
     pub(super) outcome: Option<Outcome>,
+    /// The results so far, if it is the reply of a batch that is not done.
+    pub(super) progress: Option<Outcome>,
     pub(super) grant: Option<Granted>,
     /// False if it is not known whether the command changed anything.
     pub(super) is_certain: bool,
@@ -65,14 +67,14 @@ pub(super) struct Repeat {
 pub(super) type Ended = (Branch<Namespace>, Option<Outcome>);
 
 impl Namespace {
-    pub(super) fn new(floor: Order) -> Namespace {
+    pub(super) fn new(floor: Order, bounds: &Bounds) -> Namespace {
         Namespace {
             order: floor,
             existence: Existence::Maybe,
-            ledger: Ledger::default(),
-            limiter: Limiter::default(),
-            locks: Locks::default(),
-            events: Events::default(),
+            ledger: Ledger::new(bounds),
+            limiter: Limiter::new(bounds),
+            locks: Locks::new(bounds),
+            events: Events::new(bounds),
             replies: BTreeMap::new(),
         }
     }
@@ -84,7 +86,8 @@ impl Namespace {
         let is_lock_gone =
             matches!(&kept.grant, Some(Granted::Lock(id)) if self.locks.grant_info(now.0, id).is_none());
         let is_same = kept.fingerprint == key.fingerprint;
-        if is_same && (is_lease_gone || is_lock_gone) {
+        // A batch that was cut continues.
+        if is_same && (is_lease_gone || is_lock_gone || kept.progress.is_some()) {
             return None;
         }
         // If a lease has ended, its key may or may not be remembered.
@@ -233,7 +236,8 @@ impl Namespace {
             }
             _ => None,
         };
-        self.replies.insert(key, Kept { given: now.0, fingerprint, outcome, grant, is_certain });
+        self.replies
+            .insert(key, Kept { given: now.0, fingerprint, outcome, progress: None, grant, is_certain });
     }
 
     pub(super) fn run_limiter(
@@ -297,21 +301,22 @@ impl Namespace {
 
 impl Branch<Namespace> {
     /// Records what the command changes in its namespace.
-    pub(super) fn keep(
-        mut self,
-        now: Time,
-        request: &Request,
-        outcome: Option<Outcome>,
-    ) -> Branch<Namespace> {
-        self.state.order = self.order;
-        self.state.existence = match (self.changed, self.is_relaxed, self.state.existence) {
+    pub(super) fn keep(self, now: Time, request: &Request, outcome: Option<Outcome>) -> Branch<Namespace> {
+        let Branch { order, changed, is_relaxed, .. } = self;
+        let mut state = self.settle();
+        if changed != Changed::No {
+            state.keep_reply(now, request, outcome, changed == Changed::Yes);
+        }
+        Branch { state, order, changed, is_relaxed }
+    }
+
+    /// The namespace after the command.
+    pub(super) fn settle(self) -> Namespace {
+        let existence = match (self.changed, self.is_relaxed, self.state.existence) {
             (Changed::Yes, false, _) => Existence::Durable,
             (Changed::Yes, true, Existence::Maybe) => Existence::Relaxed,
             (_, _, existence) => existence,
         };
-        if self.changed != Changed::No {
-            self.state.keep_reply(now, request, outcome, self.changed == Changed::Yes);
-        }
-        self
+        Namespace { order: self.order, existence, ..self.state }
     }
 }

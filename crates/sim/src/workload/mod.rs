@@ -10,8 +10,9 @@ pub use events::EventWorkload;
 pub use limiter::LimiterWorkload;
 pub use locks::LockWorkload;
 
-use crate::random::Random;
+use crate::{model::is_batch, random::Random};
 use limina_engine::{Command, Idempotency, Name, Page, Request, locks as engine_locks};
+use std::collections::VecDeque;
 
 /// The names to choose from.
 #[derive(Debug, Clone)]
@@ -24,6 +25,8 @@ pub struct Workload {
     keys: u64,
     /// The last request for locks that had an idempotency key.
     keyed: Option<Request>,
+    /// The last batches that had an idempotency key.
+    batches: VecDeque<Request>,
 }
 
 /// The families that a namespace is used for.
@@ -35,6 +38,9 @@ enum Families {
     Events,
     LedgerAndLimiter,
 }
+
+/// The number of batches that may be repeated.
+const BATCHES: usize = 3;
 
 /// Why building a command does not fail.
 const VALID: &str = "the workload keeps to the limits of the engine";
@@ -71,6 +77,7 @@ impl Workload {
             events: EventWorkload::new(random),
             keys: 1 + random.below(30),
             keyed: None,
+            batches: VecDeque::new(),
         }
     }
 
@@ -88,7 +95,17 @@ impl Workload {
                 retry => Request { command: Command::Locks(retry), ..request },
             };
         }
+        // A client that got no answer repeats its batch, which may have been cut.
+        if random.one_in(12)
+            && let Some(batch) = self.batches.get(random.below(BATCHES as u64) as usize)
+        {
+            return batch.clone();
+        }
         let request = self.fresh_request(random);
+        if is_batch(&request) && request.idempotency.is_some() {
+            self.batches.truncate(BATCHES - 1);
+            self.batches.push_front(request.clone());
+        }
         if matches!(&request.command, Command::Locks(engine_locks::Command::Acquire(_)))
             && request.idempotency.is_some()
         {
@@ -117,7 +134,15 @@ impl Workload {
             }
         };
         let idempotency = (command.is_write() && random.one_in(4)).then(|| self.idempotency(random));
-        Request { namespace, idempotency, command }
+        let mut request = Request { namespace, idempotency, command };
+        // A batch continues where an earlier request under its key was cut, so that must have been the same batch.
+        if is_batch(&request)
+            && let Some(idempotency) = &mut request.idempotency
+        {
+            let digest = crc32c::crc32c(format!("{:?}", request.command).as_bytes());
+            idempotency.fingerprint[..4].copy_from_slice(&digest.to_be_bytes());
+        }
+        request
     }
 
     /// A namespace that is created again continues the position of the deleted one. With the limiter that position is

@@ -155,6 +155,7 @@ impl World {
             return Err(format!("of {order} decisions only {} were told of", self.judged));
         }
         self.judged = 0;
+        self.begun.clear();
         self.followers.shard_lost();
         Ok(())
     }

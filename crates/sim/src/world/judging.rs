@@ -2,7 +2,7 @@
 
 use super::{World, is_about_locks, key_of_change};
 use crate::model;
-use crate::model::{Fate, LostAnswer};
+use crate::model::{Fate, LostAnswer, is_batch};
 use limina_engine::ledger::Reply as LedgerReply;
 use limina_engine::{Command, Outcome, Request, Time, events, ledger};
 use limina_shard::{Failure, Reply};
@@ -12,6 +12,7 @@ impl World {
     pub(super) fn check_reply(&mut self, reply: Reply<Request>) -> Result<(), String> {
         let Reply { ticket: request, decided_at, order, result } = reply;
         self.waiting -= 1;
+        self.begun.retain(|other| *other != request);
         self.tell_followers(&request, &result)?;
         if let Some(key) = key_of_change(&request)
             && let Some(place) = self.keys_in_use.iter().position(|other| *other == key)
@@ -41,6 +42,8 @@ impl World {
             Err(Failure::StorageFull | Failure::Unavailable) => Fate::NotDone(lost),
         };
         match (decided_at, &fate) {
+            // A batch that was cut: the slices that it has done were reported one by one.
+            (None, Fate::InDoubt(_)) if is_batch(&request) => Ok(()),
             (Some(at), _) => self.note(order, at, request, fate),
             (None, Fate::NotDone(_)) => {
                 self.say(|| format!("not decided: {request:?}"));
@@ -56,6 +59,15 @@ impl World {
             return Err(format!("two decisions have the place {order}"));
         }
         self.judge_in_order()
+    }
+
+    /// Counts a batch that continues behind items that were done before the shard was opened.
+    pub(super) fn note_slice(&mut self, request: &Request, from: usize) {
+        self.report.slices += 1;
+        if !self.begun.contains(request) {
+            self.report.continued += u64::from(from > 0);
+            self.begun.push(request.clone());
+        }
     }
 
     /// A relaxed answer is known at once. It is judged when everything that was decided before it is known.

@@ -8,7 +8,7 @@ mod opening;
 
 use crate::{
     followers::{Counts, Followers},
-    model::{Fate, Judge},
+    model::{Bounds, Fate, Judge},
     random::Random,
     workload::Workload,
 };
@@ -69,6 +69,10 @@ pub struct Report {
     pub clock_steps: u64,
     /// Requests that had to wait for locks.
     pub waits: u64,
+    /// Slices of batches that were not the last one.
+    pub slices: u64,
+    /// Batches that continued behind the items that an earlier attempt had done.
+    pub continued: u64,
     /// Planned stops.
     pub stops: u64,
     /// Times that shard time lagged, because more timers were due than one round could execute.
@@ -98,6 +102,8 @@ impl Report {
         self.held_back += run.held_back;
         self.clock_steps += run.clock_steps;
         self.waits += run.waits;
+        self.slices += run.slices;
+        self.continued += run.continued;
         self.stops += run.stops;
         self.lags += run.lags;
         self.followers.add(&run.followers);
@@ -110,7 +116,12 @@ impl Report {
 
 /// Runs a seed. The error says what was wrong, and at which step.
 pub fn run(seed: u64, options: &Options) -> Result<Report, String> {
-    World::new(seed, options).run().map_err(|problem| format!("seed {seed}: {problem}"))
+    run_with(Random::new(seed), options).map_err(|problem| format!("seed {seed}: {problem}"))
+}
+
+/// Runs with these random numbers.
+pub fn run_with(random: Random, options: &Options) -> Result<Report, String> {
+    World::new(random, options).run()
 }
 
 /// A scheduled event. It is ignored if its generation is not the present one, because its shard no longer exists.
@@ -161,8 +172,14 @@ struct World {
     events: BTreeMap<(u64, u64), Event>,
     event_count: u64,
     waiting: u64,
+    /// The quotas of every namespace.
+    bounds: Bounds,
     /// The number of counters that a rule change counts in one slice.
     build_slice: usize,
+    /// The work of one slice of a batch.
+    slice_work: usize,
+    /// The batches that have done a slice since the shard was opened, and are not done.
+    begun: Vec<Request>,
     /// Decisions that became known before earlier ones, by their order.
     early: BTreeMap<u64, (Time, Request, Fate)>,
     /// The number of this shard's decisions that the judge has received.
@@ -196,8 +213,7 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, options: &Options) -> World {
-        let mut random = Random::new(seed);
+    fn new(mut random: Random, options: &Options) -> World {
         let segment_bytes = *random.pick(&[16 << 10, 64 << 10, 256 << 10]);
         let memory_options = MemoryOptions {
             shards: 2,
@@ -208,6 +224,7 @@ impl World {
         let memory = Arc::new(Memory::new(&memory_options).expect("an empty store opens"));
         let read_faults = random.one_in(4);
         let workload = Workload::new(&mut random, read_faults);
+        let bounds = if random.one_in(2) { Bounds::random(&mut random) } else { Bounds::default() };
         World {
             followers: Followers::new(workload.streams()),
             workload,
@@ -216,7 +233,8 @@ impl World {
             memory_options,
             store: None,
             shard: Shard::new(shard_options(&mut random)),
-            judge: Judge::default(),
+            judge: Judge::new(bounds.clone()),
+            bounds,
             now: 0,
             wall_ahead: 1_700_000_000_000 + random.below(DAY) as i64,
             clock: ShardClock::start(Time(0), Reading { monotonic: 0, wall: 0 }),
@@ -225,6 +243,8 @@ impl World {
             event_count: 0,
             waiting: 0,
             build_slice: 1 + random.below(4) as usize,
+            slice_work: *random.pick(&[1, 10, 30, 100, 4_096]),
+            begun: Vec::new(),
             early: BTreeMap::new(),
             judged: 0,
             keys_in_use: Vec::new(),
@@ -424,6 +444,11 @@ impl World {
                     self.report.waits += u64::from(is_about_locks(&request));
                     self.note(order, since, request, Fate::Waits)?;
                 }
+                Output::Slice { request, at, order, from, outcome } => {
+                    self.note_slice(&request, from);
+                    self.note(order, at, request, Fate::Slice { from, outcome })?;
+                }
+                Output::Cut { request, at, order } => self.note(order, at, request, Fate::Cut)?,
                 Output::Effect(effect) => {
                     self.say(|| format!("{effect:?}"));
                     self.followers.handle_effect(&effect);
@@ -456,10 +481,12 @@ fn shard_options(random: &mut Random) -> ShardOptions {
     ShardOptions {
         max_queue: 10_000,
         max_batch: 1 + random.below(40) as usize,
+        max_batch_work: *random.pick(&[1, 30, 300, 16_384]),
         // A few hundred bytes end a batch in the middle of a round.
         max_batch_bytes: *random.pick(&[1, 300, 3_000, 64 << 20]),
         due_slice: *random.pick(&[1, 1, 2, 4, 10]),
         max_lag: Millis(*random.pick(&[0, 20, 250, 1_000])),
+        reports_slices: true,
     }
 }
 

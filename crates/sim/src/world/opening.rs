@@ -110,7 +110,12 @@ impl World {
     pub(super) fn load(&self) -> Result<Engine, String> {
         let range = record::key::residents();
         let page = self.scan(range.start, range.end)?;
-        let options = EngineOptions { backfill_slice: self.build_slice, ..EngineOptions::default() };
+        let options = EngineOptions {
+            backfill_slice: self.build_slice,
+            quotas: self.bounds.table(),
+            slice_work: self.slice_work,
+            ..EngineOptions::default()
+        };
         Engine::open(options, page).map_err(|error| error.to_string())
     }
 

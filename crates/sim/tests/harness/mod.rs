@@ -10,7 +10,7 @@ use limina_engine::{
     ReadResult, Request, Time, WaitId, record,
 };
 use limina_sim::{
-    model::{Fate, Judge},
+    model::{Bounds, Fate, Judge},
     random::Random,
 };
 use std::{
@@ -59,18 +59,30 @@ pub(crate) fn check<W: Clone>(
 ) {
     let times = std::env::var("LIMINA_CASES").ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or(1);
     for seed in 0..seeds * times {
-        let (slice, steps) = script(&mut Random::new(seed));
-        let Err(problem) = play(slice, act, &steps, None) else { continue };
-        let (steps, problem) = shorten(slice, act, steps, problem);
+        let mut random = Random::new(seed);
+        let (slice, steps) = script(&mut random);
+        let bounds = if seed % 2 == 0 { Bounds::default() } else { Bounds::random(&mut random) };
+        let setting = Setting { slice, bounds };
+        let Err(problem) = play(&setting, act, &steps, None) else { continue };
+        let (steps, problem) = shorten(&setting, act, steps, problem);
         let mut told = String::new();
-        let _again = play(slice, act, &steps, Some(&mut told));
-        panic!("seed {seed}, with slices of {slice}:\n{told}\n{problem}");
+        let _again = play(&setting, act, &steps, Some(&mut told));
+        panic!("seed {seed}, with {setting:?}:\n{told}\n{problem}");
     }
+}
+
+/// What is the same for a whole script.
+#[derive(Debug)]
+struct Setting {
+    /// The number of counters that a slice counts.
+    slice: usize,
+    /// The quotas.
+    bounds: Bounds,
 }
 
 /// Removes every step without which the script still fails.
 fn shorten<W: Clone>(
-    slice: usize,
+    setting: &Setting,
     act: Act<W>,
     mut steps: Vec<Step<W>>,
     mut problem: String,
@@ -91,7 +103,7 @@ fn shorten<W: Clone>(
                 step.wait += waited;
             }
             let tried = [fewer, later].into_iter().find_map(|steps| {
-                let problem = play(slice, act, &steps, None).err()?;
+                let problem = play(setting, act, &steps, None).err()?;
                 Some((steps, problem))
             });
             match tried {
@@ -108,8 +120,13 @@ fn shorten<W: Clone>(
     (steps, problem)
 }
 
-fn play<W>(slice: usize, act: Act<W>, steps: &[Step<W>], told: Option<&mut String>) -> Result<(), String> {
-    let mut bench = Bench::new(slice, told.is_some());
+fn play<W>(
+    setting: &Setting,
+    act: Act<W>,
+    steps: &[Step<W>],
+    told: Option<&mut String>,
+) -> Result<(), String> {
+    let mut bench = Bench::new(setting, told.is_some());
     let played = panic::catch_unwind(AssertUnwindSafe(|| bench.play(act, steps)));
     if let Some(told) = told {
         *told = std::mem::take(&mut bench.told);
@@ -135,13 +152,14 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    fn new(build_slice: usize, tells: bool) -> Bench {
-        let options = Options { backfill_slice: build_slice, ..Options::default() };
+    fn new(setting: &Setting, tells: bool) -> Bench {
+        let quotas = setting.bounds.table();
+        let options = Options { backfill_slice: setting.slice, quotas, ..Options::default() };
         Bench {
             engine: Engine::open(options.clone(), []).unwrap(),
             options,
             stored: BTreeMap::new(),
-            judge: Judge::default(),
+            judge: Judge::new(setting.bounds.clone()),
             grant_checker: GrantChecker::default(),
             now: Time(1_000_000),
             waiting: BTreeMap::new(),
@@ -190,11 +208,28 @@ impl Bench {
     }
 
     fn complete(&mut self) -> Result<(), String> {
+        self.check_usage()?;
         for (id, outcome) in self.engine.take_completions() {
             let request = self.waiting.remove(&id).ok_or("an answer for nobody")?;
             self.judge(&request, outcome)?;
         }
         Ok(())
+    }
+
+    /// What the engine counts as it changes is what it has.
+    fn check_usage(&self) -> Result<(), String> {
+        let mut sum = 0;
+        for name in self.engine.namespaces() {
+            let (usage, recount) = (self.engine.usage(name), self.engine.recount(name));
+            if usage != recount {
+                return Err(format!("the usage of {name} is {recount:?}, not {usage:?}"));
+            }
+            sum += usage.map_or(0, |usage| usage.resident_bytes);
+        }
+        match self.engine.resident_bytes() {
+            total if total == sum => Ok(()),
+            total => Err(format!("all namespaces take {sum} bytes, not {total}")),
+        }
     }
 
     /// The answer, unless it comes later.
@@ -203,11 +238,13 @@ impl Bench {
         let mut fetched = Fetched::default();
         let applied = loop {
             match self.engine.apply(self.now, &mut job, &fetched) {
+                Ok(Applied::Unfinished) => {}
                 Ok(applied) => break applied,
                 Err(Missing(reads)) => self.fetch(reads, &mut fetched),
             }
         };
         let answer = match applied {
+            Applied::Unfinished => unreachable!("it is finished"),
             Applied::Waiting(id) => {
                 self.decided(request, Fate::Waits)?;
                 self.waiting.insert(id, request.clone());

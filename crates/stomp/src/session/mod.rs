@@ -198,6 +198,13 @@ impl Session {
         }
     }
 
+    /// The approximate memory of what the client has sent and the session holds: an incomplete frame, subscriptions and
+    /// transactions.
+    pub fn held_bytes(&self) -> usize {
+        let transactions: usize = self.transactions.iter().map(String::len).sum();
+        self.decoder.buffered() + self.subscriptions.held_bytes() + transactions
+    }
+
     /// Whether the session has ended. The last actions may still be pending.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)

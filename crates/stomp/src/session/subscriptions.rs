@@ -36,6 +36,11 @@ impl Subscriptions {
         self.open.is_empty()
     }
 
+    pub(super) fn held_bytes(&self) -> usize {
+        let id = |entry: &Entry| entry.id.as_ref().map_or(0, String::len);
+        self.open.values().map(|entry| id(entry) + entry.destination.len() + entry.prefix.len()).sum()
+    }
+
     pub(super) fn add(
         &mut self,
         version: Version,

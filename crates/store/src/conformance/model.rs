@@ -155,6 +155,17 @@ async fn look<S: crate::Journal + crate::Table>(
             None
         }),
     ];
+    let mut all = Vec::new();
+    let mut scan = shard.begin_full_scan(from.clone()..to.clone());
+    loop {
+        let page = shard.next_page(&mut scan, limit.max(1)).await.expect("page");
+        if page.is_empty() {
+            break;
+        }
+        assert!(page.len() <= 2 * limit.max(1));
+        all.extend(page);
+    }
+    assert_eq!(all, model.range(from.clone()..to.clone()).map(pair).collect::<Vec<_>>(), "{from:?}..{to:?}");
     for key in (0..KEYS).map(key).chain([from, to]) {
         expected.push(Answer::Value(model.get(&key).cloned()));
         reads.push(Read::Get(key));

@@ -39,8 +39,9 @@ pub(super) fn check_meta(directory: &Path, report: &mut dyn FnMut(Finding)) -> O
     let path = directory.join(META);
     match Meta::read(directory) {
         Ok(Some(meta)) => {
-            report(Finding::Checked(format!("{}: {} shards", path.display(), meta.shards)));
-            Some(meta.shards)
+            let shards = meta.sharding.shards;
+            report(Finding::Checked(format!("{}: {shards} shards", path.display())));
+            Some(shards)
         }
         Ok(None) => {
             let words = "the file is missing: it was lost, or the directory was never completely created";

@@ -1,6 +1,6 @@
 //! The data directory itself: its lock, its metadata, and the mark of an unfinished import.
 
-use crate::StoreError;
+use crate::{Sharding, ShardingKey, StoreError, sharding};
 use std::{
     fs::{File, TryLockError},
     io::{ErrorKind, Read, Write},
@@ -13,7 +13,7 @@ pub(super) const META: &str = "limina.meta";
 const INCOMPLETE_MARK: &str = "limina.filling";
 /// File systems create this directory in a new volume, so it does not count as content.
 const LOST_AND_FOUND: &str = "lost+found";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// The lock file of the directory. The operating system unlocks it when the process ends.
 pub(super) struct Lock {
@@ -98,6 +98,9 @@ pub(super) fn subdirectory(directory: &Path, name: &str) -> Result<PathBuf, Stor
 }
 
 fn create(directory: &Path) -> Result<(), StoreError> {
+    if directory.exists() && !directory.is_dir() {
+        return Err(StoreError::Unusable(format!("{} is not a directory", directory.display())));
+    }
     std::fs::create_dir_all(directory)
         .map_err(|error| StoreError::io("creating", directory.display().to_string(), error))
 }
@@ -154,21 +157,24 @@ pub(super) fn check_empty(directory: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The settings with which the directory was created. Its file is written last, so a directory without it is new.
+/// The settings with which the directory was created. Their file is written last, so a directory without it is new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Meta {
-    pub(super) shards: u16,
+    pub(super) sharding: Sharding,
 }
 
-/// The metadata of the directory, or of the one to be created.
+/// The metadata of the directory, or of the one to be created, which gets a new key.
 pub(super) fn agree_on_meta(
     directory: &Path,
     known: Option<Meta>,
     asked: Option<u16>,
 ) -> Result<Meta, StoreError> {
     let place = format!("data directory {}", directory.display());
-    let shards = crate::agree_on_shards(&place, known.map(|meta| meta.shards), asked)?;
-    Ok(Meta { shards })
+    let shards = sharding::agree_on_shards(&place, known.map(|meta| meta.sharding.shards), asked)?;
+    match known {
+        Some(meta) => Ok(meta),
+        None => Ok(Meta { sharding: Sharding { shards, key: ShardingKey::draw()? } }),
+    }
 }
 
 impl Meta {
@@ -185,36 +191,51 @@ impl Meta {
             offset: 0,
             detail: "the file is damaged, or was changed after the data directory was created".to_string(),
         };
-        let text = String::from_utf8(bytes).map_err(|_| damaged())?;
-        let format = text.lines().next().and_then(|line| line.strip_prefix("limina store, format "));
-        let format: u32 = format.and_then(|number| number.parse().ok()).ok_or_else(damaged)?;
-        let shards = text.lines().nth(1).and_then(|line| line.strip_prefix("shards "));
-        let shards: u16 = shards.and_then(|number| number.parse().ok()).ok_or_else(damaged)?;
-        let meta = Meta { shards };
-        if text != meta.text(format) {
+        let text = std::str::from_utf8(&bytes).map_err(|_| damaged())?;
+        // In every format the first line names the format, and the last one is the checksum.
+        let said = text.rfind("crc32c ").map(|end| &text[..end]).ok_or_else(damaged)?;
+        if text != with_checksum(said) {
             return Err(damaged());
         }
-        if format != FORMAT {
-            return Err(StoreError::Unusable(format!(
-                "data directory {} has format {format}, and this program knows {FORMAT}",
-                directory.display()
-            )));
+        let (first, said) = said.split_once('\n').ok_or_else(damaged)?;
+        let format =
+            first.strip_prefix("limina store, format ").and_then(|number| number.parse::<u32>().ok());
+        match format.ok_or_else(damaged)? {
+            FORMAT => Meta::parse(said).map(Some).ok_or_else(damaged),
+            format => {
+                let place = format!("data directory {} has format {format}", directory.display());
+                Err(match format < FORMAT {
+                    true => sharding::too_old(&place),
+                    false => StoreError::Unusable(format!("{place}, and this program knows {FORMAT}")),
+                })
+            }
         }
-        Ok(Some(meta))
+    }
+
+    /// Parses what is between the format and the checksum.
+    fn parse(said: &str) -> Option<Meta> {
+        let (shards, key) = said.strip_suffix('\n')?.split_once('\n')?;
+        let shards = shards.strip_prefix("shards ")?.parse().ok()?;
+        let key = ShardingKey::from_hex(key.strip_prefix("key ")?)?;
+        Some(Meta { sharding: Sharding { shards, key } })
     }
 
     pub(super) fn write(self, directory: &Path) -> Result<(), StoreError> {
         let path = directory.join(META);
         let draft = directory.join("limina.meta.new");
         let written = File::create(&draft)
-            .and_then(|mut file| file.write_all(self.text(FORMAT).as_bytes()).and_then(|()| file.sync_all()))
+            .and_then(|mut file| file.write_all(self.text().as_bytes()).and_then(|()| file.sync_all()))
             .and_then(|()| std::fs::rename(&draft, &path));
         written.map_err(|error| StoreError::io("writing", path.display().to_string(), error))?;
         sync(directory)
     }
 
-    fn text(self, format: u32) -> String {
-        let said = format!("limina store, format {format}\nshards {}\n", self.shards);
-        format!("{said}crc32c {:08x}\n", crc32c::crc32c(said.as_bytes()))
+    fn text(self) -> String {
+        let Sharding { shards, key } = self.sharding;
+        with_checksum(&format!("limina store, format {FORMAT}\nshards {shards}\nkey {}\n", key.to_hex()))
     }
+}
+
+fn with_checksum(said: &str) -> String {
+    format!("{said}crc32c {:08x}\n", crc32c::crc32c(said.as_bytes()))
 }

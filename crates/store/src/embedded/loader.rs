@@ -1,7 +1,7 @@
 //! Loads an import into a new data directory.
 
 use super::{Embedded, EmbeddedOptions, directory};
-use crate::{BulkLoader, Epoch, Records, Seq, ShardId, StoreError, Table};
+use crate::{BulkLoader, Epoch, Records, Seq, ShardId, Sharding, StoreError, Table};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -25,8 +25,8 @@ impl EmbeddedLoader {
 }
 
 impl BulkLoader for EmbeddedLoader {
-    fn shards(&self) -> u16 {
-        self.store.shards()
+    fn sharding(&self) -> Sharding {
+        self.store.sharding()
     }
 
     /// The journal stays empty, so its first append comes after everything that is put here.

@@ -17,8 +17,8 @@ mod table;
 mod writer;
 
 use crate::{
-    AppendError, ConfirmError, Epoch, FreeSpace, Journal, JournalStats, Records, Seq, ShardId, StoreError,
-    Table,
+    AppendError, ConfirmError, Epoch, FreeSpace, Journal, JournalStats, Records, Seq, ShardId, Sharding,
+    StoreError, Table,
     disk::{Disk, OsDisk},
     segmented::{SegmentedJournal, SegmentedOptions},
 };
@@ -71,7 +71,7 @@ impl Default for EmbeddedOptions {
 pub struct Embedded {
     writer: Writer,
     table: FjallTable,
-    shards: u16,
+    sharding: Sharding,
     /// The last field, so that the directory is unlocked after everything else has been dropped.
     _lock: Lock,
 }
@@ -88,11 +88,12 @@ impl Embedded {
         let begun = Instant::now();
         let known = Meta::read(directory)?;
         let meta = directory::agree_on_meta(directory, known, options.shards)?;
+        let shards = meta.sharding.shards;
 
         tracing::info!(directory = %directory.display(), "opening the store: reading the journal");
         let disk = Arc::new(OsDisk::new(&directory::subdirectory(directory, "journal")?));
         let segmented = SegmentedOptions {
-            shards: meta.shards,
+            shards,
             segment_bytes: options.segment_bytes,
             must_exist: known.is_some(),
             ..SegmentedOptions::default()
@@ -102,7 +103,7 @@ impl Embedded {
         let table_options =
             TableOptions { cache_bytes: options.cache_bytes, cached_files: options.cached_files };
         let table = FjallTable::open(&table_directory, table_options, known.is_some())?;
-        for shard in (0..meta.shards).map(ShardId) {
+        for shard in (0..shards).map(ShardId) {
             let applied = table.applied_now(shard)?;
             if known.is_none() && applied.max(journal.last_seq(shard)) > Seq::ZERO {
                 return Err(StoreError::Unusable(format!(
@@ -118,7 +119,7 @@ impl Embedded {
         }
         tracing::info!(
             directory = %directory.display(),
-            shards = meta.shards,
+            shards,
             segments = opened.segments,
             bytes = opened.bytes,
             frames = opened.frames,
@@ -128,12 +129,12 @@ impl Embedded {
         let reserve_bytes = options.reserve_bytes.unwrap_or((2 * options.segment_bytes).max(64 << 20));
         let writer =
             Writer::start(journal, disk, WriterOptions { idle_seal: options.idle_seal, reserve_bytes })?;
-        Ok(Embedded { writer, table, shards: meta.shards, _lock: lock })
+        Ok(Embedded { writer, table, sharding: meta.sharding, _lock: lock })
     }
 
-    /// The number of shards that the directory was created with.
-    pub fn shards(&self) -> u16 {
-        self.shards
+    /// How the directory's namespaces are distributed over its shards, since it was created.
+    pub fn sharding(&self) -> Sharding {
+        self.sharding
     }
 
     /// Calls `each` with whether the table is open, now and at every change. A failed table is reopened automatically.

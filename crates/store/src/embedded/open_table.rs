@@ -40,6 +40,8 @@ const LEVEL_0_THRESHOLD: u8 = 8;
 const LEVEL_0_TABLES: usize = 16;
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const CHECKSUM: usize = 4;
+/// The number of the shard, with which every key of the table begins.
+const SHARD_BYTES: usize = 2;
 /// Under this shard number, which cannot exist, a record proves that the keyspace is the one that was created here.
 const MARKER_SHARD: ShardId = ShardId(u16::MAX);
 const CREATED: &[u8] = b"created";
@@ -271,16 +273,25 @@ impl OpenTable {
         limit: usize,
     ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
         let range = self.records.range(full_key(shard, from)..full_key(shard, to));
-        let mut page = Vec::new();
+        let mut page = Page::default();
         for guard in self.run_before(shard, from).into_iter().chain(range) {
-            let (_, members) = self.checked(guard)?;
-            page.extend(members.into_iter().filter(|(key, _)| *from <= **key && **key < *to));
-            if page.len() >= limit {
-                page.truncate(limit);
+            let (full, stored) = self.map_error(guard.into_inner())?;
+            let value = self.strip_checksum(&full, &stored)?;
+            let key = &full[SHARD_BYTES..];
+            match is_history(key) {
+                false => page.push(key, value),
+                true => {
+                    let members = self.unpack(&full, value)?;
+                    let within = members.iter().filter(|(key, _)| *from <= **key && **key < *to);
+                    within.for_each(|(key, value)| page.push(key, value));
+                }
+            }
+            if page.ends.len() >= limit {
+                page.ends.truncate(limit);
                 break;
             }
         }
-        Ok(page)
+        Ok(page.into_records())
     }
 
     pub(super) fn last_at_or_before(
@@ -308,15 +319,19 @@ impl OpenTable {
     fn checked(&self, guard: fjall::Guard) -> Result<(ShardId, Vec<(Bytes, Bytes)>), StoreError> {
         let (full, stored) = self.map_error(guard.into_inner())?;
         let value = self.strip_checksum(&full, &stored)?;
-        let (shard, key) = full.split_first_chunk().ok_or_else(|| self.mismatch(&full))?;
-        let members = runs::unpack(Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
-        Ok((ShardId(u16::from_be_bytes(*shard)), members.ok_or_else(|| self.mismatch(&full))?))
+        let shard = full.first_chunk::<SHARD_BYTES>().ok_or_else(|| self.mismatch(&full))?;
+        Ok((ShardId(u16::from_be_bytes(*shard)), self.unpack(&full, value)?))
+    }
+
+    fn unpack(&self, full_key: &[u8], value: &[u8]) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        let key = Bytes::copy_from_slice(&full_key[SHARD_BYTES..]);
+        runs::unpack(key, Bytes::copy_from_slice(value)).ok_or_else(|| self.mismatch(full_key))
     }
 
     fn strip_checksum<'a>(&self, full_key: &[u8], stored: &'a [u8]) -> Result<&'a [u8], StoreError> {
         let (value, checksum) = stored
             .split_last_chunk::<CHECKSUM>()
-            .filter(|_| full_key.len() >= 2)
+            .filter(|_| full_key.len() >= SHARD_BYTES)
             .ok_or_else(|| self.mismatch(full_key))?;
         match u32::from_le_bytes(*checksum) == checksum_of(full_key, value) {
             true => Ok(value),
@@ -356,8 +371,36 @@ impl OpenTable {
     }
 }
 
+/// The records that a scan has found. All keys and values are in one buffer: an allocation for each would take longer than
+/// reading the record.
+#[derive(Default)]
+struct Page {
+    bytes: Vec<u8>,
+    /// Where each key ends, and where its value does.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Page {
+    fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        let end_of_key = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.ends.push((end_of_key, self.bytes.len()));
+    }
+
+    fn into_records(self) -> Vec<(Bytes, Bytes)> {
+        let bytes = Bytes::from(self.bytes);
+        let mut begin = 0;
+        let record = |(end_of_key, end): (usize, usize)| {
+            let from = std::mem::replace(&mut begin, end);
+            (bytes.slice(from..end_of_key), bytes.slice(end_of_key..end))
+        };
+        self.ends.into_iter().map(record).collect()
+    }
+}
+
 fn full_key(shard: ShardId, key: &[u8]) -> Vec<u8> {
-    let mut full = Vec::with_capacity(2 + key.len());
+    let mut full = Vec::with_capacity(SHARD_BYTES + key.len());
     full.extend_from_slice(&shard.0.to_be_bytes());
     full.extend_from_slice(key);
     full

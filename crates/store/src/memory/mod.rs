@@ -18,7 +18,7 @@ pub use cluster::{Cluster, MemoryNode};
 
 use crate::{
     AppendError, ConfirmError, Epoch, FreeSpace, HISTORY, Journal, JournalStats, Records, Seq, ShardId,
-    StoreError, Table,
+    Sharding, ShardingKey, StoreError, Table,
     disk::{Disk, SimulatedDisk},
     runs::{self, is_history},
     segmented::{Append, Salts, SegmentedJournal, SegmentedOptions},
@@ -46,6 +46,11 @@ impl Default for MemoryOptions {
     fn default() -> Self {
         MemoryOptions { shards: 8, segment_bytes: 64 << 10, reserve_bytes: 128 << 10, seed: 0 }
     }
+}
+
+/// A sharding with a fixed key, so that a test finds every namespace in the same shard in every run.
+pub const fn sharding(shards: u16) -> Sharding {
+    Sharding { shards, key: ShardingKey::new([7; ShardingKey::BYTES]) }
 }
 
 /// A store in memory. After [`Memory::crash`] or [`Memory::kill`] every call fails.

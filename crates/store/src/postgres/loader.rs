@@ -8,7 +8,7 @@ use super::{
     session::Session,
     table::{digest, split},
 };
-use crate::{BulkLoader, Records, ShardId, StoreError};
+use crate::{BulkLoader, Records, ShardId, Sharding, StoreError};
 use std::pin::pin;
 use tokio_postgres::{binary_copy::BinaryCopyInWriter, types::Type};
 
@@ -28,7 +28,7 @@ const COLUMNS: [Type; 5] = [Type::INT4, Type::BYTEA, Type::BYTEA, Type::BYTEA, T
 pub struct PostgresLoader {
     /// A session within the transaction. If it ends early, nothing is changed.
     session: Session,
-    shards: u16,
+    sharding: Sharding,
 }
 
 impl PostgresLoader {
@@ -42,7 +42,7 @@ impl PostgresLoader {
         check_empty(&session, connector.location()).await?;
         session.execute(LOCK).await?;
         check_empty(&session, connector.location()).await?;
-        Ok(PostgresLoader { session, shards: meta.shards })
+        Ok(PostgresLoader { session, sharding: meta.sharding })
     }
 }
 
@@ -60,8 +60,8 @@ async fn check_empty(session: &Session, location: &str) -> Result<(), StoreError
 }
 
 impl BulkLoader for PostgresLoader {
-    fn shards(&self) -> u16 {
-        self.shards
+    fn sharding(&self) -> Sharding {
+        self.sharding
     }
 
     async fn put(&mut self, shard: ShardId, records: Records) -> Result<(), StoreError> {

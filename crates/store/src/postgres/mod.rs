@@ -32,7 +32,7 @@ mod unreleased;
 
 use crate::{
     Announcement, AppendError, ConfirmError, Epoch, FreeSpace, Journal, JournalStats, NodeId, Records, Seq,
-    ShardId, StoreError, Table, Tenure, View, segmented::Append,
+    ShardId, Sharding, StoreError, Table, Tenure, View, segmented::Append,
 };
 use appends::{APPEND_CONNECTIONS, Appends};
 use bytes::Bytes;
@@ -124,7 +124,7 @@ impl Postgres {
             pool(CHECKPOINT_CONNECTIONS, CHECKPOINT_ANSWER.max(patience), None),
         )?;
         let (database, connections) = (connector.location(), CONNECTIONS);
-        tracing::info!(database, shards = meta.shards, connections, "opened the store");
+        tracing::info!(database, shards = meta.sharding.shards, connections, "opened the store");
         let unreleased = Arc::default();
         let (appends, writing) = Appends::start(writers, 2 * patience, &unreleased);
         let (confirms, asking) = Confirms::start(askers);
@@ -148,9 +148,10 @@ impl Postgres {
         })
     }
 
-    /// The number of shards that the schema was created with.
-    pub fn shards(&self) -> u16 {
-        self.meta.shards
+    /// How the database's namespaces are distributed over its shards, since the schema was created. It is the same for
+    /// every node.
+    pub fn sharding(&self) -> Sharding {
+        self.meta.sharding
     }
 
     /// A secret that only the nodes of this database know: 64 hexadecimal digits, created with the schema.

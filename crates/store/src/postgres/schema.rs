@@ -1,19 +1,28 @@
 //! The schema of the database, and its migrations.
 
 use super::connector::Connector;
-use crate::{StoreError, agree_on_shards};
+use crate::{
+    Sharding, ShardingKey, StoreError,
+    sharding::{agree_on_shards, too_old},
+};
 use std::sync::Arc;
 use tokio_postgres::GenericClient;
 
-/// Each entry migrates the schema from one version to the next. Entries are only ever added.
-const MIGRATIONS: [&str; 1] = [include_str!("migrations/1.sql")];
+/// Each entry migrates the schema from one version to the next. The first one creates [`FIRST_VERSION`]. Entries are only
+/// ever added.
+const MIGRATIONS: [&str; 1] = [include_str!("migrations/2.sql")];
+/// The oldest version that can be migrated. Before it, the shard hash had no key, and no migration can move a namespace to
+/// another shard.
+const FIRST_VERSION: usize = 2;
+/// The version of this program.
+const VERSION: usize = FIRST_VERSION + MIGRATIONS.len() - 1;
 /// The advisory lock under which the schema is read and migrated: "limina" in ASCII.
 const LOCK: i64 = 0x6c69_6d69_6e61;
 const SECRET_BYTES: usize = 32;
 
 /// The settings with which the schema was created.
 pub(super) struct Meta {
-    pub(super) shards: u16,
+    pub(super) sharding: Sharding,
     /// Known only to the nodes of this database.
     pub(super) secret: String,
 }
@@ -36,21 +45,23 @@ pub(super) async fn prepare_within(
 ) -> Result<Meta, StoreError> {
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
     let known = version(transaction, location).await?;
-    if known == 0 {
+    if known.is_none() {
         transaction.batch_execute("CREATE SCHEMA IF NOT EXISTS limina").await?;
     }
-    for migration in &MIGRATIONS[known..] {
+    let done = known.map_or(0, |version| version - FIRST_VERSION + 1);
+    for migration in &MIGRATIONS[done..] {
         transaction.batch_execute(migration).await?;
     }
-    if known == 0 {
+    if known.is_none() {
         create(transaction, agree_on_shards(location, None, asked)?).await?;
     }
-    let version = MIGRATIONS.len() as i32;
-    let row = "UPDATE limina.meta SET version = $1 RETURNING shards, secret";
-    let row = transaction.query_one(row, &[&version]).await?;
+    let row = "UPDATE limina.meta SET version = $1 RETURNING shards, sharding_key, secret";
+    let row = transaction.query_one(row, &[&(VERSION as i32)]).await?;
     let known = u16::try_from(row.get::<_, i32>(0)).ok();
     let shards = agree_on_shards(location, known, asked)?;
-    Ok(Meta { shards, secret: row.get(1) })
+    let key = <[u8; ShardingKey::BYTES]>::try_from(row.get::<_, &[u8]>(1));
+    let key = key.map_err(|_| StoreError::Unusable(format!("the sharding key in {location} is damaged")))?;
+    Ok(Meta { sharding: Sharding { shards, key: ShardingKey::new(key) }, secret: row.get(2) })
 }
 
 /// The number of shards, for a caller that only reads and must not migrate.
@@ -59,23 +70,26 @@ pub(super) async fn shards(
     location: &str,
 ) -> Result<u16, StoreError> {
     match version(transaction, location).await? {
-        0 => Err(StoreError::Unusable(format!("{location} holds no data of limina"))),
-        version if version < MIGRATIONS.len() => Err(StoreError::Unusable(format!(
+        None => Err(StoreError::Unusable(format!("{location} holds no data of limina"))),
+        Some(version) if version < VERSION => Err(StoreError::Unusable(format!(
             "the schema limina in {location} has version {version}; a node of this program brings it up to date"
         ))),
-        _ => {
+        Some(_) => {
             let row = transaction.query_one("SELECT shards FROM limina.meta", &[]).await?;
             agree_on_shards(location, u16::try_from(row.get::<_, i32>(0)).ok(), None)
         }
     }
 }
 
-/// The version of the existing schema; 0 if there is none.
-async fn version(transaction: &(impl GenericClient + Sync), location: &str) -> Result<usize, StoreError> {
+/// The version of the existing schema, which this program can use or migrate. `None` if there is no schema.
+async fn version(
+    transaction: &(impl GenericClient + Sync),
+    location: &str,
+) -> Result<Option<usize>, StoreError> {
     let tables = "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace('limina')";
     let tables = transaction.query(tables, &[]).await?;
     if tables.is_empty() {
-        return Ok(0);
+        return Ok(None);
     }
     let columns = "SELECT count(*) FROM information_schema.columns WHERE table_schema = 'limina'
                    AND table_name = 'meta' AND column_name IN ('version', 'shards', 'secret')";
@@ -85,12 +99,11 @@ async fn version(transaction: &(impl GenericClient + Sync), location: &str) -> R
         )));
     }
     let version: i32 = transaction.query_one("SELECT version FROM limina.meta", &[]).await?.get(0);
-    match usize::try_from(version).ok().filter(|version| *version <= MIGRATIONS.len()) {
-        Some(version) => Ok(version),
-        None => Err(StoreError::Unusable(format!(
-            "the schema limina in {location} has version {version}, and this program knows up to {}",
-            MIGRATIONS.len()
-        ))),
+    let place = format!("the schema limina in {location} has version {version}");
+    match usize::try_from(version) {
+        Ok(version @ FIRST_VERSION..=VERSION) => Ok(Some(version)),
+        Ok(..FIRST_VERSION) => Err(too_old(&place)),
+        _ => Err(StoreError::Unusable(format!("{place}, and this program knows up to {VERSION}"))),
     }
 }
 
@@ -100,9 +113,9 @@ async fn create(transaction: &(impl GenericClient + Sync), shards: u16) -> Resul
         StoreError::Unavailable(format!("the system returned no random numbers: {error}"))
     })?;
     let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-    let shards = i32::from(shards);
-    let meta = "INSERT INTO limina.meta (version, shards, secret) VALUES (0, $1, $2)";
-    transaction.execute(meta, &[&shards, &secret]).await?;
+    let (shards, key) = (i32::from(shards), ShardingKey::draw()?);
+    let meta = "INSERT INTO limina.meta (version, shards, sharding_key, secret) VALUES ($1, $2, $3, $4)";
+    transaction.execute(meta, &[&(VERSION as i32), &shards, &&key.bytes()[..], &secret]).await?;
     let rows = "INSERT INTO limina.shard (id) SELECT generate_series(0, $1 - 1)";
     transaction.execute(rows, &[&shards]).await?;
     Ok(())

@@ -13,7 +13,7 @@ pub(super) const BLOCK: usize = 4096;
 pub(super) const HEAD: usize = 32;
 /// The length of an entry's header, in bytes.
 pub(super) const ENTRY_HEAD: usize = 14;
-const MAGIC: u32 = 0x4652_4c4d;
+pub(super) const MAGIC: u32 = 0x4652_4c4d;
 
 /// One append within a frame.
 #[derive(Debug, Clone)]

@@ -14,6 +14,8 @@
 
 mod damage;
 mod frame;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod header;
 mod opening;
 mod options;

@@ -9,8 +9,9 @@ use crate::{Journal, StoreError, Table};
 use bytes::Bytes;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ops::{Bound, ControlFlow},
+    ops::{Bound, ControlFlow, Range},
     sync::Arc,
+    vec,
 };
 
 /// A look-up in the store.
@@ -149,15 +150,85 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
                 _ => end,
             };
             part.split_off(&end);
-            for (key, value) in below {
-                part.entry(key).or_insert(Some(value));
+            // Most pages of a scan of the whole shard have no part in the overlays.
+            match part.is_empty() && page.is_empty() {
+                true => page = below,
+                false => merge(part.into_iter(), below, &mut page),
             }
-            let live = part.into_iter().filter_map(|(key, value)| value.map(|value| (key, value)));
-            page.extend(live.take(wanted));
+            page.truncate(limit);
             from = end;
         }
         Ok(page)
     }
+}
+
+/// A scan of all records of a range, page by page: [`ShardStore::begin_full_scan`] begins it.
+pub struct FullScan {
+    /// The records of the overlays that were not returned yet.
+    overlays: vec::IntoIter<(Bytes, Option<Bytes>)>,
+    /// What is left of the range.
+    rest: Range<Bytes>,
+}
+
+impl<J: Journal, T: Table> ShardStore<J, T> {
+    /// Begins to read all records of a range, for opening. The overlays are sorted only once, so this is faster than
+    /// [`ShardStore::scan`] after [`ShardStore::scan`]. Nothing may be appended before the last page was read.
+    pub fn begin_full_scan(&self, range: Range<Bytes>) -> FullScan {
+        let state = self.lock();
+        let mut overlays = state.active.sorted_range(&range);
+        if let Some(frozen) = &state.frozen {
+            // The sort is stable and active records come first, so they replace frozen ones.
+            overlays.extend(frozen.records.sorted_range(&range));
+            overlays.sort_by(|a, b| a.0.cmp(&b.0));
+            overlays.dedup_by(|later, kept| later.0 == kept.0);
+        }
+        FullScan { overlays: overlays.into_iter(), rest: range }
+    }
+
+    /// The next records of the scan: at most twice `limit`, and none only after the last one.
+    pub async fn next_page(
+        &self,
+        scan: &mut FullScan,
+        limit: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        let mut page = Vec::new();
+        while page.is_empty() && !scan.rest.is_empty() {
+            let end = scan.overlays.as_slice().get(limit).map_or(&scan.rest.end, |(key, _)| key).clone();
+            let table = self.table.scan(self.shard, scan.rest.start.clone(), end.clone(), limit).await?;
+            // A full page of the table says nothing about the keys after it.
+            let end = match table.last() {
+                Some((last, _)) if table.len() >= limit => successor(last),
+                _ => end,
+            };
+            match scan.overlays.as_slice().partition_point(|(key, _)| *key < end) {
+                0 => page = table,
+                count => merge(scan.overlays.by_ref().take(count), table, &mut page),
+            }
+            scan.rest.start = end;
+        }
+        Ok(page)
+    }
+}
+
+/// Adds the records of the overlays and of the table to the page, in the order of their keys. A record of the overlays
+/// replaces that of the table, or removes it.
+fn merge(
+    overlays: impl Iterator<Item = (Bytes, Option<Bytes>)>,
+    table: Vec<(Bytes, Bytes)>,
+    page: &mut Vec<(Bytes, Bytes)>,
+) {
+    let mut overlays = overlays.peekable();
+    for (key, value) in table {
+        while let Some((before, value)) = overlays.next_if(|(above, _)| *above < key) {
+            page.extend(value.map(|value| (before, value)));
+        }
+        let value = match overlays.next_if(|(above, _)| *above == key) {
+            Some((_, newer)) => newer,
+            None => Some(value),
+        };
+        page.extend(value.map(|value| (key, value)));
+    }
+    page.extend(overlays.filter_map(|(key, value)| value.map(|value| (key, value))));
 }
 
 fn fail(indexes: &[usize], error: StoreError, answers: &mut [Option<Found>]) {

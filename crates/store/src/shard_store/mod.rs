@@ -7,7 +7,7 @@
 
 mod look_up;
 
-pub use look_up::{Answer, Read};
+pub use look_up::{Answer, FullScan, Read};
 
 use crate::{
     AppendError, Batch, ConfirmError, Epoch, FreeSpace, Journal, Records, Seq, ShardId, StoreError, Table,

@@ -7,7 +7,7 @@ use super::{
 use limina_pg_server::USER;
 use limina_store::{
     NodeId, StoreError,
-    postgres::{Postgres, PostgresOptions},
+    postgres::{Postgres, PostgresLoader, PostgresOptions, PostgresSnapshot},
 };
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn check(url: &str, asked: Option<u16>, expected: Result<u16, &str>) {
     let patience = Duration::from_secs(60);
     let opened = Postgres::connect(url, PostgresOptions { node: NodeId(1), shards: asked, patience }).await;
     match (opened, expected) {
-        (Ok(store), Ok(shards)) => assert_eq!(store.shards(), shards),
+        (Ok(store), Ok(shards)) => assert_eq!(store.sharding().shards, shards),
         (Err(StoreError::Unusable(words)), Err(expected)) => {
             assert!(words.contains(expected), "{words:?} lacks {expected:?}");
         }
@@ -51,7 +51,27 @@ async fn a_newer_schema_is_refused() {
     let url = new_database();
     check(&url, Some(3), Ok(3)).await;
     execute(&url, "UPDATE limina.meta SET version = 2000", &[]).await;
-    check(&url, Some(3), Err("has version 2000, and this program knows up to 1")).await;
+    check(&url, Some(3), Err("has version 2000, and this program knows up to 2")).await;
+}
+
+/// An older schema has no key of the shard hash. Nodes, imports and exports refuse it, and it stays as it is.
+#[tokio::test]
+async fn an_older_schema_is_refused_with_what_to_do() {
+    let url = new_database();
+    check(&url, Some(3), Ok(3)).await;
+    execute(&url, "ALTER TABLE limina.meta DROP COLUMN sharding_key", &[]).await;
+    execute(&url, "UPDATE limina.meta SET version = 1", &[]).await;
+    let expected =
+        "has version 1: it was written by an older limina, whose shard hash had no key. Export it with";
+    check(&url, Some(3), Err(expected)).await;
+    let import = PostgresLoader::begin(&url, None).await.err();
+    let export = PostgresSnapshot::take(&url).await.err();
+    for refused in [import, export] {
+        let Some(StoreError::Unusable(words)) = &refused else { panic!("{refused:?}") };
+        assert!(words.contains(expected), "{words:?}");
+    }
+    let version = client(&url).await.query_one("SELECT version FROM limina.meta", &[]).await.expect("a row");
+    assert_eq!(version.get::<_, i32>(0), 1);
 }
 
 #[tokio::test]
@@ -70,8 +90,11 @@ async fn nodes_that_start_at_once_make_one_schema() {
     let secret = opened[0].secret();
     assert!(secret.len() == 64 && secret.bytes().all(|digit| digit.is_ascii_hexdigit()), "{secret:?}");
     assert!(opened.iter().all(|store| store.secret() == secret));
+    let sharding = opened[0].sharding();
+    assert!(opened.iter().all(|store| store.sharding() == sharding));
     let another = connect(&new_database(), 1).await.expect("connect");
     assert_ne!(another.secret(), secret);
+    assert_ne!(another.sharding().key, sharding.key);
 }
 
 #[tokio::test]

@@ -1,7 +1,10 @@
 //! Leases: a check whose hits are given back when the lease ends.
 
 use super::{LimitStatus, checks::one};
-use crate::{Duration, KeyValues};
+use crate::{
+    Duration, KeyValues,
+    schema::{Name, Ttl},
+};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use utoipa::ToSchema;
@@ -18,16 +21,18 @@ pub struct NewLease<'a> {
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_i64)]
     pub hits: u64,
     /// How long the lease is held without a heartbeat: 100 ms–24 h.
+    #[schema(value_type = Ttl)]
     pub ttl: Duration,
     /// The client's name for itself, which everybody can read. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 256, example = "worker-3")]
+    #[schema(value_type = Option<Name>, example = "worker-3")]
     pub owner: Option<String>,
 }
 
 /// `POST /leases/{lease_id}/heartbeat`: hold the lease for its whole ttl from now on. The body is empty or `{}`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = LeaseHeartbeat)]
 pub struct Heartbeat {}
 
 /// A lease that was granted.

@@ -1,6 +1,6 @@
 //! Overrides of rules.
 
-use crate::{KeyValues, object};
+use crate::{KeyValues, object, schema::Name};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use utoipa::ToSchema;
@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 pub struct NewOverride<'a> {
     /// The name, unique within the rule. In a PUT it may be absent; otherwise it must be the name in the path.
     #[serde(default, alias = "Name", skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 256, example = "big-customer")]
+    #[schema(value_type = Option<Name>, example = "big-customer")]
     pub name: Option<String>,
     /// The override applies to checks that have all these key-values. Every `group_by` key of the rule is required;
     /// more are allowed.
@@ -53,7 +53,7 @@ pub struct OverridePatch<'a> {
     pub limit: Option<i64>,
     /// The new burst: 1 to 2^53−1.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::patch")]
-    #[schema(value_type = Option<u64>)]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 9_007_199_254_740_991_i64)]
     pub burst: Option<Option<u64>>,
 }
 

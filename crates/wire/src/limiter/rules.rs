@@ -1,7 +1,11 @@
 //! Rules, and which of them apply.
 
 use super::Override;
-use crate::{Duration, KeyValues, Selection, object, words::from_word};
+use crate::{
+    Duration, KeyValues, Selection, object,
+    schema::{Key, Name, WindowLength},
+    words::from_word,
+};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use utoipa::ToSchema;
@@ -12,12 +16,12 @@ use utoipa::ToSchema;
 pub struct NewRule<'a> {
     /// The name, unique within the namespace. In a PUT it may be absent; otherwise it must be the name in the path.
     #[serde(default, alias = "Name", skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 256, example = "per-card")]
+    #[schema(value_type = Option<Name>, example = "per-card")]
     pub name: Option<String>,
     /// Each distinct combination of these keys' values is a group with a limit of its own. Empty: one group for
     /// everything. Default: empty.
     #[serde(default, alias = "GroupBy", deserialize_with = "object::values::<16, _, _>")]
-    #[schema(max_items = 16, example = json!(["card"]))]
+    #[schema(value_type = BTreeSet<Key>, max_items = 16, example = json!(["card"]))]
     pub group_by: Vec<String>,
     /// Conditions that key-values must satisfy so that the rule applies, besides having all `group_by` keys. Default:
     /// none.
@@ -45,6 +49,7 @@ pub struct NewRule<'a> {
     pub durability: Option<Durability>,
     /// The client's notes about the rule, up to 1,024 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 1024, extensions(("x-max-bytes" = json!(1024))))]
     pub description: Option<String>,
 }
 
@@ -56,6 +61,7 @@ pub struct NewWindow {
     #[serde(rename = "type")]
     pub kind: WindowType,
     /// The length of the window: 1 ms–366 d. For a bucket: the time in which the whole limit is refilled.
+    #[schema(value_type = WindowLength)]
     pub per: Duration,
     /// Only for a bucket: the most that it can contain, 1 to 2^53−1. Default: the limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -127,7 +133,7 @@ pub struct RulePatch<'a> {
     pub durability: Option<Option<Durability>>,
     /// The client's notes about the rule, up to 1,024 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::patch")]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<String>, max_length = 1024, extensions(("x-max-bytes" = json!(1024))))]
     pub description: Option<Option<String>>,
 }
 

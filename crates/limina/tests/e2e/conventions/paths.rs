@@ -11,7 +11,6 @@ fn unknown_paths_are_not_found() {
     let server = Server::fresh();
     server.ledger().create("a");
     for path in [
-        "/",
         "/nope",
         "/v1",
         "/v1/",

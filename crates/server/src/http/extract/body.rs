@@ -1,6 +1,10 @@
-//! Reads bodies: whole, in time, and up to a maximum size.
+//! Reads bodies: whole, in time, up to a maximum size, and as far as there is memory for them.
 
-use super::super::problem::{Code, Failure};
+use super::super::{
+    memory::{RequestMemory, no_memory},
+    problem::{Code, Failure},
+    stalls::IF_MEMORY_IS_SHORT,
+};
 use axum::{
     body::Body,
     http::{
@@ -9,15 +13,29 @@ use axum::{
         request::Parts,
     },
 };
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body_util::BodyExt;
+use hyper::body::Frame;
 use std::time::Duration;
 
 /// How many bytes of an unwanted body are read and dropped, so that the client sees the answer. A client that still
 /// sends when its connection is closed often loses the answer.
 const MAX_DISCARDED: usize = 8 << 20;
 
-/// Returns the whole body. It must have at most `max` bytes and arrive within `timeout`.
+/// The first buffer of a body that arrives in several pieces. Later ones are twice as long.
+const FIRST_BUFFER: usize = 16 << 10;
+
+/// Why a body is not read to its end.
+enum Unread {
+    TooLarge,
+    NoMemory,
+    /// Nothing arrived for a while, and memory is short.
+    Stalled,
+    Broken,
+}
+
+/// Returns the whole body. It must have at most `max` bytes and arrive within `timeout`. While memory is short, some of it must
+/// arrive every few seconds.
 pub(crate) async fn read_body(
     parts: &Parts,
     body: Body,
@@ -36,43 +54,80 @@ pub(crate) async fn read_body(
     {
         return Err(too_large());
     }
-    match tokio::time::timeout(timeout, collect(body, max)).await {
-        Ok(Ok(Some(bytes))) => Ok(bytes),
-        Ok(Ok(None)) => Err(too_large()),
-        Ok(Err(_)) => Err(closing(Failure::invalid(
+    let late = |within: Duration| {
+        let detail = format!("The body did not arrive within {} seconds.", within.as_secs_f32());
+        closing(Failure::new(Code::RequestTimeout, detail))
+    };
+    let memory = parts.extensions.get::<RequestMemory>();
+    let declared = declared_length(&parts.headers).and_then(|length| usize::try_from(length).ok());
+    match tokio::time::timeout(timeout, collect(body, max, declared, memory)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(Unread::TooLarge)) => Err(too_large()),
+        Ok(Err(Unread::NoMemory)) => Err(closing(no_memory())),
+        Ok(Err(Unread::Stalled)) => Err(late(IF_MEMORY_IS_SHORT)),
+        Ok(Err(Unread::Broken)) => Err(closing(Failure::invalid(
             "body",
             "must arrive completely; the connection broke before its end",
         ))),
-        Err(_) => {
-            let detail = format!("The body did not arrive within {} seconds.", timeout.as_secs_f32());
-            Err(closing(Failure::new(Code::RequestTimeout, detail)))
-        }
+        Err(_) => Err(late(timeout)),
     }
 }
 
-/// Returns the whole body, or `None` if it has more than `max` bytes.
-async fn collect(mut body: Body, max: usize) -> Result<Option<Bytes>, axum::Error> {
+async fn collect(
+    mut body: Body,
+    max: usize,
+    declared: Option<usize>,
+    memory: Option<&RequestMemory>,
+) -> Result<Bytes, Unread> {
+    let reserve = |bytes| memory.map_or(Ok(()), |memory| memory.reserve_body(bytes));
     let mut first = Bytes::new();
-    let mut all = BytesMut::new();
+    let mut all = Vec::new();
     let mut length = 0;
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame?.into_data() else { continue };
+    while let Some(frame) = next_frame(&mut body, memory).await? {
+        let Ok(data) = frame.into_data() else { continue };
         length += data.len();
         if length > max {
             discard(body, MAX_DISCARDED).await;
-            return Ok(None);
+            return Err(Unread::TooLarge);
         }
         // Most bodies arrive in one piece, which is returned without a copy.
-        if first.is_empty() && all.is_empty() {
+        let is_first = first.is_empty() && all.is_empty();
+        let capacity = match is_first {
+            true => length,
+            false if length <= all.capacity() => all.capacity(),
+            // A body of a declared length needs no more than that, and is not allocated before it arrives.
+            false => (2 * length).max(FIRST_BUFFER).min(declared.unwrap_or(max).max(length)),
+        };
+        if reserve(capacity).is_err() {
+            drop((first, all));
+            discard(body, MAX_DISCARDED).await;
+            return Err(Unread::NoMemory);
+        }
+        if is_first {
             first = data;
         } else {
-            if all.is_empty() {
-                all.extend_from_slice(&first);
-            }
+            all.reserve_exact(capacity - all.len());
+            all.extend_from_slice(&std::mem::take(&mut first));
             all.extend_from_slice(&data);
         }
     }
-    Ok(Some(if all.is_empty() { first } else { all.freeze() }))
+    if memory.is_some_and(|memory| memory.reserve_parsed(length).is_err()) {
+        return Err(Unread::NoMemory);
+    }
+    Ok(if all.is_empty() { first } else { all.into() })
+}
+
+/// The next piece of the body. None at its end.
+async fn next_frame(body: &mut Body, memory: Option<&RequestMemory>) -> Result<Option<Frame<Bytes>>, Unread> {
+    loop {
+        match tokio::time::timeout(IF_MEMORY_IS_SHORT, body.frame()).await {
+            Ok(None) => return Ok(None),
+            Ok(Some(Ok(frame))) => return Ok(Some(frame)),
+            Ok(Some(Err(_))) => return Err(Unread::Broken),
+            Err(_) if memory.is_some_and(RequestMemory::is_short) => return Err(Unread::Stalled),
+            Err(_) => {}
+        }
+    }
 }
 
 async fn discard(mut body: Body, max: usize) {

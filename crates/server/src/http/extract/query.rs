@@ -91,6 +91,20 @@ impl FromRequestParts<App> for ReleaseQuery {
     }
 }
 
+/// The namespace whose shard is asked for; `None` for all shards.
+pub(crate) struct ClusterQuery(pub(crate) Option<Name>);
+
+impl FromRequestParts<App> for ClusterQuery {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<ClusterQuery, Failure> {
+        let query = Query::parse(parts, &["namespace"])?;
+        let namespace = query.get("namespace").map(Name::new).transpose();
+        let namespace = namespace.map_err(|error| Failure::invalid_parameter("namespace", error.to_string()));
+        Ok(ClusterQuery(namespace?))
+    }
+}
+
 /// The position in a list after which a page begins: the text of `after`.
 pub(crate) trait Cursor: Sized {
     fn from_text(text: &str) -> Option<Self>;

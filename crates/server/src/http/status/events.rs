@@ -53,5 +53,6 @@ fn refusal(refusal: Refusal) -> Failure {
             Failure::new(Code::StreamFull, format!("The stream remembers {max_events} events, its maximum."))
                 .with("max_events", max_events)
         }
+        Refusal::QuotaExceeded(exceeded) => super::quota_exceeded(exceeded),
     }
 }

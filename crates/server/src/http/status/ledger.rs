@@ -5,7 +5,7 @@ use super::{
         problem::{Code, Failure},
         to_wire::ledger::state_word,
     },
-    unreadable,
+    quota_exceeded, unreadable,
 };
 use limina_engine::{Name, ledger};
 use serde_json::json;
@@ -98,6 +98,7 @@ pub(crate) fn refusal(refusal: ledger::Refusal) -> Failure {
             "The stored history could not be read. Nothing was done.",
         ),
         Unreadable => unreadable(),
+        QuotaExceeded(exceeded) => quota_exceeded(exceeded),
     }
 }
 

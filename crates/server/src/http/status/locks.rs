@@ -36,6 +36,7 @@ fn refusal(refusal: Refusal) -> Failure {
             Failure::new(Code::SessionMismatch, format!("The lock {lock_id:?} is held by another session."))
                 .with("lock_id", lock_id.as_str())
         }
+        Refusal::QuotaExceeded(exceeded) => super::quota_exceeded(exceeded),
     }
 }
 

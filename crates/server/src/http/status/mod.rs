@@ -15,7 +15,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use limina_engine::Outcome;
+use limina_engine::{Outcome, Quota, QuotaExceeded};
 use limina_node::Unavailable;
 use limina_wire::Page;
 
@@ -59,7 +59,10 @@ pub(crate) fn answer(result: Result<Outcome, Unavailable>, success: StatusCode) 
 /// The answer to a request that has no outcome.
 pub(crate) fn unavailable(reason: Unavailable) -> Failure {
     let (code, detail) = match reason {
-        Unavailable::Overloaded => (Code::Overloaded, "The server is overloaded. Nothing was done."),
+        Unavailable::Overloaded { retry_after_ms } => {
+            let detail = "The request would have to wait too long. Nothing was done.";
+            return Failure::new(Code::Overloaded, detail).retry_after(retry_after_ms);
+        }
         Unavailable::ShuttingDown => (Code::ShuttingDown, "The server is shutting down. Nothing was done."),
         Unavailable::StorageFull => {
             (Code::StorageFull, "The storage is full. Nothing was done. Reads still work.")
@@ -74,6 +77,33 @@ pub(crate) fn unavailable(reason: Unavailable) -> Failure {
         ),
     };
     Failure::new(code, detail)
+}
+
+/// A namespace has its fill.
+pub(crate) fn quota_exceeded(exceeded: QuotaExceeded) -> Failure {
+    let QuotaExceeded { quota, limit, used } = exceeded;
+    let detail =
+        format!("The namespace may have {limit} {}, and has {used}. Nothing was done.", quota_noun(quota));
+    Failure::new(Code::QuotaExceeded, detail)
+        .with("quota", quota.name())
+        .with("limit", limit)
+        .with("used", used)
+}
+
+fn quota_noun(quota: Quota) -> &'static str {
+    match quota {
+        Quota::KeptReplies => "replies kept under idempotency keys",
+        Quota::Rules => "rules",
+        Quota::Overrides => "overrides",
+        Quota::Groups => "groups of rules",
+        Quota::Counters => "counters",
+        Quota::Leases => "leases",
+        Quota::LedgerLimits => "ledger limits",
+        Quota::Streams => "streams",
+        Quota::LocksHeld => "held locks",
+        Quota::LocksWaiting => "requests that wait for locks",
+        Quota::ResidentBytes => "bytes of memory",
+    }
 }
 
 fn unreadable() -> Failure {

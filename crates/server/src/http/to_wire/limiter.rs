@@ -4,13 +4,14 @@ use super::{
     super::{
         problem::Code,
         rate_limit::{self, policy_name},
+        status,
     },
     borrowed, in_request_order,
     key_values::{key_values, selection},
     span,
 };
 use limina_engine::{
-    Listed, Millis, Name, limiter,
+    Listed, Millis, Name, QuotaExceeded, limiter,
     limiter::{CounterId, Decision, Limit, Window as EngineWindow},
 };
 use limina_wire::{
@@ -52,8 +53,14 @@ pub(crate) fn limit_reached(decision: &Decision, status: u16) -> LimitReached<'_
 }
 
 /// The results of a batch. `problems` belong to the checks that were not valid and so were not submitted.
-pub(crate) fn check_batch(decisions: &[Decision], problems: Vec<(usize, Problem)>) -> CheckBatchReply<'_> {
-    let results = decisions.iter().map(check_result);
+pub(crate) fn check_batch(
+    decisions: &[Result<Decision, QuotaExceeded>],
+    problems: Vec<(usize, Problem)>,
+) -> CheckBatchReply<'_> {
+    let results = decisions.iter().map(|decision| match decision {
+        Ok(decision) => check_result(decision),
+        Err(exceeded) => CheckResult::Refused(status::quota_exceeded(*exceeded).into_problem()),
+    });
     CheckBatchReply { results: in_request_order(results, problems, CheckResult::Refused) }
 }
 

@@ -171,7 +171,7 @@ async fn bodies_become_commands() {
     let tests = vec![
         Test::Eq(KeyValue::Float(0.0)),
         Test::Lt(KeyValue::Integer(5)),
-        Test::In(vec![KeyValue::Integer(1), KeyValue::String("1".into())]),
+        Test::In(vec![KeyValue::Integer(1), KeyValue::String("1".into())].into()),
         Test::Prefix("p".into()),
         Test::Exists(true),
     ];

@@ -38,7 +38,7 @@ pub(crate) fn plausible(command: &LimiterCommand) -> LimiterReply {
         ListOverrides { .. } => LimiterReply::Overrides(Listed { items: vec![an_override("o")], next: None }),
         Match(_) => LimiterReply::Matches(Vec::new()),
         Check(_) => LimiterReply::Allowed(decision(Vec::new())),
-        CheckBatch(checks) => LimiterReply::Batch(checks.iter().map(|_| decision(Vec::new())).collect()),
+        CheckBatch(checks) => LimiterReply::Batch(checks.iter().map(|_| Ok(decision(Vec::new()))).collect()),
         MoveCounter(_) => LimiterReply::Moved { counter: counter(3, 1), decision: decision(Vec::new()) },
         SetCounter(_) => LimiterReply::Counter(counter(3, 1)),
         ListCounters { .. } => LimiterReply::Counters(Listed { items: vec![counter(3, 1)], next: None }),

@@ -233,9 +233,12 @@ async fn batches_answer_each_check_in_its_place() {
     let LimiterCommand::CheckBatch(asked) = server.last_limiter_command() else { panic!() };
     assert_eq!(asked.len(), 2);
 
-    let decisions = vec![decision(vec![limit_status("a")]), refusal()];
+    let full = limina_engine::QuotaExceeded { quota: limina_engine::Quota::Groups, limit: 5, used: 5 };
+    let decisions = vec![Ok(decision(vec![limit_status("a")])), Ok(refusal()), Err(full)];
     server.answers(done(LimiterReply::Batch(decisions)));
-    let results = send(vec![bad(), good(), good()]).await;
+    let results = send(vec![bad(), good(), good(), good()]).await;
+    assert_eq!((&results[3]["status"], &results[3]["code"]), (&json!(507), &json!("QuotaExceeded")));
+    assert_eq!((&results[3]["quota"], &results[3]["used"]), (&json!("groups"), &json!(5)));
     assert_eq!(results[0]["status"], 400);
     assert_eq!(results[1]["limits"], json!([status_json("a")]));
     is_refusal(&results[2], 429);
@@ -243,7 +246,7 @@ async fn batches_answer_each_check_in_its_place() {
     let asked = server.fake.asked.lock().unwrap().len();
     assert_eq!(send(vec![bad()]).await[0]["code"], "InvalidRequest");
     assert_eq!(server.fake.asked.lock().unwrap().len(), asked, "there was nothing to ask");
-    server.answers(Err(Unavailable::Overloaded));
+    server.answers(Err(Unavailable::Overloaded { retry_after_ms: 10 }));
     let body = json!({"checks": [good(), bad()]}).to_string();
     problem_of(server.send("POST", "/v1/limiter/check/batch", &body).await, 503, "Overloaded").await;
 }

@@ -294,7 +294,7 @@ impl Limiter {
         applied
     }
 
-    fn rules_for(&self, key_values: &KeyValues) -> impl Iterator<Item = &Rule> {
+    pub(super) fn rules_for(&self, key_values: &KeyValues) -> impl Iterator<Item = &Rule> {
         self.rules.iter().filter(move |rule| rule.applies_to(key_values))
     }
 

@@ -2,10 +2,11 @@
 
 mod decide;
 mod lists;
+mod quotas;
 mod rules;
 mod window;
 
-use super::{Branch, Changed, Mark, Order, select};
+use super::{Bounds, Branch, Changed, Mark, Order, select};
 use decide::{Case, Mode};
 use limina_engine::{
     KeyValues, Millis, Name, Position, Time,
@@ -20,6 +21,7 @@ type Answer = Result<Reply, Refusal>;
 /// The limiter of one namespace.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Limiter {
+    bounds: Bounds,
     rules: Vec<Rule>,
     /// Every change of a counter, except by leases.
     moves: Vec<(KeyValues, i128)>,
@@ -55,8 +57,41 @@ struct Lease {
 }
 
 impl Limiter {
+    pub(super) fn new(bounds: &Bounds) -> Limiter {
+        Limiter { bounds: bounds.clone(), ..Limiter::default() }
+    }
+
     /// All possible results of the command that agree with the answer; or the expected answer.
     pub(super) fn run(
+        &self,
+        now: u64,
+        order: Order,
+        command: &Command,
+        is_keyed: bool,
+        answer: Option<&Answer>,
+    ) -> Result<Vec<Branch<Limiter>>, String> {
+        // The items of a batch are bounded one by one.
+        if matches!(command, Command::CheckBatch(_)) {
+            return self.run_unbounded(now, order, command, is_keyed, answer);
+        }
+        if let Some(Err(Refusal::QuotaExceeded(exceeded))) = answer {
+            let ways = self.run_unbounded(now, order, command, is_keyed, None)?;
+            let entries = if let Command::Check(check) = command { check.entries().len() } else { 1 };
+            return self.refused_by(exceeded, order, entries, ways.iter().map(|way| &way.state));
+        }
+        let mut ways = self.run_unbounded(now, order, command, is_keyed, answer)?;
+        let count = ways.len();
+        ways.retain(|way| self.may_become(&way.state));
+        match answer {
+            Some(_) if ways.is_empty() => return Err(format!("a refusal by a quota {:?}", self.bounds)),
+            // A quota may have refused it.
+            None if self.may_be_full() || ways.len() < count => ways.push(self.clone().unchanged(order)),
+            _ => {}
+        }
+        Ok(ways)
+    }
+
+    fn run_unbounded(
         &self,
         now: u64,
         order: Order,
@@ -95,8 +130,9 @@ impl Limiter {
                     vec![Branch { state: self.clone(), order, changed: Changed::No, is_relaxed: !is_keyed }];
                 for (place, check) in checks.iter().enumerate() {
                     let result = results.map(|results| match results[place].clone() {
-                        decision if decision.allowed => Ok(Reply::Allowed(decision)),
-                        decision => Err(Refusal::LimitReached(decision)),
+                        Ok(decision) if decision.allowed => Ok(Reply::Allowed(decision)),
+                        Ok(decision) => Err(Refusal::LimitReached(decision)),
+                        Err(exceeded) => Err(Refusal::QuotaExceeded(exceeded)),
                     });
                     let command = Command::Check(check.clone());
                     let mut next = Vec::new();

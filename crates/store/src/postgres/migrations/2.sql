@@ -3,6 +3,8 @@ CREATE TABLE limina.meta (
     is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
     version integer NOT NULL,
     shards integer NOT NULL,
+    -- The key of the hash that chooses the shard of a namespace.
+    sharding_key bytea NOT NULL,
     secret text NOT NULL
 );
 

@@ -1,0 +1,95 @@
+//! More requests than a shard can do: how long the accepted ones take, how fast the others are refused, and how soon the
+//! server is itself again.
+//!
+//! All requests go to one namespace, and so to one shard. Each is a batch of durable checks, so that the shard is the
+//! bottleneck, and not this program, which shares the processors with the server.
+
+mod clients;
+mod report;
+
+use crate::{
+    Failed,
+    frame::{Others, Place, conditions, positive, seconds},
+    http::Http,
+    limiter::http::create_counters,
+    load::Contender,
+};
+use clients::Clients;
+use report::Report;
+use std::time::{Duration, Instant};
+
+/// The interval of the honest client's requests.
+const HONEST_EVERY: Duration = Duration::from_millis(10);
+/// Clients that send as fast as they are answered, to find out what the server can do. They are few, so that nothing is
+/// refused: a refusal costs time, too.
+const CAPACITY_CLIENTS: usize = 8;
+/// The beginning of the overload is reported separately: a burst may fill the queue before anything is refused.
+const ONSET: Duration = Duration::from_secs(2);
+/// How long the honest client is watched after the load has ended.
+const AFTERWARDS: Duration = Duration::from_secs(2);
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Duration of each measurement in seconds
+    #[arg(long, default_value = "5", value_parser = seconds)]
+    seconds: Duration,
+    /// Offered load, as a multiple of the capacity
+    #[arg(long, default_value_t = 5.0)]
+    times: f64,
+    /// Connections of the overload; each has at most one request in flight
+    #[arg(long, default_value_t = 500, value_parser = positive)]
+    connections: usize,
+    /// Checks in one request
+    #[arg(long, default_value_t = 300, value_parser = positive)]
+    batch: usize,
+    /// Fail if a bound is missed
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(crate) async fn run(options: Options) -> Result<(), Failed> {
+    let program = options.place.program()?;
+    print!("{}", conditions(&program, options.place.data())?);
+    let directory = options.place.directory()?;
+    let others = Others::watch();
+    let server = Http::limina(&program, directory.path())?;
+    create_counters(&mut server.connect().await?).await?;
+    let report = measure(&options, &server).await?;
+    server.stop().await?;
+    others.print(Duration::ZERO);
+    println!("\n{report}");
+    match report.missed() {
+        missed if options.check && !missed.is_empty() => Err(format!("missed: {}", missed.join("; ")).into()),
+        _ => Ok(()),
+    }
+}
+
+async fn measure(options: &Options, server: &Http) -> Result<Report, Failed> {
+    let request = clients::request(options.batch);
+    let mut honest = Clients::connect(server, &request, 1).await?;
+    let honest_rate = 1.0 / HONEST_EVERY.as_secs_f64();
+    eprintln!("measuring the unloaded server …");
+    let now = Instant::now();
+    honest.at_rate(honest_rate, now, now + options.seconds / 5).await?;
+    let now = Instant::now();
+    let (_, unloaded) = honest.at_rate(honest_rate, now, now + options.seconds).await?;
+    eprintln!("measuring the capacity …");
+    let mut clients = Clients::connect(server, &request, CAPACITY_CLIENTS).await?;
+    clients.as_fast_as_answered(options.seconds / 5).await?;
+    let capacity = clients.as_fast_as_answered(options.seconds).await?;
+    drop(clients);
+    let offered = capacity.accepted.rate() * options.times;
+    let mut clients = Clients::connect(server, &request, options.connections).await?;
+    eprintln!("measuring {offered:.0} requests a second …");
+    let split = Instant::now() + ONSET;
+    let end = split + options.seconds;
+    let load = async {
+        let tallies = clients.at_rate(offered, split, end).await?;
+        Ok::<_, Failed>((tallies, Instant::now()))
+    };
+    let watch = honest.at_rate(honest_rate, split, end + AFTERWARDS);
+    let (((onset, overload), load_ended), (_, honest)) = tokio::try_join!(load, watch)?;
+    Ok(Report { times: options.times, offered, unloaded, capacity, onset, overload, honest, load_ended })
+}

@@ -1,0 +1,116 @@
+//! A batch of checks, in slices. Each check is decided on its own, in the order of the batch.
+//!
+//! The answer is measured before the first check takes anything, so that a batch whose answer would be too large is refused
+//! as a whole. Measuring and deciding go in slices: a turn ends when its work is used up, and the next turn continues behind
+//! what is decided. No rule changes in between: changes of clients wait for the batch, and so do backfills.
+
+use super::{
+    Limiter,
+    check::{CheckResult, TakeKind, decide_touched},
+    command::Check,
+    reply::{Decision, Reply},
+    touched_groups::TouchedGroups,
+};
+use crate::{
+    QuotaExceeded,
+    answer_size::{AnswerBudget, TooLarge},
+    turn::{Slice, Sliced, Turn},
+};
+use alloc::{collections::VecDeque, vec::Vec};
+
+/// The work of a check besides finding the rules that apply.
+const CHECK_WEIGHT: usize = 2;
+
+/// How far a batch has come.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// The checks whose answers are measured.
+    measured: usize,
+    /// What the answer may still grow by. `None` before the first check is measured.
+    answer: Option<AnswerBudget>,
+    decisions: Vec<Result<Decision, QuotaExceeded>>,
+    /// Whether a decision must be durable before the batch is answered.
+    is_durable: bool,
+}
+
+impl Progress {
+    /// The number of checks that are decided.
+    pub(crate) fn done(&self) -> usize {
+        self.decisions.len()
+    }
+
+    /// The decisions from the check `from` on.
+    pub(crate) fn results_from(&self, from: usize) -> Reply {
+        Reply::Batch(self.decisions[from..].to_vec())
+    }
+
+    pub(crate) fn take_results(&mut self) -> Reply {
+        Reply::Batch(core::mem::take(&mut self.decisions))
+    }
+
+    pub(crate) fn is_relaxed(&self) -> bool {
+        !self.is_durable
+    }
+
+    /// Continues a batch that an earlier request began: these are its next decisions. Its answer was measured then. Returns
+    /// false if the reply is not that of a batch.
+    pub(crate) fn restore(&mut self, reply: Reply) -> bool {
+        let Reply::Batch(mut decisions) = reply else { return false };
+        self.decisions.append(&mut decisions);
+        self.measured = usize::MAX;
+        true
+    }
+}
+
+/// Does as much of the batch as one turn may do.
+pub(crate) fn run(
+    limiter: &mut Limiter,
+    turn: &mut Turn<'_>,
+    checks: &[Check],
+    may_relax: bool,
+    progress: &mut Progress,
+    slice: &mut Slice,
+    max_answer: usize,
+) -> Result<Sliced, TooLarge> {
+    if progress.measured == 0 && TouchedGroups::answer_fits(limiter, checks, max_answer) {
+        progress.measured = checks.len();
+    }
+    // What is collected to measure a check need not be collected again to decide it, if that happens in the same turn.
+    let mut collected = VecDeque::new();
+    let first = progress.measured;
+    while let Some(check) = checks.get(progress.measured) {
+        if slice.is_used_up() {
+            return Ok(Sliced::Unfinished);
+        }
+        let answer = progress.answer.get_or_insert_with(|| AnswerBudget::new(max_answer));
+        let touched = TouchedGroups::collect(limiter, &check.entries, answer)?;
+        slice.spend(CHECK_WEIGHT + touched.work);
+        progress.measured += 1;
+        if first == 0 {
+            collected.push_back(touched);
+        }
+    }
+    for check in &checks[progress.decisions.len()..] {
+        if slice.is_used_up() {
+            return Ok(Sliced::Unfinished);
+        }
+        let touched = match collected.pop_front() {
+            Some(touched) => touched,
+            None => {
+                let touched =
+                    TouchedGroups::collect(limiter, &check.entries, &mut AnswerBudget::new(usize::MAX))?;
+                slice.spend(touched.work);
+                touched
+            }
+        };
+        let bytes = turn.changes.bytes();
+        let work = CHECK_WEIGHT + 2 * touched.groups.len();
+        let kind = TakeKind::Check { dry_run: check.dry_run, may_relax };
+        let CheckResult { decision, is_relaxed } =
+            decide_touched(limiter, turn, &check.entries, touched, kind);
+        slice.spend(work + Slice::work_of_bytes(turn.changes.bytes() - bytes));
+        progress.is_durable |= !is_relaxed;
+        progress.decisions.push(decision);
+    }
+    Ok(Sliced::Done)
+}

@@ -1,0 +1,94 @@
+//! The resident bytes of each thing that the limiter keeps in memory.
+
+use super::{
+    command::NewLease,
+    counters::Counter,
+    groups::{Group, GroupKey},
+    leases::Lease,
+    overrides::Override,
+    rule::Rule,
+    rule_index::RuleNumber,
+    terms::{NewOverride, NewRule},
+    window::GroupState,
+};
+use crate::{
+    Name, Position,
+    key_values::{KeyValues, OwnedValue, Value},
+    resident,
+    selection::Test,
+    timers::TIMER_BYTES,
+};
+use alloc::{boxed::Box, vec::Vec};
+
+/// A rule without its texts, its conditions and its overrides.
+const RULE: u64 = resident::vec_slot::<Option<Rule>>()
+    + resident::tree_slot::<(Name, RuleNumber)>()
+    + 2 * resident::hash_slot::<(Position, RuleNumber)>();
+/// What the index of rules has for each value of a condition, or for a key.
+const ANCHOR: u64 = resident::hash_slot::<(KeyValues, Vec<RuleNumber>)>() + resident::heap(16);
+const OVERRIDE: u64 = resident::tree_slot::<(Name, Override)>()
+    + resident::hash_slot::<(Position, Name)>()
+    + resident::hash_slot::<(KeyValues, Name)>();
+const GROUP: u64 = resident::slab_slot::<(GroupKey, Group)>();
+const COUNTER: u64 = resident::slab_slot::<(KeyValues, Counter)>();
+const LEASE: u64 = resident::tree_slot::<(Name, Lease)>() + TIMER_BYTES;
+
+/// A rule without its overrides.
+pub(super) fn of_rule(terms: &NewRule) -> u64 {
+    let text = |text: &str| size_of::<Box<str>>() as u64 + resident::heap(text.len());
+    // The keys of `group_by` are kept twice: as they were given, and sorted.
+    let keys = terms.group_by.iter().map(|key| 2 * text(key)).sum::<u64>();
+    let conditions = terms.selection.conditions().map(|(key, tests)| {
+        let tests_bytes = resident::heap(size_of_val(tests));
+        text(key) + size_of::<Vec<Test>>() as u64 + tests_bytes + tests.iter().map(of_test).sum::<u64>()
+    });
+    let description = terms.description.as_deref().map_or(0, |text| resident::heap(text.len()));
+    RULE + ANCHOR + terms.name.heap() + keys + conditions.sum::<u64>() + description
+}
+
+fn of_test(test: &Test) -> u64 {
+    match test {
+        Test::Eq(value) => of_value(value),
+        Test::Ne(value) | Test::Lt(value) | Test::Lte(value) | Test::Gt(value) | Test::Gte(value) => {
+            text_of(value)
+        }
+        // The rule may be indexed under each of the values.
+        Test::In(values) => {
+            values.iter().map(|value| size_of::<OwnedValue>() as u64 + of_value(value) + ANCHOR).sum()
+        }
+        Test::Prefix(text) => resident::heap(text.len()),
+        Test::Exists(_) => 0,
+    }
+}
+
+/// The text of a value, and the text of its pair in the index.
+fn of_value(value: &OwnedValue) -> u64 {
+    2 * text_of(value)
+}
+
+fn text_of(value: &OwnedValue) -> u64 {
+    match value {
+        Value::String(text) => resident::heap(text.len()),
+        Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => 0,
+    }
+}
+
+pub(super) fn of_override(terms: &NewOverride) -> u64 {
+    OVERRIDE + terms.name.heap() + terms.key_values.heap()
+}
+
+pub(super) fn of_group(values: &KeyValues, state: &GroupState) -> u64 {
+    GROUP + values.heap() + state.heap()
+}
+
+pub(super) fn of_counter(key_values: &KeyValues) -> u64 {
+    COUNTER + key_values.heap()
+}
+
+pub(super) fn of_lease(new: &NewLease) -> u64 {
+    of_lease_parts(&new.id, &new.key_values, new.owner.as_ref())
+}
+
+pub(super) fn of_lease_parts(id: &Name, key_values: &KeyValues, owner: Option<&Name>) -> u64 {
+    LEASE + id.heap() + key_values.heap() + owner.map_or(0, Name::heap)
+}

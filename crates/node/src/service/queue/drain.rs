@@ -1,0 +1,39 @@
+//! How long a shard takes for what waits in its queue, learned from how long it took for earlier requests.
+
+use std::time::Duration;
+
+/// The part that a new measurement has in the average.
+const NEW_PART: f64 = 0.25;
+
+/// The time that the shard needs for one unit of weight, including everything that holds it up: other shards on the same
+/// processors, look-ups, the disk. 0 until it is measured.
+#[derive(Debug, Default)]
+pub(super) struct DrainTime {
+    seconds: f64,
+}
+
+impl DrainTime {
+    /// The shard needed this time for a full round of this weight.
+    pub(super) fn measured(&mut self, time: Duration, weight: u64) {
+        self.blend(time.as_secs_f64() / weight as f64);
+    }
+
+    /// The shard needed this time for a round that was not full. Part of the time does not depend on the weight, so in a full
+    /// round each unit takes no longer than this. Without such measurements, a shard that was slow once would be thought slow
+    /// for ever: the few requests that may then wait never fill a round.
+    pub(super) fn at_most(&mut self, time: Duration, weight: u64) {
+        let at_most = time.as_secs_f64() / weight as f64;
+        if at_most < self.seconds {
+            self.blend(at_most);
+        }
+    }
+
+    /// The time for this weight.
+    pub(super) fn of(&self, weight: u64) -> Duration {
+        Duration::try_from_secs_f64(self.seconds * weight as f64).unwrap_or(Duration::MAX)
+    }
+
+    fn blend(&mut self, seconds: f64) {
+        self.seconds += (seconds - self.seconds) * NEW_PART;
+    }
+}

@@ -1,0 +1,114 @@
+//! Requests that wait for a shard that has too much to do: how long, and what becomes of them.
+
+use super::{info, memory, name, namespace_in, start, store::FaultyStore, submit};
+use futures_util::FutureExt;
+use limina_engine::{
+    Command, KeyValues, Millis, Outcome, Request,
+    key_values::Value,
+    locks::{self, Acquire, Lock, Mode},
+};
+use limina_node::{Node, NodeOptions, Service, Unavailable};
+use limina_shard::Options as ShardOptions;
+use limina_store::{ShardId, memory::Memory};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    task::{JoinHandle, JoinSet},
+    time::sleep,
+};
+
+const SHARD: ShardId = ShardId(0);
+/// On the paused clock: every task has done what it can do without more time.
+const SETTLED: Duration = Duration::from_millis(1);
+
+/// A shard whose batches have few requests, so that others wait while an append does.
+async fn small_batches(store: &Arc<FaultyStore<Memory>>) -> (Service, Node) {
+    let shard = ShardOptions { max_batch: 4, ..ShardOptions::default() };
+    start(store, NodeOptions { shard, ..NodeOptions::default() }).await
+}
+
+/// Invariant 17: while the shard does not get on, a request is rejected at once, and nothing is done.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_would_wait_for_long_is_rejected_at_once() {
+    let store = memory();
+    let (service, node) = small_batches(&store).await;
+    let namespace = namespace_in(SHARD);
+    store.hold_appends(true);
+    let mut accepted = JoinSet::new();
+    loop {
+        let (service, namespace, event) =
+            (service.clone(), namespace.clone(), format!("e{}", accepted.len()));
+        accepted.spawn(async move { submit(&service, &namespace, &event).await });
+        sleep(SETTLED).await;
+        if let Some(rejected) = accepted.try_join_next() {
+            let Err(Unavailable::Overloaded { retry_after_ms }) = rejected.expect("no panic") else {
+                panic!("nothing can be answered yet");
+            };
+            assert!((200..1000).contains(&retry_after_ms), "{retry_after_ms} ms is no estimate");
+            break;
+        }
+        assert!(accepted.len() < 1000, "nothing is rejected");
+    }
+    assert!(accepted.len() > 200, "requests may wait for a quarter of a second");
+    let at_once = submit(&service, &namespace, "at once").now_or_never();
+    assert!(matches!(at_once, Some(Err(Unavailable::Overloaded { .. }))), "{at_once:?}");
+
+    store.hold_appends(false);
+    let mut done = 0;
+    while let Some(answer) = accepted.join_next().await {
+        match answer.expect("no panic") {
+            Ok(_) => done += 1,
+            Err(unavailable) => assert_eq!(unavailable.code(), "Overloaded"),
+        }
+    }
+    assert!(done > 200, "only {done} were done");
+    assert_eq!(info(&service, &namespace).await.expect("the shard serves").incubating, done);
+    node.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_client_has_gone_is_not_begun() {
+    let store = memory();
+    let (service, node) = small_batches(&store).await;
+    let namespace = namespace_in(SHARD);
+    store.hold_appends(true);
+    let mut clients: Vec<JoinHandle<_>> = Vec::new();
+    for number in 0..40 {
+        let (service, namespace) = (service.clone(), namespace.clone());
+        clients.push(tokio::spawn(async move { submit(&service, &namespace, &format!("e{number}")).await }));
+        sleep(SETTLED).await;
+    }
+    let gone = clients.split_off(20);
+    gone.iter().for_each(JoinHandle::abort);
+    sleep(SETTLED).await;
+    store.hold_appends(false);
+    for client in clients {
+        client.await.expect("no panic").expect("it is done");
+    }
+    assert_eq!(info(&service, &namespace).await.expect("the shard serves").incubating, 20);
+    node.stop().await;
+}
+
+/// A request for a lock that waits for its holder does not wait in the queue.
+#[tokio::test(start_paused = true)]
+async fn waiting_for_a_lock_is_not_waiting_for_the_shard() {
+    let store = memory();
+    let (service, node) = start(&store, NodeOptions::default()).await;
+    let namespace = namespace_in(SHARD);
+    let acquire = |id: &str| {
+        let key_values = KeyValues::new(vec![("lock", Value::<&str>::Integer(1))]).expect("valid");
+        let locks = vec![Lock { key_values, mode: Mode::Exclusive }];
+        let wanted = Acquire::new(name(id), name(id), locks, Millis(60_000)).expect("valid");
+        let wanted = wanted.with_wait(Millis(10_000)).expect("valid");
+        let command = Command::Locks(locks::Command::Acquire(wanted));
+        let request = Request { namespace: namespace.clone(), idempotency: None, command };
+        let service = service.clone();
+        async move { service.submit(request).await }
+    };
+    acquire("holder").await.expect("the lock is free");
+    let waiter = tokio::spawn(acquire("waiter"));
+    sleep(Duration::from_secs(5)).await;
+    submit(&service, &namespace, "a").await.expect("the shard is idle");
+    let waited = waiter.await.expect("no panic").expect("it is decided in the end");
+    assert!(matches!(waited, Outcome::Locks(Err(_))), "{waited:?}");
+    node.stop().await;
+}

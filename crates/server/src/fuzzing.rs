@@ -1,0 +1,60 @@
+//! Doors for the fuzz targets to code that is private otherwise. They exist only with the feature `fuzzing`.
+
+use crate::http::{
+    extract::parse,
+    from_wire::{self, events, ledger, limiter, locks},
+    problem::Failure,
+};
+use limina_engine::{
+    Command, Name, Page, events as engine_events,
+    ledger::{self as engine_ledger, Finish},
+    limiter as engine_limiter,
+};
+
+pub use crate::peers::fuzzing::{encode_peer_request, peer_answer, peer_feed, peer_messages, peer_request};
+
+/// Reads a body as one of the calls of the API would. `kind` selects the call. None: the request would be rejected.
+pub fn command(kind: usize, body: &[u8]) -> Option<Command> {
+    read(kind, body).ok()
+}
+
+fn read(kind: usize, body: &[u8]) -> Result<Command, Failure> {
+    let name = || Name::new("n").expect("a valid name");
+    let limiter = |command| Ok(Command::Limiter(command));
+    let change = |change| Ok(Command::Limiter(engine_limiter::Command::Change(change)));
+    let transfer = |transfer| -> Result<Command, Failure> {
+        let batch = engine_ledger::Batch::new(vec![transfer])?;
+        Ok(Command::Ledger(engine_ledger::Command::Batch(batch)))
+    };
+    match kind % 20 {
+        0 => ledger::new_limit(parse(body)?),
+        1 => ledger::limit_patch(name(), parse(body)?),
+        2 => transfer(ledger::hold(parse(body)?)?),
+        3 => transfer(ledger::finalization(Finish::Commit, parse(body)?)?),
+        4 => transfer(ledger::finalization(Finish::Rollback, parse(body)?)?),
+        5 => ledger::values_query(parse(body)?),
+        6 => change(limiter::create_rule(parse(body)?)?),
+        7 => change(limiter::put_rule(name(), parse(body)?)?),
+        8 => change(limiter::patch_rule(name(), parse(body)?)?),
+        9 => change(limiter::create_override(name(), parse(body)?)?),
+        10 => change(limiter::patch_override(name(), name(), parse(body)?)?),
+        11 => limiter(engine_limiter::Command::Match(limiter::match_query(parse(body)?)?)),
+        12 => limiter(engine_limiter::Command::Check(limiter::check(parse(body)?)?)),
+        13 => limiter(limiter::move_counter(parse(body)?)?),
+        14 => limiter(engine_limiter::Command::TakeLease(limiter::new_lease(name(), parse(body)?)?)),
+        15 => limiter(engine_limiter::Command::ListRules {
+            query: from_wire::rule_query(parse(body)?)?,
+            page: Page::new(None, 100)?,
+        }),
+        16 => limiter(engine_limiter::Command::ListCounters {
+            query: from_wire::query(parse(body)?)?,
+            page: Page::new(None, 100)?,
+        }),
+        17 => Ok(Command::Locks(locks::acquire(name(), name(), parse(body)?)?)),
+        18 => Ok(Command::Events(events::put(name(), parse(body)?)?)),
+        _ => match parse(body) {
+            Ok(event) => Ok(Command::Events(events::submit(name(), &event)?)),
+            Err(_) => Ok(Command::Events(events::submit_body(name(), body, engine_events::Mode::OnlyOnce)?)),
+        },
+    }
+}

@@ -1,0 +1,279 @@
+//! Makes the reference say what the server demands, where the attributes of the wire types cannot: fields that exclude each
+//! other, and the ranges of integers.
+
+use std::collections::BTreeMap;
+use utoipa::{
+    Number,
+    openapi::{
+        Ref, RefOr, Required,
+        path::{Operation, Parameter, ParameterIn},
+        schema::{
+            AdditionalProperties, AllOfBuilder, AnyOfBuilder, Array, ArrayItems, KnownFormat, Object,
+            ObjectBuilder, OneOfBuilder, Schema, SchemaFormat, SchemaType, Type,
+        },
+    },
+};
+
+type Schemas = BTreeMap<String, RefOr<Schema>>;
+
+/// Completes the schemas of the document.
+pub(super) fn complete_schemas(schemas: &mut Schemas) {
+    for (name, list, field) in UNIQUE {
+        if let Some(RefOr::T(Schema::Object(object))) = schemas.get_mut(*name)
+            && let Some(RefOr::T(Schema::Array(array))) = object.properties.get_mut(*list)
+        {
+            array.extensions = Some([("x-unique-by", *field)].into_iter().collect());
+        }
+    }
+    split_window(schemas);
+    split_lock(schemas);
+    split_values_query(schemas);
+    for (optional, named) in NAMED {
+        if let Some(mut object) = object(schemas, optional) {
+            replace(&mut object, "name", Ref::from_schema_name("Name"));
+            object.required.push("name".to_owned());
+            schemas.insert((*named).to_owned(), object.into());
+        }
+    }
+    add_rule_query(schemas);
+    if let Some(event) = object(schemas, "NewEvent").and_then(|event| event.properties.get("event").cloned())
+    {
+        schemas.insert("EventText".to_owned(), event);
+    }
+    for schema in schemas.values_mut() {
+        visit(schema, &mut write_out_range);
+    }
+}
+
+/// Lists whose items must differ in one field: the type, its list, and the field of an item.
+const UNIQUE: &[(&str, &str, &str)] = &[
+    ("Hold", "changes", "limit_name"),
+    ("Finalization", "changes", "limit_name"),
+    ("NewLock", "locks", "key_values"),
+];
+
+/// Types whose name is optional in a PUT, and the same types for a POST, which has no name in its path.
+const NAMED: &[(&str, &str)] = &[("NewRule", "CreateRule"), ("NewOverride", "CreateOverride")];
+
+/// Operations with a body of their own: the operation, and the schema of its body.
+const BODIES: &[(&str, &str)] = &[
+    ("create_rule", "CreateRule"),
+    ("create_override", "CreateOverride"),
+    ("query_rules", "RuleQuery"),
+    // The body may be absent, but not `null`.
+    ("extend_lease", "LeaseHeartbeat"),
+    ("only_once_event", "EventText"),
+    ("strictly_once_event", "EventText"),
+];
+
+/// Operations in which every field of the body is optional, so that the body may be absent.
+const OPTIONAL_BODIES: &[&str] = &[
+    "patch_limit",
+    "patch_rule",
+    "patch_override",
+    "query_rules",
+    "query_overrides",
+    "query_counters",
+    "query_locks",
+];
+
+/// Completes an operation: its parameters, and the schema of its body.
+pub(super) fn complete_operation(operation: &mut Operation) {
+    let id = operation.operation_id.clone().unwrap_or_default();
+    for parameter in operation.parameters.iter_mut().flatten() {
+        if let RefOr::T(parameter) = parameter {
+            complete_parameter(parameter, &id);
+        }
+    }
+    if OPTIONAL_BODIES.contains(&id.as_str())
+        && let Some(RefOr::T(body)) = &mut operation.request_body
+    {
+        body.required = Some(Required::False);
+    }
+    if let Some((_, name)) = BODIES.iter().find(|(operation, _)| *operation == id)
+        && let Some(RefOr::T(body)) = &mut operation.request_body
+    {
+        for content in body.content.values_mut() {
+            if let RefOr::T(content) = content {
+                content.schema = Some(Ref::from_schema_name(*name).into());
+            }
+        }
+    }
+}
+
+/// Printable ASCII. A key may have quotes around it; without them it must be a name.
+const IDEMPOTENCY_KEY: &str = r#"^(?!(""|"?\.{1,2}"?)$)[!-~]([ -~]{0,254}[!-~])?$"#;
+
+fn complete_parameter(parameter: &mut Parameter, operation: &str) {
+    let integer = |least: u64, most: u64| {
+        ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(least)).maximum(Some(most))
+    };
+    let schema: RefOr<Schema> = match (parameter.name.as_str(), operation) {
+        ("limit", _) => integer(1, 1000).into(),
+        ("after", "list_entries" | "list_locks" | "query_locks") => integer(0, u64::MAX).into(),
+        ("after", "query_counters") => integer(0, u32::MAX.into()).into(),
+        ("after" | "session_id", _) | ("namespace", "cluster") => Ref::from_schema_name("Name").into(),
+        ("state", _) => words(&["held"]).into(),
+        ("force", _) => ObjectBuilder::new().schema_type(Type::Boolean).into(),
+        ("Last-Event-ID", _) => integer(0, u64::MAX).into(),
+        ("Idempotency-Key", _) => {
+            let key = ObjectBuilder::new().schema_type(Type::String).pattern(Some(IDEMPOTENCY_KEY));
+            key.min_length(Some(1)).max_length(Some(256)).into()
+        }
+        _ if parameter.parameter_in == ParameterIn::Path => {
+            parameter.required = Required::True;
+            Ref::from_schema_name("Name").into()
+        }
+        _ => return,
+    };
+    parameter.schema = Some(schema);
+}
+
+/// Only a bucket has a burst.
+fn split_window(schemas: &mut Schemas) {
+    let Some(bucket) = object(schemas, "NewWindow") else { return };
+    let mut plain = bucket.clone();
+    replace(&mut plain, "type", words(&["fixed", "sliding"]));
+    replace(&mut plain, "burst", nothing());
+    let mut bucket = bucket;
+    replace(&mut bucket, "type", words(&["bucket"]));
+    one_of(schemas, "NewWindow", [plain, bucket]);
+}
+
+/// A request asks for one lock or for several.
+fn split_lock(schemas: &mut Schemas) {
+    let some: RefOr<Schema> = AllOfBuilder::new()
+        .item(Ref::from_schema_name("KeyValues"))
+        .item(ObjectBuilder::new().schema_type(Type::Object).min_properties(Some(1)))
+        .into();
+    if let Some(mut wanted) = object(schemas, "WantedLock") {
+        replace(&mut wanted, "key_values", some.clone());
+        schemas.insert("WantedLock".to_owned(), wanted.into());
+    }
+    let Some(one) = object(schemas, "NewLock") else { return };
+    let mut several = one.clone();
+    replace(&mut several, "key_values", nothing());
+    replace(&mut several, "mode", nothing());
+    if let Some(RefOr::T(Schema::Array(locks))) = several.properties.get_mut("locks") {
+        locks.schema_type = SchemaType::Type(Type::Array);
+    }
+    several.required.push("locks".to_owned());
+    let mut one = one;
+    replace(&mut one, "key_values", some);
+    replace(&mut one, "locks", nothing());
+    one.required.push("key_values".to_owned());
+    one_of(schemas, "NewLock", [one, several]);
+}
+
+/// Values are asked for as of an operation or as of a position, but not both.
+fn split_values_query(schemas: &mut Schemas) {
+    let Some(of_operation) = object(schemas, "ValuesQuery") else { return };
+    let mut at_position = of_operation.clone();
+    replace(&mut at_position, "operation_id", nothing());
+    let mut of_operation = of_operation;
+    replace(&mut of_operation, "position", nothing());
+    let description = of_operation.description.take();
+    let either = AnyOfBuilder::new().item(of_operation).item(at_position).description(description);
+    schemas.insert("ValuesQuery".to_owned(), either.into());
+}
+
+/// A query for rules can only test which keys a rule groups by.
+fn add_rule_query(schemas: &mut Schemas) {
+    let Some(mut query) = object(schemas, "Query") else { return };
+    let exists = ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .property("exists", ObjectBuilder::new().schema_type(Type::Boolean))
+        .required("exists")
+        .additional_properties(Some(AdditionalProperties::FreeForm(false)));
+    if let Some(RefOr::T(Schema::Object(selection))) = schemas.get("Selection") {
+        let mut conditions = selection.clone();
+        conditions.description = Some("Conditions on the `group_by` keys. All of them must hold.".to_owned());
+        conditions.examples = Vec::new();
+        conditions.additional_properties = Some(Box::new(AdditionalProperties::RefOr(exists.into())));
+        let or_nothing = OneOfBuilder::new().item(nothing()).item(conditions);
+        replace(&mut query, "where", or_nothing);
+    }
+    for list in ["any", "all"] {
+        if let Some(RefOr::T(Schema::Array(array))) = query.properties.get_mut(list) {
+            array.items = ArrayItems::RefOrSchema(Box::new(Ref::from_schema_name("RuleQuery").into()));
+        }
+    }
+    schemas.insert("RuleQuery".to_owned(), query.into());
+}
+
+fn object(schemas: &Schemas, name: &str) -> Option<Object> {
+    match schemas.get(name) {
+        Some(RefOr::T(Schema::Object(object))) => Some(object.clone()),
+        _ => None,
+    }
+}
+
+/// Replaces the schema of a property.
+fn replace(object: &mut Object, property: &str, schema: impl Into<RefOr<Schema>>) {
+    object.properties.insert(property.to_owned(), schema.into());
+}
+
+fn one_of(schemas: &mut Schemas, name: &str, forms: [Object; 2]) {
+    let description = forms[0].description.clone();
+    let forms = forms.into_iter().fold(OneOfBuilder::new(), |builder, mut form| {
+        form.description = None;
+        builder.item(form)
+    });
+    schemas.insert(name.to_owned(), forms.description(description).into());
+}
+
+fn words(words: &[&str]) -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words.iter().copied()))
+}
+
+/// A field that must be `null` or absent.
+fn nothing() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::Null)
+}
+
+/// To JSON Schema a format is only a note, so the range of an integer is written out.
+fn write_out_range(object: &mut Object) {
+    let Some(SchemaFormat::KnownFormat(format)) = &object.format else { return };
+    let is_unsigned = match object.minimum {
+        Some(Number::Int(least)) => least >= 0,
+        Some(Number::UInt(_)) => true,
+        Some(Number::Float(least)) => least >= 0.0,
+        None => false,
+    };
+    let (least, most) = match format {
+        KnownFormat::Int32 => {
+            (i64::from(i32::MIN), u64::from(if is_unsigned { u32::MAX } else { i32::MAX as u32 }))
+        }
+        KnownFormat::Int64 => (i64::MIN, if is_unsigned { u64::MAX } else { i64::MAX as u64 }),
+        _ => return,
+    };
+    if object.minimum.is_none() {
+        object.minimum = Some(least.into());
+    }
+    if object.maximum.is_none() {
+        object.maximum = Some(most.into());
+    }
+    // The formats are those of signed integers.
+    if is_unsigned {
+        object.format = None;
+    }
+}
+
+/// Visits an object and all objects inside it.
+fn visit(schema: &mut RefOr<Schema>, visitor: &mut impl FnMut(&mut Object)) {
+    let RefOr::T(schema) = schema else { return };
+    match schema {
+        Schema::Object(object) => {
+            visitor(object);
+            object.properties.values_mut().for_each(|property| visit(property, visitor));
+            if let Some(AdditionalProperties::RefOr(other)) = object.additional_properties.as_deref_mut() {
+                visit(other, visitor);
+            }
+        }
+        Schema::Array(Array { items: ArrayItems::RefOrSchema(items), .. }) => visit(items, visitor),
+        Schema::OneOf(forms) => forms.items.iter_mut().for_each(|form| visit(form, visitor)),
+        Schema::AllOf(forms) => forms.items.iter_mut().for_each(|form| visit(form, visitor)),
+        Schema::AnyOf(forms) => forms.items.iter_mut().for_each(|form| visit(form, visitor)),
+        _ => {}
+    }
+}

@@ -1,0 +1,119 @@
+//! Batches that are done in slices: who has a turn between slices, and what a failed append leaves of them.
+
+use crate::harness::{Bench, batch, hold, limit, values};
+use limina_engine::{
+    Outcome,
+    ledger::{Reply, ValuesReply},
+};
+use limina_shard::{Failure, Loss, Options};
+
+/// The work of a transfer with one limit is 8, so a slice is two of them.
+const SLICE: usize = 16;
+
+fn bench() -> Bench {
+    Bench::new(SLICE, Options { max_batch_work: 4 * SLICE, ..Options::default() })
+}
+
+fn operations(prefix: &str, count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("{prefix}{number}")).collect()
+}
+
+/// The sum of the open holds of the limit `a`.
+fn held(outcome: &Outcome) -> i64 {
+    match outcome {
+        Outcome::Ledger(Ok(Reply::Values(ValuesReply { values, .. }))) => values[0].hold_value,
+        other => panic!("not {other:?}"),
+    }
+}
+
+fn results(outcome: &Outcome) -> usize {
+    match outcome {
+        Outcome::Ledger(Ok(Reply::Batch(results))) => {
+            assert!(results.iter().all(Result::is_ok), "{results:?}");
+            results.len()
+        }
+        other => panic!("not {other:?}"),
+    }
+}
+
+#[test]
+fn other_namespaces_have_their_turn_between_slices() {
+    let mut bench = bench();
+    bench.ask("red", limit("a"));
+    bench.ask("blue", limit("a"));
+    bench.send("batch", "red", None, batch(&operations("op", 40)));
+    bench.send("same", "red", None, values("a"));
+    bench.send("other", "blue", None, hold("op"));
+    bench.run();
+    assert_eq!(bench.answered(), ["other", "batch", "same"]);
+    assert_eq!(results(&bench.outcome("batch")), 40);
+    assert_eq!(held(&bench.outcome("same")), 40, "a request of the same namespace comes after the batch");
+}
+
+/// A namespace that sends very many requests does not delay a single request of another one.
+#[test]
+fn namespaces_take_turns() {
+    let mut bench = Bench::new(4_096, Options { max_batch: 10, ..Options::default() });
+    bench.ask("red", limit("a"));
+    bench.ask("blue", limit("a"));
+    let many = operations("op", 400);
+    for (number, id) in many.iter().enumerate() {
+        bench.send(&format!("red {number}"), "red", None, hold(id));
+    }
+    bench.send("blue", "blue", None, hold("op"));
+    bench.run();
+    let place = bench.answered().iter().position(|name| name == "blue").unwrap();
+    assert!(place < 150, "{place}");
+    let red: Vec<_> = bench.answered().into_iter().filter(|name| name != "blue").collect();
+    assert_eq!(red, (0..400).map(|number| format!("red {number}")).collect::<Vec<_>>());
+}
+
+/// After a failed append, a batch with a key continues behind the items that are stored, whichever these are.
+#[test]
+fn with_a_key_a_batch_continues_after_a_failed_append() {
+    for (loss, happened) in [(Loss::NotDone, false), (Loss::Unknown, false), (Loss::Unknown, true)] {
+        for appends in 0..4 {
+            let mut bench = bench();
+            bench.ask("red", limit("a"));
+            bench.send("batch", "red", Some("key"), batch(&operations("op", 40)));
+            bench.lose_append(appends, loss, happened);
+            bench.run();
+            assert_eq!(results(&bench.outcome("batch")), 40, "{loss:?} after {appends} appends");
+            bench.send("again", "red", Some("key"), batch(&operations("op", 40)));
+            bench.run();
+            assert_eq!(bench.outcome("again"), bench.outcome("batch"));
+            assert_eq!(held(&bench.ask("red", values("a"))), 40, "{loss:?} after {appends} appends");
+        }
+    }
+}
+
+/// Without a key it is not known which items are stored. They stay, and the others are not done.
+#[test]
+fn without_a_key_the_outcome_of_a_cut_batch_is_unknown() {
+    let mut bench = bench();
+    bench.ask("red", limit("a"));
+    bench.send("batch", "red", None, batch(&operations("op", 40)));
+    bench.lose_append(2, Loss::NotDone, false);
+    bench.run();
+    assert_eq!(bench.failure("batch"), Failure::OutcomeUnknown);
+    let held = held(&bench.ask("red", values("a")));
+    assert!((1..40).contains(&held), "{held}");
+}
+
+/// If the disk fills up, a batch ends between two slices, and says that its outcome is not known.
+#[test]
+fn a_batch_that_finds_no_space_is_cut() {
+    let mut bench = bench();
+    bench.ask("red", limit("a"));
+    bench.send("batch", "red", Some("key"), batch(&operations("op", 40)));
+    bench.fill_after(2);
+    bench.run();
+    assert_eq!(bench.failure("batch"), Failure::OutcomeUnknown);
+    bench.make_space();
+    let before = held(&bench.ask("red", values("a")));
+    assert!((1..40).contains(&before), "{before}");
+    bench.send("again", "red", Some("key"), batch(&operations("op", 40)));
+    bench.run();
+    assert_eq!(results(&bench.outcome("again")), 40);
+    assert_eq!(held(&bench.ask("red", values("a"))), 40);
+}
