@@ -15,7 +15,6 @@ pub(crate) fn run() -> Outcome {
     let target_directory = crate::target_directory()?;
     let build = build_environment(&target_directory)?;
     let jobs = test_binaries::build(&build)?;
-    document(&build)?;
     installed.join().map_err(|_| "installing panicked; see above")??;
     test_binaries::run(jobs, &target_directory, &[build, test_environment()].concat())
 }
@@ -45,13 +44,6 @@ fn clippy_driver() -> Result<String, String> {
         true => Ok(driver.display().to_string()),
         false => Err(format!("{} is missing: `rustup component add clippy` installs it", driver.display())),
     }
-}
-
-fn document(environment: &Environment) -> Outcome {
-    let mut doc = Command::new(env!("CARGO"));
-    doc.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
-    doc.envs(environment.iter().map(|(name, value)| (name, value)));
-    crate::run(doc)
 }
 
 /// Installs what the tests use besides the workspace, if it is missing.

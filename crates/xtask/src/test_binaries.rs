@@ -23,7 +23,7 @@ const LANES: usize = 2;
 const SLOWEST_FIRST: &[&str] =
     &["limina: e2e", "limina: cluster", "schemathesis", "store: all", "bench: tiny", "sim: all"];
 
-/// One program to run: a test binary, or cargo with the documentation tests.
+/// One program to run: a test binary, or cargo with the documentation or its tests.
 pub(crate) struct Job {
     /// The crate's folder and the target, such as `limina: e2e`.
     name: String,
@@ -74,6 +74,8 @@ pub(crate) fn build(environment: &Environment) -> Result<Vec<Job>, String> {
 pub(crate) fn run(mut jobs: Vec<Job>, target_directory: &Path, environment: &Environment) -> Outcome {
     let logs = target_directory.join("test-logs");
     std::fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
+    // Most tests wait for most of their time, so the documentation is built beside them.
+    jobs.insert(jobs.len().min(2), documentation());
     jobs.push(documentation_tests());
     for job in &mut jobs {
         job.command.envs(environment.iter().map(|(name, value)| (name, value)));
@@ -125,6 +127,15 @@ fn binary(manifest: &Path, target: &cargo_metadata::Target, program: &Path) -> R
 fn schemathesis(server: &Path) -> Result<Job, String> {
     let command = crate::schemathesis::job(server)?;
     Ok(Job { name: "schemathesis".into(), again: "cargo xtask schemathesis".into(), command })
+}
+
+/// The documentation must be complete, and its links must exist.
+fn documentation() -> Job {
+    let args = ["doc", "--workspace", "--no-deps", "--quiet"];
+    let mut command = Command::new(env!("CARGO"));
+    command.args(args).env("RUSTDOCFLAGS", "-D warnings").current_dir(crate::root());
+    let again = format!("RUSTDOCFLAGS='-D warnings' cargo {}", args.join(" "));
+    Job { name: "documentation".into(), again, command }
 }
 
 fn documentation_tests() -> Job {
