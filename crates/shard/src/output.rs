@@ -46,6 +46,9 @@ pub enum Output<T> {
         /// The outcome of the items that are decided now.
         outcome: Outcome,
     },
+    /// A slice of a batch is done, and [`Shard::poll`](crate::Shard::poll) would go on with it. Before that, give the shard
+    /// what has arrived meanwhile: other namespaces go first.
+    Unfinished,
     /// A batch is given up before its last item, for lack of space. Reported like `Slice`.
     Cut {
         /// The batch.

@@ -246,6 +246,8 @@ impl<T> Open<T> {
                 from,
                 outcome: job.results_from(from),
             });
+        } else {
+            outputs.push_back(Output::Unfinished);
         }
         let is_behind = |work: &Work<T>| matches!(work, Work::Request(_, other) if other.request.namespace == job.request.namespace);
         if round.work.iter().any(is_behind) {

@@ -163,6 +163,7 @@ impl<T> Shard<T> {
                 Output::Reply(..)
                     | Output::Waits { .. }
                     | Output::Slice { .. }
+                    | Output::Unfinished
                     | Output::Cut { .. }
                     | Output::Effect(_)
             )

@@ -189,7 +189,9 @@ impl<J: Journal, T: Table> Driver<J, T> {
             let is_full = self.full_until.is_some_and(|until| polled_at < until);
             self.shard.handle_space(!is_full && self.store.free_space() == FreeSpace::Ample);
             self.shard.handle_tenure(self.tenure_guard.is_sure());
-            while let Some(output) = self.shard.poll(now) {
+            let mut is_unfinished = false;
+            while !is_unfinished && let Some(output) = self.shard.poll(now) {
+                is_unfinished = matches!(output, Output::Unfinished);
                 self.handle_output(output);
             }
             if let Some(time) = self.shard.take_lag() {
@@ -217,6 +219,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 busy_since = Some(Instant::now());
             }
             tokio::select! {
+                () = tokio::task::yield_now(), if is_unfinished => {}
                 () = self.receiver.changed(wants_more, &held_up) => {
                     let cancellations = self.receiver.take_cancellations();
                     cancellations.into_iter().for_each(|submission| self.handle_request(submission));

@@ -106,6 +106,7 @@ impl Bench {
                 Output::Confirm => self.shard.handle_persisted(),
                 Output::Reply(reply) => self.replies.push((reply.ticket, reply.result)),
                 Output::Effect(_) => {}
+                Output::Unfinished => {}
                 other => panic!("not expected here: {other:?}"),
             }
         }

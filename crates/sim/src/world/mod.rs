@@ -448,6 +448,7 @@ impl World {
                     self.note_slice(&request, from);
                     self.note(order, at, request, Fate::Slice { from, outcome })?;
                 }
+                Output::Unfinished => {}
                 Output::Cut { request, at, order } => self.note(order, at, request, Fate::Cut)?,
                 Output::Effect(effect) => {
                     self.say(|| format!("{effect:?}"));
