@@ -20,7 +20,7 @@ pub struct Selection {
     conditions: Conditions,
 }
 
-/// The work of walking over the pairs of an object once, in conditions.
+/// The work of walking over the pairs of an object once, in comparisons.
 const WALK_WEIGHT: usize = 16;
 
 /// Each key with the tests that its value must pass.
@@ -107,6 +107,11 @@ impl Selection {
         self.conditions.iter().map(|(key, tests)| (&**key, &**tests))
     }
 
+    /// The most comparisons of two values that [`Selection::selects`] makes.
+    pub(crate) fn comparisons(&self) -> usize {
+        self.conditions.iter().flat_map(|(_, tests)| tests).map(Test::comparisons).sum()
+    }
+
     /// Whether all conditions hold for these key-values.
     pub fn selects(&self, key_values: &KeyValues) -> bool {
         // Conditions and pairs are both in the order of their keys, so one walk over the pairs finds every value.
@@ -157,6 +162,13 @@ impl Test {
             }
             Test::Prefix(prefix) => check_bytes("prefix", prefix, 0..=KeyValues::MAX_STRING_BYTES),
             Test::Exists(_) => Ok(()),
+        }
+    }
+
+    fn comparisons(&self) -> usize {
+        match self {
+            Test::In(others) => others.len().checked_ilog2().map_or(1, |halvings| halvings as usize + 1),
+            _ => 1,
         }
     }
 
@@ -337,10 +349,10 @@ impl Query {
         self.holds(keys.len(), &|selection| selection.selects_keys(keys))
     }
 
-    /// About how much work it is to look at one object, in conditions.
+    /// About how much work it is to look at one object, in comparisons.
     pub(crate) fn weight(&self) -> usize {
         let parts = self.any.iter().chain(&self.all).map(Query::weight);
-        WALK_WEIGHT + self.selection.conditions.len() + parts.sum::<usize>()
+        WALK_WEIGHT + self.selection.comparisons() + parts.sum::<usize>()
     }
 
     fn holds(&self, keys: usize, selects: &dyn Fn(&Selection) -> bool) -> bool {

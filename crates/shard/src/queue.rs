@@ -83,11 +83,11 @@ impl<T> Queue<T> {
 
     fn line(&mut self, name: &Name, add_turn: fn(&mut VecDeque<Name>, Name)) -> &mut VecDeque<(T, Job)> {
         self.len += 1;
-        if !self.lines.contains_key(name) {
-            self.lines.insert(name.clone(), Line { requests: VecDeque::new(), is_closed: false });
+        let line = self.lines.entry(name.clone()).or_insert_with(|| {
             add_turn(&mut self.turns, name.clone());
-        }
-        &mut self.lines.get_mut(name).expect("it is there").requests
+            Line { requests: VecDeque::new(), is_closed: false }
+        });
+        &mut line.requests
     }
 
     /// Takes requests for a round. `take` says whether it puts the request into the round.

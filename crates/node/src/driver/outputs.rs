@@ -40,23 +40,23 @@ impl<J: Journal, T: Table> Driver<J, T> {
     }
 
     fn fetch(&mut self, reads: Vec<Read>) {
-        let (store, metrics) = (self.store.clone(), self.metrics.clone());
+        let (store, fetch_seconds) = (self.store.clone(), self.metrics.shards.fetch_seconds.clone());
         let is_shared = self.service.others().is_some();
         self.fetching = Some(Box::pin(async move {
             let begin = Instant::now();
             let answers = fetch(&store, reads, is_shared).await;
-            metrics.shards.fetch_seconds.observe(begin.elapsed().as_secs_f64());
+            fetch_seconds.observe(begin.elapsed().as_secs_f64());
             answers
         }));
     }
 
     fn append(&mut self, writes: Arc<Writes>) {
         let is_large = writes.len() > LARGE_APPEND;
-        let (store, metrics) = (self.store.clone(), self.metrics.clone());
+        let (store, append_seconds) = (self.store.clone(), self.metrics.shards.append_seconds.clone());
         let append = async move {
             let begin = Instant::now();
             let result = store.append(store.seq().next(), batch(&writes)).await;
-            metrics.shards.append_seconds.observe(begin.elapsed().as_secs_f64());
+            append_seconds.observe(begin.elapsed().as_secs_f64());
             result.map_err(|error| loss_of(&error))
         };
         self.persisting = Some(match is_large {

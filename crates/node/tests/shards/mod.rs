@@ -31,8 +31,12 @@ fn name(text: &str) -> Name {
 
 /// A namespace of this shard.
 fn namespace_in(shard: ShardId) -> Name {
-    let mut names = (0..).map(|number| format!("n{number}"));
-    name(&names.find(|text| shard_of(text, SHARDING) == shard).expect("every shard has names"))
+    namespaces_in(shard).next().expect("every shard has names")
+}
+
+fn namespaces_in(shard: ShardId) -> impl Iterator<Item = Name> {
+    let names = (0..).map(|number| format!("n{number}"));
+    names.filter(move |text| shard_of(text, SHARDING) == shard).map(|text| name(&text))
 }
 
 fn memory() -> Arc<FaultyStore<Memory>> {

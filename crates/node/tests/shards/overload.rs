@@ -1,10 +1,11 @@
 //! Requests that wait for a shard that has too much to do: how long, and what becomes of them.
 
-use super::{info, memory, name, namespace_in, start, store::FaultyStore, submit};
+use super::{info, memory, name, namespace_in, namespaces_in, start, store::FaultyStore, submit};
 use futures_util::FutureExt;
 use limina_engine::{
     Command, KeyValues, Millis, Outcome, Request,
     key_values::Value,
+    limiter,
     locks::{self, Acquire, Lock, Mode},
 };
 use limina_node::{Node, NodeOptions, Service, Unavailable};
@@ -85,6 +86,33 @@ async fn a_request_whose_client_has_gone_is_not_begun() {
         client.await.expect("no panic").expect("it is done");
     }
     assert_eq!(info(&service, &namespace).await.expect("the shard serves").incubating, 20);
+    node.stop().await;
+}
+
+/// The slices of this batch write nothing, so nothing in the store makes the shard wait between them.
+#[tokio::test(start_paused = true)]
+async fn a_long_batch_gives_way_to_another_namespace_after_each_slice() {
+    let (service, node) = start(&memory(), NodeOptions::default()).await;
+    let mut namespaces = namespaces_in(SHARD);
+    let mut namespace = || namespaces.next().expect("every shard has names");
+    let (namespace, neighbour) = (namespace(), namespace());
+    let key_values = KeyValues::new(vec![("key", Value::<&str>::Integer(1))]).expect("valid");
+    let entry = limiter::Take::new(key_values, 1).expect("valid");
+    let check = limiter::Check::new(vec![entry; 16]).expect("valid");
+    let batch = limiter::CheckBatch::new(vec![check; 8_192]).expect("valid");
+    let command = Command::Limiter(limiter::Command::CheckBatch(batch));
+    let request = Request { namespace, idempotency: None, command };
+    let batch = tokio::spawn({
+        let service = service.clone();
+        async move { service.submit(request).await }
+    });
+    // The batch's task submits it, and the shard begins.
+    for _ in 0..4 {
+        tokio::task::yield_now().await;
+    }
+    submit(&service, &neighbour, "e").await.expect("the shard serves");
+    assert!(!batch.is_finished(), "the neighbour waited for the whole batch");
+    batch.await.expect("no panic").expect("the shard serves");
     node.stop().await;
 }
 

@@ -26,6 +26,8 @@ use tokio::time::Instant;
 const QUANTUM: u64 = 128;
 /// The part of [`QueueOptions::max_wait`] that requests may wait while others are refused.
 const STANDING_PART: u32 = 50;
+/// The most requests for which [`Queue::take`] allocates before it knows how many it takes.
+const RESERVED: usize = 1024;
 /// How many times longer, and with how many times more bytes, requests that make room may still enter.
 const RESERVE: u32 = 4;
 
@@ -159,13 +161,15 @@ impl<T> Queue<T> {
         cost: Cost,
         makes_room: bool,
     ) -> Result<(), (T, Overloaded)> {
-        if let Err(overloaded) = self.check(now, namespace, cost.bytes, makes_room) {
+        let own = self.weight_of(namespace);
+        if let Err(overloaded) = self.check_behind(now, own, cost.bytes, makes_room) {
             return Err((item, overloaded));
         }
-        if !self.lanes.contains_key(namespace) {
+        if own.is_none() {
             self.turns.push_back(namespace.clone());
+            self.lanes.insert(namespace.clone(), Lane::default());
         }
-        let lane = self.lanes.entry(namespace.clone()).or_default();
+        let lane = self.lanes.get_mut(namespace).expect("it was there or is new");
         lane.weight += cost.weight;
         lane.waiting.push_back(Waiting { item, since: now, cost, makes_room });
         self.total.add(cost);
@@ -181,10 +185,20 @@ impl<T> Queue<T> {
         bytes: usize,
         makes_room: bool,
     ) -> Result<(), Overloaded> {
+        self.check_behind(now, self.weight_of(namespace), bytes, makes_room)
+    }
+
+    fn check_behind(
+        &mut self,
+        now: Instant,
+        own: Option<u64>,
+        bytes: usize,
+        makes_room: bool,
+    ) -> Result<(), Overloaded> {
         let max_bytes =
             self.options.max_bytes + if makes_room { self.options.max_bytes / RESERVE as usize } else { 0 };
         let has_bytes = self.is_empty() || self.total.bytes.saturating_add(bytes) <= max_bytes;
-        if self.work_ahead(namespace) <= self.max_work_ahead(now, makes_room)
+        if self.work_ahead(own) <= self.max_work_ahead(now, makes_room)
             && self.stalled(now) <= self.options.patience(makes_room)
             && has_bytes
         {
@@ -209,7 +223,7 @@ impl<T> Queue<T> {
         let is_overloaded = self.is_overloaded(now);
         let mut begun = Cost::default();
         let mut passed_over = 0;
-        while passed_over < self.turns.len()
+        'turns: while passed_over < self.turns.len()
             && let Some(namespace) = self.turns.front()
         {
             if held_up.contains(namespace) {
@@ -222,35 +236,35 @@ impl<T> Queue<T> {
             if !std::mem::replace(&mut lane.is_in_turn, true) {
                 lane.deficit += QUANTUM;
             }
-            let Some(Waiting { item, since, cost, makes_room }) = lane.waiting.front() else {
-                self.lanes.remove(namespace);
-                self.turns.pop_front();
-                continue;
-            };
-            let (cost, waited) = (*cost, now.saturating_duration_since(*since));
-            let patience = self.options.patience(*makes_room);
-            let into = if is_gone(item) {
-                &mut taken.gone
-            } else if is_overloaded && waited > patience {
-                &mut taken.late
-            } else if cost.weight > lane.deficit && self.turns.len() > 1 {
-                lane.is_in_turn = false;
-                self.turns.rotate_left(1);
-                continue;
-            } else if begun.weight > 0
-                && (begun.weight + cost.weight > most.weight || begun.bytes + cost.bytes > most.bytes)
-            {
-                break;
-            } else {
-                lane.deficit = lane.deficit.saturating_sub(cost.weight);
-                begun.add(cost);
-                &mut taken.begin
-            };
-            let waiting = lane.waiting.pop_front().expect("it was just there");
-            into.push(waiting.item);
-            lane.weight -= cost.weight;
-            self.total.remove(cost);
-            taken.longest_wait = taken.longest_wait.max(waited);
+            taken.begin.reserve(lane.waiting.len().min(RESERVED));
+            while let Some(Waiting { item, since, cost, makes_room }) = lane.waiting.front() {
+                let (cost, waited) = (*cost, now.saturating_duration_since(*since));
+                let patience = self.options.patience(*makes_room);
+                let into = if is_gone(item) {
+                    &mut taken.gone
+                } else if is_overloaded && waited > patience {
+                    &mut taken.late
+                } else if cost.weight > lane.deficit && self.turns.len() > 1 {
+                    lane.is_in_turn = false;
+                    self.turns.rotate_left(1);
+                    continue 'turns;
+                } else if begun.weight > 0
+                    && (begun.weight + cost.weight > most.weight || begun.bytes + cost.bytes > most.bytes)
+                {
+                    break 'turns;
+                } else {
+                    lane.deficit = lane.deficit.saturating_sub(cost.weight);
+                    begun.add(cost);
+                    &mut taken.begin
+                };
+                let waiting = lane.waiting.pop_front().expect("it was just there");
+                into.push(waiting.item);
+                lane.weight -= cost.weight;
+                self.total.remove(cost);
+                taken.longest_wait = taken.longest_wait.max(waited);
+            }
+            self.lanes.remove(namespace);
+            self.turns.pop_front();
         }
         let is_full = !self.is_empty();
         self.waiting_since = is_full.then_some(now);
@@ -284,10 +298,16 @@ impl<T> Queue<T> {
         Overloaded { retry_after: self.drain_time.of(self.total.weight).max(self.stalled(now)) }
     }
 
-    /// How long the shard will be busy before it takes a request that enters now.
-    fn work_ahead(&self, namespace: &Name) -> Duration {
-        let own = self.lanes.get(namespace).map_or(0, |lane| lane.weight);
-        let others = (self.turns.len() - usize::from(self.lanes.contains_key(namespace))) as u64;
+    /// The weight of the namespace's waiting requests. None if it has none.
+    fn weight_of(&self, namespace: &Name) -> Option<u64> {
+        self.lanes.get(namespace).map(|lane| lane.weight)
+    }
+
+    /// How long the shard will be busy before it takes a request that enters now. `own` is the weight of the waiting requests
+    /// of the same namespace.
+    fn work_ahead(&self, own: Option<u64>) -> Duration {
+        let others = (self.turns.len() - usize::from(own.is_some())) as u64;
+        let own = own.unwrap_or(0);
         // Before this request, each other namespace takes at most as much as this one, and one turn more.
         let ahead = self.total.weight.min(own + others.saturating_mul(own + QUANTUM));
         self.drain_time.of(ahead)
