@@ -27,11 +27,11 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// What the client has measured since the samples were taken the last time.
 #[derive(Default)]
 pub(crate) struct Samples {
-    /// The latency of each request, refused ones included. It is counted from when the request was due, so that a pause of the
-    /// server counts for each request that should have been sent during it.
+    /// The latency of each request, refused ones included, and of each that should have been sent while it waited: that one
+    /// would have been answered at the same time. So a pause of the server counts for its whole length.
     pub(crate) latencies: Vec<Duration>,
-    /// When the last of these requests was due.
-    last_due: Option<Instant>,
+    /// When the last of these requests was sent.
+    last_sent: Option<Instant>,
     /// Checks that were refused with 503 or 507.
     pub(crate) refused: u64,
     /// Heartbeats that were refused. They keep or free something, so a server without memory must still accept them.
@@ -84,10 +84,10 @@ impl Honest {
         std::mem::take(&mut lock(&self.samples))
     }
 
-    /// Waits until all requests that were due until now have been answered, and takes the samples.
+    /// Waits until a request that was sent after this call has been answered, and takes the samples.
     pub(crate) fn take_until_now(&self) -> Samples {
         let now = Instant::now();
-        while lock(&self.samples).last_due.is_none_or(|due| due < now) && now.elapsed() < 2 * DEADLINE {
+        while lock(&self.samples).last_sent.is_none_or(|sent| sent < now) && now.elapsed() < 2 * DEADLINE {
             thread::sleep(PACE);
         }
         self.take()
@@ -114,15 +114,17 @@ impl Client {
     }
 
     fn run(mut self, samples: &Mutex<Samples>, is_over: &AtomicBool) {
-        let begin = Instant::now();
-        let (mut due, mut number) = (begin, 0);
+        let (mut due, mut number) = (Instant::now(), 0);
         while !is_over.load(Ordering::Relaxed) {
             thread::sleep(due.saturating_duration_since(Instant::now()));
             let is_heartbeat = number % 2 == 1;
+            let sent = Instant::now();
             let answer = self.exchange(&self.requests[number % 2].clone());
+            let took = sent.elapsed();
             let mut samples = lock(samples);
-            samples.latencies.push(due.elapsed());
-            samples.last_due = Some(due);
+            let missed = (0..).map(|missed| took.checked_sub(PACE * missed));
+            samples.latencies.extend(missed.map_while(|latency| latency));
+            samples.last_sent = Some(sent);
             match answer {
                 Ok(answer) if answer.status == 200 => {}
                 Ok(answer) if matches!(answer.status, 503 | 507) => match is_heartbeat {
@@ -136,7 +138,7 @@ impl Client {
             {
                 self.stream = stream;
             }
-            due += PACE;
+            due = (due + PACE).max(Instant::now());
             number += 1;
         }
     }

@@ -21,9 +21,9 @@ const BUDGET_MIB: u64 = 1024;
 const BESIDES_BUDGET: u64 = 256 << 20;
 /// The longest time for which a single request of a neighbour may delay the honest client, at the 99th percentile.
 const MAX_DELAY: Duration = Duration::from_millis(50);
-/// While there are more requests than the server can answer, an accepted request may wait for the target of 250 ms. The rest
-/// is for hostile clients that run on the same machine.
-const MAX_OVERLOAD_DELAY: Duration = Duration::from_millis(500);
+/// While there are many hostile clients, an accepted request may wait for the target of 250 ms. The rest is for the hostile
+/// clients themselves, which run on the same machine.
+const MAX_CROWD_DELAY: Duration = Duration::from_millis(500);
 /// The longest time until the honest client is served as before.
 pub(crate) const MAX_RECOVERY: Duration = Duration::from_secs(1);
 
@@ -167,7 +167,7 @@ impl Scenario {
         if self.kind == Kind::Alone {
             return missed;
         }
-        let delay = if self.kind == Kind::Overload { MAX_OVERLOAD_DELAY } else { MAX_DELAY };
+        let delay = if self.kind == Kind::Work { MAX_DELAY } else { MAX_CROWD_DELAY };
         let (p99, bound) = (outcome.honest.quantile(0.99), outcome.quiet.quantile(0.99) + delay);
         if p99 > bound {
             missed.push(format!("p99 of the honest client was {p99:.0?}, and {bound:.0?} is the bound"));

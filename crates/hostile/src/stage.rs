@@ -23,6 +23,8 @@ pub(crate) const NAMESPACE: &str = "hostile";
 const START_DEADLINE: Duration = Duration::from_secs(120);
 /// Connections that prepare a scenario at the same time.
 const PREPARING: usize = 32;
+/// The time after which a refused request of the preparation is sent again.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// The span in which the honest client must be served as before to count as recovered.
 const RECOVERED_FOR: Duration = Duration::from_millis(200);
 /// What the honest client's slowest request may take more than before, once the server has recovered.
@@ -153,10 +155,17 @@ impl Stage {
             let address = self.address();
             tasks.spawn(async move {
                 let mut connection = Connection::open(address).await?;
-                for request in requests {
-                    let answer = connection.exchange(&request).await?;
-                    if !matches!(answer.status, 200..300) {
-                        return Err(format!("preparing: {}: {}", answer.status, answer.text()).into());
+                let mut requests = requests.iter().peekable();
+                while let Some(request) = requests.peek() {
+                    let answer = connection.exchange(request).await?;
+                    match answer.status {
+                        200..300 => drop(requests.next()),
+                        // A refused body may have been left unread.
+                        503 => {
+                            tokio::time::sleep(RETRY_PAUSE).await;
+                            connection = Connection::open(address).await?;
+                        }
+                        status => return Err(format!("preparing: {status}: {}", answer.text()).into()),
                     }
                 }
                 Ok::<(), Failed>(())

@@ -22,6 +22,8 @@ pub(crate) struct Open<T> {
     /// The number of decisions since the shard was opened.
     pub(crate) decisions: u64,
     pub(crate) batches_since_sweep: usize,
+    /// Whether the store answers a sweep's scan quickly.
+    pub(crate) may_scan: bool,
     /// More timers were due than the last round took.
     pub(crate) is_behind: bool,
     /// The time of the last round, if it lags and [`crate::Shard::take_lag`] has not reported it yet.

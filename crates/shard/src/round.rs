@@ -156,7 +156,8 @@ impl<T> Open<T> {
         }
         let is_quiet = self.in_flight.is_none() && self.building.is_empty && work.is_empty();
         let is_sweep_due = is_quiet || self.batches_since_sweep >= BATCHES_A_SWEEP;
-        let sweep = || if is_sweep_due && may_sweep { self.engine.next_sweep() } else { None };
+        let sweep =
+            || if is_sweep_due && may_sweep && self.may_scan { self.engine.next_sweep() } else { None };
         let free = || if may_sweep { self.engine.next_free() } else { None };
         let background = self.engine.next_backfill().or_else(free).or_else(sweep);
         self.building.has_background = background.is_some();

@@ -113,6 +113,7 @@ impl<T> Shard<T> {
             stopped_at: is_stopped.then_some(now),
             decisions: 0,
             batches_since_sweep: 0,
+            may_scan: true,
             is_behind: false,
             lags_at: None,
             fetched: Fetched::default(),
@@ -205,6 +206,19 @@ impl<T> Shard<T> {
     pub fn handle_space(&mut self, has_space: bool) {
         self.has_space = has_space;
         self.is_out_of_space &= !has_space;
+    }
+
+    /// Whether a sweep waits for its turn. Its next slice scans the store.
+    pub fn has_sweeps(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.engine.next_sweep().is_some())
+    }
+
+    /// Whether the store answers scans quickly. If not, sweeps wait: clients would wait with them. Until it is called, scans are
+    /// quick.
+    pub fn handle_scans(&mut self, are_quick: bool) {
+        if let Some(open) = &mut self.open {
+            open.may_scan = are_quick;
+        }
     }
 
     /// Whether relaxed replies may be released before they are durable. If it is not certain that this node still owns

@@ -226,3 +226,21 @@ async fn records_coalesce() {
     assert_eq!((backlog.records, backlog.since), (1, Some(Seq(1))));
     assert!(backlog.bytes < 20_000, "{backlog:?}");
 }
+
+#[tokio::test]
+async fn a_scan_in_the_background_waits_until_the_overlay_is_sorted() {
+    let (_, shard) = new().await;
+    let many = |from: u32| -> Vec<Record> {
+        let key = |number: u32| Bytes::copy_from_slice(&number.to_be_bytes());
+        (from..from + 10_000).map(|number| Record { key: key(number), value: Some(bytes("1")) }).collect()
+    };
+    assert!(shard.prepare_scan(), "there is nothing to sort");
+    shard.append(Seq(1), many(0)).await.expect("append");
+    assert!(!shard.backlog().due);
+    assert!(!shard.prepare_scan(), "10,000 records are not sorted");
+    assert!(shard.backlog().due, "a checkpoint is due");
+    shard.checkpoint().await.expect("checkpoint");
+    assert!(!shard.backlog().due);
+    shard.append(Seq(2), many(10_000)).await.expect("append");
+    assert!(shard.prepare_scan(), "these records were sorted when they came");
+}

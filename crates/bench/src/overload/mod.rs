@@ -1,8 +1,9 @@
 //! More requests than a shard can do: how long the accepted ones take, how fast the others are refused, and how soon the
 //! server is itself again.
 //!
-//! All requests go to one namespace, and so to one shard. Each is a batch of durable checks, so that the shard is the
-//! bottleneck, and not this program, which shares the processors with the server.
+//! All requests go to one namespace, and so to one shard. Each is a batch of durable checks to which many rules apply: few
+//! bytes and much work. So the shard is the bottleneck, and neither HTTP nor this program, which shares the processors with the
+//! server.
 
 mod clients;
 mod report;
@@ -10,8 +11,7 @@ mod report;
 use crate::{
     Failed,
     frame::{Others, Place, conditions, positive, seconds},
-    http::Http,
-    limiter::http::create_counters,
+    http::{Connection, Http},
     load::Contender,
 };
 use clients::Clients;
@@ -40,8 +40,11 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 500, value_parser = positive)]
     connections: usize,
     /// Checks in one request
-    #[arg(long, default_value_t = 300, value_parser = positive)]
+    #[arg(long, default_value_t = 60, value_parser = positive)]
     batch: usize,
+    /// Rules that apply to each check
+    #[arg(long, default_value_t = 16, value_parser = positive)]
+    rules: usize,
     /// Fail if a bound is missed
     #[arg(long)]
     check: bool,
@@ -55,7 +58,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
     let directory = options.place.directory()?;
     let others = Others::watch();
     let server = Http::limina(&program, directory.path())?;
-    create_counters(&mut server.connect().await?).await?;
+    create_rules(&mut server.connect().await?, options.rules).await?;
     let report = measure(&options, &server).await?;
     server.stop().await?;
     others.print(Duration::ZERO);
@@ -64,6 +67,15 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
         missed if options.check && !missed.is_empty() => Err(format!("missed: {}", missed.join("; ")).into()),
         _ => Ok(()),
     }
+}
+
+/// Creates rules without a window, whose checks are durable.
+async fn create_rules(connection: &mut Connection, number: usize) -> Result<(), Failed> {
+    for rule in 0..number {
+        connection.json = format!(r#"{{"name":"rule {rule}","group_by":["client"],"limit":-1}}"#);
+        connection.post_expecting("/limiter/rules", 201).await?;
+    }
+    Ok(())
 }
 
 async fn measure(options: &Options, server: &Http) -> Result<Report, Failed> {

@@ -30,6 +30,9 @@ const REOPEN_PAUSE: Duration = Duration::from_millis(500);
 /// How long to wait before due work that found no room in the store is tried again.
 const ROOM_PAUSE: Duration = Duration::from_millis(200);
 
+/// How long to wait before looking again whether the store is ready for sweeps.
+const SWEEP_PAUSE: Duration = Duration::from_millis(500);
+
 /// The most that is taken from the queue at a time. A larger request is taken alone.
 ///
 /// What waits in the queue is ordered and refused by the queue's rules, so only a little of it is taken at once: a small part
@@ -189,6 +192,8 @@ impl<J: Journal, T: Table> Driver<J, T> {
             let is_full = self.full_until.is_some_and(|until| polled_at < until);
             self.shard.handle_space(!is_full && self.store.free_space() == FreeSpace::Ample);
             self.shard.handle_tenure(self.tenure_guard.is_sure());
+            let do_sweeps_wait = self.shard.has_sweeps() && !self.store.prepare_scan();
+            self.shard.handle_scans(!do_sweeps_wait);
             let mut is_unfinished = false;
             while !is_unfinished && let Some(output) = self.shard.poll(now) {
                 is_unfinished = matches!(output, Output::Unfinished);
@@ -208,7 +213,9 @@ impl<J: Journal, T: Table> Driver<J, T> {
             let wakeup = if self.shard.is_out_of_space() {
                 Some(ROOM_PAUSE)
             } else {
-                self.shard.next_wakeup().map(|at| Duration::from_millis(at.0.saturating_sub(now.0)))
+                let next =
+                    self.shard.next_wakeup().map(|at| Duration::from_millis(at.0.saturating_sub(now.0)));
+                next.into_iter().chain(do_sweeps_wait.then_some(SWEEP_PAUSE)).min()
             };
             // While the shard is being opened, requests stay in the queue, which refuses more of them when that takes long.
             let takes = self.shard.engine().is_some() || is_stopping || *is_store_away.borrow();

@@ -44,7 +44,7 @@ pub struct Backlog {
     pub bytes: usize,
     /// The first append that the table does not contain, if there is one. The journal must keep it and all later ones.
     pub since: Option<Seq>,
-    /// Whether a checkpoint should run now: there is enough to write, or the last checkpoint failed.
+    /// Whether a checkpoint should run now: there is enough to write, a scan waits for it, or the last checkpoint failed.
     pub due: bool,
 }
 
@@ -71,6 +71,8 @@ struct State {
     frozen: Option<Frozen>,
     /// Whether the last checkpoint failed.
     is_failing: bool,
+    /// A scan waits for a checkpoint; see [`ShardStore::prepare_scan`].
+    is_scan_wanted: bool,
     /// An append was begun, and its success was not seen. No other append may follow before the shard is taken again.
     must_retake: bool,
 }
@@ -103,6 +105,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
                 active: Records::default(),
                 frozen: None,
                 is_failing: false,
+                is_scan_wanted: false,
                 must_retake: true,
             }),
             checkpointing: tokio::sync::Mutex::new(()),
@@ -243,7 +246,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
             records: state.active.len() + frozen,
             bytes: state.bytes(),
             since: (state.seq > state.applied).then(|| state.applied.next()),
-            due: state.bytes() >= self.options.soft_bytes || state.frozen.is_some(),
+            due: state.bytes() >= self.options.soft_bytes || state.frozen.is_some() || state.is_scan_wanted,
         }
     }
 
@@ -260,7 +263,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         }
         let contained = {
             let mut state = self.lock();
-            state.is_failing = false;
+            (state.is_failing, state.is_scan_wanted) = (false, false);
             state.applied = frozen.upto;
             state.frozen.take()
         };
@@ -269,6 +272,20 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         self.journal.release(self.shard, frozen.upto);
         self.checkpointed.notify_waiters();
         Ok(Some(frozen.upto))
+    }
+
+    /// Whether a scan is quick. The overlay is not sorted until somebody needs that, and sorting all of it takes up to
+    /// hundreds of milliseconds, for which nobody should wait on behalf of work in the background. If a scan is not quick, the
+    /// next checkpoint is due at once, and from then on the overlay is sorted.
+    pub fn prepare_scan(&self) -> bool {
+        let mut state = self.lock();
+        let frozen = state.frozen.as_ref().map(|frozen| &*frozen.records);
+        let is_quick = frozen.into_iter().chain([&state.active]).all(Records::is_range_quick);
+        if !is_quick {
+            state.active.request_order();
+        }
+        state.is_scan_wanted = !is_quick;
+        is_quick
     }
 
     /// The records for the next checkpoint: those that a failed one left frozen, or else all active ones.
