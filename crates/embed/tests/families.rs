@@ -121,11 +121,21 @@ async fn limiter() {
     assert_eq!(limiter.move_counter(tenant, 1).await.unwrap().counter.total, 3);
     assert_eq!(limiter.set_counter(tenant, 0).await.unwrap().total, 2);
     assert_eq!(limiter.counters(Query::default(), None, 9).await.unwrap().items[0].leased, 2);
-    limiter.extend_lease(id).await.unwrap();
+    assert_eq!(limiter.most_used_groups("jobs", 9).await.unwrap()[0].remaining(), Some(1));
+    limiter.extend_lease(&taken).await.unwrap();
+    let other = limiter.extend_lease_as(id, "another session").await.unwrap_err();
+    assert!(matches!(other.refusal(), Some(limiter::Refusal::SessionMismatch { .. })), "{other}");
     assert_eq!(limiter.lease(id).await.unwrap().owner.as_ref().map(Name::as_str), Some("worker"));
-    assert_eq!(limiter.leases(None, 9).await.unwrap().items.len(), 1);
-    limiter.release_lease(id).await.unwrap();
+    assert_eq!(limiter.leases(Some("worker"), None, 9).await.unwrap().items.len(), 1);
+    assert_eq!(limiter.leases(Some("other"), None, 9).await.unwrap().items.len(), 0);
+    limiter.release_lease(&taken).await.unwrap();
     assert!(limiter.lease(id).await.unwrap_err().refusal().is_some());
+    let taken = limiter.take_lease(NewLease::of(tenant).require_match()).await.unwrap();
+    limiter.force_release_lease(taken.lease.id.as_str()).await.unwrap();
+    let misspelt = [("tennant", 7)];
+    let refused = limiter.check(Check::of(misspelt).require_match()).await.unwrap_err();
+    assert!(matches!(refused.refusal(), Some(limiter::Refusal::NoRuleApplies { .. })), "{refused}");
+    assert!(limiter.take_lease(NewLease::of(misspelt).require_match()).await.is_err());
 
     let bucket = Rule::new("bucket", Limit::AtMost(1)).bucket(MINUTE, Some(2));
     let changes = limiter.apply_rules([(bucket, vec![])]).await.unwrap();
@@ -236,7 +246,7 @@ async fn idempotency_keys() {
     let lease = || NewLease::of([("tenant", 7)]);
     let first = once.take_lease(lease()).await.unwrap();
     assert_eq!(once.take_lease(lease()).await.unwrap().lease.id, first.lease.id);
-    assert_eq!(shop.limiter().leases(None, 9).await.unwrap().items.len(), 1);
+    assert_eq!(shop.limiter().leases(None, None, 9).await.unwrap().items.len(), 1);
 }
 
 #[tokio::test]
@@ -303,7 +313,8 @@ async fn quotas() {
     assert_eq!(refused.refusal(), Some(&limiter::Refusal::QuotaExceeded(full(Quota::Rules))));
     let checks = ["ann", "bob", "ann"].map(|user| Check::of([("user", user)]));
     let results = limiter.check_batch(checks).await.unwrap();
-    assert!(matches!(&results[..], [Ok(_), Err(bob), Ok(_)] if *bob == full(Quota::Groups)), "{results:?}");
+    let bob = limiter::Refusal::from(full(Quota::Groups));
+    assert!(matches!(&results[..], [Ok(_), Err(refusal), Ok(_)] if *refusal == bob), "{results:?}");
 
     let _held = shop.locks().acquire(Acquire::exclusive([("door", "front")])).await.unwrap();
     let refused = shop.locks().acquire(Acquire::exclusive([("door", "back")])).await.unwrap_err();

@@ -114,7 +114,7 @@ fn command(thing: &str, number: usize) -> Command {
         }
         "lease" => {
             let slot = KeyValues::new(vec![("queue", Value::String("mail"))]).expect("valid");
-            let lease = NewLease::new(name(&text), slot, 1, PER).expect("valid");
+            let lease = NewLease::new(name(&text), name(&text), slot, 1, PER).expect("valid");
             Command::Limiter(limiter::Command::TakeLease(lease))
         }
         "ledger limit" => {

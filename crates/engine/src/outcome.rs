@@ -53,7 +53,11 @@ impl Outcome {
                 items.iter().filter_map(quota).collect()
             }
             Outcome::Limiter(Ok(limiter::Reply::Batch(items))) => {
-                items.iter().filter_map(|item| item.as_ref().err()).map(|exceeded| exceeded.quota).collect()
+                let quota = |item: &Result<_, limiter::Refusal>| match item {
+                    Err(limiter::Refusal::QuotaExceeded(exceeded)) => Some(exceeded.quota),
+                    _ => None,
+                };
+                items.iter().filter_map(quota).collect()
             }
             _ => Vec::new(),
         }

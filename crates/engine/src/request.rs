@@ -84,7 +84,7 @@ impl Command {
             Command::DeleteNamespace => true,
             Command::Limiter(command) => match command {
                 // Nobody must lose a lease because there is no room. Extending one overwrites its own record.
-                Limiter::ExtendLease(_) | Limiter::ReleaseLease(_) => true,
+                Limiter::ExtendLease { .. } | Limiter::ReleaseLease { .. } => true,
                 Limiter::MoveCounter(change) => change.amount() < 0,
                 Limiter::Change(change) => {
                     matches!(**change, Change::DeleteRule(_) | Change::DeleteOverride { .. })
@@ -172,7 +172,8 @@ impl Request {
                 | limiter::Command::ListRules { .. }
                 | limiter::Command::ListOverrides { .. }
                 | limiter::Command::ListCounters { .. }
-                | limiter::Command::ListLeases(_) => LIST,
+                | limiter::Command::ListGroups { .. }
+                | limiter::Command::ListLeases { .. } => LIST,
                 _ => SMALL,
             },
             Command::Locks(locks::Command::List { .. })

@@ -112,7 +112,7 @@ fn a_check_that_meets_many_overrides() {
     refused(&mut engine, Command::Limiter(Match(all())));
     let moved = |by| Command::Limiter(MoveCounter(CounterChange::new(all(), by).unwrap()));
     refused(&mut engine, moved(1));
-    let lease = NewLease::new(name("lease"), all(), 1, Millis(1_000)).unwrap();
+    let lease = NewLease::new(name("lease"), name("session"), all(), 1, Millis(1_000)).unwrap();
     refused(&mut engine, Command::Limiter(TakeLease(lease)));
     // Giving back is never refused: it shows no limits.
     done(&mut engine, moved(-1));

@@ -67,10 +67,11 @@ kinds![
     Command::Limiter(limiter::Command::SetCounter(_)),
     Command::Limiter(limiter::Command::ListCounters { .. }),
     Command::Limiter(limiter::Command::TakeLease(_)),
-    Command::Limiter(limiter::Command::ExtendLease(_)),
-    Command::Limiter(limiter::Command::ReleaseLease(_)),
+    Command::Limiter(limiter::Command::ExtendLease { .. }),
+    Command::Limiter(limiter::Command::ReleaseLease { .. }),
     Command::Limiter(limiter::Command::GetLease(_)),
-    Command::Limiter(limiter::Command::ListLeases(_)),
+    Command::Limiter(limiter::Command::ListLeases { .. }),
+    Command::Limiter(limiter::Command::ListGroups { .. }),
     Command::Locks(locks::Command::Acquire(_)),
     Command::Locks(locks::Command::Abandon(_)),
     Command::Locks(locks::Command::Heartbeat { .. }),
@@ -159,9 +160,9 @@ fn limiter() -> Vec<limiter::Command> {
     use limiter::Command::*;
     let limit = limiter::RequestLimit::new(5, Millis(1_000)).unwrap();
     let take = limiter::Take::new(key_values(), -1).unwrap().with_limit(Some(limit));
-    let check = limiter::Check::new(vec![take]).unwrap().with_dry_run(true);
-    let lease = limiter::NewLease::new(name("id"), key_values(), 1, Millis(100)).unwrap();
-    let lease = lease.with_owner(Some(name("owner")));
+    let check = limiter::Check::new(vec![take]).unwrap().with_dry_run(true).with_require_match(true);
+    let lease = limiter::NewLease::new(name("id"), name("session"), key_values(), 1, Millis(100)).unwrap();
+    let lease = lease.with_owner(Some(name("owner"))).with_require_match(true);
     let amount = |key_values, amount| limiter::CounterChange::new(key_values, amount).unwrap();
     let rules = limiter::RuleQuery::new(query(key_selection())).unwrap();
     let query = || query(selection());
@@ -177,10 +178,17 @@ fn limiter() -> Vec<limiter::Command> {
         SetCounter(amount(KeyValues::empty(), 3)),
         ListCounters { query: query(), page: Page::new(Some(limiter::CounterId(9)), 100).unwrap() },
         TakeLease(lease),
-        ExtendLease(name("id")),
-        ReleaseLease(name("id")),
+        ExtendLease { id: name("id"), session: name("session") },
+        ReleaseLease { id: name("id"), session: Some(name("session")) },
+        ReleaseLease { id: name("id"), session: None },
         GetLease(name("id")),
-        ListLeases(page()),
+        ListLeases { owner: Some(name("owner")), page: page() },
+        ListLeases { owner: None, page: page() },
+        ListGroups {
+            rule: name("r"),
+            above: Some(limiter::Usage { limit: limiter::Limit::AtMost(5), used: 3 }),
+            page: Page::new(Some(limiter::GroupId(9)), 100).unwrap(),
+        },
     ];
     let changes = changes().into_iter().map(|change| Change(limiter::RuleChange::new(change).unwrap()));
     changes.chain(reads_and_checks).collect()

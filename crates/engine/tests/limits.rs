@@ -245,7 +245,7 @@ fn checks_and_leases() {
     check(amount(-MOST), "");
     check(amount(MOST + 1), "counters: must be from −(2^53−1) to 2^53−1");
     check(amount(-MOST - 1), "counters: must be from −(2^53−1) to 2^53−1");
-    let lease = |hits, ttl| NewLease::new(name("id"), one("k"), hits, Millis(ttl));
+    let lease = |hits, ttl| NewLease::new(name("id"), name("session"), one("k"), hits, Millis(ttl));
     check(lease(1, 100), "");
     check(lease(MAX_COUNT, DAY), "");
     check(lease(0, 100), "hits: must be from 1 to 2^53−1");
@@ -384,14 +384,14 @@ fn a_decoded_request_is_checked_by_the_same_limits() {
     sent(rule(&["k"], 0), 0, Family::Limiter, "window.per: must be from 1 ms to 366 days");
     sent(rule(&["k", "k"], 1), 0, Family::Limiter, "group_by[1]: repeats an earlier one");
     let take = |hits: i64, per: Option<(u64, u64)>| (one("k"), hits, per);
-    sent((vec![take(1, None)], false), 6, Family::Limiter, "");
-    sent((EMPTY, false), 6, Family::Limiter, "entries: must have from 1 to 64 items, and has 0");
+    sent((vec![take(1, None)], false, false), 6, Family::Limiter, "");
+    sent((EMPTY, false, false), 6, Family::Limiter, "entries: must have from 1 to 64 items, and has 0");
     let limited = vec![take(1, Some((1, 0)))];
-    sent((limited, false), 6, Family::Limiter, "entries[0].limit.per: must be from 1 ms to 366 days");
-    let batch = vec![(vec![take(i64::MIN, None)], false)];
+    sent((limited, false, false), 6, Family::Limiter, "entries[0].limit.per: must be from 1 ms to 366 days");
+    let batch = vec![(vec![take(i64::MIN, None)], false, false)];
     sent(batch, 7, Family::Limiter, "checks[0].entries[0].hits: must be from −(2^53−1) to 2^53−1");
     sent((one("k"), i64::MAX), 8, Family::Limiter, "counters: must be from −(2^53−1) to 2^53−1");
-    let lease = ("id", one("k"), 1_u64, 0_u64, NONE);
+    let lease = ("id", "session", one("k"), 1_u64, 0_u64, NONE, false);
     sent(lease, 11, Family::Limiter, "ttl: must be from 100 ms to 24 hours");
 
     // Locks: a lock that was named twice was held by two, which stopped the shard.

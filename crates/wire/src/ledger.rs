@@ -27,6 +27,18 @@ pub struct NewLimit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 100_000)]
     pub ceiling: Option<i64>,
+    /// Ignored: a limit that was read can be sent back.
+    #[serde(default, skip_serializing)]
+    pub commit_value: Option<i64>,
+    /// Ignored: a limit that was read can be sent back.
+    #[serde(default, skip_serializing)]
+    pub hold_value: Option<i64>,
+    /// Ignored: a limit that was read can be sent back.
+    #[serde(default, skip_serializing)]
+    pub total_value: Option<i64>,
+    /// Ignored: a limit that was read can be sent back.
+    #[serde(default, skip_serializing)]
+    pub created_position: Option<u64>,
 }
 
 /// `PATCH /limits/{name}`: change the given fields. `null` removes a field.
@@ -65,6 +77,10 @@ pub struct Hold {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Expiry>)]
     pub expires_after: Option<Duration>,
+    /// The same in milliseconds, in place of `expires_after`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 31_622_400_000_u64)]
+    pub expires_after_ms: Option<u64>,
 }
 
 /// The value to hold in one limit.

@@ -2,12 +2,14 @@
 //!
 //! A type here defines how something looks on the wire. It validates its JSON form and nothing more, must never decide
 //! anything, and does not know the engine. Requests with unknown or repeated fields are refused, so that a typo never
-//! passes silently. Replies ignore unknown fields, so that an older client can read the replies of a newer server.
+//! passes silently. What a GET returned can be sent back in a PUT: requests know the read-only fields of the replies, whose
+//! values are ignored, and durations under the names of the replies. Replies ignore unknown fields, so that an older client can read the replies of a newer server.
 //! [`JsonFault`] says in plain English why JSON was refused.
 
 pub mod cluster;
 pub mod duration;
 pub mod events;
+pub mod heartbeat;
 pub mod json_fault;
 pub mod key_values;
 pub mod ledger;
@@ -22,6 +24,7 @@ pub mod selection;
 mod words;
 
 pub use duration::Duration;
+pub use heartbeat::Heartbeat;
 pub use json_fault::JsonFault;
 pub use key_values::KeyValues;
 pub use object::{AtMost, Object};

@@ -14,6 +14,7 @@ mod command;
 mod counters;
 mod finish;
 mod garbage;
+mod group_list;
 mod groups;
 mod growth;
 pub(crate) mod keys;
@@ -36,14 +37,15 @@ mod window_timers;
 
 pub(crate) use backfill::continue_backfill;
 pub use command::{
-    Change, Check, CheckBatch, Command, CounterChange, CounterId, NewLease, RequestLimit, RuleChange,
-    RuleQuery, Take,
+    Change, Check, CheckBatch, Command, CounterChange, CounterId, GroupId, NewLease, RequestLimit,
+    RuleChange, RuleQuery, Take,
 };
 pub(crate) use garbage::Garbage;
+pub use group_list::MostUsed;
 pub use prepare::check_override;
 pub use reply::{
-    CounterInfo, Decision, FileChanges, LeaseInfo, LimitStatus, OverrideInfo, Refusal, Reply, RuleInfo,
-    RuleMatch,
+    CounterInfo, Decision, FileChanges, GroupInfo, LeaseInfo, LimitStatus, OverrideInfo, Refusal, Reply,
+    RuleInfo, RuleMatch, Usage,
 };
 pub(crate) use state::Limiter;
 pub use state::Sizes;
@@ -93,16 +95,23 @@ pub(crate) fn apply(
             durable(counters::set(limiter, turn, key_values, *amount))
         }
         Command::TakeLease(new) => durable(leases::take(limiter, turn, new, budget)?),
-        Command::ExtendLease(id) => durable(leases::extend(limiter, turn, id)),
-        Command::ReleaseLease(id) => durable(leases::release(limiter, turn, id)),
+        Command::ExtendLease { id, session } => durable(leases::extend(limiter, turn, id, session)),
+        Command::ReleaseLease { id, session } => {
+            durable(leases::release(limiter, turn, id, session.as_ref()))
+        }
         Command::Match(key_values) => durable(Ok(lists::matches(limiter, key_values, budget)?)),
         Command::GetRule(name) => durable(lists::rule(limiter, name)),
         Command::ListRules { query, page } => durable(Ok(lists::rules(limiter, query, page))),
         Command::GetOverride { rule, name } => durable(lists::override_of(limiter, rule, name)),
         Command::ListOverrides { rule, query, page } => durable(lists::overrides(limiter, rule, query, page)),
         Command::ListCounters { query, page } => durable(Ok(lists::counters(limiter, query, page))),
+        Command::ListGroups { rule, above, page } => {
+            durable(group_list::groups(limiter, turn.now, rule, *above, page))
+        }
         Command::GetLease(id) => durable(leases::get(limiter, turn.now, id)),
-        Command::ListLeases(page) => durable(Ok(leases::list(limiter, turn.now, page))),
+        Command::ListLeases { owner, page } => {
+            durable(Ok(leases::list(limiter, turn.now, owner.as_ref(), page)))
+        }
     };
     Ok(Attempt::Done(decided))
 }

@@ -448,6 +448,7 @@ fn next(outcome: &Outcome, size: usize) -> Option<String> {
         Outcome::Limiter(Ok(Limiter::Overrides(list))) => list.next.as_ref().map(Name::to_string),
         Outcome::Limiter(Ok(Limiter::Counters(list))) => list.next.map(|id| id.0.to_string()),
         Outcome::Limiter(Ok(Limiter::Leases(list))) => list.next.as_ref().map(Name::to_string),
+        Outcome::Limiter(Ok(Limiter::Groups(list))) => list.next.map(|id| id.0.to_string()),
         Outcome::Locks(Ok(Locks::Grants(list))) => list.next.map(|position| position.0.to_string()),
         Outcome::Events(Ok(Events::Streams(list))) => list.next.as_ref().map(Name::to_string),
         Outcome::Namespaces(list) if list.len() == size => list.last().map(|info| info.name.to_string()),

@@ -21,7 +21,8 @@ pub(super) fn answer_bytes(command: &Command) -> usize {
             limiter::Command::ListRules { page, .. } | limiter::Command::ListOverrides { page, .. } => {
                 page.limit()
             }
-            limiter::Command::ListLeases(page) => page.limit(),
+            limiter::Command::ListLeases { page, .. } => page.limit(),
+            limiter::Command::ListGroups { page, .. } => page.limit(),
             limiter::Command::ListCounters { page, .. } => page.limit(),
             limiter::Command::Match(_) => return PAGE,
             _ => 0,

@@ -14,7 +14,9 @@ pub(crate) use path::{
     LeaseId, LimitName, LockId, Namespace, OperationId, OverrideName, RuleName, StreamName,
     default_namespace, empty_name,
 };
-pub(crate) use query::{ClusterQuery, NoQuery, OperationsQuery, Paging, ReleaseQuery};
+pub(crate) use query::{
+    ClusterQuery, GroupsQuery, LeasesQuery, NoQuery, OperationsQuery, Paging, ReleaseQuery,
+};
 pub(crate) use unparsed::{Batched, Changing, Reading, Searching, Unparsed};
 
 use super::{App, problem::Failure, status::unavailable};

@@ -22,7 +22,7 @@ use limina_engine::{
     selection::Query,
 };
 use limina_node::{Unavailable, draw_id};
-use limina_wire::{Page, Problem, locks as wire, selection::Query as Search};
+use limina_wire::{Heartbeat, Page, Problem, locks as wire, selection::Query as Search};
 
 pub(in crate::http) fn routes() -> Vec<Route> {
     vec![
@@ -95,7 +95,7 @@ fn hung_up() -> Failure {
 #[utoipa::path(
     post, path = "/v1/locks/{lock_id}/heartbeat", tag = "locks",
     params(("lock_id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
-    request_body = wire::Heartbeat<'_>,
+    request_body = Heartbeat<'_>,
     responses(
         (status = 200, description = "The lock, extended.", body = wire::Lock<'_>),
         (status = 404, description = "`LockNotFound`", body = Problem, content_type = "application/problem+json"),

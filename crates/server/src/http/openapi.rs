@@ -48,6 +48,7 @@ const FAMILIES: [&str; 4] = ["ledger", "limiter", "locks", "events"];
         limiter::rules::patch_rule,
         limiter::rules::delete_rule,
         limiter::overrides::create_override,
+        limiter::groups::list_groups,
         limiter::overrides::list_overrides,
         limiter::overrides::get_override,
         limiter::overrides::put_override,

@@ -62,11 +62,13 @@ async fn bodies_that_do_not_parse_or_validate_name_the_field() {
     check("/v1/ledger/limits", r#"{"name": "a", "ceiling": 1.5}"#, "ceiling").await;
     check("/v1/ledger/limits", r#"{"name": "a", "context": {"k": 1}}"#, "context.k").await;
     check("/v1/ledger/values", r#"{"limit_names": ["a"], "position": -1}"#, "position").await;
-    for wrong in
-        ["\"10\"", "\"\"", "\"1.5s\"", "-1", "1.5", "true", "\"0ms\"", "0", "\"367d\"", "31622400001"]
-    {
+    for wrong in ["\"10\"", "\"\"", "\"1.5s\"", "-1", "1.5", "true", "\"0ms\"", "0", "\"367d\"", "60"] {
         let body = HOLD.replacen('{', &format!(r#"{{"expires_after": {wrong}, "#), 1);
         check("/v1/ledger/hold", &body, "expires_after").await;
+    }
+    for wrong in ["\"10s\"", "-1", "1.5", "0", "31622400001"] {
+        let body = HOLD.replacen('{', &format!(r#"{{"expires_after_ms": {wrong}, "#), 1);
+        check("/v1/ledger/hold", &body, "expires_after_ms").await;
     }
     // Names and lists.
     check("/v1/ledger/limits", r#"{"name": ""}"#, "name").await;

@@ -54,7 +54,12 @@ async fn a_request_is_one_lock_or_several() {
     let lock = |key: &str, mode| Lock { key_values: one(key), mode };
     let (exclusive, shared) = (Mode::Exclusive, Mode::Shared);
     check(json!({"key_values": {"k": 1}, "ttl": "1s"}), vec![lock("k", exclusive)], 0).await;
-    check(json!({"KeyValues": {"k": 1}, "mode": "shared", "ttl": 1000}), vec![lock("k", shared)], 0).await;
+    check(
+        json!({"KeyValues": {"k": 1}, "mode": "shared", "ttl_ms": 1000, "wait_ms": 7}),
+        vec![lock("k", shared)],
+        7,
+    )
+    .await;
     let several = json!({
         "locks": [{"key_values": {"k": 1}, "mode": "shared"}, {"key_values": {"l": 1}}],
         "ttl": "1s", "wait": "5m",
@@ -75,7 +80,12 @@ async fn what_does_not_validate_names_the_field() {
     check(json!({"key_values": k()}), "ttl").await;
     check(json!({"ttl": "1s"}), "key_values").await;
     check(json!({"key_values": {}, "ttl": "1s"}), "key_values").await;
-    check(json!({"key_values": k(), "ttl": 99}), "ttl").await;
+    check(json!({"key_values": k(), "ttl": "99ms"}), "ttl").await;
+    check(json!({"key_values": k(), "ttl": 1000}), "ttl").await;
+    check(json!({"key_values": k(), "ttl_ms": 99}), "ttl_ms").await;
+    check(json!({"key_values": k(), "ttl": "1s", "wait": 1}), "wait").await;
+    check(json!({"key_values": k(), "ttl": "1s", "wait_ms": 300_001}), "wait_ms").await;
+    check(json!({"key_values": k(), "ttl": "1s", "wait": 0, "wait_ms": 0}), "wait_ms").await;
     check(json!({"key_values": k(), "ttl": "25h"}), "ttl").await;
     check(json!({"key_values": k(), "ttl": "1s", "wait": "301s"}), "wait").await;
     check(json!({"key_values": k(), "ttl": "1s", "mode": "write"}), "mode").await;

@@ -61,6 +61,7 @@ const CALLS: &[(&str, &[&str])] = &[
     ("/ledger/rollback/batch", &["POST"]),
     ("/limiter/rules", &["GET", "POST"]),
     ("/limiter/rules/r", &["GET", "PUT", "PATCH", "DELETE"]),
+    ("/limiter/rules/r/groups", &["GET"]),
     ("/limiter/rules/r/overrides", &["GET", "POST"]),
     ("/limiter/rules/r/overrides/o", &["GET", "PUT", "PATCH", "DELETE"]),
     ("/limiter/check", &["POST"]),

@@ -61,7 +61,38 @@ impl FromRequestParts<App> for OperationsQuery {
     }
 }
 
-/// The session that releases a lock; `None` for an operator's forced release.
+/// The query parameters of `GET /limiter/leases`.
+pub(crate) struct LeasesQuery {
+    /// Only the leases of this owner; `None` for all.
+    pub(crate) owner: Option<Name>,
+    pub(crate) page: Page<Name>,
+}
+
+impl FromRequestParts<App> for LeasesQuery {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<LeasesQuery, Failure> {
+        let query = Query::parse(parts, &["limit", "after", "owner"])?;
+        Ok(LeasesQuery { owner: query.name("owner")?, page: query.page()? })
+    }
+}
+
+/// The query parameters of `GET /limiter/rules/{name}/groups`: how many groups. The only order is `used`.
+pub(crate) struct GroupsQuery(pub(crate) usize);
+
+impl FromRequestParts<App> for GroupsQuery {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<GroupsQuery, Failure> {
+        let query = Query::parse(parts, &["order", "limit"])?;
+        match query.get("order") {
+            None | Some("used") => Ok(GroupsQuery(query.limit()?)),
+            Some(_) => Err(Failure::invalid_parameter("order", "must be `used`, or absent")),
+        }
+    }
+}
+
+/// The session that releases a lock or a lease; `None` for an operator's forced release.
 pub(crate) struct ReleaseQuery(pub(crate) Option<Name>);
 
 impl FromRequestParts<App> for ReleaseQuery {
@@ -74,14 +105,7 @@ impl FromRequestParts<App> for ReleaseQuery {
             Some("true") => true,
             Some(_) => return Err(Failure::invalid_parameter("force", "must be `true` or `false`")),
         };
-        let session = match query.get("session_id") {
-            None => None,
-            Some(text) => Some(
-                Name::new(text)
-                    .map_err(|error| Failure::invalid_parameter("session_id", error.to_string()))?,
-            ),
-        };
-        match (session, is_forced) {
+        match (query.name("session_id")?, is_forced) {
             (_, true) => Ok(ReleaseQuery(None)),
             (Some(session), false) => Ok(ReleaseQuery(Some(session))),
             (None, false) => {
@@ -99,9 +123,7 @@ impl FromRequestParts<App> for ClusterQuery {
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<ClusterQuery, Failure> {
         let query = Query::parse(parts, &["namespace"])?;
-        let namespace = query.get("namespace").map(Name::new).transpose();
-        let namespace = namespace.map_err(|error| Failure::invalid_parameter("namespace", error.to_string()));
-        Ok(ClusterQuery(namespace?))
+        Ok(ClusterQuery(query.name("namespace")?))
     }
 }
 
@@ -156,15 +178,22 @@ impl Query {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    fn name(&self, parameter: &'static str) -> Result<Option<Name>, Failure> {
+        let name = self.get(parameter).map(Name::new).transpose();
+        name.map_err(|error| Failure::invalid_parameter(parameter, error.to_string()))
+    }
+
+    fn limit(&self) -> Result<usize, Failure> {
+        match self.get("limit") {
+            None => Ok(DEFAULT_PAGE),
+            Some(text) => text.parse().ok().filter(|limit| (1..=MAX_PAGE).contains(limit)).ok_or_else(|| {
+                Failure::invalid_parameter("limit", format!("must be an integer from 1 to {MAX_PAGE}"))
+            }),
+        }
+    }
+
     fn page<C: Cursor>(&self) -> Result<Page<C>, Failure> {
-        let limit = match self.get("limit") {
-            None => DEFAULT_PAGE,
-            Some(text) => {
-                text.parse().ok().filter(|limit| (1..=MAX_PAGE).contains(limit)).ok_or_else(|| {
-                    Failure::invalid_parameter("limit", format!("must be an integer from 1 to {MAX_PAGE}"))
-                })?
-            }
-        };
+        let limit = self.limit()?;
         let after = match self.get("after") {
             None => None,
             Some(text) => Some(C::from_text(text).ok_or_else(|| {

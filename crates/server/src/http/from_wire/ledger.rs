@@ -1,8 +1,8 @@
 //! The ledger's requests.
 
-use super::{super::problem::Failure, name, optional_name};
+use super::{super::problem::Failure, Span, name, optional_name};
 use limina_engine::{
-    Command, Invalid, Millis, Name, Position,
+    Command, Invalid, Name, Position,
     ledger::{self, AsOf, Change, Context, Finish, Patch, Transfer},
 };
 use limina_wire::ledger as wire;
@@ -37,10 +37,12 @@ pub(crate) fn hold(hold: wire::Hold) -> Result<Transfer, Failure> {
             hold_change(change).map_err(|invalid| invalid.within_item("changes", index))
         });
     let operation_id = name("operation_id", &hold.operation_id)?;
+    let expiry = Span::new("expires_after", hold.expires_after, hold.expires_after_ms)?;
     let hold = ledger::Hold::new(operation_id, changes.collect::<Result<_, _>>()?)?
         .with_skip_existing_holds(hold.skip_existing_holds)
         .with_create_missing(hold.create_missing)
-        .with_expires_after(hold.expires_after.map(|span| Millis(span.millis)))?;
+        .with_expires_after(expiry.millis)
+        .map_err(|invalid| expiry.as_sent(invalid))?;
     Ok(Transfer::Hold(hold))
 }
 

@@ -1,6 +1,7 @@
 //! The calls of the limiter.
 
 pub(in crate::http) mod checks;
+pub(in crate::http) mod groups;
 pub(in crate::http) mod leases;
 pub(in crate::http) mod overrides;
 pub(in crate::http) mod rules;
@@ -29,6 +30,7 @@ pub(in crate::http) fn routes() -> Vec<Route> {
         ("/rules", "list_rules", get(rules::list_rules)),
         ("/rules/match", "match_rules", post(rules::match_rules)),
         ("/rules/query", "query_rules", post(rules::query_rules)),
+        ("/rules/{name}/groups", "list_groups", get(groups::list_groups)),
         ("/rules/{name}/overrides", "create_override", post(overrides::create_override)),
         ("/rules/{name}/overrides", "list_overrides", get(overrides::list_overrides)),
         ("/rules/{name}/overrides/query", "query_overrides", post(overrides::query_overrides)),
@@ -66,6 +68,7 @@ pub(in crate::http) fn routes() -> Vec<Route> {
 /// Paths in which a name is empty, with the parameter that it is.
 pub(in crate::http) const EMPTY_NAMES: &[(&str, &str)] = &[
     ("/rules/", "name"),
+    ("/rules//groups", "name"),
     ("/rules//overrides", "name"),
     ("/rules//overrides/{*rest}", "name"),
     ("/rules/{name}/overrides/", "override"),
