@@ -25,7 +25,7 @@ pub struct NewLock<'a> {
         borrow,
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "object::optional_values::<64, _, _>"
+        deserialize_with = "object::optional_list::<64, _, _>"
     )]
     #[schema(min_items = 1, max_items = 64)]
     pub locks: Option<Vec<WantedLock<'a>>>,
