@@ -96,7 +96,11 @@ impl Command {
                 Locks::Acquire(_) | Locks::Get(_) | Locks::List { .. } => false,
             },
             Command::Events(command) => matches!(command, events::Command::Delete(_)),
-            Command::Ledger(_) | Command::ListNamespaces(_) => false,
+            // An operation must not lose its holds because there is no room. Extending it overwrites its own record.
+            Command::Ledger(command) => {
+                matches!(command, ledger::Command::DeleteLimit(_) | ledger::Command::Extend(_))
+            }
+            Command::ListNamespaces(_) => false,
         }
     }
 
@@ -158,6 +162,7 @@ impl Request {
                 ledger::Command::Transfer(transfer) => transfer.weight(),
                 ledger::Command::Values(values) => SMALL + values.limit_names().len(),
                 ledger::Command::ListLimits(_)
+                | ledger::Command::ListLimitsByUse(_)
                 | ledger::Command::ListOperations { .. }
                 | ledger::Command::ListEntries { .. } => LIST,
                 _ => SMALL,
@@ -203,10 +208,11 @@ impl Request {
 
     /// Whether the request is accepted although the disk is full, because it removes more than it writes.
     pub fn is_allowed_when_full(&self) -> bool {
-        // A kept reply would take more room than a command of the limiter or about locks frees.
+        // A kept reply would take more room than a command of the limiter, the ledger or about locks frees.
         let keeps_reply = self.idempotency.is_some();
         self.command.frees_room()
-            && !(keeps_reply && matches!(self.command, Command::Limiter(_) | Command::Locks(_)))
+            && !(keeps_reply
+                && matches!(self.command, Command::Ledger(_) | Command::Limiter(_) | Command::Locks(_)))
     }
 
     /// Whether the request ends or keeps alive what an earlier request began: a release, a commit, a rollback, a

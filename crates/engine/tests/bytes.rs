@@ -46,8 +46,11 @@ kinds![
     Command::ListNamespaces(_),
     Command::Ledger(ledger::Command::CreateLimit(_)),
     Command::Ledger(ledger::Command::PatchLimit { .. }),
+    Command::Ledger(ledger::Command::DeleteLimit(_)),
     Command::Ledger(ledger::Command::GetLimit(_)),
     Command::Ledger(ledger::Command::ListLimits(_)),
+    Command::Ledger(ledger::Command::ListLimitsByUse(_)),
+    Command::Ledger(ledger::Command::Extend(_)),
     Command::Ledger(ledger::Command::Transfer(Transfer::Hold(_))),
     Command::Ledger(ledger::Command::Transfer(Transfer::Finish(_))),
     Command::Ledger(ledger::Command::Batch(_)),
@@ -124,7 +127,8 @@ fn ledger() -> Vec<ledger::Command> {
         context: context.clone(),
         ceiling: Some(-1),
     };
-    let change = ledger::Change { limit_name: name("a"), value: i64::MIN, limit_id: None, context };
+    let change =
+        ledger::Change { limit_name: name("a"), value: i64::MIN, limit_id: None, context, ceiling: Some(7) };
     let hold = ledger::Hold::new(name("op"), vec![change]).unwrap().with_skip_existing_holds(true);
     let hold = ledger::Transfer::Hold(hold.with_expires_after(Some(ledger::Hold::MAX_EXPIRY)).unwrap());
     let finish = |finish, changes| {
@@ -141,8 +145,11 @@ fn ledger() -> Vec<ledger::Command> {
             ceiling: Patch::Set(i64::MAX),
             context: Patch::Set(Default::default()),
         },
+        DeleteLimit(name("a")),
         GetLimit(name("a")),
         ListLimits(page()),
+        ListLimitsByUse(page()),
+        Extend(ledger::Extend::new(name("op"), Some(ledger::Hold::MIN_EXPIRY)).unwrap()),
         Transfer(hold.clone()),
         Transfer(commit.clone()),
         Batch(ledger::Batch::new(vec![hold, commit, finish(Finish::Rollback, None)]).unwrap()),
@@ -150,7 +157,14 @@ fn ledger() -> Vec<ledger::Command> {
         values(AsOf::Operation(name("op"))),
         values(AsOf::Position(Position(7))),
         GetOperation(name("op")),
-        ListOperations { only_held: true, page: page() },
+        ListOperations {
+            filter: ledger::OperationFilter {
+                only_held: true,
+                older_than: Some(Millis(1)),
+                limit_name: Some(name("a")),
+            },
+            page: page(),
+        },
         ListEntries { limit_name: name("a"), page: Page::new(Some(Position(7)), 1).unwrap() },
     ]
 }

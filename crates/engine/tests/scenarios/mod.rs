@@ -442,7 +442,8 @@ fn next(outcome: &Outcome, size: usize) -> Option<String> {
         Outcome::Ledger(Ok(Ledger::Limits { items, more: true })) => {
             items.last().map(|limit| limit.value.limit_name.to_string())
         }
-        Outcome::Ledger(Ok(Ledger::Operations { next, .. })) => next.as_ref().map(Name::to_string),
+        Outcome::Ledger(Ok(Ledger::Operations(list))) => list.next.as_ref().map(Name::to_string),
+        Outcome::Ledger(Ok(Ledger::LimitsByUse(list))) => list.next.as_ref().map(Name::to_string),
         Outcome::Ledger(Ok(Ledger::Entries { next, .. })) => next.map(|position| position.0.to_string()),
         Outcome::Limiter(Ok(Limiter::Rules(list))) => list.next.as_ref().map(Name::to_string),
         Outcome::Limiter(Ok(Limiter::Overrides(list))) => list.next.as_ref().map(Name::to_string),

@@ -14,7 +14,7 @@ impl World {
             let list = |command| Command::Ledger(command);
             let limits = self.ask(&namespace, list(ledger::Command::ListLimits(whole())))?;
             for only_held in [false, true] {
-                self.ask(&namespace, list(ledger::Command::ListOperations { only_held, page: whole() }))?;
+                self.walk_operations(&namespace, only_held)?;
             }
             let Outcome::Ledger(Ok(LedgerReply::Limits { items, .. })) = limits else {
                 return Err(format!("a list of limits is {limits:?}"));
@@ -60,6 +60,23 @@ impl World {
             self.run_until_quiet()?;
         }
         Ok(())
+    }
+
+    /// Reads all operations. One command looks at some of them.
+    fn walk_operations(&mut self, namespace: &Name, only_held: bool) -> Result<(), String> {
+        let mut after = None;
+        loop {
+            let page = Page::new(after, Page::<Name>::MAX_LIMIT).expect("the largest page");
+            let filter = ledger::OperationFilter { only_held, ..ledger::OperationFilter::default() };
+            let command = Command::Ledger(ledger::Command::ListOperations { filter, page });
+            match self.ask(namespace, command)? {
+                Outcome::Ledger(Ok(LedgerReply::Operations(listed))) => after = listed.next,
+                other => return Err(format!("a list of operations is {other:?}")),
+            }
+            if after.is_none() {
+                return Ok(());
+            }
+        }
     }
 
     /// Read page by page, the counters must be the same as in one page, each once.
