@@ -72,6 +72,13 @@ impl<const MAX: usize, T> AtMost<MAX, Object<T>> {
     }
 }
 
+/// A field that must be there, and may be `null`.
+pub(crate) fn nullable<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Option::deserialize(deserializer)
+}
+
 /// A list of at most `MAX` objects.
 pub(crate) fn list<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,

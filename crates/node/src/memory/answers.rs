@@ -13,7 +13,9 @@ pub(super) fn answer_bytes(command: &Command) -> usize {
     let items = match command {
         Command::ListNamespaces(page) => page.limit(),
         Command::Ledger(command) => match command {
-            ledger::Command::ListLimits(page) | ledger::Command::ListOperations { page, .. } => page.limit(),
+            ledger::Command::ListLimits(page)
+            | ledger::Command::ListLimitsByUse(page)
+            | ledger::Command::ListOperations { page, .. } => page.limit(),
             ledger::Command::ListEntries { page, .. } => page.limit(),
             _ => 0,
         },

@@ -11,10 +11,10 @@ pub(crate) use body::{discard_body, read_body};
 pub(crate) use headers::LastEventId;
 pub(crate) use json::{parse, shortened};
 pub(crate) use path::{
-    LeaseId, LimitName, LockId, Namespace, OperationId, OverrideName, RuleName, StreamName,
-    default_namespace, empty_name,
+    LeaseId, LimitName, LockId, Namespace, OperationId, OptionalNamespace, OverrideName, RuleName,
+    StreamName, default_namespace, empty_name,
 };
-pub(crate) use query::{ClusterQuery, NoQuery, OperationsQuery, Paging, ReleaseQuery};
+pub(crate) use query::{ClusterQuery, LimitsQuery, NoQuery, OperationsQuery, Paging, ReleaseQuery};
 pub(crate) use unparsed::{Batched, Changing, Reading, Searching, Unparsed};
 
 use super::{App, problem::Failure, status::unavailable};
@@ -93,6 +93,10 @@ impl JsonBody for ledger::NewLimit {}
 impl JsonBody for ledger::Hold {}
 
 impl JsonBody for ledger::Finalization {
+    const MAKES_ROOM: bool = true;
+}
+
+impl JsonBody for ledger::Extend {
     const MAKES_ROOM: bool = true;
 }
 

@@ -152,6 +152,7 @@ async fn bodies_become_commands() {
         value: i64::MAX,
         limit_id: Some(name("7")),
         context: context(),
+        ceiling: Some(-1),
     };
     let hold = ledger::Hold::new(name("op"), vec![change])
         .unwrap()
@@ -160,9 +161,15 @@ async fn bodies_become_commands() {
         .with_expires_after(Some(Millis(90_000)))
         .unwrap();
     let body = r#"{"operation_id": "op", "changes": [{"limit_name": "a", "value": 9223372036854775807,
-        "limit_id": "7", "context": {"k": "v"}}], "skip_existing_holds": true, "create_missing": true,
+        "limit_id": "7", "context": {"k": "v"}, "ceiling": -1}], "skip_existing_holds": true, "create_missing": true,
         "expires_after": "1m30s"}"#;
     check("POST", "/v1/ledger/hold", body, 200, ledger::Command::Transfer(Transfer::Hold(hold))).await;
+    let extended = |span| ledger::Command::Extend(ledger::Extend::new(name("op"), span).unwrap());
+    let body = r#"{"operation_id": "op", "expires_after": "1m"}"#;
+    check("POST", "/v1/ledger/extend", body, 200, extended(Some(Millis(60_000)))).await;
+    let body = r#"{"operation_id": "op", "expires_after": null}"#;
+    check("POST", "/v1/ledger/extend", body, 200, extended(None)).await;
+    check("DELETE", "/v1/ledger/limits/a", "", 204, ledger::Command::DeleteLimit(name("a"))).await;
     let finished = |finish, changes| {
         let finalization = ledger::Finalization::new(finish, name("op"), changes).unwrap();
         ledger::Command::Transfer(Transfer::Finish(finalization))

@@ -5,7 +5,8 @@ use super::{
     json::shortened,
 };
 use axum::{extract::FromRequestParts, http::request::Parts};
-use limina_engine::{Name, Page, Position, limiter::CounterId};
+use limina_engine::{Millis, Name, Page, Position, ledger::OperationFilter, limiter::CounterId};
+use limina_wire::Duration;
 use percent_encoding::percent_decode_str;
 
 /// The query parameters of every list.
@@ -37,8 +38,7 @@ impl<C: Cursor> FromRequestParts<App> for Paging<C> {
 
 /// The query parameters of `GET /ledger/operations`.
 pub(crate) struct OperationsQuery {
-    /// `state=held`: only operations with an open hold.
-    pub(crate) only_held: bool,
+    pub(crate) filter: OperationFilter,
     pub(crate) page: Page<Name>,
 }
 
@@ -46,7 +46,7 @@ impl FromRequestParts<App> for OperationsQuery {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<OperationsQuery, Failure> {
-        let query = Query::parse(parts, &["limit", "after", "state"])?;
+        let query = Query::parse(parts, &["limit", "after", "state", "older_than", "limit_name"])?;
         let only_held = match query.get("state") {
             None => false,
             Some("held") => true,
@@ -57,7 +57,47 @@ impl FromRequestParts<App> for OperationsQuery {
                 ));
             }
         };
-        Ok(OperationsQuery { only_held, page: query.page()? })
+        let older_than = query.get("older_than").map(str::parse::<Duration>).transpose();
+        let older_than =
+            older_than.map_err(|error| Failure::invalid_parameter("older_than", error.to_string()))?;
+        let limit_name = query.get("limit_name").map(Name::new).transpose();
+        let limit_name =
+            limit_name.map_err(|error| Failure::invalid_parameter("limit_name", error.to_string()))?;
+        let older_than = older_than.map(|span| Millis(span.millis));
+        let filter = OperationFilter { only_held, older_than, limit_name };
+        Ok(OperationsQuery { filter, page: query.page()? })
+    }
+}
+
+/// The query parameters of `GET /ledger/limits`.
+pub(crate) struct LimitsQuery {
+    /// `order=used`: the limits nearest to their ceilings, instead of all limits by name.
+    pub(crate) by_use: bool,
+    pub(crate) page: Page<Name>,
+}
+
+impl FromRequestParts<App> for LimitsQuery {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<LimitsQuery, Failure> {
+        let query = Query::parse(parts, &["limit", "after", "order"])?;
+        let by_use = match query.get("order") {
+            None => false,
+            Some("used") => true,
+            Some(_) => {
+                return Err(Failure::invalid_parameter(
+                    "order",
+                    "must be `used`, or absent for the order of names",
+                ));
+            }
+        };
+        if by_use && query.get("after").is_some() {
+            return Err(Failure::invalid_parameter(
+                "after",
+                "must be absent with `order=used`, which has one page",
+            ));
+        }
+        Ok(LimitsQuery { by_use, page: query.page()? })
     }
 }
 

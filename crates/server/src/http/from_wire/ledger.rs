@@ -50,7 +50,14 @@ fn hold_change(change: wire::Change) -> Result<Change, Invalid> {
         value: change.value,
         limit_id: optional_name("limit_id", change.limit_id.as_deref())?,
         context: context(change.context)?,
+        ceiling: change.ceiling,
     })
+}
+
+pub(crate) fn extend(request: wire::Extend) -> Result<Command, Failure> {
+    let operation_id = name("operation_id", &request.operation_id)?;
+    let expires_after = request.expires_after.map(|span| Millis(span.millis));
+    Ok(Command::Ledger(ledger::Command::Extend(ledger::Extend::new(operation_id, expires_after)?)))
 }
 
 pub(crate) fn finalization(finish: Finish, request: wire::Finalization) -> Result<Transfer, Failure> {

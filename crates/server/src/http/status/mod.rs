@@ -15,7 +15,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use limina_engine::{Outcome, Quota, QuotaExceeded};
+use limina_engine::{Outcome, Quota, QuotaExceeded, ledger::Reply};
 use limina_node::Unavailable;
 use limina_wire::Page;
 
@@ -23,6 +23,7 @@ use limina_wire::Page;
 /// families choose the status by the reply.
 pub(crate) fn answer(result: Result<Outcome, Unavailable>, success: StatusCode) -> Result<Response, Failure> {
     match result.map_err(unavailable)? {
+        Outcome::Ledger(Ok(Reply::LimitDeleted)) => Ok(StatusCode::NO_CONTENT.into_response()),
         Outcome::Ledger(Ok(reply)) => Ok(json(success, &to_wire::ledger::body(reply))),
         Outcome::Ledger(Err(refusal)) => Err(ledger::refusal(refusal)),
         Outcome::Limiter(result) => limiter::answer(result),
