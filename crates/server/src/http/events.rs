@@ -85,7 +85,7 @@ async fn submit(app: App, namespace: Name, idempotency: Option<Idempotency>, com
     responses(
         (status = 200, description = "The stream existed, and is changed.", body = wire::Stream<'_>),
         (status = 201, description = "The stream is created.", body = wire::Stream<'_>),
-        (status = 409, description = "`StreamModeConflict`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`StreamModeConflict`: the stream has the other mode. In the namespace `default`, the streams `only-once` and `strictly-once` have the mode of their name.", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(in crate::http) async fn put_stream(
@@ -100,7 +100,13 @@ pub(in crate::http) async fn put_stream(
             "must not be `time`, which is the topic of the server's time",
         ));
     }
-    submit(app, namespace, idempotency, from_wire::events::put(stream, body.json()?)?).await
+    let terms = from_wire::events::terms(body.json()?)?;
+    if let Some(made) = made_by_use(&namespace, &stream)
+        && made.mode() != terms.mode()
+    {
+        return Err(status::events::default_stream_mode(&stream));
+    }
+    submit(app, namespace, idempotency, Command::Put { name: stream, terms }).await
 }
 
 /// List the streams, ordered by name.

@@ -12,7 +12,7 @@ pub(crate) fn made_by_use(mode: Mode) -> StreamTerms {
     StreamTerms::new(mode, Millis(10_000)).expect("ten seconds are within the limits")
 }
 
-pub(crate) fn put(name: Name, stream: wire::PutStream) -> Result<Command, Failure> {
+pub(crate) fn terms(stream: wire::PutStream) -> Result<StreamTerms, Failure> {
     let mode = match stream.mode {
         wire::Mode::OnlyOnce => Mode::OnlyOnce,
         wire::Mode::StrictlyOnce => Mode::StrictlyOnce,
@@ -24,7 +24,7 @@ pub(crate) fn put(name: Name, stream: wire::PutStream) -> Result<Command, Failur
     if let Some(span) = stream.key_frame_every {
         terms = terms.with_key_frame_every(millis(span))?;
     }
-    Ok(Command::Put { name, terms })
+    Ok(terms)
 }
 
 pub(crate) fn submit(stream: Name, new: &wire::NewEvent<'_>) -> Result<Command, Failure> {
