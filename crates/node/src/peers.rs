@@ -3,7 +3,7 @@
 //! A node that does not own a shard forwards the request to the node that does. A request makes at most one hop: the other
 //! node executes it in its own shard, or says that it does not own the shard. The encoding is not part of this crate.
 
-use crate::{StreamUpdate, Unavailable};
+use crate::{RefusalsPage, RefusalsRequest, StreamUpdate, Unavailable};
 use limina_engine::{Name, Outcome, Request, events::StreamTerms};
 use limina_store::ShardId;
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,16 @@ pub trait Peers: Send + Sync + 'static {
 
     /// Follows a stream in a shard of the node at `address`.
     fn follow<'a>(&'a self, address: &'a str, request: &'a FeedRequest) -> PeerFuture<'a, Box<dyn Feed>>;
+
+    /// The latest refusals of the node at `address`. If there is nothing new, the node answers after a while. By default no
+    /// node is asked for them.
+    fn refusals<'a>(
+        &'a self,
+        _address: &'a str,
+        _request: &'a RefusalsRequest,
+    ) -> PeerFuture<'a, RefusalsPage> {
+        Box::pin(std::future::ready(Err(PeerError::NotThere)))
+    }
 }
 
 /// Which stream a node wants to follow at another node, and from which clock.

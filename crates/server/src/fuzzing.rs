@@ -11,7 +11,9 @@ use limina_engine::{
     limiter as engine_limiter,
 };
 
-pub use crate::peers::fuzzing::{encode_peer_request, peer_answer, peer_feed, peer_messages, peer_request};
+pub use crate::peers::fuzzing::{
+    encode_peer_request, peer_answer, peer_feed, peer_messages, peer_refusals, peer_request,
+};
 
 /// Reads a body as one of the calls of the API would. `kind` selects the call. None: the request would be rejected.
 pub fn command(kind: usize, body: &[u8]) -> Option<Command> {

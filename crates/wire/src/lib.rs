@@ -17,6 +17,7 @@ pub mod namespace;
 pub mod object;
 pub mod page;
 pub mod problem;
+pub mod refusals;
 pub mod schema;
 pub mod selection;
 mod words;

@@ -15,6 +15,7 @@ mod holders;
 mod link;
 mod paused;
 mod placement;
+mod refusals;
 mod repeats;
 mod setup;
 mod standby;

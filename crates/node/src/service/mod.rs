@@ -22,6 +22,7 @@ use crate::{
     Budget, NodeFailure, PeerError,
     cluster::{Cluster, Others},
     metrics::{CountedChecks, Metrics},
+    refusals::{RefusalSubject, Refusals},
     streams::Streams,
 };
 use limina_engine::{
@@ -61,6 +62,7 @@ struct Inner {
     metrics: Metrics,
     memory: Budget,
     streams: Streams,
+    refusals: Refusals,
 }
 
 impl Service {
@@ -84,6 +86,7 @@ impl Service {
                 failure: watch::Sender::new(None),
                 metrics,
                 streams: Streams::new(memory.clone()),
+                refusals: Refusals::default(),
                 memory,
             }),
         }
@@ -95,6 +98,7 @@ impl Service {
     /// released. A request that takes another one back is executed even if the caller drops the future.
     pub async fn submit(&self, request: Request) -> Result<Outcome, Unavailable> {
         let checks = CountedChecks::of(&request);
+        let subject = RefusalSubject::of(&request);
         let deleted = matches!(request.command, Command::DeleteNamespace).then(|| request.namespace.clone());
         let result = match self.routes() {
             Ok(routes) => {
@@ -115,6 +119,9 @@ impl Service {
                     tracing::info!(namespace = namespace.as_str(), "a namespace was deleted");
                 }
                 self.inner.metrics.requests.decided(outcome);
+                if let Some(subject) = &subject {
+                    self.inner.refusals.record(subject, outcome);
+                }
                 if let Some(checks) = &checks {
                     self.inner.metrics.limiter.rule_checks.count(checks, outcome);
                 }
@@ -247,6 +254,7 @@ impl Service {
     pub fn begin_stop(&self) {
         self.inner.is_stopping.store(true, Ordering::Release);
         self.inner.streams.stop();
+        self.inner.refusals.stop();
     }
 
     fn is_stopping(&self) -> bool {
@@ -279,6 +287,10 @@ impl Service {
 
     pub(crate) fn streams(&self) -> &Streams {
         &self.inner.streams
+    }
+
+    pub(crate) fn refusals(&self) -> &Refusals {
+        &self.inner.refusals
     }
 
     pub(crate) fn others(&self) -> Option<&Others> {

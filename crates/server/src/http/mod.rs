@@ -15,6 +15,7 @@ mod namespaces;
 mod openapi;
 pub(crate) mod problem;
 mod rate_limit;
+mod refusals;
 mod serve;
 mod socket;
 mod stalls;
@@ -226,6 +227,7 @@ impl App {
                 ("limiter", limiter::routes(), limiter::EMPTY_NAMES),
                 ("locks", locks::routes(), locks::EMPTY_NAMES),
                 ("events", events::routes(), events::EMPTY_NAMES),
+                ("refusals", refusals::routes(), &[]),
             ] {
                 for (path, word, method) in routes {
                     let path = format!("{prefix}/{family}{path}");

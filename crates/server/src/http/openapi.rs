@@ -2,7 +2,7 @@
 
 mod exact;
 
-use super::{docs, events, health, ledger, limiter, locks, namespaces};
+use super::{docs, events, health, ledger, limiter, locks, namespaces, refusals};
 use crate::stomp;
 use limina_wire::{Problem, problem::MEDIA_TYPE};
 use utoipa::{
@@ -15,7 +15,7 @@ use utoipa::{
 };
 
 /// The paths of these families also exist below `/v1/ns/{namespace}`.
-const FAMILIES: [&str; 4] = ["ledger", "limiter", "locks", "events"];
+const FAMILIES: [&str; 5] = ["ledger", "limiter", "locks", "events", "refusals"];
 
 #[derive(OpenApi)]
 #[openapi(
@@ -31,6 +31,7 @@ const FAMILIES: [&str; 4] = ["ledger", "limiter", "locks", "events"];
         ledger::list_limits,
         ledger::get_limit,
         ledger::patch_limit,
+        ledger::delete_limit,
         ledger::list_entries,
         ledger::hold,
         ledger::hold_batch,
@@ -38,6 +39,7 @@ const FAMILIES: [&str; 4] = ["ledger", "limiter", "locks", "events"];
         ledger::commit_batch,
         ledger::rollback,
         ledger::rollback_batch,
+        ledger::extend,
         ledger::values,
         ledger::list_operations,
         ledger::get_operation,
@@ -90,6 +92,7 @@ const FAMILIES: [&str; 4] = ["ledger", "limiter", "locks", "events"];
         health::readyz,
         health::cluster,
         health::metrics,
+        refusals::listen,
         docs::openapi,
         docs::docs,
     ),

@@ -1,7 +1,7 @@
 //! Sends requests to other nodes.
 
 use super::{
-    ASK, FOLLOW, SHARD, Secret, WHO,
+    ASK, FOLLOW, REFUSALS, SHARD, Secret, WHO,
     connections::{Connection, Connections, NotSent},
     routes::ALIVE_EVERY,
     wire::{MAX_MESSAGE, Messages, decode, encode},
@@ -11,8 +11,8 @@ use http_body_util::{BodyExt, Limited};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header::AUTHORIZATION};
 use limina_engine::{Outcome, Request as EngineRequest};
 use limina_node::{
-    Feed, FeedEnded, FeedRequest, PeerError, Peers, ShardId, StreamUpdate, memory::MemoryFull,
-    peers::PeerFuture,
+    Feed, FeedEnded, FeedRequest, PeerError, Peers, RefusalsPage, RefusalsRequest, ShardId, StreamUpdate,
+    memory::MemoryFull, peers::PeerFuture,
 };
 use serde::de::DeserializeOwned;
 use std::{
@@ -30,6 +30,9 @@ const UNUSED_AFTER: Duration = Duration::from_secs(60);
 const WARN_EVERY: Duration = Duration::from_secs(5);
 /// A feed without any message for this time counts as lost. The other node sends one at least every [`ALIVE_EVERY`].
 const FEED_TIMEOUT: Duration = ALIVE_EVERY.saturating_mul(4);
+
+/// The longest page of refusals: one of the largest key-values, or as many small ones as fit into a page.
+const MAX_REFUSALS: usize = 1 << 20;
 
 /// The connections to other nodes over HTTP/2.
 pub struct HttpPeers {
@@ -171,6 +174,21 @@ impl Peers for HttpPeers {
             let begun: Option<Result<(), PeerError>> = feed.message().await;
             begun.ok_or(PeerError::Lost)??;
             Ok(Box::new(feed) as Box<dyn Feed>)
+        })
+    }
+
+    fn refusals<'a>(
+        &'a self,
+        address: &'a str,
+        request: &'a RefusalsRequest,
+    ) -> PeerFuture<'a, RefusalsPage> {
+        Box::pin(async move {
+            // The request is for no shard, so the number does not matter.
+            let answered = self.post(&self.feeds, address, REFUSALS, ShardId(0), encode(request)).await?;
+            let (answer, _connection) = answered;
+            let answer = Limited::new(answer, MAX_REFUSALS).collect().await;
+            let bytes = answer.map_err(|_| PeerError::Lost)?.to_bytes();
+            decode(&bytes).unwrap_or(Err(PeerError::Lost))
         })
     }
 }

@@ -25,6 +25,8 @@ const ASK: &str = "/peer/v1/ask";
 const WHO: &str = "/peer/v1/who";
 /// Follows a stream.
 const FOLLOW: &str = "/peer/v1/follow";
+/// Returns the latest refusals of the node.
+const REFUSALS: &str = "/peer/v1/refusals";
 /// The header with the number of the shard that the request is for.
 const SHARD: &str = "x-limina-shard";
 /// The most open requests on one connection. Each request that waits for a lock is one of them.

@@ -1,7 +1,7 @@
 //! The calls that other nodes make.
 
 use super::{
-    ASK, CONNECTION_WINDOW, FOLLOW, MAX_STREAMS, SHARD, STREAM_WINDOW, WHO,
+    ASK, CONNECTION_WINDOW, FOLLOW, MAX_STREAMS, REFUSALS, SHARD, STREAM_WINDOW, WHO,
     wire::{SIGN_OF_LIFE, decode, encode, encode_message},
 };
 use crate::http::{
@@ -25,7 +25,7 @@ use futures_util::{
 };
 use hyper_util::server::conn::auto::Http2Builder;
 use limina_engine::{self as engine, UncheckedRequest};
-use limina_node::{Feed, FeedEnded, FeedRequest, PeerError, ShardId};
+use limina_node::{Feed, FeedEnded, FeedRequest, PeerError, RefusalsRequest, ShardId};
 use serde::de::DeserializeOwned;
 use std::{convert::Infallible, future::ready, task::Poll, time::Duration};
 use tokio::{sync::watch, time::interval};
@@ -39,11 +39,12 @@ const PING_EVERY: Duration = Duration::from_secs(5);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The calls that only nodes with the shared secret may make.
-pub(crate) fn routes(app: &App) -> [Route; 3] {
+pub(crate) fn routes(app: &App) -> [Route; 4] {
     let only_peers = from_fn_with_state(app.clone(), only_peers);
     [
         (ASK, "ask", post(ask).route_layer(only_peers.clone())),
         (FOLLOW, "follow", post(follow).route_layer(only_peers.clone())),
+        (REFUSALS, "refusals", post(refusals).route_layer(only_peers.clone())),
         (WHO, "who", post(who).route_layer(only_peers)),
     ]
 }
@@ -83,6 +84,18 @@ async fn who(State(app): State<App>, request: Request) -> Result<Response, Failu
     let (parts, body) = request.into_parts();
     let _address: String = read(&app, &parts, body).await?;
     Ok(octets(encode(&app.backend().cluster().me)))
+}
+
+/// Returns what this node has refused. If there is nothing new, the answer takes a while.
+async fn refusals(State(app): State<App>, request: Request) -> Result<Response, Failure> {
+    let (parts, body) = request.into_parts();
+    let wanted: RefusalsRequest = read(&app, &parts, body).await?;
+    let mut stopping = app.stopping().subscribe();
+    let page = tokio::select! {
+        page = app.backend().refusals_for_peer(wanted) => page,
+        _ = stopping.wait_for(|is_stopping| *is_stopping) => Err(PeerError::NotThere),
+    };
+    Ok(octets(encode(&page)))
 }
 
 /// Sends the changes of a stream. The first message says whether the stream can be followed here.

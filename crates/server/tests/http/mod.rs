@@ -1,10 +1,10 @@
 //! The conventions of the HTTP contract, through real sockets, against a backend that answers what a case says.
 
 use limina_engine::{
-    Command, Millis, Name, Outcome, Page, Position, Request, Time,
+    Command, Listed, Millis, Name, Outcome, Page, Position, Request, Time,
     ledger::{
-        self, AsOf, Context, EntryInfo, EntryKind, FinalizationReply, HeldLimitInfo, HoldReply, HoldState,
-        LimitInfo, OperationInfo, Patch, Refusal, Reply, Transfer, Value, ValuesReply,
+        self, AsOf, Context, EntryInfo, EntryKind, ExceededLimit, FinalizationReply, HeldLimitInfo,
+        HoldReply, HoldState, LimitInfo, OperationInfo, Patch, Refusal, Reply, Transfer, Value, ValuesReply,
     },
     outcome::NamespaceInfo,
 };
@@ -122,6 +122,20 @@ impl Backend for Fake {
         Box::pin(async { Err(limina_node::PeerError::NotThere) })
     }
 
+    fn listen_to_refusals(
+        &self,
+        namespace: Option<Name>,
+    ) -> Result<limina_node::RefusalListener, limina_node::memory::MemoryFull> {
+        limina_node::Service::new(limina_node::Metrics::new()).listen_to_refusals(namespace)
+    }
+
+    fn refusals_for_peer(
+        &self,
+        _: limina_node::RefusalsRequest,
+    ) -> limina_node::peers::PeerFuture<'_, limina_node::RefusalsPage> {
+        Box::pin(async { Err(limina_node::PeerError::NotThere) })
+    }
+
     fn cluster(&self) -> Cluster {
         let me = || "local".to_owned();
         let is_ready = self.is_ready();
@@ -152,6 +166,9 @@ fn plausible(command: &Command) -> Outcome {
         Command::Limiter(command) => return Outcome::Limiter(Ok(limiter::plausible(command))),
         Command::Ledger(command) => match command {
             CreateLimit(_) | PatchLimit { .. } | GetLimit(_) => Reply::Limit(limit("a")),
+            DeleteLimit(_) => Reply::LimitDeleted,
+            ListLimitsByUse(_) => Reply::LimitsByUse(Listed { items: vec![limit("a")], next: None }),
+            Extend(_) => Reply::Operation(operation(vec![HoldState::Held])),
             ListLimits(_) => Reply::Limits { items: vec![limit("a")], more: false },
             Transfer(transfer) => transferred(transfer),
             Batch(transfers) => {
@@ -159,7 +176,7 @@ fn plausible(command: &Command) -> Outcome {
             }
             Values(_) => Reply::Values(ValuesReply { position: Position(3), values: vec![value("a")] }),
             GetOperation(_) => Reply::Operation(operation(vec![HoldState::Held])),
-            ListOperations { .. } => Reply::Operations { items: Vec::new(), next: None },
+            ListOperations { .. } => Reply::Operations(Listed { items: Vec::new(), next: None }),
             ListEntries { .. } => Reply::Entries { items: Vec::new(), next: None },
         },
     };
@@ -184,7 +201,8 @@ fn value(limit: &str) -> Value {
 
 fn limit(limit: &str) -> LimitInfo {
     let context = Context::new([("k", "v")]).unwrap();
-    LimitInfo { value: value(limit), context, ceiling: Some(9), created_at: Position(1) }
+    let value = value(limit);
+    LimitInfo { value, context, ceiling: Some(9), created_at: Position(1), available: Some(4) }
 }
 
 fn operation(states: Vec<HoldState>) -> OperationInfo {
@@ -192,11 +210,14 @@ fn operation(states: Vec<HoldState>) -> OperationInfo {
         limit_name: name(&format!("l{place}")),
         limit_id: Some(name("id")),
         value: 7,
-        held_at: Position(2),
+        position: Position(2),
+        held_at: Time(1_600_000_000_000),
         expires_at: Some(Time(1_700_000_000_000)),
         state,
+        is_deleted: place == 0,
     });
-    OperationInfo { operation_id: name("op"), position: Position(2), holds: holds.collect() }
+    let now = Time(1_699_999_999_500);
+    OperationInfo { operation_id: name("op"), position: Position(2), holds: holds.collect(), now }
 }
 
 /// A server on a port of its own.

@@ -31,6 +31,15 @@ async fn requests_arrive_as_they_were_sent_and_answers_too() {
 }
 
 #[tokio::test]
+async fn refusals_of_another_node_arrive() {
+    let node = Node::start().await;
+    let peers = HttpPeers::new(secret());
+    let wanted = limina_node::RefusalsRequest { after: 41, namespace: Some(name("n")) };
+    let page = soon(peers.refusals(node.address(), &wanted)).await;
+    assert_eq!(page, Ok(page_of_refusals(41)));
+}
+
+#[tokio::test]
 async fn the_largest_batch_fits() {
     let node = Node::start().await;
     let peers = HttpPeers::new(secret());

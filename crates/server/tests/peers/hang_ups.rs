@@ -41,6 +41,20 @@ impl Backend for Front {
         Box::pin(async { Err(PeerError::NotThere) })
     }
 
+    fn listen_to_refusals(
+        &self,
+        namespace: Option<Name>,
+    ) -> Result<limina_node::RefusalListener, limina_node::memory::MemoryFull> {
+        limina_node::Service::new(limina_node::Metrics::new()).listen_to_refusals(namespace)
+    }
+
+    fn refusals_for_peer(
+        &self,
+        _: limina_node::RefusalsRequest,
+    ) -> PeerFuture<'_, limina_node::RefusalsPage> {
+        Box::pin(async { Err(PeerError::NotThere) })
+    }
+
     fn is_ready(&self) -> bool {
         true
     }

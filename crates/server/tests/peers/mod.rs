@@ -114,6 +114,20 @@ impl Backend for Fake {
         })
     }
 
+    fn listen_to_refusals(
+        &self,
+        namespace: Option<Name>,
+    ) -> Result<limina_node::RefusalListener, limina_node::memory::MemoryFull> {
+        limina_node::Service::new(limina_node::Metrics::new()).listen_to_refusals(namespace)
+    }
+
+    fn refusals_for_peer(
+        &self,
+        wanted: limina_node::RefusalsRequest,
+    ) -> PeerFuture<'_, limina_node::RefusalsPage> {
+        Box::pin(async move { Ok(page_of_refusals(wanted.after)) })
+    }
+
     fn is_ready(&self) -> bool {
         true
     }
@@ -125,6 +139,22 @@ impl Backend for Fake {
     fn shard_of(&self, _: &Name) -> Option<ShardId> {
         None
     }
+}
+
+/// A page with one refusal behind `after`.
+fn page_of_refusals(after: u64) -> limina_node::RefusalsPage {
+    let refused = limina_node::RefusedRequest {
+        time: 7,
+        namespace: name("n"),
+        family: "ledger".into(),
+        code: "LimitExceeded".into(),
+        rule: None,
+        limit_name: Some(name("daily")),
+        stream: None,
+        key_values: None,
+        operation_id: Some(name("op")),
+    };
+    limina_node::RefusalsPage { items: vec![refused], next: after + 1, missed: 2 }
 }
 
 /// Tells what it is given; waits for ever when there is no more.

@@ -23,6 +23,17 @@ impl FromRequestParts<App> for Namespace {
     }
 }
 
+/// The namespace that the path names, if it names one.
+pub(crate) struct OptionalNamespace(pub(crate) Option<Name>);
+
+impl FromRequestParts<App> for OptionalNamespace {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<OptionalNamespace, Failure> {
+        path_name(parts, app, "namespace").await.map(OptionalNamespace)
+    }
+}
+
 /// The namespace of paths without `/ns/{namespace}`.
 pub(crate) fn default_namespace() -> Name {
     DEFAULT_NAMESPACE.clone()

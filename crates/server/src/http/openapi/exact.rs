@@ -112,8 +112,15 @@ fn complete_parameter(parameter: &mut Parameter, operation: &str) {
         ("limit", _) => integer(1, 1000).into(),
         ("after", "list_entries" | "list_locks" | "query_locks") => integer(0, u64::MAX).into(),
         ("after", "query_counters") => integer(0, u32::MAX.into()).into(),
-        ("after" | "session_id", _) | ("namespace", "cluster") => Ref::from_schema_name("Name").into(),
+        ("after" | "session_id", _) | ("namespace", "cluster") | ("limit_name", "list_operations") => {
+            Ref::from_schema_name("Name").into()
+        }
         ("state", _) => words(&["held"]).into(),
+        ("order", _) => words(&["used"]).into(),
+        ("older_than", _) => {
+            let units = "^(?!$)([0-9]{1,6}d)?([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?([0-9]{1,9}ms)?$";
+            ObjectBuilder::new().schema_type(Type::String).pattern(Some(units)).into()
+        }
         ("force", _) => ObjectBuilder::new().schema_type(Type::Boolean).into(),
         ("Last-Event-ID", _) => integer(0, u64::MAX).into(),
         ("Idempotency-Key", _) => {
