@@ -4,7 +4,7 @@ use super::{
     Context, LimitInfo, Nearness, NewLimit, Patch, Refusal, Reply,
     state::{Ledger, Terms, limit_bytes},
 };
-use crate::{Listed, Name, Page, Quota, answer_size, lists::LOOKED_AT, turn::Turn};
+use crate::{Listed, Name, Page, Quota, answer_size, lists::looked_at, turn::Turn};
 use alloc::{vec, vec::Vec};
 
 /// An estimate of the bytes of the stored terms of a limit without the context.
@@ -85,10 +85,13 @@ pub(super) fn list(ledger: &Ledger, page: &Page<Name>, max_answer: usize) -> Rep
     Reply::Limits { items, more: is_cut || names.next().is_some() }
 }
 
+/// The work of comparing a limit with others and copying it, in conditions that are tested.
+const WEIGHT: usize = 64;
+
 /// The limits nearest to their ceilings among the next ones by name, as many as one command looks at.
 pub(super) fn list_by_use(ledger: &Ledger, page: &Page<Name>, max_answer: usize) -> Reply {
     let mut numbers = ledger.names_after(page.after.as_ref());
-    let looked_at: Vec<u32> = numbers.by_ref().take(LOOKED_AT).collect();
+    let looked_at: Vec<u32> = numbers.by_ref().take(looked_at(WEIGHT)).collect();
     let last = looked_at.last().map(|number| ledger.limit(*number).terms.name.clone());
     let next = if numbers.next().is_some() { last } else { None };
     let mut uses: Vec<_> = looked_at.into_iter().map(|number| (ledger.nearness(number), number)).collect();

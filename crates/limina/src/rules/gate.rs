@@ -2,7 +2,8 @@
 
 use limina_engine::{Name, Outcome, Page, Request, events::StreamTerms, outcome::NamespaceInfo};
 use limina_node::{
-    Cluster, Feed, FeedRequest, FollowError, Service, ShardId, Unavailable, peers::PeerFuture,
+    Cluster, Feed, FeedRequest, FollowError, RefusalListener, RefusalsPage, RefusalsRequest, Service,
+    ShardId, Unavailable, memory::MemoryFull, peers::PeerFuture,
 };
 use limina_server::{
     Backend,
@@ -73,6 +74,15 @@ impl Backend for Gate {
 
     fn feed_peer(&self, wanted: FeedRequest) -> PeerFuture<'_, Box<dyn Feed>> {
         Box::pin(self.service.feed_peer(wanted))
+    }
+
+    // The ring is filled whether or not the rules are applied.
+    fn listen_to_refusals(&self, namespace: Option<Name>) -> Result<RefusalListener, MemoryFull> {
+        self.service.listen_to_refusals(namespace)
+    }
+
+    fn refusals_for_peer(&self, wanted: RefusalsRequest) -> PeerFuture<'_, RefusalsPage> {
+        Backend::refusals_for_peer(&self.service, wanted)
     }
 
     fn is_ready(&self) -> bool {

@@ -123,6 +123,9 @@ def keeps_parameter_limits(operation, path_parameters, query):
     # A session is required to release a lock, unless the release is forced. Parameters cannot depend on each other.
     if operation.method.upper() == "DELETE" and operation.path.endswith("/locks/{lock_id}"):
         return "session_id" in query or str(query.get("force")).lower() == "true"
+    # The limits nearest to their ceilings have one page. Parameters cannot exclude each other.
+    if operation.path.endswith("/ledger/limits"):
+        return not ("order" in query and "after" in query)
     return True
 
 

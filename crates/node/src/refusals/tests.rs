@@ -106,7 +106,7 @@ fn recorded(command: Command, outcome: Outcome) -> Vec<String> {
 }
 
 fn check_of(dry_run: bool) -> Check {
-    let take = Take { key_values: key_values("user", "ann"), hits: 1, limit: None };
+    let take = Take::new(key_values("user", "ann"), 1).unwrap();
     Check::new(vec![take]).unwrap().with_dry_run(dry_run)
 }
 

@@ -99,6 +99,7 @@ async fn query_parameters() {
     };
     asked("/v1/ledger/operations", operations(false, None, None)).await;
     asked("/v1/ledger/operations?state=held", operations(true, None, None)).await;
+    asked("/v1/ledger/operations?older_than=0", operations(false, Some(0), None)).await;
     asked(
         "/v1/ledger/operations?older_than=1m30s&limit_name=a%2Fb",
         operations(false, Some(90_000), Some("a/b")),

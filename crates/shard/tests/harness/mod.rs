@@ -191,6 +191,5 @@ pub(crate) fn values(limit_name: &str) -> Command {
 }
 
 fn transfer(operation_id: &str) -> Transfer {
-    let change = Change { limit_name: name("a"), value: 1, limit_id: None, context: Context::default() };
-    Transfer::Hold(Hold::new(name(operation_id), vec![change]).unwrap())
+    Transfer::Hold(Hold::new(name(operation_id), vec![Change::new(name("a"), 1)]).unwrap())
 }

@@ -57,7 +57,9 @@ impl FromRequestParts<App> for OperationsQuery {
                 ));
             }
         };
-        let older_than = query.get("older_than").map(str::parse::<Duration>).transpose();
+        // As in bodies, 0 needs no unit.
+        let older_than = query.get("older_than").map(|text| if text == "0" { "0ms" } else { text });
+        let older_than = older_than.map(str::parse::<Duration>).transpose();
         let older_than =
             older_than.map_err(|error| Failure::invalid_parameter("older_than", error.to_string()))?;
         let limit_name = query.get("limit_name").map(Name::new).transpose();

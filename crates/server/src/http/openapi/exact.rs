@@ -118,7 +118,7 @@ fn complete_parameter(parameter: &mut Parameter, operation: &str) {
         ("state", _) => words(&["held"]).into(),
         ("order", _) => words(&["used"]).into(),
         ("older_than", _) => {
-            let units = "^(?!$)([0-9]{1,6}d)?([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?([0-9]{1,9}ms)?$";
+            let units = "^(0|(?!$)([0-9]{1,6}d)?([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?([0-9]{1,9}ms)?)$";
             ObjectBuilder::new().schema_type(Type::String).pattern(Some(units)).into()
         }
         ("force", _) => ObjectBuilder::new().schema_type(Type::Boolean).into(),
