@@ -26,7 +26,7 @@ fn fields(mut refused: Value) -> Value {
 #[test]
 fn each_family_is_heard_of_and_a_namespace_has_its_own() {
     let server = Server::fresh();
-    let ledger = server.ledger_of("a/b");
+    let ledger = server.ledger_of("a%2Fb");
     ledger.create_with_ceiling("daily", 5);
     ledger.hold("op", &[("daily", 6)]).refused(409, "LimitExceeded");
     // What was refused before comes first.

@@ -169,7 +169,6 @@ async fn bodies_become_commands() {
     check("POST", "/v1/ledger/extend", body, 200, extended(Some(Millis(60_000)))).await;
     let body = r#"{"operation_id": "op", "expires_after": null}"#;
     check("POST", "/v1/ledger/extend", body, 200, extended(None)).await;
-    check("DELETE", "/v1/ledger/limits/a", "", 204, ledger::Command::DeleteLimit(name("a"))).await;
     let finished = |finish, changes| {
         let finalization = ledger::Finalization::new(finish, name("op"), changes).unwrap();
         ledger::Command::Transfer(Transfer::Finish(finalization))

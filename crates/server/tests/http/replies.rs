@@ -91,7 +91,7 @@ async fn replies_have_their_form() {
     };
     let limit_json = |text: &str| {
         json!({"name": text, "limit_id": null, "context": {"k": "v"}, "ceiling": 9, "commit_value": 5,
-            "hold_value": -2, "total_value": 3, "created_position": 1})
+            "hold_value": -2, "total_value": 3, "available": 4, "created_position": 1})
     };
     let value_json =
         json!({"limit_name": "a", "limit_id": null, "commit_value": 5, "hold_value": -2, "total_value": 3});

@@ -63,8 +63,8 @@ async fn an_invalid_command_is_refused() {
     };
     // The namespace, no key, the numbers of the variants, and the fields.
     let ask = async |body: Vec<u8>, field: &str| check(body, PATHS[0], field).await;
-    let change = || ("a", 1_i64, none, 0_u8);
-    let hold = ("n", none, (0_u8, 4_u8, 0_u8), "op", vec![change(), change()], false, true, none);
+    let change = || ("a", 1_i64, none, 0_u8, none);
+    let hold = ("n", none, (0_u8, 6_u8, 0_u8), "op", vec![change(), change()], false, true, none);
     ask(bytes(&hold), "changes[1].limit_name").await;
     let window = Some((0_u8, 0_u64));
     let rule = ("n", none, (1_u8, 0_u8, 0_u8), "r", 0_u8, 0_u8, (1_u8, 5_u64), window, false, none, none);

@@ -48,11 +48,12 @@ fn unknown_paths_are_not_found() {
 /// The calls of every family: a path, and its methods.
 const CALLS: &[(&str, &[&str])] = &[
     ("/ledger/limits", &["GET", "POST"]),
-    ("/ledger/limits/a", &["GET", "PATCH"]),
+    ("/ledger/limits/a", &["GET", "PATCH", "DELETE"]),
     ("/ledger/limits/a/entries", &["GET"]),
     ("/ledger/hold", &["POST"]),
     ("/ledger/commit", &["POST"]),
     ("/ledger/rollback", &["POST"]),
+    ("/ledger/extend", &["POST"]),
     ("/ledger/values", &["POST"]),
     ("/ledger/operations", &["GET"]),
     ("/ledger/operations/op", &["GET"]),
@@ -78,6 +79,7 @@ const CALLS: &[(&str, &[&str])] = &[
     ("/events/s", &["GET", "PUT", "POST", "DELETE"]),
     ("/events/s/incubating", &["GET"]),
     ("/events/s/stream", &["GET"]),
+    ("/refusals/stream", &["GET"]),
 ];
 
 #[test]

@@ -78,7 +78,7 @@ fn operations(ledger: &Ledger) {
     let new = ledger.limit("new").ok().has("limit_id", "id-8").has("context", json!({"k": "v"}));
     new.has("ceiling", 5).has("available", 4);
     let nearest = ledger.get("/limits?order=used&limit=1").ok();
-    assert_eq!((&nearest.items()[0]["name"], nearest.next()), (&json!("daily"), None));
+    assert_eq!((&nearest.items()[0]["name"], nearest.next()), (&json!("new"), None));
 
     let committed = json!({"operation_id": "op 1/x", "changes": [{"limit_name": "daily", "value": 7}]});
     let reply = ledger.post("/commit", committed).ok();

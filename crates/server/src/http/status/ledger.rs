@@ -85,9 +85,9 @@ pub(crate) fn refusal(refusal: ledger::Refusal) -> Failure {
             about_limits(Code::LimitExceeded, detail, &names).with("limits", exceeded)
         }
         LimitInUse { limit_name, open_holds } => {
-            let verb = if open_holds == 1 { "hold is" } else { "holds are" };
+            let noun = if open_holds == 1 { "hold" } else { "holds" };
             let name = limit_name.as_str();
-            let detail = format!("{open_holds} {verb} open in the limit {name:?}. Nothing was done.");
+            let detail = format!("The limit {name:?} has {open_holds} open {noun}. Nothing was done.");
             Failure::new(Code::LimitInUse, detail).with("limit_name", name).with("open_holds", open_holds)
         }
         ValueOverflow { limit_names } => about_limits(
