@@ -50,7 +50,7 @@ fn check(seeds: std::ops::Range<u64>, options: &Options) {
 
 #[test]
 fn short_runs() {
-    check(0..200, &Options { requests: 150, verbose: false });
+    check(0..220, &Options { requests: 150, verbose: false });
 }
 
 #[test]
