@@ -25,6 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const VARYING: [&str; 10] = [
     "time",
     "expires_at",
+    "held_at",
     "publishes_at",
     "conflicting_time",
     "held_ms",
