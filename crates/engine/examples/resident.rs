@@ -173,7 +173,7 @@ fn acquire(id: &str, door: &str, wait: Millis) -> Command {
 }
 
 fn run(engine: &mut Engine, command: Command) {
-    let mut job = Job::new(Request { namespace: name("default"), idempotency: None, command });
+    let mut job = Job::new(Request::new(name("default"), command));
     let mut fetched = Fetched::default();
     loop {
         match engine.apply(Time(1_000_000), &mut job, &fetched) {

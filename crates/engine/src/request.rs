@@ -1,6 +1,7 @@
 //! Requests, and the door through which the requests of other programs come in.
 
 use crate::{Invalid, Name, Page, events, ledger, limiter, locks};
+use core::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 /// One command for one namespace.
@@ -13,8 +14,19 @@ pub struct Request {
     pub namespace: Name,
     /// Makes repeating the request harmless.
     pub idempotency: Option<Idempotency>,
+    /// Who asks, and from where. It decides nothing: it is recorded with changes that are audited.
+    pub caller: Caller,
     /// The command.
     pub command: Command,
+}
+
+/// Who asks, and from where.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caller {
+    /// The name of the client's token. `None` if the server has no tokens, or asks itself.
+    pub actor: Option<Name>,
+    /// The address from which the client's connection came. `None` if the server asks itself.
+    pub address: Option<IpAddr>,
 }
 
 /// A request as another node has encoded it. Its command may be out of its limits, so all that it can do is become a
@@ -23,6 +35,7 @@ pub struct Request {
 pub struct UncheckedRequest {
     namespace: Name,
     idempotency: Option<Idempotency>,
+    caller: Caller,
     command: Command,
 }
 
@@ -30,19 +43,28 @@ impl TryFrom<UncheckedRequest> for Request {
     type Error = Invalid;
 
     fn try_from(unchecked: UncheckedRequest) -> Result<Request, Invalid> {
-        let UncheckedRequest { namespace, idempotency, command } = unchecked;
+        let UncheckedRequest { namespace, idempotency, caller, command } = unchecked;
         command.validate()?;
-        Ok(Request { namespace, idempotency, command })
+        Ok(Request { namespace, idempotency, caller, command })
     }
 }
 
 /// A client's key for "do this once". The reply to a request that changed something is kept under it for a day.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Idempotency {
+    /// The name of the token whose key it is. Tokens with different names have different keys. `None` without tokens.
+    pub owner: Option<Name>,
     /// The client's word for this request. Each namespace has its own keys.
     pub key: Name,
     /// A hash of everything that distinguishes the request, so that another request under the same key is noticed.
     pub fingerprint: [u8; 16],
+}
+
+impl Idempotency {
+    /// What distinguishes the key from all others of its namespace: its owner, and the key itself.
+    pub fn owned_key(&self) -> (Option<Name>, Name) {
+        (self.owner.clone(), self.key.clone())
+    }
 }
 
 /// A command of one of the families, or about namespaces.
@@ -141,6 +163,11 @@ impl BatchCommand<'_> {
 }
 
 impl Request {
+    /// A request of nobody in particular, without an idempotency key.
+    pub fn new(namespace: Name, command: Command) -> Request {
+        Request { namespace, idempotency: None, caller: Caller::default(), command }
+    }
+
     /// About how much work the request is, in units of about a microsecond. A batch is done in slices, so its weight may be
     /// more than others should wait for.
     pub fn weight(&self) -> usize {
@@ -193,7 +220,7 @@ impl Request {
     pub fn cancellation(&self) -> Option<Request> {
         let Command::Locks(locks::Command::Acquire(wanted)) = &self.command else { return None };
         let command = Command::Locks(locks::Command::Abandon(wanted.id().clone()));
-        Some(Request { namespace: self.namespace.clone(), idempotency: None, command })
+        Some(Request::new(self.namespace.clone(), command))
     }
 
     /// Whether the request only takes back an earlier one.

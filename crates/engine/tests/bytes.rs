@@ -89,7 +89,7 @@ kinds![
 
 #[test]
 fn every_kind_is_read_as_it_was_written() {
-    let idempotency = [None, Some(Idempotency { key: name("key 🌮"), fingerprint: [7; 16] })];
+    let idempotency = [None, Some(Idempotency { owner: None, key: name("key 🌮"), fingerprint: [7; 16] })];
     let mut seen = BTreeSet::new();
     let mut changes = BTreeSet::new();
     for command in commands() {
@@ -98,7 +98,7 @@ fn every_kind_is_read_as_it_was_written() {
             changes.insert(change_kind(change));
         }
         for idempotency in idempotency.clone() {
-            let request = Request { namespace: name("n"), idempotency, command: command.clone() };
+            let request = Request { idempotency, ..Request::new(name("n"), command.clone()) };
             let bytes = postcard::to_allocvec(&request).unwrap();
             let read: UncheckedRequest = postcard::from_bytes(&bytes).unwrap();
             assert_eq!(Request::try_from(read), Ok(request));
@@ -404,7 +404,7 @@ proptest! {
         place in any::<prop::sample::Index>(),
         byte in any::<u8>(),
     ) {
-        let request = Request { namespace: name("n"), idempotency: None, command };
+        let request = Request::new(name("n"), command);
         let mut bytes = postcard::to_allocvec(&request).unwrap();
         let place = place.index(bytes.len());
         bytes[place] = byte;

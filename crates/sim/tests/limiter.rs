@@ -53,7 +53,7 @@ fn crowded_windows() {
 fn script(random: &mut Random, mut limits: LimiterWorkload, length: usize) -> (usize, Vec<Step<What>>) {
     let namespace = Name::new("n").unwrap();
     let ask =
-        |command, idempotency| What::Ask(Request { namespace: namespace.clone(), idempotency, command });
+        |command, idempotency| What::Ask(Request { idempotency, ..Request::new(namespace.clone(), command) });
     let mut steps: Vec<Step<What>> =
         (0..2).map(|_| Step { wait: 0, what: ask(Command::Limiter(limits.rule(random)), None) }).collect();
     while steps.len() < length {

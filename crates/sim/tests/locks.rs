@@ -109,7 +109,7 @@ fn end_waits(bench: &mut Bench) -> Result<(), String> {
 fn look(bench: &mut Bench) -> Result<(), String> {
     let page = Page::new(None, 100_000).expect("the largest page");
     let list = Command::Locks(locks::Command::List { query: Query::default(), page });
-    let request = Request { namespace: Name::new("n").unwrap(), idempotency: None, command: list };
+    let request = Request::new(Name::new("n").unwrap(), list);
     let Some(Outcome::Locks(Ok(Reply::Grants(listed)))) = bench.ask(&request)? else {
         return Err("a list is a list".into());
     };

@@ -102,15 +102,21 @@ pub fn namespace(id: NamespaceId) -> Key {
     resident(id, HEAD)
 }
 
-/// A kept reply, by the period of the reply and the idempotency key.
-pub fn reply(id: NamespaceId, period: u32, key: &Name) -> Key {
-    paged(id, REPLY).u32(period).bytes(key.as_bytes())
+/// A kept reply, by the period of the reply, the owner of the idempotency key, and the key. No name contains a control
+/// character, so the keys of different owners differ.
+pub fn reply(id: NamespaceId, period: u32, owner: Option<&Name>, key: &Name) -> Key {
+    let start = paged(id, REPLY).u32(period);
+    let start = match owner {
+        Some(owner) => start.bytes(owner.as_bytes()).bytes(&[1]),
+        None => start,
+    };
+    start.bytes(key.as_bytes())
 }
 
 /// A part of a kept reply that is too large for one record. No idempotency key contains a zero byte, so the keys of parts and
 /// of replies differ.
-pub fn reply_part(id: NamespaceId, period: u32, key: &Name, number: u32) -> Key {
-    reply(id, period, key).bytes(&[0]).u32(number)
+pub fn reply_part(id: NamespaceId, period: u32, owner: Option<&Name>, key: &Name, number: u32) -> Key {
+    reply(id, period, owner, key).bytes(&[0]).u32(number)
 }
 
 /// The range of all replies of a period, with their parts.

@@ -5,6 +5,7 @@
 //!
 //! - `ns:red` sends the command to the namespace `red`; without it, the namespace is `default`.
 //! - `key:k` gives the request an idempotency key. `body:1` stands for another request body under the same key.
+//! - `as:alice` sends the command with the token `alice`.
 //! - `pages 3 COMMAND` reads a whole list, three items a page. A line `…` says that more items follow.
 //! - `repeat 20 COMMAND ; COMMAND` runs the commands 20 times, with 1, 2, 3 … in place of `#`, and shows the last answer.
 //! - `wait 100` lets 100 ms pass. Time starts at 1,000,000 ms.
@@ -28,8 +29,8 @@ mod locks;
 
 use bytes::Bytes;
 use limina_engine::{
-    Applied, Command, Engine, Fetched, Idempotency, Job, Millis, Missing, Name, Options, Outcome, Page,
-    Quota, QuotaExceeded, QuotaTable, Read, ReadResult, Request, Sizes, Time, WaitId,
+    Applied, Caller, Command, Engine, Fetched, Idempotency, Job, Millis, Missing, Name, Options, Outcome,
+    Page, Quota, QuotaExceeded, QuotaTable, Read, ReadResult, Request, Sizes, Time, WaitId,
     events::{Refusal as EventsRefusal, Reply as Events},
     ledger::Reply as Ledger,
     limiter::Reply as Limiter,
@@ -398,10 +399,13 @@ fn parse(verb: &str, words: &[&str]) -> Request {
             .unwrap_or_else(|| ledger::parse(verb, words)),
     };
     let idempotency = option_of(words, "key").map(|key| Idempotency {
+        owner: option_of(words, "as").map(name),
         key: name(key),
         fingerprint: [option_of(words, "body").map_or(0, |body| body.parse().unwrap()); 16],
     });
-    Request { namespace: name(option_of(words, "ns").unwrap_or("default")), idempotency, command }
+    let caller = Caller { actor: option_of(words, "as").map(name), address: None };
+    let namespace = name(option_of(words, "ns").unwrap_or("default"));
+    Request { namespace, idempotency, caller, command }
 }
 
 fn show(outcome: &Outcome) -> String {

@@ -163,7 +163,7 @@ impl Service {
         let routes = self.routes()?;
         for (shard, route) in routes.all() {
             let command = Command::ListNamespaces(page.clone());
-            let request = Request { namespace: name.clone(), idempotency: None, command };
+            let request = Request::new(name.clone(), command);
             if let Outcome::Namespaces(mut part) = self.submit_to(route, shard, request).await? {
                 all.append(&mut part);
             }

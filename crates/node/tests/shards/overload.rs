@@ -100,7 +100,7 @@ async fn waiting_for_a_lock_is_not_waiting_for_the_shard() {
         let wanted = Acquire::new(name(id), name(id), locks, Millis(60_000)).expect("valid");
         let wanted = wanted.with_wait(Millis(10_000)).expect("valid");
         let command = Command::Locks(locks::Command::Acquire(wanted));
-        let request = Request { namespace: namespace.clone(), idempotency: None, command };
+        let request = Request::new(namespace.clone(), command);
         let service = service.clone();
         async move { service.submit(request).await }
     };

@@ -57,8 +57,8 @@ impl Bench {
 
     /// Sends a request under a name of its own.
     pub(crate) fn send(&mut self, ticket: &str, namespace: &str, key: Option<&str>, command: Command) {
-        let idempotency = key.map(|key| Idempotency { key: name(key), fingerprint: [0; 16] });
-        let request = Request { namespace: name(namespace), idempotency, command };
+        let idempotency = key.map(|key| Idempotency { owner: None, key: name(key), fingerprint: [0; 16] });
+        let request = Request { idempotency, ..Request::new(name(namespace), command) };
         self.shard.handle_request(ticket.to_owned(), request).unwrap();
     }
 

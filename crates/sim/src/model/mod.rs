@@ -271,7 +271,7 @@ impl Model {
     fn is_key_waiting(&self, request: &Request) -> bool {
         let namespace = self.namespaces.get(&request.namespace);
         let key = request.idempotency.as_ref();
-        namespace.zip(key).is_some_and(|(namespace, key)| namespace.locks.uses_key(&key.key))
+        namespace.zip(key).is_some_and(|(namespace, key)| namespace.locks.uses_key(&key.owned_key()))
     }
 
     /// Executes everything that is due by `now`, in due order. Waiting requests that this answers must have been

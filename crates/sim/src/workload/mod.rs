@@ -134,7 +134,7 @@ impl Workload {
             }
         };
         let idempotency = (command.is_write() && random.one_in(4)).then(|| self.idempotency(random));
-        let mut request = Request { namespace, idempotency, command };
+        let mut request = Request { idempotency, ..Request::new(namespace, command) };
         // A batch continues where an earlier request under its key was cut, so that must have been the same batch.
         if is_batch(&request)
             && let Some(idempotency) = &mut request.idempotency
@@ -155,6 +155,7 @@ impl Workload {
 
     fn idempotency(&self, random: &mut Random) -> Idempotency {
         Idempotency {
+            owner: random.one_in(2).then(|| name("token")),
             key: name(&format!("key{}", random.below(self.keys))),
             fingerprint: [random.below(3) as u8; 16],
         }

@@ -99,7 +99,7 @@ impl World {
     }
 
     pub(super) fn ask(&mut self, namespace: &Name, command: Command) -> Result<Outcome, String> {
-        let request = Request { namespace: namespace.clone(), idempotency: None, command };
+        let request = Request::new(namespace.clone(), command);
         self.last_answer = None;
         // An earlier fault may make the first attempt fail.
         for _ in 0..3 {
