@@ -48,6 +48,11 @@ impl Token {
         self.usage.take(&self.maxima, resource, amount)
     }
 
+    /// Whether this token has taken the permit.
+    pub fn has(&self, permit: &Permit) -> bool {
+        permit.is_of(&self.usage)
+    }
+
     pub(crate) fn is_valid_at(&self, now: u64) -> bool {
         self.not_before.is_none_or(|at| at <= now) && self.expires.is_none_or(|at| now < at)
     }

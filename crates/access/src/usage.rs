@@ -72,7 +72,7 @@ impl Usage {
             used.fetch_sub(amount, Ordering::Relaxed);
             return Err(Exceeded { limit });
         }
-        Ok(Permit { usage: self.clone(), resource, amount })
+        Ok(Permit { usage: self.clone(), resource, amount, limit })
     }
 }
 
@@ -82,6 +82,25 @@ pub struct Permit {
     usage: Arc<Usage>,
     resource: Resource,
     amount: u64,
+    limit: u64,
+}
+
+impl Permit {
+    /// Takes more, up to this total. Does nothing if it has as much already. Keeps what it has if it fails.
+    pub fn grow_to(&mut self, total: u64) -> Result<(), Exceeded> {
+        let Some(more) = total.checked_sub(self.amount).filter(|more| *more > 0) else { return Ok(()) };
+        let used = &self.usage.0[self.resource as usize];
+        if used.fetch_add(more, Ordering::Relaxed).saturating_add(more) > self.limit {
+            used.fetch_sub(more, Ordering::Relaxed);
+            return Err(Exceeded { limit: self.limit });
+        }
+        self.amount = total;
+        Ok(())
+    }
+
+    pub(crate) fn is_of(&self, usage: &Arc<Usage>) -> bool {
+        Arc::ptr_eq(&self.usage, usage)
+    }
 }
 
 impl Drop for Permit {

@@ -3,6 +3,7 @@
 
 use crate::{listen::Listen, quotas::Quotas};
 use limina_engine::QuotaTable;
+use limina_server::{InvalidOrigin, Origin};
 use serde::Deserialize;
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
@@ -57,6 +58,15 @@ pub(crate) struct ServeArgs {
     /// File of limiter rules (TOML): applied at start, and again when it changes
     #[arg(long, env = "LIMINA_RULES", value_name = "FILE")]
     rules: Option<PathBuf>,
+    /// File of tokens (TOML), by which clients are let in: followed as it changes [default: loopback addresses only, no tokens]
+    #[arg(long, env = "LIMINA_TOKENS", value_name = "FILE")]
+    tokens: Option<PathBuf>,
+    /// Without tokens: listen on any address, and let everybody in
+    #[arg(long, env = "LIMINA_INSECURE_NO_AUTH", value_parser = clap::builder::FalseyValueParser::new())]
+    insecure_no_auth: bool,
+    /// Origins of other sites whose pages may call the server from a browser, such as https://console.example.com
+    #[arg(long, env = "LIMINA_ALLOW_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
+    allow_origin: Vec<Origin>,
 }
 
 /// How long a node counts as alive after a renewal: from one second to one minute.
@@ -110,6 +120,11 @@ struct File {
     storage_reserve_mib: Option<u64>,
     max_wait_ms: Option<u64>,
     rules: Option<PathBuf>,
+    tokens: Option<PathBuf>,
+    #[serde(default)]
+    insecure_no_auth: bool,
+    #[serde(default)]
+    allow_origin: Vec<String>,
     #[serde(default)]
     quotas: Quotas,
 }
@@ -135,6 +150,10 @@ pub(crate) struct Config {
     pub(crate) storage_reserve_mib: Option<u64>,
     pub(crate) max_wait: Duration,
     pub(crate) rules: Option<PathBuf>,
+    pub(crate) tokens: Option<PathBuf>,
+    /// Whether a server without tokens may listen on any address.
+    pub(crate) insecure_no_auth: bool,
+    pub(crate) allow_origin: Vec<Origin>,
     pub(crate) quotas: QuotaTable,
 }
 
@@ -161,6 +180,10 @@ pub(crate) enum ConfigError {
     DataAndStore,
     #[error("--advertise needs --store: nodes reach each other only if they share a store")]
     AdvertiseWithoutStore,
+    #[error("--insecure-no-auth and --tokens exclude each other: clients need a token, or they do not")]
+    TokensAndInsecure,
+    #[error("allow_origin")]
+    Origin(#[from] InvalidOrigin),
 }
 
 impl ServeArgs {
@@ -178,6 +201,15 @@ impl ServeArgs {
         if advertise.is_some() && store.is_none() {
             return Err(ConfigError::AdvertiseWithoutStore);
         }
+        let tokens = self.tokens.or(file.tokens);
+        let insecure_no_auth = self.insecure_no_auth || file.insecure_no_auth;
+        if tokens.is_some() && insecure_no_auth {
+            return Err(ConfigError::TokensAndInsecure);
+        }
+        let allow_origin = match self.allow_origin.is_empty() {
+            true => file.allow_origin.iter().map(|text| text.parse()).collect::<Result<_, _>>()?,
+            false => self.allow_origin,
+        };
         Ok(Config {
             listen: self.listen.or(file.listen).unwrap_or_default(),
             data: data.unwrap_or_else(|| PathBuf::from("./limina-data")),
@@ -194,6 +226,9 @@ impl ServeArgs {
             storage_reserve_mib: self.storage_reserve_mib.or(file.storage_reserve_mib),
             max_wait: Duration::from_millis(self.max_wait_ms.or(file.max_wait_ms).unwrap_or(250)),
             rules: self.rules.or(file.rules),
+            tokens,
+            insecure_no_auth,
+            allow_origin,
             quotas: file.quotas.into_table(),
         })
     }
@@ -281,6 +316,8 @@ mod tests {
         check("[quotas]\nlimits = 1", "unknown quota `limits`");
         check("[quotas.\"shop-*\"]\nrules = -1", "a whole number from 0 on, or \"unlimited\"");
         check("max_wait_ms = 60001", "max_wait_ms must be between 1 and 60000");
+        check("tokens = \"t\"\ninsecure_no_auth = true", "exclude each other");
+        check("allow_origin = [\"example.com\"]", "\"example.com\" is not an origin");
         check("memory_mib = 63", "memory_mib must be between 64 and 16777216");
     }
 }

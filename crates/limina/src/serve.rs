@@ -1,6 +1,7 @@
 //! `limina serve`: from the configuration to a running server, and from SIGTERM to the end.
 
 use crate::{
+    access::{self, TokensFile},
     clock,
     config::{Config, ServeArgs},
     descriptors::Descriptors,
@@ -46,6 +47,9 @@ async fn run(
     let listener = bound.map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
     let address = listener.local_addr()?;
     let stop = stop_signal()?;
+    // Before the store is opened: a start that fails because of the tokens has changed nothing.
+    let tokens = config.tokens.as_deref().map(TokensFile::open).transpose()?;
+    let policy = access::policy(&config, tokens.as_ref(), address)?;
     // Read the file of rules before the store is opened: a start that fails because of the file has changed nothing.
     let rules = config.rules.as_deref().map(RulesFile::open).transpose()?;
 
@@ -63,6 +67,10 @@ async fn run(
     let app = App::new(gate.clone(), server_metrics, Arc::new(registry));
     app.limit_connections(descriptors.connections);
     app.limit_memory(memory);
+    app.protect(policy);
+    if let Some(tokens) = tokens {
+        tokio::spawn(tokens.run());
+    }
     let (stop_serving, stopped) = tokio::sync::oneshot::channel::<()>();
     let front = tokio::spawn(limina_server::serve(listener, app.clone(), async move {
         // A dropped sender means stop as well.

@@ -125,7 +125,8 @@ fn an_address_that_leads_nowhere_is_warned_of() {
 #[test]
 fn an_address_that_nobody_can_reach_must_be_replaced() {
     let store = new_store();
-    refused(&["--listen", "0.0.0.0:0", "--store", &store], &["advertise"]);
+    refused(&["--listen", "0.0.0.0:0", "--insecure-no-auth", "--store", &store], &["advertise"]);
+    refused(&["--listen", "0.0.0.0:0", "--store", &store], &["--tokens", "--insecure-no-auth"]);
 }
 
 #[test]

@@ -1,22 +1,19 @@
 //! The ledger's calls.
 
 use super::{
-    App, Route,
+    App,
     extract::{
         Call, Items, LimitName, Namespace, NoQuery, OperationId, OperationsQuery, Paging, RequestBody,
     },
     from_wire::{CheckedBatch, batch as checked_batch, ledger as from_wire},
     json,
     problem::Failure,
+    routes::{Route, get, patch, post},
     status,
     to_wire::ledger as to_wire,
 };
-use axum::{
-    extract::State,
-    http::StatusCode,
-    response::Response,
-    routing::{get, patch, post},
-};
+use axum::{extract::State, http::StatusCode, response::Response};
+use limina_access::Level::{Manage, Read, Use};
 use limina_engine::{
     Command, Name, Outcome, Position,
     ledger::{self, Finish, Reply, Transfer},
@@ -25,20 +22,20 @@ use limina_wire::{Page, Problem, ledger as wire};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        ("/limits", "create_limit", post(create_limit)),
-        ("/limits", "list_limits", get(list_limits)),
-        ("/limits/{name}", "get_limit", get(get_limit)),
-        ("/limits/{name}", "patch_limit", patch(patch_limit)),
-        ("/limits/{name}/entries", "list_entries", get(list_entries)),
-        ("/hold", "hold", post(hold)),
-        ("/hold/batch", "hold_batch", post(hold_batch)),
-        ("/commit", "commit", post(commit)),
-        ("/commit/batch", "commit_batch", post(commit_batch)),
-        ("/rollback", "rollback", post(rollback)),
-        ("/rollback/batch", "rollback_batch", post(rollback_batch)),
-        ("/values", "values", post(values)),
-        ("/operations", "list_operations", get(list_operations)),
-        ("/operations/{operation_id}", "get_operation", get(get_operation)),
+        ("/limits", "create_limit", post(Manage, create_limit)),
+        ("/limits", "list_limits", get(Read, list_limits)),
+        ("/limits/{name}", "get_limit", get(Read, get_limit)),
+        ("/limits/{name}", "patch_limit", patch(Manage, patch_limit)),
+        ("/limits/{name}/entries", "list_entries", get(Read, list_entries)),
+        ("/hold", "hold", post(Use, hold)),
+        ("/hold/batch", "hold_batch", post(Use, hold_batch)),
+        ("/commit", "commit", post(Use, commit)),
+        ("/commit/batch", "commit_batch", post(Use, commit_batch)),
+        ("/rollback", "rollback", post(Use, rollback)),
+        ("/rollback/batch", "rollback_batch", post(Use, rollback_batch)),
+        ("/values", "values", post(Read, values)),
+        ("/operations", "list_operations", get(Read, list_operations)),
+        ("/operations/{operation_id}", "get_operation", get(Read, get_operation)),
     ]
 }
 

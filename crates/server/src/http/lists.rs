@@ -1,6 +1,7 @@
 //! Lists that are collected from several requests to the engine, because each request reads only a part.
 
 use super::{App, problem::Failure, status};
+use crate::access::Scope;
 use axum::{http::StatusCode, response::Response};
 use limina_engine::{
     Command, Listed, Name, Outcome, Page, Position, answer_size,
@@ -61,7 +62,7 @@ items! {
 /// is short, so that other requests of the shard do not wait long.
 pub(super) async fn list<T: Item>(
     app: App,
-    namespace: Name,
+    namespace: Scope,
     mut page: Page<T::Cursor>,
     command: impl Fn(Page<T::Cursor>) -> Command,
 ) -> Result<Response, Failure> {

@@ -1,23 +1,23 @@
 //! The calls of the locks family.
 
 use super::{
-    App, Route,
+    App,
     extract::{Call, Changing, LockId, Namespace, NoQuery, Paging, ReleaseQuery, Searching, Unparsed},
     from_wire,
     lists::list,
     problem::{Code, Failure},
+    routes::{Route, delete, get, post},
     socket::ClientConnection,
     status,
 };
-use axum::{
-    Extension,
-    extract::State,
-    http::StatusCode,
-    response::Response,
-    routing::{delete, get, post},
+use crate::access::{Scope, unauthorized};
+use axum::{Extension, extract::State, http::StatusCode, response::Response};
+use limina_access::{
+    Level::{Read, Use},
+    Resource,
 };
 use limina_engine::{
-    self as engine, Idempotency, Name, Outcome, Position,
+    self as engine, Idempotency, Outcome, Position,
     locks::{Command, GrantInfo, Reply},
     selection::Query,
 };
@@ -26,14 +26,14 @@ use limina_wire::{Page, Problem, locks as wire, selection::Query as Search};
 
 pub(in crate::http) fn routes() -> Vec<Route> {
     vec![
-        ("", "acquire_lock", post(acquire)),
-        ("", "list_locks", get(list_locks)),
-        ("/query", "query_locks", post(query_locks)),
-        ("/query", "get_lock", get(get_lock)),
-        ("/query", "release_lock", delete(release)),
-        ("/{lock_id}", "get_lock", get(get_lock)),
-        ("/{lock_id}", "release_lock", delete(release)),
-        ("/{lock_id}/heartbeat", "heartbeat_lock", post(heartbeat)),
+        ("", "acquire_lock", post(Use, acquire)),
+        ("", "list_locks", get(Read, list_locks)),
+        ("/query", "query_locks", post(Read, query_locks)),
+        ("/query", "get_lock", get(Read, get_lock)),
+        ("/query", "release_lock", delete(Use, release)),
+        ("/{lock_id}", "get_lock", get(Read, get_lock)),
+        ("/{lock_id}", "release_lock", delete(Use, release)),
+        ("/{lock_id}/heartbeat", "heartbeat_lock", post(Use, heartbeat)),
     ]
 }
 
@@ -42,7 +42,7 @@ pub(in crate::http) const EMPTY_NAMES: &[(&str, &str)] = &[("/", "lock_id"), ("/
 
 type Answer = Result<Response, Failure>;
 
-async fn submit(app: App, namespace: Name, idempotency: Option<Idempotency>, command: Command) -> Answer {
+async fn submit(app: App, namespace: Scope, idempotency: Option<Idempotency>, command: Command) -> Answer {
     app.submit(namespace, idempotency, engine::Command::Locks(command), StatusCode::OK).await
 }
 
@@ -66,9 +66,12 @@ pub(in crate::http) async fn acquire(
     let Call { namespace, idempotency, body } = call;
     let id = draw_id()?;
     let command = from_wire::locks::acquire(id.clone(), draw_id()?, body.json()?)?;
+    let waits = matches!(&command, Command::Acquire(wanted) if wanted.wait().0 > 0);
+    let _permit = if waits { namespace.identity.take(Resource::Waits)? } else { None };
     let outcome = tokio::select! {
         biased;
         outcome = app.ask(namespace.clone(), idempotency, engine::Command::Locks(command)) => outcome,
+        () = namespace.identity.until_denied(None), if waits => return Err(unauthorized(true)),
         // Dropping the future of `ask` makes the service abandon the request.
         () = client.hung_up() => return Err(hung_up()),
     };
@@ -187,7 +190,7 @@ pub(in crate::http) async fn query_locks(
     search(app, call.namespace, page, query).await
 }
 
-async fn search(app: App, namespace: Name, page: engine::Page<Position>, query: Query) -> Answer {
+async fn search(app: App, namespace: Scope, page: engine::Page<Position>, query: Query) -> Answer {
     let command = |page| engine::Command::Locks(Command::List { query: query.clone(), page });
     list::<GrantInfo>(app, namespace, page, command).await
 }

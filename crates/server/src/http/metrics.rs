@@ -1,11 +1,6 @@
 //! The metrics of the HTTP front end. Labels are fixed words of the routes, never a client's text.
 
-use axum::{
-    extract::{Request, State},
-    http::StatusCode,
-    middleware::Next,
-    response::Response,
-};
+use axum::{http::StatusCode, response::Response};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -88,7 +83,7 @@ impl Metrics {
 }
 
 /// The statuses whose counters a recorder keeps. The counter of any other status is looked up each time.
-const STATUSES: [u16; 13] = [200, 201, 204, 400, 404, 405, 408, 409, 413, 415, 422, 429, 503];
+const STATUSES: [u16; 15] = [200, 201, 204, 400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 503];
 
 /// Records the requests of one operation.
 #[derive(Debug)]
@@ -100,17 +95,22 @@ pub(crate) struct Recorder {
     in_flight: Gauge,
 }
 
-/// Runs a request and records it.
-pub(crate) async fn record(State(recorder): State<Arc<Recorder>>, request: Request, next: Next) -> Response {
-    let _in_flight = InFlight::begin(&recorder.in_flight);
-    let start = Instant::now();
-    let response = next.run(request).await;
-    recorder.duration.observe(start.elapsed().as_secs_f64());
-    recorder.count(response.status());
-    response
-}
-
 impl Recorder {
+    /// Runs a request and records it.
+    pub(crate) async fn record(&self, answer: impl Future<Output = Response>) -> Response {
+        let _in_flight = InFlight::begin(&self.in_flight);
+        let start = Instant::now();
+        let response = answer.await;
+        self.duration.observe(start.elapsed().as_secs_f64());
+        self.count(response.status());
+        response
+    }
+
+    /// The name of the operation.
+    pub(crate) fn operation(&self) -> &'static str {
+        self.labels.operation
+    }
+
     fn count(&self, status: StatusCode) {
         let status = status.as_u16();
         match STATUSES.iter().position(|known| *known == status) {

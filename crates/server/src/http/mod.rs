@@ -1,4 +1,4 @@
-//! The HTTP front end: the routes, and what all handlers share.
+//! The HTTP front end: what all handlers share. The routes are in `routes.rs`.
 
 mod docs;
 pub(crate) mod events;
@@ -15,6 +15,7 @@ mod namespaces;
 mod openapi;
 pub(crate) mod problem;
 mod rate_limit;
+mod routes;
 mod serve;
 mod socket;
 mod stalls;
@@ -22,13 +23,19 @@ pub(crate) mod status;
 mod streams;
 mod to_wire;
 
+pub(crate) use memory::RequestMemory;
 pub use metrics::Metrics;
+pub(crate) use metrics::Recorder;
 pub use openapi::openapi_json;
+pub use routes::rights_table;
 pub use serve::serve;
+pub(crate) use socket::ClientConnection;
 
 use crate::{
-    Backend, Secret, peers,
-    stomp::{self, TimeSync},
+    Backend, Policy, Secret,
+    access::{Guard, Needs, Scope, enter},
+    peers,
+    stomp::TimeSync,
 };
 use axum::{
     Router,
@@ -37,9 +44,9 @@ use axum::{
     http::{StatusCode, header::CONTENT_TYPE},
     middleware::from_fn_with_state,
     response::{IntoResponse, Response},
-    routing::{MethodRouter, any, delete, get, post},
+    routing::{MethodRouter, any},
 };
-use limina_engine::{Command, Idempotency, Name, Outcome, Request as EngineRequest};
+use limina_engine::{Command, Idempotency, Outcome, Request as EngineRequest};
 use limina_node::{Budget, Unavailable};
 use problem::{Code, Failure};
 use prometheus_client::registry::Registry;
@@ -50,8 +57,8 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// One call: its path below the path of its family, its `operation` label in metrics, and its handler.
-pub(crate) type Route = (&'static str, &'static str, MethodRouter<App>);
+/// A call of other nodes: its path, its `operation` label in metrics, and its handler.
+pub(crate) type PeerRoute = (&'static str, &'static str, MethodRouter<App>);
 
 /// The HTTP front end. Cheap to clone.
 #[derive(Clone)]
@@ -66,6 +73,8 @@ struct Shared {
     /// The secret that other nodes must send. While it is not set, requests of other nodes are answered with 404.
     secret: OnceLock<Secret>,
     time_sync: TimeSync,
+    /// Who is let in; not set: everybody on this machine.
+    policy: OnceLock<Policy>,
     /// The most connections at once; not set: unlimited.
     max_connections: OnceLock<usize>,
     /// The memory budget; not set: unlimited.
@@ -86,6 +95,7 @@ impl App {
             reader_timeout: Duration::from_secs(120),
             secret: OnceLock::new(),
             time_sync: TimeSync::new(),
+            policy: OnceLock::new(),
             max_connections: OnceLock::new(),
             memory: OnceLock::new(),
             stopping: watch::Sender::new(false),
@@ -110,6 +120,16 @@ impl App {
         let shared = Arc::get_mut(&mut app.0).expect("the new front end is not shared yet");
         (shared.body_timeout, shared.reader_timeout) = (body_timeout, reader_timeout);
         app
+    }
+
+    /// Sets who is let in. Without it, that is everybody on this machine. Call it before [`serve`]; only the first call has an
+    /// effect.
+    pub fn protect(&self, policy: Policy) {
+        self.0.policy.get_or_init(|| policy);
+    }
+
+    pub(crate) fn policy(&self) -> &Policy {
+        self.0.policy.get_or_init(Policy::default)
     }
 
     /// Sets the most connections at once. Further connections are answered with 503 and closed. Call it before [`serve`]; only
@@ -168,90 +188,72 @@ impl App {
     /// Executes a command and returns its outcome.
     async fn ask(
         &self,
-        namespace: Name,
+        scope: Scope,
         idempotency: Option<Idempotency>,
         command: Command,
     ) -> Result<Outcome, Unavailable> {
-        self.backend().submit(EngineRequest { namespace, idempotency, command }).await
+        let Scope { namespace, identity, .. } = scope;
+        let caller = identity.caller();
+        self.backend().submit(EngineRequest { namespace, idempotency, caller, command }).await
     }
 
     /// Executes a command and returns the answer. See [`status::answer`] for `success`.
     async fn submit(
         &self,
-        namespace: Name,
+        scope: Scope,
         idempotency: Option<Idempotency>,
         command: Command,
         success: StatusCode,
     ) -> Result<Response, Failure> {
-        status::answer(self.ask(namespace, idempotency, command).await, success)
+        status::answer(self.ask(scope, idempotency, command).await, success)
     }
 
     /// Executes a read of the ledger and returns the answer.
-    async fn read(
-        &self,
-        namespace: Name,
-        command: limina_engine::ledger::Command,
-    ) -> Result<Response, Failure> {
-        self.submit(namespace, None, Command::Ledger(command), StatusCode::OK).await
+    async fn read(&self, scope: Scope, command: limina_engine::ledger::Command) -> Result<Response, Failure> {
+        self.submit(scope, None, Command::Ledger(command), StatusCode::OK).await
     }
 
     /// The router of all paths.
     fn router(&self) -> Router {
-        let mut router = Router::new()
-            .route("/v1/ns", self.counted("namespaces", "list_namespaces", get(namespaces::list_namespaces)))
-            .route(
-                "/v1/ns/{namespace}",
-                self.counted("namespaces", "delete_namespace", delete(namespaces::delete_namespace)),
-            )
-            .route("/healthz", self.counted("server", "healthz", get(health::healthz)))
-            .route("/readyz", self.counted("server", "readyz", get(health::readyz)))
-            .route("/v1/cluster", self.counted("server", "cluster", get(health::cluster)))
-            .route("/metrics", self.counted("server", "metrics", get(health::metrics)))
-            .route("/openapi.json", self.counted("server", "openapi", get(docs::openapi)))
-            .route("/docs", self.counted("server", "docs", get(docs::docs)))
-            .route("/", self.counted("server", "root", get(docs::root)))
-            .route("/ws", self.counted("events", "stomp", get(stomp::upgrade)))
-            .route("/time-sync", self.counted("events", "time_sync", post(stomp::time_sync)))
-            .route("/v1/ns/", self.empty_name("namespace"))
-            .route("/v1/ns//{*rest}", self.empty_name("namespace"));
-        for (path, word, method) in events::plain_routes() {
-            router = router.route(path, self.counted("events", word, method));
+        let mut router = Router::new();
+        for entry in routes::all() {
+            let methods = self.guarded(entry.family, entry.operation, entry.needs, entry.handler);
+            router = router.route(&entry.path, methods);
         }
-        for (path, word, method) in peers::routes(self) {
-            router = router.route(path, self.counted("peers", word, method));
+        for (path, parameter) in routes::empty_names() {
+            router = router.route(&path, self.empty_name(parameter));
         }
-        for prefix in ["/v1", "/v1/ns/{namespace}"] {
-            for (family, routes, empty_names) in [
-                ("ledger", ledger::routes(), ledger::EMPTY_NAMES),
-                ("limiter", limiter::routes(), limiter::EMPTY_NAMES),
-                ("locks", locks::routes(), locks::EMPTY_NAMES),
-                ("events", events::routes(), events::EMPTY_NAMES),
-            ] {
-                for (path, word, method) in routes {
-                    let path = format!("{prefix}/{family}{path}");
-                    router = router.route(&path, self.counted(family, word, method));
-                }
-                for (path, parameter) in empty_names {
-                    router = router.route(&format!("{prefix}/{family}{path}"), self.empty_name(parameter));
-                }
-            }
+        // Other nodes prove who they are by themselves.
+        for (path, word, methods) in peers::routes(self) {
+            router = router.route(path, self.guarded("peers", word, Needs::Nothing, methods));
         }
-        let recorder = |word| from_fn_with_state(self.0.metrics.operation("none", word), metrics::record);
         router
-            .method_not_allowed_fallback(method_not_allowed.layer(recorder("method_not_allowed")))
-            .fallback(not_found.layer(recorder("not_found")))
+            .method_not_allowed_fallback(
+                method_not_allowed.layer(from_fn_with_state(
+                    self.guard("none", "method_not_allowed", Needs::Nothing),
+                    enter,
+                )),
+            )
+            .fallback(
+                not_found.layer(from_fn_with_state(self.guard("none", "not_found", Needs::Nothing), enter)),
+            )
             .with_state(self.clone())
     }
 
-    /// Adds metrics to the methods, with these labels.
-    fn counted(
+    /// Adds the guard to the methods, and metrics with these labels.
+    fn guarded(
         &self,
         family: &'static str,
         operation: &'static str,
+        needs: Needs,
         methods: MethodRouter<App>,
     ) -> MethodRouter<App> {
+        methods.route_layer(from_fn_with_state(self.guard(family, operation, needs), enter))
+    }
+
+    fn guard(&self, family: &'static str, operation: &'static str, needs: Needs) -> Arc<Guard> {
         let recorder = self.0.metrics.operation(family, operation);
-        methods.route_layer(from_fn_with_state(recorder, metrics::record))
+        Arc::new(Guard { app: self.clone(), needs, recorder })
     }
 
     /// Answers a path in which a name is empty.
@@ -260,8 +262,7 @@ impl App {
             extract::discard_body(request.into_body(), app.body_timeout()).await;
             extract::empty_name(parameter)
         };
-        let recorder = self.0.metrics.operation("none", "empty_name");
-        any(refuse).layer(from_fn_with_state(recorder, metrics::record))
+        any(refuse).layer(from_fn_with_state(self.guard("none", "empty_name", Needs::Nothing), enter))
     }
 }
 

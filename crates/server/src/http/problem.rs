@@ -3,7 +3,7 @@
 use axum::{
     http::{
         StatusCode,
-        header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER},
+        header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},
     },
     response::{IntoResponse, Response},
 };
@@ -46,6 +46,10 @@ macro_rules! codes {
 codes! {
     InvalidRequest BAD_REQUEST "The request is not valid"
         "The body, a name, a header or a query parameter does not parse or is outside its limits. The field `field` says which part is wrong, and `detail` says why. Nothing was done."
+    Unauthorized UNAUTHORIZED "The request needs a valid token"
+        "Send the header `Authorization: Bearer TOKEN` with a token that the server knows. A token that has expired, or is not valid yet, counts as unknown. Nothing was done."
+    Forbidden FORBIDDEN "The request is not allowed"
+        "The token does not have the right that the field `needs` names. A namespace that the token may not use gives this answer whether it exists or not. On a server without tokens: the header `Host` or `Origin` is that of another site. Nothing was done."
     NotFound NOT_FOUND "The path does not exist"
         "This reference lists all paths. Names in paths must be percent-encoded: `/` is `%2F`."
     MethodNotAllowed METHOD_NOT_ALLOWED "The path does not support this method"
@@ -219,7 +223,12 @@ impl Failure {
 
     /// The path of the invalid field, if the request is invalid.
     pub(crate) fn field(&self) -> Option<&str> {
-        self.problem.extensions.get("field").and_then(Value::as_str)
+        self.field_text("field")
+    }
+
+    /// A field for programs, if it is there and a text.
+    pub(crate) fn field_text(&self, field: &str) -> Option<&str> {
+        self.problem.extensions.get(field).and_then(Value::as_str)
     }
 
     /// What is wrong, without the name of the field and without a hint.
@@ -271,6 +280,9 @@ impl IntoResponse for Failure {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(RETRY_AFTER, HeaderValue::from(retry_after));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if closes {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));

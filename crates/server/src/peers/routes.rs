@@ -5,7 +5,7 @@ use super::{
     wire::{SIGN_OF_LIFE, decode, encode, encode_message},
 };
 use crate::http::{
-    App, Route,
+    App, PeerRoute,
     extract::{discard_body, read_body},
     not_found,
     problem::Failure,
@@ -39,7 +39,7 @@ const PING_EVERY: Duration = Duration::from_secs(5);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The calls that only nodes with the shared secret may make.
-pub(crate) fn routes(app: &App) -> [Route; 3] {
+pub(crate) fn routes(app: &App) -> [PeerRoute; 3] {
     let only_peers = from_fn_with_state(app.clone(), only_peers);
     [
         (ASK, "ask", post(ask).route_layer(only_peers.clone())),

@@ -9,7 +9,7 @@ use limina_engine::{
     outcome::NamespaceInfo,
 };
 use limina_node::{Cluster, FollowError, NodeStatus, ShardStatus, Unavailable};
-use limina_server::{App, Backend, Metrics, backend::Pending, openapi_json, serve};
+use limina_server::{App, Backend, Metrics, Policy, backend::Pending, openapi_json, serve};
 use prometheus_client::registry::Registry;
 use reqwest::{Client, Method, Response};
 use serde_json::{Value as Json, json};
@@ -227,6 +227,7 @@ async fn start_app(set: impl FnOnce(App) -> App) -> Server {
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
     let app = set(App::new(fake.clone(), metrics, Arc::new(registry)));
+    app.protect(Policy::anyone());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();

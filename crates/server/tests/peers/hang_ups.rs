@@ -71,7 +71,7 @@ async fn owner() -> (RunningNode, Service, Server) {
 /// How many wait for a lock, asked until it is so many.
 async fn until_waiting(service: &Service, lock_id: &Name, waiting: usize) {
     let command = Command::Locks(locks::Command::Get(lock_id.clone()));
-    let request = Request { namespace: name("default"), idempotency: None, command };
+    let request = Request::new(name("default"), command);
     loop {
         match service.submit(request.clone()).await {
             Ok(Outcome::Locks(Ok(locks::Reply::Grant(grant)))) if grant.waiting == waiting => return,

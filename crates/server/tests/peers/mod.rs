@@ -48,7 +48,7 @@ fn name(text: &str) -> Name {
 /// A request of which the answer is of no interest.
 fn read() -> Request {
     let command = Command::Ledger(ledger::Command::GetLimit(name("a")));
-    Request { namespace: name("n"), idempotency: None, command }
+    Request::new(name("n"), command)
 }
 
 /// A node that answers what it was told to.

@@ -323,7 +323,7 @@ fn the_upgrade_of_any_browser_is_accepted() {
     ] {
         let mut connection = raw::Connection::open(server.address());
         connection.send(format!(
-            "GET /ws HTTP/1.1\r\nHost: limina\r\n{headers}Sec-WebSocket-Version: 13\r\n\
+            "GET /ws HTTP/1.1\r\nHost: localhost\r\n{headers}Sec-WebSocket-Version: 13\r\n\
              Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
         ));
         let reply = connection.receive().is(101);

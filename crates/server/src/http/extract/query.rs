@@ -3,8 +3,10 @@
 use super::{
     super::{App, problem::Failure},
     json::shortened,
+    path::Namespace,
 };
 use axum::{extract::FromRequestParts, http::request::Parts};
+use limina_access::Level;
 use limina_engine::{Name, Page, Position, limiter::CounterId};
 use percent_encoding::percent_decode_str;
 
@@ -61,13 +63,13 @@ impl FromRequestParts<App> for OperationsQuery {
     }
 }
 
-/// The session that releases a lock; `None` for an operator's forced release.
+/// The session that releases a lock; `None` for an operator's forced release, which needs the right to manage.
 pub(crate) struct ReleaseQuery(pub(crate) Option<Name>);
 
 impl FromRequestParts<App> for ReleaseQuery {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<ReleaseQuery, Failure> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<ReleaseQuery, Failure> {
         let query = Query::parse(parts, &["session_id", "force"])?;
         let is_forced = match query.get("force") {
             None | Some("false") => false,
@@ -81,6 +83,10 @@ impl FromRequestParts<App> for ReleaseQuery {
                     .map_err(|error| Failure::invalid_parameter("session_id", error.to_string()))?,
             ),
         };
+        if is_forced {
+            let Namespace(scope) = Namespace::from_request_parts(parts, app).await?;
+            scope.require(Level::Manage)?;
+        }
         match (session, is_forced) {
             (_, true) => Ok(ReleaseQuery(None)),
             (Some(session), false) => Ok(ReleaseQuery(Some(session))),
