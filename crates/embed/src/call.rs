@@ -92,7 +92,8 @@ pub(crate) fn failure(outcome: &Outcome) -> Failure {
         | Outcome::Events(_)
         | Outcome::NamespaceDeleted
         | Outcome::NamespaceNotFound
-        | Outcome::Namespaces(_) => mismatched(),
+        | Outcome::Namespaces(_)
+        | Outcome::Audit(_) => mismatched(),
     }
 }
 

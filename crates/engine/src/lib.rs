@@ -15,6 +15,7 @@
 extern crate alloc;
 
 pub mod answer_size;
+pub mod audit;
 pub mod effect;
 pub mod engine;
 pub mod events;

@@ -1,6 +1,6 @@
 //! Requests, and the door through which the requests of other programs come in.
 
-use crate::{Invalid, Name, Page, events, ledger, limiter, locks};
+use crate::{Invalid, Name, Page, audit::AuditCursor, events, ledger, limiter, locks};
 use core::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
@@ -82,6 +82,10 @@ pub enum Command {
     DeleteNamespace,
     /// A page of the namespaces of this shard, by name. The request's own namespace is ignored.
     ListNamespaces(Page<Name>),
+    /// A part of the audit of the namespace, by time. The namespace need not exist any more.
+    ListAudit(Page<AuditCursor>),
+    /// A part of the audit of all namespaces of this shard, by time. The request's own namespace is ignored.
+    ListShardAudit(Page<AuditCursor>),
 }
 
 impl Command {
@@ -94,7 +98,7 @@ impl Command {
             Command::Locks(command) => command.is_write(),
             Command::Events(command) => command.is_write(),
             Command::DeleteNamespace => true,
-            Command::ListNamespaces(_) => false,
+            Command::ListNamespaces(_) | Command::ListAudit(_) | Command::ListShardAudit(_) => false,
         }
     }
 
@@ -118,7 +122,10 @@ impl Command {
                 Locks::Acquire(_) | Locks::Get(_) | Locks::List { .. } => false,
             },
             Command::Events(command) => matches!(command, events::Command::Delete(_)),
-            Command::Ledger(_) | Command::ListNamespaces(_) => false,
+            Command::Ledger(_)
+            | Command::ListNamespaces(_)
+            | Command::ListAudit(_)
+            | Command::ListShardAudit(_) => false,
         }
     }
 
@@ -139,6 +146,7 @@ impl Command {
             Command::Events(command) => command.validate(),
             Command::DeleteNamespace => Ok(()),
             Command::ListNamespaces(page) => page.validate(),
+            Command::ListAudit(page) | Command::ListShardAudit(page) => page.validate(),
         }
     }
 }
@@ -205,7 +213,9 @@ impl Request {
             Command::Locks(locks::Command::List { .. })
             | Command::Events(events::Command::List(_) | events::Command::Changes(_))
             | Command::DeleteNamespace
-            | Command::ListNamespaces(_) => LIST,
+            | Command::ListNamespaces(_)
+            | Command::ListAudit(_)
+            | Command::ListShardAudit(_) => LIST,
             Command::Locks(_) | Command::Events(_) => SMALL,
         }
     }

@@ -2,7 +2,8 @@
 //! a value that could not have been made otherwise.
 
 use limina_engine::{
-    Command, Idempotency, KeyValues, Millis, Name, Outcome, Page, Position, Request, UncheckedRequest,
+    Command, Idempotency, KeyValues, Millis, Name, Outcome, Page, Position, Request, Time, UncheckedRequest,
+    audit::AuditCursor,
     events,
     key_values::Value,
     ledger::{self, AsOf, Finish, Patch, Transfer},
@@ -44,6 +45,8 @@ kinds![
     KINDS, kind, Command:
     Command::DeleteNamespace,
     Command::ListNamespaces(_),
+    Command::ListAudit(_),
+    Command::ListShardAudit(_),
     Command::Ledger(ledger::Command::CreateLimit(_)),
     Command::Ledger(ledger::Command::PatchLimit { .. }),
     Command::Ledger(ledger::Command::GetLimit(_)),
@@ -109,7 +112,15 @@ fn every_kind_is_read_as_it_was_written() {
 }
 
 fn commands() -> Vec<Command> {
-    let namespaces = [Command::DeleteNamespace, Command::ListNamespaces(page())];
+    let cursor =
+        AuditCursor { time: Time(5), namespace: name("n"), position: Position(7), is_deletion: true };
+    let audit = || Page::new(Some(cursor.clone()), 3).unwrap();
+    let namespaces = [
+        Command::DeleteNamespace,
+        Command::ListNamespaces(page()),
+        Command::ListAudit(audit()),
+        Command::ListShardAudit(audit()),
+    ];
     let all = ledger().into_iter().map(Command::Ledger).chain(limiter().into_iter().map(Command::Limiter));
     let all = all.chain(locks().into_iter().map(Command::Locks));
     all.chain(events().into_iter().map(Command::Events)).chain(namespaces).collect()

@@ -61,6 +61,9 @@ pub(crate) struct ServeArgs {
     /// File of tokens (TOML), by which clients are let in: followed as it changes [default: loopback addresses only, no tokens]
     #[arg(long, env = "LIMINA_TOKENS", value_name = "FILE")]
     tokens: Option<PathBuf>,
+    /// How long the audit is kept [default: 400]
+    #[arg(long, env = "LIMINA_AUDIT_DAYS", value_name = "DAYS", value_parser = clap::value_parser!(u64).range(1..=36_500))]
+    audit_days: Option<u64>,
     /// Without tokens: listen on any address, and let everybody in
     #[arg(long, env = "LIMINA_INSECURE_NO_AUTH", value_parser = clap::builder::FalseyValueParser::new())]
     insecure_no_auth: bool,
@@ -121,6 +124,7 @@ struct File {
     max_wait_ms: Option<u64>,
     rules: Option<PathBuf>,
     tokens: Option<PathBuf>,
+    audit_days: Option<u64>,
     #[serde(default)]
     insecure_no_auth: bool,
     #[serde(default)]
@@ -151,6 +155,8 @@ pub(crate) struct Config {
     pub(crate) max_wait: Duration,
     pub(crate) rules: Option<PathBuf>,
     pub(crate) tokens: Option<PathBuf>,
+    /// How long the audit is kept.
+    pub(crate) audit_kept: Duration,
     /// Whether a server without tokens may listen on any address.
     pub(crate) insecure_no_auth: bool,
     pub(crate) allow_origin: Vec<Origin>,
@@ -227,6 +233,7 @@ impl ServeArgs {
             max_wait: Duration::from_millis(self.max_wait_ms.or(file.max_wait_ms).unwrap_or(250)),
             rules: self.rules.or(file.rules),
             tokens,
+            audit_kept: Duration::from_secs(self.audit_days.or(file.audit_days).unwrap_or(400) * 86_400),
             insecure_no_auth,
             allow_origin,
             quotas: file.quotas.into_table(),
@@ -251,6 +258,7 @@ impl File {
         check("journal_segment_mib", file.journal_segment_mib, 1, 1024)?;
         check("journal_mib", file.journal_mib, 1, 1_048_576)?;
         check("checkpoint_mib", file.checkpoint_mib, 1, 65_536)?;
+        check("audit_days", file.audit_days, 1, 36_500)?;
         check("max_wait_ms", file.max_wait_ms, 1, 60_000)?;
         check("memory_mib", file.memory_mib, 64, 16_777_216)?;
         Ok(file)

@@ -22,6 +22,7 @@ pub(crate) async fn open(
     let mut builder = Limina::builder()
         .service(service, metrics)
         .quotas(config.quotas.clone())
+        .audit_kept(config.audit_kept)
         .journal_bytes(config.journal_mib * MIB)
         .checkpoint_bytes(usize::try_from(memory.checkpoint_bytes(config))?)
         .table_cache_bytes(memory.cache_bytes())

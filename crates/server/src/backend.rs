@@ -1,6 +1,11 @@
 //! The interface between the front ends and the service.
 
-use limina_engine::{Name, Outcome, Page, Request, events::StreamTerms, outcome::NamespaceInfo};
+use limina_engine::{
+    Listed, Name, Outcome, Page, Request,
+    audit::{AuditCursor, AuditRecord},
+    events::StreamTerms,
+    outcome::NamespaceInfo,
+};
 use limina_node::{
     Cluster, Feed, FeedRequest, FollowError, Follower, Service, ShardId, Unavailable, peers::PeerFuture,
 };
@@ -22,6 +27,9 @@ pub trait Backend: Send + Sync + 'static {
 
     /// A page of all namespaces, ordered by name.
     fn namespaces(&self, page: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>>;
+
+    /// A page of the audit of all namespaces, by time.
+    fn audit(&self, page: Page<AuditCursor>) -> Pending<'_, Listed<AuditRecord, AuditCursor>>;
 
     /// Follows a stream of events, see [`Service::follow`].
     fn follow(
@@ -59,6 +67,10 @@ impl Backend for Service {
 
     fn namespaces(&self, page: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>> {
         Box::pin(Service::namespaces(self, page))
+    }
+
+    fn audit(&self, page: Page<AuditCursor>) -> Pending<'_, Listed<AuditRecord, AuditCursor>> {
+        Box::pin(Service::audit(self, page))
     }
 
     fn follow(

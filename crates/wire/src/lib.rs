@@ -5,6 +5,7 @@
 //! passes silently. Replies ignore unknown fields, so that an older client can read the replies of a newer server.
 //! [`JsonFault`] says in plain English why JSON was refused.
 
+pub mod audit;
 pub mod cluster;
 pub mod duration;
 pub mod events;

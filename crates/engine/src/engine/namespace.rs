@@ -1,6 +1,6 @@
 //! A namespace in memory: the unit of atomicity and of order.
 
-use super::Sizes;
+use super::{Sizes, audit::Draft};
 use crate::{
     Idempotency, Name, Outcome, Position, Request,
     events::{self, Events},
@@ -22,6 +22,8 @@ pub(super) struct Namespace {
     pub(super) head: NamespaceHead,
     pub(super) families: Families,
     pub(super) waits: KeyedWaits,
+    /// What the audit will say about commands that wait.
+    pub(super) drafts: BTreeMap<WaitId, Draft>,
     pub(super) quotas: Quotas,
     /// Whether this namespace is already on the list of namespaces that the next seal writes.
     pub(super) changed: bool,
@@ -35,6 +37,7 @@ impl Namespace {
             head: NamespaceHead { name, position, replies: None },
             families: Families::default(),
             waits: KeyedWaits::default(),
+            drafts: BTreeMap::new(),
             changed: false,
         }
     }

@@ -31,7 +31,15 @@ pub use reply::{
 };
 pub(crate) use state::{Ledger, expiry_bytes};
 
-use crate::turn::{CannotRun, Turn, View};
+use crate::{
+    Name,
+    turn::{CannotRun, Turn, View},
+};
+
+/// A limit as it is now.
+pub(crate) fn find_limit(ledger: &Ledger, name: &Name) -> Option<LimitInfo> {
+    limits::get(ledger, name).ok()
+}
 
 /// Runs a command that is not a batch, or returns the records that must be fetched first. A command changes nothing before it
 /// has all its records.

@@ -52,7 +52,7 @@ pub use terms::{
 };
 
 use crate::{
-    Name, Options, WaitId,
+    KeyValues, Name, Options, Time, WaitId,
     answer_size::{AnswerBudget, TooLarge},
     turn::{Attempt, Turn},
 };
@@ -105,6 +105,35 @@ pub(crate) fn apply(
         Command::ListLeases(page) => durable(Ok(leases::list(limiter, turn.now, page))),
     };
     Ok(Attempt::Done(decided))
+}
+
+/// A rule as it is now.
+pub(crate) fn find_rule(limiter: &Limiter, name: &Name) -> Option<RuleInfo> {
+    match lists::rule(limiter, name) {
+        Ok(Reply::Rule(info)) => Some(info),
+        _ => None,
+    }
+}
+
+/// An override as it is now.
+pub(crate) fn find_override(limiter: &Limiter, rule: &Name, name: &Name) -> Option<OverrideInfo> {
+    match lists::override_of(limiter, rule, name) {
+        Ok(Reply::Override(info)) => Some(info),
+        _ => None,
+    }
+}
+
+/// A lease as it is now.
+pub(crate) fn find_lease(limiter: &Limiter, now: Time, id: &Name) -> Option<LeaseInfo> {
+    match leases::get(limiter, now, id) {
+        Ok(Reply::Lease(info)) => Some(info),
+        _ => None,
+    }
+}
+
+/// A counter as it is now, unless nothing is in use.
+pub(crate) fn find_counter(limiter: &Limiter, key_values: &KeyValues) -> Option<CounterInfo> {
+    Some(limiter.counters.info(key_values)).filter(|info| info.total > 0)
 }
 
 /// The kept reply to a repeated request, as of now. `None` if the request must be decided again, because the lease of the

@@ -15,6 +15,9 @@ const PAGED: u8 = 0x02;
 /// their whole namespace. The store depends on this.
 pub const HISTORY: u8 = 0x03;
 
+/// The class of the audit's records, which belong to no namespace's id: they outlive their namespace.
+const AUDIT: u8 = 0x04;
+
 const SHARD_META: u8 = 0x00;
 const SWEEP: u8 = 0x01;
 const NAMESPACE: u8 = 0x02;
@@ -95,6 +98,16 @@ pub fn shard_meta() -> Bytes {
 /// A pending sweep.
 pub fn sweep(id: u64) -> Bytes {
     Key::new(&[RESIDENT, SWEEP]).u64(id).into_bytes()
+}
+
+/// The beginning of the keys of the audit's records by time.
+pub(crate) fn audit_by_time() -> Key {
+    Key::new(&[AUDIT, 0])
+}
+
+/// The beginning of the keys of the audit's records by namespace.
+pub(crate) fn audit_by_namespace() -> Key {
+    Key::new(&[AUDIT, 1])
 }
 
 /// A namespace's own record.

@@ -31,6 +31,7 @@ use bytes::Bytes;
 use limina_engine::{
     Applied, Caller, Command, Engine, Fetched, Idempotency, Job, Millis, Missing, Name, Options, Outcome,
     Page, Quota, QuotaExceeded, QuotaTable, Read, ReadResult, Request, Sizes, Time, WaitId,
+    audit::{AuditRecord, State},
     events::{Refusal as EventsRefusal, Reply as Events},
     ledger::Reply as Ledger,
     limiter::Reply as Limiter,
@@ -392,6 +393,8 @@ fn parse_line(line: &str) -> Request {
 fn parse(verb: &str, words: &[&str]) -> Request {
     let command = match verb {
         "delete-namespace" => Command::DeleteNamespace,
+        "audit" => Command::ListAudit(page(words, |_| unreachable!("a script reads the audit at once"))),
+        "audit-of-all" => Command::ListShardAudit(page(words, |_| unreachable!("a script reads it at once"))),
         "namespaces" => Command::ListNamespaces(page(words, name)),
         _ => limiter::parse(verb, words)
             .or_else(|| locks::parse(verb, words))
@@ -433,11 +436,29 @@ fn show_items(outcome: &Outcome) -> String {
         Outcome::Events(Ok(reply)) => events::show_reply(reply),
         Outcome::Events(Err(EventsRefusal::QuotaExceeded(exceeded))) => show_quota(exceeded),
         Outcome::Events(Err(refusal)) => format!("{refusal:?}"),
+        Outcome::Audit(list) => lines(list.items.iter().map(show_audit)),
         Outcome::Namespaces(list) => {
             lines(list.iter().map(|info| format!("{} @{}", info.name, info.position.0)))
         }
         other => format!("{other:?}"),
     }
+}
+
+fn show_audit(record: &AuditRecord) -> String {
+    let AuditRecord { time, namespace, position, actor, action, target, before, after, .. } = record;
+    let actor = actor.as_ref().map_or("-", Name::as_str);
+    let state = |state: &Option<State>| match state {
+        None => "nothing".to_owned(),
+        Some(State::Rule(rule)) => format!("limit {:?}", rule.rule.limit),
+        Some(State::Limit(limit)) => format!("ceiling {:?}", limit.ceiling),
+        Some(State::RulesFile(changes)) => format!("{} created", changes.created.len()),
+        Some(State::TooLarge { .. }) => "too large".to_owned(),
+        Some(
+            State::Override(_) | State::Counter(_) | State::Lease(_) | State::Stream(_) | State::Lock(_),
+        ) => "something".to_owned(),
+    };
+    let (word, before, after) = (action.word(), state(before), state(after));
+    format!("{} {namespace} @{} {actor} {word} {target:?}: {before} → {after}", time.0, position.0)
 }
 
 /// The cursor of the next page, if there is one. A list of namespaces does not say; a full page may have a next one.

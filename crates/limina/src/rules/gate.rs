@@ -1,6 +1,11 @@
 //! Requests are rejected until the rules of the file are applied.
 
-use limina_engine::{Name, Outcome, Page, Request, events::StreamTerms, outcome::NamespaceInfo};
+use limina_engine::{
+    Listed, Name, Outcome, Page, Request,
+    audit::{AuditCursor, AuditRecord},
+    events::StreamTerms,
+    outcome::NamespaceInfo,
+};
 use limina_node::{
     Cluster, Feed, FeedRequest, FollowError, Service, ShardId, Unavailable, peers::PeerFuture,
 };
@@ -47,6 +52,13 @@ impl Backend for Gate {
     fn namespaces(&self, page: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>> {
         match self.is_open() {
             true => Box::pin(self.service.namespaces(page)),
+            false => Box::pin(std::future::ready(Err(Unavailable::ShardUnavailable))),
+        }
+    }
+
+    fn audit(&self, page: Page<AuditCursor>) -> Pending<'_, Listed<AuditRecord, AuditCursor>> {
+        match self.is_open() {
+            true => Box::pin(self.service.audit(page)),
             false => Box::pin(std::future::ready(Err(Unavailable::ShardUnavailable))),
         }
     }

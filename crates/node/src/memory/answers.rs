@@ -12,6 +12,7 @@ const PAGE: usize = 512 << 10;
 pub(super) fn answer_bytes(command: &Command) -> usize {
     let items = match command {
         Command::ListNamespaces(page) => page.limit(),
+        Command::ListAudit(_) | Command::ListShardAudit(_) => return PAGE,
         Command::Ledger(command) => match command {
             ledger::Command::ListLimits(page) | ledger::Command::ListOperations { page, .. } => page.limit(),
             ledger::Command::ListEntries { page, .. } => page.limit(),

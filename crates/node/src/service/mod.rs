@@ -25,7 +25,8 @@ use crate::{
     streams::Streams,
 };
 use limina_engine::{
-    Command, Name, Outcome, Page, Request,
+    Command, Listed, Name, Outcome, Page, Request,
+    audit::{AuditCursor, AuditRecord},
     limiter::{self, Change},
     outcome::NamespaceInfo,
 };
@@ -173,6 +174,33 @@ impl Service {
         Ok(all)
     }
 
+    /// A page of the audit of all namespaces, by time.
+    pub async fn audit(
+        &self,
+        page: Page<AuditCursor>,
+    ) -> Result<Listed<AuditRecord, AuditCursor>, Unavailable> {
+        let name = Name::new("default").expect("a valid name");
+        let (mut items, mut horizon) = (Vec::new(), None);
+        let routes = self.routes()?;
+        for (shard, route) in routes.all() {
+            let command = Command::ListShardAudit(page.clone());
+            let request = Request::new(name.clone(), command);
+            if let Outcome::Audit(mut part) = self.submit_to(route, shard, request).await? {
+                items.append(&mut part.items);
+                // This shard has more records behind its part. Those of other shards behind there come later.
+                horizon = [horizon, part.next].into_iter().flatten().min();
+            }
+        }
+        items.sort_by_cached_key(AuditRecord::cursor);
+        if let Some(horizon) = &horizon {
+            items.retain(|item| item.cursor() <= *horizon);
+        }
+        let has_more = horizon.is_some() || items.len() > page.limit();
+        items.truncate(page.limit());
+        let next = items.last().map(AuditRecord::cursor).filter(|_| has_more);
+        Ok(Listed { items, next })
+    }
+
     /// Whether this node serves requests. It does not while it is stopping, after it has failed, and while its store cannot be
     /// read. A node on a store of its own also needs every shard to be open. A node among others needs a tenure that has not
     /// expired, and it must have seen, once since it joined, that every shard was served.
@@ -234,7 +262,7 @@ impl Service {
     /// a node makes on its own, to apply its rules file, prove nothing.
     fn forwarded_by_peer(&self, command: &Command) {
         let is_for_a_client = match command {
-            Command::ListNamespaces(_) => false,
+            Command::ListNamespaces(_) | Command::ListShardAudit(_) => false,
             Command::Limiter(limiter::Command::Change(change)) => !matches!(**change, Change::ApplyFile(_)),
             _ => true,
         };

@@ -1,5 +1,6 @@
 //! The HTTP front end: what all handlers share. The routes are in `routes.rs`.
 
+mod audit;
 mod docs;
 pub(crate) mod events;
 pub(crate) mod extract;
@@ -194,7 +195,18 @@ impl App {
     ) -> Result<Outcome, Unavailable> {
         let Scope { namespace, identity, .. } = scope;
         let caller = identity.caller();
-        self.backend().submit(EngineRequest { namespace, idempotency, caller, command }).await
+        let destructive = command.audited().filter(|(action, _)| action.is_destructive());
+        let request = EngineRequest { namespace, idempotency, caller, command };
+        let Some((action, target)) = destructive else { return self.backend().submit(request).await };
+        // The audit has it too. But the log is still there when the audit is gone.
+        let (namespace, caller) = (request.namespace.clone(), request.caller.clone());
+        let outcome = self.backend().submit(request).await;
+        if outcome.as_ref().is_ok_and(Outcome::is_done) {
+            let actor = caller.actor.as_ref().map(|name| name.as_str());
+            let address = caller.address.map(tracing::field::display);
+            tracing::info!(actor, address, %namespace, ?target, "done: {}", action.word());
+        }
+        outcome
     }
 
     /// Executes a command and returns the answer. See [`status::answer`] for `success`.

@@ -2,7 +2,7 @@
 
 mod exact;
 
-use super::{docs, events, health, ledger, limiter, locks, namespaces, routes};
+use super::{audit, docs, events, health, ledger, limiter, locks, namespaces, routes};
 use crate::{access::Needs, stomp};
 use axum::http::Method;
 use limina_wire::{Problem, problem::MEDIA_TYPE};
@@ -88,6 +88,8 @@ const FAMILIES: [&str; 4] = ["ledger", "limiter", "locks", "events"];
         stomp::time_sync,
         namespaces::list_namespaces,
         namespaces::delete_namespace,
+        audit::list_audit,
+        audit::list_namespace_audit,
         health::healthz,
         health::readyz,
         health::cluster,

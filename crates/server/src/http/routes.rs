@@ -4,7 +4,7 @@
 //! `("/path/{name}", "operation", post(Use, handler))`. The level (`Read`, `Use`, `Manage`) is the right in the namespace of the
 //! path. A handler that needs more for some requests, such as a forced release, asks `Scope::require`.
 
-use super::{App, docs, events, health, ledger, limiter, locks, namespaces};
+use super::{App, audit, docs, events, health, ledger, limiter, locks, namespaces};
 use crate::{access::Needs, stomp};
 use axum::{
     handler::Handler,
@@ -98,6 +98,13 @@ fn outside_families() -> Vec<(&'static str, &'static str, &'static str, Call)> {
             "namespaces",
             "delete_namespace",
             delete(Needs::Namespace(Manage), namespaces::delete_namespace),
+        ),
+        ("/v1/audit", "namespaces", "list_audit", get(Needs::Token, audit::list_audit)),
+        (
+            "/v1/ns/{namespace}/audit",
+            "namespaces",
+            "list_namespace_audit",
+            get(Needs::AnyFamily(Manage), audit::list_namespace_audit),
         ),
         ("/ws", "events", "stomp", get(Needs::Frames, stomp::upgrade)),
         ("/time-sync", "events", "time_sync", post(Needs::Token, stomp::time_sync)),

@@ -1,7 +1,8 @@
 //! The conventions of the HTTP contract, through real sockets, against a backend that answers what a case says.
 
 use limina_engine::{
-    Command, Millis, Name, Outcome, Page, Position, Request, Time,
+    Command, Listed, Millis, Name, Outcome, Page, Position, Request, Time,
+    audit::{AuditCursor, AuditRecord},
     ledger::{
         self, AsOf, Context, EntryInfo, EntryKind, FinalizationReply, HeldLimitInfo, HoldReply, HoldState,
         LimitInfo, OperationInfo, Patch, Refusal, Reply, Transfer, Value, ValuesReply,
@@ -29,6 +30,7 @@ use tokio::{
     task::JoinHandle,
 };
 
+mod access;
 mod bodies;
 mod details;
 mod events;
@@ -83,8 +85,10 @@ impl Backend for Fake {
 
     fn namespaces(&self, page: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>> {
         Box::pin(async move {
-            let first =
-                page.after.as_ref().map_or(0, |after| after.as_str()[1..].parse::<usize>().unwrap() + 1);
+            let first = page
+                .after
+                .as_ref()
+                .map_or(0, |after| after.as_str()[1..].parse().map_or(0, |n: usize| n + 1));
             let found = (first..5)
                 .take(page.limit())
                 .map(|n| NamespaceInfo { name: name(&format!("n{n}")), position: Position(n as u64 * 10) });
@@ -92,6 +96,10 @@ impl Backend for Fake {
             self.pages.lock().unwrap().push(page);
             Ok(found)
         })
+    }
+
+    fn audit(&self, _: Page<AuditCursor>) -> Pending<'_, Listed<AuditRecord, AuditCursor>> {
+        Box::pin(async { Ok(Listed { items: Vec::new(), next: None }) })
     }
 
     fn follow(
@@ -147,6 +155,9 @@ fn plausible(command: &Command) -> Outcome {
     let reply = match command {
         Command::DeleteNamespace => return Outcome::NamespaceDeleted,
         Command::ListNamespaces(_) => return Outcome::Namespaces(Vec::new()),
+        Command::ListAudit(_) | Command::ListShardAudit(_) => {
+            return Outcome::Audit(Listed { items: Vec::new(), next: None });
+        }
         Command::Events(command) => return Outcome::Events(Ok(events::plausible(command))),
         Command::Locks(command) => return Outcome::Locks(Ok(locks::plausible(command))),
         Command::Limiter(command) => return Outcome::Limiter(Ok(limiter::plausible(command))),

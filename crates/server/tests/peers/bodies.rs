@@ -30,8 +30,8 @@ async fn what_is_no_request_is_refused() {
             assert_eq!(status, StatusCode::BAD_REQUEST, "{path} with {body:?}");
         }
     }
-    // A whole request: the namespace `n`, no key, and that it is to be deleted.
-    let whole = vec![1, b'n', 0, 4];
+    // A whole request: the namespace `n`, no key, nobody who asks, and that it is to be deleted.
+    let whole = vec![1, b'n', 0, 0, 0, 4];
     assert_eq!(post(&node, PATHS[0], "0", secret, whole.clone()).await, StatusCode::OK);
     for shard in ["", "-1", "65536", "one"] {
         assert_eq!(post(&node, PATHS[0], shard, secret, whole.clone()).await, StatusCode::BAD_REQUEST);
@@ -64,16 +64,16 @@ async fn an_invalid_command_is_refused() {
     // The namespace, no key, the numbers of the variants, and the fields.
     let ask = async |body: Vec<u8>, field: &str| check(body, PATHS[0], field).await;
     let change = || ("a", 1_i64, none, 0_u8);
-    let hold = ("n", none, (0_u8, 4_u8, 0_u8), "op", vec![change(), change()], false, true, none);
+    let hold = ("n", none, (none, none), (0_u8, 4_u8, 0_u8), "op", vec![change(), change()], false, true, none);
     ask(bytes(&hold), "changes[1].limit_name").await;
     let window = Some((0_u8, 0_u64));
-    let rule = ("n", none, (1_u8, 0_u8, 0_u8), "r", 0_u8, 0_u8, (1_u8, 5_u64), window, false, none, none);
+    let rule = ("n", none, (none, none), (1_u8, 0_u8, 0_u8), "r", 0_u8, 0_u8, (1_u8, 5_u64), window, false, none, none);
     ask(bytes(&rule), "window.per").await;
     let locks = vec![(key_values.clone(), 0_u8), (key_values, 0_u8)];
-    let acquire = ("n", none, (2_u8, 0_u8), "id", "session", locks, 1_000_u64, 0_u64, none);
+    let acquire = ("n", none, (none, none), (2_u8, 0_u8), "id", "session", locks, 1_000_u64, 0_u64, none);
     ask(bytes(&acquire), "locks[1].key_values").await;
-    ask(bytes(&("n", none, (3_u8, 2_u8), "s", "", none)), "event").await;
-    ask(bytes(&("n", none, 5_u8, none, 0_usize)), "limit").await;
+    ask(bytes(&("n", none, (none, none), (3_u8, 2_u8), "s", "", none)), "event").await;
+    ask(bytes(&("n", none, (none, none), 5_u8, none, 0_usize)), "limit").await;
     let wanted = (0_u16, "n", "s", none, Some((0_u8, 10_u64, 0_u32, 10_000_u64)));
     check(bytes(&wanted), PATHS[1], "make.max_events").await;
     assert!(node.fake.asked.lock().unwrap().is_empty());

@@ -29,6 +29,10 @@ impl Backend for Front {
         Box::pin(async { Err(Unavailable::ShardUnavailable) })
     }
 
+    fn audit(&self, _: Page<AuditCursor>) -> Pending<'_, Listed<AuditRecord, AuditCursor>> {
+        Box::pin(async { Ok(Listed { items: Vec::new(), next: None }) })
+    }
+
     fn follow(&self, _: Name, _: Name, _: Option<u64>, _: Option<events::StreamTerms>) -> Following<'_> {
         Box::pin(async { Err(FollowError::StreamNotFound) })
     }

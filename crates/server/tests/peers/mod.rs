@@ -1,7 +1,8 @@
 //! How one node asks another, through real sockets.
 
 use limina_engine::{
-    Command, Name, Outcome, Page, Request,
+    Command, Listed, Name, Outcome, Page, Request,
+    audit::{AuditCursor, AuditRecord},
     events::{self, Change, ChangeKind},
     ledger,
     outcome::NamespaceInfo,
@@ -90,6 +91,10 @@ impl Backend for Fake {
 
     fn namespaces(&self, _: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>> {
         Box::pin(async { Err(Unavailable::ShardUnavailable) })
+    }
+
+    fn audit(&self, _: Page<AuditCursor>) -> Pending<'_, Listed<AuditRecord, AuditCursor>> {
+        Box::pin(async { Ok(Listed { items: Vec::new(), next: None }) })
     }
 
     fn follow(&self, _: Name, _: Name, _: Option<u64>, _: Option<events::StreamTerms>) -> Following<'_> {

@@ -79,6 +79,8 @@ impl Model {
         }
         match &request.command {
             Command::ListNamespaces(page) => self.list(page, answer).map(|model| vec![(model, false)]),
+            // No workload asks for the audit.
+            Command::ListAudit(_) | Command::ListShardAudit(_) => Ok(vec![(self, false)]),
             Command::DeleteNamespace => {
                 self.delete(&request.namespace, answer).map(|model| vec![(model, false)])
             }

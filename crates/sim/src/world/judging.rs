@@ -91,7 +91,9 @@ fn may_read(request: &Request) -> bool {
             Command::Limiter(_)
             | Command::Locks(_)
             | Command::DeleteNamespace
-            | Command::ListNamespaces(_) => false,
+            | Command::ListNamespaces(_)
+            | Command::ListAudit(_)
+            | Command::ListShardAudit(_) => false,
         }
 }
 

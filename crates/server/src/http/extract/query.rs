@@ -7,7 +7,7 @@ use super::{
 };
 use axum::{extract::FromRequestParts, http::request::Parts};
 use limina_access::Level;
-use limina_engine::{Name, Page, Position, limiter::CounterId};
+use limina_engine::{Name, Page, Position, Time, audit::AuditCursor, limiter::CounterId};
 use percent_encoding::percent_decode_str;
 
 /// The query parameters of every list.
@@ -125,6 +125,17 @@ impl Cursor for Name {
 impl Cursor for Position {
     fn from_text(text: &str) -> Option<Position> {
         text.parse().ok().map(Position)
+    }
+}
+
+impl Cursor for AuditCursor {
+    fn from_text(text: &str) -> Option<AuditCursor> {
+        let mut parts = text.splitn(4, '.');
+        let mut number = || parts.next()?.parse().ok();
+        let (time, position, deletion): (u64, u64, u64) = (number()?, number()?, number()?);
+        let namespace = Name::new(parts.next()?).ok()?;
+        let (time, position) = (Time(time), Position(position));
+        Some(AuditCursor { time, namespace, position, is_deletion: deletion != 0 })
     }
 }
 

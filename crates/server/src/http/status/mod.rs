@@ -36,6 +36,8 @@ pub(crate) fn answer(result: Result<Outcome, Unavailable>, success: StatusCode) 
             let items = items.into_iter().map(to_wire::namespace).collect();
             Ok(json(success, &Page { items, next: None }))
         }
+        // Only the calls of the audit ask for it, and they show it themselves.
+        Outcome::Audit(_) => Err(unreadable()),
         Outcome::IdempotencyKeyReused => Err(Failure::new(
             Code::IdempotencyKeyReused,
             "The Idempotency-Key was used before with another method, path or body.",
@@ -106,6 +108,6 @@ fn quota_noun(quota: Quota) -> &'static str {
     }
 }
 
-fn unreadable() -> Failure {
+pub(crate) fn unreadable() -> Failure {
     Failure::new(Code::ShardUnavailable, "A stored record could not be read. Nothing was done.")
 }

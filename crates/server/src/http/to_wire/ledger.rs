@@ -89,7 +89,7 @@ pub(crate) fn state_word(state: HoldState) -> &'static str {
     }
 }
 
-fn limit(info: ledger::LimitInfo) -> Limit {
+pub(crate) fn limit(info: ledger::LimitInfo) -> Limit {
     Limit {
         name: text(&info.value.limit_name),
         limit_id: info.value.limit_id.as_ref().map(text),

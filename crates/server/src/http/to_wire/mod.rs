@@ -1,5 +1,6 @@
 //! Converts the engine's types to wire types.
 
+pub(crate) mod audit;
 pub(crate) mod events;
 pub(crate) mod key_values;
 pub(crate) mod ledger;
