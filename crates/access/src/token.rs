@@ -7,7 +7,10 @@ use crate::{
     usage::Usage,
 };
 use limina_engine::Name;
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 /// One token of the file.
 #[derive(Debug)]
@@ -46,6 +49,17 @@ impl Token {
     /// Takes an amount of what the token may use only so much of.
     pub fn take(&self, resource: Resource, amount: u64) -> Result<Permit, Exceeded> {
         self.usage.take(&self.maxima, resource, amount)
+    }
+
+    /// Whether the namespace is known to be one of those that the token may use, as far as their number is concerned.
+    pub fn has_room_for(&self, namespace: &Name) -> bool {
+        self.maxima.namespaces.is_none() || self.usage.knows_namespace(namespace)
+    }
+
+    /// Takes note of the namespaces that exist. Fails if the token must not create the wanted one.
+    pub fn admit_namespace(&self, existing: HashSet<Name>, wanted: &Name) -> Result<(), Exceeded> {
+        let limit = self.maxima.namespaces.unwrap_or(u64::MAX);
+        self.usage.admit_namespace(existing, wanted, limit)
     }
 
     /// Whether this token has taken the permit.

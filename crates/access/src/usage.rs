@@ -1,8 +1,12 @@
 //! How much a token uses at once, and how much it may use.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use limina_engine::Name;
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// What a token may use only so much of.
@@ -57,7 +61,11 @@ pub struct Exceeded {
 
 /// What one token uses now. It outlives a change of the file.
 #[derive(Debug, Default)]
-pub(crate) struct Usage([AtomicU64; RESOURCES]);
+pub(crate) struct Usage {
+    used: [AtomicU64; RESOURCES],
+    /// Namespaces that the token may use, because they existed or there was room for them.
+    namespaces: Mutex<HashSet<Name>>,
+}
 
 impl Usage {
     pub(crate) fn take(
@@ -66,13 +74,39 @@ impl Usage {
         resource: Resource,
         amount: u64,
     ) -> Result<Permit, Exceeded> {
-        let used = &self.0[resource as usize];
+        let used = &self.used[resource as usize];
         let limit = maxima.of(resource);
         if used.fetch_add(amount, Ordering::Relaxed).saturating_add(amount) > limit {
             used.fetch_sub(amount, Ordering::Relaxed);
             return Err(Exceeded { limit });
         }
         Ok(Permit { usage: self.clone(), resource, amount, limit })
+    }
+
+    pub(crate) fn knows_namespace(&self, name: &Name) -> bool {
+        self.namespaces().contains(name)
+    }
+
+    /// Remembers which namespaces exist, and admits one more if there is room.
+    pub(crate) fn admit_namespace(
+        &self,
+        existing: HashSet<Name>,
+        wanted: &Name,
+        limit: u64,
+    ) -> Result<(), Exceeded> {
+        let mut namespaces = self.namespaces();
+        *namespaces = existing;
+        if !namespaces.contains(wanted) {
+            if namespaces.len() as u64 >= limit {
+                return Err(Exceeded { limit });
+            }
+            namespaces.insert(wanted.clone());
+        }
+        Ok(())
+    }
+
+    fn namespaces(&self) -> MutexGuard<'_, HashSet<Name>> {
+        self.namespaces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -89,7 +123,7 @@ impl Permit {
     /// Takes more, up to this total. Does nothing if it has as much already. Keeps what it has if it fails.
     pub fn grow_to(&mut self, total: u64) -> Result<(), Exceeded> {
         let Some(more) = total.checked_sub(self.amount).filter(|more| *more > 0) else { return Ok(()) };
-        let used = &self.usage.0[self.resource as usize];
+        let used = &self.usage.used[self.resource as usize];
         if used.fetch_add(more, Ordering::Relaxed).saturating_add(more) > self.limit {
             used.fetch_sub(more, Ordering::Relaxed);
             return Err(Exceeded { limit: self.limit });
@@ -105,6 +139,6 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.usage.0[self.resource as usize].fetch_sub(self.amount, Ordering::Relaxed);
+        self.usage.used[self.resource as usize].fetch_sub(self.amount, Ordering::Relaxed);
     }
 }

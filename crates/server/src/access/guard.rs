@@ -9,7 +9,8 @@ use super::{
 use crate::http::{
     App, ClientConnection, Recorder, RequestMemory,
     extract::{discard_body, path_namespace},
-    problem::Failure,
+    problem::{Code, Failure},
+    visible_namespaces,
 };
 use axum::{
     extract::{Request, State},
@@ -17,7 +18,8 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use limina_access::Resource;
+use limina_access::{Exceeded, Resource, Token};
+use limina_engine::Name;
 use std::sync::Arc;
 
 /// The guard of one route.
@@ -90,8 +92,35 @@ impl Guard {
             self.log(&identity, &failure);
             return Err(failure);
         }
+        if self.needs.may_create_namespace()
+            && let Some(token) = identity.token()
+            && !token.has_room_for(&namespace)
+        {
+            self.check_namespaces(&identity, token, &namespace).await?;
+        }
         parts.extensions.insert(Scope::of_route(namespace, identity, self.needs));
         Ok(())
+    }
+
+    /// Fails if the request might create one namespace too many. Counted are the namespaces that exist and that the token may
+    /// read.
+    async fn check_namespaces(
+        &self,
+        identity: &Identity,
+        token: &Token,
+        wanted: &Name,
+    ) -> Result<(), Failure> {
+        let max = token.maxima.namespaces.unwrap_or(u64::MAX);
+        let count = usize::try_from(max).unwrap_or(usize::MAX).saturating_add(1);
+        let existing = visible_namespaces(&self.app, identity, count).await?;
+        token.admit_namespace(existing, wanted).map_err(|Exceeded { limit }| {
+            let detail =
+                format!("The token may use {limit} namespaces, and as many exist. Nothing was done.");
+            Failure::new(Code::QuotaExceeded, detail)
+                .with("quota", "namespaces")
+                .with("limit", limit)
+                .with("used", limit)
+        })
     }
 
     /// Counts the connection and the memory of the request for the token.

@@ -39,6 +39,11 @@ impl Needs {
         }
     }
 
+    /// Whether a request may create its namespace.
+    pub(super) fn may_create_namespace(self) -> bool {
+        matches!(self, Needs::Family(_, Level::Use | Level::Manage))
+    }
+
     /// The right for this namespace. `None` if any valid token will do.
     pub(super) fn right(self, namespace: &str) -> Option<Need<'_>> {
         match self {

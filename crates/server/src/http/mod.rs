@@ -27,6 +27,7 @@ mod to_wire;
 pub(crate) use memory::RequestMemory;
 pub use metrics::Metrics;
 pub(crate) use metrics::Recorder;
+pub(crate) use namespaces::visible_namespaces;
 pub use openapi::openapi_json;
 pub use routes::rights_table;
 pub use serve::serve;

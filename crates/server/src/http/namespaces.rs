@@ -12,6 +12,7 @@ use axum::{extract::State, http::StatusCode, response::Response};
 use limina_access::{Level, Need};
 use limina_engine::{self as engine, Command, Name, outcome::NamespaceInfo};
 use limina_wire::{Page, Problem, namespace};
+use std::collections::HashSet;
 
 /// List the namespaces, ordered by name.
 #[utoipa::path(
@@ -63,6 +64,16 @@ pub(super) async fn visible(
             return Ok(found);
         }
     }
+}
+
+/// The names of the first namespaces in which the client may read something, at most `count`.
+pub(crate) async fn visible_namespaces(
+    app: &App,
+    identity: &Identity,
+    count: usize,
+) -> Result<HashSet<Name>, Failure> {
+    let count = count.min(engine::Page::<Name>::MAX_LIMIT);
+    Ok(visible(app, identity, None, count).await?.into_iter().map(|info| info.name).collect())
 }
 
 /// Where to go on reading, so that namespaces are passed over that no right applies to. `None` if no right applies to any

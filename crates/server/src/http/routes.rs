@@ -51,8 +51,11 @@ pub(super) struct Entry {
     pub(super) handler: MethodRouter<App>,
 }
 
+/// Paths in which a name is empty, with the parameter that it is.
+type EmptyNames = &'static [(&'static str, &'static str)];
+
 /// The families, with their routes, and their paths in which a name is empty.
-fn families() -> [(Family, Vec<Route>, &'static [(&'static str, &'static str)]); 4] {
+fn families() -> [(Family, Vec<Route>, EmptyNames); 4] {
     [
         (Family::Ledger, ledger::routes(), ledger::EMPTY_NAMES),
         (Family::Limiter, limiter::routes(), limiter::EMPTY_NAMES),

@@ -283,6 +283,30 @@ async fn a_token_has_so_many_connections_and_bytes() {
     }
 }
 
+/// The backend has the namespaces n0 to n4.
+#[tokio::test]
+async fn a_token_has_so_many_namespaces() {
+    let (full, other) =
+        (entry("a", &["n*/*:use"], "max_namespaces = 5"), entry("b", &["m*/*:use"], "max_namespaces = 1"));
+    let (server, _) = protected(&[&full, &other]).await;
+    for (entry, namespace, expect) in [
+        (&full, "n3", 200),
+        (&full, "new", 507),
+        (&full, "n0", 200),
+        (&other, "m1", 200),
+        (&other, "m1", 200),
+    ] {
+        let path = format!("/v1/ns/{namespace}/ledger/hold");
+        let answer = server.asks(entry, "POST", &path).body(HOLD).send().await.unwrap();
+        assert_eq!(answer.status(), expect, "{namespace}");
+        if expect == 507 {
+            assert_eq!(problem_of(answer, 507, "QuotaExceeded").await["quota"], "namespaces");
+        }
+    }
+    // Reading creates nothing.
+    assert_eq!(server.asks(&full, "GET", "/v1/ns/new/locks").send().await.unwrap().status(), 200);
+}
+
 /// Sends a request by hand, and returns its status and its headers of CORS.
 async fn browse(server: &Server, head: &str) -> (u16, Option<String>) {
     let answer = server.raw(format!("{head}Connection: close\r\n\r\n").as_bytes()).await;

@@ -64,10 +64,24 @@ async fn an_invalid_command_is_refused() {
     // The namespace, no key, the numbers of the variants, and the fields.
     let ask = async |body: Vec<u8>, field: &str| check(body, PATHS[0], field).await;
     let change = || ("a", 1_i64, none, 0_u8);
-    let hold = ("n", none, (none, none), (0_u8, 4_u8, 0_u8), "op", vec![change(), change()], false, true, none);
+    let hold =
+        ("n", none, (none, none), (0_u8, 4_u8, 0_u8), "op", vec![change(), change()], false, true, none);
     ask(bytes(&hold), "changes[1].limit_name").await;
     let window = Some((0_u8, 0_u64));
-    let rule = ("n", none, (none, none), (1_u8, 0_u8, 0_u8), "r", 0_u8, 0_u8, (1_u8, 5_u64), window, false, none, none);
+    let rule = (
+        "n",
+        none,
+        (none, none),
+        (1_u8, 0_u8, 0_u8),
+        "r",
+        0_u8,
+        0_u8,
+        (1_u8, 5_u64),
+        window,
+        false,
+        none,
+        none,
+    );
     ask(bytes(&rule), "window.per").await;
     let locks = vec![(key_values.clone(), 0_u8), (key_values, 0_u8)];
     let acquire = ("n", none, (none, none), (2_u8, 0_u8), "id", "session", locks, 1_000_u64, 0_u64, none);

@@ -317,7 +317,7 @@ fn the_upgrade_of_any_browser_is_accepted() {
     let server = Server::fresh();
     for headers in [
         "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n",
-        "connection: upgrade\r\nupgrade: WebSocket\r\norigin: https://example.org\r\n",
+        "connection: upgrade\r\nupgrade: WebSocket\r\norigin: http://localhost\r\n",
         "Connection: Upgrade\r\nUpgrade: websocket\r\n\
          Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n",
     ] {
