@@ -154,11 +154,11 @@ impl Workload {
     }
 
     fn idempotency(&self, random: &mut Random) -> Idempotency {
-        Idempotency {
-            owner: random.one_in(2).then(|| name("token")),
-            key: name(&format!("key{}", random.below(self.keys))),
-            fingerprint: [random.below(3) as u8; 16],
-        }
+        let key = name(&format!("key{}", random.below(self.keys)));
+        // Half of the different bodies belong to a token, so that one key has two owners.
+        let body = random.below(4) as u8;
+        let owner = (body % 2 == 1).then(|| name("token"));
+        Idempotency { owner, key, fingerprint: [body; 16] }
     }
 
     /// All streams that may exist, each with its namespace.
