@@ -3,6 +3,7 @@
 
 use crate::{listen::Listen, quotas::Quotas};
 use limina_engine::QuotaTable;
+use limina_server::TlsFiles;
 use serde::Deserialize;
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
@@ -12,6 +13,15 @@ pub(crate) struct ServeArgs {
     /// Address to listen on; without a host, all addresses of the machine [default: 127.0.0.1:7070]
     #[arg(long, env = "LIMINA_LISTEN", value_name = "HOST:PORT")]
     listen: Option<Listen>,
+    /// Certificate of the server (PEM, with the certificates that lead to its authority): clients then need TLS
+    #[arg(long, env = "LIMINA_TLS_CERT", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// Private key of the certificate (PEM)
+    #[arg(long, env = "LIMINA_TLS_KEY", value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Authorities (PEM) of which every client must show a certificate
+    #[arg(long, env = "LIMINA_TLS_CLIENT_CA", value_name = "FILE")]
+    tls_client_ca: Option<PathBuf>,
     /// Directory for the data [default: ./limina-data]
     #[arg(long, env = "LIMINA_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
@@ -96,6 +106,9 @@ pub(crate) enum LogFormat {
 #[serde(deny_unknown_fields)]
 struct File {
     listen: Option<Listen>,
+    tls_cert: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
+    tls_client_ca: Option<PathBuf>,
     data: Option<PathBuf>,
     store: Option<String>,
     advertise: Option<String>,
@@ -119,6 +132,8 @@ struct File {
 #[cfg_attr(test, derive(Debug))]
 pub(crate) struct Config {
     pub(crate) listen: Listen,
+    /// The files of TLS for clients; `None` means no TLS.
+    pub(crate) tls: Option<TlsFiles>,
     pub(crate) data: PathBuf,
     /// The URL of a shared store; `None` means the directory `data`.
     pub(crate) store: Option<String>,
@@ -161,6 +176,10 @@ pub(crate) enum ConfigError {
     DataAndStore,
     #[error("--advertise needs --store: nodes reach each other only if they share a store")]
     AdvertiseWithoutStore,
+    #[error("--tls-cert and --tls-key need each other: a certificate is of no use without its key")]
+    CertOrKeyMissing,
+    #[error("--tls-client-ca needs --tls-cert and --tls-key: without TLS no client shows a certificate")]
+    ClientCaWithoutTls,
 }
 
 impl ServeArgs {
@@ -178,7 +197,13 @@ impl ServeArgs {
         if advertise.is_some() && store.is_none() {
             return Err(ConfigError::AdvertiseWithoutStore);
         }
+        let tls = tls_files(
+            self.tls_cert.or(file.tls_cert),
+            self.tls_key.or(file.tls_key),
+            self.tls_client_ca.or(file.tls_client_ca),
+        )?;
         Ok(Config {
+            tls,
             listen: self.listen.or(file.listen).unwrap_or_default(),
             data: data.unwrap_or_else(|| PathBuf::from("./limina-data")),
             store,
@@ -196,6 +221,19 @@ impl ServeArgs {
             rules: self.rules.or(file.rules),
             quotas: file.quotas.into_table(),
         })
+    }
+}
+
+fn tls_files(
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    client_ca: Option<PathBuf>,
+) -> Result<Option<TlsFiles>, ConfigError> {
+    match (cert, key) {
+        (Some(cert), Some(key)) => Ok(Some(TlsFiles { cert, key, client_ca })),
+        (None, None) if client_ca.is_some() => Err(ConfigError::ClientCaWithoutTls),
+        (None, None) => Ok(None),
+        _ => Err(ConfigError::CertOrKeyMissing),
     }
 }
 
@@ -262,6 +300,27 @@ mod tests {
         check(true, true, false, Some("--data and --store exclude each other"));
         check(false, false, true, Some("--advertise needs --store"));
         check(true, false, true, Some("--advertise needs --store"));
+    }
+
+    #[test]
+    fn a_certificate_needs_its_key() {
+        #[track_caller]
+        fn check(cert: bool, key: bool, client_ca: bool, expect: Option<&str>) {
+            let args = ServeArgs {
+                tls_cert: cert.then(|| "cert.pem".into()),
+                tls_key: key.then(|| "key.pem".into()),
+                tls_client_ca: client_ca.then(|| "ca.pem".into()),
+                ..ServeArgs::default()
+            };
+            let refused = args.resolve().err().map(|error| error.to_string());
+            assert_eq!(refused.is_some(), expect.is_some(), "{refused:?}");
+            assert!(refused.unwrap_or_default().starts_with(expect.unwrap_or_default()));
+        }
+        check(true, true, false, None);
+        check(true, true, true, None);
+        check(true, false, false, Some("--tls-cert and --tls-key need each other"));
+        check(false, true, true, Some("--tls-cert and --tls-key need each other"));
+        check(false, false, true, Some("--tls-client-ca needs --tls-cert"));
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod progress;
 mod quotas;
 mod rules;
 mod serve;
+mod tls;
 mod verify;
 
 use clap::Parser;

@@ -8,6 +8,7 @@ use crate::{
     memory::{self, MemoryLimit},
     open::open,
     rules::{Gate, RulesFile},
+    tls::TlsWatch,
 };
 use limina_embed::{Metrics, Service};
 use limina_node::{Budget, memory::Kind};
@@ -46,8 +47,10 @@ async fn run(
     let listener = bound.map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
     let address = listener.local_addr()?;
     let stop = stop_signal()?;
-    // Read the file of rules before the store is opened: a start that fails because of the file has changed nothing.
+    // Read the files of rules and certificates before the store is opened: a start that fails because of a file has changed nothing.
     let rules = config.rules.as_deref().map(RulesFile::open).transpose()?;
+    let tls = config.tls.clone().map(TlsWatch::open).transpose()?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
 
     let mut registry = Registry::default();
     let node_metrics = Metrics::new();
@@ -63,6 +66,10 @@ async fn run(
     let app = App::new(gate.clone(), server_metrics, Arc::new(registry));
     app.limit_connections(descriptors.connections);
     app.limit_memory(memory);
+    if let Some(tls) = tls {
+        app.use_tls(tls.tls());
+        tokio::spawn(tls.run());
+    }
     let (stop_serving, stopped) = tokio::sync::oneshot::channel::<()>();
     let front = tokio::spawn(limina_server::serve(listener, app.clone(), async move {
         // A dropped sender means stop as well.
@@ -81,7 +88,7 @@ async fn run(
         gate.open();
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
-            "limina listening on http://{address}, data in {}",
+            "limina listening on {scheme}://{address}, data in {}",
             if config.store.is_some() { "PostgreSQL".into() } else { config.data.display().to_string() }
         );
     };

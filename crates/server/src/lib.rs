@@ -6,8 +6,8 @@
 //!
 //! Read in this order: [`backend`] (the interface to the service), `http/mod.rs` (the routes), `http/ledger.rs` and
 //! `http/limiter` (the calls of two families), `http/extract.rs` (the conventions of requests), `http/status` (the
-//! statuses of answers). [`rules_file`] reads rules from a TOML file. `stomp` pushes events over WebSocket. `peers` is the
-//! protocol between nodes.
+//! statuses of answers). [`rules_file`] reads rules from a TOML file. `stomp` pushes events over WebSocket. `tls`
+//! loads certificates. `peers` is the protocol between nodes.
 
 pub mod backend;
 #[cfg(feature = "fuzzing")]
@@ -16,7 +16,9 @@ mod http;
 mod peers;
 pub mod rules_file;
 mod stomp;
+mod tls;
 
 pub use backend::Backend;
 pub use http::{App, Metrics, openapi_json, serve};
 pub use peers::{HttpPeers, InvalidSecret, Secret};
+pub use tls::{LoadedTls, Tls, TlsFileError, TlsFiles};

@@ -330,7 +330,8 @@ impl Drop for Process {
 }
 
 fn listening_on(line: &str) -> Option<SocketAddr> {
-    let (_, rest) = line.split_once("listening on http://")?;
+    let (_, rest) = line.split_once("listening on http")?;
+    let (_, rest) = rest.split_once("://")?;
     let end = rest.find(|c: char| !(c.is_ascii_hexdigit() || ".:[]".contains(c))).unwrap_or(rest.len());
     rest[..end].parse().ok()
 }

@@ -25,6 +25,7 @@ mod lock_flows;
 mod memory;
 mod moving;
 mod quotas;
+mod tls;
 mod verify;
 
 use common::{events, harness, ledger, limiter, load, locks, raw, reply, shape, sse, stomp, websocket};

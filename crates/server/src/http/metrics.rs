@@ -23,6 +23,7 @@ pub struct Metrics {
     durations: Family<OperationLabels, Histogram>,
     in_flight: Gauge,
     pub(super) connections_refused: Counter,
+    handshakes_failed: Family<HandshakeLabels, Counter>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -38,6 +39,12 @@ struct AnswerLabels {
     status: u16,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HandshakeLabels {
+    listener: &'static str,
+    reason: &'static str,
+}
+
 /// The upper bounds of the histogram's buckets, in seconds.
 const BUCKETS: [f64; 15] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
@@ -50,6 +57,7 @@ impl Metrics {
             durations: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             in_flight: Gauge::default(),
             connections_refused: Counter::default(),
+            handshakes_failed: Family::default(),
         };
         registry.register(
             "limina_http_requests",
@@ -72,7 +80,16 @@ impl Metrics {
             "Connections refused because the maximum number was open",
             metrics.connections_refused.clone(),
         );
+        registry.register(
+            "limina_tls_handshakes_failed",
+            "TLS handshakes that led to no connection, by listener and reason",
+            metrics.handshakes_failed.clone(),
+        );
         metrics
+    }
+
+    pub(super) fn handshake_failed(&self, listener: &'static str, reason: &'static str) {
+        self.handshakes_failed.get_or_create(&HandshakeLabels { listener, reason }).inc();
     }
 
     /// The recorder of one operation. It keeps its metrics, so that a request needs no lookup.

@@ -4,6 +4,7 @@ mod docs;
 pub(crate) mod events;
 pub(crate) mod extract;
 pub(crate) mod from_wire;
+mod handshakes;
 mod health;
 mod ledger;
 mod limiter;
@@ -21,13 +22,14 @@ mod stalls;
 pub(crate) mod status;
 mod streams;
 mod to_wire;
+mod transport;
 
 pub use metrics::Metrics;
 pub use openapi::openapi_json;
 pub use serve::serve;
 
 use crate::{
-    Backend, Secret, peers,
+    Backend, Secret, Tls, peers,
     stomp::{self, TimeSync},
 };
 use axum::{
@@ -66,6 +68,8 @@ struct Shared {
     /// The secret that other nodes must send. While it is not set, requests of other nodes are answered with 404.
     secret: OnceLock<Secret>,
     time_sync: TimeSync,
+    /// Not set: without TLS.
+    tls: OnceLock<Tls>,
     /// The most connections at once; not set: unlimited.
     max_connections: OnceLock<usize>,
     /// The memory budget; not set: unlimited.
@@ -86,6 +90,7 @@ impl App {
             reader_timeout: Duration::from_secs(120),
             secret: OnceLock::new(),
             time_sync: TimeSync::new(),
+            tls: OnceLock::new(),
             max_connections: OnceLock::new(),
             memory: OnceLock::new(),
             stopping: watch::Sender::new(false),
@@ -120,6 +125,15 @@ impl App {
 
     fn max_connections(&self) -> usize {
         self.0.max_connections.get().copied().unwrap_or(usize::MAX)
+    }
+
+    /// Serves clients over TLS only. Call it before [`serve`]; only the first call has an effect.
+    pub fn use_tls(&self, tls: Tls) {
+        self.0.tls.get_or_init(|| tls);
+    }
+
+    fn tls(&self) -> Option<&Tls> {
+        self.0.tls.get()
     }
 
     /// Sets the memory budget that connections, requests and answers count against. Call it before [`serve`]; only the first

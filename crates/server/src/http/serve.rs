@@ -2,12 +2,14 @@
 
 use super::{
     App,
+    handshakes::{Handshakes, TLS_CONNECTION},
     memory::{CONNECTION, RequestMemory, Untaken, overloaded},
     socket::{ClientConnection, Socket, WriteActivity},
     stalls::Patience,
     streams::StreamExecutor,
+    transport::Transport,
 };
-use crate::peers;
+use crate::{Tls, peers};
 use axum::{Router, body::Body};
 use hyper::{Method, Request, Response, Version, body::Incoming, header::CONTENT_TYPE, service::Service};
 use hyper_util::{
@@ -51,8 +53,8 @@ const MAX_READ_AHEAD: usize = 64 << 10;
 /// The shortest time between two log lines about connections that were not accepted.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// Serves HTTP/1.1, and HTTP/2 with prior knowledge, until `shutdown` completes. Then it accepts no more connections, waits up to
-/// 10 s for requests in flight, and returns.
+/// Serves HTTP/1.1 and HTTP/2 until `shutdown` completes. Then it accepts no more connections, waits up to 10 s for requests in
+/// flight, and returns. With TLS ([`App::use_tls`]) a client chooses the version by ALPN; without, HTTP/2 needs prior knowledge.
 pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
     let router = app.router();
     let memory = app.memory().clone();
@@ -68,6 +70,9 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(write_timeout);
+    let tls = app.tls().cloned();
+    let connection_bytes = CONNECTION + if tls.is_some() { TLS_CONNECTION } else { 0 };
+    let handshakes = Handshakes::new(app.max_connections());
     let permits = Arc::new(Semaphore::new(app.max_connections().min(Semaphore::MAX_PERMITS)));
     let mut throttle = LogThrottle::default();
     let graceful = GracefulShutdown::new();
@@ -84,9 +89,11 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     let permit = permits.clone().try_acquire_owned().ok();
-                    let reserved = memory.reserve(Kind::Connections, CONNECTION, Priority::Reachable).ok();
+                    let reserved = memory.reserve(Kind::Connections, connection_bytes, Priority::Reachable).ok();
                     let (Some(permit), Some(reserved)) = (permit, reserved) else {
-                        refuse(&stream);
+                        if tls.is_none() {
+                            refuse(&stream);
+                        }
                         app.0.metrics.connections_refused.inc();
                         if throttle.is_due() {
                             let max_connections = app.max_connections();
@@ -102,9 +109,24 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
                     let activity = Arc::new(Activity::of(&socket));
                     let service =
                         ConnectionService { inner, activity: activity.clone(), client, memory: memory.clone() };
-                    let socket = TokioIo::new(socket);
-                    let connection = builder.serve_connection_with_upgrades(socket, service).into_owned();
-                    connections.spawn(run(graceful.watch(connection), activity, memory.clone()));
+                    match tls.clone() {
+                        None => {
+                            let socket = TokioIo::new(Transport::Plain(socket));
+                            let connection = builder.serve_connection_with_upgrades(socket, service).into_owned();
+                            connections.spawn(run(graceful.watch(connection), activity, memory.clone()));
+                        }
+                        Some(tls) => {
+                            let (app, memory) = (app.clone(), memory.clone());
+                            let (builder, watcher) = (builder.clone(), graceful.watcher());
+                            let handshakes = handshakes.clone();
+                            connections.spawn(async move {
+                                let Some(socket) = handshake(handshakes, socket, tls, &app).await else { return };
+                                let socket = TokioIo::new(socket);
+                                let connection = builder.serve_connection_with_upgrades(socket, service);
+                                run(watcher.watch(connection), activity, memory).await;
+                            });
+                        }
+                    }
                 }
                 Err(error) if is_client_error(&error) => {}
                 Err(error) => {
@@ -124,6 +146,21 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
         tracing::warn!("requests were still in flight after the drain timeout, and were cancelled");
     }
     connections.shutdown().await;
+}
+
+/// Runs the TLS handshake of a connection. None if it failed.
+async fn handshake(handshakes: Arc<Handshakes>, socket: Socket, tls: Tls, app: &App) -> Option<Transport> {
+    let stopping = app.stopping().subscribe();
+    match handshakes.run(socket, tls.config(), stopping, async |stream| Ok(stream)).await {
+        Ok(stream) => Some(Transport::Tls(Box::new(stream))),
+        Err(error) => {
+            if let Some(reason) = error.reason() {
+                app.0.metrics.handshake_failed("clients", reason);
+            }
+            tracing::debug!(%error, "a TLS handshake failed");
+            None
+        }
+    }
 }
 
 /// Answers 503 to a client whose connection is one too many. The socket is closed at once, so the client may see a reset

@@ -39,6 +39,7 @@ mod memory;
 mod readers;
 mod replies;
 mod requests;
+mod tls;
 
 const MIB: usize = 1 << 20;
 
