@@ -51,10 +51,6 @@ pub enum OpenError {
     #[cfg(feature = "postgres")]
     #[error(transparent)]
     AddressTaken(#[from] limina_node::AddressTaken),
-    /// The connections to other nodes cannot be prepared.
-    #[cfg(feature = "postgres")]
-    #[error("preparing the connections to other nodes")]
-    Peers(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The operating system returned no random numbers.
     #[error(transparent)]
     NoRandomNumbers(#[from] limina_node::NoRandomNumbers),

@@ -7,6 +7,9 @@ use limina_server::TlsFiles;
 use serde::Deserialize;
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
+/// The port for other nodes.
+const PEER_PORT: u16 = 7071;
+
 /// The arguments of `serve`.
 #[derive(clap::Args, Debug, Default)]
 pub(crate) struct ServeArgs {
@@ -28,7 +31,10 @@ pub(crate) struct ServeArgs {
     /// Shared store for several nodes, instead of the directory: the URL of a PostgreSQL database
     #[arg(long, env = "LIMINA_STORE", value_name = "URL", hide_env_values = true)]
     store: Option<String>,
-    /// With a shared store: where other nodes reach this one [default: the address to listen on]
+    /// With a shared store: address to listen on for other nodes [default: the host of --listen, port 7071]
+    #[arg(long, env = "LIMINA_PEER_LISTEN", value_name = "HOST:PORT")]
+    peer_listen: Option<Listen>,
+    /// With a shared store: where other nodes reach this one [default: the address of --peer-listen]
     #[arg(long, env = "LIMINA_ADVERTISE", value_name = "HOST:PORT")]
     advertise: Option<String>,
     /// Shared store: time without a renewal after which other nodes take over this node's shards [default: 5s]
@@ -111,6 +117,7 @@ struct File {
     tls_client_ca: Option<PathBuf>,
     data: Option<PathBuf>,
     store: Option<String>,
+    peer_listen: Option<Listen>,
     advertise: Option<String>,
     tenure: Option<Tenure>,
     log_format: Option<LogFormat>,
@@ -137,6 +144,8 @@ pub(crate) struct Config {
     pub(crate) data: PathBuf,
     /// The URL of a shared store; `None` means the directory `data`.
     pub(crate) store: Option<String>,
+    /// Where other nodes connect; `None` without a shared store.
+    pub(crate) peer_listen: Option<Listen>,
     pub(crate) advertise: Option<String>,
     pub(crate) tenure: Duration,
     pub(crate) log_format: LogFormat,
@@ -174,8 +183,8 @@ pub(crate) enum ConfigError {
         "--data and --store exclude each other: a node keeps its data in a directory, or in a shared store"
     )]
     DataAndStore,
-    #[error("--advertise needs --store: nodes reach each other only if they share a store")]
-    AdvertiseWithoutStore,
+    #[error("{flag} needs --store: nodes reach each other only if they share a store")]
+    WithoutStore { flag: &'static str },
     #[error("--tls-cert and --tls-key need each other: a certificate is of no use without its key")]
     CertOrKeyMissing,
     #[error("--tls-client-ca needs --tls-cert and --tls-key: without TLS no client shows a certificate")]
@@ -194,17 +203,25 @@ impl ServeArgs {
         if data.is_some() && store.is_some() {
             return Err(ConfigError::DataAndStore);
         }
-        if advertise.is_some() && store.is_none() {
-            return Err(ConfigError::AdvertiseWithoutStore);
+        let peer_listen = self.peer_listen.or(file.peer_listen);
+        for (flag, is_given) in
+            [("--advertise", advertise.is_some()), ("--peer-listen", peer_listen.is_some())]
+        {
+            if is_given && store.is_none() {
+                return Err(ConfigError::WithoutStore { flag });
+            }
         }
+        let listen = self.listen.or(file.listen).unwrap_or_default();
+        let peer_listen = peer_listen.or_else(|| Some(listen.with_port(PEER_PORT)));
         let tls = tls_files(
             self.tls_cert.or(file.tls_cert),
             self.tls_key.or(file.tls_key),
             self.tls_client_ca.or(file.tls_client_ca),
         )?;
         Ok(Config {
+            listen,
             tls,
-            listen: self.listen.or(file.listen).unwrap_or_default(),
+            peer_listen: peer_listen.filter(|_| store.is_some()),
             data: data.unwrap_or_else(|| PathBuf::from("./limina-data")),
             store,
             advertise,
@@ -300,6 +317,30 @@ mod tests {
         check(true, true, false, Some("--data and --store exclude each other"));
         check(false, false, true, Some("--advertise needs --store"));
         check(true, false, true, Some("--advertise needs --store"));
+    }
+
+    #[test]
+    fn other_nodes_have_a_port_of_their_own() {
+        #[track_caller]
+        fn check(store: bool, peer_listen: Option<&str>, expect: Result<Option<&str>, &str>) {
+            let args = ServeArgs {
+                listen: Some("10.0.0.1:80".parse().unwrap()),
+                store: store.then(|| "postgres://somewhere".into()),
+                peer_listen: peer_listen.map(|text| text.parse().unwrap()),
+                ..ServeArgs::default()
+            };
+            let found = args.resolve().map(|config| config.peer_listen.map(|listen| listen.to_string()));
+            let found = found.map_err(|error| error.to_string());
+            match (&found, expect) {
+                (Ok(found), Ok(expect)) => assert_eq!(found.as_deref(), expect),
+                (Err(found), Err(expect)) => assert!(found.starts_with(expect), "{found}"),
+                _ => panic!("{found:?}"),
+            }
+        }
+        check(false, None, Ok(None));
+        check(true, None, Ok(Some("10.0.0.1:7071")));
+        check(true, Some(":9"), Ok(Some(":9")));
+        check(false, Some(":9"), Err("--peer-listen needs --store"));
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub use cluster::{Cluster, NodeStatus, ShardStatus};
 pub use driver::load_engine;
 pub use failure::NodeFailure;
 pub use ids::{NoRandomNumbers, draw_id, draw_node_id};
-pub use limina_store::ShardId;
+pub use limina_store::{Fingerprint, ShardId};
 pub use memory::Budget;
 pub use metrics::Metrics;
 pub use node::{AddressTaken, Joining, Node, NodeOptions, OpenError};

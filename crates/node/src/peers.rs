@@ -5,9 +5,10 @@
 
 use crate::{StreamUpdate, Unavailable};
 use limina_engine::{Name, Outcome, Request, events::StreamTerms};
-use limina_store::ShardId;
+use limina_store::{Fingerprint, ShardId};
 use serde::{Deserialize, Serialize};
 use std::pin::Pin;
+use tokio::time::Instant;
 
 /// The answer of another node, when it arrives.
 pub type PeerFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, PeerError>> + Send + 'a>>;
@@ -15,6 +16,14 @@ pub type PeerFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, PeerError>> +
 /// Sends requests to other nodes. An implementation keeps its connections and reconnects automatically. When a future or a
 /// [`Feed`] is dropped, the other node learns that the caller no longer waits.
 pub trait Peers: Send + Sync + 'static {
+    /// The certificate that this node shows to other nodes. The store publishes it. None if nodes show no certificates.
+    fn certificate(&self) -> Option<Fingerprint> {
+        None
+    }
+
+    /// The store lists the nodes with these certificates; it was asked at this time. It is asked again and again.
+    fn handle_certificates(&self, _listed: Vec<Fingerprint>, _asked_at: Instant) {}
+
     /// The name of the node at `address`.
     fn who<'a>(&'a self, address: &'a str) -> PeerFuture<'a, String>;
 

@@ -19,6 +19,6 @@ mod stomp;
 mod tls;
 
 pub use backend::Backend;
-pub use http::{App, Metrics, openapi_json, serve};
-pub use peers::{HttpPeers, InvalidSecret, Secret};
+pub use http::{App, Metrics, openapi_json, serve, serve_peers};
+pub use peers::{HttpPeers, IdentityError};
 pub use tls::{LoadedTls, Tls, TlsFileError, TlsFiles};

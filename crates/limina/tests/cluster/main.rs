@@ -2,6 +2,7 @@
 //!
 //! Every test has nodes and a database of its own. What must hold is taken from `docs/cluster.md` and the contract alone.
 
+mod certificates;
 mod chaos;
 mod cluster;
 #[path = "../common/mod.rs"]

@@ -51,6 +51,8 @@ pub(super) enum HandshakeError {
     TooSlow,
     #[error("it was the oldest of too many handshakes")]
     Crowded,
+    #[error("the certificate is not one of a node that the store lists")]
+    Stranger,
     #[error("the server is stopping")]
     Stopping,
 }
@@ -62,6 +64,7 @@ impl HandshakeError {
             HandshakeError::Failed(_) => Some("failed"),
             HandshakeError::TooSlow => Some("too_slow"),
             HandshakeError::Crowded => Some("crowded"),
+            HandshakeError::Stranger => Some("stranger"),
             HandshakeError::Stopping => None,
         }
     }

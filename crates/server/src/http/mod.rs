@@ -26,10 +26,10 @@ mod transport;
 
 pub use metrics::Metrics;
 pub use openapi::openapi_json;
-pub use serve::serve;
+pub use serve::{serve, serve_peers};
 
 use crate::{
-    Backend, Secret, Tls, peers,
+    Backend, Tls, peers,
     stomp::{self, TimeSync},
 };
 use axum::{
@@ -65,8 +65,6 @@ struct Shared {
     registry: Arc<Registry>,
     body_timeout: Duration,
     reader_timeout: Duration,
-    /// The secret that other nodes must send. While it is not set, requests of other nodes are answered with 404.
-    secret: OnceLock<Secret>,
     time_sync: TimeSync,
     /// Not set: without TLS.
     tls: OnceLock<Tls>,
@@ -88,7 +86,6 @@ impl App {
             registry,
             body_timeout: Duration::from_secs(30),
             reader_timeout: Duration::from_secs(120),
-            secret: OnceLock::new(),
             time_sync: TimeSync::new(),
             tls: OnceLock::new(),
             max_connections: OnceLock::new(),
@@ -146,15 +143,6 @@ impl App {
         self.0.memory.get_or_init(Budget::unlimited)
     }
 
-    /// From now on, requests of other nodes that send this secret are answered. Only the first call has an effect.
-    pub fn accept_peers(&self, secret: Secret) {
-        self.0.secret.get_or_init(|| secret);
-    }
-
-    pub(crate) fn secret(&self) -> Option<&Secret> {
-        self.0.secret.get()
-    }
-
     pub(crate) fn backend(&self) -> &dyn Backend {
         &*self.0.backend
     }
@@ -209,7 +197,16 @@ impl App {
         self.submit(namespace, None, Command::Ledger(command), StatusCode::OK).await
     }
 
-    /// The router of all paths.
+    /// The router of the paths for other nodes.
+    fn peer_router(&self) -> Router {
+        let mut router = Router::new();
+        for (path, word, method) in peers::routes() {
+            router = router.route(path, self.counted("peers", word, method));
+        }
+        self.with_fallbacks(router)
+    }
+
+    /// The router of all paths for clients.
     fn router(&self) -> Router {
         let mut router = Router::new()
             .route("/v1/ns", self.counted("namespaces", "list_namespaces", get(namespaces::list_namespaces)))
@@ -231,9 +228,6 @@ impl App {
         for (path, word, method) in events::plain_routes() {
             router = router.route(path, self.counted("events", word, method));
         }
-        for (path, word, method) in peers::routes(self) {
-            router = router.route(path, self.counted("peers", word, method));
-        }
         for prefix in ["/v1", "/v1/ns/{namespace}"] {
             for (family, routes, empty_names) in [
                 ("ledger", ledger::routes(), ledger::EMPTY_NAMES),
@@ -250,6 +244,11 @@ impl App {
                 }
             }
         }
+        self.with_fallbacks(router)
+    }
+
+    /// Adds the answers to paths and methods that do not exist.
+    fn with_fallbacks(&self, router: Router<App>) -> Router {
         let recorder = |word| from_fn_with_state(self.0.metrics.operation("none", word), metrics::record);
         router
             .method_not_allowed_fallback(method_not_allowed.layer(recorder("method_not_allowed")))

@@ -1,15 +1,18 @@
-//! Accepts connections, closes idle ones, and drains the rest when the server stops.
+//! Accepts connections of clients and of other nodes, closes idle ones, and drains the rest when the server stops.
 
 use super::{
     App,
-    handshakes::{Handshakes, TLS_CONNECTION},
+    handshakes::{HandshakeError, Handshakes, TLS_CONNECTION},
     memory::{CONNECTION, RequestMemory, Untaken, overloaded},
     socket::{ClientConnection, Socket, WriteActivity},
     stalls::Patience,
     streams::StreamExecutor,
     transport::Transport,
 };
-use crate::{Tls, peers};
+use crate::{
+    HttpPeers, Tls,
+    peers::{self, Identity},
+};
 use axum::{Router, body::Body};
 use hyper::{Method, Request, Response, Version, body::Incoming, header::CONTENT_TYPE, service::Service};
 use hyper_util::{
@@ -19,11 +22,12 @@ use hyper_util::{
 };
 use limina_node::{
     Budget,
-    memory::{Kind, Priority},
+    memory::{Kind, MemoryFull, Priority, Reservation},
 };
 use pin_project_lite::pin_project;
 use std::{
     io,
+    net::SocketAddr,
     pin::{Pin, pin},
     sync::{
         Arc,
@@ -38,6 +42,7 @@ use tokio::{
     task::JoinSet,
     time::sleep,
 };
+use tokio_rustls::server::TlsStream;
 
 /// The interval at which a connection is checked for activity. It is closed after two checks without any: no open request, no new
 /// request, nothing written. This also ends a connection that does not complete the head of a request.
@@ -53,14 +58,76 @@ const MAX_READ_AHEAD: usize = 64 << 10;
 /// The shortest time between two log lines about connections that were not accepted.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// Serves HTTP/1.1 and HTTP/2 until `shutdown` completes. Then it accepts no more connections, waits up to 10 s for requests in
-/// flight, and returns. With TLS ([`App::use_tls`]) a client chooses the version by ALPN; without, HTTP/2 needs prior knowledge.
+/// Serves clients over HTTP/1.1 and HTTP/2 until `shutdown` completes. Then it accepts no more connections, waits up to 10 s for
+/// requests in flight, and returns. With TLS ([`App::use_tls`]) a client chooses the version by ALPN; without, HTTP/2 needs
+/// prior knowledge.
 pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
-    let router = app.router();
-    let memory = app.memory().clone();
+    let door = app.tls().cloned().map_or(Door::Plain, Door::Tls);
+    let (router, max_connections) = (app.router(), app.max_connections());
+    let builder = builder(&app);
+    listen(listener, Listening { app, door, router, builder, max_connections }, shutdown).await;
+}
+
+/// Serves other nodes, as [`serve`] serves clients: only nodes whose certificates the store lists, over TLS and HTTP/2. `peers`
+/// connects this node to them. At most so many connections are open at once.
+pub async fn serve_peers(
+    listener: TcpListener,
+    app: App,
+    peers: Arc<HttpPeers>,
+    max_connections: usize,
+    shutdown: impl Future<Output = ()>,
+) {
+    let (door, router) = (Door::Peers(peers.identity().clone()), app.peer_router());
+    let mut builder = builder(&app).http2_only();
+    peers::settings(&mut builder.http2());
+    listen(listener, Listening { app, door, router, builder, max_connections }, shutdown).await;
+}
+
+/// A listener: what it serves, and to whom.
+struct Listening {
+    app: App,
+    door: Door,
+    router: Router,
+    builder: auto::Builder<StreamExecutor>,
+    max_connections: usize,
+}
+
+/// Who comes in at a listener.
+#[derive(Clone)]
+enum Door {
+    /// Every client.
+    Plain,
+    /// Clients over TLS.
+    Tls(Tls),
+    /// Nodes of the same cluster.
+    Peers(Arc<Identity>),
+}
+
+impl Door {
+    /// The memory of a connection. Clients get a part of the budget. Nodes are always reached, because other nodes' clients must
+    /// be able to release what they hold; they are few.
+    fn reserve(&self, memory: &Budget) -> Result<Reservation, MemoryFull> {
+        let reserve = |bytes| memory.reserve(Kind::Connections, bytes, Priority::Reachable);
+        match self {
+            Door::Plain => reserve(CONNECTION),
+            Door::Tls(_) => reserve(CONNECTION + TLS_CONNECTION),
+            Door::Peers(_) => Ok(memory.reserve_anyway(Kind::Connections, CONNECTION + TLS_CONNECTION)),
+        }
+    }
+
+    /// The value of the label `listener`.
+    fn word(&self) -> &'static str {
+        match self {
+            Door::Plain | Door::Tls(_) => "clients",
+            Door::Peers(_) => "peers",
+        }
+    }
+}
+
+fn builder(app: &App) -> auto::Builder<StreamExecutor> {
     let write_timeout = app.reader_timeout();
-    let patience = Patience { timeout: write_timeout, memory: memory.clone() };
-    let mut builder = auto::Builder::new(StreamExecutor { patience: patience.clone() });
+    let patience = Patience { timeout: write_timeout, memory: app.memory().clone() };
+    let mut builder = auto::Builder::new(StreamExecutor { patience });
     // hyper's own timeout sets a timer for every request, which took about 7 % of the time in a profile. `run` uses one timer
     // for each connection instead.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(MAX_READ_AHEAD);
@@ -70,10 +137,15 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(write_timeout);
-    let tls = app.tls().cloned();
-    let connection_bytes = CONNECTION + if tls.is_some() { TLS_CONNECTION } else { 0 };
-    let handshakes = Handshakes::new(app.max_connections());
-    let permits = Arc::new(Semaphore::new(app.max_connections().min(Semaphore::MAX_PERMITS)));
+    builder
+}
+
+async fn listen(listener: TcpListener, listening: Listening, shutdown: impl Future<Output = ()>) {
+    let Listening { app, door, router, builder, max_connections } = listening;
+    let memory = app.memory().clone();
+    let patience = Patience { timeout: app.reader_timeout(), memory: memory.clone() };
+    let handshakes = Handshakes::new(max_connections);
+    let permits = Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS)));
     let mut throttle = LogThrottle::default();
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
@@ -87,42 +159,39 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
                 }
             }
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
+                Ok((stream, address)) => {
                     let permit = permits.clone().try_acquire_owned().ok();
-                    let reserved = memory.reserve(Kind::Connections, connection_bytes, Priority::Reachable).ok();
+                    let reserved = door.reserve(&memory).ok();
                     let (Some(permit), Some(reserved)) = (permit, reserved) else {
-                        if tls.is_none() {
+                        if matches!(door, Door::Plain) {
                             refuse(&stream);
                         }
                         app.0.metrics.connections_refused.inc();
                         if throttle.is_due() {
-                            let max_connections = app.max_connections();
-                            tracing::warn!(max_connections, "connections are refused: the maximum number is open, or there is no memory");
+                            let listener = door.word();
+                            tracing::warn!(listener, max_connections, "connections are refused: the maximum number is open, or there is no memory");
                         }
                         continue;
                     };
-                    if app.secret().is_some() {
-                        peers::settings(&mut builder.http2());
-                    }
                     let inner = TowerToHyperService::new(router.clone());
                     let (socket, client) = Socket::new(stream, permit, reserved, patience.clone());
                     let activity = Arc::new(Activity::of(&socket));
                     let service =
                         ConnectionService { inner, activity: activity.clone(), client, memory: memory.clone() };
-                    match tls.clone() {
-                        None => {
+                    match door.clone() {
+                        Door::Plain => {
                             let socket = TokioIo::new(Transport::Plain(socket));
                             let connection = builder.serve_connection_with_upgrades(socket, service).into_owned();
                             connections.spawn(run(graceful.watch(connection), activity, memory.clone()));
                         }
-                        Some(tls) => {
+                        door @ (Door::Tls(_) | Door::Peers(_)) => {
                             let (app, memory) = (app.clone(), memory.clone());
                             let (builder, watcher) = (builder.clone(), graceful.watcher());
-                            let handshakes = handshakes.clone();
+                            let handshake = handshake(handshakes.clone(), socket, door, address, app);
                             connections.spawn(async move {
-                                let Some(socket) = handshake(handshakes, socket, tls, &app).await else { return };
-                                let socket = TokioIo::new(socket);
-                                let connection = builder.serve_connection_with_upgrades(socket, service);
+                                let Some(stream) = handshake.await else { return };
+                                let stream = TokioIo::new(Transport::Tls(Box::new(stream)));
+                                let connection = builder.serve_connection_with_upgrades(stream, service);
                                 run(watcher.watch(connection), activity, memory).await;
                             });
                         }
@@ -149,15 +218,32 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
 }
 
 /// Runs the TLS handshake of a connection. None if it failed.
-async fn handshake(handshakes: Arc<Handshakes>, socket: Socket, tls: Tls, app: &App) -> Option<Transport> {
+async fn handshake(
+    handshakes: Arc<Handshakes>,
+    socket: Socket,
+    door: Door,
+    address: SocketAddr,
+    app: App,
+) -> Option<TlsStream<Socket>> {
     let stopping = app.stopping().subscribe();
-    match handshakes.run(socket, tls.config(), stopping, async |stream| Ok(stream)).await {
-        Ok(stream) => Some(Transport::Tls(Box::new(stream))),
+    let done = match &door {
+        Door::Plain => return None,
+        Door::Tls(tls) => handshakes.run(socket, tls.config(), stopping, async |stream| Ok(stream)).await,
+        Door::Peers(identity) => {
+            let admit = async |stream: TlsStream<Socket>| {
+                identity.welcome(stream).await?.ok_or(HandshakeError::Stranger)
+            };
+            handshakes.run(socket, identity.server_config(), stopping, admit).await
+        }
+    };
+    match done {
+        Ok(stream) => Some(stream),
         Err(error) => {
+            let listener = door.word();
             if let Some(reason) = error.reason() {
-                app.0.metrics.handshake_failed("clients", reason);
+                app.0.metrics.handshake_failed(listener, reason);
             }
-            tracing::debug!(%error, "a TLS handshake failed");
+            tracing::debug!(listener, %address, %error, "a TLS handshake led to no connection");
             None
         }
     }

@@ -4,17 +4,11 @@ use super::{
     ASK, CONNECTION_WINDOW, FOLLOW, MAX_STREAMS, SHARD, STREAM_WINDOW, WHO,
     wire::{SIGN_OF_LIFE, decode, encode, encode_message},
 };
-use crate::http::{
-    App, Route,
-    extract::{discard_body, read_body},
-    not_found,
-    problem::Failure,
-};
+use crate::http::{App, Route, extract::read_body, problem::Failure};
 use axum::{
     body::Body,
     extract::{Request, State},
-    http::{StatusCode, header::CONTENT_TYPE, request::Parts},
-    middleware::{Next, from_fn_with_state},
+    http::{header::CONTENT_TYPE, request::Parts},
     response::{IntoResponse, Response},
     routing::post,
 };
@@ -38,14 +32,9 @@ pub(super) const ALIVE_EVERY: Duration = Duration::from_secs(3);
 const PING_EVERY: Duration = Duration::from_secs(5);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The calls that only nodes with the shared secret may make.
-pub(crate) fn routes(app: &App) -> [Route; 3] {
-    let only_peers = from_fn_with_state(app.clone(), only_peers);
-    [
-        (ASK, "ask", post(ask).route_layer(only_peers.clone())),
-        (FOLLOW, "follow", post(follow).route_layer(only_peers.clone())),
-        (WHO, "who", post(who).route_layer(only_peers)),
-    ]
+/// The calls of other nodes. Only the listener for nodes has them.
+pub(crate) fn routes() -> [Route; 3] {
+    [(ASK, "ask", post(ask)), (FOLLOW, "follow", post(follow)), (WHO, "who", post(who))]
 }
 
 /// The HTTP/2 settings for connections of other nodes. Many requests may be cancelled at the same time.
@@ -57,15 +46,6 @@ pub(crate) fn settings<E>(builder: &mut Http2Builder<'_, E>) {
         .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIMEOUT);
-}
-
-async fn only_peers(State(app): State<App>, request: Request, next: Next) -> Response {
-    let Some(secret) = app.secret() else { return not_found(State(app), request).await.into_response() };
-    if secret.is_shown_by(request.headers()) {
-        return next.run(request).await;
-    }
-    discard_body(request.into_body(), app.body_timeout()).await;
-    StatusCode::UNAUTHORIZED.into_response()
 }
 
 /// Runs a command for another node. Another node has checked the command already, but it may be of another version, or

@@ -64,7 +64,7 @@ async fn owner() -> (RunningNode, Service, Server) {
         RunningNode::start(service.clone(), metrics, store.clone(), store, memory::sharding(1), options)
             .await;
     let node = node.unwrap();
-    let server = Server::start(Arc::new(service.clone()), Some(secret())).await;
+    let server = Server::start(Arc::new(service.clone()), Budget::unlimited()).await;
     (node, service, server)
 }
 
@@ -84,9 +84,9 @@ async fn until_waiting(service: &Service, lock_id: &Name, waiting: usize) {
 #[tokio::test]
 async fn whoever_hangs_up_leaves_the_queue_of_the_owner() {
     let (node, service, owner) = owner().await;
-    let peers = HttpPeers::new(secret());
-    let front = Server::start(Arc::new(Front { peers, owner: owner.address.clone() }), None).await;
-    let url = format!("http://{}/v1/locks", front.address);
+    let front = Front { peers: owner.client(), owner: owner.address.clone() };
+    let front = Server::start(Arc::new(front), Budget::unlimited()).await;
+    let url = format!("http://{}/v1/locks", front.public);
     let acquire = |wait: &str| {
         let body = json!({"key_values": {"order": 1}, "ttl": "1m", "wait": wait});
         Client::new().post(&url).header("content-type", "application/json").body(body.to_string()).send()
