@@ -3,7 +3,7 @@
 //! Files that cannot be used at the start are an error. Later they change nothing: the server keeps the certificates that it
 //! has, and logs the file and the reason.
 
-use limina_server::{LoadedTls, Tls, TlsFileError, TlsFiles};
+use limina_server::{Tls, TlsFiles};
 use std::{
     convert::Infallible,
     error::Error,
@@ -73,12 +73,13 @@ impl TlsWatch {
                 _ = self.hangup.recv() => true,
                 () = tokio::time::sleep(INTERVAL) => false,
             };
-            let (now, loaded) = self.read().await;
+            // Taken before reading, so that a write during the reading is noticed by the next check.
+            let now = self.blocking(stamps).await;
             let is_settled = now == std::mem::replace(&mut seen, now.clone());
             if !is_requested && (!is_settled || now == self.loaded && problem.is_none()) {
                 continue;
             }
-            match loaded {
+            match self.blocking(|files| files.load(SystemTime::now())).await {
                 Ok(loaded) => {
                     self.tls.replace(loaded);
                     (self.loaded, self.warn_at, problem) = (now, Instant::now(), None);
@@ -99,10 +100,10 @@ impl TlsWatch {
     }
 
     /// The files may be on a slow network file system, so they are read on a blocking thread.
-    async fn read(&self) -> (Stamps, Result<LoadedTls, TlsFileError>) {
+    async fn blocking<T: Send + 'static>(&self, read: impl FnOnce(&TlsFiles) -> T + Send + 'static) -> T {
         let files = self.files.clone();
-        let read = move || (stamps(&files), files.load(SystemTime::now()));
-        tokio::task::spawn_blocking(read).await.expect("reading certificates does not panic")
+        let read = tokio::task::spawn_blocking(move || read(&files));
+        read.await.expect("reading certificates does not panic")
     }
 
     fn warn_of_expiry(&mut self) {

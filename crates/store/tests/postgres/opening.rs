@@ -51,7 +51,7 @@ async fn a_newer_schema_is_refused() {
     let url = new_database();
     check(&url, Some(3), Ok(3)).await;
     execute(&url, "UPDATE limina.meta SET version = 2000", &[]).await;
-    check(&url, Some(3), Err("has version 2000, and this program knows up to 2")).await;
+    check(&url, Some(3), Err("has version 2000, and this program knows up to 3")).await;
 }
 
 /// Nodes, imports and exports refuse an older schema, and it stays as it is.
