@@ -1,6 +1,7 @@
 //! The HTTP front end: the routes, and what all handlers share.
 
 mod docs;
+mod door;
 pub(crate) mod events;
 pub(crate) mod extract;
 pub(crate) mod from_wire;

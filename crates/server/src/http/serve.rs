@@ -2,17 +2,14 @@
 
 use super::{
     App,
-    handshakes::{HandshakeError, Handshakes, TLS_CONNECTION},
-    memory::{CONNECTION, RequestMemory, Untaken, overloaded},
+    door::Door,
+    handshakes::Handshakes,
+    memory::{RequestMemory, Untaken, overloaded},
     socket::{ClientConnection, Socket, WriteActivity},
     stalls::Patience,
     streams::StreamExecutor,
-    transport::Transport,
 };
-use crate::{
-    HttpPeers, Tls,
-    peers::{self, Identity},
-};
+use crate::{HttpPeers, peers};
 use axum::{Router, body::Body};
 use hyper::{Method, Request, Response, Version, body::Incoming, header::CONTENT_TYPE, service::Service};
 use hyper_util::{
@@ -20,14 +17,10 @@ use hyper_util::{
     server::{conn::auto, graceful::GracefulShutdown},
     service::TowerToHyperService,
 };
-use limina_node::{
-    Budget,
-    memory::{Kind, MemoryFull, Priority, Reservation},
-};
+use limina_node::Budget;
 use pin_project_lite::pin_project;
 use std::{
     io,
-    net::SocketAddr,
     pin::{Pin, pin},
     sync::{
         Arc,
@@ -42,7 +35,6 @@ use tokio::{
     task::JoinSet,
     time::sleep,
 };
-use tokio_rustls::server::TlsStream;
 
 /// The interval at which a connection is checked for activity. It is closed after two checks without any: no open request, no new
 /// request, nothing written. This also ends a connection that does not complete the head of a request.
@@ -92,38 +84,6 @@ struct Listening {
     max_connections: usize,
 }
 
-/// Who comes in at a listener.
-#[derive(Clone)]
-enum Door {
-    /// Every client.
-    Plain,
-    /// Clients over TLS.
-    Tls(Tls),
-    /// Nodes of the same cluster.
-    Peers(Arc<Identity>),
-}
-
-impl Door {
-    /// The memory of a connection. Clients get a part of the budget. Nodes are always reached, because other nodes' clients must
-    /// be able to release what they hold; they are few.
-    fn reserve(&self, memory: &Budget) -> Result<Reservation, MemoryFull> {
-        let reserve = |bytes| memory.reserve(Kind::Connections, bytes, Priority::Reachable);
-        match self {
-            Door::Plain => reserve(CONNECTION),
-            Door::Tls(_) => reserve(CONNECTION + TLS_CONNECTION),
-            Door::Peers(_) => Ok(memory.reserve_anyway(Kind::Connections, CONNECTION + TLS_CONNECTION)),
-        }
-    }
-
-    /// The value of the label `listener`.
-    fn word(&self) -> &'static str {
-        match self {
-            Door::Plain | Door::Tls(_) => "clients",
-            Door::Peers(_) => "peers",
-        }
-    }
-}
-
 fn builder(app: &App) -> auto::Builder<StreamExecutor> {
     let write_timeout = app.reader_timeout();
     let patience = Patience { timeout: write_timeout, memory: app.memory().clone() };
@@ -142,6 +102,7 @@ fn builder(app: &App) -> auto::Builder<StreamExecutor> {
 
 async fn listen(listener: TcpListener, listening: Listening, shutdown: impl Future<Output = ()>) {
     let Listening { app, door, router, builder, max_connections } = listening;
+    let builder = Arc::new(builder);
     let memory = app.memory().clone();
     let patience = Patience { timeout: app.reader_timeout(), memory: memory.clone() };
     let handshakes = Handshakes::new(max_connections);
@@ -178,24 +139,14 @@ async fn listen(listener: TcpListener, listening: Listening, shutdown: impl Futu
                     let activity = Arc::new(Activity::of(&socket));
                     let service =
                         ConnectionService { inner, activity: activity.clone(), client, memory: memory.clone() };
-                    match door.clone() {
-                        Door::Plain => {
-                            let socket = TokioIo::new(Transport::Plain(socket));
-                            let connection = builder.serve_connection_with_upgrades(socket, service).into_owned();
-                            connections.spawn(run(graceful.watch(connection), activity, memory.clone()));
-                        }
-                        door @ (Door::Tls(_) | Door::Peers(_)) => {
-                            let (app, memory) = (app.clone(), memory.clone());
-                            let (builder, watcher) = (builder.clone(), graceful.watcher());
-                            let handshake = handshake(handshakes.clone(), socket, door, address, app);
-                            connections.spawn(async move {
-                                let Some(stream) = handshake.await else { return };
-                                let stream = TokioIo::new(Transport::Tls(Box::new(stream)));
-                                let connection = builder.serve_connection_with_upgrades(stream, service);
-                                run(watcher.watch(connection), activity, memory).await;
-                            });
-                        }
-                    }
+                    let opened = (app.clone(), door.clone(), handshakes.clone());
+                    let (builder, watcher, memory) = (builder.clone(), graceful.watcher(), memory.clone());
+                    connections.spawn(async move {
+                        let (app, door, handshakes) = opened;
+                        let Some(stream) = door.open(socket, address, handshakes, &app).await else { return };
+                        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+                        run(watcher.watch(connection), activity, memory).await;
+                    });
                 }
                 Err(error) if is_client_error(&error) => {}
                 Err(error) => {
@@ -215,38 +166,6 @@ async fn listen(listener: TcpListener, listening: Listening, shutdown: impl Futu
         tracing::warn!("requests were still in flight after the drain timeout, and were cancelled");
     }
     connections.shutdown().await;
-}
-
-/// Runs the TLS handshake of a connection. None if it failed.
-async fn handshake(
-    handshakes: Arc<Handshakes>,
-    socket: Socket,
-    door: Door,
-    address: SocketAddr,
-    app: App,
-) -> Option<TlsStream<Socket>> {
-    let stopping = app.stopping().subscribe();
-    let done = match &door {
-        Door::Plain => return None,
-        Door::Tls(tls) => handshakes.run(socket, tls.config(), stopping, async |stream| Ok(stream)).await,
-        Door::Peers(identity) => {
-            let admit = async |stream: TlsStream<Socket>| {
-                identity.welcome(stream).await?.ok_or(HandshakeError::Stranger)
-            };
-            handshakes.run(socket, identity.server_config(), stopping, admit).await
-        }
-    };
-    match done {
-        Ok(stream) => Some(stream),
-        Err(error) => {
-            let listener = door.word();
-            if let Some(reason) = error.reason() {
-                app.0.metrics.handshake_failed(listener, reason);
-            }
-            tracing::debug!(listener, %address, %error, "a TLS handshake led to no connection");
-            None
-        }
-    }
 }
 
 /// Answers 503 to a client whose connection is one too many. The socket is closed at once, so the client may see a reset
