@@ -76,7 +76,9 @@ pub(in crate::http) async fn acquire(
         matches!(outcome, Ok(Outcome::Locks(Ok(Reply::Granted { .. }))) | Err(Unavailable::OutcomeUnknown));
     // The runtime may learn of the grant before it learns that the client has hung up, so ask the kernel.
     if may_be_held && client.has_hung_up() {
-        let _nobody_to_tell = submit(app, namespace, None, Command::Abandon(id)).await;
+        // In a task of its own: the connection ends as soon as the runtime learns of the hang-up, and this call with it.
+        let abandon = tokio::spawn(submit(app, namespace, None, Command::Abandon(id)));
+        let _nobody_to_tell = abandon.await;
         return Err(hung_up());
     }
     status::answer(outcome, StatusCode::OK)

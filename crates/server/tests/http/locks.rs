@@ -211,3 +211,29 @@ async fn a_client_that_has_hung_up_is_told_of_no_grant() {
         }
     }
 }
+
+/// The client hangs up when its lock is granted. The connection ends while the grant is taken back, and that must not be
+/// cancelled with it.
+#[tokio::test]
+async fn a_grant_to_a_client_that_has_gone_is_taken_back() {
+    use std::io::Write;
+    let server = start().await;
+    let mut client = std::net::TcpStream::connect(server.address).unwrap();
+    *server.fake.hangs_up.lock().unwrap() = Some(client.try_clone().unwrap());
+    let body = r#"{"key_values": {"k": 1}, "ttl": "1h"}"#;
+    let length = body.len();
+    write!(client, "POST /v1/locks HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}")
+        .unwrap();
+    // The copy in the backend is the last one.
+    drop(client);
+    let taken_back = async {
+        loop {
+            let asked = server.fake.asked.lock().unwrap().last().map(|request| request.command.clone());
+            if let Some(Command::Locks(LockCommand::Abandon(_))) = asked {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), taken_back).await.expect("it is taken back");
+}

@@ -56,6 +56,8 @@ struct Fake {
     ready: AtomicBool,
     /// Why the shards take no more than what makes room.
     overloaded: Mutex<Option<Unavailable>>,
+    /// A client that hangs up at the moment at which the next answer is given.
+    hangs_up: Mutex<Option<std::net::TcpStream>>,
     /// While it is locked, no answer is given.
     gate: tokio::sync::Mutex<()>,
 }
@@ -64,6 +66,13 @@ impl Backend for Fake {
     fn submit(&self, request: Request) -> Pending<'_, Outcome> {
         Box::pin(async move {
             let _open = self.gate.lock().await;
+            drop(self.hangs_up.lock().unwrap().take());
+            if let Command::Locks(limina_engine::locks::Command::Abandon(_)) = &request.command {
+                // The runtime learns meanwhile what has happened on sockets.
+                for _ in 0..100 {
+                    tokio::task::yield_now().await;
+                }
+            }
             let answer = match self.script.lock().unwrap().pop_front() {
                 Some(outcome) => Ok(outcome),
                 None => {
