@@ -40,7 +40,8 @@ impl Http {
     /// Starts a node of a cluster that shares a database.
     pub(crate) fn node(program: &Path, store: &str, tenure: Duration) -> Result<Http, Failed> {
         let tenure = format!("{}ms", tenure.as_millis());
-        Http::serve(program, &["--store", store, "--tenure", &tenure].map(OsStr::new))
+        let flags = ["--store", store, "--peer-listen", "127.0.0.1:0", "--tenure", &tenure];
+        Http::serve(program, &flags.map(OsStr::new))
     }
 
     fn serve(program: &Path, flags: &[&OsStr]) -> Result<Http, Failed> {

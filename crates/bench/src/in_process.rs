@@ -49,7 +49,7 @@ pub(crate) struct Caller(Service);
 impl Caller {
     /// Sends a command to the namespace `default`, in which everything happens.
     pub(crate) async fn submit(&self, command: Command) -> Result<Outcome, Failed> {
-        let request = Request { namespace: name("default"), idempotency: None, command };
+        let request = Request::new(name("default"), command);
         Ok(self.0.submit(request).await?)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::Failed;
 use limina_node::{Joining, Metrics, Node, NodeOptions, Service};
-use limina_server::{App, HttpPeers, Secret};
+use limina_server::{App, HttpPeers};
 use limina_store::{
     NodeId,
     embedded::{Embedded, EmbeddedOptions},
@@ -14,8 +14,11 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
-    sync::oneshot,
+    sync::watch,
 };
+
+/// More than any benchmark has nodes.
+const MAX_PEER_CONNECTIONS: usize = 256;
 
 /// The flags of `limina serve` that the benchmark uses.
 #[derive(clap::Args)]
@@ -29,6 +32,9 @@ pub(crate) struct Options {
     /// Database that nodes share
     #[arg(long)]
     store: Option<String>,
+    /// Address to listen on for other nodes
+    #[arg(long, default_value = "127.0.0.1:0")]
+    peer_listen: SocketAddr,
     /// Time after which the shards of a silent node are taken over
     #[arg(long, default_value = "5s")]
     tenure: duration::Duration,
@@ -44,13 +50,28 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
     let server_metrics = limina_server::Metrics::register(&mut registry);
     let service = Service::new(metrics.clone());
     let app = App::new(Arc::new(service.clone()), server_metrics, Arc::new(registry));
-    let (stop_serving, stopped) = oneshot::channel::<()>();
-    let front = tokio::spawn(limina_server::serve(listener, app.clone(), async move {
-        let _closed_means_stop = stopped.await;
-    }));
+    let (stop_serving, stopped) = watch::channel(false);
+    let stopped = move || {
+        let mut stopped = stopped.clone();
+        async move {
+            let _closed_means_stop = stopped.wait_for(|is_stopped| *is_stopped).await;
+        }
+    };
+    let front = tokio::spawn(limina_server::serve(listener, app.clone(), stopped()));
     let mut embedded = None;
     let node = match &options.store {
-        Some(url) => join(url, address, options.tenure, &service, metrics, &app).await?,
+        Some(url) => {
+            let listener = TcpListener::bind(options.peer_listen).await?;
+            let (address, peers) = (listener.local_addr()?, Arc::new(HttpPeers::new()?));
+            tokio::spawn(limina_server::serve_peers(
+                listener,
+                app,
+                peers.clone(),
+                MAX_PEER_CONNECTIONS,
+                stopped(),
+            ));
+            join(url, address, peers, options.tenure, &service, metrics).await?
+        }
         None => {
             let data = options.data.unwrap_or_default();
             let store = embedded.insert(Arc::new(Embedded::open(&data, EmbeddedOptions::default())?));
@@ -63,7 +84,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
     terminate.recv().await;
     service.begin_stop();
     node.stop().await;
-    let _front_is_gone = stop_serving.send(());
+    stop_serving.send_replace(true);
     front.await?;
     match embedded {
         Some(store) => Ok(store.close().await?),
@@ -75,24 +96,17 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
 async fn join(
     url: &str,
     address: SocketAddr,
+    peers: Arc<HttpPeers>,
     tenure: duration::Duration,
     service: &Service,
     metrics: Metrics,
-    app: &App,
 ) -> Result<Node, Failed> {
     // All nodes of a benchmark are processes of one machine.
     let node = NodeId(std::process::id().into());
     let tenure = Duration::from_millis(tenure.millis);
     let options = PostgresOptions { node, shards: None, patience: tenure };
     let store = Arc::new(Postgres::connect(url, options).await?);
-    let secret = Secret::new(store.secret())?;
-    app.accept_peers(secret.clone());
-    let joining = Joining {
-        address: address.to_string(),
-        host: String::new(),
-        tenure,
-        peers: Arc::new(HttpPeers::new(secret)),
-    };
+    let joining = Joining { address: address.to_string(), host: String::new(), tenure, peers };
     let sharding = store.sharding();
     Ok(Node::join(service.clone(), metrics, store, sharding, joining, NodeOptions::default()).await?)
 }

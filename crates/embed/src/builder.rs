@@ -1,7 +1,7 @@
 //! Opening: options, stores, and what can go wrong.
 
 use crate::{Limina, instance::Running};
-use limina_engine::QuotaTable;
+use limina_engine::{Millis, QuotaTable};
 use limina_node::{Metrics, Node, NodeOptions, Service};
 use limina_store::{
     ShardStoreOptions, Sharding, ShardingKey, StoreError,
@@ -51,10 +51,6 @@ pub enum OpenError {
     #[cfg(feature = "postgres")]
     #[error(transparent)]
     AddressTaken(#[from] limina_node::AddressTaken),
-    /// The connections to other nodes cannot be prepared.
-    #[cfg(feature = "postgres")]
-    #[error("preparing the connections to other nodes")]
-    Peers(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The operating system returned no random numbers.
     #[error(transparent)]
     NoRandomNumbers(#[from] limina_node::NoRandomNumbers),
@@ -86,6 +82,12 @@ impl Builder {
     /// namespace that already has more keeps it.
     pub fn quotas(mut self, quotas: QuotaTable) -> Builder {
         self.node.quotas = Arc::new(quotas);
+        self
+    }
+
+    /// How long the audit of management commands is kept. The default is 400 days.
+    pub fn audit_kept(mut self, kept: std::time::Duration) -> Builder {
+        self.node.audit_kept = Millis(u64::try_from(kept.as_millis()).unwrap_or(u64::MAX));
         self
     }
 

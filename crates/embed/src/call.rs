@@ -46,11 +46,11 @@ impl Caller {
     async fn submit(&self, command: Command, fingerprint: Option<[u8; 16]>) -> Result<Outcome, Failure> {
         let idempotency = match (&self.idempotency_key, fingerprint) {
             (Some(key), Some(fingerprint)) if command.is_write() => {
-                Some(Idempotency { key: key.clone(), fingerprint })
+                Some(Idempotency { owner: None, key: key.clone(), fingerprint })
             }
             _ => None,
         };
-        let request = Request { namespace: self.namespace.clone(), idempotency, command };
+        let request = Request { idempotency, ..Request::new(self.namespace.clone(), command) };
         Ok(self.instance.service.submit(request).await?)
     }
 
@@ -92,7 +92,8 @@ pub(crate) fn failure(outcome: &Outcome) -> Failure {
         | Outcome::Events(_)
         | Outcome::NamespaceDeleted
         | Outcome::NamespaceNotFound
-        | Outcome::Namespaces(_) => mismatched(),
+        | Outcome::Namespaces(_)
+        | Outcome::Audit(_) => mismatched(),
     }
 }
 

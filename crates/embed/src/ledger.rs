@@ -15,7 +15,7 @@
 //! assert_eq!(held.values[0].hold_value, 600);
 //!
 //! match ledger.hold(Hold::new("order-18").change("daily", 600)).await {
-//!     Err(Error::Refused(Refusal::LimitExceeded { limits })) => assert_eq!(limits[0].1, 1_000),
+//!     Err(Error::Refused(Refusal::LimitExceeded { limits })) => assert_eq!(limits[0].available, 400),
 //!     other => panic!("{other:?}"),
 //! }
 //! // The customer sent one item back: 450 of the 600 count, the rest is free again.
@@ -32,8 +32,8 @@ use crate::{
 };
 use limina_engine::ledger::{Command, Finish, Patch, Reply};
 pub use limina_engine::ledger::{
-    Context, EntryInfo, EntryKind, FinalizationReply, HeldLimitInfo, HoldReply, HoldState, LimitInfo,
-    OperationInfo, Refusal, Value, ValuesReply,
+    Context, EntryInfo, EntryKind, ExceededLimit, FinalizationReply, HeldLimitInfo, HoldReply, HoldState,
+    LimitInfo, Nearness, OperationInfo, Refusal, Value, ValuesReply,
 };
 use limina_engine::{Command as AnyCommand, Outcome, ledger as engine};
 use std::time::Duration;
@@ -206,8 +206,7 @@ impl Hold {
         self
     }
 
-    /// Holds an amount in a limit that is created with this id and context if it does not exist. The ceiling of `limit`
-    /// is not used: a limit that a hold creates has none.
+    /// Holds an amount in a limit that is created with this id, context and ceiling if it does not exist.
     #[must_use]
     pub fn change_or_create(mut self, limit: NewLimit, value: i64) -> Hold {
         self.changes.push((limit, value));
@@ -215,7 +214,8 @@ impl Hold {
         self
     }
 
-    /// Skips limits in which the operation already has an open hold, instead of refusing the whole request.
+    /// Skips limits in which the operation already has an open hold of the same amount, instead of refusing the whole
+    /// request.
     #[must_use]
     pub fn skip_existing_holds(mut self) -> Hold {
         self.skip_existing_holds = true;
@@ -239,8 +239,8 @@ impl Hold {
     fn build(self) -> std::result::Result<engine::Hold, Invalid> {
         let change = |(index, (limit, value)): (usize, (NewLimit, i64))| {
             let limit = limit.build("limit_name").map_err(|invalid| invalid.within_item("changes", index))?;
-            let engine::NewLimit { name, limit_id, context, ceiling: _ } = limit;
-            Ok(engine::Change { limit_name: name, value, limit_id, context })
+            let engine::NewLimit { name, limit_id, context, ceiling } = limit;
+            Ok(engine::Change { limit_name: name, value, limit_id, context, ceiling })
         };
         let changes = self.changes.into_iter().enumerate().map(change);
         let changes = changes.collect::<std::result::Result<_, Invalid>>()?;
@@ -248,6 +248,48 @@ impl Hold {
         hold.with_skip_existing_holds(self.skip_existing_holds)
             .with_create_missing(self.create_missing)
             .with_expires_after(self.expires_after.map(millis))
+    }
+}
+
+/// Which operations [`Ledger::operations`] lists: those with at least one hold that meets all conditions.
+#[derive(Debug, Clone, Default)]
+pub struct OperationFilter {
+    only_held: bool,
+    older_than: Option<Duration>,
+    limit_name: Option<String>,
+}
+
+impl OperationFilter {
+    /// All operations.
+    pub fn all() -> OperationFilter {
+        OperationFilter::default()
+    }
+
+    /// Operations with an open hold.
+    pub fn held() -> OperationFilter {
+        OperationFilter { only_held: true, ..OperationFilter::default() }
+    }
+
+    /// The hold was made longer ago than this.
+    #[must_use]
+    pub fn older_than(mut self, age: Duration) -> OperationFilter {
+        self.older_than = Some(age);
+        self
+    }
+
+    /// The hold is in this limit.
+    #[must_use]
+    pub fn in_limit(mut self, limit_name: impl Into<String>) -> OperationFilter {
+        self.limit_name = Some(limit_name.into());
+        self
+    }
+
+    fn build(self) -> std::result::Result<engine::OperationFilter, Invalid> {
+        Ok(engine::OperationFilter {
+            only_held: self.only_held,
+            older_than: self.older_than.map(millis),
+            limit_name: self.limit_name.map(|text| name("limit_name", &text)).transpose()?,
+        })
     }
 }
 
@@ -324,6 +366,13 @@ impl Ledger {
         reply!(self.call(patch.build(limit_name)?).await, Reply::Limit(limit) => limit)
     }
 
+    /// Deletes a limit with its history. It is refused with [`Refusal::LimitInUse`] while a hold is open in the limit. A
+    /// limit that is created later under the same name is another one.
+    pub async fn delete_limit(&self, limit_name: &str) -> Result<()> {
+        let command = Command::DeleteLimit(name("name", limit_name)?);
+        reply!(self.call(command).await, Reply::LimitDeleted => ())
+    }
+
     /// Reads a limit.
     pub async fn limit(&self, limit_name: &str) -> Result<LimitInfo> {
         let command = Command::GetLimit(name("name", limit_name)?);
@@ -337,6 +386,20 @@ impl Ledger {
             let next = items.last().filter(|_| more).map(|last: &LimitInfo| last.value.limit_name.clone());
             Listed { items, next }
         })
+    }
+
+    /// The limits nearest to their ceilings, at most `limit`, among the next few thousand limits that follow `after` by name.
+    /// Continue behind `next`, and compare the [nearness](LimitInfo::nearness) of the results, to search all limits.
+    pub async fn limits_by_use(&self, after: Option<&Name>, limit: usize) -> Result<Listed<LimitInfo, Name>> {
+        let command = Command::ListLimitsByUse(page(after, limit)?);
+        reply!(self.call(command).await, Reply::LimitsByUse(listed) => listed)
+    }
+
+    /// Sets when the open holds of an operation expire: this long from now, or never.
+    pub async fn extend(&self, operation_id: &str, expires_after: Option<Duration>) -> Result<OperationInfo> {
+        let operation_id = name("operation_id", operation_id)?;
+        let command = Command::Extend(engine::Extend::new(operation_id, expires_after.map(millis))?);
+        reply!(self.call(command).await, Reply::Operation(operation) => operation)
     }
 
     /// Holds amounts in several limits, all or none.
@@ -434,16 +497,16 @@ impl Ledger {
         reply!(self.call(command).await, Reply::Operation(operation) => operation)
     }
 
-    /// The operations by id: at most `limit` of those that follow `after`; with `only_held`, only operations with an open
-    /// hold.
+    /// The operations that the filter finds, by id: at most `limit` of those that follow `after`. A page may be short, or
+    /// even empty, although `next` says that more follow.
     pub async fn operations(
         &self,
-        only_held: bool,
+        filter: OperationFilter,
         after: Option<&Name>,
         limit: usize,
     ) -> Result<Listed<OperationInfo, Name>> {
-        let command = Command::ListOperations { only_held, page: page(after, limit)? };
-        reply!(self.call(command).await, Reply::Operations { items, next } => Listed { items, next })
+        let command = Command::ListOperations { filter: filter.build()?, page: page(after, limit)? };
+        reply!(self.call(command).await, Reply::Operations(listed) => listed)
     }
 
     /// The history of a limit by position: at most `limit` entries that follow `after`.

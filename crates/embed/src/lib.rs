@@ -81,7 +81,10 @@ pub use limina_engine::{
     Invalid, InvalidName, KeyValues, Listed, Millis, Name, Position, Quota, QuotaExceeded, QuotaTable,
     Reason, Time, outcome::NamespaceInfo, quotas::QuotaSection, selection,
 };
-pub use limina_node::{Metrics, NoRandomNumbers, NodeFailure, Service};
+pub use limina_node::{
+    Metrics, NoRandomNumbers, NodeFailure, RefusalListener, RefusedRequest, Service,
+    refusals::{ListeningEnded, RefusalNews},
+};
 pub use limina_store::StoreError;
 pub use limiter::Limiter;
 pub use locks::Locks;
@@ -162,6 +165,13 @@ impl Limina {
         let items = self.instance.service.namespaces(page).await?;
         let next = items.last().filter(|_| items.len() >= limit).map(|last| last.name.clone());
         Ok(Listed { items, next })
+    }
+
+    /// Listens to what is refused, in one namespace or in all: first the latest refusals, up to a thousand, then new ones as they
+    /// happen. A listener that is too slow misses some, and learns how many.
+    pub fn refusals(&self, namespace: Option<Name>) -> Result<RefusalListener, Failure> {
+        let listening = self.instance.service.listen_to_refusals(namespace);
+        listening.map_err(|full| limina_node::Unavailable::from(full).into())
     }
 
     /// The service behind this instance, for a front end.

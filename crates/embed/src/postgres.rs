@@ -18,14 +18,12 @@ const CONNECT_AGAIN: [Duration; 2] = [Duration::from_millis(250), Duration::from
 /// one live owner, so there is one such instance for each database.
 const ALONE: &str = "embedded";
 
-type MakePeers = dyn FnOnce(&str) -> Result<Arc<dyn Peers>, Box<dyn Error + Send + Sync>> + Send;
-
 /// How the database is used.
 pub(crate) struct DatabaseOptions {
     tenure: Duration,
     host: String,
     waits: bool,
-    cluster: Option<(String, Box<MakePeers>)>,
+    cluster: Option<(String, Arc<dyn Peers>)>,
 }
 
 impl Default for DatabaseOptions {
@@ -54,18 +52,14 @@ impl Builder {
         self
     }
 
-    /// Makes this instance one node of a cluster on the same database. Other nodes reach it at `address`. `peers` receives
-    /// a secret that all nodes on the database know, and returns the client for requests to other nodes. The program must
-    /// also serve the requests of other nodes, with [`Service::answer_peer`] and [`Service::feed_peer`].
+    /// Makes this instance one node of a cluster on the same database. Other nodes reach it at `address`. `peers` sends
+    /// requests to other nodes, and knows by their certificates, which the database lists, who they are. The program must also
+    /// serve the requests of other nodes, with [`Service::answer_peer`] and [`Service::feed_peer`].
     ///
     /// In a cluster, [`Builder::postgres`] returns when the node is registered. [`Service::until_served`] returns when every
     /// shard has an owner.
-    pub fn cluster(
-        mut self,
-        address: impl Into<String>,
-        peers: impl FnOnce(&str) -> Result<Arc<dyn Peers>, Box<dyn Error + Send + Sync>> + Send + 'static,
-    ) -> Builder {
-        self.database.cluster = Some((address.into(), Box::new(peers)));
+    pub fn cluster(mut self, address: impl Into<String>, peers: Arc<dyn Peers>) -> Builder {
+        self.database.cluster = Some((address.into(), peers));
         self
     }
 }
@@ -85,7 +79,6 @@ impl DatabaseOptions {
         let sharding = store.sharding();
         match cluster {
             Some((address, peers)) => {
-                let peers = peers(store.secret()).map_err(OpenError::Peers)?;
                 let joining = Joining { address, host, tenure, peers };
                 let node = Node::join(service, metrics, store.clone(), sharding, joining, options).await?;
                 Ok((node, store))
@@ -113,8 +106,8 @@ impl DatabaseOptions {
 /// them. An earlier instance of this kind has the same address, and [`Node::join`] waits until its tenure has run out.
 async fn check_alone(store: &Postgres, host: &str, tenure: Duration) -> Result<(), OpenError> {
     // A node that says it is leaving is given no shards.
-    let announcement =
-        Announcement { address: ALONE.to_owned(), host: host.to_owned(), is_leaving: true, tenure };
+    let (address, host) = (ALONE.to_owned(), host.to_owned());
+    let announcement = Announcement { address, host, is_leaving: true, tenure, certificate: None };
     let view = store.renew(announcement).await?;
     let others = |member: &&limina_store::Member| member.is_live && member.address != ALONE;
     let Some(other) = view.members.iter().find(others) else { return Ok(()) };

@@ -3,7 +3,7 @@
 use limina_embed::{
     Error, Failure, Limina, Name, Namespace, Position, Quota, QuotaExceeded, QuotaTable,
     events::{self, ChangeKind, FollowEnded, Message, Mode, Stream},
-    ledger::{self, AsOf, Hold, LimitPatch, NewLimit, Transfer, TransferReply},
+    ledger::{self, AsOf, Hold, LimitPatch, NewLimit, OperationFilter, Transfer, TransferReply},
     limiter::{self, Check, Limit, NewLease, Override, OverridePatch, Rule, RulePatch},
     locks::{self, Acquire},
     selection::Query,
@@ -23,7 +23,8 @@ fn names<'n>(names: impl IntoIterator<Item = &'n Name>) -> Vec<&'n str> {
 
 #[tokio::test]
 async fn ledger() {
-    let ledger = namespace().await.ledger();
+    let limina = Limina::in_memory().await.unwrap();
+    let ledger = limina.namespace("shop").unwrap().ledger();
     let new = NewLimit::new("a").ceiling(10).limit_id("id-of-a").context("kind", "card");
     let a = ledger.create_limit(new).await.unwrap();
     assert_eq!((a.ceiling, a.value.limit_id.as_ref().map(Name::as_str)), (Some(10), Some("id-of-a")));
@@ -35,6 +36,8 @@ async fn ledger() {
     assert_eq!(held.values[0].hold_value, 6);
     let refused = ledger.hold(Hold::new("op-2").change("a", 6)).await.unwrap_err();
     assert!(matches!(refused.refusal(), Some(ledger::Refusal::LimitExceeded { .. })), "{refused}");
+    let latest = limina.refusals(None).unwrap().next().await.unwrap().items.pop().unwrap();
+    assert_eq!((&*latest.code, latest.operation_id), ("LimitExceeded", Some(Name::new("op-2").unwrap())));
     let committed = ledger.commit_part("op-1", [("a", 4)]).await.unwrap();
     assert_eq!((committed.values[0].commit_value, committed.values[0].hold_value), (4, 0));
 
@@ -47,8 +50,15 @@ async fn ledger() {
     ledger.rollback_part("op-2", ["a"]).await.unwrap();
     let operation = ledger.operation("op-2").await.unwrap();
     assert_eq!(operation.holds.len(), 2);
-    let open = ledger.operations(true, None, 10).await.unwrap();
+    let filter = OperationFilter::held().in_limit("b");
+    let open = ledger.operations(filter, None, 10).await.unwrap();
     assert_eq!(names(open.items.iter().map(|operation| &operation.operation_id)), ["op-2"]);
+    let old = OperationFilter::all().older_than(MINUTE);
+    assert!(ledger.operations(old, None, 10).await.unwrap().items.is_empty());
+    let extended = ledger.extend("op-2", None).await.unwrap();
+    assert_eq!(extended.holds[1].expires_at, None);
+    let in_use = ledger.delete_limit("b").await.unwrap_err();
+    assert!(matches!(in_use.refusal(), Some(ledger::Refusal::LimitInUse { .. })), "{in_use}");
     ledger.rollback("op-2").await.unwrap();
 
     let batch = [
@@ -67,6 +77,14 @@ async fn ledger() {
     assert_eq!(then.values[0].commit_value, 4);
     let view = ledger.values_as_of(["a"], AsOf::Operation("op-1".into())).await.unwrap();
     assert_eq!((view.position, view.values[0].hold_value), (held.position, 6));
+
+    let capped = Hold::new("op-4").change_or_create(NewLimit::new("c").ceiling(5), 5);
+    ledger.hold(capped).await.unwrap();
+    let nearest = ledger.limits_by_use(None, 1).await.unwrap();
+    assert_eq!(names(nearest.items.iter().map(|limit| &limit.value.limit_name)), ["c"]);
+    ledger.rollback("op-4").await.unwrap();
+    ledger.delete_limit("c").await.unwrap();
+    assert!(ledger.operation("op-4").await.unwrap().holds[0].is_deleted);
 
     let first = ledger.limits(None, 1).await.unwrap();
     let second = ledger.limits(first.next.as_ref(), 1).await.unwrap();
@@ -121,11 +139,21 @@ async fn limiter() {
     assert_eq!(limiter.move_counter(tenant, 1).await.unwrap().counter.total, 3);
     assert_eq!(limiter.set_counter(tenant, 0).await.unwrap().total, 2);
     assert_eq!(limiter.counters(Query::default(), None, 9).await.unwrap().items[0].leased, 2);
-    limiter.extend_lease(id).await.unwrap();
+    assert_eq!(limiter.most_used_groups("jobs", 9).await.unwrap()[0].remaining(), Some(1));
+    limiter.extend_lease(&taken).await.unwrap();
+    let other = limiter.extend_lease_as(id, "another session").await.unwrap_err();
+    assert!(matches!(other.refusal(), Some(limiter::Refusal::SessionMismatch { .. })), "{other}");
     assert_eq!(limiter.lease(id).await.unwrap().owner.as_ref().map(Name::as_str), Some("worker"));
-    assert_eq!(limiter.leases(None, 9).await.unwrap().items.len(), 1);
-    limiter.release_lease(id).await.unwrap();
+    assert_eq!(limiter.leases(Some("worker"), None, 9).await.unwrap().items.len(), 1);
+    assert_eq!(limiter.leases(Some("other"), None, 9).await.unwrap().items.len(), 0);
+    limiter.release_lease(&taken).await.unwrap();
     assert!(limiter.lease(id).await.unwrap_err().refusal().is_some());
+    let taken = limiter.take_lease(NewLease::of(tenant).require_match()).await.unwrap();
+    limiter.force_release_lease(taken.lease.id.as_str()).await.unwrap();
+    let misspelt = [("tennant", 7)];
+    let refused = limiter.check(Check::of(misspelt).require_match()).await.unwrap_err();
+    assert!(matches!(refused.refusal(), Some(limiter::Refusal::NoRuleApplies { .. })), "{refused}");
+    assert!(limiter.take_lease(NewLease::of(misspelt).require_match()).await.is_err());
 
     let bucket = Rule::new("bucket", Limit::AtMost(1)).bucket(MINUTE, Some(2));
     let changes = limiter.apply_rules([(bucket, vec![])]).await.unwrap();
@@ -236,7 +264,7 @@ async fn idempotency_keys() {
     let lease = || NewLease::of([("tenant", 7)]);
     let first = once.take_lease(lease()).await.unwrap();
     assert_eq!(once.take_lease(lease()).await.unwrap().lease.id, first.lease.id);
-    assert_eq!(shop.limiter().leases(None, 9).await.unwrap().items.len(), 1);
+    assert_eq!(shop.limiter().leases(None, None, 9).await.unwrap().items.len(), 1);
 }
 
 #[tokio::test]
@@ -303,7 +331,8 @@ async fn quotas() {
     assert_eq!(refused.refusal(), Some(&limiter::Refusal::QuotaExceeded(full(Quota::Rules))));
     let checks = ["ann", "bob", "ann"].map(|user| Check::of([("user", user)]));
     let results = limiter.check_batch(checks).await.unwrap();
-    assert!(matches!(&results[..], [Ok(_), Err(bob), Ok(_)] if *bob == full(Quota::Groups)), "{results:?}");
+    let bob = limiter::Refusal::from(full(Quota::Groups));
+    assert!(matches!(&results[..], [Ok(_), Err(refusal), Ok(_)] if *refusal == bob), "{results:?}");
 
     let _held = shop.locks().acquire(Acquire::exclusive([("door", "front")])).await.unwrap();
     let refused = shop.locks().acquire(Acquire::exclusive([("door", "back")])).await.unwrap_err();

@@ -37,7 +37,7 @@ async fn an_instance_has_the_database_for_itself() {
     limina.namespace("shop").unwrap().ledger().limit("a").await.unwrap();
     limina.close().await.unwrap();
 
-    let node = builder().cluster("host:1", |_| Ok(Arc::new(NoPeers) as Arc<dyn Peers>));
+    let node = builder().cluster("host:1", Arc::new(NoPeers) as Arc<dyn Peers>);
     let node = node.postgres(&url).await.unwrap();
     let error = builder().postgres(&url).await.unwrap_err();
     assert!(matches!(error, OpenError::DatabaseInUse(_)), "{error:?}");

@@ -114,7 +114,7 @@ fn command(thing: &str, number: usize) -> Command {
         }
         "lease" => {
             let slot = KeyValues::new(vec![("queue", Value::String("mail"))]).expect("valid");
-            let lease = NewLease::new(name(&text), slot, 1, PER).expect("valid");
+            let lease = NewLease::new(name(&text), name(&text), slot, 1, PER).expect("valid");
             Command::Limiter(limiter::Command::TakeLease(lease))
         }
         "ledger limit" => {
@@ -173,7 +173,7 @@ fn acquire(id: &str, door: &str, wait: Millis) -> Command {
 }
 
 fn run(engine: &mut Engine, command: Command) {
-    let mut job = Job::new(Request { namespace: name("default"), idempotency: None, command });
+    let mut job = Job::new(Request::new(name("default"), command));
     let mut fetched = Fetched::default();
     loop {
         match engine.apply(Time(1_000_000), &mut job, &fetched) {

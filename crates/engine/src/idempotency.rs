@@ -91,7 +91,14 @@ pub(crate) fn find(
     let last = period_of(view.now);
     // Read all periods before looking at the first result, so that one round fetches all of them.
     let found: Vec<Result<Option<Kept>, ReadError>> = (0..PERIODS)
-        .map(|back| reader.get(key::reply(view.namespace, last.saturating_sub(back), &idempotency.key)))
+        .map(|back| {
+            reader.get(key::reply(
+                view.namespace,
+                last.saturating_sub(back),
+                idempotency.owner.as_ref(),
+                &idempotency.key,
+            ))
+        })
         .collect();
     let mut is_present = false;
     for (back, kept) in found.into_iter().enumerate() {
@@ -122,7 +129,9 @@ pub(crate) fn read_part(
     kept: &KeptParts,
 ) -> Result<Option<Outcome>, ReadError> {
     let period = period_of(kept.given_at);
-    let key = |number| key::reply_part(view.namespace, period, &idempotency.key, number);
+    let key = |number| {
+        key::reply_part(view.namespace, period, idempotency.owner.as_ref(), &idempotency.key, number)
+    };
     if !kept.has_unread_parts() {
         return Ok(None);
     }
@@ -143,7 +152,7 @@ pub(crate) fn keep(turn: &mut Turn<'_>, idempotency: &Idempotency, outcome: &Out
     let period = period_of(turn.now);
     let reply = KeptReply::Whole(outcome.clone());
     let kept = Kept { given_at: turn.now, fingerprint: idempotency.fingerprint, reply };
-    turn.put(key::reply(turn.namespace, period, &idempotency.key), &kept);
+    turn.put(key::reply(turn.namespace, period, idempotency.owner.as_ref(), &idempotency.key), &kept);
     count_reply(turn, period, replaced);
 }
 
@@ -160,13 +169,16 @@ pub(crate) fn keep_part(
     let is_first = kept.is_none();
     let kept = kept.get_or_insert(KeptParts { given_at: turn.now, count: 0, is_complete: false, read: 0 });
     let period = period_of(kept.given_at);
-    turn.put(key::reply_part(turn.namespace, period, &idempotency.key, kept.count), results);
+    turn.put(
+        key::reply_part(turn.namespace, period, idempotency.owner.as_ref(), &idempotency.key, kept.count),
+        results,
+    );
     kept.count += 1;
     kept.read = kept.count;
     kept.is_complete = is_complete;
     let reply = KeptReply::Parts { count: kept.count, is_complete };
     let record = Kept { given_at: kept.given_at, fingerprint: idempotency.fingerprint, reply };
-    turn.put(key::reply(turn.namespace, period, &idempotency.key), &record);
+    turn.put(key::reply(turn.namespace, period, idempotency.owner.as_ref(), &idempotency.key), &record);
     if is_first {
         count_reply(turn, period, replaced);
     }

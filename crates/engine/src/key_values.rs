@@ -210,6 +210,11 @@ impl KeyValues {
     }
 
     /// The bytes that make it what it is.
+    /// The size of the key-values in memory, in bytes.
+    pub fn encoded_bytes(&self) -> usize {
+        self.as_bytes().len()
+    }
+
     pub(crate) fn as_bytes(&self) -> &[u8] {
         self.0.as_slice()
     }

@@ -15,6 +15,7 @@
 extern crate alloc;
 
 pub mod answer_size;
+pub mod audit;
 pub mod effect;
 pub mod engine;
 pub mod events;
@@ -59,5 +60,5 @@ pub use outcome::Outcome;
 pub use quotas::{Quota, QuotaExceeded, QuotaTable};
 pub use reads::{Fetched, Missing, Read, ReadResult};
 pub use recent::{Write, Writes};
-pub use request::{Command, Idempotency, Request, UncheckedRequest};
+pub use request::{Caller, Command, Idempotency, Request, UncheckedRequest};
 pub use time::{Millis, Position, Time};

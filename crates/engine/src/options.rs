@@ -1,6 +1,6 @@
 //! Options of the engine.
 
-use crate::{answer_size, quotas::QuotaTable};
+use crate::{answer_size, quotas::QuotaTable, time::Millis};
 use alloc::sync::Arc;
 
 /// Options of the engine.
@@ -15,11 +15,19 @@ pub struct Options {
     /// The work that one turn of a batch does, in units of about a microsecond. Requests of other namespaces run between
     /// turns. An item of a batch is never divided.
     pub slice_work: usize,
+    /// How long the audit is kept.
+    pub audit_kept: Millis,
 }
 
 impl Default for Options {
     fn default() -> Options {
         let quotas = Arc::default();
-        Options { backfill_slice: 1_024, max_answer: answer_size::MAX_BYTES, quotas, slice_work: 4_096 }
+        Options {
+            backfill_slice: 1_024,
+            max_answer: answer_size::MAX_BYTES,
+            quotas,
+            slice_work: 4_096,
+            audit_kept: Millis(400 * Millis::DAY.0),
+        }
     }
 }

@@ -1,6 +1,10 @@
 //! The outcomes of requests.
 
-use crate::{Name, Position, Quota, events, ledger, limiter, locks};
+use crate::{
+    Listed, Name, Position, Quota,
+    audit::{AuditCursor, AuditRecord},
+    events, ledger, limiter, locks,
+};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +26,8 @@ pub enum Outcome {
     NamespaceNotFound,
     /// A page of the shard's namespaces, sorted by name.
     Namespaces(Vec<NamespaceInfo>),
+    /// A part of the audit, by time.
+    Audit(Listed<AuditRecord, AuditCursor>),
     /// The idempotency key was used for a different request before.
     IdempotencyKeyReused,
     /// Another request under this idempotency key is waiting for its answer.
@@ -53,7 +59,11 @@ impl Outcome {
                 items.iter().filter_map(quota).collect()
             }
             Outcome::Limiter(Ok(limiter::Reply::Batch(items))) => {
-                items.iter().filter_map(|item| item.as_ref().err()).map(|exceeded| exceeded.quota).collect()
+                let quota = |item: &Result<_, limiter::Refusal>| match item {
+                    Err(limiter::Refusal::QuotaExceeded(exceeded)) => Some(exceeded.quota),
+                    _ => None,
+                };
+                items.iter().filter_map(quota).collect()
             }
             _ => Vec::new(),
         }
@@ -69,6 +79,7 @@ impl Outcome {
             Outcome::NamespaceDeleted
             | Outcome::NamespaceNotFound
             | Outcome::Namespaces(_)
+            | Outcome::Audit(_)
             | Outcome::IdempotencyKeyReused
             | Outcome::IdempotencyKeyInUse
             | Outcome::TooManyWaiting
@@ -90,7 +101,8 @@ impl Outcome {
             | Outcome::Locks(Ok(_))
             | Outcome::Events(Ok(_))
             | Outcome::NamespaceDeleted
-            | Outcome::Namespaces(_) => "Ok",
+            | Outcome::Namespaces(_)
+            | Outcome::Audit(_) => "Ok",
             Outcome::Ledger(Err(refusal)) => refusal.code(),
             Outcome::Limiter(Err(refusal)) => refusal.code(),
             Outcome::Locks(Err(refusal)) => refusal.code(),

@@ -1,6 +1,7 @@
 //! Requests, and the door through which the requests of other programs come in.
 
-use crate::{Invalid, Name, Page, events, ledger, limiter, locks};
+use crate::{Invalid, Name, Page, audit::AuditCursor, events, ledger, limiter, locks};
+use core::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 /// One command for one namespace.
@@ -13,8 +14,19 @@ pub struct Request {
     pub namespace: Name,
     /// Makes repeating the request harmless.
     pub idempotency: Option<Idempotency>,
+    /// Who asks, and from where. It decides nothing: it is recorded with changes that are audited.
+    pub caller: Caller,
     /// The command.
     pub command: Command,
+}
+
+/// Who asks, and from where.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caller {
+    /// The name of the client's token. `None` if the server has no tokens, or asks itself.
+    pub actor: Option<Name>,
+    /// The address from which the client's connection came. `None` if the server asks itself.
+    pub address: Option<IpAddr>,
 }
 
 /// A request as another node has encoded it. Its command may be out of its limits, so all that it can do is become a
@@ -23,6 +35,7 @@ pub struct Request {
 pub struct UncheckedRequest {
     namespace: Name,
     idempotency: Option<Idempotency>,
+    caller: Caller,
     command: Command,
 }
 
@@ -30,19 +43,28 @@ impl TryFrom<UncheckedRequest> for Request {
     type Error = Invalid;
 
     fn try_from(unchecked: UncheckedRequest) -> Result<Request, Invalid> {
-        let UncheckedRequest { namespace, idempotency, command } = unchecked;
+        let UncheckedRequest { namespace, idempotency, caller, command } = unchecked;
         command.validate()?;
-        Ok(Request { namespace, idempotency, command })
+        Ok(Request { namespace, idempotency, caller, command })
     }
 }
 
 /// A client's key for "do this once". The reply to a request that changed something is kept under it for a day.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Idempotency {
+    /// The name of the token whose key it is. Tokens with different names have different keys. `None` without tokens.
+    pub owner: Option<Name>,
     /// The client's word for this request. Each namespace has its own keys.
     pub key: Name,
     /// A hash of everything that distinguishes the request, so that another request under the same key is noticed.
     pub fingerprint: [u8; 16],
+}
+
+impl Idempotency {
+    /// What distinguishes the key from all others of its namespace: its owner, and the key itself.
+    pub fn owned_key(&self) -> (Option<Name>, Name) {
+        (self.owner.clone(), self.key.clone())
+    }
 }
 
 /// A command of one of the families, or about namespaces.
@@ -60,6 +82,10 @@ pub enum Command {
     DeleteNamespace,
     /// A page of the namespaces of this shard, by name. The request's own namespace is ignored.
     ListNamespaces(Page<Name>),
+    /// A part of the audit of the namespace, by time. The namespace need not exist any more.
+    ListAudit(Page<AuditCursor>),
+    /// A part of the audit of all namespaces of this shard, by time. The request's own namespace is ignored.
+    ListShardAudit(Page<AuditCursor>),
 }
 
 impl Command {
@@ -72,7 +98,7 @@ impl Command {
             Command::Locks(command) => command.is_write(),
             Command::Events(command) => command.is_write(),
             Command::DeleteNamespace => true,
-            Command::ListNamespaces(_) => false,
+            Command::ListNamespaces(_) | Command::ListAudit(_) | Command::ListShardAudit(_) => false,
         }
     }
 
@@ -84,7 +110,7 @@ impl Command {
             Command::DeleteNamespace => true,
             Command::Limiter(command) => match command {
                 // Nobody must lose a lease because there is no room. Extending one overwrites its own record.
-                Limiter::ExtendLease(_) | Limiter::ReleaseLease(_) => true,
+                Limiter::ExtendLease { .. } | Limiter::ReleaseLease { .. } => true,
                 Limiter::MoveCounter(change) => change.amount() < 0,
                 Limiter::Change(change) => {
                     matches!(**change, Change::DeleteRule(_) | Change::DeleteOverride { .. })
@@ -96,7 +122,11 @@ impl Command {
                 Locks::Acquire(_) | Locks::Get(_) | Locks::List { .. } => false,
             },
             Command::Events(command) => matches!(command, events::Command::Delete(_)),
-            Command::Ledger(_) | Command::ListNamespaces(_) => false,
+            // An operation must not lose its holds because there is no room. Extending it overwrites its own record.
+            Command::Ledger(command) => {
+                matches!(command, ledger::Command::DeleteLimit(_) | ledger::Command::Extend(_))
+            }
+            Command::ListNamespaces(_) | Command::ListAudit(_) | Command::ListShardAudit(_) => false,
         }
     }
 
@@ -117,6 +147,7 @@ impl Command {
             Command::Events(command) => command.validate(),
             Command::DeleteNamespace => Ok(()),
             Command::ListNamespaces(page) => page.validate(),
+            Command::ListAudit(page) | Command::ListShardAudit(page) => page.validate(),
         }
     }
 }
@@ -141,6 +172,11 @@ impl BatchCommand<'_> {
 }
 
 impl Request {
+    /// A request of nobody in particular, without an idempotency key.
+    pub fn new(namespace: Name, command: Command) -> Request {
+        Request { namespace, idempotency: None, caller: Caller::default(), command }
+    }
+
     /// About how much work the request is, in units of about a microsecond. A batch is done in slices, so its weight may be
     /// more than others should wait for.
     pub fn weight(&self) -> usize {
@@ -158,6 +194,7 @@ impl Request {
                 ledger::Command::Transfer(transfer) => transfer.weight(),
                 ledger::Command::Values(values) => SMALL + values.limit_names().len(),
                 ledger::Command::ListLimits(_)
+                | ledger::Command::ListLimitsByUse(_)
                 | ledger::Command::ListOperations { .. }
                 | ledger::Command::ListEntries { .. } => LIST,
                 _ => SMALL,
@@ -172,13 +209,16 @@ impl Request {
                 | limiter::Command::ListRules { .. }
                 | limiter::Command::ListOverrides { .. }
                 | limiter::Command::ListCounters { .. }
-                | limiter::Command::ListLeases(_) => LIST,
+                | limiter::Command::ListGroups { .. }
+                | limiter::Command::ListLeases { .. } => LIST,
                 _ => SMALL,
             },
             Command::Locks(locks::Command::List { .. })
             | Command::Events(events::Command::List(_) | events::Command::Changes(_))
             | Command::DeleteNamespace
-            | Command::ListNamespaces(_) => LIST,
+            | Command::ListNamespaces(_)
+            | Command::ListAudit(_)
+            | Command::ListShardAudit(_) => LIST,
             Command::Locks(_) | Command::Events(_) => SMALL,
         }
     }
@@ -193,7 +233,7 @@ impl Request {
     pub fn cancellation(&self) -> Option<Request> {
         let Command::Locks(locks::Command::Acquire(wanted)) = &self.command else { return None };
         let command = Command::Locks(locks::Command::Abandon(wanted.id().clone()));
-        Some(Request { namespace: self.namespace.clone(), idempotency: None, command })
+        Some(Request::new(self.namespace.clone(), command))
     }
 
     /// Whether the request only takes back an earlier one.
@@ -203,10 +243,11 @@ impl Request {
 
     /// Whether the request is accepted although the disk is full, because it removes more than it writes.
     pub fn is_allowed_when_full(&self) -> bool {
-        // A kept reply would take more room than a command of the limiter or about locks frees.
+        // A kept reply would take more room than a command of the limiter, the ledger or about locks frees.
         let keeps_reply = self.idempotency.is_some();
         self.command.frees_room()
-            && !(keeps_reply && matches!(self.command, Command::Limiter(_) | Command::Locks(_)))
+            && !(keeps_reply
+                && matches!(self.command, Command::Ledger(_) | Command::Limiter(_) | Command::Locks(_)))
     }
 
     /// Whether the request ends or keeps alive what an earlier request began: a release, a commit, a rollback, a

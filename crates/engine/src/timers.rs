@@ -2,7 +2,7 @@
 
 use crate::resident;
 use crate::{
-    Name, Position, Time,
+    Millis, Name, Position, Time,
     ids::{NamespaceId, WaitId},
 };
 use alloc::{collections::BTreeMap, vec::Vec};
@@ -79,7 +79,12 @@ impl Timers {
     /// Moves a timer to a later time.
     pub(crate) fn postpone(&mut self, key: TimerKey, due: Time) {
         if let Some(timer) = self.0.remove(&key) {
-            self.0.insert(TimerKey { due, ..key }, timer);
+            let mut key = TimerKey { due, ..key };
+            // A hold request that was extended has a new timer, which must not be replaced by its old one.
+            while self.0.contains_key(&key) {
+                key.due = key.due.after(Millis(1));
+            }
+            self.0.insert(key, timer);
         }
     }
 

@@ -24,6 +24,8 @@ pub(crate) struct BatchChanges {
     pub(crate) sweeps: Vec<Range<Bytes>>,
     /// An estimate of the bytes that families add to `writes` when the batch is sealed.
     unflushed: usize,
+    /// Whether records of the audit were written since the engine looked.
+    pub(crate) has_audited: bool,
 }
 
 impl BatchChanges {

@@ -26,7 +26,7 @@ fn key_values(pairs: &[(&str, i64)]) -> KeyValues {
 }
 
 fn run(engine: &mut Engine, idempotency: Option<Idempotency>, command: Command) -> Outcome {
-    let request = Request { namespace: name("n"), idempotency, command };
+    let request = Request { idempotency, ..Request::new(name("n"), command) };
     let time = engine.time();
     // Nothing is stored but what this engine has written since it was opened.
     let mut fetched = Fetched::default();
@@ -56,7 +56,7 @@ fn done(engine: &mut Engine, command: Command) -> Outcome {
 #[track_caller]
 fn refused(engine: &mut Engine, command: Command) {
     engine.seal();
-    let key = Idempotency { key: name("key"), fingerprint: [1; 16] };
+    let key = Idempotency { owner: None, key: name("key"), fingerprint: [1; 16] };
     for idempotency in [None, Some(key)] {
         let outcome = run(engine, idempotency, command.clone());
         assert_eq!(outcome, Outcome::AnswerTooLarge { max_bytes: MAX as u64 });
@@ -112,7 +112,7 @@ fn a_check_that_meets_many_overrides() {
     refused(&mut engine, Command::Limiter(Match(all())));
     let moved = |by| Command::Limiter(MoveCounter(CounterChange::new(all(), by).unwrap()));
     refused(&mut engine, moved(1));
-    let lease = NewLease::new(name("lease"), all(), 1, Millis(1_000)).unwrap();
+    let lease = NewLease::new(name("lease"), name("session"), all(), 1, Millis(1_000)).unwrap();
     refused(&mut engine, Command::Limiter(TakeLease(lease)));
     // Giving back is never refused: it shows no limits.
     done(&mut engine, moved(-1));

@@ -2,7 +2,8 @@
 //! a value that could not have been made otherwise.
 
 use limina_engine::{
-    Command, Idempotency, KeyValues, Millis, Name, Outcome, Page, Position, Request, UncheckedRequest,
+    Command, Idempotency, KeyValues, Millis, Name, Outcome, Page, Position, Request, Time, UncheckedRequest,
+    audit::AuditCursor,
     events,
     key_values::Value,
     ledger::{self, AsOf, Finish, Patch, Transfer},
@@ -44,10 +45,15 @@ kinds![
     KINDS, kind, Command:
     Command::DeleteNamespace,
     Command::ListNamespaces(_),
+    Command::ListAudit(_),
+    Command::ListShardAudit(_),
     Command::Ledger(ledger::Command::CreateLimit(_)),
     Command::Ledger(ledger::Command::PatchLimit { .. }),
+    Command::Ledger(ledger::Command::DeleteLimit(_)),
     Command::Ledger(ledger::Command::GetLimit(_)),
     Command::Ledger(ledger::Command::ListLimits(_)),
+    Command::Ledger(ledger::Command::ListLimitsByUse(_)),
+    Command::Ledger(ledger::Command::Extend(_)),
     Command::Ledger(ledger::Command::Transfer(Transfer::Hold(_))),
     Command::Ledger(ledger::Command::Transfer(Transfer::Finish(_))),
     Command::Ledger(ledger::Command::Batch(_)),
@@ -67,10 +73,11 @@ kinds![
     Command::Limiter(limiter::Command::SetCounter(_)),
     Command::Limiter(limiter::Command::ListCounters { .. }),
     Command::Limiter(limiter::Command::TakeLease(_)),
-    Command::Limiter(limiter::Command::ExtendLease(_)),
-    Command::Limiter(limiter::Command::ReleaseLease(_)),
+    Command::Limiter(limiter::Command::ExtendLease { .. }),
+    Command::Limiter(limiter::Command::ReleaseLease { .. }),
     Command::Limiter(limiter::Command::GetLease(_)),
-    Command::Limiter(limiter::Command::ListLeases(_)),
+    Command::Limiter(limiter::Command::ListLeases { .. }),
+    Command::Limiter(limiter::Command::ListGroups { .. }),
     Command::Locks(locks::Command::Acquire(_)),
     Command::Locks(locks::Command::Abandon(_)),
     Command::Locks(locks::Command::Heartbeat { .. }),
@@ -89,7 +96,7 @@ kinds![
 
 #[test]
 fn every_kind_is_read_as_it_was_written() {
-    let idempotency = [None, Some(Idempotency { key: name("key 🌮"), fingerprint: [7; 16] })];
+    let idempotency = [None, Some(Idempotency { owner: None, key: name("key 🌮"), fingerprint: [7; 16] })];
     let mut seen = BTreeSet::new();
     let mut changes = BTreeSet::new();
     for command in commands() {
@@ -98,7 +105,7 @@ fn every_kind_is_read_as_it_was_written() {
             changes.insert(change_kind(change));
         }
         for idempotency in idempotency.clone() {
-            let request = Request { namespace: name("n"), idempotency, command: command.clone() };
+            let request = Request { idempotency, ..Request::new(name("n"), command.clone()) };
             let bytes = postcard::to_allocvec(&request).unwrap();
             let read: UncheckedRequest = postcard::from_bytes(&bytes).unwrap();
             assert_eq!(Request::try_from(read), Ok(request));
@@ -109,7 +116,15 @@ fn every_kind_is_read_as_it_was_written() {
 }
 
 fn commands() -> Vec<Command> {
-    let namespaces = [Command::DeleteNamespace, Command::ListNamespaces(page())];
+    let cursor =
+        AuditCursor { time: Time(5), namespace: name("n"), position: Position(7), is_deletion: true };
+    let audit = || Page::new(Some(cursor.clone()), 3).unwrap();
+    let namespaces = [
+        Command::DeleteNamespace,
+        Command::ListNamespaces(page()),
+        Command::ListAudit(audit()),
+        Command::ListShardAudit(audit()),
+    ];
     let all = ledger().into_iter().map(Command::Ledger).chain(limiter().into_iter().map(Command::Limiter));
     let all = all.chain(locks().into_iter().map(Command::Locks));
     all.chain(events().into_iter().map(Command::Events)).chain(namespaces).collect()
@@ -124,7 +139,8 @@ fn ledger() -> Vec<ledger::Command> {
         context: context.clone(),
         ceiling: Some(-1),
     };
-    let change = ledger::Change { limit_name: name("a"), value: i64::MIN, limit_id: None, context };
+    let change =
+        ledger::Change { limit_name: name("a"), value: i64::MIN, limit_id: None, context, ceiling: Some(7) };
     let hold = ledger::Hold::new(name("op"), vec![change]).unwrap().with_skip_existing_holds(true);
     let hold = ledger::Transfer::Hold(hold.with_expires_after(Some(ledger::Hold::MAX_EXPIRY)).unwrap());
     let finish = |finish, changes| {
@@ -141,8 +157,11 @@ fn ledger() -> Vec<ledger::Command> {
             ceiling: Patch::Set(i64::MAX),
             context: Patch::Set(Default::default()),
         },
+        DeleteLimit(name("a")),
         GetLimit(name("a")),
         ListLimits(page()),
+        ListLimitsByUse(page()),
+        Extend(ledger::Extend::new(name("op"), Some(ledger::Hold::MIN_EXPIRY)).unwrap()),
         Transfer(hold.clone()),
         Transfer(commit.clone()),
         Batch(ledger::Batch::new(vec![hold, commit, finish(Finish::Rollback, None)]).unwrap()),
@@ -150,7 +169,14 @@ fn ledger() -> Vec<ledger::Command> {
         values(AsOf::Operation(name("op"))),
         values(AsOf::Position(Position(7))),
         GetOperation(name("op")),
-        ListOperations { only_held: true, page: page() },
+        ListOperations {
+            filter: ledger::OperationFilter {
+                only_held: true,
+                older_than: Some(Millis(1)),
+                limit_name: Some(name("a")),
+            },
+            page: page(),
+        },
         ListEntries { limit_name: name("a"), page: Page::new(Some(Position(7)), 1).unwrap() },
     ]
 }
@@ -159,9 +185,9 @@ fn limiter() -> Vec<limiter::Command> {
     use limiter::Command::*;
     let limit = limiter::RequestLimit::new(5, Millis(1_000)).unwrap();
     let take = limiter::Take::new(key_values(), -1).unwrap().with_limit(Some(limit));
-    let check = limiter::Check::new(vec![take]).unwrap().with_dry_run(true);
-    let lease = limiter::NewLease::new(name("id"), key_values(), 1, Millis(100)).unwrap();
-    let lease = lease.with_owner(Some(name("owner")));
+    let check = limiter::Check::new(vec![take]).unwrap().with_dry_run(true).with_require_match(true);
+    let lease = limiter::NewLease::new(name("id"), name("session"), key_values(), 1, Millis(100)).unwrap();
+    let lease = lease.with_owner(Some(name("owner"))).with_require_match(true);
     let amount = |key_values, amount| limiter::CounterChange::new(key_values, amount).unwrap();
     let rules = limiter::RuleQuery::new(query(key_selection())).unwrap();
     let query = || query(selection());
@@ -177,10 +203,17 @@ fn limiter() -> Vec<limiter::Command> {
         SetCounter(amount(KeyValues::empty(), 3)),
         ListCounters { query: query(), page: Page::new(Some(limiter::CounterId(9)), 100).unwrap() },
         TakeLease(lease),
-        ExtendLease(name("id")),
-        ReleaseLease(name("id")),
+        ExtendLease { id: name("id"), session: name("session") },
+        ReleaseLease { id: name("id"), session: Some(name("session")) },
+        ReleaseLease { id: name("id"), session: None },
         GetLease(name("id")),
-        ListLeases(page()),
+        ListLeases { owner: Some(name("owner")), page: page() },
+        ListLeases { owner: None, page: page() },
+        ListGroups {
+            rule: name("r"),
+            above: Some(limiter::Usage { limit: limiter::Limit::AtMost(5), used: 3 }),
+            page: Page::new(Some(limiter::GroupId(9)), 100).unwrap(),
+        },
     ];
     let changes = changes().into_iter().map(|change| Change(limiter::RuleChange::new(change).unwrap()));
     changes.chain(reads_and_checks).collect()
@@ -404,7 +437,7 @@ proptest! {
         place in any::<prop::sample::Index>(),
         byte in any::<u8>(),
     ) {
-        let request = Request { namespace: name("n"), idempotency: None, command };
+        let request = Request::new(name("n"), command);
         let mut bytes = postcard::to_allocvec(&request).unwrap();
         let place = place.index(bytes.len());
         bytes[place] = byte;

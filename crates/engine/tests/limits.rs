@@ -8,8 +8,8 @@ use limina_engine::{
     events::{ChangesAfter, Mode as Duplicates, StreamTerms, Submit},
     key_values::Value,
     ledger::{
-        AsOf, Batch, Change, Context, Finalization, FinalizationChange, Finish, Hold, MAX_CHANGES, Transfer,
-        Values,
+        AsOf, Batch, Change, Context, Extend, Finalization, FinalizationChange, Finish, Hold, MAX_CHANGES,
+        Transfer, Values,
     },
     limiter::{
         Change as Rules, Check, CheckBatch, CounterChange, FileRule, Limit, MAX_COUNT, NewLease, NewOverride,
@@ -148,6 +148,11 @@ fn ledger() {
     check(expires(366 * DAY), "");
     check(expires(0), "expires_after: must be from 1 ms to 366 days");
     check(expires(366 * DAY + 1), "expires_after: must be from 1 ms to 366 days");
+    let extend = |millis: Option<u64>| Extend::new(name("op"), millis.map(Millis));
+    check(extend(None), "");
+    check(extend(Some(366 * DAY)), "");
+    check(extend(Some(0)), "expires_after: must be from 1 ms to 366 days");
+    check(extend(Some(366 * DAY + 1)), "expires_after: must be from 1 ms to 366 days");
 
     let commit = |limits: Vec<Name>| {
         let change = |limit_name| FinalizationChange { limit_name, value: None };
@@ -245,7 +250,7 @@ fn checks_and_leases() {
     check(amount(-MOST), "");
     check(amount(MOST + 1), "counters: must be from −(2^53−1) to 2^53−1");
     check(amount(-MOST - 1), "counters: must be from −(2^53−1) to 2^53−1");
-    let lease = |hits, ttl| NewLease::new(name("id"), one("k"), hits, Millis(ttl));
+    let lease = |hits, ttl| NewLease::new(name("id"), name("session"), one("k"), hits, Millis(ttl));
     check(lease(1, 100), "");
     check(lease(MAX_COUNT, DAY), "");
     check(lease(0, 100), "hits: must be from 1 to 2^53−1");
@@ -345,7 +350,8 @@ fn a_decoded_request_is_checked_by_the_same_limits() {
     /// Sends the variant of a family's command, with its fields.
     #[track_caller]
     fn sent(fields: impl Serialize, variant: u8, family: Family, expect: &str) {
-        let request = ("n", None::<()>, family as u8, variant, fields);
+        let caller = (None::<()>, None::<()>);
+        let request = ("n", None::<()>, caller, family as u8, variant, fields);
         let bytes = postcard::to_allocvec(&request).unwrap();
         let unchecked: UncheckedRequest = postcard::from_bytes(&bytes).expect("the bytes decode");
         check(Request::try_from(unchecked), expect);
@@ -355,24 +361,27 @@ fn a_decoded_request_is_checked_by_the_same_limits() {
     // The length of an empty list.
     const EMPTY: u8 = 0;
     // Ledger: a hold and a commit are variants of `Transfer`.
-    let change = |limit| (limit, 1_i64, NONE, EMPTY);
+    let change = |limit| (limit, 1_i64, NONE, EMPTY, NONE);
     let hold = |changes: &[&'static str], expiry: Option<u64>| {
         (0_u8, "op", changes.iter().copied().map(change).collect::<Vec<_>>(), false, true, expiry)
     };
-    sent(hold(&["a"], Some(1)), 4, Family::Ledger, "");
-    sent(hold(&["a", "b", "a"], None), 4, Family::Ledger, "changes[2].limit_name: repeats an earlier one");
-    sent(hold(&[], None), 4, Family::Ledger, "changes: must have from 1 to 64 items, and has 0");
-    sent(hold(&["a"], Some(0)), 4, Family::Ledger, "expires_after: must be from 1 ms to 366 days");
+    sent(hold(&["a"], Some(1)), 6, Family::Ledger, "");
+    sent(hold(&["a", "b", "a"], None), 6, Family::Ledger, "changes[2].limit_name: repeats an earlier one");
+    sent(hold(&[], None), 6, Family::Ledger, "changes: must have from 1 to 64 items, and has 0");
+    sent(hold(&["a"], Some(0)), 6, Family::Ledger, "expires_after: must be from 1 ms to 366 days");
     let commit = |limits: &[&'static str]| {
         let changes: Vec<_> = limits.iter().map(|limit| (*limit, NONE)).collect();
         (1_u8, 0_u8, "op", Some(changes))
     };
-    sent(commit(&["a", "a"]), 4, Family::Ledger, "changes[1].limit_name: repeats an earlier one");
+    sent(commit(&["a", "a"]), 6, Family::Ledger, "changes[1].limit_name: repeats an earlier one");
     let batch = vec![commit(&["a"]), commit(&[])];
-    sent(batch, 5, Family::Ledger, "operations[1].changes: must have from 1 to 64 items, and has 0");
-    sent(EMPTY, 5, Family::Ledger, "operations: must have from 1 to 8192 items, and has 0");
-    sent((vec!["a", "a"], 0_u8), 6, Family::Ledger, "limit_names[1]: repeats an earlier one");
-    sent((NONE, 0_usize), 3, Family::Ledger, "limit: must be from 1 to 100000");
+    sent(batch, 8, Family::Ledger, "operations[1].changes: must have from 1 to 64 items, and has 0");
+    sent(EMPTY, 8, Family::Ledger, "operations: must have from 1 to 8192 items, and has 0");
+    sent((vec!["a", "a"], 0_u8), 9, Family::Ledger, "limit_names[1]: repeats an earlier one");
+    sent((NONE, 0_usize), 4, Family::Ledger, "limit: must be from 1 to 100000");
+    sent((NONE, 0_usize), 5, Family::Ledger, "limit: must be from 1 to 100000");
+    sent(("op", Some(1_u64)), 7, Family::Ledger, "");
+    sent(("op", Some(0_u64)), 7, Family::Ledger, "expires_after: must be from 1 ms to 366 days");
     let limit = ("a", NONE, vec![("", "v")], NONE);
     sent(limit, 0, Family::Ledger, "context.: must have from 1 to 256 bytes");
 
@@ -384,14 +393,14 @@ fn a_decoded_request_is_checked_by_the_same_limits() {
     sent(rule(&["k"], 0), 0, Family::Limiter, "window.per: must be from 1 ms to 366 days");
     sent(rule(&["k", "k"], 1), 0, Family::Limiter, "group_by[1]: repeats an earlier one");
     let take = |hits: i64, per: Option<(u64, u64)>| (one("k"), hits, per);
-    sent((vec![take(1, None)], false), 6, Family::Limiter, "");
-    sent((EMPTY, false), 6, Family::Limiter, "entries: must have from 1 to 64 items, and has 0");
+    sent((vec![take(1, None)], false, false), 6, Family::Limiter, "");
+    sent((EMPTY, false, false), 6, Family::Limiter, "entries: must have from 1 to 64 items, and has 0");
     let limited = vec![take(1, Some((1, 0)))];
-    sent((limited, false), 6, Family::Limiter, "entries[0].limit.per: must be from 1 ms to 366 days");
-    let batch = vec![(vec![take(i64::MIN, None)], false)];
+    sent((limited, false, false), 6, Family::Limiter, "entries[0].limit.per: must be from 1 ms to 366 days");
+    let batch = vec![(vec![take(i64::MIN, None)], false, false)];
     sent(batch, 7, Family::Limiter, "checks[0].entries[0].hits: must be from −(2^53−1) to 2^53−1");
     sent((one("k"), i64::MAX), 8, Family::Limiter, "counters: must be from −(2^53−1) to 2^53−1");
-    let lease = ("id", one("k"), 1_u64, 0_u64, NONE);
+    let lease = ("id", "session", one("k"), 1_u64, 0_u64, NONE, false);
     sent(lease, 11, Family::Limiter, "ttl: must be from 100 ms to 24 hours");
 
     // Locks: a lock that was named twice was held by two, which stopped the shard.

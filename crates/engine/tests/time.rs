@@ -9,7 +9,7 @@ fn a_planned_stop_stores_the_time_that_reads_have_seen() {
     assert!(!engine.flush_relaxed(), "nobody has seen any time");
     let namespace = Name::new("default").expect("a name");
     let command = Command::ListNamespaces(Page::new(None, 10).expect("a small page"));
-    let mut job = Job::new(Request { namespace, idempotency: None, command });
+    let mut job = Job::new(Request::new(namespace, command));
     let applied = engine.apply(Time(5_000), &mut job, &Fetched::default()).expect("nothing is missing");
     assert!(matches!(applied, Applied::Done { outcome: Outcome::Namespaces(_), .. }));
     assert!(!engine.has_changes());

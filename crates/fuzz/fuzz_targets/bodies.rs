@@ -10,7 +10,7 @@ use limina_server::fuzzing;
 fuzz_target!(|input: &[u8]| {
     let [kind, body @ ..] = input else { return };
     let Some(command) = fuzzing::command(usize::from(*kind), body) else { return };
-    let request = Request { namespace: Name::new("n").expect("a valid name"), idempotency: None, command };
+    let request = Request::new(Name::new("n").expect("a valid name"), command);
     let again = fuzzing::peer_request(&fuzzing::encode_peer_request(&request));
     // Floats are compared by their text, because NaN differs from itself. Commands contain none.
     assert_eq!(again.map(|request| text(&request.command)), Some(text(&request.command)));

@@ -3,8 +3,12 @@
 
 use crate::{listen::Listen, quotas::Quotas};
 use limina_engine::QuotaTable;
+use limina_server::{InvalidOrigin, Origin, TlsFiles};
 use serde::Deserialize;
 use std::{path::PathBuf, str::FromStr, time::Duration};
+
+/// The port for other nodes.
+const PEER_PORT: u16 = 7071;
 
 /// The arguments of `serve`.
 #[derive(clap::Args, Debug, Default)]
@@ -12,13 +16,25 @@ pub(crate) struct ServeArgs {
     /// Address to listen on; without a host, all addresses of the machine [default: 127.0.0.1:7070]
     #[arg(long, env = "LIMINA_LISTEN", value_name = "HOST:PORT")]
     listen: Option<Listen>,
+    /// Certificate of the server (PEM, with the certificates that lead to its authority): clients then need TLS
+    #[arg(long, env = "LIMINA_TLS_CERT", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// Private key of the certificate (PEM)
+    #[arg(long, env = "LIMINA_TLS_KEY", value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Authorities (PEM) of which every client must show a certificate
+    #[arg(long, env = "LIMINA_TLS_CLIENT_CA", value_name = "FILE")]
+    tls_client_ca: Option<PathBuf>,
     /// Directory for the data [default: ./limina-data]
     #[arg(long, env = "LIMINA_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
     /// Shared store for several nodes, instead of the directory: the URL of a PostgreSQL database
     #[arg(long, env = "LIMINA_STORE", value_name = "URL", hide_env_values = true)]
     store: Option<String>,
-    /// With a shared store: where other nodes reach this one [default: the address to listen on]
+    /// With a shared store: address to listen on for other nodes [default: the host of --listen, port 7071]
+    #[arg(long, env = "LIMINA_PEER_LISTEN", value_name = "HOST:PORT")]
+    peer_listen: Option<Listen>,
+    /// With a shared store: where other nodes reach this one [default: the address of --peer-listen]
     #[arg(long, env = "LIMINA_ADVERTISE", value_name = "HOST:PORT")]
     advertise: Option<String>,
     /// Shared store: time without a renewal after which other nodes take over this node's shards [default: 5s]
@@ -57,6 +73,18 @@ pub(crate) struct ServeArgs {
     /// File of limiter rules (TOML): applied at start, and again when it changes
     #[arg(long, env = "LIMINA_RULES", value_name = "FILE")]
     rules: Option<PathBuf>,
+    /// File of tokens (TOML), by which clients are let in: followed as it changes [default: loopback addresses only, no tokens]
+    #[arg(long, env = "LIMINA_TOKENS", value_name = "FILE")]
+    tokens: Option<PathBuf>,
+    /// How long the audit is kept [default: 400]
+    #[arg(long, env = "LIMINA_AUDIT_DAYS", value_name = "DAYS", value_parser = clap::value_parser!(u64).range(1..=36_500))]
+    audit_days: Option<u64>,
+    /// Without tokens: listen on any address, and let everybody in
+    #[arg(long, env = "LIMINA_INSECURE_NO_AUTH", value_parser = clap::builder::FalseyValueParser::new())]
+    insecure_no_auth: bool,
+    /// Origins of other sites whose pages may call the server from a browser, such as `https://console.example.com`
+    #[arg(long, env = "LIMINA_ALLOW_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
+    allow_origin: Vec<Origin>,
 }
 
 /// How long a node counts as alive after a renewal: from one second to one minute.
@@ -96,8 +124,12 @@ pub(crate) enum LogFormat {
 #[serde(deny_unknown_fields)]
 struct File {
     listen: Option<Listen>,
+    tls_cert: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
+    tls_client_ca: Option<PathBuf>,
     data: Option<PathBuf>,
     store: Option<String>,
+    peer_listen: Option<Listen>,
     advertise: Option<String>,
     tenure: Option<Tenure>,
     log_format: Option<LogFormat>,
@@ -110,6 +142,12 @@ struct File {
     storage_reserve_mib: Option<u64>,
     max_wait_ms: Option<u64>,
     rules: Option<PathBuf>,
+    tokens: Option<PathBuf>,
+    audit_days: Option<u64>,
+    #[serde(default)]
+    insecure_no_auth: bool,
+    #[serde(default)]
+    allow_origin: Vec<String>,
     #[serde(default)]
     quotas: Quotas,
 }
@@ -119,9 +157,13 @@ struct File {
 #[cfg_attr(test, derive(Debug))]
 pub(crate) struct Config {
     pub(crate) listen: Listen,
+    /// The files of TLS for clients; `None` means no TLS.
+    pub(crate) tls: Option<TlsFiles>,
     pub(crate) data: PathBuf,
     /// The URL of a shared store; `None` means the directory `data`.
     pub(crate) store: Option<String>,
+    /// Where other nodes connect; `None` without a shared store.
+    pub(crate) peer_listen: Option<Listen>,
     pub(crate) advertise: Option<String>,
     pub(crate) tenure: Duration,
     pub(crate) log_format: LogFormat,
@@ -135,6 +177,12 @@ pub(crate) struct Config {
     pub(crate) storage_reserve_mib: Option<u64>,
     pub(crate) max_wait: Duration,
     pub(crate) rules: Option<PathBuf>,
+    pub(crate) tokens: Option<PathBuf>,
+    /// How long the audit is kept.
+    pub(crate) audit_kept: Duration,
+    /// Whether a server without tokens may listen on any address.
+    pub(crate) insecure_no_auth: bool,
+    pub(crate) allow_origin: Vec<Origin>,
     pub(crate) quotas: QuotaTable,
 }
 
@@ -159,8 +207,16 @@ pub(crate) enum ConfigError {
         "--data and --store exclude each other: a node keeps its data in a directory, or in a shared store"
     )]
     DataAndStore,
-    #[error("--advertise needs --store: nodes reach each other only if they share a store")]
-    AdvertiseWithoutStore,
+    #[error("{flag} needs --store: nodes reach each other only if they share a store")]
+    WithoutStore { flag: &'static str },
+    #[error("--tls-cert and --tls-key need each other: a certificate is of no use without its key")]
+    CertOrKeyMissing,
+    #[error("--tls-client-ca needs --tls-cert and --tls-key: without TLS no client shows a certificate")]
+    ClientCaWithoutTls,
+    #[error("--insecure-no-auth and --tokens exclude each other: clients need a token, or they do not")]
+    TokensAndInsecure,
+    #[error("allow_origin")]
+    Origin(#[from] InvalidOrigin),
 }
 
 impl ServeArgs {
@@ -175,11 +231,34 @@ impl ServeArgs {
         if data.is_some() && store.is_some() {
             return Err(ConfigError::DataAndStore);
         }
-        if advertise.is_some() && store.is_none() {
-            return Err(ConfigError::AdvertiseWithoutStore);
+        let peer_listen = self.peer_listen.or(file.peer_listen);
+        for (flag, is_given) in
+            [("--advertise", advertise.is_some()), ("--peer-listen", peer_listen.is_some())]
+        {
+            if is_given && store.is_none() {
+                return Err(ConfigError::WithoutStore { flag });
+            }
         }
+        let listen = self.listen.or(file.listen).unwrap_or_default();
+        let peer_listen = peer_listen.or_else(|| Some(listen.with_port(PEER_PORT)));
+        let tls = tls_files(
+            self.tls_cert.or(file.tls_cert),
+            self.tls_key.or(file.tls_key),
+            self.tls_client_ca.or(file.tls_client_ca),
+        )?;
+        let tokens = self.tokens.or(file.tokens);
+        let insecure_no_auth = self.insecure_no_auth || file.insecure_no_auth;
+        if tokens.is_some() && insecure_no_auth {
+            return Err(ConfigError::TokensAndInsecure);
+        }
+        let allow_origin = match self.allow_origin.is_empty() {
+            true => file.allow_origin.iter().map(|text| text.parse()).collect::<Result<_, _>>()?,
+            false => self.allow_origin,
+        };
         Ok(Config {
-            listen: self.listen.or(file.listen).unwrap_or_default(),
+            listen,
+            tls,
+            peer_listen: peer_listen.filter(|_| store.is_some()),
             data: data.unwrap_or_else(|| PathBuf::from("./limina-data")),
             store,
             advertise,
@@ -194,8 +273,25 @@ impl ServeArgs {
             storage_reserve_mib: self.storage_reserve_mib.or(file.storage_reserve_mib),
             max_wait: Duration::from_millis(self.max_wait_ms.or(file.max_wait_ms).unwrap_or(250)),
             rules: self.rules.or(file.rules),
+            tokens,
+            audit_kept: Duration::from_secs(self.audit_days.or(file.audit_days).unwrap_or(400) * 86_400),
+            insecure_no_auth,
+            allow_origin,
             quotas: file.quotas.into_table(),
         })
+    }
+}
+
+fn tls_files(
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    client_ca: Option<PathBuf>,
+) -> Result<Option<TlsFiles>, ConfigError> {
+    match (cert, key) {
+        (Some(cert), Some(key)) => Ok(Some(TlsFiles { cert, key, client_ca })),
+        (None, None) if client_ca.is_some() => Err(ConfigError::ClientCaWithoutTls),
+        (None, None) => Ok(None),
+        _ => Err(ConfigError::CertOrKeyMissing),
     }
 }
 
@@ -216,6 +312,7 @@ impl File {
         check("journal_segment_mib", file.journal_segment_mib, 1, 1024)?;
         check("journal_mib", file.journal_mib, 1, 1_048_576)?;
         check("checkpoint_mib", file.checkpoint_mib, 1, 65_536)?;
+        check("audit_days", file.audit_days, 1, 36_500)?;
         check("max_wait_ms", file.max_wait_ms, 1, 60_000)?;
         check("memory_mib", file.memory_mib, 64, 16_777_216)?;
         Ok(file)
@@ -265,6 +362,51 @@ mod tests {
     }
 
     #[test]
+    fn other_nodes_have_a_port_of_their_own() {
+        #[track_caller]
+        fn check(store: bool, peer_listen: Option<&str>, expect: Result<Option<&str>, &str>) {
+            let args = ServeArgs {
+                listen: Some("10.0.0.1:80".parse().unwrap()),
+                store: store.then(|| "postgres://somewhere".into()),
+                peer_listen: peer_listen.map(|text| text.parse().unwrap()),
+                ..ServeArgs::default()
+            };
+            let found = args.resolve().map(|config| config.peer_listen.map(|listen| listen.to_string()));
+            let found = found.map_err(|error| error.to_string());
+            match (&found, expect) {
+                (Ok(found), Ok(expect)) => assert_eq!(found.as_deref(), expect),
+                (Err(found), Err(expect)) => assert!(found.starts_with(expect), "{found}"),
+                _ => panic!("{found:?}"),
+            }
+        }
+        check(false, None, Ok(None));
+        check(true, None, Ok(Some("10.0.0.1:7071")));
+        check(true, Some(":9"), Ok(Some(":9")));
+        check(false, Some(":9"), Err("--peer-listen needs --store"));
+    }
+
+    #[test]
+    fn a_certificate_needs_its_key() {
+        #[track_caller]
+        fn check(cert: bool, key: bool, client_ca: bool, expect: Option<&str>) {
+            let args = ServeArgs {
+                tls_cert: cert.then(|| "cert.pem".into()),
+                tls_key: key.then(|| "key.pem".into()),
+                tls_client_ca: client_ca.then(|| "ca.pem".into()),
+                ..ServeArgs::default()
+            };
+            let refused = args.resolve().err().map(|error| error.to_string());
+            assert_eq!(refused.is_some(), expect.is_some(), "{refused:?}");
+            assert!(refused.unwrap_or_default().starts_with(expect.unwrap_or_default()));
+        }
+        check(true, true, false, None);
+        check(true, true, true, None);
+        check(true, false, false, Some("--tls-cert and --tls-key need each other"));
+        check(false, true, true, Some("--tls-cert and --tls-key need each other"));
+        check(false, false, true, Some("--tls-client-ca needs --tls-cert"));
+    }
+
+    #[test]
     fn a_typo_in_the_file_is_an_error() {
         #[track_caller]
         fn check(text: &str, expect: &str) {
@@ -281,6 +423,8 @@ mod tests {
         check("[quotas]\nlimits = 1", "unknown quota `limits`");
         check("[quotas.\"shop-*\"]\nrules = -1", "a whole number from 0 on, or \"unlimited\"");
         check("max_wait_ms = 60001", "max_wait_ms must be between 1 and 60000");
+        check("tokens = \"t\"\ninsecure_no_auth = true", "exclude each other");
+        check("allow_origin = [\"example.com\"]", "\"example.com\" is not an origin");
         check("memory_mib = 63", "memory_mib must be between 64 and 16777216");
     }
 }

@@ -7,7 +7,7 @@ use crate::config::Config;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 
-/// Descriptors besides the store's files and the connections: standard streams, the runtime, the listener, logs, locks, and
+/// Descriptors besides the store's files and the connections of clients: standard streams, the runtime, the listener, logs, locks, and
 /// files that a compaction or a checkpoint opens temporarily.
 const OTHERS: u64 = 24;
 /// The table's files that stay open between look-ups: an eighth of all descriptors, within this minimum and maximum.
@@ -23,7 +23,8 @@ const LEAST_CONNECTIONS: u64 = 8;
 pub(crate) struct Descriptors {
     /// The most connections of clients.
     pub(crate) connections: usize,
-    /// Files of the table that stay open between look-ups.
+    /// Files of the table that stay open between look-ups. On a shared store there is no such file, and these are the most
+    /// connections of other nodes.
     pub(crate) table_files: usize,
 }
 

@@ -49,6 +49,12 @@ impl fmt::Display for Listen {
 }
 
 impl Listen {
+    /// The same host, with another port.
+    pub(crate) fn with_port(&self, port: u16) -> Listen {
+        let host = self.0.rsplit_once(':').map_or("", |(host, _)| host);
+        Listen(format!("{host}:{port}"))
+    }
+
     /// Listens. A name may stand for several addresses: the first one that can be used is taken.
     pub(crate) async fn bind(&self) -> io::Result<TcpListener> {
         let Some(port) = self.0.strip_prefix(':').and_then(|port| port.parse::<u16>().ok()) else {
@@ -86,6 +92,18 @@ mod tests {
         check("http://localhost:7070", false);
         check("two words:7070", false);
         check("", false);
+    }
+
+    #[test]
+    fn the_host_stays_if_the_port_changes() {
+        #[track_caller]
+        fn check(text: &str, expect: &str) {
+            assert_eq!(text.parse::<Listen>().unwrap().with_port(7071).to_string(), expect);
+        }
+        check("127.0.0.1:7070", "127.0.0.1:7071");
+        check("[::1]:7070", "[::1]:7071");
+        check("localhost:80", "localhost:7071");
+        check(":7070", ":7071");
     }
 
     #[tokio::test]

@@ -1,5 +1,6 @@
 //! The binary: configuration, wiring, subcommands. Only this crate brings stores and front ends together.
 
+mod access;
 mod clock;
 mod config;
 mod descriptors;
@@ -12,7 +13,9 @@ mod progress;
 mod quotas;
 mod rules;
 mod serve;
+mod tls;
 mod verify;
+mod watch;
 
 use clap::Parser;
 use std::{error::Error, io::Write, process::ExitCode};
@@ -44,6 +47,9 @@ enum Command {
     /// Work with a file of limiter rules.
     #[command(subcommand)]
     Rules(RulesCommand),
+    /// Work with tokens, by which clients are let in.
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Print the OpenAPI description of the HTTP interface.
     Openapi,
 }
@@ -52,6 +58,12 @@ enum Command {
 enum RulesCommand {
     /// Check a rules file without a server: prints every mistake with its line.
     Check(rules::CheckArgs),
+}
+
+#[derive(clap::Subcommand)]
+enum TokenCommand {
+    /// Make a token: prints it once, with the block for the file of --tokens.
+    New(access::NewTokenArgs),
 }
 
 fn main() -> ExitCode {
@@ -63,6 +75,7 @@ fn main() -> ExitCode {
         Some(Command::Export(args)) => moving::export(args),
         Some(Command::Import(args)) => moving::import(args),
         Some(Command::Rules(RulesCommand::Check(args))) => rules::check(args),
+        Some(Command::Token(TokenCommand::New(args))) => access::new_token(args),
         Some(Command::Openapi) => print(&limina_server::openapi_json()),
     };
     match result {

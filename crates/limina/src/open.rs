@@ -2,26 +2,31 @@
 
 use crate::{config::Config, descriptors::Descriptors, memory::MemoryLimit};
 use limina_embed::{Limina, Metrics, Service};
-use limina_node::Peers;
-use limina_server::{App, HttpPeers, Secret};
+use limina_server::HttpPeers;
 use std::{error::Error, net::SocketAddr, sync::Arc};
 
 const MIB: u64 = 1 << 20;
 
-/// Opens the store and serves on `service`. With a shared store, other nodes reach this one at its advertised address, and
-/// `app` lets them in.
+/// How this node and the others reach each other.
+pub(crate) struct Joining {
+    /// The address that this node gives to the others.
+    pub(crate) advertised: String,
+    pub(crate) peers: Arc<HttpPeers>,
+}
+
+/// Opens the store and serves on `service`. On a shared store the node joins the others.
 pub(crate) async fn open(
     config: &Config,
-    listening: SocketAddr,
+    joining: Option<Joining>,
     descriptors: &Descriptors,
     memory: MemoryLimit,
     service: Service,
     metrics: Metrics,
-    app: &App,
 ) -> Result<Limina, Box<dyn Error>> {
     let mut builder = Limina::builder()
         .service(service, metrics)
         .quotas(config.quotas.clone())
+        .audit_kept(config.audit_kept)
         .journal_bytes(config.journal_mib * MIB)
         .checkpoint_bytes(usize::try_from(memory.checkpoint_bytes(config))?)
         .table_cache_bytes(memory.cache_bytes())
@@ -35,23 +40,17 @@ pub(crate) async fn open(
     if let Some(mib) = config.storage_reserve_mib {
         builder = builder.storage_reserve_bytes(mib * MIB);
     }
-    match &config.store {
-        None => Ok(builder.open(&config.data).await?),
-        Some(url) => {
-            let app = app.clone();
-            let peers = move |secret: &str| {
-                let secret = Secret::new(secret)?;
-                app.accept_peers(secret.clone());
-                Ok(Arc::new(HttpPeers::new(secret)) as Arc<dyn Peers>)
-            };
-            let builder = builder.cluster(advertised(config, listening)?, peers);
-            Ok(builder.host(host_name()).wait_for_database().postgres(url).await?)
+    match (&config.store, joining) {
+        (Some(url), Some(Joining { advertised, peers })) => {
+            let builder = builder.cluster(advertised, peers).host(host_name());
+            Ok(builder.wait_for_database().postgres(url).await?)
         }
+        _ => Ok(builder.open(&config.data).await?),
     }
 }
 
-/// The address at which other nodes reach this one.
-fn advertised(config: &Config, listening: SocketAddr) -> Result<String, Box<dyn Error>> {
+/// The address at which other nodes reach this one, which listens for them at `listening`.
+pub(crate) fn advertised(config: &Config, listening: SocketAddr) -> Result<String, Box<dyn Error>> {
     match &config.advertise {
         Some(address) => Ok(address.clone()),
         None if listening.ip().is_unspecified() => {

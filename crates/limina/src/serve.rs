@@ -1,20 +1,28 @@
 //! `limina serve`: from the configuration to a running server, and from SIGTERM to the end.
 
 use crate::{
+    access::{self, TokensFile},
     clock,
     config::{Config, ServeArgs},
     descriptors::Descriptors,
+    listen::Listen,
     logs,
     memory::{self, MemoryLimit},
-    open::open,
+    open::{Joining, advertised, open},
     rules::{Gate, RulesFile},
+    tls::TlsWatch,
 };
+use futures_util::future::OptionFuture;
 use limina_embed::{Metrics, Service};
 use limina_node::{Budget, memory::Kind};
-use limina_server::App;
+use limina_server::{App, HttpPeers};
 use prometheus_client::registry::Registry;
 use std::{error::Error, future::Future, pin::pin, sync::Arc, time::Duration};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+};
 
 /// The longest time that stopping may take: longer than the time that requests in progress have, and shorter than supervisors
 /// usually wait.
@@ -42,12 +50,20 @@ async fn run(
     memory_limit: MemoryLimit,
 ) -> Result<(), Box<dyn Error>> {
     // Bind the address first: a wrong address is the likelier mistake, and probes are answered with "not ready" from now on.
-    let bound = config.listen.bind().await;
-    let listener = bound.map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
+    let listener = bind(&config.listen).await?;
     let address = listener.local_addr()?;
+    let peer_listener = match &config.peer_listen {
+        Some(listen) => Some(bind(listen).await?),
+        None => None,
+    };
     let stop = stop_signal()?;
-    // Read the file of rules before the store is opened: a start that fails because of the file has changed nothing.
+    // Read the files of tokens, rules and certificates before the store is opened: a start that fails because of a file has changed
+    // nothing.
+    let tokens = config.tokens.as_deref().map(TokensFile::open).transpose()?;
+    let policy = access::policy(&config, tokens.as_ref(), address)?;
     let rules = config.rules.as_deref().map(RulesFile::open).transpose()?;
+    let tls = config.tls.clone().map(TlsWatch::open).transpose()?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
 
     let mut registry = Registry::default();
     let node_metrics = Metrics::new();
@@ -63,15 +79,39 @@ async fn run(
     let app = App::new(gate.clone(), server_metrics, Arc::new(registry));
     app.limit_connections(descriptors.connections);
     app.limit_memory(memory);
-    let (stop_serving, stopped) = tokio::sync::oneshot::channel::<()>();
-    let front = tokio::spawn(limina_server::serve(listener, app.clone(), async move {
-        // A dropped sender means stop as well.
-        let _sent_or_dropped = stopped.await;
-    }));
+    app.protect(policy);
+    if let Some(tokens) = tokens {
+        tokio::spawn(tokens.run());
+    }
+    if let Some(tls) = tls {
+        app.use_tls(tls.tls());
+        tokio::spawn(tls.run());
+    }
+    let (stop_serving, stopped) = watch::channel(false);
+    let stopped = move || {
+        let mut stopped = stopped.clone();
+        async move {
+            // A dropped sender means stop as well.
+            let _sent_or_dropped = stopped.wait_for(|is_stopped| *is_stopped).await;
+        }
+    };
+    let clients = limina_server::serve(listener, app.clone(), stopped());
+    let (joining, nodes) = match peer_listener {
+        None => (None, None),
+        Some(listener) => {
+            let advertised = advertised(&config, listener.local_addr()?)?;
+            tracing::info!(advertised, "other nodes reach this one on {}", listener.local_addr()?);
+            let peers = Arc::new(HttpPeers::new()?);
+            let most = descriptors.table_files;
+            let nodes = limina_server::serve_peers(listener, app, peers.clone(), most, stopped());
+            (Some(Joining { advertised, peers }), Some(nodes))
+        }
+    };
+    let front = tokio::spawn(async move { tokio::join!(clients, OptionFuture::from(nodes)) });
 
     let mut stop = pin!(stop);
     let limina = tokio::select! {
-        limina = open(&config, address, &descriptors, memory_limit, service.clone(), node_metrics, &app) => limina?,
+        limina = open(&config, joining, &descriptors, memory_limit, service.clone(), node_metrics) => limina?,
         () = &mut stop => {
             tracing::info!("stopped before the store was open");
             return Ok(());
@@ -81,7 +121,7 @@ async fn run(
         gate.open();
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
-            "limina listening on http://{address}, data in {}",
+            "limina listening on {scheme}://{address}, data in {}",
             if config.store.is_some() { "PostgreSQL".into() } else { config.data.display().to_string() }
         );
     };
@@ -109,13 +149,17 @@ async fn run(
     }
     // The front end stops last: until then it answers new requests with an error, so that clients go elsewhere.
     let closed = limina.close().await;
-    let _front_is_gone = stop_serving.send(());
+    stop_serving.send_replace(true);
     if let Err(error) = front.await {
         tracing::error!(%error, "the front end failed");
     }
     closed?;
     tracing::info!("stopped");
     failed.map_or(Ok(()), |failed| Err(failed.into()))
+}
+
+async fn bind(listen: &Listen) -> Result<TcpListener, String> {
+    listen.bind().await.map_err(|error| format!("cannot listen on {listen}: {error}"))
 }
 
 /// A disk that hangs must not keep the process from ending. Everything that was acknowledged is durable, so the process may

@@ -12,7 +12,7 @@ use crate::{
     service::{self, Location, QueueOptions},
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
-use limina_engine::{QuotaTable, Stats};
+use limina_engine::{Millis, QuotaTable, Stats};
 use limina_shard::Options as ShardOptions;
 use limina_store::{
     Journal, NodeId, ShardId, ShardStore, ShardStoreOptions, Sharding, StoreError, Table, Tenure,
@@ -37,6 +37,8 @@ pub struct NodeOptions {
     pub journal_bytes: u64,
     /// How much each namespace may have. Each node decides by its own quotas for the shards that it owns.
     pub quotas: Arc<QuotaTable>,
+    /// How long the audit is kept.
+    pub audit_kept: Millis,
 }
 
 impl Default for NodeOptions {
@@ -47,6 +49,7 @@ impl Default for NodeOptions {
             store: ShardStoreOptions::default(),
             journal_bytes: 1 << 30,
             quotas: Arc::default(),
+            audit_kept: limina_engine::Options::default().audit_kept,
         }
     }
 }

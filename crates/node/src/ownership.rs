@@ -224,6 +224,7 @@ mod tests {
             is_live: true,
             expires_in: NOW,
             is_leaving,
+            certificate: None,
         };
         View {
             members: vec![member(ME, is_leaving), member(OTHER, false)],

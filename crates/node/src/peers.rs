@@ -3,11 +3,12 @@
 //! A node that does not own a shard forwards the request to the node that does. A request makes at most one hop: the other
 //! node executes it in its own shard, or says that it does not own the shard. The encoding is not part of this crate.
 
-use crate::{StreamUpdate, Unavailable};
+use crate::{RefusalsPage, RefusalsRequest, StreamUpdate, Unavailable};
 use limina_engine::{Name, Outcome, Request, events::StreamTerms};
-use limina_store::ShardId;
+use limina_store::{Fingerprint, ShardId};
 use serde::{Deserialize, Serialize};
 use std::pin::Pin;
+use tokio::time::Instant;
 
 /// The answer of another node, when it arrives.
 pub type PeerFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, PeerError>> + Send + 'a>>;
@@ -15,6 +16,14 @@ pub type PeerFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, PeerError>> +
 /// Sends requests to other nodes. An implementation keeps its connections and reconnects automatically. When a future or a
 /// [`Feed`] is dropped, the other node learns that the caller no longer waits.
 pub trait Peers: Send + Sync + 'static {
+    /// The certificate that this node shows to other nodes. The store publishes it. None if nodes show no certificates.
+    fn certificate(&self) -> Option<Fingerprint> {
+        None
+    }
+
+    /// The store lists the nodes with these certificates; it was asked at this time. It is asked again and again.
+    fn handle_certificates(&self, _listed: Vec<Fingerprint>, _asked_at: Instant) {}
+
     /// The name of the node at `address`.
     fn who<'a>(&'a self, address: &'a str) -> PeerFuture<'a, String>;
 
@@ -23,6 +32,16 @@ pub trait Peers: Send + Sync + 'static {
 
     /// Follows a stream in a shard of the node at `address`.
     fn follow<'a>(&'a self, address: &'a str, request: &'a FeedRequest) -> PeerFuture<'a, Box<dyn Feed>>;
+
+    /// The latest refusals of the node at `address`. If there is nothing new, the node answers after a while. By default no
+    /// node is asked for them.
+    fn refusals<'a>(
+        &'a self,
+        _address: &'a str,
+        _request: &'a RefusalsRequest,
+    ) -> PeerFuture<'a, RefusalsPage> {
+        Box::pin(std::future::ready(Err(PeerError::NotThere)))
+    }
 }
 
 /// Which stream a node wants to follow at another node, and from which clock.

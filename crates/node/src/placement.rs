@@ -118,6 +118,7 @@ mod tests {
             is_live: !word.ends_with('-'),
             expires_in: Duration::ZERO,
             is_leaving: word.ends_with('!'),
+            certificate: None,
         });
         let owner = |letter: char| (letter != '.').then(|| id(&letter.to_string()));
         let shards = owners.chars().enumerate().map(|(shard, letter)| ShardRow {

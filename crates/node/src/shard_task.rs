@@ -139,7 +139,7 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
         let Some((others, address)) = self.context.service.other(self.shard) else { return };
         let command = Command::ListNamespaces(Page::new(None, 1).expect("one item is a page"));
         let namespace = Name::new("default").expect("a valid name");
-        let request = Request { namespace, idempotency: None, command };
+        let request = Request::new(namespace, command);
         let asking = async {
             while others.peers().ask(&address, self.shard, &request).await.is_err() {
                 tokio::time::sleep(ASK_NEXT_OWNER_EVERY).await;

@@ -29,8 +29,9 @@ pub(crate) fn interval(tenure: Duration) -> Duration {
 
 /// What a node announces about itself.
 pub(crate) fn announcement(joining: &Joining, is_leaving: bool) -> Announcement {
-    let Joining { address, host, tenure, .. } = joining;
-    Announcement { address: address.clone(), host: host.clone(), is_leaving, tenure: *tenure }
+    let Joining { address, host, tenure, peers } = joining;
+    let (address, host, certificate) = (address.clone(), host.clone(), peers.certificate());
+    Announcement { address, host, is_leaving, tenure: *tenure, certificate }
 }
 
 /// The view that the store returned with a renewal.
@@ -102,12 +103,17 @@ impl<S: Journal + Table + Tenure> TenureRenewal<S> {
         let tenure = self.joining.tenure;
         let announcement = announcement(&self.joining, self.control.is_leaving.load(Ordering::Acquire));
         let sent_at = self.context.clocks.monotonic();
+        let asked_at = tokio::time::Instant::now();
         // If a renewal takes longer, hardly any of the tenure that it renews is left.
         let answer = timeout(tenure * (RENEWALS - 1) / RENEWALS, self.store.renew(announcement));
         let answer = self.watch_expiry(failing.is_some(), answer).await;
         let answer = answer.unwrap_or_else(|_| Err(StoreError::Unavailable("it does not answer".to_owned())));
         let is_renewed = match answer {
-            Ok(view) => self.handle_view(view, sent_at, failing.is_none()),
+            Ok(view) => {
+                let listed = view.members.iter().filter_map(|member| member.certificate).collect();
+                self.joining.peers.handle_certificates(listed, asked_at);
+                self.handle_view(view, sent_at, failing.is_none())
+            }
             Err(error) => {
                 self.context.tenure_guard.handle_renewal(false);
                 if failing.is_none() {

@@ -41,7 +41,7 @@ fn terms() -> StreamTerms {
 
 async fn ask(service: &Service, namespace: &Name, command: events::Command) -> Reply {
     let command = Command::Events(command);
-    let request = Request { namespace: namespace.clone(), idempotency: None, command };
+    let request = Request::new(namespace.clone(), command);
     match timeout(LONG, service.submit(request)).await.expect("an answer in time") {
         Ok(Outcome::Events(Ok(reply))) => reply,
         other => panic!("{other:?}"),
@@ -305,8 +305,7 @@ async fn a_shard_that_reopens_sends_followers_the_changes_that_they_missed() {
     let mut follower = follow(&node.service, &namespace, None).await;
     assert_eq!(sent_until(&mut follower, first).await, [-(first as i64)]);
     node.memory.fail_append(AppendFault::UnknownButHappened);
-    let request =
-        Request { namespace: namespace.clone(), idempotency: None, command: Command::Events(submission(1)) };
+    let request = Request::new(namespace.clone(), Command::Events(submission(1)));
     node.service.submit(request).await.expect_err("its outcome is not known");
     assert_eq!(sent_until(&mut follower, first + 1).await, clocks(first + 1..=first + 1));
 }
@@ -374,11 +373,7 @@ async fn a_follower_that_is_behind_gets_the_changes_that_are_kept() {
     sent_until(&mut other, first + 3_000).await;
     // The shard opens again, so that the ring of this node starts again.
     node.memory.fail_append(AppendFault::UnknownButHappened);
-    let request = Request {
-        namespace: namespace.clone(),
-        idempotency: None,
-        command: Command::Events(submission(3_000)),
-    };
+    let request = Request::new(namespace.clone(), Command::Events(submission(3_000)));
     node.service.submit(request).await.expect_err("its outcome is not known");
     submit(&node.service, &namespace, 3_001..3_010).await;
     let mut new = follow(&node.service, &namespace, None).await;

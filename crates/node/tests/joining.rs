@@ -30,7 +30,7 @@ fn cluster() -> Arc<Cluster> {
 
 fn announcement(address: &str) -> Announcement {
     let (address, host) = (address.to_owned(), "machine".to_owned());
-    Announcement { address, host, is_leaving: false, tenure: TENURE }
+    Announcement { address, host, is_leaving: false, tenure: TENURE, certificate: None }
 }
 
 async fn join<S: Journal + Table + Tenure>(store: Arc<S>, address: &str) -> Result<Node, AddressTaken> {

@@ -1,8 +1,14 @@
 //! The interface between the front ends and the service.
 
-use limina_engine::{Name, Outcome, Page, Request, events::StreamTerms, outcome::NamespaceInfo};
+use limina_engine::{
+    Listed, Name, Outcome, Page, Request,
+    audit::{AuditCursor, AuditRecord},
+    events::StreamTerms,
+    outcome::NamespaceInfo,
+};
 use limina_node::{
-    Cluster, Feed, FeedRequest, FollowError, Follower, Service, ShardId, Unavailable, peers::PeerFuture,
+    Cluster, Feed, FeedRequest, FollowError, Follower, RefusalListener, RefusalsPage, RefusalsRequest,
+    Service, ShardId, Unavailable, memory::MemoryFull, peers::PeerFuture,
 };
 use std::pin::Pin;
 
@@ -23,6 +29,9 @@ pub trait Backend: Send + Sync + 'static {
     /// A page of all namespaces, ordered by name.
     fn namespaces(&self, page: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>>;
 
+    /// A page of the audit of all namespaces, by time.
+    fn audit(&self, page: Page<AuditCursor>) -> Pending<'_, Listed<AuditRecord, AuditCursor>>;
+
     /// Follows a stream of events, see [`Service::follow`].
     fn follow(
         &self,
@@ -37,6 +46,12 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Follows a stream on behalf of another node, see [`Service::feed_peer`].
     fn feed_peer(&self, wanted: FeedRequest) -> PeerFuture<'_, Box<dyn Feed>>;
+
+    /// Listens to what is refused, see [`Service::listen_to_refusals`].
+    fn listen_to_refusals(&self, namespace: Option<Name>) -> Result<RefusalListener, MemoryFull>;
+
+    /// A page of this node's refusals for another node, see [`Service::refusals_for_peer`].
+    fn refusals_for_peer(&self, wanted: RefusalsRequest) -> PeerFuture<'_, RefusalsPage>;
 
     /// Whether the node serves requests: it has recovered its data and is not stopping.
     fn is_ready(&self) -> bool;
@@ -61,6 +76,10 @@ impl Backend for Service {
         Box::pin(Service::namespaces(self, page))
     }
 
+    fn audit(&self, page: Page<AuditCursor>) -> Pending<'_, Listed<AuditRecord, AuditCursor>> {
+        Box::pin(Service::audit(self, page))
+    }
+
     fn follow(
         &self,
         namespace: Name,
@@ -77,6 +96,14 @@ impl Backend for Service {
 
     fn feed_peer(&self, wanted: FeedRequest) -> PeerFuture<'_, Box<dyn Feed>> {
         Box::pin(Service::feed_peer(self, wanted))
+    }
+
+    fn listen_to_refusals(&self, namespace: Option<Name>) -> Result<RefusalListener, MemoryFull> {
+        Service::listen_to_refusals(self, namespace)
+    }
+
+    fn refusals_for_peer(&self, wanted: RefusalsRequest) -> PeerFuture<'_, RefusalsPage> {
+        Box::pin(async { Ok(Service::refusals_for_peer(self, wanted).await) })
     }
 
     fn is_ready(&self) -> bool {

@@ -11,7 +11,9 @@ use limina_engine::{
     limiter as engine_limiter,
 };
 
-pub use crate::peers::fuzzing::{encode_peer_request, peer_answer, peer_feed, peer_messages, peer_request};
+pub use crate::peers::fuzzing::{
+    encode_peer_request, peer_answer, peer_feed, peer_messages, peer_refusals, peer_request,
+};
 
 /// Reads a body as one of the calls of the API would. `kind` selects the call. None: the request would be rejected.
 pub fn command(kind: usize, body: &[u8]) -> Option<Command> {
@@ -41,7 +43,7 @@ fn read(kind: usize, body: &[u8]) -> Result<Command, Failure> {
         11 => limiter(engine_limiter::Command::Match(limiter::match_query(parse(body)?)?)),
         12 => limiter(engine_limiter::Command::Check(limiter::check(parse(body)?)?)),
         13 => limiter(limiter::move_counter(parse(body)?)?),
-        14 => limiter(engine_limiter::Command::TakeLease(limiter::new_lease(name(), parse(body)?)?)),
+        14 => limiter(engine_limiter::Command::TakeLease(limiter::new_lease(name(), name(), parse(body)?)?)),
         15 => limiter(engine_limiter::Command::ListRules {
             query: from_wire::rule_query(parse(body)?)?,
             page: Page::new(None, 100)?,

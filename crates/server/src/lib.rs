@@ -4,11 +4,13 @@
 //! know how something is stored. Only `from_wire` and `to_wire` convert between wire types ([`limina_wire`]) and the
 //! engine's types, and only `status` knows which HTTP status a refusal has.
 //!
-//! Read in this order: [`backend`] (the interface to the service), `http/mod.rs` (the routes), `http/ledger.rs` and
+//! Read in this order: [`backend`] (the interface to the service), `http/routes.rs` (the routes, and the
+//! right that each needs), `http/ledger.rs` and
 //! `http/limiter` (the calls of two families), `http/extract.rs` (the conventions of requests), `http/status` (the
-//! statuses of answers). [`rules_file`] reads rules from a TOML file. `stomp` pushes events over WebSocket. `peers` is the
-//! protocol between nodes.
+//! statuses of answers). [`rules_file`] reads rules from a TOML file. `stomp` pushes events over WebSocket. `tls`
+//! loads certificates. `peers` is the protocol between nodes.
 
+mod access;
 pub mod backend;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
@@ -16,7 +18,10 @@ mod http;
 mod peers;
 pub mod rules_file;
 mod stomp;
+mod tls;
 
+pub use access::{InvalidOrigin, Origin, Policy};
 pub use backend::Backend;
-pub use http::{App, Metrics, openapi_json, serve};
-pub use peers::{HttpPeers, InvalidSecret, Secret};
+pub use http::{App, Metrics, openapi_json, rights_table, serve, serve_peers};
+pub use peers::{HttpPeers, IdentityError};
+pub use tls::{LoadedTls, Tls, TlsFileError, TlsFiles};

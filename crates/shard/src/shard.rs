@@ -388,7 +388,7 @@ mod tests {
         let read = |shard: &mut Shard<()>| {
             let command = limina_engine::locks::Command::Get(Name::new("a").expect("a valid name"));
             let namespace = Name::new("n").expect("a valid name");
-            let request = Request { namespace, idempotency: None, command: Command::Locks(command) };
+            let request = Request::new(namespace, Command::Locks(command));
             assert!(shard.handle_request((), request).is_ok(), "the queue is empty");
             assert!(matches!(shard.poll(Time(1)), Some(Output::Confirm)));
             shard.handle_persisted();

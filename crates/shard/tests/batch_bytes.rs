@@ -20,7 +20,7 @@ fn large(number: usize) -> Request {
     let (id, session) = (name(format!("lock {number}")), name("session".to_owned()));
     let acquire = Acquire::new(id, session, locks, Millis(10_000)).unwrap();
     let command = Command::Locks(locks::Command::Acquire(acquire));
-    Request { namespace: name("n".to_owned()), idempotency: None, command }
+    Request::new(name("n".to_owned()), command)
 }
 
 /// Requests that arrive together are split into several batches if they have too many bytes, and answered in order.
@@ -64,7 +64,7 @@ fn a_batch_ends_where_it_has_enough_bytes() {
 
 fn limiter(command: limiter::Command) -> Request {
     let namespace = Name::new("n").unwrap();
-    Request { namespace, idempotency: None, command: Command::Limiter(command) }
+    Request::new(namespace, Command::Limiter(command))
 }
 
 /// A refund of a counter that is empty announces a write, and then writes nothing. Its answer is relaxed, so no seal

@@ -15,7 +15,7 @@ fn options() -> Options {
 }
 
 fn request(command: events::Command) -> Request {
-    Request { namespace: name(), idempotency: None, command: Command::Events(command) }
+    Request::new(name(), Command::Events(command))
 }
 
 fn name() -> Name {

@@ -5,7 +5,7 @@ use crate::harness::{Bench, name};
 use limina_engine::{
     Command, KeyValues,
     key_values::Value,
-    ledger::{self, Batch, Change as LimitChange, Context, Hold, Transfer},
+    ledger::{self, Batch, Change as LimitChange, Hold, Transfer},
     limiter::{self, Change, Check, CheckBatch, CounterChange, Limit, NewRule, RuleChange, Take},
     lists::Page,
     selection::{Query, Selection, Test},
@@ -72,12 +72,7 @@ fn longest_turns() {
 
 fn hold_batch(bench: &mut Bench) {
     let names: Vec<_> = (0..1_000).map(|number| name(&format!("l{number}"))).collect();
-    let change = |number: usize| LimitChange {
-        limit_name: names[number % names.len()].clone(),
-        value: 1,
-        limit_id: None,
-        context: Context::default(),
-    };
+    let change = |number: usize| LimitChange::new(names[number % names.len()].clone(), 1);
     // 8,192 × 50 would be refused: its answer would be larger than 64 MiB.
     let hold = |item: usize| {
         let changes = (0..50).map(|number| change(item * 7 + number)).collect();

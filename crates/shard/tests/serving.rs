@@ -16,7 +16,7 @@ fn name(text: &str) -> Name {
 
 /// The answer of the locks at this time.
 fn ask(shard: &mut Shard<()>, now: u64, command: locks::Command) -> Result<LocksReply, locks::Refusal> {
-    let request = Request { namespace: name("n"), idempotency: None, command: Command::Locks(command) };
+    let request = Request::new(name("n"), Command::Locks(command));
     shard.handle_request((), request).unwrap();
     let mut answer = None;
     while let Some(output) = shard.poll(Time(now)) {

@@ -8,7 +8,7 @@ use limina_sim::{random::Random, workload::EventWorkload};
 
 #[derive(Debug, Clone)]
 enum What {
-    Ask(Request),
+    Ask(Box<Request>),
     /// The batch ends, and is stored.
     Seal,
     /// The engine is opened again from what was stored.
@@ -43,13 +43,13 @@ fn script(random: &mut Random, spans: &[u64], length: usize) -> (usize, Vec<Step
         let what = match random.below(80) {
             0..=3 => What::Seal,
             4..=5 => What::Reopen,
-            6 if random.one_in(2) => What::Ask(harness::plain(Command::DeleteNamespace)),
-            7 => {
-                What::Ask(harness::plain(Command::ListNamespaces(Page::new(None, 10).expect("a small page"))))
-            }
+            6 if random.one_in(2) => What::Ask(Box::new(harness::plain(Command::DeleteNamespace))),
+            7 => What::Ask(Box::new(harness::plain(Command::ListNamespaces(
+                Page::new(None, 10).expect("a small page"),
+            )))),
             _ => {
                 let command = Command::Events(happenings.command(random));
-                What::Ask(harness::request(random, command, 6))
+                What::Ask(Box::new(harness::request(random, command, 6)))
             }
         };
         steps.push(Step { wait, what });

@@ -12,7 +12,7 @@ use limina_sim::{random::Random, workload::LimiterWorkload};
 
 #[derive(Debug, Clone)]
 enum What {
-    Ask(Request),
+    Ask(Box<Request>),
     /// A check. If it is refused, the same check is repeated as a dry run just before `retry_after` has passed, and
     /// just after.
     Retry(Vec<Take>),
@@ -52,8 +52,9 @@ fn crowded_windows() {
 
 fn script(random: &mut Random, mut limits: LimiterWorkload, length: usize) -> (usize, Vec<Step<What>>) {
     let namespace = Name::new("n").unwrap();
-    let ask =
-        |command, idempotency| What::Ask(Request { namespace: namespace.clone(), idempotency, command });
+    let ask = |command, idempotency| {
+        What::Ask(Box::new(Request { idempotency, ..Request::new(namespace.clone(), command) }))
+    };
     let mut steps: Vec<Step<What>> =
         (0..2).map(|_| Step { wait: 0, what: ask(Command::Limiter(limits.rule(random)), None) }).collect();
     while steps.len() < length {
@@ -71,11 +72,11 @@ fn script(random: &mut Random, mut limits: LimiterWorkload, length: usize) -> (u
             (0, _) => What::Walk(1 + random.below(3) as usize),
             (1..=3, _) => What::Seal,
             (4, _) => What::Reopen,
-            (5, _) if random.one_in(4) => What::Ask(harness::plain(Command::DeleteNamespace)),
+            (5, _) if random.one_in(4) => What::Ask(Box::new(harness::plain(Command::DeleteNamespace))),
             (_, limiter::Command::Check(check)) if !check.dry_run() && random.one_in(3) => {
                 What::Retry(check.entries().to_vec())
             }
-            _ => What::Ask(harness::request(random, Command::Limiter(command), 8)),
+            _ => What::Ask(Box::new(harness::request(random, Command::Limiter(command), 8))),
         };
         steps.push(Step { wait, what });
     }

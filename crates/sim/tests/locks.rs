@@ -12,7 +12,7 @@ use limina_sim::{model::Fate, random::Random, workload::LockWorkload};
 
 #[derive(Debug, Clone)]
 enum What {
-    Ask(Request),
+    Ask(Box<Request>),
     /// The batch ends, and is stored.
     Seal,
     /// The engine is opened again from what was stored.
@@ -53,21 +53,21 @@ fn script(random: &mut Random, spans: &[u64], length: usize) -> (usize, Vec<Step
             0..=3 => What::Seal,
             4 => What::Reopen,
             5 => What::EndWaits,
-            6 if random.one_in(2) => What::Ask(harness::plain(Command::DeleteNamespace)),
-            7 => {
-                What::Ask(harness::plain(Command::ListNamespaces(Page::new(None, 10).expect("a small page"))))
-            }
-            8..=11 if !asked.is_empty() => What::Ask(again(&mut doors, random, &asked)),
+            6 if random.one_in(2) => What::Ask(Box::new(harness::plain(Command::DeleteNamespace))),
+            7 => What::Ask(Box::new(harness::plain(Command::ListNamespaces(
+                Page::new(None, 10).expect("a small page"),
+            )))),
+            8..=11 if !asked.is_empty() => What::Ask(Box::new(again(&mut doors, random, &asked))),
             _ => {
                 let command = Command::Locks(doors.command(random));
-                What::Ask(harness::request(random, command, 6))
+                What::Ask(Box::new(harness::request(random, command, 6)))
             }
         };
         if let What::Ask(request) = &what
             && let (Command::Locks(locks::Command::Acquire(_)), Some(_)) =
                 (&request.command, &request.idempotency)
         {
-            asked.push(request.clone());
+            asked.push(Request::clone(request));
             asked.drain(..asked.len().saturating_sub(4));
         }
         steps.push(Step { wait, what });
@@ -109,7 +109,7 @@ fn end_waits(bench: &mut Bench) -> Result<(), String> {
 fn look(bench: &mut Bench) -> Result<(), String> {
     let page = Page::new(None, 100_000).expect("the largest page");
     let list = Command::Locks(locks::Command::List { query: Query::default(), page });
-    let request = Request { namespace: Name::new("n").unwrap(), idempotency: None, command: list };
+    let request = Request::new(Name::new("n").unwrap(), list);
     let Some(Outcome::Locks(Ok(Reply::Grants(listed)))) = bench.ask(&request)? else {
         return Err("a list is a list".into());
     };

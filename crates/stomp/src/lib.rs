@@ -25,6 +25,7 @@
 //!         while let Some(action) = session.poll_action() {
 //!             match action {
 //!                 Action::Send(bytes) => written.extend_from_slice(&bytes),
+//!                 Action::Connect { .. } => {} // only if `Options::asks_who` is set
 //!                 Action::Subscribe { destination, ticket, .. } if destination == "/topic/tacos" => {
 //!                     session.accept(ticket, now);
 //!                 }

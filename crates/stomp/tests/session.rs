@@ -38,6 +38,13 @@ impl Server {
     fn perform(&mut self, action: Action) -> String {
         match action {
             Action::Send(bytes) => readable(&bytes),
+            Action::Connect { passcode } => {
+                match passcode.as_deref() {
+                    Some("open sesame") => self.session.admit(0),
+                    _ => self.session.fail("Unauthorized", "who are you"),
+                }
+                format!("connect {passcode:?}")
+            }
             Action::Subscribe { subscription, destination, ack, headers, ticket } => {
                 if destination.starts_with("/topic/") {
                     self.subscriptions.push(subscription);

@@ -102,6 +102,7 @@ proptest! {
                     actions += 1;
                     prop_assert!(actions <= 4, "a frame has few consequences");
                     match action {
+                        Action::Connect { .. } => session.admit(now),
                         Action::Send(bytes) => sent.extend_from_slice(&bytes),
                         Action::Subscribe { subscription, ticket, .. } => {
                             subscriptions.push(subscription);

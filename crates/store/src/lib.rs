@@ -37,7 +37,7 @@ pub use runs::HISTORY;
 pub use shard_store::{Answer, Backlog, Read, ShardStore, ShardStoreOptions};
 pub use sharding::{Sharding, ShardingKey};
 pub use table::Table;
-pub use tenure::{Announcement, HandOver, Member, NodeId, ShardRow, Tenure, View};
+pub use tenure::{Announcement, Fingerprint, HandOver, Member, NodeId, ShardRow, Tenure, View};
 
 use bytes::Bytes;
 

@@ -81,12 +81,16 @@ pub(crate) fn agree_on_shards(
     }
 }
 
-/// The error for a store of a version that had no [`ShardingKey`]. Its namespaces cannot stay in their shards under a
-/// key, so only an export and an import move them. `place` says which store has which version.
-pub(crate) fn too_old(place: &str) -> StoreError {
+/// The difference of versions that had no [`ShardingKey`], for [`too_old`]. Their namespaces cannot stay in their shards under
+/// a key.
+pub(crate) const HASH_WITHOUT_KEY: &str = "whose shard hash had no key";
+
+/// The error for a store of a version that only an export and an import can move. `place` says which store has which version,
+/// and `difference` what is different there.
+pub(crate) fn too_old(place: &str, difference: &str) -> StoreError {
     StoreError::Unusable(format!(
-        "{place}: it was written by an older limina, whose shard hash had no key. Export it with that limina, and import the \
-         file into a new store with this one"
+        "{place}: it was written by an older limina, {difference}. Export it with that limina, and import the file into a new \
+         store with this one"
     ))
 }
 

@@ -17,6 +17,22 @@ impl fmt::Display for NodeId {
     }
 }
 
+/// The SHA-256 of a certificate. It stands for the certificate: no other one with the same fingerprint can be made.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint(pub [u8; 32]);
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({self})")
+    }
+}
+
 /// What a node tells the store with each renewal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announcement {
@@ -28,6 +44,8 @@ pub struct Announcement {
     pub is_leaving: bool,
     /// How long the node counts as alive from now on if it does not renew again.
     pub tenure: Duration,
+    /// The certificate that the node shows to other nodes. None if they cannot reach it.
+    pub certificate: Option<Fingerprint>,
 }
 
 /// A node as the store knows it.
@@ -47,6 +65,8 @@ pub struct Member {
     pub expires_in: Duration,
     /// Whether it is about to stop.
     pub is_leaving: bool,
+    /// The certificate that it shows to other nodes, as it announced it. None if they cannot reach it.
+    pub certificate: Option<Fingerprint>,
 }
 
 /// The store's row of a shard.

@@ -1,4 +1,8 @@
-//! Durations in requests: a string with units, or a number of milliseconds.
+//! Durations in requests: a string with units, or 0.
+//!
+//! A bare number has no unit, and nobody means 60 ms by `"per": 60`. So it is refused. A request may also use the names that
+//! replies use: `per_ms` is a whole number of milliseconds. Each type of a request has both fields, and whoever reads it
+//! refuses a request that has both.
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
@@ -6,7 +10,7 @@ use serde::{
 };
 use std::{fmt, str::FromStr};
 
-/// A span of time in a request: `"250ms"`, `"10s"`, `"1m30s"`, `"24h"`, `"30d"`, or a whole number of milliseconds.
+/// A span of time in a request: `"250ms"`, `"10s"`, `"1m30s"`, `"24h"`, `"30d"`, or 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Duration {
     /// The length in milliseconds.
@@ -93,7 +97,7 @@ impl std::error::Error for InvalidDuration {}
 
 impl Serialize for Duration {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(self.millis)
+        serializer.collect_str(&format_args!("{}ms", self.millis))
     }
 }
 
@@ -105,15 +109,21 @@ impl<'de> Deserialize<'de> for Duration {
             type Value = Duration;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a duration such as \"1m30s\", or a whole number of milliseconds")
+                f.write_str("a duration such as \"1m30s\"")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
                 text.parse().map_err(E::custom)
             }
 
-            fn visit_u64<E: de::Error>(self, millis: u64) -> Result<Duration, E> {
-                Ok(Duration { millis })
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Duration, E> {
+                match number {
+                    0 => Ok(Duration { millis: 0 }),
+                    _ => Err(E::custom(format_args!(
+                        "must have a unit, such as \"{number}s\" or \"{number}ms\", and must not be the bare number \
+                         {number}; a number of milliseconds goes into the field whose name ends in _ms"
+                    ))),
+                }
             }
         }
         deserializer.deserialize_any(DurationVisitor)
@@ -175,8 +185,9 @@ mod tests {
                 (found, _) => panic!("{json} gave {found:?}"),
             }
         }
-        check("250", Ok(250));
         check("0", Ok(0));
+        check("250", Err("must have a unit, such as \"250s\" or \"250ms\""));
+        check("18446744073709551615", Err("must have a unit"));
         check("\"10s\"", Ok(10_000));
         check("-1", Err("expected a duration"));
         check("1.0", Err("expected a duration"));
@@ -185,5 +196,8 @@ mod tests {
         check("[]", Err("expected a duration"));
         check("\"10\"", Err("10 has no unit"));
         check("\"\"", Err("an empty string"));
+        let written = serde_json::to_string(&Duration { millis: 90_000 }).unwrap();
+        assert_eq!(written, "\"90000ms\"");
+        check(&written, Ok(90_000));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     Duration,
-    schema::{KeyFrameInterval, StreamDuration},
+    schema::{KeyFrameInterval, Name, StreamDuration},
     words::from_word,
 };
 use serde::{Deserialize, Serialize};
@@ -13,11 +13,20 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PutStream {
+    /// The name of the stream. It may be absent; otherwise it must be the name in the path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Name>)]
+    pub name: Option<String>,
     /// What a duplicate does. It cannot change later.
     pub mode: Mode,
     /// How long an event blocks duplicates of itself, and the time until it is published: 10 ms–30 d.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = StreamDuration)]
-    pub duration: Duration,
+    pub duration: Option<Duration>,
+    /// The duration in milliseconds, in place of `duration`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 10, maximum = 2_592_000_000_u64)]
+    pub duration_ms: Option<u64>,
     /// How many distinct events the stream can remember at once: 1–1,000,000. Default: 10,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000)]
@@ -26,6 +35,16 @@ pub struct PutStream {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<KeyFrameInterval>)]
     pub key_frame_every: Option<Duration>,
+    /// The same in milliseconds, in place of `key_frame_every`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 100, maximum = 86_400_000)]
+    pub key_frame_every_ms: Option<u64>,
+    /// Ignored: a stream that was read can be sent back.
+    #[serde(default, skip_serializing)]
+    pub clock: Option<u64>,
+    /// Ignored: a stream that was read can be sent back.
+    #[serde(default, skip_serializing)]
+    pub incubating: Option<u64>,
 }
 
 /// What a duplicate of an event does.

@@ -83,7 +83,9 @@ fn unknown_field(rest: &str) -> JsonFault {
     match rest.rsplit_once("`, expected ") {
         Some((name, known)) => {
             let known = known.strip_prefix("one of ").unwrap_or(known).replace("` or `", "`, `");
-            let known = known.split(", ").filter(|name| !is_alias(name)).collect::<Vec<_>>().join(", ");
+            let names: Vec<&str> = known.split(", ").collect();
+            let is_recommended = |name: &&&str| !is_alias(name) && !is_in_millis(name, &names);
+            let known = names.iter().filter(is_recommended).copied().collect::<Vec<_>>().join(", ");
             JsonFault::Unknown { name: name.to_owned(), known: Some(known) }
         }
         None => {
@@ -97,6 +99,12 @@ fn unknown_field(rest: &str) -> JsonFault {
 /// recommend them.
 fn is_alias(quoted: &str) -> bool {
     quoted.trim_start_matches('`').starts_with(|first: char| first.is_ascii_uppercase())
+}
+
+/// Whether a name in backquotes is the other name of a duration: `ttl_ms` besides `ttl`. Messages do not recommend it.
+fn is_in_millis(quoted: &str, names: &[&str]) -> bool {
+    let with_units = quoted.strip_suffix("_ms`").map(|name| format!("{name}`"));
+    with_units.is_some_and(|with_units| names.contains(&with_units.as_str()))
 }
 
 /// What serde calls a Rust type or what a visitor expects, as JSON has it.
@@ -204,5 +212,14 @@ mod tests {
         check::<Sample>(r#"{"x": 1}"#, "x", Some("`count`, `value`, `flag`, `list`, `part`"));
         check::<Part>(r#"{"a`, expected b": 1}"#, "a`, expected b", Some("`one`, `two`"));
         check::<Nothing>(r#"{"x": 1}"#, "x", None);
+        #[derive(Debug, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[expect(dead_code, reason = "only whether it can be read matters")]
+        struct Spans {
+            ttl: Option<u64>,
+            ttl_ms: Option<u64>,
+            held_ms: Option<u64>,
+        }
+        check::<Spans>(r#"{"x": 1}"#, "x", Some("`ttl`, `held_ms`"));
     }
 }

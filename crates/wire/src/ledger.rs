@@ -27,6 +27,18 @@ pub struct NewLimit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 100_000)]
     pub ceiling: Option<i64>,
+    /// Ignored: a limit that was read can be sent back.
+    #[serde(default, skip_serializing)]
+    pub commit_value: Option<i64>,
+    /// Ignored: a limit that was read can be sent back.
+    #[serde(default, skip_serializing)]
+    pub hold_value: Option<i64>,
+    /// Ignored: a limit that was read can be sent back.
+    #[serde(default, skip_serializing)]
+    pub total_value: Option<i64>,
+    /// Ignored: a limit that was read can be sent back.
+    #[serde(default, skip_serializing)]
+    pub created_position: Option<u64>,
 }
 
 /// `PATCH /limits/{name}`: change the given fields. `null` removes a field.
@@ -54,17 +66,21 @@ pub struct Hold {
     #[serde(deserialize_with = "object::list::<64, _, _>")]
     #[schema(min_items = 1, max_items = 64)]
     pub changes: Vec<Change>,
-    /// Skip the limits in which the operation already has an open hold, instead of answering `DuplicateOperation`.
-    /// Default: `false`.
+    /// Skip the limits in which the operation already has an open hold of the same value, instead of answering
+    /// `DuplicateOperation`. Default: `false`.
     #[serde(default)]
     pub skip_existing_holds: bool,
-    /// Create the limits that do not exist, without a ceiling. Default: `false`.
+    /// Create the limits that do not exist. Default: `false`.
     #[serde(default)]
     pub create_missing: bool,
     /// Roll the holds back automatically after this time: 1 ms–366 d. Absent: they never expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Expiry>)]
     pub expires_after: Option<Duration>,
+    /// The same in milliseconds, in place of `expires_after`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 31_622_400_000_u64)]
+    pub expires_after_ms: Option<u64>,
 }
 
 /// The value to hold in one limit.
@@ -85,6 +101,26 @@ pub struct Change {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional_texts")]
     #[schema(value_type = Option<Context>)]
     pub context: Option<BTreeMap<String, String>>,
+    /// If this hold creates the limit: its ceiling, which this hold must not exceed either. Absent: no ceiling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling: Option<i64>,
+}
+
+/// `POST /extend`: set when the open holds of an operation expire.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Extend {
+    /// The operation that made the holds.
+    #[schema(value_type = Name, example = "payment-4711")]
+    pub operation_id: String,
+    /// Every open hold of the operation expires this long after now: 1 ms–366 d. `null`: it never expires.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::patch")]
+    #[schema(value_type = Option<Expiry>)]
+    pub expires_after: Option<Option<Duration>>,
+    /// The same in milliseconds, in place of `expires_after`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 31_622_400_000_u64)]
+    pub expires_after_ms: Option<u64>,
 }
 
 /// `POST /commit` and `POST /rollback`: finish holds of an operation.
@@ -181,6 +217,9 @@ pub struct Limit {
     pub hold_value: i64,
     /// `commit_value` + `hold_value`.
     pub total_value: i64,
+    /// The largest value that could be held now, or `null` if the limit has no ceiling. 0 if the ceiling is reached.
+    #[schema(required)]
+    pub available: Option<i64>,
     /// The position at which the limit was created.
     pub created_position: u64,
 }
@@ -194,7 +233,7 @@ pub struct HoldReply {
     pub position: u64,
     /// The values of the limits at that position, in the order of the request.
     pub values: Vec<LimitValue>,
-    /// The limits that were skipped, because the operation already had an open hold there.
+    /// The limits that were skipped, because the operation already had an open hold of the same value there.
     pub skipped: Vec<String>,
 }
 
@@ -251,6 +290,9 @@ pub struct OperationHold {
     /// The client's own id for the limit, or `null`.
     #[schema(required)]
     pub limit_id: Option<String>,
+    /// Whether the limit was deleted after the hold had ended. A limit that was created later under the same name is
+    /// another limit.
+    pub deleted: bool,
     /// The state of the hold.
     pub state: State,
     /// The value that was held.
@@ -258,6 +300,8 @@ pub struct OperationHold {
     /// The value that was committed, or `null` if the hold was not committed.
     #[schema(required)]
     pub committed_value: Option<i64>,
+    /// When the value was held, in epoch milliseconds.
+    pub held_at: u64,
     /// The position of the hold.
     pub hold_position: u64,
     /// The position of the commit, rollback or expiry; `null` while the hold is open.
@@ -266,6 +310,9 @@ pub struct OperationHold {
     /// When the hold expires or would have expired, in epoch milliseconds; `null` if it never expires.
     #[schema(required)]
     pub expires_at: Option<u64>,
+    /// The time until the hold expires; `null` if it never does, or is no longer open.
+    #[schema(required)]
+    pub expires_in_ms: Option<u64>,
     /// Whether the hold was rolled back because it had expired.
     pub expired: bool,
 }

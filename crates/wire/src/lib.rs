@@ -2,12 +2,15 @@
 //!
 //! A type here defines how something looks on the wire. It validates its JSON form and nothing more, must never decide
 //! anything, and does not know the engine. Requests with unknown or repeated fields are refused, so that a typo never
-//! passes silently. Replies ignore unknown fields, so that an older client can read the replies of a newer server.
+//! passes silently. What a GET returned can be sent back in a PUT: requests know the read-only fields of the replies, whose
+//! values are ignored, and durations under the names of the replies. Replies ignore unknown fields, so that an older client can read the replies of a newer server.
 //! [`JsonFault`] says in plain English why JSON was refused.
 
+pub mod audit;
 pub mod cluster;
 pub mod duration;
 pub mod events;
+pub mod heartbeat;
 pub mod json_fault;
 pub mod key_values;
 pub mod ledger;
@@ -17,11 +20,13 @@ pub mod namespace;
 pub mod object;
 pub mod page;
 pub mod problem;
+pub mod refusals;
 pub mod schema;
 pub mod selection;
 mod words;
 
 pub use duration::Duration;
+pub use heartbeat::Heartbeat;
 pub use json_fault::JsonFault;
 pub use key_values::KeyValues;
 pub use object::{AtMost, Object};

@@ -25,17 +25,26 @@ pub struct NewLock<'a> {
         borrow,
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "object::optional_values::<64, _, _>"
+        deserialize_with = "object::optional_list::<64, _, _>"
     )]
     #[schema(min_items = 1, max_items = 64)]
     pub locks: Option<Vec<WantedLock<'a>>>,
     /// How long the lock is held without a heartbeat: 100 ms–24 h.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Ttl)]
-    pub ttl: Duration,
+    pub ttl: Option<Duration>,
+    /// The ttl in milliseconds, in place of `ttl`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 100, maximum = 86_400_000)]
+    pub ttl_ms: Option<u64>,
     /// How long to wait for the lock: 0–5 min. Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Wait>)]
     pub wait: Option<Duration>,
+    /// The wait in milliseconds, in place of `wait`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 300_000)]
+    pub wait_ms: Option<u64>,
     /// The client's name for itself, which everybody can read. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Name>, example = "worker-3")]
@@ -66,17 +75,6 @@ pub enum Mode {
 }
 
 from_word!(Mode: "exclusive" => Exclusive, "shared" => Shared);
-
-/// `POST /locks/{lock_id}/heartbeat`: hold the lock for its whole ttl from now on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = LockHeartbeat)]
-pub struct Heartbeat<'a> {
-    /// The `session_id` that was granted together with the lock.
-    #[serde(borrow)]
-    #[schema(value_type = Name)]
-    pub session_id: Cow<'a, str>,
-}
 
 /// A grant: one or more locks that are held together.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]

@@ -93,13 +93,6 @@ pub(crate) fn values<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer
     AtMost::<MAX, T>::deserialize(deserializer).map(|AtMost(values)| values)
 }
 
-/// A list of at most `MAX` values, or `null`.
-pub(crate) fn optional_values<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Vec<T>>, D::Error> {
-    Ok(Option::<AtMost<MAX, T>>::deserialize(deserializer)?.map(|AtMost(values)| values))
-}
-
 /// The error of an object with more than `max` keys.
 pub(crate) fn too_many_keys<E: de::Error>(max: usize) -> E {
     E::custom(format_args!("must not have more than {max} keys"))

@@ -9,6 +9,7 @@
 //! - `x-integer-range`: the range of a number that is written without a point and without an exponent.
 //! - `x-number-range`: the range of the number that a string contains.
 //! - `x-max-parts`, `x-max-depth`: the size of a query with all queries inside it.
+//! - `x-at-most-one`: an object may have only one of these fields.
 
 use serde_json::json;
 use std::borrow::Cow;
@@ -131,14 +132,13 @@ fn duration(min: u64, max: u64, range: &str, example: &str) -> RefOr<Schema> {
         .schema_type(Type::String)
         .pattern(Some("^(?!$)([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$"))
         .extensions(extension("x-range-ms", json!([min, max])));
-    let millis = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(min)).maximum(Some(max));
-    OneOfBuilder::new()
-        .item(text)
-        .item(millis)
-        .description(Some(format!(
-            "{range}: a string with units (`d`, `h`, `m`, `s`, `ms`; each at most once, larger units first), or a whole number \
-             of milliseconds."
-        )))
-        .examples([example])
-        .into()
+    let description = format!(
+        "{range}: a string with units (`d`, `h`, `m`, `s`, `ms`; each at most once, larger units first). Any number except 0 \
+         must have a unit."
+    );
+    if min > 0 {
+        return text.description(Some(description)).examples([example]).into();
+    }
+    let zero = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some(0));
+    OneOfBuilder::new().item(text).item(zero).description(Some(description)).examples([example]).into()
 }

@@ -18,6 +18,9 @@ pub(crate) const POSTGRES: Package = Package { name: "postgresql", is_installed:
 /// The tests of a failing disk compile a small library, which they preload.
 pub(crate) const C_COMPILER: Package = Package { name: "gcc libc6-dev", is_installed: has_c_compiler };
 
+/// The end-to-end tests of TLS use a client with another TLS library than the server's.
+pub(crate) const CURL: Package = Package { name: "curl", is_installed: || runs("curl", &["--version"]) };
+
 /// The STOMP clients of the tests and schemathesis are installed from PyPI. Without this package Debian has the module `venv`,
 /// but not `ensurepip`, which a new environment needs.
 pub(crate) const PYTHON: Package =

@@ -50,7 +50,7 @@ fn clippy_driver() -> Result<String, String> {
 fn install() -> Outcome {
     clients::install()?;
     schemathesis::install()?;
-    packages::install(&[packages::POSTGRES, packages::C_COMPILER])
+    packages::install(&[packages::POSTGRES, packages::C_COMPILER, packages::CURL])
 }
 
 /// What is set for the tests.

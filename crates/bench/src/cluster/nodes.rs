@@ -106,16 +106,24 @@ impl Nodes {
 
     /// The number of each shard's owner according to this node; none if some owner is not among these nodes.
     async fn seen_by(&self, node: &Http) -> Result<Option<Vec<usize>>, Failed> {
-        let mut connection = node.connect().await?;
-        let (_, body) = connection.get("/cluster").await?;
-        let cluster: Cluster = serde_json::from_slice(body)?;
-        let number = |name: &String| {
-            let node = cluster.nodes.iter().find(|node| node.node == *name && node.ready)?;
-            let address = node.address.as_ref()?;
-            self.nodes.iter().position(|node| node.address().to_string() == *address)
+        let mut names = Vec::new();
+        for node in &self.nodes {
+            names.push(view_of(node).await?.node);
+        }
+        let cluster = view_of(node).await?;
+        let number = |owner: &String| {
+            let owner = cluster.nodes.iter().find(|node| node.node == *owner && node.ready)?;
+            names.iter().position(|name| *name == owner.node)
         };
         Ok(cluster.shards.iter().map(|shard| shard.owner.as_ref().and_then(number)).collect())
     }
+}
+
+/// All nodes and shards as this node sees them.
+async fn view_of(node: &Http) -> Result<Cluster, Failed> {
+    let mut connection = node.connect().await?;
+    let (_, body) = connection.get("/cluster").await?;
+    Ok(serde_json::from_slice(body)?)
 }
 
 /// Whether no node has two shards more than another.

@@ -10,7 +10,7 @@ use std::time::Duration;
 impl Client for Connection {
     async fn put(&mut self, duration: Duration) -> Result<(), Failed> {
         self.json = format!(
-            r#"{{"mode":"only_once","duration":{},"max_events":{MAX_EVENTS},"key_frame_every":{}}}"#,
+            r#"{{"mode":"only_once","duration_ms":{},"max_events":{MAX_EVENTS},"key_frame_every_ms":{}}}"#,
             duration.as_millis(),
             KEY_FRAME_EVERY.as_millis()
         );

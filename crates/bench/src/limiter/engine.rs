@@ -155,7 +155,7 @@ impl Driver {
         let namespace = &self.namespace;
         let job = |command| {
             let command = Command::Limiter(command);
-            Job::new(Request { namespace: namespace.clone(), idempotency: None, command })
+            Job::new(Request::new(namespace.clone(), command))
         };
         let mut jobs: Vec<Job> = commands.into_iter().map(job).collect();
         let begin = machine::thread_cpu_time();

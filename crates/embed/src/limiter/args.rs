@@ -47,6 +47,7 @@ pub struct OverridePatch {
 pub struct Check {
     takes: Vec<Take>,
     dry_run: bool,
+    require_match: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -63,6 +64,7 @@ pub struct NewLease {
     hits: u64,
     ttl: Duration,
     owner: Option<String>,
+    require_match: bool,
 }
 
 impl Rule {
@@ -274,7 +276,7 @@ impl OverridePatch {
 impl Check {
     /// A check of one hit for these key-values.
     pub fn of(keys: impl Into<Keys>) -> Check {
-        Check { takes: Vec::new(), dry_run: false }.and(keys)
+        Check { takes: Vec::new(), dry_run: false, require_match: false }.and(keys)
     }
 
     /// Adds key-values, with one hit. Either everything in the check is taken, or nothing.
@@ -305,6 +307,14 @@ impl Check {
         self
     }
 
+    /// Refuses the check with [`Refusal::NoRuleApplies`](super::Refusal::NoRuleApplies) if no rule applies to some of its
+    /// key-values. Without this, a check that no rule applies to is allowed.
+    #[must_use]
+    pub fn require_match(mut self) -> Check {
+        self.require_match = true;
+        self
+    }
+
     fn last(&mut self) -> &mut Take {
         self.takes.last_mut().expect("a check begins with key-values")
     }
@@ -314,7 +324,8 @@ impl Check {
             take.build().map_err(|invalid| invalid.within_item("entries", index))
         };
         let entries = self.takes.into_iter().enumerate().map(entry).collect::<Result<_, Invalid>>()?;
-        Ok(engine::Check::new(entries)?.with_dry_run(self.dry_run))
+        let check = engine::Check::new(entries)?.with_dry_run(self.dry_run);
+        Ok(check.with_require_match(self.require_match))
     }
 }
 
@@ -341,7 +352,8 @@ impl<K: AsRef<str>, V: Into<crate::KeyValue>, const N: usize> From<[(K, V); N]> 
 impl NewLease {
     /// A lease for these key-values.
     pub fn of(keys: impl Into<Keys>) -> NewLease {
-        NewLease { keys: keys.into(), hits: 1, ttl: Duration::from_secs(30), owner: None }
+        let ttl = Duration::from_secs(30);
+        NewLease { keys: keys.into(), hits: 1, ttl, owner: None, require_match: false }
     }
 
     /// How much the lease takes; at least 1.
@@ -365,9 +377,18 @@ impl NewLease {
         self
     }
 
-    pub(super) fn build(&self, id: Name) -> Result<engine::NewLease, Invalid> {
+    /// Refuses the lease with [`Refusal::NoRuleApplies`](super::Refusal::NoRuleApplies) if no rule applies to its
+    /// key-values.
+    #[must_use]
+    pub fn require_match(mut self) -> NewLease {
+        self.require_match = true;
+        self
+    }
+
+    pub(super) fn build(&self, id: Name, session: Name) -> Result<engine::NewLease, Invalid> {
         let owner = self.owner.as_deref().map(|owner| name("owner", owner)).transpose()?;
-        let lease = engine::NewLease::new(id, self.keys.clone().build()?, self.hits, millis(self.ttl))?;
-        Ok(lease.with_owner(owner))
+        let key_values = self.keys.clone().build()?;
+        let lease = engine::NewLease::new(id, session, key_values, self.hits, millis(self.ttl))?;
+        Ok(lease.with_owner(owner).with_require_match(self.require_match))
     }
 }

@@ -18,7 +18,7 @@
 //! // At most 2 jobs at the same time for each tenant. A job that stops without release counts until its lease expires.
 //! limiter.create_rule(Rule::new("jobs", Limit::AtMost(2)).group_by(["tenant"])).await?;
 //! let job = limiter.take_lease(NewLease::of([("tenant", 7)]).ttl(Duration::from_secs(60))).await?;
-//! limiter.release_lease(job.lease.id.as_str()).await?;
+//! limiter.release_lease(&job).await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -27,8 +27,8 @@ mod args;
 
 pub use args::{Check, NewLease, Override, OverridePatch, Rule, RulePatch};
 pub use limina_engine::limiter::{
-    CounterId, CounterInfo, Decision, Durability, FileChanges, LeaseInfo, Limit, LimitStatus, OverrideInfo,
-    Refusal, RuleInfo, RuleMatch, Window,
+    CounterId, CounterInfo, Decision, Durability, FileChanges, GroupInfo, LeaseInfo, Limit, LimitStatus,
+    OverrideInfo, Refusal, RuleInfo, RuleMatch, Usage, Window,
 };
 
 use crate::{
@@ -37,8 +37,8 @@ use crate::{
     error::name,
 };
 use limina_engine::{
-    Command as AnyCommand, Outcome, QuotaExceeded,
-    limiter::{self as engine, Change, Command, Reply},
+    Command as AnyCommand, Outcome,
+    limiter::{self as engine, Change, Command, MostUsed, Reply},
     selection::Query,
 };
 use limina_node::draw_id;
@@ -56,6 +56,8 @@ pub struct Limiter {
 pub struct LeaseTaken {
     /// The lease.
     pub lease: LeaseInfo,
+    /// The secret that extensions and the release need, together with the id of the lease.
+    pub session: Name,
     /// Every limit that applied.
     pub decision: Decision,
 }
@@ -88,11 +90,12 @@ impl Limiter {
     }
 
     /// Several checks in order, each on its own. The decisions are in the same order; [`Decision::allowed`] says which checks
-    /// passed. A check that a quota of the namespace refuses has no decision.
+    /// passed. A check that is refused for another reason has no decision: [`Refusal::NoRuleApplies`] or
+    /// [`Refusal::QuotaExceeded`].
     pub async fn check_batch(
         &self,
         checks: impl IntoIterator<Item = Check>,
-    ) -> Result<Vec<std::result::Result<Decision, QuotaExceeded>>> {
+    ) -> Result<Vec<std::result::Result<Decision, Refusal>>> {
         let check = |(index, check): (usize, Check)| {
             check.build().map_err(|invalid| invalid.within_item("checks", index))
         };
@@ -239,24 +242,58 @@ impl Limiter {
         reply!(self.call(command).await, Reply::Counters(counters) => counters)
     }
 
+    /// The groups of a rule that use the most of their limits, at most `limit`: those that use the largest part of their limit
+    /// come first, and groups without a limit come last. The groups are read in parts, between other requests, so they show
+    /// different instants. With millions of groups in the namespace this takes seconds.
+    pub async fn most_used_groups(&self, rule: &str, limit: usize) -> Result<Vec<GroupInfo>> {
+        let mut most_used = MostUsed::new(name("name", rule)?, limit)?;
+        while let Some(command) = most_used.command() {
+            let part = reply!(self.call(command).await, Reply::Groups(part) => part)?;
+            most_used.add(part);
+        }
+        Ok(most_used.into_groups().0)
+    }
+
     /// Takes a lease: a check whose hits stay in use until the lease is released or expires.
     pub async fn take_lease(&self, lease: NewLease) -> Result<LeaseTaken> {
-        let id = draw_id().map_err(Failure::from)?;
-        let command = |id| Ok::<_, Invalid>(AnyCommand::Limiter(Command::TakeLease(lease.build(id)?)));
+        let (id, session) = (draw_id().map_err(Failure::from)?, draw_id().map_err(Failure::from)?);
+        let command = |id, session| {
+            Ok::<_, Invalid>(AnyCommand::Limiter(Command::TakeLease(lease.build(id, session)?)))
+        };
         let same = Name::new("drawn").expect("a valid name");
-        let outcome = self.caller.call_drawn(command(id)?, command(same)?).await?;
-        reply!(decided(outcome), Reply::LeaseTaken { lease, decision } => LeaseTaken { lease, decision })
+        let outcome = self.caller.call_drawn(command(id, session)?, command(same.clone(), same)?).await?;
+        reply!(
+            decided(outcome),
+            Reply::LeaseTaken { lease, session, decision } => LeaseTaken { lease, session, decision }
+        )
     }
 
     /// Extends a lease: it lasts for its ttl from now on.
-    pub async fn extend_lease(&self, lease_id: &str) -> Result<LeaseInfo> {
-        let command = Command::ExtendLease(name("lease_id", lease_id)?);
-        reply!(self.call(command).await, Reply::Lease(lease) => lease)
+    pub async fn extend_lease(&self, taken: &LeaseTaken) -> Result<LeaseInfo> {
+        self.extend_lease_as(taken.lease.id.as_str(), taken.session.as_str()).await
+    }
+
+    /// Extends a lease by its id and the session of its holder.
+    pub async fn extend_lease_as(&self, lease_id: &str, session: &str) -> Result<LeaseInfo> {
+        let (id, session) = (name("lease_id", lease_id)?, name("session_id", session)?);
+        reply!(self.call(Command::ExtendLease { id, session }).await, Reply::Lease(lease) => lease)
     }
 
     /// Releases a lease: what it holds is given back.
-    pub async fn release_lease(&self, lease_id: &str) -> Result<()> {
-        let command = Command::ReleaseLease(name("lease_id", lease_id)?);
+    pub async fn release_lease(&self, taken: &LeaseTaken) -> Result<()> {
+        self.release_lease_as(taken.lease.id.as_str(), taken.session.as_str()).await
+    }
+
+    /// Releases a lease by its id and the session of its holder.
+    pub async fn release_lease_as(&self, lease_id: &str, session: &str) -> Result<()> {
+        let (id, session) = (name("lease_id", lease_id)?, Some(name("session_id", session)?));
+        reply!(self.call(Command::ReleaseLease { id, session }).await, Reply::LeaseReleased => ())
+    }
+
+    /// Releases a lease of any holder. For operators: the holder is not asked, and learns of it when it next extends the
+    /// lease.
+    pub async fn force_release_lease(&self, lease_id: &str) -> Result<()> {
+        let command = Command::ReleaseLease { id: name("lease_id", lease_id)?, session: None };
         reply!(self.call(command).await, Reply::LeaseReleased => ())
     }
 
@@ -266,9 +303,15 @@ impl Limiter {
         reply!(self.call(command).await, Reply::Lease(lease) => lease)
     }
 
-    /// The leases by id: at most `limit` of those that follow `after`.
-    pub async fn leases(&self, after: Option<&Name>, limit: usize) -> Result<Listed<LeaseInfo, Name>> {
-        let command = Command::ListLeases(page(after, limit)?);
+    /// The leases by id, of one owner or of all: at most `limit` of those that follow `after`.
+    pub async fn leases(
+        &self,
+        owner: Option<&str>,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Listed<LeaseInfo, Name>> {
+        let owner = owner.map(|owner| name("owner", owner)).transpose()?;
+        let command = Command::ListLeases { owner, page: page(after, limit)? };
         reply!(self.call(command).await, Reply::Leases(leases) => leases)
     }
 

@@ -2,6 +2,7 @@
 
 use super::{
     Applied, Engine, Sizes,
+    audit::Draft,
     context::Context,
     namespace::{Families, KeyedWait, Namespace, kept_replies, own_bytes},
 };
@@ -55,8 +56,12 @@ impl Engine {
                 let result = events::apply(&mut families.events, turn, command, max_answer);
                 durable(result, max_answer, Outcome::Events)
             }),
-            Command::DeleteNamespace => Ok(Applied::durable(self.delete_namespace(&request.namespace))),
+            Command::DeleteNamespace => {
+                Ok(Applied::durable(self.delete_namespace(&request.namespace, &request.caller)))
+            }
             Command::ListNamespaces(page) => Ok(Applied::durable(self.list_namespaces(page))),
+            Command::ListAudit(page) => self.list_audit(Some(&request.namespace), page, fetched),
+            Command::ListShardAudit(page) => self.list_audit(None, page, fetched),
         }
     }
 
@@ -100,8 +105,10 @@ impl Engine {
                 note(ledger::missing(&families.ledger, view, command, self.options.max_answer))
             }
             Command::Events(command) => note(events::missing(&families.events, view, command)),
-            // These need only what is resident.
-            Command::Limiter(_)
+            // These need only what is resident, or do not depend on the namespace.
+            Command::ListAudit(_)
+            | Command::ListShardAudit(_)
+            | Command::Limiter(_)
             | Command::Locks(_)
             | Command::DeleteNamespace
             | Command::ListNamespaces(_) => {}
@@ -125,6 +132,7 @@ impl Engine {
             }
             let used_replies = kept_replies(&namespace.head, &namespace.waits);
             let mut replaced = None;
+            let mut draft = None;
             let applied = context.step(namespace, now, fetched, |families, turn| {
                 match find_kept(families, turn, request)? {
                     KeptReply::Nothing { replaced: period } => replaced = period,
@@ -136,7 +144,15 @@ impl Engine {
                     return Ok(Applied::durable(refused));
                 }
                 let before = turn.head.position;
+                draft = Draft::of(request, families, turn.now);
                 let applied = run(families, turn, wait);
+                if let Ok(Applied::Done { outcome, .. }) = &applied
+                    && let Some(draft) = draft.take()
+                    && outcome.is_done()
+                    && turn.head.position != before
+                {
+                    draft.store(turn, families, outcome);
+                }
                 // A rule that was counted and then refused has used positions, but has changed nothing.
                 if let (Some(idempotency), Ok(Applied::Done { outcome, .. })) =
                     (&request.idempotency, &applied)
@@ -147,6 +163,9 @@ impl Engine {
                 }
                 applied
             });
+            if let (Ok(Applied::Waiting(_)), Some(draft)) = (&applied, draft) {
+                namespace.drafts.insert(wait, draft);
+            }
             if let (Ok(Applied::Waiting(_)), Some(idempotency)) = (&applied, &request.idempotency) {
                 let before = namespace.sizes();
                 namespace.waits.begin(wait, KeyedWait { idempotency: idempotency.clone(), replaced });
@@ -263,7 +282,10 @@ fn quota_exceeded(command: &Command, exceeded: QuotaExceeded) -> Outcome {
         Command::Limiter(_) => Outcome::Limiter(Err(exceeded.into())),
         Command::Locks(_) => Outcome::Locks(Err(exceeded.into())),
         Command::Events(_) => Outcome::Events(Err(exceeded.into())),
-        Command::DeleteNamespace | Command::ListNamespaces(_) => {
+        Command::DeleteNamespace
+        | Command::ListNamespaces(_)
+        | Command::ListAudit(_)
+        | Command::ListShardAudit(_) => {
             unreachable!("a command about namespaces keeps no reply")
         }
     }

@@ -86,7 +86,7 @@ impl Context {
         fetched: &Fetched,
         act: impl FnOnce(&mut Families, &mut Turn<'_>) -> R,
     ) -> R {
-        let Namespace { id, head, families, waits, quotas, .. } = namespace;
+        let Namespace { id, head, families, waits, drafts, quotas, .. } = namespace;
         let sizes_before = sizes_of(head, families, waits);
         let own_bytes = own_bytes(&head.name);
         let before = (head.position, head.replies);
@@ -103,6 +103,13 @@ impl Context {
         };
         let result = act(families, &mut turn);
         for (wait, outcome) in families.take_completed() {
+            if let Some(draft) = drafts.remove(&wait)
+                && outcome.is_done()
+            {
+                let (target, after) = draft.store(&mut turn, families, &outcome);
+                // A change that waited behind this one begins where this one has ended.
+                drafts.values_mut().for_each(|draft| draft.follow(&target, after.as_ref()));
+            }
             if let Some(KeyedWait { idempotency, replaced }) = waits.end(wait)
                 && outcome.is_done()
             {

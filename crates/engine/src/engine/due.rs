@@ -2,7 +2,7 @@
 
 use super::{Engine, namespace::Families};
 use crate::{
-    Effect, Fetched, Millis, Missing, Read, Time, events, idempotency,
+    Effect, Fetched, Millis, Missing, Read, Time, audit, events, idempotency,
     ids::NamespaceId,
     ledger, limiter, locks,
     reads::{self, Reader},
@@ -146,6 +146,9 @@ impl Engine {
             }
         };
         for (key, _) in scanned.records {
+            if let Some(twin) = audit::twin(&key) {
+                self.context.changes.remove(twin);
+            }
             self.context.changes.remove(&key);
         }
         match scanned.more_after {
@@ -158,7 +161,11 @@ impl Engine {
         Ok(())
     }
 
+    /// Begins the sweeps that a turn has asked for, and remembers whether it has written to the audit.
     pub(super) fn begin_sweeps(&mut self) {
+        if core::mem::take(&mut self.context.changes.has_audited) {
+            self.meta.first_audit.get_or_insert(self.meta.time);
+        }
         for range in core::mem::take(&mut self.context.changes.sweeps) {
             self.begin_sweep(range);
         }

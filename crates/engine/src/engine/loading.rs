@@ -61,6 +61,7 @@ impl Loading {
             next_namespace: 0,
             position_floor: Position(0),
             next_sweep: 0,
+            first_audit: None,
         };
         let engine = Engine {
             options,

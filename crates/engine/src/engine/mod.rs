@@ -4,6 +4,7 @@
 //! work), `loading` (makes an engine from stored records).
 
 mod apply;
+mod audit;
 mod context;
 mod due;
 mod loading;
@@ -16,7 +17,8 @@ pub use loading::{BadRecord, Loading};
 pub use stats::{Sizes, Stats};
 
 use crate::{
-    Effect, Name, Options, Outcome, Page, QuotaTable, Time,
+    Caller, Effect, Millis, Name, Options, Outcome, Page, QuotaTable, Time,
+    audit::{Action, AuditRecord, Target},
     ids::{NamespaceId, WaitId},
     ledger,
     outcome::NamespaceInfo,
@@ -94,6 +96,11 @@ impl Engine {
         self.options.quotas = quotas;
     }
 
+    /// Sets how long the audit is kept.
+    pub fn set_audit_kept(&mut self, kept: Millis) {
+        self.options.audit_kept = kept;
+    }
+
     /// An estimate of the memory that the state of all namespaces takes, in bytes.
     pub fn resident_bytes(&self) -> u64 {
         self.context.sizes.resident_bytes
@@ -133,10 +140,22 @@ impl Engine {
         }
     }
 
-    fn delete_namespace(&mut self, name: &Name) -> Outcome {
+    fn delete_namespace(&mut self, name: &Name, caller: &Caller) -> Outcome {
         let Some(namespace) = self.namespaces.remove(name) else {
             return Outcome::NamespaceNotFound;
         };
+        let record = AuditRecord {
+            time: self.meta.time,
+            namespace: name.clone(),
+            position: namespace.head.position,
+            actor: caller.actor.clone(),
+            address: caller.address,
+            action: Action::DeleteNamespace,
+            target: Target::Namespace,
+            before: None,
+            after: None,
+        };
+        audit::store(&mut self.context.changes, &record);
         self.context.sizes.change(namespace.sizes(), Sizes::default());
         let Namespace { id, head, families, .. } = namespace;
         self.names.remove(&id);
@@ -162,6 +181,7 @@ impl Engine {
             context.garbage.push(Garbage::Events(garbage));
             context.changes.effects.push(Effect::StreamDeleted { namespace: head.name.clone(), stream });
         }
+        self.begin_sweeps();
         Outcome::NamespaceDeleted
     }
 
@@ -254,6 +274,7 @@ impl Engine {
     fn advance_time(&mut self, now: Time) {
         assert!(now >= self.meta.time, "shard time went back from {:?} to {now:?}", self.meta.time);
         self.meta.time = now;
+        self.remove_old_audit();
     }
 }
 

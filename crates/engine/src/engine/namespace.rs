@@ -1,6 +1,6 @@
 //! A namespace in memory: the unit of atomicity and of order.
 
-use super::Sizes;
+use super::{Sizes, audit::Draft};
 use crate::{
     Idempotency, Name, Outcome, Position, Request,
     events::{self, Events},
@@ -22,6 +22,8 @@ pub(super) struct Namespace {
     pub(super) head: NamespaceHead,
     pub(super) families: Families,
     pub(super) waits: KeyedWaits,
+    /// What the audit will say about commands that wait.
+    pub(super) drafts: BTreeMap<WaitId, Draft>,
     pub(super) quotas: Quotas,
     /// Whether this namespace is already on the list of namespaces that the next seal writes.
     pub(super) changed: bool,
@@ -35,6 +37,7 @@ impl Namespace {
             head: NamespaceHead { name, position, replies: None },
             families: Families::default(),
             waits: KeyedWaits::default(),
+            drafts: BTreeMap::new(),
             changed: false,
         }
     }
@@ -70,14 +73,15 @@ pub(super) fn kept_replies(head: &NamespaceHead, waits: &KeyedWaits) -> u64 {
 impl Namespace {
     /// Whether a request that waits for its answer has the same idempotency key.
     pub(super) fn is_key_in_use(&self, request: &Request) -> bool {
-        request.idempotency.as_ref().is_some_and(|idempotency| self.waits.is_in_use(&idempotency.key))
+        request.idempotency.as_ref().is_some_and(|idempotency| self.waits.is_in_use(idempotency))
     }
 }
 
 /// The idempotency keys of waiting requests.
 #[derive(Debug, Default)]
 pub(super) struct KeyedWaits {
-    keys: BTreeSet<Name>,
+    /// Owner and key of each.
+    keys: BTreeSet<(Option<Name>, Name)>,
     by_wait: BTreeMap<WaitId, KeyedWait>,
 }
 
@@ -90,8 +94,8 @@ pub(super) struct KeyedWait {
 }
 
 impl KeyedWaits {
-    pub(super) fn is_in_use(&self, key: &Name) -> bool {
-        self.keys.contains(key)
+    pub(super) fn is_in_use(&self, idempotency: &Idempotency) -> bool {
+        !self.keys.is_empty() && self.keys.contains(&idempotency.owned_key())
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -99,14 +103,14 @@ impl KeyedWaits {
     }
 
     pub(super) fn begin(&mut self, wait: WaitId, keyed: KeyedWait) {
-        self.keys.insert(keyed.idempotency.key.clone());
+        self.keys.insert(keyed.idempotency.owned_key());
         self.by_wait.insert(wait, keyed);
     }
 
     /// Removes the key of a request that no longer waits, and returns it.
     pub(super) fn end(&mut self, wait: WaitId) -> Option<KeyedWait> {
         let keyed = self.by_wait.remove(&wait)?;
-        self.keys.remove(&keyed.idempotency.key);
+        self.keys.remove(&keyed.idempotency.owned_key());
         Some(keyed)
     }
 }

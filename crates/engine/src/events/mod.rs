@@ -24,7 +24,7 @@ pub use stream::Sizes;
 pub(crate) use stream::{Events, Garbage};
 
 use crate::{
-    Position,
+    Name, Position,
     answer_size::AnswerBudget,
     turn::{CannotRun, Turn, View},
 };
@@ -47,6 +47,14 @@ pub(crate) fn apply(
         Command::Incubating(name) => lists::incubating(events, name, AnswerBudget::new(max_answer))?,
         Command::Changes(wanted) => return reads::changes(events, turn.view(), wanted),
     })
+}
+
+/// A stream as it is now.
+pub(crate) fn find_stream(events: &Events, name: &Name) -> Option<StreamInfo> {
+    match lists::get(events, name) {
+        Ok(Reply::Stream(info)) => Some(info),
+        _ => None,
+    }
 }
 
 /// Fails with the records that must be fetched before the command can run.

@@ -199,8 +199,9 @@ fn answer_bytes(
         Some(id) => answer_size::text(id.as_bytes()),
         None => 0,
     };
-    // A problem document contains a name up to three times: in the detail, and in one or two members.
-    let value = |name: &Name, id: usize| VALUE_BYTES + 3 * answer_size::text(name.as_bytes()) + id;
+    // A problem document contains a name up to five times: in the detail, where it is escaped twice, and in up to three
+    // members.
+    let value = |name: &Name, id: usize| VALUE_BYTES + 5 * answer_size::text(name.as_bytes()) + id;
     let named = |name: &Name| match has_exact_ids {
         true => value(name, ledger.find(name).map_or(0, id_of)),
         false => value(name, answer_size::text(&[b'"'; Name::MAX_BYTES])),
@@ -213,7 +214,7 @@ fn answer_bytes(
         Transfer::Finish(Finalization { changes: None, operation_id, .. }) => {
             match view.read(|reader| operations::find(ledger, reader, view.namespace, operation_id)) {
                 Ok(Some(operation)) => {
-                    let limits = operation.holds.iter().map(|hold| hold.limit);
+                    let limits = operation.holds.iter().map(|hold| hold.limit).filter(|n| ledger.has(*n));
                     limits.map(|number| value(&ledger.limit(number).terms.name, id_of(number))).sum()
                 }
                 // The item itself will be refused as unreadable.

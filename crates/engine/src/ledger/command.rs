@@ -30,12 +30,19 @@ pub enum Command {
         /// The new context.
         context: Patch<Context>,
     },
+    /// Delete a limit with its history.
+    DeleteLimit(Name),
     /// Read a limit.
     GetLimit(Name),
     /// A page of the limits, by name.
     ListLimits(Page<Name>),
+    /// The limits that are nearest to their ceilings. The command looks at a bounded number of limits, by name: the reply
+    /// has the nearest ones among these, and the name of the last limit that it looked at.
+    ListLimitsByUse(Page<Name>),
     /// Hold, commit or roll back.
     Transfer(Transfer),
+    /// Set when the open holds of an operation expire.
+    Extend(Extend),
     /// Several transfers, in order. Each of them succeeds or is refused on its own.
     Batch(Batch),
     /// The values of limits, now or as of some moment.
@@ -44,8 +51,8 @@ pub enum Command {
     GetOperation(Name),
     /// A page of the operations, by id.
     ListOperations {
-        /// Only operations with an open hold.
-        only_held: bool,
+        /// Which operations are listed.
+        filter: OperationFilter,
         /// The page.
         page: Page<Name>,
     },
@@ -64,10 +71,13 @@ impl Command {
         match self {
             Command::CreateLimit(_)
             | Command::PatchLimit { .. }
+            | Command::DeleteLimit(_)
             | Command::Transfer(_)
+            | Command::Extend(_)
             | Command::Batch(_) => true,
             Command::GetLimit(_)
             | Command::ListLimits(_)
+            | Command::ListLimitsByUse(_)
             | Command::Values(_)
             | Command::GetOperation(_)
             | Command::ListOperations { .. }
@@ -83,9 +93,12 @@ impl Command {
             Command::Transfer(transfer) => transfer.validate(),
             Command::Batch(batch) => batch.validate(),
             Command::Values(values) => values.validate(),
-            Command::ListLimits(page) | Command::ListOperations { only_held: _, page } => page.validate(),
+            Command::Extend(extend) => check_expiry(extend.expires_after),
+            Command::ListLimits(page)
+            | Command::ListLimitsByUse(page)
+            | Command::ListOperations { filter: _, page } => page.validate(),
             Command::ListEntries { limit_name: _, page } => page.validate(),
-            Command::GetLimit(_) | Command::GetOperation(_) => Ok(()),
+            Command::DeleteLimit(_) | Command::GetLimit(_) | Command::GetOperation(_) => Ok(()),
         }
     }
 }
@@ -258,7 +271,7 @@ impl Hold {
         })
     }
 
-    /// Whether limits in which the operation has an open hold already are passed over.
+    /// Whether limits in which the operation has an open hold of the same value already are passed over.
     #[must_use]
     pub fn with_skip_existing_holds(self, skip_existing_holds: bool) -> Hold {
         Hold { skip_existing_holds, ..self }
@@ -286,7 +299,7 @@ impl Hold {
         &self.changes
     }
 
-    /// Whether limits in which the operation has an open hold already are passed over.
+    /// Whether limits in which the operation has an open hold of the same value already are passed over.
     pub fn skip_existing_holds(&self) -> bool {
         self.skip_existing_holds
     }
@@ -334,12 +347,39 @@ pub struct Change {
     pub limit_id: Option<Name>,
     /// The client's words about the limit, if this hold creates it.
     pub context: Context,
+    /// The limit's ceiling, if this hold creates it. The hold itself must not exceed it.
+    pub ceiling: Option<i64>,
 }
 
 impl Change {
-    /// Holds a value. If this hold creates the limit, the limit has neither an id nor a context.
+    /// Holds a value. If this hold creates the limit, the limit has no id, no context and no ceiling.
     pub fn new(limit_name: Name, value: i64) -> Change {
-        Change { limit_name, value, limit_id: None, context: Context::default() }
+        Change { limit_name, value, limit_id: None, context: Context::default(), ceiling: None }
+    }
+}
+
+/// Set when the open holds of an operation expire: all of them at the same time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Extend {
+    pub(super) operation_id: Name,
+    pub(super) expires_after: Option<Millis>,
+}
+
+impl Extend {
+    /// The holds expire so long after the request, between [`Hold::MIN_EXPIRY`] and [`Hold::MAX_EXPIRY`]. None means never.
+    pub fn new(operation_id: Name, expires_after: Option<Millis>) -> Result<Extend, Invalid> {
+        check_expiry(expires_after)?;
+        Ok(Extend { operation_id, expires_after })
+    }
+
+    /// The operation whose open holds get another expiry.
+    pub fn operation_id(&self) -> &Name {
+        &self.operation_id
+    }
+
+    /// The time from the request until the holds expire. None means that they never do.
+    pub fn expires_after(&self) -> Option<Millis> {
+        self.expires_after
     }
 }
 
@@ -436,6 +476,29 @@ impl Values {
     fn validate(&self) -> Result<(), Invalid> {
         check_items("limit_names", self.limit_names.len(), 1..=Values::MAX_LIMITS)?;
         check_distinct(self.limit_names.iter(), |index| format!("limit_names[{index}]"))
+    }
+}
+
+/// Which operations are listed: those with at least one hold that meets all of these conditions.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct OperationFilter {
+    /// The hold is open.
+    pub only_held: bool,
+    /// The hold was made more than this long ago.
+    pub older_than: Option<Millis>,
+    /// The hold is in this limit.
+    pub limit_name: Option<Name>,
+}
+
+impl OperationFilter {
+    /// Lists the operations with an open hold.
+    pub fn held() -> OperationFilter {
+        OperationFilter { only_held: true, ..OperationFilter::default() }
+    }
+
+    /// Whether no condition has to be tested: the open operations have an index of their own.
+    pub(super) fn finds_by_state(&self) -> bool {
+        self.older_than.is_none() && self.limit_name.is_none()
     }
 }
 

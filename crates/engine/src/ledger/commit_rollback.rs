@@ -3,7 +3,7 @@
 use super::{
     Finalization, FinalizationReply, Finish, HoldState, Refusal, Reply,
     entries::{self, EntryKind},
-    keys, limits, operations,
+    expiry, keys, limits, operations,
     operations::Operation,
     state::Ledger,
     values,
@@ -11,7 +11,6 @@ use super::{
 use crate::{
     Effect, Name, Position, Time,
     reads::{ReadError, Reader},
-    timers::TimerSource,
     turn::{CannotRun, Turn, View},
 };
 use alloc::vec::Vec;
@@ -140,9 +139,11 @@ fn decide_all(
     let this_way = || operation.holds.iter().filter(|hold| finish_of(hold.state) == Some(request.finish));
     match this_way().filter_map(|hold| finished_at(hold.state)).max() {
         Some(last) => {
+            // A deleted limit has no values any more.
             let limits: Vec<u32> = this_way()
                 .filter(|hold| finished_at(hold.state) == Some(last))
                 .map(|hold| hold.limit)
+                .filter(|limit| ledger.has(*limit))
                 .collect();
             repeat(ledger, reader, view, &request.operation_id, &limits, last)
         }
@@ -183,13 +184,12 @@ fn execute(
             _ => HoldState::RolledBack { at: position, expired: kind == EntryKind::Expiry },
         };
         if let Some(due) = hold.expires_at
-            && !expiries.contains(&(due, hold.held_at))
+            && !expiries.contains(&(due, hold.position))
         {
-            expiries.push((due, hold.held_at));
+            expiries.push((due, hold.position));
         }
         let (number, held) = (hold.limit, hold.value);
-        let balance = ledger.limit(number).balance.end_hold(held, committed);
-        ledger.set_balance(number, balance);
+        let balance = ledger.end_hold(number, held, committed);
         let value = if kind == EntryKind::Commit { committed } else { held };
         entries::put(turn, id, kind, number, position, value, balance);
     }
@@ -198,20 +198,15 @@ fn execute(
         turn.remove(keys::open(turn.namespace, id));
     }
     // Each hold request has one expiry for all its holds. It is cancelled when none of them is open.
-    let open = |held_at| operation.holds.iter().any(|h| h.held_at == held_at && h.state == HoldState::Held);
+    let open = |held_at| operation.holds.iter().any(|h| h.position == held_at && h.state == HoldState::Held);
     for (due, held_at) in expiries.into_iter().filter(|(_, held_at)| !open(*held_at)) {
-        let timer = turn.timer_key(due, TimerSource::Change(held_at));
-        // A timer that was postponed is no longer there. It ends by itself.
-        if turn.timers.get(timer).is_some() {
-            turn.timers.cancel(timer);
-            ledger.end_expiry(id);
-        }
-        turn.remove(keys::expiry(turn.namespace, due, held_at));
+        expiry::cancel(ledger, turn, id, due, held_at);
     }
     position
 }
 
-/// Rolls back the holds of the hold request at `held_at` that are still open, because `expires_after` has passed.
+/// Rolls back the holds of the hold request at `held_at` that are still open, because the time `due` has come. Holds that have
+/// been extended meanwhile have another due time.
 pub(crate) fn expire(
     ledger: &mut Ledger,
     turn: &mut Turn<'_>,
@@ -223,7 +218,7 @@ pub(crate) fn expire(
     let open = |operation: &Operation| -> Vec<(usize, i64)> {
         let holds = operation.holds.iter().enumerate();
         holds
-            .filter(|(_, h)| h.held_at == held_at && h.state == HoldState::Held)
+            .filter(|(_, h)| h.position == held_at && h.expires_at == Some(due) && h.state == HoldState::Held)
             .map(|(index, _)| (index, 0))
             .collect()
     };

@@ -3,7 +3,7 @@
 use super::{
     Hold, HoldReply, HoldState, MAX_LIMITS_PER_OPERATION, Refusal, Reply,
     entries::{self, EntryKind},
-    keys, limits, operations,
+    expiry, keys, limits, operations,
     operations::{HeldLimit, Operation},
     state::{Balance, Ledger, Terms, expiry_bytes, limit_bytes},
     values,
@@ -11,7 +11,6 @@ use super::{
 use crate::{
     Name, Quota, QuotaExceeded,
     reads::{ReadError, Reader},
-    timers::{Timer, TimerSource},
     turn::{CannotRun, Turn, View},
 };
 use alloc::vec::Vec;
@@ -56,18 +55,24 @@ fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> 
     }
 
     let operation = operations::find(ledger, reader, view.namespace, &hold.operation_id)?;
-    let state_in = |name: &Name| {
+    let hold_in = |name: &Name| {
         let number = ledger.find(name)?;
-        operation.as_ref()?.hold_in(number).map(|held| held.state)
+        operation.as_ref()?.hold_in(number).map(|held| (held.state, held.value))
     };
     let mut finished = Vec::new();
-    let mut held = Vec::new();
+    let mut duplicates = Vec::new();
+    let mut skipped = Vec::new();
     let mut fresh = Vec::new();
     for (index, change) in hold.changes.iter().enumerate() {
-        match state_in(&change.limit_name) {
+        let name = &change.limit_name;
+        match hold_in(name) {
             None => fresh.push(index),
-            Some(HoldState::Held) => held.push(change.limit_name.clone()),
-            Some(state) => finished.push((change.limit_name.clone(), state)),
+            // A repeated request must not pass silently with another amount.
+            Some((HoldState::Held, value)) if hold.skip_existing_holds && value == change.value => {
+                skipped.push(name.clone());
+            }
+            Some((HoldState::Held, value)) => duplicates.push((name.clone(), value)),
+            Some((state, _)) => finished.push((name.clone(), state)),
         }
     }
     let operation_id = || hold.operation_id.clone();
@@ -77,8 +82,8 @@ fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> 
             limits: finished,
         });
     }
-    if !held.is_empty() && !hold.skip_existing_holds {
-        return refuse(Refusal::DuplicateOperation { operation_id: operation_id(), limit_names: held });
+    if !duplicates.is_empty() {
+        return refuse(Refusal::DuplicateOperation { operation_id: operation_id(), limits: duplicates });
     }
     if let Some(operation) = &operation
         && fresh.is_empty()
@@ -86,12 +91,7 @@ fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> 
         let numbers: Vec<u32> = hold.changes.iter().filter_map(|c| ledger.find(&c.limit_name)).collect();
         let values = values::as_of_operation(ledger, reader, view.namespace, &numbers, operation)?;
         let position = operation.view;
-        return Ok(Decision::Repeat(HoldReply {
-            operation_id: operation_id(),
-            position,
-            values,
-            skipped: held,
-        }));
+        return Ok(Decision::Repeat(HoldReply { operation_id: operation_id(), position, values, skipped }));
     }
     let touched = operation.as_ref().map_or(0, |operation| operation.holds.len());
     if touched + fresh.len() > MAX_LIMITS_PER_OPERATION {
@@ -103,10 +103,11 @@ fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> 
     for change in fresh.iter().map(|index| &hold.changes[*index]) {
         let limit = ledger.find(&change.limit_name).map(|number| ledger.limit(number));
         let balance = limit.map_or(Balance::default(), |limit| limit.balance);
-        if let Some(ceiling) = limit.and_then(|limit| limit.terms.ceiling)
-            && balance.exceeds_ceiling(change.value, ceiling)
+        let ceiling = limit.map_or(change.ceiling, |limit| limit.terms.ceiling);
+        if let Some(limit) =
+            ceiling.and_then(|ceiling| balance.exceeded(&change.limit_name, change.value, ceiling))
         {
-            exceeded.push((change.limit_name.clone(), ceiling));
+            exceeded.push(limit);
         } else if balance.hold(change.value).is_none() {
             overflowing.push(change.limit_name.clone());
         }
@@ -117,11 +118,12 @@ fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> 
     if !overflowing.is_empty() {
         return refuse(Refusal::ValueOverflow { limit_names: overflowing });
     }
-    Ok(Decision::Hold { operation, fresh, skipped: held })
+    Ok(Decision::Hold { operation, fresh, skipped })
 }
 
 /// Checks that the namespace may have the limits that the hold creates, and its timer.
 fn check_quotas(ledger: &Ledger, turn: &Turn<'_>, hold: &Hold) -> Result<(), QuotaExceeded> {
+    ledger.check_numbers(hold.changes.len())?;
     if turn.quotas.is_empty() {
         return Ok(());
     }
@@ -150,7 +152,7 @@ fn execute(
                 name: change.limit_name.clone(),
                 limit_id: change.limit_id.clone(),
                 context: change.context.clone(),
-                ceiling: None,
+                ceiling: change.ceiling,
                 created_at: turn.advance(),
             })
         });
@@ -165,12 +167,12 @@ fn execute(
     operation.view = position;
     for &index in fresh {
         let (number, value) = (numbers[index], hold.changes[index].value);
-        let balance = ledger.limit(number).balance.hold(value).expect("the decision has checked the range");
-        ledger.set_balance(number, balance);
+        let balance = ledger.begin_hold(number, value);
         operation.holds.push(HeldLimit {
             limit: number,
             value,
-            held_at: position,
+            position,
+            held_at: turn.now,
             expires_at,
             state: HoldState::Held,
             balance,
@@ -184,10 +186,8 @@ fn execute(
         (false, true) => {}
     }
     if let Some(due) = expires_at {
-        let timer = Timer::HoldExpiry { operation_id: hold.operation_id.clone(), held_at: position, due };
         turn.put_first(keys::expiry(turn.namespace, due, position), &hold.operation_id);
-        turn.timers.set(turn.timer_key(due, TimerSource::Change(position)), timer);
-        ledger.add_expiry(&hold.operation_id);
+        expiry::set_timer(ledger, turn, &hold.operation_id, due, position);
     }
     let values = numbers.iter().map(|number| ledger.value_now(*number)).collect();
     HoldReply { operation_id: hold.operation_id.clone(), position, values, skipped }

@@ -15,9 +15,11 @@ pub(crate) const FAMILY: u8 = 0x10;
 const LIMIT: u8 = FAMILY;
 const BALANCE: u8 = FAMILY + 1;
 const EXPIRY: u8 = FAMILY + 2;
+const NEXT_LIMIT: u8 = FAMILY + 3;
 // Paged records.
 const OPERATION: u8 = FAMILY;
 const OPEN: u8 = FAMILY + 1;
+const DELETED: u8 = FAMILY + 2;
 // Histories.
 const ENTRY: u8 = FAMILY;
 
@@ -27,6 +29,7 @@ pub(super) enum Resident {
     Limit(u32),
     Balance(u32),
     Expiry(Time, Position),
+    NextLimit,
 }
 
 pub(super) fn parse(key: ResidentKey<'_>) -> Option<Resident> {
@@ -35,6 +38,7 @@ pub(super) fn parse(key: ResidentKey<'_>) -> Option<Resident> {
         LIMIT => Resident::Limit(rest.u32()?),
         BALANCE => Resident::Balance(rest.u32()?),
         EXPIRY => Resident::Expiry(Time(rest.u64()?), Position(rest.u64()?)),
+        NEXT_LIMIT => Resident::NextLimit,
         _ => return None,
     };
     rest.end(parsed)
@@ -45,7 +49,7 @@ pub(super) fn limit(id: NamespaceId, limit: u32) -> Key {
     key::resident(id, LIMIT).u32(limit)
 }
 
-/// The balance of a limit.
+/// The balance of a limit, and how many holds are open in it.
 pub(super) fn balance(id: NamespaceId, limit: u32) -> Key {
     key::resident(id, BALANCE).u32(limit)
 }
@@ -53,6 +57,16 @@ pub(super) fn balance(id: NamespaceId, limit: u32) -> Key {
 /// The expiry of a hold request. Sorted by the time at which it expires.
 pub(super) fn expiry(id: NamespaceId, due: Time, held_at: Position) -> Key {
     key::resident(id, EXPIRY).u64(due.0).u64(held_at.0)
+}
+
+/// A number above those of all limits that were deleted. No number is used again.
+pub(super) fn next_limit(id: NamespaceId) -> Key {
+    key::resident(id, NEXT_LIMIT)
+}
+
+/// The name and the id of a deleted limit, for the operations that held in it.
+pub(super) fn deleted(id: NamespaceId, limit: u32) -> Key {
+    key::paged(id, DELETED).u32(limit)
 }
 
 /// The record of an operation.
@@ -114,6 +128,10 @@ mod tests {
         check(limit(id, 3), Resident::Limit(3));
         check(balance(id, 3), Resident::Balance(3));
         check(expiry(id, Time(5), Position(6)), Resident::Expiry(Time(5), Position(6)));
+        assert_eq!(
+            parse(key::family_record(&next_limit(id)).expect("a family's key")),
+            Some(Resident::NextLimit)
+        );
     }
 
     #[test]

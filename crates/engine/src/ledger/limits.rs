@@ -1,10 +1,10 @@
 //! `limits`: create, change, read and list the limits themselves.
 
 use super::{
-    Context, LimitInfo, NewLimit, Patch, Refusal, Reply,
+    Context, LimitInfo, Nearness, NewLimit, Patch, Refusal, Reply,
     state::{Ledger, Terms, limit_bytes},
 };
-use crate::{Name, Page, Quota, answer_size, turn::Turn};
+use crate::{Listed, Name, Page, Quota, answer_size, lists::looked_at, turn::Turn};
 use alloc::{vec, vec::Vec};
 
 /// An estimate of the bytes of the stored terms of a limit without the context.
@@ -19,6 +19,7 @@ pub(super) fn create(ledger: &mut Ledger, turn: &mut Turn<'_>, new: &NewLimit) -
     if ledger.find(&new.name).is_some() {
         return Err(Refusal::DuplicateLimitName { limit_name: new.name.clone() });
     }
+    ledger.check_numbers(1)?;
     turn.check_quota(Quota::LedgerLimits, ledger.len(), 1)?;
     let more = limit_bytes(&new.name, new.limit_id.as_ref(), &new.context);
     turn.check_bytes(ledger.resident_bytes(), more)?;
@@ -62,6 +63,17 @@ pub(super) fn patch(
     Ok(ledger.info(number))
 }
 
+pub(super) fn delete(ledger: &mut Ledger, turn: &mut Turn<'_>, name: &Name) -> Result<Reply, Refusal> {
+    let number = find(ledger, name)?;
+    let open_holds = ledger.limit(number).open_holds;
+    if open_holds > 0 {
+        return Err(Refusal::LimitInUse { limit_name: name.clone(), open_holds });
+    }
+    turn.advance();
+    ledger.delete(turn, number);
+    Ok(Reply::LimitDeleted)
+}
+
 pub(super) fn get(ledger: &Ledger, name: &Name) -> Result<LimitInfo, Refusal> {
     Ok(ledger.info(find(ledger, name)?))
 }
@@ -71,6 +83,30 @@ pub(super) fn list(ledger: &Ledger, page: &Page<Name>, max_answer: usize) -> Rep
     let infos = names.by_ref().take(page.limit()).map(|number| ledger.info(number));
     let (items, is_cut) = answer_size::fitting(infos, max_answer.min(answer_size::PAGE_BYTES));
     Reply::Limits { items, more: is_cut || names.next().is_some() }
+}
+
+/// The work of comparing a limit with others and copying it, in conditions that are tested.
+const WEIGHT: usize = 64;
+
+/// The limits nearest to their ceilings among the next ones by name, as many as one command looks at.
+pub(super) fn list_by_use(ledger: &Ledger, page: &Page<Name>, max_answer: usize) -> Reply {
+    let mut numbers = ledger.names_after(page.after.as_ref());
+    let looked_at: Vec<u32> = numbers.by_ref().take(looked_at(WEIGHT)).collect();
+    let last = looked_at.last().map(|number| ledger.limit(*number).terms.name.clone());
+    let next = if numbers.next().is_some() { last } else { None };
+    let mut uses: Vec<_> = looked_at.into_iter().map(|number| (ledger.nearness(number), number)).collect();
+    let order = |a: &(Nearness, u32), b: &(Nearness, u32)| {
+        let name = |number: u32| &ledger.limit(number).terms.name;
+        a.0.cmp(&b.0).then_with(|| name(a.1).cmp(name(b.1)))
+    };
+    if uses.len() > page.limit() {
+        uses.select_nth_unstable_by(page.limit() - 1, order);
+        uses.truncate(page.limit());
+    }
+    uses.sort_unstable_by(order);
+    let infos = uses.into_iter().map(|(_, number)| ledger.info(number));
+    let (items, _) = answer_size::fitting(infos, max_answer.min(answer_size::PAGE_BYTES));
+    Reply::LimitsByUse(Listed { items, next })
 }
 
 pub(super) fn find(ledger: &Ledger, name: &Name) -> Result<u32, Refusal> {

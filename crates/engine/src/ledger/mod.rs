@@ -4,13 +4,14 @@
 //! apart because a hold is decided by the worst case: whichever of the open holds are committed or rolled back later, no
 //! ceiling is exceeded and no sum overflows.
 //!
-//! Limits are resident. Operations and entries are paged. The key of an entry is (limit, position) and it contains the sums
+//! Limits are resident. Operations, entries and the names of deleted limits are paged. The key of an entry is (limit, position) and it contains the sums
 //! after it, so that the values of a limit as of any position are one look-up.
 
 pub(crate) mod batch;
 mod command;
 mod commit_rollback;
 mod entries;
+mod expiry;
 mod hold;
 pub(crate) mod keys;
 mod limits;
@@ -20,18 +21,26 @@ mod state;
 mod values;
 
 pub use command::{
-    AsOf, Batch, Change, Command, Context, Finalization, FinalizationChange, Finish, Hold, MAX_CHANGES,
-    NewLimit, Patch, Transfer, Values,
+    AsOf, Batch, Change, Command, Context, Extend, Finalization, FinalizationChange, Finish, Hold,
+    MAX_CHANGES, NewLimit, OperationFilter, Patch, Transfer, Values,
 };
 pub use entries::EntryKind;
 pub use operations::{HoldState, MAX_LIMITS_PER_OPERATION};
 pub use reply::{
-    EntryInfo, FinalizationReply, HeldLimitInfo, HoldReply, LimitInfo, OperationInfo, Refusal, Reply, Value,
-    ValuesReply,
+    EntryInfo, ExceededLimit, FinalizationReply, HeldLimitInfo, HoldReply, LimitInfo, Nearness,
+    OperationInfo, Refusal, Reply, Value, ValuesReply,
 };
 pub(crate) use state::{Ledger, expiry_bytes};
 
-use crate::turn::{CannotRun, Turn, View};
+use crate::{
+    Name,
+    turn::{CannotRun, Turn, View},
+};
+
+/// A limit as it is now.
+pub(crate) fn find_limit(ledger: &Ledger, name: &Name) -> Option<LimitInfo> {
+    limits::get(ledger, name).ok()
+}
 
 /// Runs a command that is not a batch, or returns the records that must be fetched first. A command changes nothing before it
 /// has all its records.
@@ -47,10 +56,13 @@ pub(crate) fn apply(
         Command::PatchLimit { name, ceiling, context } => {
             Ok(limits::patch(ledger, turn, name, ceiling, context).map(Reply::Limit))
         }
+        Command::DeleteLimit(name) => Ok(limits::delete(ledger, turn, name)),
         Command::Transfer(transfer) => batch::apply_transfer(ledger, turn, transfer),
+        Command::Extend(extend) => expiry::extend(ledger, turn, extend),
         Command::Batch(_) => unreachable!("a batch is run in slices"),
         Command::GetLimit(_)
         | Command::ListLimits(_)
+        | Command::ListLimitsByUse(_)
         | Command::Values(_)
         | Command::GetOperation(_)
         | Command::ListOperations { .. }
@@ -70,7 +82,13 @@ pub(crate) fn missing(
         Command::Transfer(transfer) => {
             view.prefetch([keys::operation(view.namespace, transfer.operation_id())].into_iter())
         }
-        Command::CreateLimit(_) | Command::PatchLimit { .. } | Command::Batch(_) => Ok(()),
+        Command::Extend(extend) => {
+            view.prefetch([keys::operation(view.namespace, &extend.operation_id)].into_iter())
+        }
+        Command::CreateLimit(_)
+        | Command::PatchLimit { .. }
+        | Command::DeleteLimit(_)
+        | Command::Batch(_) => Ok(()),
         _ => read(ledger, view, command, max_answer).map(|_| ()),
     }
 }
@@ -88,15 +106,17 @@ fn read(
             other => other,
         },
         Command::GetOperation(id) => operations::get(ledger, view, id),
-        Command::ListOperations { only_held, page } => {
-            operations::list(ledger, view, *only_held, page, max_answer)
-        }
+        Command::ListOperations { filter, page } => operations::list(ledger, view, filter, page, max_answer),
         Command::ListEntries { limit_name, page } => entries::list(ledger, view, limit_name, page),
         Command::GetLimit(name) => Ok(limits::get(ledger, name).map(Reply::Limit)),
         Command::ListLimits(page) => Ok(Ok(limits::list(ledger, page, max_answer))),
-        Command::CreateLimit(_) | Command::PatchLimit { .. } | Command::Transfer(_) | Command::Batch(_) => {
-            unreachable!("writes take a turn")
-        }
+        Command::ListLimitsByUse(page) => Ok(Ok(limits::list_by_use(ledger, page, max_answer))),
+        Command::CreateLimit(_)
+        | Command::PatchLimit { .. }
+        | Command::DeleteLimit(_)
+        | Command::Transfer(_)
+        | Command::Extend(_)
+        | Command::Batch(_) => unreachable!("writes take a turn"),
     }
 }
 

@@ -1,8 +1,9 @@
 //! The replies and refusals of the ledger.
 
 use super::{Context, EntryKind, HoldState};
-use crate::{Name, Position, QuotaExceeded, Time};
+use crate::{Listed, Name, Position, QuotaExceeded, Time};
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// The reply to a command that succeeded.
@@ -27,13 +28,8 @@ pub enum Reply {
     Values(ValuesReply),
     /// One operation.
     Operation(OperationInfo),
-    /// A page of the operations.
-    Operations {
-        /// Sorted by id.
-        items: Vec<OperationInfo>,
-        /// The `after` of the next page. `None` on the last page.
-        next: Option<Name>,
-    },
+    /// A page of the operations, sorted by id.
+    Operations(Listed<OperationInfo, Name>),
     /// A page of a limit's history.
     Entries {
         /// Sorted by position.
@@ -41,6 +37,11 @@ pub enum Reply {
         /// The `after` of the next page. `None` on the last page.
         next: Option<Position>,
     },
+    /// The limits that are nearest to their ceilings, the nearest first, among those that the command looked at. The cursor
+    /// is the last of these by name.
+    LimitsByUse(Listed<LimitInfo, Name>),
+    /// The limit is deleted. A sweep removes its history later.
+    LimitDeleted,
 }
 
 /// Decodes the results of a batch. A batch within a batch is rejected: otherwise the bytes could make the recursion
@@ -75,6 +76,86 @@ pub struct LimitInfo {
     pub ceiling: Option<i64>,
     /// The position of the change that created the limit.
     pub created_at: Position,
+    /// What could be held in addition without exceeding the ceiling. `None` means no ceiling.
+    pub available: Option<i64>,
+}
+
+/// How near a limit is to its ceiling. The nearest is the smallest: first limits in which nothing more can be held, then by the
+/// fraction of the ceiling that is available; limits without a ceiling are last.
+#[derive(Debug, Clone, Copy)]
+pub enum Nearness {
+    /// Nothing more can be held.
+    Full,
+    /// So much of a positive ceiling is available.
+    Part {
+        /// What is available.
+        available: i64,
+        /// The ceiling, which is positive.
+        ceiling: i64,
+    },
+    /// The ceiling is not positive, and there is room below it because the committed sum is negative.
+    Below {
+        /// What is available.
+        available: i64,
+    },
+    /// There is no ceiling.
+    Endless,
+}
+
+impl Nearness {
+    /// The nearness of a limit with this ceiling, in which so much is available.
+    pub fn new(ceiling: Option<i64>, available: Option<i64>) -> Nearness {
+        match (ceiling, available) {
+            (None, _) | (_, None) => Nearness::Endless,
+            (Some(_), Some(..=0)) => Nearness::Full,
+            (Some(ceiling @ 1..), Some(available)) => Nearness::Part { available, ceiling },
+            (Some(_), Some(available)) => Nearness::Below { available },
+        }
+    }
+
+    fn rank(self) -> u8 {
+        match self {
+            Nearness::Full => 0,
+            Nearness::Part { .. } => 1,
+            Nearness::Below { .. } => 2,
+            Nearness::Endless => 3,
+        }
+    }
+}
+
+impl Ord for Nearness {
+    fn cmp(&self, other: &Nearness) -> Ordering {
+        use Nearness::{Below, Part};
+        match (*self, *other) {
+            (Part { available: a, ceiling: of_a }, Part { available: b, ceiling: of_b }) => {
+                // Compares a / of_a with b / of_b.
+                (i128::from(a) * i128::from(of_b)).cmp(&(i128::from(b) * i128::from(of_a)))
+            }
+            (Below { available: a }, Below { available: b }) => a.cmp(&b),
+            (a, b) => a.rank().cmp(&b.rank()),
+        }
+    }
+}
+
+impl PartialEq for Nearness {
+    fn eq(&self, other: &Nearness) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Nearness {}
+
+impl PartialOrd for Nearness {
+    fn partial_cmp(&self, other: &Nearness) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl LimitInfo {
+    /// How near the limit is to its ceiling.
+    pub fn nearness(&self) -> Nearness {
+        Nearness::new(self.ceiling, self.available)
+    }
 }
 
 /// The values of one limit at some position.
@@ -106,7 +187,7 @@ pub struct HoldReply {
     pub position: Position,
     /// The values at that position, in the order of the request.
     pub values: Vec<Value>,
-    /// The limits that were skipped, because the operation had an open hold there already.
+    /// The limits that were skipped, because the operation had an open hold of the same value there already.
     pub skipped: Vec<Name>,
 }
 
@@ -139,6 +220,8 @@ pub struct OperationInfo {
     pub position: Position,
     /// The holds, in the order of holding.
     pub holds: Vec<HeldLimitInfo>,
+    /// The time of this reply, from which clients compute remaining times.
+    pub now: Time,
 }
 
 /// An operation's hold in one limit.
@@ -151,11 +234,16 @@ pub struct HeldLimitInfo {
     /// The held value.
     pub value: i64,
     /// The position of the hold.
-    pub held_at: Position,
+    pub position: Position,
+    /// The time of the hold.
+    pub held_at: Time,
     /// The time at which the hold expires, or would have expired. `None` if it never does.
     pub expires_at: Option<Time>,
     /// Whether the hold is open, committed or rolled back.
     pub state: HoldState,
+    /// Whether the limit was deleted after the hold had ended. A limit that was created later under the same name is another
+    /// one.
+    pub is_deleted: bool,
 }
 
 /// One entry of a limit's history, with the sums after it.
@@ -206,17 +294,17 @@ pub enum Refusal {
         /// The limits, with the state in each.
         limits: Vec<(Name, HoldState)>,
     },
-    /// The operation has an open hold in these limits.
+    /// The operation has an open hold in these limits. With `skip_existing_holds`: an open hold of another value.
     DuplicateOperation {
         /// The operation.
         operation_id: Name,
-        /// All limits with an open hold.
-        limit_names: Vec<Name>,
+        /// Each such limit, with the value that is held in it.
+        limits: Vec<(Name, i64)>,
     },
     /// The hold could exceed a ceiling.
     LimitExceeded {
-        /// Each such limit, with its ceiling.
-        limits: Vec<(Name, i64)>,
+        /// Each such limit.
+        limits: Vec<ExceededLimit>,
     },
     /// A sum would leave the range of a 64-bit integer.
     ValueOverflow {
@@ -234,6 +322,13 @@ pub enum Refusal {
         /// The value to commit.
         value: i64,
     },
+    /// A hold is open in the limit, so it cannot be deleted.
+    LimitInUse {
+        /// The limit.
+        limit_name: Name,
+        /// The number of open holds.
+        open_holds: u64,
+    },
     /// The operation would hold in more limits than [`super::MAX_LIMITS_PER_OPERATION`].
     OperationTooLarge {
         /// The operation.
@@ -250,6 +345,21 @@ pub enum Refusal {
     Unreadable,
     /// The namespace would have more than its quota allows. Nothing has changed.
     QuotaExceeded(QuotaExceeded),
+}
+
+/// A limit whose ceiling a hold could exceed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExceededLimit {
+    /// The limit.
+    pub limit_name: Name,
+    /// Its ceiling.
+    pub ceiling: i64,
+    /// The committed sum.
+    pub commit_value: i64,
+    /// The sum of the open holds.
+    pub hold_value: i64,
+    /// The largest value that could be held now. 0 if there is none.
+    pub available: i64,
 }
 
 impl From<QuotaExceeded> for Refusal {
@@ -270,6 +380,7 @@ impl Refusal {
             Refusal::LimitExceeded { .. } => "LimitExceeded",
             Refusal::ValueOverflow { .. } => "ValueOverflow",
             Refusal::CommitExceedsHold { .. } => "CommitExceedsHold",
+            Refusal::LimitInUse { .. } => "LimitInUse",
             Refusal::OperationTooLarge { .. } | Refusal::PositionNotReached { .. } => "InvalidRequest",
             Refusal::LimitsValuesReadingException => "LimitsValuesReadingException",
             Refusal::Unreadable => "ShardUnavailable",

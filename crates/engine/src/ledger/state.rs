@@ -1,23 +1,26 @@
 //! The resident part of the ledger: every limit with its sums.
 
-use super::{Context, LimitInfo, Value, keys, operations::Operation};
+use super::{Context, ExceededLimit, HoldState, LimitInfo, Nearness, Value, keys, operations::Operation};
 use crate::{
-    Name, Position,
+    Name, Position, Quota, QuotaExceeded,
     ids::NamespaceId,
     leftovers::Leftovers,
     record::{self, Malformed, key::ResidentKey},
     resident,
     timers::{TIMER_BYTES, Timer, TimerKey, TimerSource, Timers},
-    turn::BatchChanges,
+    turn::{BatchChanges, Turn},
 };
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
-/// All limits of a namespace. Limits are numbered in the order of creation, from 0.
+/// All limits of a namespace. Limits are numbered in the order of creation, from 0. The number of a deleted limit is not used
+/// again: operations still refer to it, and its history is removed later.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    limits: Vec<Limit>,
+    /// Each limit has an allocation of its own, so that the map moves little when it grows.
+    limits: HashMap<u32, Box<Limit>>,
+    next_number: u32,
     by_name: HashMap<Name, u32>,
     /// The same names, sorted, for lists.
     names: BTreeMap<Name, u32>,
@@ -28,7 +31,8 @@ pub(crate) struct Ledger {
 }
 
 /// A limit without its texts.
-const LIMIT_BYTES: u64 = resident::vec_slot::<Limit>()
+const LIMIT_BYTES: u64 = resident::heap(size_of::<Limit>())
+    + resident::hash_slot::<(u32, Box<Limit>)>()
     + resident::hash_slot::<(Name, u32)>()
     + resident::tree_slot::<(Name, u32)>();
 
@@ -36,8 +40,26 @@ const LIMIT_BYTES: u64 = resident::vec_slot::<Limit>()
 pub(crate) struct Limit {
     pub(crate) terms: Terms,
     pub(crate) balance: Balance,
+    /// The number of open holds. The sums do not show it: a hold of 0 is a hold.
+    pub(crate) open_holds: u64,
+    /// Whether the limit has a history, and operations that refer to it.
+    was_held: bool,
     terms_changed: bool,
     balance_changed: bool,
+}
+
+/// What changes in a limit with each hold, as it is stored.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct StoredBalance {
+    balance: Balance,
+    open_holds: u64,
+}
+
+/// What is stored of a deleted limit, for the operations that held in it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct DeletedLimit {
+    pub(crate) name: Name,
+    pub(crate) limit_id: Option<Name>,
 }
 
 /// What a client has set for a limit. It changes seldom, so it is a record of its own.
@@ -95,10 +117,24 @@ impl Balance {
         Some(next)
     }
 
-    /// Whether one more hold could exceed the ceiling, if all positive open holds are committed. A negative hold never does.
-    pub(crate) fn exceeds_ceiling(&self, value: i64, ceiling: i64) -> bool {
-        value > 0
-            && i128::from(self.commit) + i128::from(self.held_up) + i128::from(value) > i128::from(ceiling)
+    /// The largest value that can be held below the ceiling, if all positive open holds are committed. 0 if there is none.
+    pub(crate) fn available(&self, ceiling: i64) -> i64 {
+        let below_ceiling = i128::from(ceiling) - i128::from(self.commit) - i128::from(self.held_up);
+        // The sum of the positive holds must not overflow either.
+        let most = below_ceiling.clamp(0, i128::from(i64::MAX - self.held_up));
+        i64::try_from(most).expect("it is between 0 and i64::MAX")
+    }
+
+    /// What refuses one more hold, if it could exceed the ceiling. A negative hold never does.
+    pub(crate) fn exceeded(&self, limit_name: &Name, value: i64, ceiling: i64) -> Option<ExceededLimit> {
+        let below_ceiling = i128::from(ceiling) - i128::from(self.commit) - i128::from(self.held_up);
+        (value > 0 && i128::from(value) > below_ceiling).then(|| ExceededLimit {
+            limit_name: limit_name.clone(),
+            ceiling,
+            commit_value: self.commit,
+            hold_value: self.hold_value(),
+            available: self.available(ceiling),
+        })
     }
 
     /// The balance after an open hold of `held` has ended and `committed` of it was committed.
@@ -127,8 +163,18 @@ impl Ledger {
         self.by_name.get(name).copied()
     }
 
+    /// The limit with this number, which exists.
     pub(crate) fn limit(&self, number: u32) -> &Limit {
-        &self.limits[number as usize]
+        &self.limits[&number]
+    }
+
+    fn limit_mut(&mut self, number: u32) -> &mut Limit {
+        self.limits.get_mut(&number).expect("the limit exists")
+    }
+
+    /// Whether the limit exists. A limit of a stored operation may have been deleted.
+    pub(crate) fn has(&self, number: u32) -> bool {
+        self.limits.contains_key(&number)
     }
 
     /// The numbers of the limits whose names follow `after`, by name.
@@ -138,22 +184,61 @@ impl Ledger {
     }
 
     pub(crate) fn create(&mut self, terms: Terms) -> u32 {
-        let number = self.limits.len() as u32;
-        self.bytes += terms.resident_bytes();
-        self.by_name.insert(terms.name.clone(), number);
+        let number = self.next_number;
+        self.next_number += 1;
         self.names.insert(terms.name.clone(), number);
-        let balance = Balance::default();
-        self.limits.push(Limit { terms, balance, terms_changed: false, balance_changed: false });
+        self.by_name.insert(terms.name.clone(), number);
+        self.add(number, terms);
         self.mark(number, true);
         number
+    }
+
+    fn add(&mut self, number: u32, terms: Terms) {
+        self.bytes += terms.resident_bytes();
+        let limit = Limit {
+            terms,
+            balance: Balance::default(),
+            open_holds: 0,
+            was_held: false,
+            terms_changed: false,
+            balance_changed: false,
+        };
+        self.limits.insert(number, Box::new(limit));
+    }
+
+    /// Deletes a limit without open holds. A sweep removes its history.
+    pub(crate) fn delete(&mut self, turn: &mut Turn<'_>, number: u32) {
+        let limit = self.limits.remove(&number).expect("the limit exists");
+        let Terms { name, limit_id, .. } = &limit.terms;
+        self.bytes -= limit.terms.resident_bytes();
+        self.by_name.remove(name);
+        self.names.remove(name);
+        turn.put(keys::next_limit(turn.namespace), &self.next_number);
+        turn.remove(keys::limit(turn.namespace, number));
+        if limit.was_held {
+            turn.remove(keys::balance(turn.namespace, number));
+            let deleted = DeletedLimit { name: name.clone(), limit_id: limit_id.clone() };
+            turn.put(keys::deleted(turn.namespace, number), &deleted);
+            turn.sweep(keys::entries_from(turn.namespace, number, Position(0)));
+        }
+    }
+
+    /// Fails if there are not enough numbers left for so many new limits.
+    pub(crate) fn check_numbers(&self, more: usize) -> Result<(), QuotaExceeded> {
+        let left = u32::MAX - self.next_number;
+        if more <= left as usize {
+            return Ok(());
+        }
+        let (limit, used) = (u32::MAX.into(), self.next_number.into());
+        Err(QuotaExceeded { quota: Quota::LedgerLimits, limit, used })
     }
 
     /// The name must stay.
     pub(crate) fn set_terms(&mut self, number: u32, terms: Terms) {
         self.mark(number, true);
-        let old = &mut self.limits[number as usize].terms;
-        self.bytes = self.bytes + terms.resident_bytes() - old.resident_bytes();
-        *old = terms;
+        let bytes = terms.resident_bytes();
+        let old = core::mem::replace(&mut self.limit_mut(number).terms, terms);
+        self.bytes = self.bytes + bytes - old.resident_bytes();
     }
 
     /// Counts the timer of a hold request that was set.
@@ -172,16 +257,28 @@ impl Ledger {
 
     /// The resident bytes of all limits, summed up anew.
     pub(crate) fn recount_bytes(&self) -> u64 {
-        self.limits.iter().map(|limit| limit.terms.resident_bytes()).sum()
+        self.limits.values().map(|limit| limit.terms.resident_bytes()).sum()
     }
 
-    pub(crate) fn set_balance(&mut self, number: u32, balance: Balance) {
-        self.mark(number, false);
-        self.limits[number as usize].balance = balance;
+    /// Adds an open hold, which the decision has checked, and returns the new balance.
+    pub(crate) fn begin_hold(&mut self, number: u32, value: i64) -> Balance {
+        let limit = self.mark(number, false);
+        limit.balance = limit.balance.hold(value).expect("the decision has checked the range");
+        limit.open_holds += 1;
+        limit.was_held = true;
+        limit.balance
     }
 
-    fn mark(&mut self, number: u32, terms: bool) {
-        let limit = &mut self.limits[number as usize];
+    /// Ends an open hold of which `committed` is committed, and returns the new balance.
+    pub(crate) fn end_hold(&mut self, number: u32, held: i64, committed: i64) -> Balance {
+        let limit = self.mark(number, false);
+        limit.balance = limit.balance.end_hold(held, committed);
+        limit.open_holds -= 1;
+        limit.balance
+    }
+
+    fn mark(&mut self, number: u32, terms: bool) -> &mut Limit {
+        let limit = self.limits.get_mut(&number).expect("the limit exists");
         if !limit.terms_changed && !limit.balance_changed {
             self.changed.push(number);
         }
@@ -190,17 +287,20 @@ impl Ledger {
         } else {
             limit.balance_changed = true;
         }
+        limit
     }
 
     /// Writes the after-images of the limits that have changed since the last call.
     pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut BatchChanges) {
         for number in self.changed.drain(..) {
-            let limit = &mut self.limits[number as usize];
+            // A limit that has changed may have been deleted since.
+            let Some(limit) = self.limits.get_mut(&number) else { continue };
             if core::mem::take(&mut limit.terms_changed) {
                 changes.put(&keys::limit(namespace, number), &limit.terms);
             }
             if core::mem::take(&mut limit.balance_changed) {
-                changes.put(&keys::balance(namespace, number), &limit.balance);
+                let Limit { balance, open_holds, .. } = **limit;
+                changes.put(&keys::balance(namespace, number), &StoredBalance { balance, open_holds });
             }
         }
     }
@@ -215,6 +315,11 @@ impl Ledger {
         match keys::parse(key).ok_or(Malformed)? {
             keys::Resident::Limit(number) => self.load_limit(number, bytes),
             keys::Resident::Balance(number) => self.load_balance(number, bytes),
+            keys::Resident::NextLimit => {
+                let next: u32 = record::decode(bytes)?;
+                self.next_number = self.next_number.max(next);
+                Ok(())
+            }
             keys::Resident::Expiry(due, held_at) => {
                 let operation_id: Name = record::decode(bytes)?;
                 self.add_expiry(&operation_id);
@@ -228,22 +333,23 @@ impl Ledger {
 
     fn load_limit(&mut self, number: u32, bytes: &[u8]) -> Result<(), Malformed> {
         let terms: Terms = record::decode(bytes)?;
-        if number as usize != self.limits.len() || self.by_name.insert(terms.name.clone(), number).is_some() {
+        if self.by_name.insert(terms.name.clone(), number).is_some() {
             return Err(Malformed);
         }
-        self.bytes += terms.resident_bytes();
-        let balance = Balance::default();
-        self.limits.push(Limit { terms, balance, terms_changed: false, balance_changed: false });
+        self.next_number = number.checked_add(1).ok_or(Malformed)?;
+        self.add(number, terms);
         Ok(())
     }
 
     /// All records are loaded. The names are sorted all at once, which takes a fraction of the time of an insertion for each.
     pub(crate) fn finish_load(&mut self) {
-        let name = |number: u32| &self.limits[number as usize].terms.name;
-        let Some(first) = self.limits.first().map(|limit| limit.terms.name.as_bytes()) else { return };
+        let name = |number: u32| &self.limits[&number].terms.name;
+        let Some(first) = self.limits.values().next().map(|limit| limit.terms.name.as_bytes()) else {
+            return;
+        };
         // Comparing two names waits for memory twice. The first bytes in which names differ are copied into the list that is
         // sorted, so that most comparisons need no other memory.
-        let common = self.limits.iter().fold(first.len(), |common, limit| {
+        let common = self.limits.values().fold(first.len(), |common, limit| {
             let pairs = first[..common].iter().zip(limit.terms.name.as_bytes());
             pairs.take_while(|(a, b)| a == b).count()
         });
@@ -254,14 +360,15 @@ impl Ledger {
             head[..length].copy_from_slice(&bytes[..length]);
             u64::from_be_bytes(head)
         };
-        let mut sorted: Vec<(u64, u32)> =
-            (0..self.limits.len() as u32).map(|number| (head(number), number)).collect();
+        let mut sorted: Vec<(u64, u32)> = self.limits.keys().map(|number| (head(*number), *number)).collect();
         sorted.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| name(a.1).cmp(name(b.1))));
         self.names = sorted.into_iter().map(|(_, number)| (name(number).clone(), number)).collect();
     }
 
     fn load_balance(&mut self, number: u32, bytes: &[u8]) -> Result<(), Malformed> {
-        self.limits.get_mut(number as usize).ok_or(Malformed)?.balance = record::decode(bytes)?;
+        let limit = self.limits.get_mut(&number).ok_or(Malformed)?;
+        let StoredBalance { balance, open_holds } = record::decode(bytes)?;
+        (limit.balance, limit.open_holds, limit.was_held) = (balance, open_holds, true);
         Ok(())
     }
 
@@ -280,17 +387,27 @@ impl Ledger {
     }
 
     pub(crate) fn info(&self, number: u32) -> LimitInfo {
-        let terms = &self.limit(number).terms;
+        let Limit { terms, balance, .. } = self.limit(number);
         LimitInfo {
             value: self.value_now(number),
             context: terms.context.clone(),
             ceiling: terms.ceiling,
             created_at: terms.created_at,
+            available: terms.ceiling.map(|ceiling| balance.available(ceiling)),
         }
     }
 
-    /// Whether every limit of a stored operation exists. If not, the record is damaged.
-    pub(crate) fn has_all_limits_of(&self, operation: &Operation) -> bool {
-        operation.holds.iter().all(|hold| (hold.limit as usize) < self.limits.len())
+    pub(crate) fn nearness(&self, number: u32) -> Nearness {
+        let Limit { terms, balance, .. } = self.limit(number);
+        Nearness::new(terms.ceiling, terms.ceiling.map(|ceiling| balance.available(ceiling)))
+    }
+
+    /// Whether every limit in which a stored operation has an open hold exists, and every other one has existed. If not, the
+    /// record is damaged.
+    pub(crate) fn fits(&self, operation: &Operation) -> bool {
+        operation.holds.iter().all(|hold| match hold.state {
+            HoldState::Held => self.has(hold.limit),
+            HoldState::Committed { .. } | HoldState::RolledBack { .. } => hold.limit < self.next_number,
+        })
     }
 }

@@ -39,7 +39,8 @@ pub(super) enum TakeKind {
 
 /// A decision, and whether it may be released before its batch is durable.
 pub(super) struct CheckResult {
-    pub(super) decision: Result<Decision, QuotaExceeded>,
+    /// The decision, allowed or not; or why no limit was asked.
+    pub(super) decision: Result<Decision, Refusal>,
     pub(super) is_relaxed: bool,
 }
 
@@ -49,7 +50,7 @@ impl CheckResult {
         match self.decision {
             Ok(decision) if decision.allowed => Ok(decision),
             Ok(decision) => Err(Refusal::LimitReached(decision)),
-            Err(exceeded) => Err(Refusal::QuotaExceeded(exceeded)),
+            Err(refusal) => Err(refusal),
         }
     }
 }
@@ -62,7 +63,7 @@ pub(super) fn check(
     budget: AnswerBudget,
 ) -> Result<Decided, TooLarge> {
     let kind = TakeKind::Check { dry_run: check.dry_run, may_relax };
-    let decided = decide(limiter, turn, &check.entries, kind, budget)?;
+    let decided = decide(limiter, turn, &check.entries, check.require_match, kind, budget)?;
     let is_relaxed = decided.is_relaxed;
     Ok(Decided { result: decided.allowed_or_refused().map(Reply::Allowed), is_relaxed })
 }
@@ -77,11 +78,12 @@ pub(super) fn decide(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
     entries: &[Take],
+    require_match: bool,
     kind: TakeKind,
     mut budget: AnswerBudget,
 ) -> Result<CheckResult, TooLarge> {
     let touched = TouchedGroups::collect(limiter, entries, &mut budget)?;
-    Ok(decide_touched(limiter, turn, entries, touched, kind))
+    Ok(decide_touched(limiter, turn, entries, touched, require_match, kind))
 }
 
 /// Decides the entries one after another: a later entry sees what an earlier one has taken. If one is refused, what all of
@@ -91,14 +93,20 @@ pub(super) fn decide_touched(
     turn: &mut Turn<'_>,
     entries: &[Take],
     touched: TouchedGroups,
+    require_match: bool,
     kind: TakeKind,
 ) -> CheckResult {
     let now = turn.now;
+    let unmatched = touched.first_unmatched(entries).filter(|_| require_match);
     let TouchedGroups { mut groups, ends, .. } = touched;
     let is_relaxed = match kind {
         TakeKind::Check { may_relax, .. } => may_relax && groups.iter().all(|group| !group.is_durable),
         TakeKind::Counter | TakeKind::Lease { .. } => false,
     };
+    if let Some(Take { key_values, .. }) = unmatched {
+        let key_values = key_values.clone();
+        return CheckResult { decision: Err(Refusal::NoRuleApplies { key_values }), is_relaxed };
+    }
     let is_dry_run = matches!(kind, TakeKind::Check { dry_run: true, .. });
     let when = if is_relaxed { WriteWhen::Soon } else { WriteWhen::Now };
 
@@ -119,7 +127,7 @@ pub(super) fn decide_touched(
                 && let Err(exceeded) = check_quotas(limiter, turn, entry, own, kind)
             {
                 undo_all(limiter, turn, undo.unwrap_or_default());
-                return CheckResult { decision: Err(exceeded), is_relaxed: false };
+                return CheckResult { decision: Err(exceeded.into()), is_relaxed: false };
             }
             is_window_changed |= own.iter().any(|group| !group.is_count());
             is_counter_changed |= take(limiter, turn, entry, own, kind, when, undo.as_mut());
@@ -214,7 +222,7 @@ fn take(
         }
         limiter.groups.change(index, when, |state| match entry.hits < 0 {
             true => group.meter.give_back(state, turn.now, hits),
-            false => group.meter.take(state, turn.now, hits),
+            false => group.meter.take(state, turn.now, hits, group.is_shadow),
         });
     }
     if !is_counted(kind, groups) {
@@ -288,6 +296,7 @@ fn statuses(limiter: &Limiter, now: Time, groups: Vec<TouchedGroup>, is_stale: b
                 used: group.meter.used(state, now),
                 reset: group.meter.resets_after(state, now),
                 per: group.meter.per(),
+                refill: group.meter.refill(),
                 rule: group.rule,
                 override_name: group.override_name,
                 group: group.values,

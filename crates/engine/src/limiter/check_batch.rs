@@ -8,11 +8,10 @@ use super::{
     Limiter,
     check::{CheckResult, TakeKind, decide_touched},
     command::Check,
-    reply::{Decision, Reply},
+    reply::{Decision, Refusal, Reply},
     touched_groups::TouchedGroups,
 };
 use crate::{
-    QuotaExceeded,
     answer_size::{AnswerBudget, TooLarge},
     turn::{Slice, Sliced, Turn},
 };
@@ -28,7 +27,7 @@ pub(crate) struct Progress {
     measured: usize,
     /// What the answer may still grow by. `None` before the first check is measured.
     answer: Option<AnswerBudget>,
-    decisions: Vec<Result<Decision, QuotaExceeded>>,
+    decisions: Vec<Result<Decision, Refusal>>,
     /// Whether a decision must be durable before the batch is answered.
     is_durable: bool,
 }
@@ -107,7 +106,7 @@ pub(crate) fn run(
         let work = CHECK_WEIGHT + 2 * touched.groups.len();
         let kind = TakeKind::Check { dry_run: check.dry_run, may_relax };
         let CheckResult { decision, is_relaxed } =
-            decide_touched(limiter, turn, &check.entries, touched, kind);
+            decide_touched(limiter, turn, &check.entries, touched, check.require_match, kind);
         slice.spend(work + Slice::work_of_bytes(turn.changes.bytes() - bytes));
         progress.is_durable |= !is_relaxed;
         progress.decisions.push(decision);

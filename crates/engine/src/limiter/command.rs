@@ -3,7 +3,10 @@
 //! `Deserialize` does not check limits: it reads the engine's own records, and the parts of an
 //! [`UncheckedRequest`](crate::UncheckedRequest), which are checked afterwards.
 
-use super::terms::{FileRule, MAX_COUNT, NewOverride, NewRule, OverridePatch, RulePatch, check_per};
+use super::{
+    reply::Usage,
+    terms::{FileRule, MAX_COUNT, NewOverride, NewRule, OverridePatch, RulePatch, check_per},
+};
 use crate::{
     Millis, Name, Page,
     invalid::{Invalid, Reason, check_duration, check_items, check_number},
@@ -65,13 +68,38 @@ pub enum Command {
     /// Check, and hold what was taken until the lease ends.
     TakeLease(NewLease),
     /// Extend a lease: its ttl starts again now.
-    ExtendLease(Name),
+    ExtendLease {
+        /// The lease.
+        id: Name,
+        /// The session of the holder.
+        session: Name,
+    },
     /// End a lease, and give back what it holds.
-    ReleaseLease(Name),
+    ReleaseLease {
+        /// The lease.
+        id: Name,
+        /// The session of the holder. None is for operators, who need no session.
+        session: Option<Name>,
+    },
     /// Read a lease.
     GetLease(Name),
     /// A page of the leases, by id.
-    ListLeases(Page<Name>),
+    ListLeases {
+        /// Only the leases of this owner. None means all leases.
+        owner: Option<Name>,
+        /// The page.
+        page: Page<Name>,
+    },
+    /// Some of a rule's groups that use more than `above`. Their order does not change while they exist.
+    /// [`MostUsed`](super::MostUsed) collects those that use the most.
+    ListGroups {
+        /// The rule.
+        rule: Name,
+        /// Only groups that use more of their limits than this. None means all groups.
+        above: Option<Usage>,
+        /// The page.
+        page: Page<GroupId>,
+    },
 }
 
 impl Command {
@@ -84,16 +112,17 @@ impl Command {
             | Command::MoveCounter(_)
             | Command::SetCounter(_)
             | Command::TakeLease(_)
-            | Command::ExtendLease(_)
-            | Command::ReleaseLease(_) => true,
+            | Command::ExtendLease { .. }
+            | Command::ReleaseLease { .. } => true,
             Command::GetRule(_)
             | Command::ListRules { .. }
             | Command::GetOverride { .. }
             | Command::ListOverrides { .. }
             | Command::Match(_)
             | Command::ListCounters { .. }
+            | Command::ListGroups { .. }
             | Command::GetLease(_)
-            | Command::ListLeases(_) => false,
+            | Command::ListLeases { .. } => false,
         }
     }
 
@@ -105,7 +134,8 @@ impl Command {
                 query.validate().and_then(|()| page.validate())
             }
             Command::ListCounters { query, page } => query.validate().and_then(|()| page.validate()),
-            Command::ListLeases(page) => page.validate(),
+            Command::ListGroups { rule: _, above: _, page } => page.validate(),
+            Command::ListLeases { owner: _, page } => page.validate(),
             Command::Check(check) => check.validate(),
             Command::CheckBatch(batch) => batch.validate(),
             Command::MoveCounter(change) | Command::SetCounter(change) => change.validate(),
@@ -113,8 +143,8 @@ impl Command {
             Command::GetRule(_)
             | Command::GetOverride { .. }
             | Command::Match(_)
-            | Command::ExtendLease(_)
-            | Command::ReleaseLease(_)
+            | Command::ExtendLease { .. }
+            | Command::ReleaseLease { .. }
             | Command::GetLease(_) => Ok(()),
         }
     }
@@ -148,6 +178,10 @@ impl Deref for RuleQuery {
 /// A counter's position in the list of all counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CounterId(pub u32);
+
+/// A group's position in the list of all groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct GroupId(pub u32);
 
 /// A change of rules or overrides. If counters must be summed up for it, it is answered when that is done. Later changes
 /// wait behind it; checks do not wait.
@@ -250,6 +284,7 @@ impl Change {
 pub struct Check {
     pub(super) entries: Vec<Take>,
     pub(super) dry_run: bool,
+    pub(super) require_match: bool,
 }
 
 impl Check {
@@ -259,13 +294,20 @@ impl Check {
     /// Takes what the entries say, at least one. HTTP sends one entry.
     pub fn new(entries: Vec<Take>) -> Result<Check, Invalid> {
         check_items("entries", entries.len(), 1..=Check::MAX_ENTRIES)?;
-        Ok(Check { entries, dry_run: false })
+        Ok(Check { entries, dry_run: false, require_match: false })
     }
 
     /// Whether the check only decides, and takes nothing.
     #[must_use]
     pub fn with_dry_run(self, dry_run: bool) -> Check {
         Check { dry_run, ..self }
+    }
+
+    /// Whether the check is refused with [`Refusal::NoRuleApplies`](super::reply::Refusal::NoRuleApplies) if no rule applies
+    /// to one of its entries. Otherwise such an entry is allowed.
+    #[must_use]
+    pub fn with_require_match(self, require_match: bool) -> Check {
+        Check { require_match, ..self }
     }
 
     /// What is taken from which limits, in order: a later entry sees what an earlier one takes.
@@ -276,6 +318,11 @@ impl Check {
     /// Whether the check only decides, and takes nothing.
     pub fn dry_run(&self) -> bool {
         self.dry_run
+    }
+
+    /// Whether a rule must apply to every entry.
+    pub fn require_match(&self) -> bool {
+        self.require_match
     }
 
     fn validate(&self) -> Result<(), Invalid> {
@@ -436,10 +483,12 @@ impl CounterChange {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NewLease {
     pub(super) id: Name,
+    pub(super) session: Name,
     pub(super) key_values: KeyValues,
     pub(super) hits: u64,
     pub(super) ttl: Millis,
     pub(super) owner: Option<Name>,
+    pub(super) require_match: bool,
 }
 
 impl NewLease {
@@ -449,10 +498,19 @@ impl NewLease {
     pub const MAX_TTL: Millis = Millis::DAY;
 
     /// Takes `hits`, from 1 to [`MAX_COUNT`], from the limits that apply to the key-values, and gives them back after
-    /// `ttl` unless the lease is extended. The caller draws the id. The lease has no owner unless
-    /// [`NewLease::with_owner`] names one.
-    pub fn new(id: Name, key_values: KeyValues, hits: u64, ttl: Millis) -> Result<NewLease, Invalid> {
-        let lease = NewLease { id, key_values, hits, ttl, owner: None };
+    /// `ttl` unless the lease is extended. The lease has no owner unless [`NewLease::with_owner`] names one, and rules
+    /// need not apply to it unless [`NewLease::with_require_match`] says so.
+    ///
+    /// The caller draws the id, and the session: the holder's secret word, without which nobody can extend or release the
+    /// lease, except an operator.
+    pub fn new(
+        id: Name,
+        session: Name,
+        key_values: KeyValues,
+        hits: u64,
+        ttl: Millis,
+    ) -> Result<NewLease, Invalid> {
+        let lease = NewLease { id, session, key_values, hits, ttl, owner: None, require_match: false };
         lease.validate()?;
         Ok(lease)
     }
@@ -463,9 +521,25 @@ impl NewLease {
         NewLease { owner, ..self }
     }
 
+    /// Whether the lease is refused if no rule applies to it.
+    #[must_use]
+    pub fn with_require_match(self, require_match: bool) -> NewLease {
+        NewLease { require_match, ..self }
+    }
+
     /// The id of the lease.
     pub fn id(&self) -> &Name {
         &self.id
+    }
+
+    /// The holder's secret word.
+    pub fn session(&self) -> &Name {
+        &self.session
+    }
+
+    /// Whether a rule must apply.
+    pub fn require_match(&self) -> bool {
+        self.require_match
     }
 
     /// The key-values that select the limits.

@@ -33,7 +33,7 @@ pub(super) fn move_by(
     } else {
         let entry = Take { key_values: key_values.clone(), hits: by, limit: None };
         let entries = core::slice::from_ref(&entry);
-        check::decide(limiter, turn, entries, TakeKind::Counter, budget)?.allowed_or_refused()
+        check::decide(limiter, turn, entries, false, TakeKind::Counter, budget)?.allowed_or_refused()
     };
     Ok(decision.map(|decision| Reply::Moved { counter: limiter.counters.info(key_values), decision }))
 }

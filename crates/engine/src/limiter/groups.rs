@@ -129,6 +129,19 @@ impl Groups {
         self.groups.at(index).map(|(key, group)| (key, &group.state))
     }
 
+    /// All indexes in use are below this one.
+    pub(crate) fn end(&self) -> SlabIndex {
+        self.groups.end()
+    }
+
+    /// The groups from index `from` on, by index.
+    pub(crate) fn iter_from(
+        &self,
+        from: SlabIndex,
+    ) -> impl Iterator<Item = (SlabIndex, &GroupKey, &GroupState)> {
+        self.groups.iter_from(from).map(|(index, key, group)| (index, key, &group.state))
+    }
+
     /// Inserts a window that does not exist yet.
     pub(crate) fn insert(&mut self, owner: GroupOwner, values: &KeyValues, initial: GroupState) -> SlabIndex {
         self.windows += 1;

@@ -4,7 +4,7 @@ use super::{
     Limiter, check,
     command::{NewLease, Take},
     keys,
-    reply::{LeaseInfo, Refusal, Reply},
+    reply::{Decision, LeaseInfo, Refusal, Reply},
     resident_bytes,
 };
 use crate::{
@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Lease {
     id: Name,
+    session: Name,
     key_values: KeyValues,
     hits: u64,
     owner: Option<Name>,
@@ -42,7 +43,12 @@ impl Lease {
     }
 
     pub(super) fn resident_bytes(&self) -> u64 {
-        resident_bytes::of_lease_parts(&self.id, &self.key_values, self.owner.as_ref())
+        resident_bytes::of_lease_parts(&self.id, &self.session, &self.key_values, self.owner.as_ref())
+    }
+
+    /// The answer to the client that has taken the lease. No other answer contains the session.
+    fn taken(&self, now: Time, decision: Decision) -> Reply {
+        Reply::LeaseTaken { lease: self.info(now), session: self.session.clone(), decision }
     }
 
     fn info(&self, now: Time) -> LeaseInfo {
@@ -69,18 +75,19 @@ pub(super) fn take(
     // This is a retry by a node that does not know the result of the first attempt.
     if let Some(lease) = limiter.leases.get(&new.id) {
         let decision = check::allowed_without_limits();
-        return Ok(Ok(Reply::LeaseTaken { lease: lease.info(turn.now), decision }));
+        return Ok(Ok(lease.taken(turn.now, decision)));
     }
     let entry = Take { key_values: new.key_values.clone(), hits: new.hits as i64, limit: None };
     let kind = check::TakeKind::Lease { bytes: resident_bytes::of_lease(new) };
-    let decision = match check::decide(limiter, turn, core::slice::from_ref(&entry), kind, budget)?
-        .allowed_or_refused()
-    {
+    let entries = core::slice::from_ref(&entry);
+    let decided = check::decide(limiter, turn, entries, new.require_match, kind, budget)?;
+    let decision = match decided.allowed_or_refused() {
         Ok(decision) => decision,
         Err(refusal) => return Ok(Err(refusal)),
     };
     let lease = Lease {
         id: new.id.clone(),
+        session: new.session.clone(),
         key_values: new.key_values.clone(),
         hits: new.hits,
         owner: new.owner.clone(),
@@ -89,17 +96,21 @@ pub(super) fn take(
         expires_at: turn.now.after(new.ttl),
         token: turn.advance(),
     };
-    let info = lease.info(turn.now);
+    let reply = lease.taken(turn.now, decision);
     keep(turn, &lease);
     limiter.lease_bytes += lease.resident_bytes();
     limiter.leases.insert(new.id.clone(), lease);
-    Ok(Ok(Reply::LeaseTaken { lease: info, decision }))
+    Ok(Ok(reply))
 }
 
-pub(super) fn extend(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name) -> Result<Reply, Refusal> {
-    let Some(lease) = limiter.leases.get_mut(id) else {
-        return Err(Refusal::LeaseNotFound { lease_id: id.clone() });
-    };
+pub(super) fn extend(
+    limiter: &mut Limiter,
+    turn: &mut Turn<'_>,
+    id: &Name,
+    session: &Name,
+) -> Result<Reply, Refusal> {
+    check_session(limiter, id, Some(session))?;
+    let lease = limiter.leases.get_mut(id).expect("it was just found");
     turn.timers.cancel(lease.timer_key(turn.namespace));
     lease.expires_at = turn.now.after(lease.ttl);
     turn.advance();
@@ -108,10 +119,32 @@ pub(super) fn extend(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name) -> R
     Ok(Reply::Lease(lease.info(turn.now)))
 }
 
-pub(super) fn release(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name) -> Result<Reply, Refusal> {
-    let Some(lease) = limiter.leases.remove(id) else {
-        return Err(Refusal::LeaseNotFound { lease_id: id.clone() });
-    };
+/// Ends a lease, and gives back what it holds. `session` is `None` for an operator, who needs none.
+pub(super) fn release(
+    limiter: &mut Limiter,
+    turn: &mut Turn<'_>,
+    id: &Name,
+    session: Option<&Name>,
+) -> Result<Reply, Refusal> {
+    check_session(limiter, id, session)?;
+    end(limiter, turn, id);
+    Ok(Reply::LeaseReleased)
+}
+
+/// Fails if there is no such lease, or if another session holds it.
+fn check_session(limiter: &Limiter, id: &Name, session: Option<&Name>) -> Result<(), Refusal> {
+    match limiter.leases.get(id) {
+        None => Err(Refusal::LeaseNotFound { lease_id: id.clone() }),
+        Some(lease) if session.is_some_and(|session| *session != lease.session) => {
+            Err(Refusal::SessionMismatch { lease_id: id.clone() })
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// Gives back what the lease holds. Returns whether there was a lease.
+fn end(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name) -> bool {
+    let Some(lease) = limiter.leases.remove(id) else { return false };
     limiter.lease_bytes -= lease.resident_bytes();
     turn.timers.cancel(lease.timer_key(turn.namespace));
     turn.advance();
@@ -119,12 +152,12 @@ pub(super) fn release(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name) -> 
     let counter = limiter.counters.get(&lease.key_values);
     let leased = counter.leased.saturating_sub(u128::from(lease.hits));
     limiter.set_counter(turn, &lease.key_values, counter.unleased, leased);
-    Ok(Reply::LeaseReleased)
+    true
 }
 
 /// Gives back what the lease holds, because its ttl has passed.
 pub(super) fn expire(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name) {
-    if release(limiter, turn, id).is_ok() {
+    if end(limiter, turn, id) {
         turn.effect(Effect::LeaseExpired { namespace: turn.head.name.clone(), lease_id: id.clone() });
     }
 }
@@ -136,19 +169,21 @@ pub(super) fn get(limiter: &Limiter, now: Time, id: &Name) -> Result<Reply, Refu
     }
 }
 
-pub(super) fn list(limiter: &Limiter, now: Time, page: &Page<Name>) -> Reply {
+pub(super) fn list(limiter: &Limiter, now: Time, owner: Option<&Name>, page: &Page<Name>) -> Reply {
     use core::ops::Bound::{Excluded, Unbounded};
     let range = (page.after.as_ref().map_or(Unbounded, Excluded), Unbounded);
     let leases = limiter.leases.range::<Name, _>(range);
+    let find = |(_, lease): &(&Name, &Lease)| {
+        (owner.is_none() || lease.owner.as_ref() == owner).then(|| lease.info(now))
+    };
     let id = |(id, _): &(&Name, &Lease)| (*id).clone();
-    Reply::Leases(pick(leases, page.limit(), LOOKED_AT, |(_, lease)| Some(lease.info(now)), id))
+    Reply::Leases(pick(leases, page.limit(), LOOKED_AT, find, id))
 }
 
 /// A kept reply, with the lease as it is now. `None` if the lease has ended.
 pub(super) fn repeat_reply(limiter: &Limiter, now: Time, reply: &Reply) -> Option<Reply> {
-    let Reply::LeaseTaken { lease, decision } = reply else { return Some(reply.clone()) };
-    let lease = limiter.leases.get(&lease.id)?.info(now);
-    Some(Reply::LeaseTaken { lease, decision: decision.clone() })
+    let Reply::LeaseTaken { lease, decision, .. } = reply else { return Some(reply.clone()) };
+    Some(limiter.leases.get(&lease.id)?.taken(now, decision.clone()))
 }
 
 /// Stores the lease and sets the timer of its expiry.

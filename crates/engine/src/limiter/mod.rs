@@ -14,6 +14,7 @@ mod command;
 mod counters;
 mod finish;
 mod garbage;
+mod group_list;
 mod groups;
 mod growth;
 pub(crate) mod keys;
@@ -36,14 +37,15 @@ mod window_timers;
 
 pub(crate) use backfill::continue_backfill;
 pub use command::{
-    Change, Check, CheckBatch, Command, CounterChange, CounterId, NewLease, RequestLimit, RuleChange,
-    RuleQuery, Take,
+    Change, Check, CheckBatch, Command, CounterChange, CounterId, GroupId, NewLease, RequestLimit,
+    RuleChange, RuleQuery, Take,
 };
 pub(crate) use garbage::Garbage;
+pub use group_list::MostUsed;
 pub use prepare::check_override;
 pub use reply::{
-    CounterInfo, Decision, FileChanges, LeaseInfo, LimitStatus, OverrideInfo, Refusal, Reply, RuleInfo,
-    RuleMatch,
+    CounterInfo, Decision, FileChanges, GroupInfo, LeaseInfo, LimitStatus, OverrideInfo, Refusal, Reply,
+    RuleInfo, RuleMatch, Usage,
 };
 pub(crate) use state::Limiter;
 pub use state::Sizes;
@@ -52,7 +54,7 @@ pub use terms::{
 };
 
 use crate::{
-    Name, Options, WaitId,
+    KeyValues, Name, Options, Time, WaitId,
     answer_size::{AnswerBudget, TooLarge},
     turn::{Attempt, Turn},
 };
@@ -93,18 +95,54 @@ pub(crate) fn apply(
             durable(counters::set(limiter, turn, key_values, *amount))
         }
         Command::TakeLease(new) => durable(leases::take(limiter, turn, new, budget)?),
-        Command::ExtendLease(id) => durable(leases::extend(limiter, turn, id)),
-        Command::ReleaseLease(id) => durable(leases::release(limiter, turn, id)),
+        Command::ExtendLease { id, session } => durable(leases::extend(limiter, turn, id, session)),
+        Command::ReleaseLease { id, session } => {
+            durable(leases::release(limiter, turn, id, session.as_ref()))
+        }
         Command::Match(key_values) => durable(Ok(lists::matches(limiter, key_values, budget)?)),
         Command::GetRule(name) => durable(lists::rule(limiter, name)),
         Command::ListRules { query, page } => durable(Ok(lists::rules(limiter, query, page))),
         Command::GetOverride { rule, name } => durable(lists::override_of(limiter, rule, name)),
         Command::ListOverrides { rule, query, page } => durable(lists::overrides(limiter, rule, query, page)),
         Command::ListCounters { query, page } => durable(Ok(lists::counters(limiter, query, page))),
+        Command::ListGroups { rule, above, page } => {
+            durable(group_list::groups(limiter, turn.now, rule, *above, page))
+        }
         Command::GetLease(id) => durable(leases::get(limiter, turn.now, id)),
-        Command::ListLeases(page) => durable(Ok(leases::list(limiter, turn.now, page))),
+        Command::ListLeases { owner, page } => {
+            durable(Ok(leases::list(limiter, turn.now, owner.as_ref(), page)))
+        }
     };
     Ok(Attempt::Done(decided))
+}
+
+/// A rule as it is now.
+pub(crate) fn find_rule(limiter: &Limiter, name: &Name) -> Option<RuleInfo> {
+    match lists::rule(limiter, name) {
+        Ok(Reply::Rule(info)) => Some(info),
+        _ => None,
+    }
+}
+
+/// An override as it is now.
+pub(crate) fn find_override(limiter: &Limiter, rule: &Name, name: &Name) -> Option<OverrideInfo> {
+    match lists::override_of(limiter, rule, name) {
+        Ok(Reply::Override(info)) => Some(info),
+        _ => None,
+    }
+}
+
+/// A lease as it is now.
+pub(crate) fn find_lease(limiter: &Limiter, now: Time, id: &Name) -> Option<LeaseInfo> {
+    match leases::get(limiter, now, id) {
+        Ok(Reply::Lease(info)) => Some(info),
+        _ => None,
+    }
+}
+
+/// A counter as it is now, unless nothing is in use.
+pub(crate) fn find_counter(limiter: &Limiter, key_values: &KeyValues) -> Option<CounterInfo> {
+    Some(limiter.counters.info(key_values)).filter(|info| info.total > 0)
 }
 
 /// The kept reply to a repeated request, as of now. `None` if the request must be decided again, because the lease of the

@@ -58,15 +58,10 @@ pub(super) fn prepare(limiter: &mut Limiter, turn: &mut Turn<'_>, change: &Chang
         Change::PatchOverride { rule, name, patch } => {
             let number = find_editable(limiter, rule)?;
             let kept = limiter.rules.at(number);
-            let mut new = match kept.overrides.get(name) {
+            let new = match kept.overrides.get(name) {
                 Some(item) => patched_override(&item.stored.terms, patch),
                 None => return Err(override_not_found(rule, name)),
             };
-            // The override may still have a burst from a time when its rule was a bucket. Only a patch that sets a burst
-            // is refused for it.
-            if patch.burst.is_none() && !kept.is_bucket() {
-                new.burst = None;
-            }
             put_override(limiter, turn, number, &new)
         }
         Change::DeleteOverride { rule, name } => {
@@ -236,8 +231,13 @@ fn put_override(
     {
         return Err(already_exists(&rule_name, other));
     }
-    check_override(rule.terms(), new)?;
+    check_group_keys(rule.terms(), new)?;
     let old = rule.overrides.get(&new.name);
+    // The override may have a burst from a time when its rule was a bucket. It keeps that for the time when the rule is a
+    // bucket again.
+    if old.is_none_or(|old| old.stored.terms.burst != new.burst) {
+        check_burst(rule.terms(), new)?;
+    }
     let before = old.map(|old| RuleSizes::of_override(&old.stored.terms)).unwrap_or_default();
     check_quotas(limiter, turn, before, RuleSizes::of_override(new))?;
     let reply = PlannedReply::Override { rule: rule_name, name: new.name.clone(), is_new: old.is_none() };
@@ -264,11 +264,20 @@ fn put_override(
     }
 }
 
-/// Checks what can be checked of an override without looking at the other overrides of its rule.
+/// Checks what can be checked of a new override without looking at the other overrides of its rule.
 pub fn check_override(rule: &NewRule, new: &NewOverride) -> Result<(), Refusal> {
-    if let Some(key) = rule.group_by.iter().find(|key| new.key_values.get(key).is_none()) {
-        return Err(Refusal::GroupKeyMissing { rule: rule.name.clone(), key: key.clone() });
+    check_group_keys(rule, new)?;
+    check_burst(rule, new)
+}
+
+fn check_group_keys(rule: &NewRule, new: &NewOverride) -> Result<(), Refusal> {
+    match rule.group_by.iter().find(|key| new.key_values.get(key).is_none()) {
+        Some(key) => Err(Refusal::GroupKeyMissing { rule: rule.name.clone(), key: key.clone() }),
+        None => Ok(()),
     }
+}
+
+fn check_burst(rule: &NewRule, new: &NewOverride) -> Result<(), Refusal> {
     if new.burst.is_some() && !matches!(rule.window, Some(Window::Bucket { .. })) {
         return Err(Refusal::BurstWithoutBucket { rule: rule.name.clone() });
     }

@@ -1,11 +1,12 @@
 //! The replies and refusals of the limiter.
 
 use super::{
-    command::CounterId,
+    command::{CounterId, GroupId},
     terms::{Limit, NewOverride, NewRule},
 };
 use crate::{Listed, Millis, Name, Position, QuotaExceeded, Time, key_values::KeyValues};
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 use serde::{Deserialize, Serialize};
 
 /// The reply to a command that succeeded.
@@ -33,8 +34,9 @@ pub enum Reply {
     Matches(Vec<RuleMatch>),
     /// The check is allowed.
     Allowed(Decision),
-    /// One decision for each check, in order, allowed or not; or the quota that refuses it.
-    Batch(Vec<Result<Decision, QuotaExceeded>>),
+    /// One decision for each check, in order, allowed or not. A check that no limit has decided is refused with
+    /// [`Refusal::NoRuleApplies`] or [`Refusal::QuotaExceeded`].
+    Batch(Vec<Result<Decision, Refusal>>),
     /// The counter after taking or giving back.
     Moved {
         /// The counter.
@@ -50,6 +52,8 @@ pub enum Reply {
     LeaseTaken {
         /// The lease.
         lease: LeaseInfo,
+        /// The session secret. Only the holder may see it.
+        session: Name,
         /// The decision of the check.
         decision: Decision,
     },
@@ -59,6 +63,8 @@ pub enum Reply {
     LeaseReleased,
     /// A page of the leases, sorted by id.
     Leases(Listed<LeaseInfo, Name>),
+    /// A part of a rule's groups, sorted by index.
+    Groups(Listed<GroupInfo, GroupId>),
 }
 
 /// Why a command was refused. If several apply, the first in this order is returned.
@@ -117,6 +123,16 @@ pub enum Refusal {
         /// The id.
         lease_id: Name,
     },
+    /// The session secret is not that of the holder.
+    SessionMismatch {
+        /// The id of the lease.
+        lease_id: Name,
+    },
+    /// No rule applies to the key-values, and the request requires one. Nothing was taken.
+    NoRuleApplies {
+        /// The key-values.
+        key_values: KeyValues,
+    },
     /// At least one limit refuses. Nothing was taken.
     LimitReached(Decision),
     /// The namespace would have more than its quota allows. Nothing has changed.
@@ -141,6 +157,8 @@ impl Refusal {
             Refusal::OverrideAlreadyExists { .. } => "OverrideAlreadyExists",
             Refusal::GroupKeyMissing { .. } | Refusal::BurstWithoutBucket { .. } => "InvalidRequest",
             Refusal::LeaseNotFound { .. } => "LeaseNotFound",
+            Refusal::SessionMismatch { .. } => "SessionMismatch",
+            Refusal::NoRuleApplies { .. } => "NoRuleApplies",
             Refusal::LimitReached(_) => "LimitReached",
             Refusal::QuotaExceeded(_) => "QuotaExceeded",
         }
@@ -220,10 +238,13 @@ pub struct LimitStatus {
     pub limit: Limit,
     /// What is used, after this check.
     pub used: u64,
-    /// The time after which nothing of what is used now counts any more. `None` without a window, or if never.
+    /// The time after which nothing of what is used now counts any more. `None` without a window, if never, or if it is more
+    /// than [`MAX_COUNT`](super::MAX_COUNT) milliseconds.
     pub reset: Option<Millis>,
     /// The length of the window. `None` without a window.
     pub per: Option<Millis>,
+    /// For a bucket: how much is refilled within `per`. `None` for other kinds of limits, and if there is no limit.
+    pub refill: Option<u64>,
     /// Whether the limit only reports and never refuses.
     pub shadow: bool,
     /// Whether the check asked for more than was left.
@@ -233,10 +254,82 @@ pub struct LimitStatus {
 impl LimitStatus {
     /// What is left. `None` if the limit is unlimited.
     pub fn remaining(&self) -> Option<u64> {
+        Usage { limit: self.limit, used: self.used }.remaining()
+    }
+}
+
+/// A group of a rule that uses some of its limit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GroupInfo {
+    /// The override whose limit applies. `None` for the limit of the rule.
+    pub override_name: Option<Name>,
+    /// The values of the keys of group_by, or the override's key-values.
+    pub group: KeyValues,
+    /// The limit. For a bucket its burst, or 0 if it never allows anything.
+    pub limit: Limit,
+    /// What is used, at least 1.
+    pub used: u64,
+    /// The time after which nothing of what is used now counts any more, as in [`LimitStatus::reset`].
+    pub reset: Option<Millis>,
+    /// The number of requests that wait in the group.
+    pub waiting: usize,
+}
+
+impl GroupInfo {
+    /// How much of its limit the group uses.
+    pub fn usage(&self) -> Usage {
+        Usage { limit: self.limit, used: self.used }
+    }
+
+    /// What is left. `None` if the limit is unlimited.
+    pub fn remaining(&self) -> Option<u64> {
+        self.usage().remaining()
+    }
+
+    /// No two groups of a rule have the same.
+    pub(super) fn identity(&self) -> (Option<&Name>, &KeyValues) {
+        (self.override_name.as_ref(), &self.group)
+    }
+}
+
+/// How much of a limit is used. The order is that of the used part of the limit, then that of what is used. A limit of 0
+/// comes last, and no limit comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// The limit.
+    pub limit: Limit,
+    /// What is used. 0 counts as 1, so that there is an order for a limit of 0 too.
+    pub used: u64,
+}
+
+impl Usage {
+    fn remaining(self) -> Option<u64> {
         match self.limit {
             Limit::Unlimited => None,
             Limit::AtMost(limit) => Some(limit.saturating_sub(self.used)),
         }
+    }
+}
+
+impl Ord for Usage {
+    fn cmp(&self, other: &Usage) -> Ordering {
+        let used = |usage: &Usage| u128::from(usage.used.max(1));
+        let share = match (self.limit, other.limit) {
+            (Limit::Unlimited, Limit::Unlimited) => Ordering::Equal,
+            (Limit::Unlimited, Limit::AtMost(_)) => Ordering::Less,
+            (Limit::AtMost(_), Limit::Unlimited) => Ordering::Greater,
+            // a/b < c/d if a·d < c·b.
+            (Limit::AtMost(own), Limit::AtMost(others)) => {
+                (used(self) * u128::from(others)).cmp(&(used(other) * u128::from(own)))
+            }
+        };
+        share.then(used(self).cmp(&used(other)))
+    }
+}
+
+impl PartialOrd for Usage {
+    fn partial_cmp(&self, other: &Usage) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

@@ -86,9 +86,9 @@ pub(super) fn of_counter(key_values: &KeyValues) -> u64 {
 }
 
 pub(super) fn of_lease(new: &NewLease) -> u64 {
-    of_lease_parts(&new.id, &new.key_values, new.owner.as_ref())
+    of_lease_parts(&new.id, &new.session, &new.key_values, new.owner.as_ref())
 }
 
-pub(super) fn of_lease_parts(id: &Name, key_values: &KeyValues, owner: Option<&Name>) -> u64 {
-    LEASE + id.heap() + key_values.heap() + owner.map_or(0, Name::heap)
+pub(super) fn of_lease_parts(id: &Name, session: &Name, key_values: &KeyValues, owner: Option<&Name>) -> u64 {
+    LEASE + id.heap() + session.heap() + key_values.heap() + owner.map_or(0, Name::heap)
 }

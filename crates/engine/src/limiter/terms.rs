@@ -131,7 +131,8 @@ impl Window {
         }
     }
 
-    fn validate(self) -> Result<(), Invalid> {
+    /// Checks the limits of a window that is not part of a command yet.
+    pub fn validate(self) -> Result<(), Invalid> {
         check_per("window.per", self.per())?;
         match self {
             Window::Bucket { per: _, burst: Some(burst) } => check_burst("window.burst", burst),

@@ -92,6 +92,13 @@ impl TouchedGroups {
         Ok(TouchedGroups { groups, ends, work })
     }
 
+    /// The first of the entries that touches no group, because no rule applies to it.
+    pub(super) fn first_unmatched<'e>(&self, entries: &'e [Take]) -> Option<&'e Take> {
+        let begins = core::iter::once(&0).chain(&self.ends);
+        let mut ranges = begins.zip(&self.ends).zip(entries);
+        ranges.find(|((begin, end), _)| begin == end).map(|(_, entry)| entry)
+    }
+
     /// Whether the answer to these checks certainly fits, whichever rules and overrides apply. False if that takes a closer
     /// look.
     pub(super) fn answer_fits(limiter: &Limiter, checks: &[Check], max_answer: usize) -> bool {

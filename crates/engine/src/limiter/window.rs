@@ -3,7 +3,7 @@
 //! A [`Meter`] is a limit with its kind of window; a [`GroupState`] is what it has counted for one group. This module knows
 //! neither rules nor groups. Time never goes back.
 
-use super::terms::{Limit, Window};
+use super::terms::{Limit, MAX_COUNT, Window};
 use crate::{Millis, Time, resident};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 const EXACT_ENTRIES: usize = 64;
 /// The number of slots of a sliding window with more entries than that.
 const SLOTS: u128 = 64;
-/// A span of a [`BucketClock`] in which every bucket fills, whatever its burst.
+/// A span of a [`BucketClock`] in which every bucket fills, whatever is missing: at most [`MAX_COUNT`] tokens, each of which
+/// takes a window's length.
 const MORE_THAN_ANY_DEBT: u128 = 1 << 100;
 
 /// What was counted for one group. A group without hits has no state.
@@ -73,13 +74,15 @@ impl BucketClock {
         self.reading + u128::from(self.rate.unwrap_or(0)) * u128::from(now.0.saturating_sub(self.at.0))
     }
 
-    /// The time in which the clock advances by `span`. `None` if it stands still.
+    /// The time in which the clock advances by `span`. `None` if it stands still, or if that is more than [`MAX_COUNT`]
+    /// milliseconds: nobody waits for that, and clients could not read the number exactly.
     fn takes(&self, span: u128) -> Option<Millis> {
         if span == 0 {
             return Some(Millis(0));
         }
         let rate = self.rate.filter(|rate| *rate > 0)?;
-        Some(Millis(u64::try_from(span.div_ceil(u128::from(rate))).unwrap_or(u64::MAX)))
+        let millis = u64::try_from(span.div_ceil(u128::from(rate))).ok()?;
+        (millis <= MAX_COUNT).then_some(Millis(millis))
     }
 }
 
@@ -118,6 +121,14 @@ impl Meter {
             MeterKind::Fixed { per } | MeterKind::Sliding { per } | MeterKind::Bucket { per, .. } => {
                 Some(per)
             }
+        }
+    }
+
+    /// For a bucket with a limit: how much is refilled within [`Meter::per`].
+    pub(crate) fn refill(&self) -> Option<u64> {
+        match self.kind {
+            MeterKind::Bucket { .. } => rate_of(self.limit),
+            MeterKind::Count | MeterKind::Fixed { .. } | MeterKind::Sliding { .. } => None,
         }
     }
 
@@ -183,7 +194,8 @@ impl Meter {
         }
     }
 
-    /// The time after which nothing of what is used now counts any more. `None` without a window, or if never.
+    /// The time after which nothing of what is used now counts any more. `None` without a window, if never, or if it is too
+    /// long: see [`BucketClock::takes`].
     pub(crate) fn resets_after(&self, state: Option<&GroupState>, now: Time) -> Option<Millis> {
         match (self.kind, state) {
             (MeterKind::Count, _) => None,
@@ -197,8 +209,10 @@ impl Meter {
         }
     }
 
-    /// Adds hits to a window, whether or not they exceed the limit.
-    pub(crate) fn take(&self, state: &mut GroupState, now: Time, hits: u64) {
+    /// Adds hits to a window, whether or not they exceed the limit. A bucket that is already empty can miss more tokens
+    /// than it holds only for a shadow rule, which reports how much was used. Otherwise an override could let a group's own
+    /// bucket fall behind by hours.
+    pub(crate) fn take(&self, state: &mut GroupState, now: Time, hits: u64, is_shadow: bool) {
         match (self.kind, state) {
             (MeterKind::Fixed { per }, GroupState::Fixed { window, used }) => {
                 let current = now.0 / per.0;
@@ -212,8 +226,8 @@ impl Meter {
                 if self.limit != Limit::Unlimited {
                     let reading = clock.read(now);
                     let taken = reading.max(*full_at).saturating_add(tokens(hits, per));
-                    // The bucket of a shadow rule refuses nothing. It is empty at most, and gets no debt to work off.
-                    *full_at = (*full_at).max(taken.min(reading + tokens(burst, per)));
+                    let most = if is_shadow { MAX_COUNT } else { burst };
+                    *full_at = (*full_at).max(taken.min(reading + tokens(most, per)));
                 }
             }
             _ => unreachable!("a window's state is of its rule's kind"),

@@ -24,9 +24,17 @@ pub(crate) use state::Locks;
 pub use state::Sizes;
 
 use crate::{
-    Position, WaitId,
+    Name, Position, Time, WaitId,
     turn::{Attempt, Turn},
 };
+
+/// A grant as it is now.
+pub(crate) fn find_grant(locks: &Locks, now: Time, id: &Name) -> Option<GrantInfo> {
+    match lists::get(locks, now, id) {
+        Ok(Reply::Grant(info)) => Some(info),
+        _ => None,
+    }
+}
 
 /// Runs a command. It needs no stored record. If it waits, `wait` identifies it when it completes.
 pub(crate) fn apply(

@@ -15,6 +15,9 @@ const PAGED: u8 = 0x02;
 /// their whole namespace. The store depends on this.
 pub const HISTORY: u8 = 0x03;
 
+/// The class of the audit's records, which belong to no namespace's id: they outlive their namespace.
+const AUDIT: u8 = 0x04;
+
 const SHARD_META: u8 = 0x00;
 const SWEEP: u8 = 0x01;
 const NAMESPACE: u8 = 0x02;
@@ -97,20 +100,36 @@ pub fn sweep(id: u64) -> Bytes {
     Key::new(&[RESIDENT, SWEEP]).u64(id).into_bytes()
 }
 
+/// The beginning of the keys of the audit's records by time.
+pub(crate) fn audit_by_time() -> Key {
+    Key::new(&[AUDIT, 0])
+}
+
+/// The beginning of the keys of the audit's records by namespace.
+pub(crate) fn audit_by_namespace() -> Key {
+    Key::new(&[AUDIT, 1])
+}
+
 /// A namespace's own record.
 pub fn namespace(id: NamespaceId) -> Key {
     resident(id, HEAD)
 }
 
-/// A kept reply, by the period of the reply and the idempotency key.
-pub fn reply(id: NamespaceId, period: u32, key: &Name) -> Key {
-    paged(id, REPLY).u32(period).bytes(key.as_bytes())
+/// A kept reply, by the period of the reply, the owner of the idempotency key, and the key. No name contains a control
+/// character, so the keys of different owners differ.
+pub fn reply(id: NamespaceId, period: u32, owner: Option<&Name>, key: &Name) -> Key {
+    let start = paged(id, REPLY).u32(period);
+    let start = match owner {
+        Some(owner) => start.bytes(owner.as_bytes()).bytes(&[1]),
+        None => start,
+    };
+    start.bytes(key.as_bytes())
 }
 
 /// A part of a kept reply that is too large for one record. No idempotency key contains a zero byte, so the keys of parts and
 /// of replies differ.
-pub fn reply_part(id: NamespaceId, period: u32, key: &Name, number: u32) -> Key {
-    reply(id, period, key).bytes(&[0]).u32(number)
+pub fn reply_part(id: NamespaceId, period: u32, owner: Option<&Name>, key: &Name, number: u32) -> Key {
+    reply(id, period, owner, key).bytes(&[0]).u32(number)
 }
 
 /// The range of all replies of a period, with their parts.

@@ -24,6 +24,8 @@ pub struct ShardMeta {
     pub position_floor: Position,
     /// The id of the next sweep.
     pub next_sweep: u64,
+    /// The audit has no record before this time. `None` if it has none at all.
+    pub first_audit: Option<Time>,
 }
 
 /// A namespace's own record.

@@ -4,13 +4,13 @@ use super::{lines, name, option_of, page, show_quota};
 use limina_engine::{
     Command, Millis, Name, Position,
     ledger::{
-        self, AsOf, Batch, Change, Context, Finalization, FinalizationChange, Finish, Hold, HoldState,
-        NewLimit, Patch, Refusal, Reply, Transfer, Value, Values,
+        self, AsOf, Batch, Change, Context, Extend, Finalization, FinalizationChange, Finish, Hold,
+        HoldState, NewLimit, OperationFilter, Patch, Refusal, Reply, Transfer, Value, Values,
     },
 };
 
 /// `verb [OPERATION] [limit[=value]…] [option[:value]…]`. In `batch`, the holds, commits and rollbacks are separated by a
-/// slash. `context:provider=p` is a limit's context.
+/// slash. `context:provider=p` is a limit's context. `extend OPERATION expires:100` or `expires:never`.
 pub(crate) fn parse(verb: &str, words: &[&str]) -> Command {
     let option = |key: &str| option_of(words, key);
     let plain = plain_words(words);
@@ -35,8 +35,15 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Command {
                 Some(pairs) => Patch::Set(context(pairs)),
             },
         },
+        "delete" => L::DeleteLimit(name(plain[0])),
         "limit" => L::GetLimit(name(plain[0])),
+        "limits" if option("used").is_some() => L::ListLimitsByUse(page(words, name)),
         "limits" => L::ListLimits(page(words, name)),
+        "extend" => {
+            let expires = option("expires").filter(|text| *text != "never");
+            let expires = expires.map(|ms| Millis(ms.parse().unwrap()));
+            L::Extend(Extend::new(name(plain[0]), expires).unwrap())
+        }
         "hold" | "commit" | "rollback" => L::Transfer(transfer(verb, words)),
         "batch" => {
             let items = words.split(|word| *word == "/");
@@ -51,7 +58,14 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Command {
             L::Values(Values::new(plain.iter().map(|word| name(word)).collect(), as_of).unwrap())
         }
         "operation" => L::GetOperation(name(plain[0])),
-        "operations" => L::ListOperations { only_held: option("held").is_some(), page: page(words, name) },
+        "operations" => {
+            let filter = OperationFilter {
+                only_held: option("held").is_some(),
+                older_than: option("older").map(|ms| Millis(ms.parse().unwrap())),
+                limit_name: option("limit").map(name),
+            };
+            L::ListOperations { filter, page: page(words, name) }
+        }
         "entries" => L::ListEntries {
             limit_name: name(plain[0]),
             page: page(words, |position| Position(position.parse().unwrap())),
@@ -62,7 +76,7 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Command {
 }
 
 fn plain_words<'a>(words: &[&'a str]) -> Vec<&'a str> {
-    let is_flag = |word: &&&str| !word.contains(':') && !["skip", "create", "held"].contains(*word);
+    let is_flag = |word: &&&str| !word.contains(':') && !["skip", "create", "held", "used"].contains(*word);
     words.iter().filter(is_flag).copied().collect()
 }
 
@@ -79,6 +93,7 @@ fn transfer(verb: &str, words: &[&str]) -> Transfer {
             let changes = plain[1..].iter().map(change).map(|(limit_name, value)| Change {
                 limit_id: option("id").map(name),
                 context: option("context").map(context).unwrap_or_default(),
+                ceiling: option("ceiling").map(|value| value.parse().unwrap()),
                 ..Change::new(limit_name, value.unwrap())
             });
             let hold = Hold::new(name(plain[0]), changes.collect())
@@ -115,7 +130,9 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
         Reply::Finalization(done) => format!("@{} {}", done.position.0, show_values(&done.values)),
         Reply::Values(values) => format!("@{} {}", values.position.0, show_values(&values.values)),
         Reply::Operation(operation) => show_operation(operation),
-        Reply::Operations { items, .. } => lines(items.iter().map(show_operation)),
+        Reply::Operations(list) => lines(list.items.iter().map(show_operation)),
+        Reply::LimitsByUse(list) => lines(list.items.iter().map(show_limit)),
+        Reply::LimitDeleted => "deleted".into(),
         Reply::Entries { items, .. } => {
             let entry = |e: &ledger::EntryInfo| {
                 let sums = format!("{}{:+}", e.commit_value, e.hold_value);
@@ -140,6 +157,7 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
 fn show_limit(limit: &ledger::LimitInfo) -> String {
     let id = limit.value.limit_id.as_ref().map_or(String::new(), |id| format!(" id {id}"));
     let ceiling = limit.ceiling.map_or(String::new(), |ceiling| format!(" ceiling {ceiling}"));
+    assert_eq!(limit.available.is_some(), limit.ceiling.is_some());
     let context =
         if limit.context.is_empty() { String::new() } else { format!(" context {:?}", *limit.context) };
     let value = show_values(std::slice::from_ref(&limit.value));
@@ -154,7 +172,13 @@ fn show_values(values: &[Value]) -> String {
 
 fn show_operation(operation: &ledger::OperationInfo) -> String {
     let hold = |h: &ledger::HeldLimitInfo| {
-        format!("{}={} @{} {}", h.limit_name, h.value, h.held_at.0, show_state(&h.state))
+        let until = match (h.state, h.expires_at) {
+            (HoldState::Held, Some(time)) => format!(" until t{}", time.0 - 1_000_000),
+            _ => String::new(),
+        };
+        let deleted = if h.is_deleted { " in a deleted limit" } else { "" };
+        let state = show_state(&h.state);
+        format!("{}={} @{} {state}{until}{deleted}", h.limit_name, h.value, h.position.0)
     };
     let holds: Vec<String> = operation.holds.iter().map(hold).collect();
     format!("{} view @{}: {}", operation.operation_id, operation.position.0, holds.join(", "))
@@ -173,9 +197,9 @@ pub(crate) fn show_refusal(refusal: &Refusal) -> String {
     let detail = match refusal {
         Refusal::QuotaExceeded(exceeded) => return show_quota(exceeded),
         Refusal::DuplicateLimitName { limit_name } => limit_name.to_string(),
-        Refusal::LimitNotFound { limit_names }
-        | Refusal::DuplicateOperation { limit_names, .. }
-        | Refusal::ValueOverflow { limit_names } => format!("{limit_names:?}"),
+        Refusal::LimitNotFound { limit_names } | Refusal::ValueOverflow { limit_names } => {
+            format!("{limit_names:?}")
+        }
         Refusal::OperationNotFound { limit_name, state, .. } => {
             let state = state.as_ref().map(show_state).unwrap_or_default();
             format!("{} {state}", limit_name.as_ref().map(Name::as_str).unwrap_or_default())
@@ -184,7 +208,20 @@ pub(crate) fn show_refusal(refusal: &Refusal) -> String {
             lines(limits.iter().map(|(name, state)| format!("{name} {}", show_state(state))))
                 .replace('\n', ", ")
         }
-        Refusal::LimitExceeded { limits } => format!("{limits:?}"),
+        Refusal::DuplicateOperation { limits, .. } => {
+            let limits: Vec<String> =
+                limits.iter().map(|(name, held)| format!("{name} held {held}")).collect();
+            limits.join(", ")
+        }
+        Refusal::LimitExceeded { limits } => {
+            let limit = |limit: &ledger::ExceededLimit| {
+                let ledger::ExceededLimit { limit_name, ceiling, commit_value, hold_value, available } =
+                    limit;
+                format!("{limit_name}:{commit_value}{hold_value:+} ceiling {ceiling} available {available}")
+            };
+            limits.iter().map(limit).collect::<Vec<_>>().join(", ")
+        }
+        Refusal::LimitInUse { limit_name, open_holds } => format!("{limit_name} open {open_holds}"),
         Refusal::CommitExceedsHold { limit_name, held, value, .. } => {
             format!("{limit_name} held {held} value {value}")
         }

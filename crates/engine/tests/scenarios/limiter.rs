@@ -8,8 +8,8 @@ use limina_engine::{
     Command, Millis,
     limiter::{
         self, Change, Check, CheckBatch, CounterChange, CounterId, CounterInfo, Decision, Durability,
-        FileRule, Limit, LimitStatus, NewLease, NewOverride, NewRule, OverrideInfo, OverridePatch, Refusal,
-        Reply, RuleChange, RuleInfo, RulePatch, RuleQuery, Take, Window,
+        FileRule, GroupId, GroupInfo, Limit, LimitStatus, NewLease, NewOverride, NewRule, OverrideInfo,
+        OverridePatch, Refusal, Reply, RuleChange, RuleInfo, RulePatch, RuleQuery, Take, Usage, Window,
     },
     selection::Selection,
 };
@@ -55,6 +55,8 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
         burst: number("burst").map(|burst| burst as u64),
     };
     let hits = || number("hits").unwrap_or(1);
+    // A lease's session is its id and `-s`.
+    let session = || name(option("session").unwrap_or(&format!("{}-s", names[0])));
     let changed = |change| limiter::Command::Change(RuleChange::new(change).unwrap());
     let amount = |key: &str| CounterChange::new(key_values(), number(key).unwrap()).unwrap();
     let command = match verb {
@@ -115,14 +117,16 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
         "check" => {
             let back = option("back").map(|pair| Take::new(conditions::key_values([pair]), -1).unwrap());
             let entries = back.into_iter().chain([Take::new(key_values(), hits()).unwrap()]).collect();
-            limiter::Command::Check(Check::new(entries).unwrap().with_dry_run(option("dry").is_some()))
+            let check = Check::new(entries).unwrap().with_dry_run(option("dry").is_some());
+            limiter::Command::Check(check.with_require_match(option("require").is_some()))
         }
         // Checks, separated by a slash.
         "check-batch" => {
             let checks = words.split(|word| *word == "/").map(|words| {
                 let hits = option_of(words, "hits").map_or(1, |hits| hits.parse().unwrap());
                 let take = Take::new(key_values_of(words), hits).unwrap();
-                Check::new(vec![take]).unwrap().with_dry_run(option_of(words, "dry").is_some())
+                let check = Check::new(vec![take]).unwrap().with_dry_run(option_of(words, "dry").is_some());
+                check.with_require_match(option_of(words, "require").is_some())
             });
             limiter::Command::CheckBatch(CheckBatch::new(checks.collect()).unwrap())
         }
@@ -134,13 +138,26 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
         },
         "lease" => {
             let (id, ttl) = (name(names[0]), millis("ttl").unwrap());
-            let lease = NewLease::new(id, key_values(), hits() as u64, ttl).unwrap();
-            limiter::Command::TakeLease(lease.with_owner(option("owner").map(name)))
+            let lease = NewLease::new(id, session(), key_values(), hits() as u64, ttl).unwrap();
+            let lease = lease.with_owner(option("owner").map(name));
+            limiter::Command::TakeLease(lease.with_require_match(option("require").is_some()))
         }
-        "heartbeat" => limiter::Command::ExtendLease(name(names[0])),
-        "release" => limiter::Command::ReleaseLease(name(names[0])),
+        "heartbeat" => limiter::Command::ExtendLease { id: name(names[0]), session: session() },
+        "release" => limiter::Command::ReleaseLease { id: name(names[0]), session: Some(session()) },
+        "force-release" => limiter::Command::ReleaseLease { id: name(names[0]), session: None },
         "get-lease" => limiter::Command::GetLease(name(names[0])),
-        "leases" => limiter::Command::ListLeases(page(words, name)),
+        "leases" => {
+            limiter::Command::ListLeases { owner: option("owner").map(name), page: page(words, name) }
+        }
+        // `above:USED/LIMIT`: only groups that use more than this.
+        "groups" => limiter::Command::ListGroups {
+            rule: name(names[0]),
+            above: option("above").map(|text| {
+                let (used, limit) = text.split_once('/').unwrap();
+                Usage { limit: limit_of(limit.parse().unwrap()), used: used.parse().unwrap() }
+            }),
+            page: page(words, |text| GroupId(text.parse().unwrap())),
+        },
         _ => return None,
     };
     Some(Command::Limiter(command))
@@ -169,15 +186,16 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
         }
         Reply::Counter(counter) => show_counter(counter),
         Reply::Counters(counters) => lines(counters.items.iter().map(show_counter)),
-        Reply::LeaseTaken { lease, decision } => {
-            format!("{}\n{}", show_lease(lease), show_decision(decision))
+        Reply::LeaseTaken { lease, session, decision } => {
+            format!("session {session} {}\n{}", show_lease(lease), show_decision(decision))
         }
         Reply::Lease(lease) => show_lease(lease),
         Reply::LeaseReleased => "released".into(),
         Reply::Leases(leases) => lines(leases.items.iter().map(show_lease)),
+        Reply::Groups(groups) => lines(groups.items.iter().map(show_group)),
         Reply::Batch(decisions) => lines(decisions.iter().map(|decision| match decision {
             Ok(decision) => show_decision(decision),
-            Err(exceeded) => show_quota(exceeded),
+            Err(refusal) => show_refusal(refusal),
         })),
         Reply::FileApplied(changes) => format!("{changes:?}"),
     }
@@ -245,6 +263,13 @@ fn show_decision(decision: &Decision) -> String {
 fn show_counter(counter: &CounterInfo) -> String {
     let leased = if counter.leased > 0 { format!(" leased {}", counter.leased) } else { String::new() };
     format!("{:?} = {}{leased}", counter.key_values, counter.total)
+}
+
+/// `[/override]{group} used/limit`, and when it is all given back.
+fn show_group(group: &GroupInfo) -> String {
+    let item = group.override_name.as_ref().map_or(String::new(), |name| format!("/{name}"));
+    let reset = group.reset.map_or(String::new(), |reset| format!(" reset {}", reset.0));
+    format!("{item}{:?} {}/{}{reset}", group.group, group.used, show_limit(group.limit))
 }
 
 fn show_lease(lease: &limiter::LeaseInfo) -> String {

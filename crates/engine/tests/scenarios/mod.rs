@@ -5,6 +5,7 @@
 //!
 //! - `ns:red` sends the command to the namespace `red`; without it, the namespace is `default`.
 //! - `key:k` gives the request an idempotency key. `body:1` stands for another request body under the same key.
+//! - `as:alice` sends the command with the token `alice`.
 //! - `pages 3 COMMAND` reads a whole list, three items a page. A line `…` says that more items follow.
 //! - `repeat 20 COMMAND ; COMMAND` runs the commands 20 times, with 1, 2, 3 … in place of `#`, and shows the last answer.
 //! - `wait 100` lets 100 ms pass. Time starts at 1,000,000 ms.
@@ -28,8 +29,9 @@ mod locks;
 
 use bytes::Bytes;
 use limina_engine::{
-    Applied, Command, Engine, Fetched, Idempotency, Job, Millis, Missing, Name, Options, Outcome, Page,
-    Quota, QuotaExceeded, QuotaTable, Read, ReadResult, Request, Sizes, Time, WaitId,
+    Applied, Caller, Command, Engine, Fetched, Idempotency, Job, Millis, Missing, Name, Options, Outcome,
+    Page, Quota, QuotaExceeded, QuotaTable, Read, ReadResult, Request, Sizes, Time, WaitId,
+    audit::{AuditRecord, State},
     events::{Refusal as EventsRefusal, Reply as Events},
     ledger::Reply as Ledger,
     limiter::Reply as Limiter,
@@ -391,6 +393,8 @@ fn parse_line(line: &str) -> Request {
 fn parse(verb: &str, words: &[&str]) -> Request {
     let command = match verb {
         "delete-namespace" => Command::DeleteNamespace,
+        "audit" => Command::ListAudit(page(words, |_| unreachable!("a script reads the audit at once"))),
+        "audit-of-all" => Command::ListShardAudit(page(words, |_| unreachable!("a script reads it at once"))),
         "namespaces" => Command::ListNamespaces(page(words, name)),
         _ => limiter::parse(verb, words)
             .or_else(|| locks::parse(verb, words))
@@ -398,10 +402,13 @@ fn parse(verb: &str, words: &[&str]) -> Request {
             .unwrap_or_else(|| ledger::parse(verb, words)),
     };
     let idempotency = option_of(words, "key").map(|key| Idempotency {
+        owner: option_of(words, "as").map(name),
         key: name(key),
         fingerprint: [option_of(words, "body").map_or(0, |body| body.parse().unwrap()); 16],
     });
-    Request { namespace: name(option_of(words, "ns").unwrap_or("default")), idempotency, command }
+    let caller = Caller { actor: option_of(words, "as").map(name), address: None };
+    let namespace = name(option_of(words, "ns").unwrap_or("default"));
+    Request { namespace, idempotency, caller, command }
 }
 
 fn show(outcome: &Outcome) -> String {
@@ -429,11 +436,29 @@ fn show_items(outcome: &Outcome) -> String {
         Outcome::Events(Ok(reply)) => events::show_reply(reply),
         Outcome::Events(Err(EventsRefusal::QuotaExceeded(exceeded))) => show_quota(exceeded),
         Outcome::Events(Err(refusal)) => format!("{refusal:?}"),
+        Outcome::Audit(list) => lines(list.items.iter().map(show_audit)),
         Outcome::Namespaces(list) => {
             lines(list.iter().map(|info| format!("{} @{}", info.name, info.position.0)))
         }
         other => format!("{other:?}"),
     }
+}
+
+fn show_audit(record: &AuditRecord) -> String {
+    let AuditRecord { time, namespace, position, actor, action, target, before, after, .. } = record;
+    let actor = actor.as_ref().map_or("-", Name::as_str);
+    let state = |state: &Option<State>| match state {
+        None => "nothing".to_owned(),
+        Some(State::Rule(rule)) => format!("limit {:?}", rule.rule.limit),
+        Some(State::Limit(limit)) => format!("ceiling {:?}", limit.ceiling),
+        Some(State::RulesFile(changes)) => format!("{} created", changes.created.len()),
+        Some(State::TooLarge { .. }) => "too large".to_owned(),
+        Some(
+            State::Override(_) | State::Counter(_) | State::Lease(_) | State::Stream(_) | State::Lock(_),
+        ) => "something".to_owned(),
+    };
+    let (word, before, after) = (action.word(), state(before), state(after));
+    format!("{} {namespace} @{} {actor} {word} {target:?}: {before} → {after}", time.0, position.0)
 }
 
 /// The cursor of the next page, if there is one. A list of namespaces does not say; a full page may have a next one.
@@ -442,12 +467,14 @@ fn next(outcome: &Outcome, size: usize) -> Option<String> {
         Outcome::Ledger(Ok(Ledger::Limits { items, more: true })) => {
             items.last().map(|limit| limit.value.limit_name.to_string())
         }
-        Outcome::Ledger(Ok(Ledger::Operations { next, .. })) => next.as_ref().map(Name::to_string),
+        Outcome::Ledger(Ok(Ledger::Operations(list))) => list.next.as_ref().map(Name::to_string),
+        Outcome::Ledger(Ok(Ledger::LimitsByUse(list))) => list.next.as_ref().map(Name::to_string),
         Outcome::Ledger(Ok(Ledger::Entries { next, .. })) => next.map(|position| position.0.to_string()),
         Outcome::Limiter(Ok(Limiter::Rules(list))) => list.next.as_ref().map(Name::to_string),
         Outcome::Limiter(Ok(Limiter::Overrides(list))) => list.next.as_ref().map(Name::to_string),
         Outcome::Limiter(Ok(Limiter::Counters(list))) => list.next.map(|id| id.0.to_string()),
         Outcome::Limiter(Ok(Limiter::Leases(list))) => list.next.as_ref().map(Name::to_string),
+        Outcome::Limiter(Ok(Limiter::Groups(list))) => list.next.map(|id| id.0.to_string()),
         Outcome::Locks(Ok(Locks::Grants(list))) => list.next.map(|position| position.0.to_string()),
         Outcome::Events(Ok(Events::Streams(list))) => list.next.as_ref().map(Name::to_string),
         Outcome::Namespaces(list) if list.len() == size => list.last().map(|info| info.name.to_string()),

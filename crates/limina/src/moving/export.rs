@@ -175,7 +175,10 @@ mod tests {
 
     fn meta(time: u64, floor: u64) -> Record {
         let (time, position_floor) = (Time(time), Position(floor));
-        put(&key::shard_meta(), &ShardMeta { time, next_namespace: 9, position_floor, next_sweep: 9 })
+        put(
+            &key::shard_meta(),
+            &ShardMeta { time, next_namespace: 9, position_floor, next_sweep: 9, first_audit: None },
+        )
     }
 
     fn sweep(id: u64, range: Range<Bytes>) -> Record {
@@ -183,7 +186,7 @@ mod tests {
     }
 
     fn reply(id: u32, period: u32) -> Record {
-        put(&key::reply(NamespaceId(id), period, &name("key")), &0_u8)
+        put(&key::reply(NamespaceId(id), period, None, &name("key")), &0_u8)
     }
 
     async fn append(store: &Arc<Memory>, shard: u16, records: Vec<Record>) {

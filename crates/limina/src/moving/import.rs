@@ -112,6 +112,7 @@ impl<F: BulkLoader> Importing<F> {
                 next_namespace: shard.next_namespace,
                 position_floor: common.position_floor,
                 next_sweep: 0,
+                first_audit: None,
             };
             let mut value = Vec::new();
             record::encode_into(&meta, &mut value);

@@ -167,7 +167,7 @@ async fn apply(service: &Service, namespace: Name, rules: Vec<FileRule>) -> Answ
     let change =
         RuleChange::new(Change::ApplyFile(rules)).expect("each rule was checked when the file was read");
     let command = Command::Limiter(limiter::Command::Change(change));
-    match service.submit(Request { namespace, idempotency: None, command }).await {
+    match service.submit(Request::new(namespace, command)).await {
         Ok(Outcome::Limiter(Ok(Reply::FileApplied(changes)))) => Answer::Applied(changes),
         Ok(Outcome::Limiter(Err(refusal))) => Answer::Refused(refusal),
         // For example, a namespace that is being deleted.

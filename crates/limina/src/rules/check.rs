@@ -1,6 +1,7 @@
 //! `limina rules check`: checks a rules file without a server.
 
-use super::{RulesError, watch};
+use super::{RulesError, parse};
+use crate::watch;
 use limina_engine::limiter::FileRule;
 use std::{error::Error, io::Write, path::PathBuf};
 
@@ -14,7 +15,7 @@ pub(crate) struct CheckArgs {
 
 /// Checks the file. Returns an error if it is not valid.
 pub(crate) fn check(args: CheckArgs) -> Result<(), Box<dyn Error>> {
-    let rules = match watch::read(&args.file) {
+    let rules = match watch::read(&args.file, parse) {
         Ok(rules) => rules,
         Err(RulesError::Invalid { path, problems }) => {
             problems.iter().for_each(|problem| say(&format!("problem: {problem}")));

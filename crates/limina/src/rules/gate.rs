@@ -1,8 +1,14 @@
 //! Requests are rejected until the rules of the file are applied.
 
-use limina_engine::{Name, Outcome, Page, Request, events::StreamTerms, outcome::NamespaceInfo};
+use limina_engine::{
+    Listed, Name, Outcome, Page, Request,
+    audit::{AuditCursor, AuditRecord},
+    events::StreamTerms,
+    outcome::NamespaceInfo,
+};
 use limina_node::{
-    Cluster, Feed, FeedRequest, FollowError, Service, ShardId, Unavailable, peers::PeerFuture,
+    Cluster, Feed, FeedRequest, FollowError, RefusalListener, RefusalsPage, RefusalsRequest, Service,
+    ShardId, Unavailable, memory::MemoryFull, peers::PeerFuture,
 };
 use limina_server::{
     Backend,
@@ -51,6 +57,13 @@ impl Backend for Gate {
         }
     }
 
+    fn audit(&self, page: Page<AuditCursor>) -> Pending<'_, Listed<AuditRecord, AuditCursor>> {
+        match self.is_open() {
+            true => Box::pin(self.service.audit(page)),
+            false => Box::pin(std::future::ready(Err(Unavailable::ShardUnavailable))),
+        }
+    }
+
     fn follow(
         &self,
         namespace: Name,
@@ -73,6 +86,15 @@ impl Backend for Gate {
 
     fn feed_peer(&self, wanted: FeedRequest) -> PeerFuture<'_, Box<dyn Feed>> {
         Box::pin(self.service.feed_peer(wanted))
+    }
+
+    // The ring is filled whether or not the rules are applied.
+    fn listen_to_refusals(&self, namespace: Option<Name>) -> Result<RefusalListener, MemoryFull> {
+        self.service.listen_to_refusals(namespace)
+    }
+
+    fn refusals_for_peer(&self, wanted: RefusalsRequest) -> PeerFuture<'_, RefusalsPage> {
+        Backend::refusals_for_peer(&self.service, wanted)
     }
 
     fn is_ready(&self) -> bool {

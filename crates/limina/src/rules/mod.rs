@@ -7,14 +7,14 @@
 mod apply;
 mod check;
 mod gate;
-mod watch;
 
 pub(crate) use check::{CheckArgs, check};
 pub(crate) use gate::Gate;
 
+use crate::watch::Watch;
 use apply::Applier;
 use limina_node::Service;
-use limina_server::rules_file::{Problem, Rules};
+use limina_server::rules_file::{self, Problem, Rules};
 use std::{
     convert::Infallible,
     fmt,
@@ -23,7 +23,6 @@ use std::{
     time::Duration,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use watch::Watch;
 
 /// The interval at which the file is checked for changes, and failed attempts are repeated.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -58,9 +57,16 @@ impl fmt::Display for Few<'_> {
     }
 }
 
+/// Parses the text of a rules file.
+pub(crate) fn parse(path: &Path, text: &Result<String, String>) -> Result<Rules, RulesError> {
+    let path = || path.to_owned();
+    let text = text.as_ref().map_err(|why| RulesError::Unreadable { path: path(), why: why.clone() })?;
+    rules_file::parse(text).map_err(|problems| RulesError::Invalid { path: path(), problems })
+}
+
 /// A rules file that is being followed.
 pub(crate) struct RulesFile {
-    watch: Watch,
+    watch: Watch<Rules, RulesError>,
     hangup: Signal,
     /// The rules of the first reading.
     rules: Rules,
@@ -70,7 +76,7 @@ impl RulesFile {
     /// Reads the file. From now on, SIGHUP causes another reading.
     pub(crate) fn open(path: &Path) -> Result<RulesFile, RulesError> {
         let hangup = signal(SignalKind::hangup()).map_err(RulesError::Signal)?;
-        let (watch, rules) = Watch::open(path)?;
+        let (watch, rules) = Watch::open(path, parse)?;
         Ok(RulesFile { watch, hangup, rules })
     }
 

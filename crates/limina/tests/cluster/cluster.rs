@@ -87,7 +87,7 @@ impl Cluster {
 
     #[track_caller]
     pub(crate) fn join_with(&mut self, flags: &[&str]) -> usize {
-        self.nodes.push(Server::node(free_address(), flags));
+        self.nodes.push(Server::node([free_address(), free_address()], flags));
         self.nodes.len() - 1
     }
 
@@ -95,7 +95,7 @@ impl Cluster {
     #[track_caller]
     pub(crate) fn join_under(&mut self, environment: &[(&str, &str)]) -> usize {
         let flags = flags(&self.store, self.tenure);
-        self.nodes.push(Server::node_under(free_address(), &flags, environment));
+        self.nodes.push(Server::node_under([free_address(), free_address()], &flags, environment));
         self.nodes.len() - 1
     }
 
@@ -133,7 +133,7 @@ impl Cluster {
     #[track_caller]
     pub(crate) fn namespace_of(&self, node: usize) -> String {
         let view = View::of(&self[node]).expect("the node's view");
-        let shard = view.owners.iter().position(|&owner| owner == Some(self[node].address()));
+        let shard = view.owners.iter().position(|&owner| owner == Some(self[node].peer_address()));
         namespace_in(&self[node], shard.expect("the node owns a shard"))
     }
 
@@ -141,7 +141,7 @@ impl Cluster {
     pub(crate) fn owner_of(&self, namespace: &str, seen_by: usize) -> Option<usize> {
         let shard = shard_of(&self[seen_by], namespace)?;
         let owner = View::of(&self[seen_by])?.owners[shard]?;
-        self.nodes.iter().position(|node| node.address() == owner)
+        self.nodes.iter().position(|node| node.peer_address() == owner)
     }
 
     /// Returns when another node than this one owns it.
@@ -155,7 +155,7 @@ impl Cluster {
 /// Returns when each of these nodes sees them all and no others, all agree, and each has its share open.
 #[track_caller]
 pub(crate) fn settle(patience: Duration, nodes: &[&Server]) {
-    let addresses: BTreeSet<SocketAddr> = nodes.iter().map(|node| node.address()).collect();
+    let addresses: BTreeSet<SocketAddr> = nodes.iter().map(|node| node.peer_address()).collect();
     let mut views = Vec::new();
     let settled = within(patience, || {
         views = nodes.iter().map(|node| View::of(node)).collect();

@@ -91,14 +91,14 @@ fn fill(node: &Server, namespace: &str) -> Vec<String> {
     limiter.patch("/rules/durable", json!({"durability": "durable"})).ok();
     limiter.take(json!({"k": 1, "w": 1}), 3).allowed();
     limiter.override_of("uses", "more", json!({"k": 2}), 20);
-    let lease = limiter.lease(json!({"k": 1}), 2, "1h").created().lease_id();
+    let lease = limiter.lease(json!({"k": 1}), 2, "1h").created().lease();
     let grant = node.locks_of(namespace).grant(exclusive(json!({"k": 1})));
     let events = node.events_of(namespace);
     events.strictly_once("s", events::LONG);
     events.accept("s", "one");
     events.accept("s", "two");
     events.submit("s", "two").conflict(true);
-    let lease = format!("/limiter/leases/{}", encode(&lease));
+    let lease = format!("/limiter/leases/{}", encode(&lease.id));
     let lock = format!("/locks/{}", encode(&grant.lock_id));
     let fixed = [
         "/ledger/limits/a",

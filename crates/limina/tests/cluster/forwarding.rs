@@ -50,7 +50,7 @@ fn use_limiter(cluster: &Cluster, writer: &Server, namespace: &str, name: &str) 
     let limiter = writer.limiter_of(namespace);
     limiter.rule(name, &[name], 5);
     limiter.take(json!({name: 1}), 2).allowed().uses(name, 2);
-    let lease = limiter.lease(json!({name: 1}), 1, "1h").created().lease_id();
+    let lease = limiter.lease(json!({name: 1}), 1, "1h").created().lease();
     same_everywhere(cluster, |node| node.limiter_of(namespace).look(json!({name: 1})).uses(name, 3));
     same_everywhere(cluster, |node| node.limiter_of(namespace).get(&format!("/rules/{name}")).ok());
     same_everywhere(cluster, |node| node.limiter_of(namespace).held(&lease).ok());

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::cluster::{Cluster, LONG, SHORT, insist};
 use crate::harness::{Server, eventually};
 use crate::ledger::encode;
-use crate::limiter::Limiter;
+use crate::limiter::{Lease, Limiter};
 use crate::locks::{Grant, Locks, PATIENT, exclusive, lasting, waiting};
 use crate::raw;
 
@@ -192,7 +192,7 @@ fn heartbeats_keep_a_lock_over_a_death() {
 struct Held {
     namespace: String,
     grant: Grant,
-    lease: String,
+    lease: Lease,
     lease_token: u64,
 }
 
@@ -204,7 +204,7 @@ impl Held {
         let limiter = cluster[owner].limiter_of(&namespace);
         limiter.rule("uses", &["k"], 1);
         let lease = limiter.lease(json!({"k": 1}), 1, "1h").created();
-        Held { namespace, grant, lease: lease.lease_id(), lease_token: lease.number("fencing_token") }
+        Held { namespace, grant, lease: lease.lease(), lease_token: lease.number("fencing_token") }
     }
 
     fn locks(&self, node: &Server) -> Locks {
@@ -227,7 +227,7 @@ impl Held {
     fn left(&self, node: &Server) -> [u64; 2] {
         let lock = format!("/{}", encode(&self.grant.lock_id));
         let lock = insist(|| self.locks(node).request("GET", &lock)).ok();
-        let lease = format!("/leases/{}", encode(&self.lease));
+        let lease = format!("/leases/{}", encode(&self.lease.id));
         let lease = insist(|| self.limiter(node).request("GET", &lease)).ok();
         [lock.number("expires_in_ms"), lease.number("expires_in_ms")]
     }

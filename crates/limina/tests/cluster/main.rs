@@ -2,6 +2,7 @@
 //!
 //! Every test has nodes and a database of its own. What must hold is taken from `docs/cluster.md` and the contract alone.
 
+mod certificates;
 mod chaos;
 mod cluster;
 #[path = "../common/mod.rs"]
@@ -15,6 +16,7 @@ mod holders;
 mod link;
 mod paused;
 mod placement;
+mod refusals;
 mod repeats;
 mod setup;
 mod standby;

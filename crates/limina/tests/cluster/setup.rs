@@ -21,9 +21,10 @@ fn refused(args: &[&str], words: &[&str]) {
     }
 }
 
+/// A node that listens for others on any port.
 fn serve() -> Command {
     let mut command = limina();
-    command.arg("serve");
+    command.arg("serve").env("LIMINA_PEER_LISTEN", "127.0.0.1:0");
     command
 }
 
@@ -97,7 +98,7 @@ fn a_database_that_refuses_is_not_waited_for() {
 fn two_nodes_cannot_have_one_address() {
     let cluster = Cluster::of(1, SHORT);
     let before = View::of(&cluster[0]).expect("a view").epochs;
-    let (listen, address) = (free_address().to_string(), cluster[0].address().to_string());
+    let (listen, address) = (free_address().to_string(), cluster[0].peer_address().to_string());
     let me = cluster[0].get("/v1/cluster").ok().body["node"].as_str().expect("a name").to_owned();
     let args = ["--listen", &listen, "--advertise", &address];
     let args = [&args[..], &flags(cluster.store(), SHORT)].concat();
@@ -125,7 +126,9 @@ fn an_address_that_leads_nowhere_is_warned_of() {
 #[test]
 fn an_address_that_nobody_can_reach_must_be_replaced() {
     let store = new_store();
-    refused(&["--listen", "0.0.0.0:0", "--store", &store], &["advertise"]);
+    let listen = ["--listen", "127.0.0.1:0", "--peer-listen", "0.0.0.0:0"];
+    refused(&[&listen[..], &["--store", &store]].concat(), &["advertise"]);
+    refused(&["--listen", "0.0.0.0:0", "--store", &store], &["--tokens", "--insecure-no-auth"]);
 }
 
 #[test]

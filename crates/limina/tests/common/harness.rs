@@ -22,6 +22,8 @@ pub(crate) const LIMINA: &str = env!("CARGO_BIN_EXE_limina");
 pub(crate) struct Server {
     process: Process,
     address: SocketAddr,
+    /// Where other nodes reach it; none on a directory.
+    peer_address: Option<SocketAddr>,
     http: reqwest::blocking::Client,
     args: Vec<OsString>,
     data: PathBuf,
@@ -66,7 +68,7 @@ impl Server {
         let env: Vec<(OsString, OsString)> = set.collect();
         let process = Process::spawn(limina().arg("serve").args(&args).envs(env.iter().cloned()));
         let address = process.address();
-        Server { process, address, http: client(), args, data, env, _home: None }
+        Server { process, address, peer_address: None, http: client(), args, data, env, _home: None }
     }
 
     /// As `start_with`, in a process with a limit of the shell's `ulimit`, such as `-n 64`.
@@ -78,23 +80,31 @@ impl Server {
         command.arg("-c").arg(format!("ulimit {limit}; exec \"$@\"")).args(["sh", LIMINA, "serve"]);
         let process = Process::spawn(command.args(&args));
         let address = process.address();
-        Server { process, address, http: client(), args, data, env: Vec::new(), _home: None }
+        let (peer_address, env) = (None, Vec::new());
+        Server { process, address, peer_address, http: client(), args, data, env, _home: None }
     }
 
-    /// On a database, at a given address. It may not listen yet.
+    /// On a database, at given addresses for clients and for other nodes. It may not listen yet.
     #[track_caller]
-    pub(crate) fn node(address: SocketAddr, flags: &[&str]) -> Server {
-        Server::node_under(address, flags, &[])
+    pub(crate) fn node(addresses: [SocketAddr; 2], flags: &[&str]) -> Server {
+        Server::node_under(addresses, flags, &[])
     }
 
     /// The same, in another environment, which a later start does not have.
     #[track_caller]
-    pub(crate) fn node_under(address: SocketAddr, flags: &[&str], environment: &[(&str, &str)]) -> Server {
-        let args = ["--listen".into(), address.to_string().into()];
+    pub(crate) fn node_under(
+        addresses: [SocketAddr; 2],
+        flags: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Server {
+        let [address, peer_address] = addresses;
+        let args =
+            ["--listen", &address.to_string(), "--peer-listen", &peer_address.to_string()].map(Into::into);
         let args: Vec<OsString> = args.into_iter().chain(flags.iter().map(Into::into)).collect();
         let process = Process::spawn(limina().arg("serve").args(&args).envs(environment.iter().copied()));
         let (data, env) = (PathBuf::new(), Vec::new());
-        Server { process, address, http: client(), args, data, env, _home: None }
+        let peer_address = Some(peer_address);
+        Server { process, address, peer_address, http: client(), args, data, env, _home: None }
     }
 
     /// SIGKILL: no goodbye, as in a crash.
@@ -145,6 +155,12 @@ impl Server {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where other nodes reach it.
+    #[track_caller]
+    pub(crate) fn peer_address(&self) -> SocketAddr {
+        self.peer_address.expect("a node on a database")
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -241,11 +257,12 @@ impl Process {
         let reader = std::thread::spawn(move || {
             for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
                 let line = String::from_utf8_lossy(&line).into_owned();
-                if let Some(address) = listening_on(&line) {
+                let address = listening_on(&line);
+                lines.lock().unwrap().push(line);
+                if let Some(address) = address {
                     // The test may have lost interest; the log goes on.
                     let _ = found.send(address);
                 }
-                lines.lock().unwrap().push(line);
             }
         });
         Process { child, log, address, reader: Some(reader), exited: false }
@@ -330,7 +347,8 @@ impl Drop for Process {
 }
 
 fn listening_on(line: &str) -> Option<SocketAddr> {
-    let (_, rest) = line.split_once("listening on http://")?;
+    let (_, rest) = line.split_once("listening on http")?;
+    let (_, rest) = rest.split_once("://")?;
     let end = rest.find(|c: char| !(c.is_ascii_hexdigit() || ".:[]".contains(c))).unwrap_or(rest.len());
     rest[..end].parse().ok()
 }

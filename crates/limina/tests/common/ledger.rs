@@ -93,6 +93,11 @@ impl Ledger {
     }
 
     #[track_caller]
+    pub(crate) fn delete(&self, name: &str) -> Reply {
+        Reply::to(self.request("DELETE", &format!("/limits/{}", encode(name))))
+    }
+
+    #[track_caller]
     pub(crate) fn hold(&self, operation: &str, changes: &[(&str, i64)]) -> Reply {
         self.post("/hold", hold(operation, changes))
     }

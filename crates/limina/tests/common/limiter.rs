@@ -47,6 +47,20 @@ pub(crate) fn checks(checks: Vec<Value>) -> Value {
     json!({"checks": checks})
 }
 
+/// A lease of this client.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Lease {
+    pub(crate) id: String,
+    pub(crate) session: String,
+}
+
+impl Lease {
+    /// The path that releases it.
+    pub(crate) fn release_path(&self) -> String {
+        format!("/leases/{}?session_id={}", encode(&self.id), encode(&self.session))
+    }
+}
+
 impl Limiter {
     pub(crate) fn request(&self, method: &str, path: &str) -> RequestBuilder {
         let method = reqwest::Method::from_bytes(method.as_bytes()).expect("a method");
@@ -163,18 +177,18 @@ impl Limiter {
     }
 
     #[track_caller]
-    pub(crate) fn heartbeat(&self, lease: &str) -> Reply {
-        Reply::to(self.request("POST", &format!("/leases/{}/heartbeat", encode(lease))))
+    pub(crate) fn heartbeat(&self, lease: &Lease) -> Reply {
+        self.post(&format!("/leases/{}/heartbeat", encode(&lease.id)), json!({"session_id": lease.session}))
     }
 
     #[track_caller]
-    pub(crate) fn release(&self, lease: &str) -> Reply {
-        self.delete(&format!("/leases/{}", encode(lease)))
+    pub(crate) fn release(&self, lease: &Lease) -> Reply {
+        self.delete(&lease.release_path())
     }
 
     #[track_caller]
-    pub(crate) fn held(&self, lease: &str) -> Reply {
-        self.get(&format!("/leases/{}", encode(lease)))
+    pub(crate) fn held(&self, lease: &Lease) -> Reply {
+        self.get(&format!("/leases/{}", encode(&lease.id)))
     }
 
     /// All items of a list (GET without a body) or a query (POST with one), page by page.
@@ -285,11 +299,13 @@ impl Reply {
         }
     }
 
-    /// The lease in it.
+    /// The lease that it has taken.
     #[track_caller]
-    pub(crate) fn lease_id(&self) -> String {
-        let id = self.body["lease_id"].as_str();
-        id.unwrap_or_else(|| panic!("no `lease_id`: {}", self.text)).to_owned()
+    pub(crate) fn lease(&self) -> Lease {
+        let text = |field: &str| {
+            self.body[field].as_str().unwrap_or_else(|| panic!("no `{field}`: {}", self.text)).to_owned()
+        };
+        Lease { id: text("lease_id"), session: text("session_id") }
     }
 
     #[track_caller]

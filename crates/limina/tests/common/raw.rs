@@ -115,7 +115,7 @@ impl Connection {
 /// A request with its Host and Content-Length; more headers each end in CR LF.
 pub(crate) fn request(method: &str, path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let mut bytes = format!(
-        "{method} {path} HTTP/1.1\r\nHost: limina\r\nContent-Length: {}\r\n{headers}\r\n",
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n{headers}\r\n",
         body.len()
     )
     .into_bytes();

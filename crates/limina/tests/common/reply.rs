@@ -170,7 +170,8 @@ pub(crate) fn all_pages(path: &str, page: usize, ask: impl Fn(&str) -> Reply) ->
     let mut items: Vec<Value> = Vec::new();
     let mut after: Option<String> = None;
     loop {
-        let mut path = format!("{path}?limit={page}");
+        let joint = if path.contains('?') { '&' } else { '?' };
+        let mut path = format!("{path}{joint}limit={page}");
         if let Some(after) = &after {
             path += &format!("&after={}", encode(after));
         }

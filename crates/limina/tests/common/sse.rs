@@ -44,7 +44,7 @@ impl Sse {
         stream.set_read_timeout(Some(DEADLINE))?;
         let last = last.map(|last| format!("Last-Event-ID: {last}\r\n")).unwrap_or_default();
         let request =
-            format!("GET {path} HTTP/1.1\r\nHost: limina\r\nAccept: text/event-stream\r\n{last}\r\n");
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n{last}\r\n");
         (&stream).write_all(request.as_bytes())?;
         let mut reader = BufReader::new(stream);
         let mut head = String::new();

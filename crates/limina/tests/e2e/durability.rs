@@ -129,7 +129,7 @@ fn expiries_cut_off_by_a_crash_happen_once() {
         .map(|n| {
             let request = hold(&format!("op-{n}"), &[("a", 1)]);
             // Spread over a while, so that a crash finds some done and some not.
-            crate::ledger::with(request, serde_json::json!({"expires_after": 500 + n / 3}))
+            crate::ledger::with(request, serde_json::json!({"expires_after_ms": 500 + n / 3}))
         })
         .collect();
     ledger.post("/hold/batch", batch(holds)).ok();

@@ -22,9 +22,10 @@ const OTHER_PROGRAMS: [&str; 2] = ["$ cargo", "$ limina"];
 /// How long a command that only reads is repeated until it answers as written.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Fields whose numbers are different each time, `t` of the header `RateLimit`, and the last word of `Retry-After`.
-const VARYING: [&str; 10] = [
+const VARYING: [&str; 11] = [
     "time",
     "expires_at",
+    "held_at",
     "publishes_at",
     "conflicting_time",
     "held_ms",

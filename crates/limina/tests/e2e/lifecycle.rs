@@ -92,7 +92,7 @@ fn a_request_under_way_is_answered() {
     let body = hold("op", &[("a", 1)]).to_string();
     let mut connection = raw::Connection::open(server.address());
     connection.send(format!(
-        "POST /v1/ledger/hold HTTP/1.1\r\nHost: limina\r\nContent-Length: {}\r\nExpect: 100-continue\r\n\r\n",
+        "POST /v1/ledger/hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\nExpect: 100-continue\r\n\r\n",
         body.len()
     ));
     // The server reads the body only when a handler wants it: from here on the request is under way.
@@ -117,7 +117,7 @@ fn a_request_under_way_is_answered() {
 fn a_request_that_never_ends_does_not_delay_the_end_for_ever() {
     let mut server = Server::fresh();
     let mut connection = raw::Connection::open(server.address());
-    connection.send("POST /v1/ledger/hold HTTP/1.1\r\nHost: limina\r\nContent-Length: 1000\r\n\r\n{");
+    connection.send("POST /v1/ledger/hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{");
     let mut half = raw::Connection::open(server.address());
     half.send("GET /healthz HTT");
     server.get("/healthz").ok();
@@ -505,7 +505,7 @@ fn while_draining_it_is_not_ready() {
     let mut slow = raw::Connection::open(server.address());
     let body = json!({"name": "a"}).to_string();
     slow.send(format!(
-        "POST /v1/ledger/limits HTTP/1.1\r\nHost: limina\r\nContent-Length: {}\r\nExpect: 100-continue\r\n\r\n",
+        "POST /v1/ledger/limits HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\nExpect: 100-continue\r\n\r\n",
         body.len()
     ));
     slow.receive().is(100);

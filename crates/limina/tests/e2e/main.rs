@@ -3,6 +3,7 @@
 //! Every test starts a server of its own on port 0 in a directory of its own. What a reply must be is taken from the
 //! contract alone; where the contract leaves a shape open, `shape.rs` is the one place that knows it.
 
+mod access;
 mod around;
 mod clients;
 #[path = "../common/mod.rs"]
@@ -25,6 +26,8 @@ mod lock_flows;
 mod memory;
 mod moving;
 mod quotas;
+mod refusals;
+mod tls;
 mod verify;
 
 use common::{events, harness, ledger, limiter, load, locks, raw, reply, shape, sse, stomp, websocket};

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::events::{LONG as INCUBATING, number};
 use crate::harness::{Server, limina};
 use crate::ledger::{encode, hold};
-use crate::limiter::{LONG, bucket, fixed, sliding};
+use crate::limiter::{LONG, Lease, bucket, fixed, sliding};
 use crate::locks::{Grant, exclusive};
 use crate::sse::Sse;
 use crate::verify::{contents, ends, flip, says, verify};
@@ -51,7 +51,7 @@ fn body(file: &Path) -> Vec<u8> {
 struct Held {
     namespace: &'static str,
     lock: Grant,
-    lease: String,
+    lease: Lease,
     /// The clock of the stream before its first event.
     since: u64,
 }
@@ -78,7 +78,7 @@ fn fill(server: &Server, namespace: &'static str) -> Held {
     limiter.take(json!({"key": "k"}), 2).allowed();
     limiter.take(json!({"key": "vip"}), 3).allowed();
     limiter.counters(json!({"team": "core", "job": 1}), 3).ok();
-    let lease = limiter.lease(json!({"team": "core", "job": 2}), 2, "1h").lease_id();
+    let lease = limiter.lease(json!({"team": "core", "job": 2}), 2, "1h").lease();
 
     let lock = server.locks_of(namespace).grant(exclusive(json!({"order": 4711})));
 

@@ -71,6 +71,9 @@ def keeps_keywords(schema, value, root):
         if not all(keeps_keywords(schema.get("items", {}), item, root) for item in value):
             return False
     if isinstance(value, dict):
+        # A schema for each choice of names would be a schema for each combination of choices.
+        if sum(value.get(name) is not None for name in schema.get("x-at-most-one", [])) > 1:
+            return False
         others = schema.get("additionalProperties")
         for key, part in value.items():
             if not keeps_keywords(schema.get("propertyNames", {}), key, root):
@@ -120,9 +123,12 @@ def keeps_parameter_limits(operation, path_parameters, query):
     texts = [value for value in [*path_parameters.values(), *query.values()] if isinstance(value, str)]
     if any(len(text.encode(errors="surrogatepass")) > 256 for text in texts):
         return False
-    # A session is required to release a lock, unless the release is forced. Parameters cannot depend on each other.
-    if operation.method.upper() == "DELETE" and operation.path.endswith("/locks/{lock_id}"):
+    # A session is required to release a lock or a lease, unless the release is forced. Parameters cannot depend on each other.
+    if operation.method.upper() == "DELETE" and operation.path.endswith(("/locks/{lock_id}", "/leases/{lease_id}")):
         return "session_id" in query or str(query.get("force")).lower() == "true"
+    # The limits nearest to their ceilings have one page. Parameters cannot exclude each other.
+    if operation.path.endswith("/ledger/limits"):
+        return not ("order" in query and "after" in query)
     return True
 
 
@@ -130,7 +136,7 @@ def waits_long(case):
     # A request for locks may wait for five minutes for another request's lock. The limit is the same for short waits.
     if case.method.upper() != "POST" or not case.operation.path.endswith("/locks") or not isinstance(case.body, dict):
         return False
-    wait = case.body.get("wait")
+    wait = case.body.get("wait") or case.body.get("wait_ms")
     length = millis(wait) if isinstance(wait, str) else wait
     return isinstance(length, (int, float)) and length > 1_000
 
@@ -139,7 +145,7 @@ def keeps_name(case):
     # In a PUT the name in the body must be the name in the path. A schema cannot compare them.
     if case.method.upper() != "PUT" or not isinstance(case.body, dict) or case.body.get("name") is None:
         return True
-    named = [case.path_parameters[word] for word in ("override", "name") if word in (case.path_parameters or {})]
+    named = [case.path_parameters[word] for word in ("override", "name", "stream") if word in (case.path_parameters or {})]
     return not named or case.body["name"] == named[0]
 
 

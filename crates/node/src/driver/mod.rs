@@ -18,7 +18,7 @@ use crate::{
     opener::Opener,
     service::{Cost, NotDecided, ShardReceiver, Submission, Ticket},
 };
-use limina_engine::{Engine, QuotaTable, Read, ReadResult, Time};
+use limina_engine::{Engine, Millis, QuotaTable, Read, ReadResult, Time};
 use limina_shard::{Failure, Loss, Opening, Options, Output, Shard, ShardClock};
 use limina_store::{FreeSpace, Journal, NodeId, ShardId, ShardStore, StoreError, Table};
 use std::{error::Error, future::Future, pin::Pin, sync::Arc, time::Duration};
@@ -58,6 +58,7 @@ pub(crate) struct ShardContext {
     pub(crate) opener: Opener,
     options: Options,
     quotas: Arc<QuotaTable>,
+    audit_kept: Millis,
 }
 
 impl ShardContext {
@@ -77,6 +78,7 @@ impl ShardContext {
             opener: Opener::new(),
             options: options.shard.clone(),
             quotas: options.quotas.clone(),
+            audit_kept: options.audit_kept,
         }
     }
 }
@@ -119,6 +121,7 @@ pub(crate) struct Driver<J, T> {
     opener: Opener,
     options: Options,
     quotas: Arc<QuotaTable>,
+    audit_kept: Millis,
     receiver: ShardReceiver,
     shard: Shard<Ticket>,
     fetching: InFlight<Vec<(Read, ReadResult)>>,
@@ -136,7 +139,8 @@ impl<J: Journal, T: Table> Driver<J, T> {
         context: ShardContext,
         receiver: ShardReceiver,
     ) -> Driver<J, T> {
-        let ShardContext { service, metrics, clocks, tenure_guard, opener, options, quotas } = context;
+        let ShardContext { service, metrics, clocks, tenure_guard, opener, options, quotas, audit_kept } =
+            context;
         let state = service.memory().account(Kind::State);
         Driver {
             id,
@@ -151,6 +155,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             shard: Shard::new(options.clone()),
             options,
             quotas,
+            audit_kept,
             receiver,
             fetching: None,
             persisting: None,
@@ -323,6 +328,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
 
     fn handle_opened(&mut self, mut engine: Engine, now: Time, opening: Opening) {
         engine.set_quotas(self.quotas.clone());
+        engine.set_audit_kept(self.audit_kept);
         self.shard.handle_opened(engine, now, opening);
         self.update_gauges();
         self.service.set_open(self.id, true);

@@ -12,8 +12,11 @@ const PAGE: usize = 512 << 10;
 pub(super) fn answer_bytes(command: &Command) -> usize {
     let items = match command {
         Command::ListNamespaces(page) => page.limit(),
+        Command::ListAudit(_) | Command::ListShardAudit(_) => return PAGE,
         Command::Ledger(command) => match command {
-            ledger::Command::ListLimits(page) | ledger::Command::ListOperations { page, .. } => page.limit(),
+            ledger::Command::ListLimits(page)
+            | ledger::Command::ListLimitsByUse(page)
+            | ledger::Command::ListOperations { page, .. } => page.limit(),
             ledger::Command::ListEntries { page, .. } => page.limit(),
             _ => 0,
         },
@@ -21,7 +24,8 @@ pub(super) fn answer_bytes(command: &Command) -> usize {
             limiter::Command::ListRules { page, .. } | limiter::Command::ListOverrides { page, .. } => {
                 page.limit()
             }
-            limiter::Command::ListLeases(page) => page.limit(),
+            limiter::Command::ListLeases { page, .. } => page.limit(),
+            limiter::Command::ListGroups { page, .. } => page.limit(),
             limiter::Command::ListCounters { page, .. } => page.limit(),
             limiter::Command::Match(_) => return PAGE,
             _ => 0,

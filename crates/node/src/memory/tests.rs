@@ -33,7 +33,7 @@ fn each_priority_has_its_threshold() {
 #[test]
 fn at_the_threshold_of_state_only_requests_that_add_none_are_admitted() {
     let name = |text: &str| Name::new(text).unwrap();
-    let request = |command| Request { namespace: name("n"), idempotency: None, command };
+    let request = |command| Request::new(name("n"), command);
     let delete = request(Command::DeleteNamespace);
     let terms = StreamTerms::new(Mode::OnlyOnce, Millis(1_000)).unwrap();
     let put = request(Command::Events(events::Command::Put { name: name("s"), terms }));
@@ -60,10 +60,9 @@ fn at_the_threshold_of_state_only_requests_that_add_none_are_admitted() {
 
 #[test]
 fn pages_reserve_memory_before_they_exist() {
-    let list = |limit| Request {
-        namespace: Name::new("n").unwrap(),
-        idempotency: None,
-        command: Command::Events(events::Command::List(Page::new(None, limit).unwrap())),
+    let list = |limit| {
+        let command = Command::Events(events::Command::List(Page::new(None, limit).unwrap()));
+        Request::new(Name::new("n").unwrap(), command)
     };
     let budget = budget(16);
     let few = budget.admit(&list(10)).unwrap().expect("a reservation");

@@ -14,6 +14,7 @@ mod requests;
 mod rule_checks;
 mod shards;
 mod store;
+mod unmatched_checks;
 
 pub(crate) use rule_checks::CountedChecks;
 

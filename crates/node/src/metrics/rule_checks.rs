@@ -1,5 +1,6 @@
 //! Checks of the limiter, counted by rule and result.
 
+use super::unmatched_checks::UnmatchedChecks;
 use limina_engine::{
     Command, Name, Outcome, Request,
     limiter::{self, Decision, Refusal, Reply},
@@ -21,6 +22,7 @@ const MAX_NAMED: usize = 1_000;
 #[derive(Clone, Default)]
 pub(crate) struct RuleChecks {
     family: Family<Labels, Counter>,
+    unmatched: UnmatchedChecks,
     /// The counters by namespace and rule, so that counting a check allocates no labels.
     known: Arc<RwLock<Known>>,
 }
@@ -82,27 +84,42 @@ impl RuleChecks {
     pub(super) fn register(&self, r: &mut Registry) {
         let help = "Checks by rule and result; rules beyond the first thousand share an empty name";
         r.register("limiter_rule_checks", help, self.family.clone());
+        self.unmatched.register(r);
     }
 
     /// Counts the results of a request's checks.
     pub(crate) fn count(&self, checks: &CountedChecks, outcome: &Outcome) {
         let Outcome::Limiter(result) = outcome else { return };
         match result {
-            Ok(
-                Reply::Allowed(decision) | Reply::Moved { decision, .. } | Reply::LeaseTaken { decision, .. },
-            )
-            | Err(Refusal::LimitReached(decision)) => self.count_decision(&checks.namespace, decision),
+            Ok(Reply::Allowed(decision) | Reply::LeaseTaken { decision, .. }) => {
+                self.count_check(&checks.namespace, decision);
+            }
+            // A counter counts even if no rule applies, and needs none to give back.
+            Ok(Reply::Moved { decision, .. }) | Err(Refusal::LimitReached(decision)) => {
+                self.count_decision(&checks.namespace, decision);
+            }
+            Err(Refusal::NoRuleApplies { .. }) => self.unmatched.count(&checks.namespace),
             Ok(Reply::Batch(decisions)) => {
                 for (index, decision) in decisions.iter().enumerate() {
-                    if checks.dry_runs.binary_search(&index).is_err()
-                        && let Ok(decision) = decision
-                    {
-                        self.count_decision(&checks.namespace, decision);
+                    if checks.dry_runs.binary_search(&index).is_ok() {
+                        continue;
+                    }
+                    match decision {
+                        Ok(decision) => self.count_check(&checks.namespace, decision),
+                        Err(Refusal::NoRuleApplies { .. }) => self.unmatched.count(&checks.namespace),
+                        Err(_) => {}
                     }
                 }
             }
             _ => {}
         }
+    }
+
+    fn count_check(&self, namespace: &Name, decision: &Decision) {
+        if decision.limits.is_empty() {
+            self.unmatched.count(namespace);
+        }
+        self.count_decision(namespace, decision);
     }
 
     fn count_decision(&self, namespace: &Name, decision: &Decision) {

@@ -22,10 +22,12 @@ use crate::{
     Budget, NodeFailure, PeerError,
     cluster::{Cluster, Others},
     metrics::{CountedChecks, Metrics},
+    refusals::{RefusalSubject, Refusals},
     streams::Streams,
 };
 use limina_engine::{
-    Command, Name, Outcome, Page, Request,
+    Command, Listed, Name, Outcome, Page, Request,
+    audit::{AuditCursor, AuditRecord},
     limiter::{self, Change},
     outcome::NamespaceInfo,
 };
@@ -61,6 +63,7 @@ struct Inner {
     metrics: Metrics,
     memory: Budget,
     streams: Streams,
+    refusals: Refusals,
 }
 
 impl Service {
@@ -84,6 +87,7 @@ impl Service {
                 failure: watch::Sender::new(None),
                 metrics,
                 streams: Streams::new(memory.clone()),
+                refusals: Refusals::default(),
                 memory,
             }),
         }
@@ -95,6 +99,7 @@ impl Service {
     /// released. A request that takes another one back is executed even if the caller drops the future.
     pub async fn submit(&self, request: Request) -> Result<Outcome, Unavailable> {
         let checks = CountedChecks::of(&request);
+        let subject = RefusalSubject::of(&request);
         let deleted = matches!(request.command, Command::DeleteNamespace).then(|| request.namespace.clone());
         let result = match self.routes() {
             Ok(routes) => {
@@ -115,6 +120,9 @@ impl Service {
                     tracing::info!(namespace = namespace.as_str(), "a namespace was deleted");
                 }
                 self.inner.metrics.requests.decided(outcome);
+                if let Some(subject) = &subject {
+                    self.inner.refusals.record(subject, outcome);
+                }
                 if let Some(checks) = &checks {
                     self.inner.metrics.limiter.rule_checks.count(checks, outcome);
                 }
@@ -163,7 +171,7 @@ impl Service {
         let routes = self.routes()?;
         for (shard, route) in routes.all() {
             let command = Command::ListNamespaces(page.clone());
-            let request = Request { namespace: name.clone(), idempotency: None, command };
+            let request = Request::new(name.clone(), command);
             if let Outcome::Namespaces(mut part) = self.submit_to(route, shard, request).await? {
                 all.append(&mut part);
             }
@@ -171,6 +179,33 @@ impl Service {
         all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         all.truncate(page.limit());
         Ok(all)
+    }
+
+    /// A page of the audit of all namespaces, by time.
+    pub async fn audit(
+        &self,
+        page: Page<AuditCursor>,
+    ) -> Result<Listed<AuditRecord, AuditCursor>, Unavailable> {
+        let name = Name::new("default").expect("a valid name");
+        let (mut items, mut horizon) = (Vec::new(), None);
+        let routes = self.routes()?;
+        for (shard, route) in routes.all() {
+            let command = Command::ListShardAudit(page.clone());
+            let request = Request::new(name.clone(), command);
+            if let Outcome::Audit(mut part) = self.submit_to(route, shard, request).await? {
+                items.append(&mut part.items);
+                // This shard has more records behind its part. Those of other shards behind there come later.
+                horizon = [horizon, part.next].into_iter().flatten().min();
+            }
+        }
+        items.sort_by_cached_key(AuditRecord::cursor);
+        if let Some(horizon) = &horizon {
+            items.retain(|item| item.cursor() <= *horizon);
+        }
+        let has_more = horizon.is_some() || items.len() > page.limit();
+        items.truncate(page.limit());
+        let next = items.last().map(AuditRecord::cursor).filter(|_| has_more);
+        Ok(Listed { items, next })
     }
 
     /// Whether this node serves requests. It does not while it is stopping, after it has failed, and while its store cannot be
@@ -234,7 +269,7 @@ impl Service {
     /// a node makes on its own, to apply its rules file, prove nothing.
     fn forwarded_by_peer(&self, command: &Command) {
         let is_for_a_client = match command {
-            Command::ListNamespaces(_) => false,
+            Command::ListNamespaces(_) | Command::ListShardAudit(_) => false,
             Command::Limiter(limiter::Command::Change(change)) => !matches!(**change, Change::ApplyFile(_)),
             _ => true,
         };
@@ -247,6 +282,7 @@ impl Service {
     pub fn begin_stop(&self) {
         self.inner.is_stopping.store(true, Ordering::Release);
         self.inner.streams.stop();
+        self.inner.refusals.stop();
     }
 
     fn is_stopping(&self) -> bool {
@@ -279,6 +315,10 @@ impl Service {
 
     pub(crate) fn streams(&self) -> &Streams {
         &self.inner.streams
+    }
+
+    pub(crate) fn refusals(&self) -> &Refusals {
+        &self.inner.refusals
     }
 
     pub(crate) fn others(&self) -> Option<&Others> {

@@ -58,7 +58,7 @@ fn acquire() -> Request {
     let wanted = Acquire::new(name("id"), name("session"), locks, Millis(1_000)).unwrap();
     let wanted = wanted.with_wait(Millis(1_000)).unwrap();
     let command = Command::Locks(locks::Command::Acquire(wanted));
-    Request { namespace: name("n"), idempotency: None, command }
+    Request::new(name("n"), command)
 }
 
 /// The answer of the other node may be under way when the client hangs up. Then only this node can take the request back.
@@ -125,7 +125,7 @@ async fn a_request_that_crashes_its_node_is_not_passed_from_node_to_node() {
         service.start(sharding(1), Some(others));
         service.set_location(ShardId(0), Location::Remote("another".into()));
         let command = Command::Locks(command);
-        let request = Request { namespace: name("n"), idempotency: None, command };
+        let request = Request::new(name("n"), command);
         assert_eq!(service.submit(request).await.unwrap_err(), expect);
         assert_eq!(peers.0.load(Ordering::Relaxed), asked, "how many requests reached a node");
     };

@@ -140,7 +140,7 @@ impl Service {
 
     async fn ask(&self, address: &Address, command: events::Command) -> Result<Reply, FollowError> {
         let command = Command::Events(command);
-        let request = Request { namespace: address.0.clone(), idempotency: None, command };
+        let request = Request::new(address.0.clone(), command);
         match self.submit(request).await {
             Ok(Outcome::Events(Ok(reply))) => Ok(reply),
             Ok(Outcome::Events(Err(events::Refusal::QuotaExceeded(exceeded)))) => {

@@ -60,7 +60,7 @@ fn terms() -> StreamTerms {
 
 async fn ask(service: &Service, namespace: &Name, command: events::Command) -> Result<Reply, Unavailable> {
     let command = Command::Events(command);
-    let request = Request { namespace: namespace.clone(), idempotency: None, command };
+    let request = Request::new(namespace.clone(), command);
     match service.submit(request).await? {
         Outcome::Events(Ok(reply)) => Ok(reply),
         other => panic!("{other:?}"),

@@ -101,7 +101,7 @@ async fn a_long_batch_gives_way_to_another_namespace_after_each_slice() {
     let check = limiter::Check::new(vec![entry; 16]).expect("valid");
     let batch = limiter::CheckBatch::new(vec![check; 8_192]).expect("valid");
     let command = Command::Limiter(limiter::Command::CheckBatch(batch));
-    let request = Request { namespace, idempotency: None, command };
+    let request = Request::new(namespace, command);
     let batch = tokio::spawn({
         let service = service.clone();
         async move { service.submit(request).await }
@@ -128,7 +128,7 @@ async fn waiting_for_a_lock_is_not_waiting_for_the_shard() {
         let wanted = Acquire::new(name(id), name(id), locks, Millis(60_000)).expect("valid");
         let wanted = wanted.with_wait(Millis(10_000)).expect("valid");
         let command = Command::Locks(locks::Command::Acquire(wanted));
-        let request = Request { namespace: namespace.clone(), idempotency: None, command };
+        let request = Request::new(namespace.clone(), command);
         let service = service.clone();
         async move { service.submit(request).await }
     };

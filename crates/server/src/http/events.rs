@@ -1,15 +1,17 @@
 //! The calls of the events family.
 
 use super::{
-    App, Route, Shared,
+    App, Shared,
     extract::{
         Call, Changing, LastEventId, Namespace, NoQuery, Paging, Raw, StreamName, Unparsed, default_namespace,
     },
     from_wire,
     lists::list,
     problem::Failure,
+    routes::{Route, delete, get, post, put},
     status, to_wire,
 };
+use crate::access::Scope;
 use axum::{
     body::Body,
     extract::State,
@@ -18,10 +20,14 @@ use axum::{
         header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE},
     },
     response::{IntoResponse, Response},
-    routing::{MethodRouter, delete, get, post, put},
 };
 use bytes::{Bytes, BytesMut};
-use futures_util::stream::unfold;
+use futures_util::{StreamExt, stream::unfold};
+use limina_access::{
+    Family,
+    Level::{Manage, Read, Use},
+    Need, Resource,
+};
 use limina_engine::{
     self as engine, Idempotency, Name,
     events::{Command, Mode, StreamInfo, StreamTerms},
@@ -49,21 +55,21 @@ pub(crate) const RESERVED: &str = "time";
 
 pub(in crate::http) fn routes() -> Vec<Route> {
     vec![
-        ("", "list_streams", get(list_streams)),
-        ("/{stream}", "put_stream", put(put_stream)),
-        ("/{stream}", "get_stream", get(get_stream)),
-        ("/{stream}", "delete_stream", delete(delete_stream)),
-        ("/{stream}", "submit_event", post(submit_event)),
-        ("/{stream}/incubating", "incubating", get(incubating)),
-        ("/{stream}/stream", "follow_stream", get(follow)),
+        ("", "list_streams", get(Read, list_streams)),
+        ("/{stream}", "put_stream", put(Manage, put_stream)),
+        ("/{stream}", "get_stream", get(Read, get_stream)),
+        ("/{stream}", "delete_stream", delete(Manage, delete_stream)),
+        ("/{stream}", "submit_event", post(Use, submit_event)),
+        ("/{stream}/incubating", "incubating", get(Read, incubating)),
+        ("/{stream}/stream", "follow_stream", get(Read, follow)),
     ]
 }
 
 /// The two calls whose body is the text of the event. They have no namespace in their path.
-pub(in crate::http) fn plain_routes() -> [(&'static str, &'static str, MethodRouter<App>); 2] {
+pub(in crate::http) fn plain_routes() -> [Route; 2] {
     [
-        ("/only-once-event", "only_once_event", post(only_once_event)),
-        ("/strictly-once-event", "strictly_once_event", post(strictly_once_event)),
+        ("/only-once-event", "only_once_event", post(Use, only_once_event)),
+        ("/strictly-once-event", "strictly_once_event", post(Use, strictly_once_event)),
     ]
 }
 
@@ -73,7 +79,7 @@ pub(in crate::http) const EMPTY_NAMES: &[(&str, &str)] =
 
 type Answer = Result<Response, Failure>;
 
-async fn submit(app: App, namespace: Name, idempotency: Option<Idempotency>, command: Command) -> Answer {
+async fn submit(app: App, namespace: Scope, idempotency: Option<Idempotency>, command: Command) -> Answer {
     app.submit(namespace, idempotency, engine::Command::Events(command), StatusCode::OK).await
 }
 
@@ -85,7 +91,7 @@ async fn submit(app: App, namespace: Name, idempotency: Option<Idempotency>, com
     responses(
         (status = 200, description = "The stream existed, and is changed.", body = wire::Stream<'_>),
         (status = 201, description = "The stream is created.", body = wire::Stream<'_>),
-        (status = 409, description = "`StreamModeConflict`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`StreamModeConflict`: the stream has the other mode. In the namespace `default`, the streams `only-once` and `strictly-once` have the mode of their name.", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(in crate::http) async fn put_stream(
@@ -100,7 +106,13 @@ pub(in crate::http) async fn put_stream(
             "must not be `time`, which is the topic of the server's time",
         ));
     }
-    submit(app, namespace, idempotency, from_wire::events::put(stream, body.json()?)?).await
+    let terms = from_wire::events::terms(&stream, body.json()?)?;
+    if let Some(made) = made_by_use(&namespace, &stream)
+        && made.mode() != terms.mode()
+    {
+        return Err(status::events::default_stream_mode(&stream));
+    }
+    submit(app, namespace, idempotency, Command::Put { name: stream, terms }).await
 }
 
 /// List the streams, ordered by name.
@@ -268,10 +280,11 @@ pub(in crate::http) async fn follow(
     headers: HeaderMap,
     _: NoQuery,
 ) -> Answer {
+    let permit = namespace.identity.take(Resource::Streams)?;
     let is_event_source = accepts_events(&headers);
     let begin = Instant::now();
     let follower = loop {
-        match app.follow(namespace.clone(), stream.clone(), after).await {
+        match app.follow(&namespace, stream.clone(), after).await {
             Ok(follower) => break follower,
             // A browser's `EventSource` never reconnects after a status other than 200. So the request waits until the
             // shard is open or, if that takes too long, gets a stream that ends, after which the browser reconnects.
@@ -284,14 +297,22 @@ pub(in crate::http) async fn follow(
             Err(reason) => return Err(not_followed(&stream, reason)),
         }
     };
-    let body = Body::from_stream(unfold((follower, VecDeque::new()), |(mut follower, mut pieces)| async {
+    let pieces = unfold((follower, VecDeque::new(), permit), |(mut follower, mut pieces, permit)| async {
         if pieces.is_empty() {
             pieces = sent_events(&mut follower).await?;
         }
         let piece = pieces.pop_front()?;
-        Some((Ok::<_, std::convert::Infallible>(piece), (follower, pieces)))
-    }));
-    Ok(event_stream(body))
+        Some((Ok::<_, std::convert::Infallible>(piece), (follower, pieces, permit)))
+    });
+    let denied = async move {
+        namespace.identity.until_denied(Some(right_to_follow(&namespace))).await;
+    };
+    Ok(event_stream(Body::from_stream(pieces.take_until(Box::pin(denied)))))
+}
+
+/// The right that following a stream of this namespace needs.
+pub(crate) fn right_to_follow(namespace: &Name) -> Need<'_> {
+    Need::Family(namespace.as_str(), Family::Events, Read)
 }
 
 fn event_stream(body: impl Into<Body>) -> Response {
@@ -344,15 +365,16 @@ pub(crate) fn not_followed(stream: &Name, reason: FollowError) -> Failure {
 }
 
 impl App {
-    /// Follows a stream. Creates it if it is missing and one of the two default streams.
+    /// Follows a stream. Creates it if it is missing and one of the two default streams, and the client may use them.
     pub(crate) async fn follow(
         &self,
-        namespace: Name,
+        scope: &Scope,
         stream: Name,
         resume_after: Option<u64>,
     ) -> Result<Follower, FollowError> {
         let Shared { backend, .. } = &*self.0;
-        let make = made_by_use(&namespace, &stream);
-        backend.follow(namespace, stream, resume_after, make).await
+        let may_create = scope.identity.allows(Need::Family(scope.as_str(), Family::Events, Use));
+        let make = made_by_use(scope, &stream).filter(|_| may_create);
+        backend.follow(scope.namespace.clone(), stream, resume_after, make).await
     }
 }

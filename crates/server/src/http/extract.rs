@@ -12,16 +12,19 @@ pub(crate) use headers::LastEventId;
 pub(crate) use json::{parse, shortened};
 pub(crate) use path::{
     LeaseId, LimitName, LockId, Namespace, OperationId, OverrideName, RuleName, StreamName,
-    default_namespace, empty_name,
+    default_namespace, empty_name, path_namespace,
 };
-pub(crate) use query::{ClusterQuery, NoQuery, OperationsQuery, Paging, ReleaseQuery};
+pub(crate) use query::{
+    ClusterQuery, GroupsQuery, LeasesQuery, LimitsQuery, NoQuery, OperationsQuery, Paging, ReleaseQuery,
+};
 pub(crate) use unparsed::{Batched, Changing, Reading, Searching, Unparsed};
 
 use super::{App, problem::Failure, status::unavailable};
+use crate::access::Scope;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use bytes::Bytes;
 use headers::{check_media_type, fingerprint, idempotency_key};
-use limina_engine::{Idempotency, Name};
+use limina_engine::Idempotency;
 use limina_wire::{AtMost, MAX_BATCH, Object, ledger};
 use query::Query;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -35,9 +38,9 @@ const MAX_BATCH_BODY: usize = 16 << 20;
 /// refusing it.
 const LARGE_BODY: usize = 4 << 10;
 
-/// A request with a body: its namespace, its idempotency key, and the parsed body.
+/// A request with a body: its namespace and client, its idempotency key, and the parsed body.
 pub(crate) struct Call<T> {
-    pub(crate) namespace: Name,
+    pub(crate) namespace: Scope,
     pub(crate) idempotency: Option<Idempotency>,
     pub(crate) body: T,
 }
@@ -61,7 +64,7 @@ impl<T: RequestBody> FromRequest<App> for Call<T> {
         let body = T::parse(&bytes)?;
         let idempotency = key.map(|key| {
             let fingerprint = fingerprint(&parts.method, &namespace, parts.uri.path(), &bytes);
-            Idempotency { key, fingerprint }
+            Idempotency { owner: namespace.identity.actor().cloned(), key, fingerprint }
         });
         Ok(Call { namespace, idempotency, body })
     }
@@ -93,6 +96,10 @@ impl JsonBody for ledger::NewLimit {}
 impl JsonBody for ledger::Hold {}
 
 impl JsonBody for ledger::Finalization {
+    const MAKES_ROOM: bool = true;
+}
+
+impl JsonBody for ledger::Extend {
     const MAKES_ROOM: bool = true;
 }
 

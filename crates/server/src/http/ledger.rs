@@ -1,44 +1,45 @@
 //! The ledger's calls.
 
 use super::{
-    App, Route,
+    App,
     extract::{
-        Call, Items, LimitName, Namespace, NoQuery, OperationId, OperationsQuery, Paging, RequestBody,
+        Call, Items, LimitName, LimitsQuery, Namespace, NoQuery, OperationId, OperationsQuery, Paging,
+        RequestBody,
     },
     from_wire::{CheckedBatch, batch as checked_batch, ledger as from_wire},
     json,
+    lists::{limits_by_use, list},
     problem::Failure,
+    routes::{Route, delete, get, patch, post},
     status,
     to_wire::ledger as to_wire,
 };
-use axum::{
-    extract::State,
-    http::StatusCode,
-    response::Response,
-    routing::{get, patch, post},
-};
+use axum::{extract::State, http::StatusCode, response::Response};
+use limina_access::Level::{Manage, Read, Use};
 use limina_engine::{
-    Command, Name, Outcome, Position,
-    ledger::{self, Finish, Reply, Transfer},
+    Command, Outcome, Position,
+    ledger::{self, Finish, OperationInfo, Reply, Transfer},
 };
 use limina_wire::{Page, Problem, ledger as wire};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        ("/limits", "create_limit", post(create_limit)),
-        ("/limits", "list_limits", get(list_limits)),
-        ("/limits/{name}", "get_limit", get(get_limit)),
-        ("/limits/{name}", "patch_limit", patch(patch_limit)),
-        ("/limits/{name}/entries", "list_entries", get(list_entries)),
-        ("/hold", "hold", post(hold)),
-        ("/hold/batch", "hold_batch", post(hold_batch)),
-        ("/commit", "commit", post(commit)),
-        ("/commit/batch", "commit_batch", post(commit_batch)),
-        ("/rollback", "rollback", post(rollback)),
-        ("/rollback/batch", "rollback_batch", post(rollback_batch)),
-        ("/values", "values", post(values)),
-        ("/operations", "list_operations", get(list_operations)),
-        ("/operations/{operation_id}", "get_operation", get(get_operation)),
+        ("/limits", "create_limit", post(Manage, create_limit)),
+        ("/limits", "list_limits", get(Read, list_limits)),
+        ("/limits/{name}", "get_limit", get(Read, get_limit)),
+        ("/limits/{name}", "patch_limit", patch(Manage, patch_limit)),
+        ("/limits/{name}", "delete_limit", delete(Manage, delete_limit)),
+        ("/limits/{name}/entries", "list_entries", get(Read, list_entries)),
+        ("/hold", "hold", post(Use, hold)),
+        ("/hold/batch", "hold_batch", post(Use, hold_batch)),
+        ("/commit", "commit", post(Use, commit)),
+        ("/commit/batch", "commit_batch", post(Use, commit_batch)),
+        ("/rollback", "rollback", post(Use, rollback)),
+        ("/rollback/batch", "rollback_batch", post(Use, rollback_batch)),
+        ("/extend", "extend", post(Use, extend)),
+        ("/values", "values", post(Read, values)),
+        ("/operations", "list_operations", get(Read, list_operations)),
+        ("/operations/{operation_id}", "get_operation", get(Read, get_operation)),
     ]
 }
 
@@ -63,18 +64,24 @@ pub(super) async fn create_limit(State(app): State<App>, call: Call<wire::NewLim
     app.submit(namespace, idempotency, from_wire::new_limit(body)?, StatusCode::CREATED).await
 }
 
-/// List the limits, ordered by name.
+/// List the limits, ordered by name, or the limits that are nearest to their ceilings.
 #[utoipa::path(
     get, path = "/v1/ledger/limits", tag = "ledger",
-    params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
+    params(
+        ("order" = Option<String>, Query, description = "`used`: only the limits nearest to their ceilings, the nearest first: limits in which nothing more can be held, then by the fraction of the ceiling that is left, then limits without a ceiling. There is one page, without `after`. Absent: all limits by name."),
+        ("limit" = Option<u16>, Query), ("after" = Option<String>, Query),
+    ),
     responses((status = 200, description = "One page of the list.", body = Page<wire::Limit>)),
 )]
 pub(super) async fn list_limits(
     State(app): State<App>,
     Namespace(namespace): Namespace,
-    Paging(page): Paging<Name>,
+    LimitsQuery { by_use, page }: LimitsQuery,
 ) -> Answer {
-    app.read(namespace, ledger::Command::ListLimits(page)).await
+    match by_use {
+        true => limits_by_use(app, namespace, page.limit()).await,
+        false => app.read(namespace, ledger::Command::ListLimits(page)).await,
+    }
 }
 
 /// Read a limit.
@@ -112,6 +119,28 @@ pub(super) async fn patch_limit(
 ) -> Answer {
     let Call { namespace, idempotency, body } = call;
     app.submit(namespace, idempotency, from_wire::limit_patch(name, body)?, StatusCode::OK).await
+}
+
+/// Delete a limit with its history.
+///
+/// A limit that is created again under the name is another limit. Operations that held in the deleted one still show it.
+#[utoipa::path(
+    delete, path = "/v1/ledger/limits/{name}", tag = "ledger",
+    params(("name" = String, Path)),
+    responses(
+        (status = 204, description = "The limit is deleted."),
+        (status = 404, description = "`LimitNotFound`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`LimitInUse`: a hold is open in the limit.", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn delete_limit(
+    State(app): State<App>,
+    Namespace(namespace): Namespace,
+    LimitName(name): LimitName,
+    _: NoQuery,
+) -> Answer {
+    let command = Command::Ledger(ledger::Command::DeleteLimit(name));
+    app.submit(namespace, None, command, StatusCode::NO_CONTENT).await
 }
 
 /// List the history of a limit, ordered by position.
@@ -180,6 +209,21 @@ pub(super) async fn rollback(State(app): State<App>, call: Call<wire::Finalizati
     transfer(app, call, |body| from_wire::finalization(Finish::Rollback, body)).await
 }
 
+/// Set when the open holds of an operation expire: this long after now, or never.
+#[utoipa::path(
+    post, path = "/v1/ledger/extend", tag = "ledger",
+    params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = wire::Extend,
+    responses(
+        (status = 200, description = "The operation. All its open holds expire at the same time.", body = wire::Operation),
+        (status = 404, description = "`OperationNotFound`: the operation does not exist, or has no open hold.", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn extend(State(app): State<App>, call: Call<wire::Extend>) -> Answer {
+    let Call { namespace, idempotency, body } = call;
+    app.submit(namespace, idempotency, from_wire::extend(body)?, StatusCode::OK).await
+}
+
 /// Execute several holds in order. Each succeeds or fails alone.
 #[utoipa::path(
     post, path = "/v1/ledger/hold/batch", tag = "ledger",
@@ -232,16 +276,22 @@ pub(super) async fn values(State(app): State<App>, call: Call<wire::ValuesQuery>
     get, path = "/v1/ledger/operations", tag = "ledger",
     params(
         ("state" = Option<String>, Query, description = "`held`: only operations with an open hold. Absent: all operations."),
+        ("older_than" = Option<String>, Query, description = "A duration such as `1h`: only operations with a hold that was made longer ago."),
+        ("limit_name" = Option<String>, Query, description = "Only operations with a hold in this limit. If there are several conditions, one hold must meet all of them."),
         ("limit" = Option<u16>, Query), ("after" = Option<String>, Query),
     ),
-    responses((status = 200, description = "One page of the list.", body = Page<wire::Operation>)),
+    responses(
+        (status = 200, description = "One page of the list. It may have fewer items than `limit` although more follow.", body = Page<wire::Operation>),
+        (status = 404, description = "`LimitNotFound`: the limit of `limit_name` does not exist.", body = Problem, content_type = "application/problem+json"),
+    ),
 )]
 pub(super) async fn list_operations(
     State(app): State<App>,
     Namespace(namespace): Namespace,
-    OperationsQuery { only_held, page }: OperationsQuery,
+    OperationsQuery { filter, page }: OperationsQuery,
 ) -> Answer {
-    app.read(namespace, ledger::Command::ListOperations { only_held, page }).await
+    let command = |page| Command::Ledger(ledger::Command::ListOperations { filter: filter.clone(), page });
+    list::<OperationInfo>(app, namespace, page, command).await
 }
 
 /// Read an operation with its holds in all limits.

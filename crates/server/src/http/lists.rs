@@ -1,10 +1,12 @@
 //! Lists that are collected from several requests to the engine, because each request reads only a part.
 
 use super::{App, problem::Failure, status};
+use crate::access::Scope;
 use axum::{http::StatusCode, response::Response};
 use limina_engine::{
     Command, Listed, Name, Outcome, Page, Position, answer_size,
     events::{self, StreamInfo},
+    ledger::{self, LimitInfo, OperationInfo},
     limiter::{self, CounterId, CounterInfo, LeaseInfo, OverrideInfo, RuleInfo},
     locks::{self, GrantInfo},
 };
@@ -55,13 +57,14 @@ items! {
     LeaseInfo, Name, Limiter, limiter::Reply::Leases;
     GrantInfo, Position, Locks, locks::Reply::Grants;
     StreamInfo, Name, Events, events::Reply::Streams;
+    OperationInfo, Name, Ledger, ledger::Reply::Operations;
 }
 
 /// Requests part after part until the page has enough items or bytes, the list ends, or [`MAX_TIME`] has passed. Each part
 /// is short, so that other requests of the shard do not wait long.
 pub(super) async fn list<T: Item>(
     app: App,
-    namespace: Name,
+    namespace: Scope,
     mut page: Page<T::Cursor>,
     command: impl Fn(Page<T::Cursor>) -> Command,
 ) -> Result<Response, Failure> {
@@ -83,5 +86,44 @@ pub(super) async fn list<T: Item>(
             return status::answer(Ok(T::outcome(listed)), StatusCode::OK);
         }
         page = Page::new(part.next, left)?;
+    }
+}
+
+/// The longest time to look for the limits nearest to their ceilings. Then those that were found so far are returned.
+const MAX_SEARCH_TIME: Duration = Duration::from_secs(5);
+
+/// The limits nearest to their ceilings. Each request looks at a part of the limits, so that other requests of the shard do not
+/// wait long; the limits may change meanwhile.
+pub(super) async fn limits_by_use(app: App, scope: Scope, most: usize) -> Result<Response, Failure> {
+    let end = Instant::now() + MAX_SEARCH_TIME;
+    let mut nearest: Vec<LimitInfo> = Vec::new();
+    let mut after = None;
+    loop {
+        let command = ledger::Command::ListLimitsByUse(Page::new(after, most)?);
+        let outcome = app.ask(scope.clone(), None, Command::Ledger(command)).await;
+        let part = match outcome {
+            Ok(Outcome::Ledger(Ok(ledger::Reply::LimitsByUse(part)))) => part,
+            other => return status::answer(other, StatusCode::OK),
+        };
+        nearest.extend(part.items);
+        nearest.sort_unstable_by(|a, b| {
+            a.nearness().cmp(&b.nearness()).then_with(|| a.value.limit_name.cmp(&b.value.limit_name))
+        });
+        nearest.truncate(most);
+        let mut bytes = 0;
+        let fits = |limit: &LimitInfo| {
+            bytes += answer_size::estimate(limit);
+            bytes <= answer_size::PAGE_BYTES
+        };
+        let fitting = nearest.iter().map(fits).take_while(|fits| *fits).count();
+        nearest.truncate(fitting.max(1));
+        after = part.next;
+        if after.is_none() || Instant::now() >= end {
+            let listed = Listed { items: nearest, next: None };
+            return status::answer(
+                Ok(Outcome::Ledger(Ok(ledger::Reply::LimitsByUse(listed)))),
+                StatusCode::OK,
+            );
+        }
     }
 }

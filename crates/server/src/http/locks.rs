@@ -1,39 +1,39 @@
 //! The calls of the locks family.
 
 use super::{
-    App, Route,
+    App,
     extract::{Call, Changing, LockId, Namespace, NoQuery, Paging, ReleaseQuery, Searching, Unparsed},
     from_wire,
     lists::list,
     problem::{Code, Failure},
+    routes::{Route, delete, get, post},
     socket::ClientConnection,
     status,
 };
-use axum::{
-    Extension,
-    extract::State,
-    http::StatusCode,
-    response::Response,
-    routing::{delete, get, post},
+use crate::access::{Scope, unauthorized};
+use axum::{Extension, extract::State, http::StatusCode, response::Response};
+use limina_access::{
+    Level::{Read, Use},
+    Resource,
 };
 use limina_engine::{
-    self as engine, Idempotency, Name, Outcome, Position,
+    self as engine, Idempotency, Outcome, Position,
     locks::{Command, GrantInfo, Reply},
     selection::Query,
 };
 use limina_node::{Unavailable, draw_id};
-use limina_wire::{Page, Problem, locks as wire, selection::Query as Search};
+use limina_wire::{Heartbeat, Page, Problem, locks as wire, selection::Query as Search};
 
 pub(in crate::http) fn routes() -> Vec<Route> {
     vec![
-        ("", "acquire_lock", post(acquire)),
-        ("", "list_locks", get(list_locks)),
-        ("/query", "query_locks", post(query_locks)),
-        ("/query", "get_lock", get(get_lock)),
-        ("/query", "release_lock", delete(release)),
-        ("/{lock_id}", "get_lock", get(get_lock)),
-        ("/{lock_id}", "release_lock", delete(release)),
-        ("/{lock_id}/heartbeat", "heartbeat_lock", post(heartbeat)),
+        ("", "acquire_lock", post(Use, acquire)),
+        ("", "list_locks", get(Read, list_locks)),
+        ("/query", "query_locks", post(Read, query_locks)),
+        ("/query", "get_lock", get(Read, get_lock)),
+        ("/query", "release_lock", delete(Use, release)),
+        ("/{lock_id}", "get_lock", get(Read, get_lock)),
+        ("/{lock_id}", "release_lock", delete(Use, release)),
+        ("/{lock_id}/heartbeat", "heartbeat_lock", post(Use, heartbeat)),
     ]
 }
 
@@ -42,7 +42,7 @@ pub(in crate::http) const EMPTY_NAMES: &[(&str, &str)] = &[("/", "lock_id"), ("/
 
 type Answer = Result<Response, Failure>;
 
-async fn submit(app: App, namespace: Name, idempotency: Option<Idempotency>, command: Command) -> Answer {
+async fn submit(app: App, namespace: Scope, idempotency: Option<Idempotency>, command: Command) -> Answer {
     app.submit(namespace, idempotency, engine::Command::Locks(command), StatusCode::OK).await
 }
 
@@ -66,9 +66,12 @@ pub(in crate::http) async fn acquire(
     let Call { namespace, idempotency, body } = call;
     let id = draw_id()?;
     let command = from_wire::locks::acquire(id.clone(), draw_id()?, body.json()?)?;
+    let waits = matches!(&command, Command::Acquire(wanted) if wanted.wait().0 > 0);
+    let _permit = if waits { namespace.identity.take(Resource::Waits)? } else { None };
     let outcome = tokio::select! {
         biased;
         outcome = app.ask(namespace.clone(), idempotency, engine::Command::Locks(command)) => outcome,
+        () = namespace.identity.until_denied(None), if waits => return Err(unauthorized(true)),
         // Dropping the future of `ask` makes the service abandon the request.
         () = client.hung_up() => return Err(hung_up()),
     };
@@ -76,7 +79,9 @@ pub(in crate::http) async fn acquire(
         matches!(outcome, Ok(Outcome::Locks(Ok(Reply::Granted { .. }))) | Err(Unavailable::OutcomeUnknown));
     // The runtime may learn of the grant before it learns that the client has hung up, so ask the kernel.
     if may_be_held && client.has_hung_up() {
-        let _nobody_to_tell = submit(app, namespace, None, Command::Abandon(id)).await;
+        // In a task of its own: the connection ends as soon as the runtime learns of the hang-up, and this call with it.
+        let abandon = tokio::spawn(submit(app, namespace, None, Command::Abandon(id)));
+        let _nobody_to_tell = abandon.await;
         return Err(hung_up());
     }
     status::answer(outcome, StatusCode::OK)
@@ -95,7 +100,7 @@ fn hung_up() -> Failure {
 #[utoipa::path(
     post, path = "/v1/locks/{lock_id}/heartbeat", tag = "locks",
     params(("lock_id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
-    request_body = wire::Heartbeat<'_>,
+    request_body = Heartbeat<'_>,
     responses(
         (status = 200, description = "The lock, extended.", body = wire::Lock<'_>),
         (status = 404, description = "`LockNotFound`", body = Problem, content_type = "application/problem+json"),
@@ -187,7 +192,7 @@ pub(in crate::http) async fn query_locks(
     search(app, call.namespace, page, query).await
 }
 
-async fn search(app: App, namespace: Name, page: engine::Page<Position>, query: Query) -> Answer {
+async fn search(app: App, namespace: Scope, page: engine::Page<Position>, query: Query) -> Answer {
     let command = |page| engine::Command::Locks(Command::List { query: query.clone(), page });
     list::<GrantInfo>(app, namespace, page, command).await
 }

@@ -12,6 +12,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use hyper::body::{Frame, SizeHint};
+use limina_access::{Exceeded, Permit, Resource, Token};
 use limina_node::{
     Budget,
     memory::{Kind, MemoryFull, Priority, Reservation},
@@ -65,6 +66,8 @@ struct Reservations {
     /// None after the answer has taken it over.
     request: Option<Reservation>,
     body: Option<Reservation>,
+    /// What the request takes of the bytes that its token may have in flight.
+    of_token: Option<Permit>,
 }
 
 impl RequestMemory {
@@ -79,8 +82,15 @@ impl RequestMemory {
     }
 
     fn with(budget: &Budget, request: Reservation) -> RequestMemory {
-        let reservations = Reservations { budget: budget.clone(), request: Some(request), body: None };
+        let reservations =
+            Reservations { budget: budget.clone(), request: Some(request), body: None, of_token: None };
         RequestMemory(Arc::new(Mutex::new(reservations)))
+    }
+
+    /// Counts the request for its token, and also what it takes later. Fails if the token has its maximum in flight.
+    pub(crate) fn count_for(&self, token: &Token) -> Result<(), Exceeded> {
+        self.lock().of_token = Some(token.take(Resource::InFlightBytes, REQUEST as u64)?);
+        Ok(())
     }
 
     /// Reserves the memory of a body that has, or needs, this many bytes so far.
@@ -89,6 +99,9 @@ impl RequestMemory {
             return Ok(());
         }
         let mut this = self.lock();
+        if let Some(permit) = &mut this.of_token {
+            permit.grow_to((REQUEST + bytes) as u64).map_err(|_| MemoryFull)?;
+        }
         match &mut this.body {
             Some(body) => body.grow_to(bytes, Priority::Buffer),
             None => {
@@ -116,14 +129,14 @@ impl RequestMemory {
     /// returned in any case, because the write was done.
     pub(super) fn hold(self, response: Response, is_read: bool, untaken: &Arc<Untaken>) -> Response {
         let stream = WaitsSince::current().map(|waits| (waits, untaken.clone()));
-        let (budget, request) = {
+        let (budget, request, mut of_token) = {
             let mut this = self.lock();
             this.body = None;
-            (this.budget.clone(), this.request.take())
+            (this.budget.clone(), this.request.take(), this.of_token.take())
         };
         let bytes = response.body().size_hint().exact().map(|bytes| bytes as usize);
         let (response, answer) = match bytes {
-            Some(bytes) if bytes > REQUEST => match budget.reserve(Kind::Answers, bytes, Priority::Buffer) {
+            Some(bytes) if bytes > REQUEST => match reserve_answer(&budget, of_token.as_mut(), bytes) {
                 Ok(answer) => (response, Some(answer)),
                 Err(MemoryFull) if is_read => (overloaded(), None),
                 Err(MemoryFull) => (response, Some(budget.reserve_anyway(Kind::Answers, bytes))),
@@ -138,7 +151,7 @@ impl RequestMemory {
                 waits.begin();
             }
             let untaken = stream.as_ref().map(|(_, untaken)| untaken.clone()).filter(|_| bytes.is_some());
-            let held = Held::new(request, answer, untaken);
+            let held = Held::new(request, answer, of_token, untaken);
             Body::new(AnswerBody { body, held: Some(held), rest: Bytes::new(), stream, is_one_piece })
         })
     }
@@ -146,6 +159,18 @@ impl RequestMemory {
     fn lock(&self) -> std::sync::MutexGuard<'_, Reservations> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Reserves the memory of a large answer, also of the bytes that the token may have in flight.
+fn reserve_answer(
+    budget: &Budget,
+    of_token: Option<&mut Permit>,
+    bytes: usize,
+) -> Result<Reservation, MemoryFull> {
+    if let Some(permit) = of_token {
+        permit.grow_to((REQUEST + bytes) as u64).map_err(|_| MemoryFull)?;
+    }
+    budget.reserve(Kind::Answers, bytes, Priority::Buffer)
 }
 
 /// The answer to a request for which there is no memory.
@@ -225,15 +250,21 @@ impl HttpBody for AnswerBody {
 struct Held {
     _request: Option<Reservation>,
     _answer: Option<Reservation>,
+    _of_token: Option<Permit>,
     untaken: Option<Arc<Untaken>>,
 }
 
 impl Held {
-    fn new(request: Option<Reservation>, answer: Option<Reservation>, untaken: Option<Arc<Untaken>>) -> Held {
+    fn new(
+        request: Option<Reservation>,
+        answer: Option<Reservation>,
+        of_token: Option<Permit>,
+        untaken: Option<Arc<Untaken>>,
+    ) -> Held {
         if let Some(untaken) = &untaken {
             untaken.answers.fetch_add(1, Ordering::Relaxed);
         }
-        Held { _request: request, _answer: answer, untaken }
+        Held { _request: request, _answer: answer, _of_token: of_token, untaken }
     }
 
     /// Bytes that hold this until their last slice is dropped, wherever hyper keeps them.

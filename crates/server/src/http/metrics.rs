@@ -1,11 +1,6 @@
 //! The metrics of the HTTP front end. Labels are fixed words of the routes, never a client's text.
 
-use axum::{
-    extract::{Request, State},
-    http::StatusCode,
-    middleware::Next,
-    response::Response,
-};
+use axum::{http::StatusCode, response::Response};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -23,6 +18,7 @@ pub struct Metrics {
     durations: Family<OperationLabels, Histogram>,
     in_flight: Gauge,
     pub(super) connections_refused: Counter,
+    handshakes_failed: Family<HandshakeLabels, Counter>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -38,6 +34,12 @@ struct AnswerLabels {
     status: u16,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HandshakeLabels {
+    listener: &'static str,
+    reason: &'static str,
+}
+
 /// The upper bounds of the histogram's buckets, in seconds.
 const BUCKETS: [f64; 15] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
@@ -50,6 +52,7 @@ impl Metrics {
             durations: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             in_flight: Gauge::default(),
             connections_refused: Counter::default(),
+            handshakes_failed: Family::default(),
         };
         registry.register(
             "limina_http_requests",
@@ -72,7 +75,16 @@ impl Metrics {
             "Connections refused because the maximum number was open",
             metrics.connections_refused.clone(),
         );
+        registry.register(
+            "limina_tls_handshakes_failed",
+            "TLS handshakes that led to no connection, by listener and reason",
+            metrics.handshakes_failed.clone(),
+        );
         metrics
+    }
+
+    pub(super) fn handshake_failed(&self, listener: &'static str, reason: &'static str) {
+        self.handshakes_failed.get_or_create(&HandshakeLabels { listener, reason }).inc();
     }
 
     /// The recorder of one operation. It keeps its metrics, so that a request needs no lookup.
@@ -88,7 +100,7 @@ impl Metrics {
 }
 
 /// The statuses whose counters a recorder keeps. The counter of any other status is looked up each time.
-const STATUSES: [u16; 13] = [200, 201, 204, 400, 404, 405, 408, 409, 413, 415, 422, 429, 503];
+const STATUSES: [u16; 15] = [200, 201, 204, 400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 503];
 
 /// Records the requests of one operation.
 #[derive(Debug)]
@@ -100,17 +112,22 @@ pub(crate) struct Recorder {
     in_flight: Gauge,
 }
 
-/// Runs a request and records it.
-pub(crate) async fn record(State(recorder): State<Arc<Recorder>>, request: Request, next: Next) -> Response {
-    let _in_flight = InFlight::begin(&recorder.in_flight);
-    let start = Instant::now();
-    let response = next.run(request).await;
-    recorder.duration.observe(start.elapsed().as_secs_f64());
-    recorder.count(response.status());
-    response
-}
-
 impl Recorder {
+    /// Runs a request and records it.
+    pub(crate) async fn record(&self, answer: impl Future<Output = Response>) -> Response {
+        let _in_flight = InFlight::begin(&self.in_flight);
+        let start = Instant::now();
+        let response = answer.await;
+        self.duration.observe(start.elapsed().as_secs_f64());
+        self.count(response.status());
+        response
+    }
+
+    /// The name of the operation.
+    pub(crate) fn operation(&self) -> &'static str {
+        self.labels.operation
+    }
+
     fn count(&self, status: StatusCode) {
         let status = status.as_u16();
         match STATUSES.iter().position(|known| *known == status) {

@@ -1,9 +1,12 @@
-//! The HTTP front end: the routes, and what all handlers share.
+//! The HTTP front end: what all handlers share. The routes are in `routes.rs`.
 
+mod audit;
 mod docs;
+mod door;
 pub(crate) mod events;
 pub(crate) mod extract;
 pub(crate) mod from_wire;
+mod handshakes;
 mod health;
 mod ledger;
 mod limiter;
@@ -15,31 +18,41 @@ mod namespaces;
 mod openapi;
 pub(crate) mod problem;
 mod rate_limit;
+mod refusals;
+mod routes;
 mod serve;
 mod socket;
 mod stalls;
 pub(crate) mod status;
 mod streams;
 mod to_wire;
+mod transport;
 
+pub(crate) use memory::RequestMemory;
 pub use metrics::Metrics;
+pub(crate) use metrics::Recorder;
+pub(crate) use namespaces::visible_namespaces;
 pub use openapi::openapi_json;
-pub use serve::serve;
+pub use routes::rights_table;
+pub use serve::{serve, serve_peers};
+pub(crate) use socket::ClientConnection;
 
 use crate::{
-    Backend, Secret, peers,
-    stomp::{self, TimeSync},
+    Backend, Policy, Tls,
+    access::{Guard, Needs, Scope, enter},
+    peers,
+    stomp::TimeSync,
 };
 use axum::{
     Router,
     extract::{Request, State},
     handler::Handler,
     http::{StatusCode, header::CONTENT_TYPE},
-    middleware::from_fn_with_state,
+    middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
-    routing::{MethodRouter, any, delete, get, post},
+    routing::{MethodRouter, any},
 };
-use limina_engine::{Command, Idempotency, Name, Outcome, Request as EngineRequest};
+use limina_engine::{Command, Idempotency, Outcome, Request as EngineRequest};
 use limina_node::{Budget, Unavailable};
 use problem::{Code, Failure};
 use prometheus_client::registry::Registry;
@@ -50,8 +63,8 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// One call: its path below the path of its family, its `operation` label in metrics, and its handler.
-pub(crate) type Route = (&'static str, &'static str, MethodRouter<App>);
+/// A call of other nodes: its path, its `operation` label in metrics, and its handler.
+pub(crate) type PeerRoute = (&'static str, &'static str, MethodRouter<App>);
 
 /// The HTTP front end. Cheap to clone.
 #[derive(Clone)]
@@ -63,9 +76,11 @@ struct Shared {
     registry: Arc<Registry>,
     body_timeout: Duration,
     reader_timeout: Duration,
-    /// The secret that other nodes must send. While it is not set, requests of other nodes are answered with 404.
-    secret: OnceLock<Secret>,
     time_sync: TimeSync,
+    /// Not set: without TLS.
+    tls: OnceLock<Tls>,
+    /// Who is let in; not set: everybody on this machine.
+    policy: OnceLock<Policy>,
     /// The most connections at once; not set: unlimited.
     max_connections: OnceLock<usize>,
     /// The memory budget; not set: unlimited.
@@ -84,8 +99,9 @@ impl App {
             registry,
             body_timeout: Duration::from_secs(30),
             reader_timeout: Duration::from_secs(120),
-            secret: OnceLock::new(),
             time_sync: TimeSync::new(),
+            tls: OnceLock::new(),
+            policy: OnceLock::new(),
             max_connections: OnceLock::new(),
             memory: OnceLock::new(),
             stopping: watch::Sender::new(false),
@@ -112,6 +128,16 @@ impl App {
         app
     }
 
+    /// Sets who is let in. Without it, that is everybody on this machine. Call it before [`serve`]; only the first call has an
+    /// effect.
+    pub fn protect(&self, policy: Policy) {
+        self.0.policy.get_or_init(|| policy);
+    }
+
+    pub(crate) fn policy(&self) -> &Policy {
+        self.0.policy.get_or_init(Policy::default)
+    }
+
     /// Sets the most connections at once. Further connections are answered with 503 and closed. Call it before [`serve`]; only
     /// the first call has an effect.
     pub fn limit_connections(&self, max: usize) {
@@ -122,6 +148,15 @@ impl App {
         self.0.max_connections.get().copied().unwrap_or(usize::MAX)
     }
 
+    /// Serves clients over TLS only. Call it before [`serve`]; only the first call has an effect.
+    pub fn use_tls(&self, tls: Tls) {
+        self.0.tls.get_or_init(|| tls);
+    }
+
+    fn tls(&self) -> Option<&Tls> {
+        self.0.tls.get()
+    }
+
     /// Sets the memory budget that connections, requests and answers count against. Call it before [`serve`]; only the first
     /// call has an effect.
     pub fn limit_memory(&self, memory: Budget) {
@@ -130,15 +165,6 @@ impl App {
 
     pub(crate) fn memory(&self) -> &Budget {
         self.0.memory.get_or_init(Budget::unlimited)
-    }
-
-    /// From now on, requests of other nodes that send this secret are answered. Only the first call has an effect.
-    pub fn accept_peers(&self, secret: Secret) {
-        self.0.secret.get_or_init(|| secret);
-    }
-
-    pub(crate) fn secret(&self) -> Option<&Secret> {
-        self.0.secret.get()
     }
 
     pub(crate) fn backend(&self) -> &dyn Backend {
@@ -168,90 +194,93 @@ impl App {
     /// Executes a command and returns its outcome.
     async fn ask(
         &self,
-        namespace: Name,
+        scope: Scope,
         idempotency: Option<Idempotency>,
         command: Command,
     ) -> Result<Outcome, Unavailable> {
-        self.backend().submit(EngineRequest { namespace, idempotency, command }).await
+        let Scope { namespace, identity, .. } = scope;
+        let caller = identity.caller();
+        let destructive = command.audited().filter(|(action, _)| action.is_destructive());
+        let request = EngineRequest { namespace, idempotency, caller, command };
+        let Some((action, target)) = destructive else { return self.backend().submit(request).await };
+        // The audit has it too. But the log is still there when the audit is gone.
+        let (namespace, caller) = (request.namespace.clone(), request.caller.clone());
+        let outcome = self.backend().submit(request).await;
+        if outcome.as_ref().is_ok_and(Outcome::is_done) {
+            let actor = caller.actor.as_ref().map(|name| name.as_str());
+            let address = caller.address.map(tracing::field::display);
+            tracing::info!(actor, address, %namespace, ?target, "done: {}", action.word());
+        }
+        outcome
     }
 
     /// Executes a command and returns the answer. See [`status::answer`] for `success`.
     async fn submit(
         &self,
-        namespace: Name,
+        scope: Scope,
         idempotency: Option<Idempotency>,
         command: Command,
         success: StatusCode,
     ) -> Result<Response, Failure> {
-        status::answer(self.ask(namespace, idempotency, command).await, success)
+        status::answer(self.ask(scope, idempotency, command).await, success)
     }
 
     /// Executes a read of the ledger and returns the answer.
-    async fn read(
-        &self,
-        namespace: Name,
-        command: limina_engine::ledger::Command,
-    ) -> Result<Response, Failure> {
-        self.submit(namespace, None, Command::Ledger(command), StatusCode::OK).await
+    async fn read(&self, scope: Scope, command: limina_engine::ledger::Command) -> Result<Response, Failure> {
+        self.submit(scope, None, Command::Ledger(command), StatusCode::OK).await
     }
 
-    /// The router of all paths.
-    fn router(&self) -> Router {
-        let mut router = Router::new()
-            .route("/v1/ns", self.counted("namespaces", "list_namespaces", get(namespaces::list_namespaces)))
-            .route(
-                "/v1/ns/{namespace}",
-                self.counted("namespaces", "delete_namespace", delete(namespaces::delete_namespace)),
-            )
-            .route("/healthz", self.counted("server", "healthz", get(health::healthz)))
-            .route("/readyz", self.counted("server", "readyz", get(health::readyz)))
-            .route("/v1/cluster", self.counted("server", "cluster", get(health::cluster)))
-            .route("/metrics", self.counted("server", "metrics", get(health::metrics)))
-            .route("/openapi.json", self.counted("server", "openapi", get(docs::openapi)))
-            .route("/docs", self.counted("server", "docs", get(docs::docs)))
-            .route("/", self.counted("server", "root", get(docs::root)))
-            .route("/ws", self.counted("events", "stomp", get(stomp::upgrade)))
-            .route("/time-sync", self.counted("events", "time_sync", post(stomp::time_sync)))
-            .route("/v1/ns/", self.empty_name("namespace"))
-            .route("/v1/ns//{*rest}", self.empty_name("namespace"));
-        for (path, word, method) in events::plain_routes() {
-            router = router.route(path, self.counted("events", word, method));
+    /// The router of the paths for other nodes.
+    fn peer_router(&self) -> Router {
+        // There is no guard: nodes prove who they are by their certificates.
+        let counted = |family, word| from_fn_with_state(self.0.metrics.operation(family, word), count);
+        let mut router = Router::new();
+        for (path, word, methods) in peers::routes() {
+            router = router.route(path, methods.route_layer(counted("peers", word)));
         }
-        for (path, word, method) in peers::routes(self) {
-            router = router.route(path, self.counted("peers", word, method));
-        }
-        for prefix in ["/v1", "/v1/ns/{namespace}"] {
-            for (family, routes, empty_names) in [
-                ("ledger", ledger::routes(), ledger::EMPTY_NAMES),
-                ("limiter", limiter::routes(), limiter::EMPTY_NAMES),
-                ("locks", locks::routes(), locks::EMPTY_NAMES),
-                ("events", events::routes(), events::EMPTY_NAMES),
-            ] {
-                for (path, word, method) in routes {
-                    let path = format!("{prefix}/{family}{path}");
-                    router = router.route(&path, self.counted(family, word, method));
-                }
-                for (path, parameter) in empty_names {
-                    router = router.route(&format!("{prefix}/{family}{path}"), self.empty_name(parameter));
-                }
-            }
-        }
-        let recorder = |word| from_fn_with_state(self.0.metrics.operation("none", word), metrics::record);
         router
-            .method_not_allowed_fallback(method_not_allowed.layer(recorder("method_not_allowed")))
-            .fallback(not_found.layer(recorder("not_found")))
+            .method_not_allowed_fallback(method_not_allowed.layer(counted("none", "method_not_allowed")))
+            .fallback(not_found.layer(counted("none", "not_found")))
             .with_state(self.clone())
     }
 
-    /// Adds metrics to the methods, with these labels.
-    fn counted(
+    /// The router of all paths for clients.
+    fn router(&self) -> Router {
+        let mut router = Router::new();
+        for entry in routes::all() {
+            let methods = self.guarded(entry.family, entry.operation, entry.needs, entry.handler);
+            router = router.route(&entry.path, methods);
+        }
+        for (path, parameter) in routes::empty_names() {
+            router = router.route(&path, self.empty_name(parameter));
+        }
+        router
+            .method_not_allowed_fallback(
+                method_not_allowed.layer(from_fn_with_state(
+                    self.guard("none", "method_not_allowed", Needs::Nothing),
+                    enter,
+                )),
+            )
+            .fallback(
+                not_found.layer(from_fn_with_state(self.guard("none", "not_found", Needs::Nothing), enter)),
+            )
+            .with_state(self.clone())
+    }
+
+    /// Adds the guard to the methods, and metrics with these labels.
+    fn guarded(
         &self,
         family: &'static str,
         operation: &'static str,
+        needs: Needs,
         methods: MethodRouter<App>,
     ) -> MethodRouter<App> {
+        methods.route_layer(from_fn_with_state(self.guard(family, operation, needs), enter))
+    }
+
+    fn guard(&self, family: &'static str, operation: &'static str, needs: Needs) -> Arc<Guard> {
         let recorder = self.0.metrics.operation(family, operation);
-        methods.route_layer(from_fn_with_state(recorder, metrics::record))
+        Arc::new(Guard { app: self.clone(), needs, recorder })
     }
 
     /// Answers a path in which a name is empty.
@@ -260,9 +289,13 @@ impl App {
             extract::discard_body(request.into_body(), app.body_timeout()).await;
             extract::empty_name(parameter)
         };
-        let recorder = self.0.metrics.operation("none", "empty_name");
-        any(refuse).layer(from_fn_with_state(recorder, metrics::record))
+        any(refuse).layer(from_fn_with_state(self.guard("none", "empty_name", Needs::Nothing), enter))
     }
+}
+
+/// Counts a request of another node.
+async fn count(State(recorder): State<Arc<Recorder>>, request: Request, next: Next) -> Response {
+    recorder.record(next.run(request)).await
 }
 
 pub(crate) async fn not_found(State(app): State<App>, request: Request) -> Failure {

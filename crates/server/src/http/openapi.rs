@@ -2,8 +2,9 @@
 
 mod exact;
 
-use super::{docs, events, health, ledger, limiter, locks, namespaces};
-use crate::stomp;
+use super::{audit, docs, events, health, ledger, limiter, locks, namespaces, refusals, routes};
+use crate::{access::Needs, stomp};
+use axum::http::Method;
 use limina_wire::{Problem, problem::MEDIA_TYPE};
 use utoipa::{
     OpenApi,
@@ -11,11 +12,12 @@ use utoipa::{
         ContentBuilder, HeaderBuilder, ObjectBuilder, PathItem, Ref, RefOr, Required, ResponseBuilder,
         path::{Operation, Parameter, ParameterBuilder, ParameterIn},
         schema::{Schema, SchemaType, Type},
+        security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
     },
 };
 
 /// The paths of these families also exist below `/v1/ns/{namespace}`.
-const FAMILIES: [&str; 4] = ["ledger", "limiter", "locks", "events"];
+const FAMILIES: [&str; 5] = ["ledger", "limiter", "locks", "events", "refusals"];
 
 #[derive(OpenApi)]
 #[openapi(
@@ -31,6 +33,7 @@ const FAMILIES: [&str; 4] = ["ledger", "limiter", "locks", "events"];
         ledger::list_limits,
         ledger::get_limit,
         ledger::patch_limit,
+        ledger::delete_limit,
         ledger::list_entries,
         ledger::hold,
         ledger::hold_batch,
@@ -38,6 +41,7 @@ const FAMILIES: [&str; 4] = ["ledger", "limiter", "locks", "events"];
         ledger::commit_batch,
         ledger::rollback,
         ledger::rollback_batch,
+        ledger::extend,
         ledger::values,
         ledger::list_operations,
         ledger::get_operation,
@@ -48,6 +52,7 @@ const FAMILIES: [&str; 4] = ["ledger", "limiter", "locks", "events"];
         limiter::rules::patch_rule,
         limiter::rules::delete_rule,
         limiter::overrides::create_override,
+        limiter::groups::list_groups,
         limiter::overrides::list_overrides,
         limiter::overrides::get_override,
         limiter::overrides::put_override,
@@ -86,10 +91,13 @@ const FAMILIES: [&str; 4] = ["ledger", "limiter", "locks", "events"];
         stomp::time_sync,
         namespaces::list_namespaces,
         namespaces::delete_namespace,
+        audit::list_audit,
+        audit::list_namespace_audit,
         health::healthz,
         health::readyz,
         health::cluster,
         health::metrics,
+        refusals::listen,
         docs::openapi,
         docs::docs,
     ),
@@ -126,9 +134,56 @@ pub fn openapi_json() -> String {
         }
     }
     document.paths.paths.extend(namespaced);
+    add_rights(&mut document);
     let mut json = document.to_pretty_json().expect("the document consists of JSON alone");
     json.push('\n');
     json
+}
+
+/// Adds the token, and the answers to a request without one or without the right, to every operation that needs one.
+fn add_rights(document: &mut utoipa::openapi::OpenApi) {
+    let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(
+        "`limina_` and 43 characters, if the server has tokens. Without tokens, no request needs one.",
+    ));
+    let components = document.components.get_or_insert_default();
+    components.add_security_scheme("token", SecurityScheme::Http(scheme.build()));
+    let needs = routes::needs();
+    for (path, item) in &mut document.paths.paths {
+        let methods = [
+            (Method::GET, &mut item.get),
+            (Method::POST, &mut item.post),
+            (Method::PUT, &mut item.put),
+            (Method::PATCH, &mut item.patch),
+            (Method::DELETE, &mut item.delete),
+        ];
+        for (method, operation) in methods {
+            let Some(operation) = operation else { continue };
+            let needs = needs.get(&(path.clone(), method)).copied();
+            let needs = needs.expect("every operation of the reference has a route");
+            if needs == Needs::Nothing {
+                continue;
+            }
+            operation.security = Some(vec![SecurityRequirement::new("token", [""; 0])]);
+            add_problem(
+                operation,
+                "401",
+                "`Unauthorized`: the server has tokens, and the request has no valid one.",
+            );
+            let forbidden = match needs {
+                Needs::Token | Needs::Frames => {
+                    "`Forbidden`: the page in the browser is that of another site."
+                }
+                _ => "`Forbidden`: the token does not have the right that `needs` names.",
+            };
+            add_problem(operation, "403", forbidden);
+            let right = match needs {
+                Needs::Token => "Needs a token.".to_owned(),
+                other => format!("Needs {other}."),
+            };
+            let text = operation.description.take();
+            operation.description = Some(text.map_or(right.clone(), |text| format!("{text}\n\n{right}")));
+        }
+    }
 }
 
 /// Adds the answers and descriptions that all operations have in common, so that no handler repeats them.

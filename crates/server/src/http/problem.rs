@@ -3,7 +3,7 @@
 use axum::{
     http::{
         StatusCode,
-        header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER},
+        header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},
     },
     response::{IntoResponse, Response},
 };
@@ -46,6 +46,10 @@ macro_rules! codes {
 codes! {
     InvalidRequest BAD_REQUEST "The request is not valid"
         "The body, a name, a header or a query parameter does not parse or is outside its limits. The field `field` says which part is wrong, and `detail` says why. Nothing was done."
+    Unauthorized UNAUTHORIZED "The request needs a valid token"
+        "Send the header `Authorization: Bearer TOKEN` with a token that the server knows. A token that has expired, or is not valid yet, counts as unknown. Nothing was done."
+    Forbidden FORBIDDEN "The request is not allowed"
+        "The token does not have the right that the field `needs` names. A namespace that the token may not use gives this answer whether it exists or not. On a server without tokens: the header `Host` or `Origin` is that of another site. Nothing was done."
     NotFound NOT_FOUND "The path does not exist"
         "This reference lists all paths. Names in paths must be percent-encoded: `/` is `%2F`."
     MethodNotAllowed METHOD_NOT_ALLOWED "The path does not support this method"
@@ -73,9 +77,11 @@ codes! {
     OperationAlreadyInFinalState CONFLICT "The operation is already finished"
         "The operation was committed or rolled back in the limits of `limit_names`. It cannot hold there again: use a new operation id."
     DuplicateOperation CONFLICT "The operation already has an open hold"
-        "The field `limit_names` lists the limits in which it has one. With `skip_existing_holds` the server leaves those holds as they are."
+        "The field `limits` lists each limit in which it has one, with the `held_value`. With `skip_existing_holds` the server leaves holds of the same value as they are; the error then lists only holds of another value."
     LimitExceeded CONFLICT "A ceiling would be exceeded"
-        "The committed value plus all positive open holds must not exceed the ceiling. The field `limits` lists each limit that refuses, with its ceiling."
+        "The committed value plus all positive open holds must not exceed the ceiling. The field `limits` lists each limit that refuses, with `ceiling`, `commit_value`, `hold_value` and `available`, the largest value that could be held now."
+    LimitInUse CONFLICT "A hold is open in the limit"
+        "A limit cannot be deleted while a hold is open in it. The field `open_holds` says how many there are. Commit them or roll them back first; `GET /operations?state=held&limit_name=` lists them."
     ValueOverflow CONFLICT "A value would not fit into a 64-bit integer"
         "The field `limit_names` lists the limits."
     CommitExceedsHold CONFLICT "The commit is larger than the hold"
@@ -94,6 +100,8 @@ codes! {
         "The field `override` names the existing one. PUT replaces it, PATCH changes parts of it."
     LimitReached TOO_MANY_REQUESTS "A limit is reached"
         "Nothing was taken. The fields `violated-policies` and `limits` say which limits refuse. `retry_after_ms` is the time after which the same check would pass if nothing else happened. The status is 409 for a counter."
+    NoRuleApplies UNPROCESSABLE_ENTITY "No rule applies"
+        "The check or the lease has `require_match`, and no rule applies to its key-values, which the field `key_values` repeats. Nothing was taken. Look for a misspelt key, or create the rule."
     LeaseNotFound NOT_FOUND "The lease does not exist"
         "It was released, has expired, or never existed. The field `lease_id` names it."
     LockHeld CONFLICT "The lock is held, or an earlier request waits for it"
@@ -104,8 +112,8 @@ codes! {
         "A client that closes its sending side has hung up: its request stops waiting and holds nothing. Keep the connection open until the answer."
     LockNotFound NOT_FOUND "The lock is not held"
         "It was released, has expired, or was never granted. A holder that gets this answer no longer holds the lock. The field `lock_id` names it."
-    SessionMismatch CONFLICT "The lock is held by another session"
-        "The `session_id` is not the one that was granted together with this `lock_id`."
+    SessionMismatch CONFLICT "The lock or the lease is held by another session"
+        "The `session_id` is not the one that was granted together with this `lock_id` or `lease_id`. Nothing was changed."
     StreamNotFound NOT_FOUND "The stream does not exist"
         "The field `stream` names it. PUT creates it."
     StreamModeConflict CONFLICT "The stream has another mode"
@@ -115,7 +123,7 @@ codes! {
     StreamFull INSUFFICIENT_STORAGE "The stream is full"
         "The stream remembers `max_events` keys. It forgets each one after its duration. Nothing was done; retry later."
     QuotaExceeded INSUFFICIENT_STORAGE "The namespace has reached a quota"
-        "The field `quota` names it, `limit` is the most that the namespace may have, and `used` is what it has. Nothing was done. Release, delete or wait for the expiry of something, or ask the operator for a larger quota. Requests that only release, finish, extend or delete are never refused for a quota, except that a request with a new Idempotency-Key needs room for its reply."
+        "The field `quota` names it, `limit` is the most that the namespace may have, and `used` is what it has. Nothing was done. Release, delete or wait for the expiry of something, or ask the operator for a larger quota. Requests that only release, finish, extend or delete are never refused for a quota, except that a request with a new Idempotency-Key needs room for its reply, and a hold that gets its first expiry needs room for a timer."
     LimitsValuesReadingException SERVICE_UNAVAILABLE "Stored history could not be read"
         "Retry. If the error persists, the operator must check the storage."
     Overloaded SERVICE_UNAVAILABLE "The server is overloaded"
@@ -219,7 +227,12 @@ impl Failure {
 
     /// The path of the invalid field, if the request is invalid.
     pub(crate) fn field(&self) -> Option<&str> {
-        self.problem.extensions.get("field").and_then(Value::as_str)
+        self.field_text("field")
+    }
+
+    /// A field for programs, if it is there and a text.
+    pub(crate) fn field_text(&self, field: &str) -> Option<&str> {
+        self.problem.extensions.get(field).and_then(Value::as_str)
     }
 
     /// What is wrong, without the name of the field and without a hint.
@@ -271,6 +284,9 @@ impl IntoResponse for Failure {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(RETRY_AFTER, HeaderValue::from(retry_after));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if closes {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));

@@ -83,11 +83,16 @@ impl<'a> Enforced<'a> {
             state.push_str(", ");
         }
         let name = policy_name(self.status);
-        write!(policy, "\"{name}\";q={}", self.limit.min(MAX_INTEGER))?;
+        // A bucket allows its limit within `w` in the long run, and its burst at once.
+        let quota = self.status.refill.unwrap_or(self.limit);
+        write!(policy, "\"{name}\";q={}", quota.min(MAX_INTEGER))?;
         write!(state, "\"{name}\";r={}", self.remaining.min(MAX_INTEGER))?;
         match self.status.per {
             Some(per) => write!(policy, ";w={}", seconds(per))?,
             None => policy.push_str(";qu=\"concurrent-requests\""),
+        }
+        if self.status.refill.is_some() {
+            write!(policy, ";burst={}", self.limit.min(MAX_INTEGER))?;
         }
         let reset = match (self.status.reset, retry_after) {
             // At `Retry-After` this limit no longer refuses the same request, so it is not announced for later.
@@ -136,6 +141,7 @@ mod tests {
             used,
             reset: Some(Millis(30_000)),
             per: Some(Millis(60_000)),
+            refill: None,
             shadow: false,
             exceeded: false,
         }
@@ -169,6 +175,8 @@ mod tests {
         check(vec![short], None, Some((r#""a";q=1;w=2"#, r#""a";r=1;t=1"#)));
         let large = limit("a", (1 << 53) - 1, 0);
         check(vec![large], None, Some((r#""a";q=999999999999999;w=60"#, r#""a";r=999999999999999;t=30"#)));
+        let bucket = LimitStatus { refill: Some(100), ..limit("a", 20, 5) };
+        check(vec![bucket], None, Some((r#""a";q=100;w=60;burst=20"#, r#""a";r=15;t=30"#)));
         let never = LimitStatus { reset: None, ..limit("a", 0, 0) };
         check(vec![never], None, Some((r#""a";q=0;w=60"#, r#""a";r=0"#)));
     }

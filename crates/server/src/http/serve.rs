@@ -1,13 +1,15 @@
-//! Accepts connections, closes idle ones, and drains the rest when the server stops.
+//! Accepts connections of clients and of other nodes, closes idle ones, and drains the rest when the server stops.
 
 use super::{
     App,
-    memory::{CONNECTION, RequestMemory, Untaken, overloaded},
+    door::Door,
+    handshakes::Handshakes,
+    memory::{RequestMemory, Untaken, overloaded},
     socket::{ClientConnection, Socket, WriteActivity},
     stalls::Patience,
     streams::StreamExecutor,
 };
-use crate::peers;
+use crate::{HttpPeers, peers};
 use axum::{Router, body::Body};
 use hyper::{Method, Request, Response, Version, body::Incoming, header::CONTENT_TYPE, service::Service};
 use hyper_util::{
@@ -15,10 +17,7 @@ use hyper_util::{
     server::{conn::auto, graceful::GracefulShutdown},
     service::TowerToHyperService,
 };
-use limina_node::{
-    Budget,
-    memory::{Kind, Priority},
-};
+use limina_node::Budget;
 use pin_project_lite::pin_project;
 use std::{
     io,
@@ -51,14 +50,44 @@ const MAX_READ_AHEAD: usize = 64 << 10;
 /// The shortest time between two log lines about connections that were not accepted.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// Serves HTTP/1.1, and HTTP/2 with prior knowledge, until `shutdown` completes. Then it accepts no more connections, waits up to
-/// 10 s for requests in flight, and returns.
+/// Serves clients over HTTP/1.1 and HTTP/2 until `shutdown` completes. Then it accepts no more connections, waits up to 10 s for
+/// requests in flight, and returns. With TLS ([`App::use_tls`]) a client chooses the version by ALPN; without, HTTP/2 needs
+/// prior knowledge.
 pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
-    let router = app.router();
-    let memory = app.memory().clone();
+    let door = app.tls().cloned().map_or(Door::Plain, Door::Tls);
+    let (router, max_connections) = (app.router(), app.max_connections());
+    let builder = builder(&app);
+    listen(listener, Listening { app, door, router, builder, max_connections }, shutdown).await;
+}
+
+/// Serves other nodes, as [`serve`] serves clients: only nodes whose certificates the store lists, over TLS and HTTP/2. `peers`
+/// connects this node to them. At most so many connections are open at once.
+pub async fn serve_peers(
+    listener: TcpListener,
+    app: App,
+    peers: Arc<HttpPeers>,
+    max_connections: usize,
+    shutdown: impl Future<Output = ()>,
+) {
+    let (door, router) = (Door::Peers(peers.identity().clone()), app.peer_router());
+    let mut builder = builder(&app).http2_only();
+    peers::settings(&mut builder.http2());
+    listen(listener, Listening { app, door, router, builder, max_connections }, shutdown).await;
+}
+
+/// A listener: what it serves, and to whom.
+struct Listening {
+    app: App,
+    door: Door,
+    router: Router,
+    builder: auto::Builder<StreamExecutor>,
+    max_connections: usize,
+}
+
+fn builder(app: &App) -> auto::Builder<StreamExecutor> {
     let write_timeout = app.reader_timeout();
-    let patience = Patience { timeout: write_timeout, memory: memory.clone() };
-    let mut builder = auto::Builder::new(StreamExecutor { patience: patience.clone() });
+    let patience = Patience { timeout: write_timeout, memory: app.memory().clone() };
+    let mut builder = auto::Builder::new(StreamExecutor { patience });
     // hyper's own timeout sets a timer for every request, which took about 7 % of the time in a profile. `run` uses one timer
     // for each connection instead.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(MAX_READ_AHEAD);
@@ -68,7 +97,16 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(write_timeout);
-    let permits = Arc::new(Semaphore::new(app.max_connections().min(Semaphore::MAX_PERMITS)));
+    builder
+}
+
+async fn listen(listener: TcpListener, listening: Listening, shutdown: impl Future<Output = ()>) {
+    let Listening { app, door, router, builder, max_connections } = listening;
+    let builder = Arc::new(builder);
+    let memory = app.memory().clone();
+    let patience = Patience { timeout: app.reader_timeout(), memory: memory.clone() };
+    let handshakes = Handshakes::new(max_connections);
+    let permits = Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS)));
     let mut throttle = LogThrottle::default();
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
@@ -82,29 +120,33 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
                 }
             }
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
+                Ok((stream, address)) => {
                     let permit = permits.clone().try_acquire_owned().ok();
-                    let reserved = memory.reserve(Kind::Connections, CONNECTION, Priority::Reachable).ok();
+                    let reserved = door.reserve(&memory).ok();
                     let (Some(permit), Some(reserved)) = (permit, reserved) else {
-                        refuse(&stream);
+                        if matches!(door, Door::Plain) {
+                            refuse(&stream);
+                        }
                         app.0.metrics.connections_refused.inc();
                         if throttle.is_due() {
-                            let max_connections = app.max_connections();
-                            tracing::warn!(max_connections, "connections are refused: the maximum number is open, or there is no memory");
+                            let listener = door.word();
+                            tracing::warn!(listener, max_connections, "connections are refused: the maximum number is open, or there is no memory");
                         }
                         continue;
                     };
-                    if app.secret().is_some() {
-                        peers::settings(&mut builder.http2());
-                    }
                     let inner = TowerToHyperService::new(router.clone());
                     let (socket, client) = Socket::new(stream, permit, reserved, patience.clone());
                     let activity = Arc::new(Activity::of(&socket));
                     let service =
                         ConnectionService { inner, activity: activity.clone(), client, memory: memory.clone() };
-                    let socket = TokioIo::new(socket);
-                    let connection = builder.serve_connection_with_upgrades(socket, service).into_owned();
-                    connections.spawn(run(graceful.watch(connection), activity, memory.clone()));
+                    let opened = (app.clone(), door.clone(), handshakes.clone());
+                    let (builder, watcher, memory) = (builder.clone(), graceful.watcher(), memory.clone());
+                    connections.spawn(async move {
+                        let (app, door, handshakes) = opened;
+                        let Some(stream) = door.open(socket, address, handshakes, &app).await else { return };
+                        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+                        run(watcher.watch(connection), activity, memory).await;
+                    });
                 }
                 Err(error) if is_client_error(&error) => {}
                 Err(error) => {

@@ -5,15 +5,17 @@
 //! timeout, so a slow reader is never cut off. The rule applies to all protocols, because all of them write to this socket.
 
 use super::stalls::{Patience, StallTimer};
+use limina_access::{Exceeded, Permit, Resource, Token};
 use limina_node::memory::Reservation;
 use rustix::event::{PollFd, PollFlags, poll};
 use socket2::SockRef;
 use std::{
     io::{self, IoSlice},
+    net::IpAddr,
     ops::Deref,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
@@ -43,8 +45,11 @@ pub(super) struct Socket {
 /// closed.
 struct CountedStream {
     stream: TcpStream,
+    address: Option<IpAddr>,
     _permit: OwnedSemaphorePermit,
     _memory: Reservation,
+    /// The permit of the token of the last request.
+    of_token: Mutex<Option<Permit>>,
 }
 
 impl Deref for CountedStream {
@@ -72,7 +77,7 @@ impl WriteActivity {
 
 /// A handle to a client's socket that tells whether the client has hung up.
 #[derive(Clone)]
-pub(super) struct ClientConnection(Arc<CountedStream>);
+pub(crate) struct ClientConnection(Arc<CountedStream>);
 
 impl Socket {
     pub(super) fn new(
@@ -86,7 +91,9 @@ impl Socket {
         // With few unsent bytes in the kernel, a slow reader makes the socket writable often, not once in megabytes. If this
         // fails, such a reader may run into the write timeout.
         let _less_tolerant = SockRef::from(&stream).set_tcp_notsent_lowat(MAX_UNSENT);
-        let stream = Arc::new(CountedStream { stream, _permit: permit, _memory: memory });
+        let address = stream.peer_addr().ok().map(|address| address.ip().to_canonical());
+        let of_token = Mutex::new(None);
+        let stream = Arc::new(CountedStream { stream, address, _permit: permit, _memory: memory, of_token });
         let client = ClientConnection(stream.clone());
         let (activity, timer) = (Arc::default(), StallTimer::default());
         (Socket { stream, activity, patience, timer, stalled_since: None }, client)
@@ -117,6 +124,21 @@ impl Socket {
 }
 
 impl ClientConnection {
+    /// The address from which the client's connection came.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.0.address
+    }
+
+    /// Counts the connection as one of the token, until it is closed or carries a request of another token. Fails if the token
+    /// has its maximum.
+    pub(crate) fn count_for(&self, token: &Token) -> Result<(), Exceeded> {
+        let mut held = self.0.of_token.lock().unwrap_or_else(PoisonError::into_inner);
+        if !held.as_ref().is_some_and(|permit| token.has(permit)) {
+            *held = Some(token.take(Resource::Connections, 1)?);
+        }
+        Ok(())
+    }
+
     /// Returns when the client has hung up. It works also if the client sent more bytes before, which the connection has not read
     /// yet and behind which it would not see the end.
     pub(super) async fn hung_up(&self) {

@@ -1,25 +1,25 @@
 //! Sends requests to other nodes.
 
 use super::{
-    ASK, FOLLOW, SHARD, Secret, WHO,
+    ASK, FOLLOW, Identity, IdentityError, REFUSALS, SHARD, WHO,
     connections::{Connection, Connections, NotSent},
     routes::ALIVE_EVERY,
     wire::{MAX_MESSAGE, Messages, decode, encode},
 };
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
-use hyper::{Method, Request, Response, StatusCode, body::Incoming, header::AUTHORIZATION};
+use hyper::{Method, Request, Response, StatusCode, body::Incoming};
 use limina_engine::{Outcome, Request as EngineRequest};
 use limina_node::{
-    Feed, FeedEnded, FeedRequest, PeerError, Peers, ShardId, StreamUpdate, memory::MemoryFull,
-    peers::PeerFuture,
+    Feed, FeedEnded, FeedRequest, Fingerprint, PeerError, Peers, RefusalsPage, RefusalsRequest, ShardId,
+    StreamUpdate, memory::MemoryFull, peers::PeerFuture,
 };
 use serde::de::DeserializeOwned;
 use std::{
     collections::HashMap,
     error::Error,
     pin::Pin,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 use tokio::time::timeout;
@@ -31,9 +31,13 @@ const WARN_EVERY: Duration = Duration::from_secs(5);
 /// A feed without any message for this time counts as lost. The other node sends one at least every [`ALIVE_EVERY`].
 const FEED_TIMEOUT: Duration = ALIVE_EVERY.saturating_mul(4);
 
-/// The connections to other nodes over HTTP/2.
+/// The longest page of refusals: one of the largest key-values, or as many small ones as fit into a page.
+const MAX_REFUSALS: usize = 1 << 20;
+
+/// The connections to other nodes, over HTTP/2 and TLS. [`serve_peers`](crate::serve_peers) serves the connections from them,
+/// with the same certificate.
 pub struct HttpPeers {
-    secret: Secret,
+    identity: Arc<Identity>,
     asks: Connections,
     /// Feeds have connections of their own, so that no answer waits behind messages of streams.
     feeds: Connections,
@@ -42,15 +46,21 @@ pub struct HttpPeers {
 }
 
 impl HttpPeers {
-    /// Opens no connection yet. All nodes must have the same secret.
-    pub fn new(secret: Secret) -> HttpPeers {
-        let connections = || Connections::new(UNUSED_AFTER);
-        HttpPeers { secret, asks: connections(), feeds: connections(), warned: Mutex::default() }
+    /// Makes a key and a certificate for this node. Opens no connection yet.
+    pub fn new() -> Result<HttpPeers, IdentityError> {
+        let identity = Arc::new(Identity::generate()?);
+        let connections = || Connections::new(identity.clone(), UNUSED_AFTER);
+        let (asks, feeds) = (connections(), connections());
+        Ok(HttpPeers { identity, asks, feeds, warned: Mutex::default() })
+    }
+
+    pub(crate) fn identity(&self) -> &Arc<Identity> {
+        &self.identity
     }
 
     /// Changes the time after which an unused connection is closed. Default: one minute.
     pub fn with_unused_after(self, unused_after: Duration) -> HttpPeers {
-        let connections = || Connections::new(unused_after);
+        let connections = || Connections::new(self.identity.clone(), unused_after);
         HttpPeers { asks: connections(), feeds: connections(), ..self }
     }
 
@@ -67,7 +77,6 @@ impl HttpPeers {
         let request = Request::builder()
             .method(Method::POST)
             .uri(connection.uri(path))
-            .header(AUTHORIZATION, self.secret.header())
             .header(SHARD, shard.0)
             .body(body)
             .expect("its parts are valid");
@@ -104,8 +113,7 @@ impl HttpPeers {
         }
         let status = status.as_u16();
         match status {
-            401 => tracing::warn!(address, status, "another node has another secret"),
-            404 => tracing::warn!(address, status, "another node is of another version, or has no secret"),
+            404 => tracing::warn!(address, status, "another node is of another version"),
             _ => tracing::warn!(address, status, "another node did not understand"),
         }
     }
@@ -138,6 +146,14 @@ impl From<NotSent> for PeerError {
 }
 
 impl Peers for HttpPeers {
+    fn certificate(&self) -> Option<Fingerprint> {
+        Some(self.identity.fingerprint())
+    }
+
+    fn handle_certificates(&self, listed: Vec<Fingerprint>, asked_at: tokio::time::Instant) {
+        self.identity.handle_listed(listed, asked_at);
+    }
+
     fn who<'a>(&'a self, address: &'a str) -> PeerFuture<'a, String> {
         Box::pin(async move {
             // The request is for no shard, so the number does not matter.
@@ -171,6 +187,21 @@ impl Peers for HttpPeers {
             let begun: Option<Result<(), PeerError>> = feed.message().await;
             begun.ok_or(PeerError::Lost)??;
             Ok(Box::new(feed) as Box<dyn Feed>)
+        })
+    }
+
+    fn refusals<'a>(
+        &'a self,
+        address: &'a str,
+        request: &'a RefusalsRequest,
+    ) -> PeerFuture<'a, RefusalsPage> {
+        Box::pin(async move {
+            // The request is for no shard, so the number does not matter.
+            let answered = self.post(&self.feeds, address, REFUSALS, ShardId(0), encode(request)).await?;
+            let (answer, _connection) = answered;
+            let answer = Limited::new(answer, MAX_REFUSALS).collect().await;
+            let bytes = answer.map_err(|_| PeerError::Lost)?.to_bytes();
+            decode(&bytes).unwrap_or(Err(PeerError::Lost))
         })
     }
 }
@@ -209,7 +240,7 @@ mod tests {
 
     #[test]
     fn each_address_is_reported_now_and_then() {
-        let peers = HttpPeers::new(Secret::new("0123456789abcdef").unwrap());
+        let peers = HttpPeers::new().unwrap();
         let begin = Instant::now();
         let check = |address: &str, after: u64, expect: bool| {
             let now = begin + Duration::from_secs(after);

@@ -1,6 +1,6 @@
 //! Connections to other nodes: opened on demand, shared by all requests, closed when unused.
 
-use super::{CONNECTION_WINDOW, MAX_STREAMS, STREAM_WINDOW};
+use super::{CONNECTION_WINDOW, Identity, MAX_STREAMS, STREAM_WINDOW};
 use bytes::Bytes;
 use futures_util::{
     FutureExt,
@@ -30,8 +30,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// The timeout of a connection attempt.
+/// The timeout of a connection attempt, before TLS.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// The timeout of the TLS handshake, in which the other node's certificate may have to be looked for in the database.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
 /// The interval and the timeout of keep-alive pings.
 const PING_EVERY: Duration = Duration::from_secs(2);
 const PING_TIMEOUT: Duration = Duration::from_secs(3);
@@ -39,6 +41,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(3);
 /// All connections, by address. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Connections {
+    identity: Arc<Identity>,
     lines: Arc<Mutex<HashMap<Box<str>, Line>>>,
     unused_after: Duration,
 }
@@ -68,6 +71,8 @@ enum NotConnected {
     Address(#[from] InvalidUri),
     #[error("the connection attempt timed out")]
     Timeout(#[from] tokio::time::error::Elapsed),
+    #[error("its certificate is not one of a node that the database lists")]
+    Stranger,
     #[error(transparent)]
     Socket(#[from] io::Error),
     #[error(transparent)]
@@ -76,8 +81,8 @@ enum NotConnected {
 
 impl Connections {
     /// A connection that is unused for `unused_after` is closed.
-    pub(super) fn new(unused_after: Duration) -> Connections {
-        Connections { lines: Arc::default(), unused_after }
+    pub(super) fn new(identity: Arc<Identity>, unused_after: Duration) -> Connections {
+        Connections { identity, lines: Arc::default(), unused_after }
     }
 
     /// Returns the connection to that address, opening it if needed; `None` if the node cannot be reached.
@@ -132,6 +137,8 @@ impl Connections {
         let socket = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await??;
         // Without this, small requests wait for the acknowledgement of earlier ones. A failure only makes them slower.
         let _slower = socket.set_nodelay(true);
+        let socket = timeout(HANDSHAKE_TIMEOUT, self.identity.connect(socket)).await??;
+        let socket = socket.ok_or(NotConnected::Stranger)?;
         let (sender, driver) = Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
@@ -194,7 +201,7 @@ impl Connection {
     /// The URI of a path on the other node.
     pub(super) fn uri(&self, path: &'static str) -> Uri {
         let path = PathAndQuery::from_static(path);
-        let uri = Uri::builder().scheme(Scheme::HTTP).authority(self.authority.clone()).path_and_query(path);
+        let uri = Uri::builder().scheme(Scheme::HTTPS).authority(self.authority.clone()).path_and_query(path);
         uri.build().expect("its parts are valid")
     }
 

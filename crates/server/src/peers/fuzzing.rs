@@ -2,7 +2,7 @@
 
 use super::wire::{Messages, decode, encode};
 use limina_engine::{Outcome, Request, UncheckedRequest};
-use limina_node::{FeedRequest, PeerError};
+use limina_node::{FeedRequest, PeerError, RefusalsPage, RefusalsRequest};
 
 /// Reads the request of another node, and checks it.
 pub fn peer_request(bytes: &[u8]) -> Option<Request> {
@@ -22,6 +22,12 @@ pub fn peer_answer(bytes: &[u8]) {
 /// Reads the request of another node to follow a stream.
 pub fn peer_feed(bytes: &[u8]) {
     let _request: Option<FeedRequest> = decode(bytes);
+}
+
+/// Reads the request of another node for refusals, and the answer to it.
+pub fn peer_refusals(bytes: &[u8]) {
+    let _request: Option<RefusalsRequest> = decode(bytes);
+    let _page: Option<Result<RefusalsPage, PeerError>> = decode(bytes);
 }
 
 /// Reads messages that arrive in these pieces. The last value is whether one was too long.

@@ -1,20 +1,14 @@
 //! The calls that other nodes make.
 
 use super::{
-    ASK, CONNECTION_WINDOW, FOLLOW, MAX_STREAMS, SHARD, STREAM_WINDOW, WHO,
+    ASK, CONNECTION_WINDOW, FOLLOW, MAX_STREAMS, REFUSALS, SHARD, STREAM_WINDOW, WHO,
     wire::{SIGN_OF_LIFE, decode, encode, encode_message},
 };
-use crate::http::{
-    App, Route,
-    extract::{discard_body, read_body},
-    not_found,
-    problem::Failure,
-};
+use crate::http::{App, PeerRoute, extract::read_body, problem::Failure};
 use axum::{
     body::Body,
     extract::{Request, State},
-    http::{StatusCode, header::CONTENT_TYPE, request::Parts},
-    middleware::{Next, from_fn_with_state},
+    http::{header::CONTENT_TYPE, request::Parts},
     response::{IntoResponse, Response},
     routing::post,
 };
@@ -25,7 +19,7 @@ use futures_util::{
 };
 use hyper_util::server::conn::auto::Http2Builder;
 use limina_engine::{self as engine, UncheckedRequest};
-use limina_node::{Feed, FeedEnded, FeedRequest, PeerError, ShardId};
+use limina_node::{Feed, FeedEnded, FeedRequest, PeerError, RefusalsRequest, ShardId};
 use serde::de::DeserializeOwned;
 use std::{convert::Infallible, future::ready, task::Poll, time::Duration};
 use tokio::{sync::watch, time::interval};
@@ -38,13 +32,13 @@ pub(super) const ALIVE_EVERY: Duration = Duration::from_secs(3);
 const PING_EVERY: Duration = Duration::from_secs(5);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The calls that only nodes with the shared secret may make.
-pub(crate) fn routes(app: &App) -> [Route; 3] {
-    let only_peers = from_fn_with_state(app.clone(), only_peers);
+/// The calls of other nodes. Only the listener for nodes has them.
+pub(crate) fn routes() -> [PeerRoute; 4] {
     [
-        (ASK, "ask", post(ask).route_layer(only_peers.clone())),
-        (FOLLOW, "follow", post(follow).route_layer(only_peers.clone())),
-        (WHO, "who", post(who).route_layer(only_peers)),
+        (ASK, "ask", post(ask)),
+        (FOLLOW, "follow", post(follow)),
+        (REFUSALS, "refusals", post(refusals)),
+        (WHO, "who", post(who)),
     ]
 }
 
@@ -57,15 +51,6 @@ pub(crate) fn settings<E>(builder: &mut Http2Builder<'_, E>) {
         .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIMEOUT);
-}
-
-async fn only_peers(State(app): State<App>, request: Request, next: Next) -> Response {
-    let Some(secret) = app.secret() else { return not_found(State(app), request).await.into_response() };
-    if secret.is_shown_by(request.headers()) {
-        return next.run(request).await;
-    }
-    discard_body(request.into_body(), app.body_timeout()).await;
-    StatusCode::UNAUTHORIZED.into_response()
 }
 
 /// Runs a command for another node. Another node has checked the command already, but it may be of another version, or
@@ -83,6 +68,18 @@ async fn who(State(app): State<App>, request: Request) -> Result<Response, Failu
     let (parts, body) = request.into_parts();
     let _address: String = read(&app, &parts, body).await?;
     Ok(octets(encode(&app.backend().cluster().me)))
+}
+
+/// Returns what this node has refused. If there is nothing new, the answer takes a while.
+async fn refusals(State(app): State<App>, request: Request) -> Result<Response, Failure> {
+    let (parts, body) = request.into_parts();
+    let wanted: RefusalsRequest = read(&app, &parts, body).await?;
+    let mut stopping = app.stopping().subscribe();
+    let page = tokio::select! {
+        page = app.backend().refusals_for_peer(wanted) => page,
+        _ = stopping.wait_for(|is_stopping| *is_stopping) => Err(PeerError::NotThere),
+    };
+    Ok(octets(encode(&page)))
 }
 
 /// Sends the changes of a stream. The first message says whether the stream can be followed here.

@@ -60,7 +60,7 @@ fn rules_are_what_they_are_over_http() {
             [[namespaces."two words".rules]]
             name = "b"
             limit = 0x10
-            window = { type = "bucket", per = 500, burst = 20 }
+            window = { type = "bucket", per_ms = 500, burst = 20 }
             overrides = [{ name = "o", KeyValues = { n = 1, f = 1.0, b = true }, limit = 7, burst = 9 }]
         "#,
         &[
@@ -136,7 +136,7 @@ fn a_mistake_is_named_with_its_place() {
     }
     check_rule("limt = 2", &["line 4: RULE.limt: is not a known field"]);
     check_rule(
-        "window = { type = 'fixed', per = 1, size = 1 }",
+        "window = { type = 'fixed', per = '1s', size = 1 }",
         &["line 4: RULE.window.size: is not a known field"],
     );
     check_rule("Limit = 2", &["line 3: RULE.limit: is given twice"]);

@@ -12,8 +12,10 @@ pub(crate) use time::TimeSync;
 
 use crate::{
     App,
+    access::{Identity, Scope, forbidden, unauthorized},
     http::{
-        events::{LARGE, not_followed},
+        ClientConnection,
+        events::{LARGE, not_followed, right_to_follow},
         extract::default_namespace,
         problem::{Code, Failure},
         status::unavailable,
@@ -25,10 +27,12 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use destination::Destination;
+use futures_util::future::BoxFuture;
+use limina_access::Resource;
 use limina_node::{Ended, Unavailable, draw_id};
 use limina_stomp::{Action, Ending, Headers, Options, Session, Subscription, Ticket};
 use std::time::Duration;
-use subscriptions::{Source, Subscriptions};
+use subscriptions::{Followed, Source, Stop, Subscriptions};
 use tokio::{
     sync::watch,
     task::coop::consume_budget,
@@ -50,15 +54,32 @@ const TOO_MANY_SERIES: &str = "Too many series of time messages are running. Ret
     ),
 )]
 pub(crate) async fn upgrade(State(app): State<App>, request: Request) -> Result<Response, Failure> {
+    let identity = request.extensions().get::<Scope>().map(|scope| scope.identity.clone());
+    let client = request.extensions().get::<ClientConnection>().cloned();
     let upgrade = Upgrade::check(request).await?;
     let id = draw_id()?;
     let memory = app.memory().clone();
     Ok(upgrade.accept(memory, move |socket| async move {
         let started = Instant::now();
-        let session = Session::new(Options::default(), id.as_str(), 0);
+        // Without a token in the header, the token must be in CONNECT.
+        let options = Options { asks_who: identity.is_none(), ..Options::default() };
+        let session = Session::new(options, id.as_str(), 0);
         let stopping = app.stopping().subscribe();
         let subscriptions = Subscriptions::default();
-        let connection = Connection { app, socket, session, started, subscriptions, stopping };
+        let mut connection = Connection {
+            app,
+            socket,
+            session,
+            started,
+            subscriptions,
+            stopping,
+            client,
+            identity: Identity::default(),
+            denied: Box::pin(std::future::pending()),
+        };
+        if let Some(identity) = identity {
+            connection.identify(identity);
+        }
         connection.run().await;
     }))
 }
@@ -72,9 +93,46 @@ struct Connection {
     started: Instant,
     subscriptions: Subscriptions,
     stopping: watch::Receiver<bool>,
+    client: Option<ClientConnection>,
+    /// The client. Until the session has admitted it, no frame asks for it.
+    identity: Identity,
+    /// Completes when the client's token is no longer valid.
+    denied: BoxFuture<'static, ()>,
 }
 
 impl Connection {
+    fn identify(&mut self, identity: Identity) {
+        let watched = identity.clone();
+        self.denied = Box::pin(async move { watched.until_denied(None).await });
+        self.identity = identity;
+    }
+
+    /// Decides whether a client that has sent CONNECT is let in.
+    fn present(&mut self, passcode: Option<&str>) {
+        let address = self.client.as_ref().and_then(ClientConnection::address);
+        let failure = match self.app.policy().identify(passcode.map(str::as_bytes), address) {
+            None => unauthorized(passcode.is_some()),
+            Some(identity) => match (identity.token(), &self.client) {
+                (Some(token), Some(client)) if client.count_for(token).is_err() => {
+                    Failure::new(Code::Overloaded, "The token has its maximum of connections.")
+                }
+                _ => {
+                    self.identify(identity);
+                    let now = self.now();
+                    return self.session.admit(now);
+                }
+            },
+        };
+        self.app.policy().log_denial(&Identity::anyone(address), "stomp_connect", &failure);
+        self.refuse_all(failure);
+    }
+
+    /// Ends the session.
+    fn refuse_all(&mut self, failure: Failure) {
+        let problem = failure.into_problem();
+        self.session.fail(&problem.code, &problem.detail);
+    }
+
     async fn run(mut self) {
         if let Ok(ending) = self.serve().await {
             let code = match ending {
@@ -116,11 +174,16 @@ impl Connection {
                 (subscription, next) = self.subscriptions.next() => {
                     match next {
                         Ok(payloads) => self.send_payloads(subscription, payloads).await?,
-                        Err(Ended::Deleted) => {
+                        Err(Stop::Ended(Ended::Deleted)) => {
                             self.session.fail(Code::StreamNotFound.word(), "The stream was deleted.");
                         }
-                        Err(Ended::Unavailable(reason)) => self.fail(reason),
+                        Err(Stop::Ended(Ended::Unavailable(reason))) => self.fail(reason),
+                        Err(Stop::Denied(namespace)) => self.refuse_all(forbidden(right_to_follow(&namespace))),
                     }
+                }
+                () = &mut self.denied, if !self.session.is_closed() => {
+                    self.denied = Box::pin(std::future::pending());
+                    self.refuse_all(unauthorized(true));
                 }
                 () = stopped(&mut self.stopping), if !self.session.is_closed() => {
                     self.fail(Unavailable::ShuttingDown);
@@ -141,8 +204,9 @@ impl Connection {
         while let Some(action) = self.session.poll_action() {
             match action {
                 Action::Send(bytes) => self.socket.send(bytes).await?,
+                Action::Connect { passcode } => self.present(passcode.as_deref()),
                 Action::Subscribe { subscription, destination, headers, ticket, .. } => {
-                    match source(&self.app, &destination, &headers).await {
+                    match source(&self.app, &self.identity, &destination, &headers).await {
                         Ok(source) => {
                             self.subscriptions.add(subscription, source);
                             self.accept(ticket);
@@ -216,7 +280,16 @@ async fn stopped(stopping: &mut watch::Receiver<bool>) {
 }
 
 /// The source of a subscription's messages, or the code and the text of its refusal.
-async fn source(app: &App, destination: &str, headers: &Headers) -> Result<Source, (String, String)> {
+async fn source(
+    app: &App,
+    identity: &Identity,
+    destination: &str,
+    headers: &Headers,
+) -> Result<Source, (String, String)> {
+    let refusal = |failure: Failure| {
+        let problem = failure.into_problem();
+        (problem.code.into_owned(), problem.detail)
+    };
     let (namespace, stream) = match Destination::parse(destination) {
         Some(Destination::Time) => return Ok(Source::Time(app.time_sync().listen())),
         Some(Destination::Stream { namespace, stream }) => {
@@ -238,12 +311,17 @@ async fn source(app: &App, destination: &str, headers: &Headers) -> Result<Sourc
             ));
         }
     };
-    match app.follow(namespace, stream.clone(), resume_after).await {
-        Ok(follower) => Ok(Source::Stream(Box::new(follower))),
-        Err(reason) => {
-            let problem = not_followed(&stream, reason).into_problem();
-            Err((problem.code.into_owned(), problem.detail))
-        }
+    let need = right_to_follow(&namespace);
+    if !identity.allows(need) {
+        let failure = forbidden(need);
+        app.policy().log_denial(identity, "stomp_subscribe", &failure);
+        return Err(refusal(failure));
+    }
+    let permit = identity.take(Resource::Streams).map_err(refusal)?;
+    let scope = Scope::new(namespace, identity.clone());
+    match app.follow(&scope, stream.clone(), resume_after).await {
+        Ok(follower) => Ok(Source::Stream(Box::new(Followed { follower, scope, _permit: permit }))),
+        Err(reason) => Err(refusal(not_followed(&stream, reason))),
     }
 }
 

@@ -1,8 +1,13 @@
 //! The subscriptions of one connection.
 
-use crate::http::events::{LARGE, encode};
+use crate::{
+    access::Scope,
+    http::events::{LARGE, encode, right_to_follow},
+};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use limina_access::Permit;
+use limina_engine::Name;
 use limina_node::{Ended, Follower, Message};
 use limina_stomp::Subscription;
 use std::{
@@ -22,12 +27,28 @@ pub(super) struct Subscriptions {
 
 /// The source of a subscription's payloads.
 pub(super) enum Source {
-    Stream(Box<Follower>),
+    Stream(Box<Followed>),
     Time(Receiver<Bytes>),
 }
 
+/// A stream that a client follows.
+pub(super) struct Followed {
+    pub(super) follower: Follower,
+    /// The namespace of the stream, and the client.
+    pub(super) scope: Scope,
+    /// Counts the subscription for the client's token.
+    pub(super) _permit: Option<Permit>,
+}
+
 /// The next payloads, or why there are no more.
-pub(super) type Next = Result<Vec<Bytes>, Ended>;
+pub(super) type Next = Result<Vec<Bytes>, Stop>;
+
+/// Why a subscription ends.
+pub(super) enum Stop {
+    Ended(Ended),
+    /// The client's token is no longer valid, or has lost the right.
+    Denied(Name),
+}
 
 impl Subscriptions {
     pub(super) fn add(&mut self, subscription: Subscription, source: Source) {
@@ -64,8 +85,18 @@ impl Subscriptions {
 impl Source {
     async fn next(mut self) -> (Source, Next) {
         let next = match &mut self {
-            Source::Stream(follower) => {
-                follower.next().await.map(|messages| messages.iter().map(payload).collect())
+            Source::Stream(followed) => {
+                let Followed { follower, scope, .. } = &mut **followed;
+                tokio::select! {
+                    biased;
+                    () = scope.identity.until_denied(Some(right_to_follow(&scope.namespace))) => {
+                        Err(Stop::Denied(scope.namespace.clone()))
+                    }
+                    next = follower.next() => match next {
+                        Ok(messages) => Ok(messages.iter().map(payload).collect()),
+                        Err(ended) => Err(Stop::Ended(ended)),
+                    },
+                }
             }
             Source::Time(receiver) => loop {
                 match receiver.recv().await {

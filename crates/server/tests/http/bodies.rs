@@ -62,11 +62,13 @@ async fn bodies_that_do_not_parse_or_validate_name_the_field() {
     check("/v1/ledger/limits", r#"{"name": "a", "ceiling": 1.5}"#, "ceiling").await;
     check("/v1/ledger/limits", r#"{"name": "a", "context": {"k": 1}}"#, "context.k").await;
     check("/v1/ledger/values", r#"{"limit_names": ["a"], "position": -1}"#, "position").await;
-    for wrong in
-        ["\"10\"", "\"\"", "\"1.5s\"", "-1", "1.5", "true", "\"0ms\"", "0", "\"367d\"", "31622400001"]
-    {
+    for wrong in ["\"10\"", "\"\"", "\"1.5s\"", "-1", "1.5", "true", "\"0ms\"", "0", "\"367d\"", "60"] {
         let body = HOLD.replacen('{', &format!(r#"{{"expires_after": {wrong}, "#), 1);
         check("/v1/ledger/hold", &body, "expires_after").await;
+    }
+    for wrong in ["\"10s\"", "-1", "1.5", "0", "31622400001"] {
+        let body = HOLD.replacen('{', &format!(r#"{{"expires_after_ms": {wrong}, "#), 1);
+        check("/v1/ledger/hold", &body, "expires_after_ms").await;
     }
     // Names and lists.
     check("/v1/ledger/limits", r#"{"name": ""}"#, "name").await;
@@ -152,6 +154,7 @@ async fn bodies_become_commands() {
         value: i64::MAX,
         limit_id: Some(name("7")),
         context: context(),
+        ceiling: Some(-1),
     };
     let hold = ledger::Hold::new(name("op"), vec![change])
         .unwrap()
@@ -160,9 +163,14 @@ async fn bodies_become_commands() {
         .with_expires_after(Some(Millis(90_000)))
         .unwrap();
     let body = r#"{"operation_id": "op", "changes": [{"limit_name": "a", "value": 9223372036854775807,
-        "limit_id": "7", "context": {"k": "v"}}], "skip_existing_holds": true, "create_missing": true,
+        "limit_id": "7", "context": {"k": "v"}, "ceiling": -1}], "skip_existing_holds": true, "create_missing": true,
         "expires_after": "1m30s"}"#;
     check("POST", "/v1/ledger/hold", body, 200, ledger::Command::Transfer(Transfer::Hold(hold))).await;
+    let extended = |span| ledger::Command::Extend(ledger::Extend::new(name("op"), span).unwrap());
+    let body = r#"{"operation_id": "op", "expires_after": "1m"}"#;
+    check("POST", "/v1/ledger/extend", body, 200, extended(Some(Millis(60_000)))).await;
+    let body = r#"{"operation_id": "op", "expires_after": null}"#;
+    check("POST", "/v1/ledger/extend", body, 200, extended(None)).await;
     let finished = |finish, changes| {
         let finalization = ledger::Finalization::new(finish, name("op"), changes).unwrap();
         ledger::Command::Transfer(Transfer::Finish(finalization))

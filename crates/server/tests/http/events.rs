@@ -48,7 +48,10 @@ async fn streams_are_put_with_defaults() {
         let expect = Command::Events(EventCommand::Put { name: name("s"), terms });
         assert_eq!((request.namespace.as_str(), request.command), ("n", expect));
     };
-    check(json!({"mode": "only_once", "duration": 10}), terms(Mode::OnlyOnce, 10, 10_000, 10_000)).await;
+    check(json!({"mode": "only_once", "duration": "10ms"}), terms(Mode::OnlyOnce, 10, 10_000, 10_000)).await;
+    let read = json!({"name": "s", "mode": "only_once", "duration_ms": 10, "max_events": 5, "key_frame_every_ms": 100,
+        "clock": 7, "incubating": 1});
+    check(read, terms(Mode::OnlyOnce, 10, 5, 100)).await;
     let all = json!({"mode": "strictly_once", "duration": "30d", "max_events": 1_000_000, "key_frame_every": "100ms"});
     check(all, terms(Mode::StrictlyOnce, 30 * Millis::DAY.0, 1_000_000, 100)).await;
 }
@@ -69,7 +72,11 @@ async fn what_does_not_validate_names_the_field() {
     put(json!({"mode": "only_once", "duration": "31d"}), "duration").await;
     put(json!({"mode": "only_once", "duration": "1s", "max_events": 0}), "max_events").await;
     put(json!({"mode": "only_once", "duration": "1s", "max_events": 1_000_001}), "max_events").await;
-    put(json!({"mode": "only_once", "duration": "1s", "key_frame_every": 99}), "key_frame_every").await;
+    put(json!({"mode": "only_once", "duration": "1s", "key_frame_every": "99ms"}), "key_frame_every").await;
+    put(json!({"mode": "only_once", "duration": "1s", "key_frame_every": 100}), "key_frame_every").await;
+    put(json!({"mode": "only_once", "duration_ms": 9}), "duration_ms").await;
+    put(json!({"mode": "only_once", "duration": "1s", "duration_ms": 1000}), "duration_ms").await;
+    put(json!({"mode": "only_once", "duration": "1s", "name": "other"}), "name").await;
     let fine = r#"{"mode": "only_once", "duration": "1s"}"#;
     check("PUT", "/v1/events/time", fine, "stream").await;
     check("POST", "/v1/events/s", r#"{"event": ""}"#, "event").await;

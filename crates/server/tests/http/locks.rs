@@ -54,7 +54,12 @@ async fn a_request_is_one_lock_or_several() {
     let lock = |key: &str, mode| Lock { key_values: one(key), mode };
     let (exclusive, shared) = (Mode::Exclusive, Mode::Shared);
     check(json!({"key_values": {"k": 1}, "ttl": "1s"}), vec![lock("k", exclusive)], 0).await;
-    check(json!({"KeyValues": {"k": 1}, "mode": "shared", "ttl": 1000}), vec![lock("k", shared)], 0).await;
+    check(
+        json!({"KeyValues": {"k": 1}, "mode": "shared", "ttl_ms": 1000, "wait_ms": 7}),
+        vec![lock("k", shared)],
+        7,
+    )
+    .await;
     let several = json!({
         "locks": [{"key_values": {"k": 1}, "mode": "shared"}, {"key_values": {"l": 1}}],
         "ttl": "1s", "wait": "5m",
@@ -75,7 +80,12 @@ async fn what_does_not_validate_names_the_field() {
     check(json!({"key_values": k()}), "ttl").await;
     check(json!({"ttl": "1s"}), "key_values").await;
     check(json!({"key_values": {}, "ttl": "1s"}), "key_values").await;
-    check(json!({"key_values": k(), "ttl": 99}), "ttl").await;
+    check(json!({"key_values": k(), "ttl": "99ms"}), "ttl").await;
+    check(json!({"key_values": k(), "ttl": 1000}), "ttl").await;
+    check(json!({"key_values": k(), "ttl_ms": 99}), "ttl_ms").await;
+    check(json!({"key_values": k(), "ttl": "1s", "wait": 1}), "wait").await;
+    check(json!({"key_values": k(), "ttl": "1s", "wait_ms": 300_001}), "wait_ms").await;
+    check(json!({"key_values": k(), "ttl": "1s", "wait": 0, "wait_ms": 0}), "wait_ms").await;
     check(json!({"key_values": k(), "ttl": "25h"}), "ttl").await;
     check(json!({"key_values": k(), "ttl": "1s", "wait": "301s"}), "wait").await;
     check(json!({"key_values": k(), "ttl": "1s", "mode": "write"}), "mode").await;
@@ -210,4 +220,30 @@ async fn a_client_that_has_hung_up_is_told_of_no_grant() {
             _ => panic!("{behind:?}: {commands:?}"),
         }
     }
+}
+
+/// The client hangs up when its lock is granted. The connection ends while the grant is taken back, and that must not be
+/// cancelled with it.
+#[tokio::test]
+async fn a_grant_to_a_client_that_has_gone_is_taken_back() {
+    use std::io::Write;
+    let server = start().await;
+    let mut client = std::net::TcpStream::connect(server.address).unwrap();
+    *server.fake.hangs_up.lock().unwrap() = Some(client.try_clone().unwrap());
+    let body = r#"{"key_values": {"k": 1}, "ttl": "1h"}"#;
+    let length = body.len();
+    write!(client, "POST /v1/locks HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}")
+        .unwrap();
+    // The copy in the backend is the last one.
+    drop(client);
+    let taken_back = async {
+        loop {
+            let asked = server.fake.asked.lock().unwrap().last().map(|request| request.command.clone());
+            if let Some(Command::Locks(LockCommand::Abandon(_))) = asked {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), taken_back).await.expect("it is taken back");
 }

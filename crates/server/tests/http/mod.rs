@@ -1,15 +1,16 @@
 //! The conventions of the HTTP contract, through real sockets, against a backend that answers what a case says.
 
 use limina_engine::{
-    Command, Millis, Name, Outcome, Page, Position, Request, Time,
+    Command, Listed, Millis, Name, Outcome, Page, Position, Request, Time,
+    audit::{AuditCursor, AuditRecord},
     ledger::{
-        self, AsOf, Context, EntryInfo, EntryKind, FinalizationReply, HeldLimitInfo, HoldReply, HoldState,
-        LimitInfo, OperationInfo, Patch, Refusal, Reply, Transfer, Value, ValuesReply,
+        self, AsOf, Context, EntryInfo, EntryKind, ExceededLimit, FinalizationReply, HeldLimitInfo,
+        HoldReply, HoldState, LimitInfo, OperationInfo, Patch, Refusal, Reply, Transfer, Value, ValuesReply,
     },
     outcome::NamespaceInfo,
 };
 use limina_node::{Cluster, FollowError, NodeStatus, ShardStatus, Unavailable};
-use limina_server::{App, Backend, Metrics, backend::Pending, openapi_json, serve};
+use limina_server::{App, Backend, Metrics, Policy, backend::Pending, openapi_json, serve};
 use prometheus_client::registry::Registry;
 use reqwest::{Client, Method, Response};
 use serde_json::{Value as Json, json};
@@ -29,6 +30,7 @@ use tokio::{
     task::JoinHandle,
 };
 
+mod access;
 mod bodies;
 mod details;
 mod events;
@@ -39,6 +41,7 @@ mod memory;
 mod readers;
 mod replies;
 mod requests;
+mod tls;
 
 const MIB: usize = 1 << 20;
 
@@ -55,6 +58,8 @@ struct Fake {
     ready: AtomicBool,
     /// Why the shards take no more than what makes room.
     overloaded: Mutex<Option<Unavailable>>,
+    /// A client that hangs up at the moment at which the next answer is given.
+    hangs_up: Mutex<Option<std::net::TcpStream>>,
     /// While it is locked, no answer is given.
     gate: tokio::sync::Mutex<()>,
 }
@@ -63,6 +68,13 @@ impl Backend for Fake {
     fn submit(&self, request: Request) -> Pending<'_, Outcome> {
         Box::pin(async move {
             let _open = self.gate.lock().await;
+            drop(self.hangs_up.lock().unwrap().take());
+            if let Command::Locks(limina_engine::locks::Command::Abandon(_)) = &request.command {
+                // The runtime learns meanwhile what has happened on sockets.
+                for _ in 0..100 {
+                    tokio::task::yield_now().await;
+                }
+            }
             let answer = match self.script.lock().unwrap().pop_front() {
                 Some(outcome) => Ok(outcome),
                 None => {
@@ -83,8 +95,10 @@ impl Backend for Fake {
 
     fn namespaces(&self, page: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>> {
         Box::pin(async move {
-            let first =
-                page.after.as_ref().map_or(0, |after| after.as_str()[1..].parse::<usize>().unwrap() + 1);
+            let first = page
+                .after
+                .as_ref()
+                .map_or(0, |after| after.as_str()[1..].parse().map_or(0, |n: usize| n + 1));
             let found = (first..5)
                 .take(page.limit())
                 .map(|n| NamespaceInfo { name: name(&format!("n{n}")), position: Position(n as u64 * 10) });
@@ -92,6 +106,10 @@ impl Backend for Fake {
             self.pages.lock().unwrap().push(page);
             Ok(found)
         })
+    }
+
+    fn audit(&self, _: Page<AuditCursor>) -> Pending<'_, Listed<AuditRecord, AuditCursor>> {
+        Box::pin(async { Ok(Listed { items: Vec::new(), next: None }) })
     }
 
     fn follow(
@@ -122,6 +140,20 @@ impl Backend for Fake {
         Box::pin(async { Err(limina_node::PeerError::NotThere) })
     }
 
+    fn listen_to_refusals(
+        &self,
+        namespace: Option<Name>,
+    ) -> Result<limina_node::RefusalListener, limina_node::memory::MemoryFull> {
+        limina_node::Service::new(limina_node::Metrics::new()).listen_to_refusals(namespace)
+    }
+
+    fn refusals_for_peer(
+        &self,
+        _: limina_node::RefusalsRequest,
+    ) -> limina_node::peers::PeerFuture<'_, limina_node::RefusalsPage> {
+        Box::pin(async { Err(limina_node::PeerError::NotThere) })
+    }
+
     fn cluster(&self) -> Cluster {
         let me = || "local".to_owned();
         let is_ready = self.is_ready();
@@ -147,11 +179,17 @@ fn plausible(command: &Command) -> Outcome {
     let reply = match command {
         Command::DeleteNamespace => return Outcome::NamespaceDeleted,
         Command::ListNamespaces(_) => return Outcome::Namespaces(Vec::new()),
+        Command::ListAudit(_) | Command::ListShardAudit(_) => {
+            return Outcome::Audit(Listed { items: Vec::new(), next: None });
+        }
         Command::Events(command) => return Outcome::Events(Ok(events::plausible(command))),
         Command::Locks(command) => return Outcome::Locks(Ok(locks::plausible(command))),
         Command::Limiter(command) => return Outcome::Limiter(Ok(limiter::plausible(command))),
         Command::Ledger(command) => match command {
             CreateLimit(_) | PatchLimit { .. } | GetLimit(_) => Reply::Limit(limit("a")),
+            DeleteLimit(_) => Reply::LimitDeleted,
+            ListLimitsByUse(_) => Reply::LimitsByUse(Listed { items: vec![limit("a")], next: None }),
+            Extend(_) => Reply::Operation(operation(vec![HoldState::Held])),
             ListLimits(_) => Reply::Limits { items: vec![limit("a")], more: false },
             Transfer(transfer) => transferred(transfer),
             Batch(transfers) => {
@@ -159,7 +197,7 @@ fn plausible(command: &Command) -> Outcome {
             }
             Values(_) => Reply::Values(ValuesReply { position: Position(3), values: vec![value("a")] }),
             GetOperation(_) => Reply::Operation(operation(vec![HoldState::Held])),
-            ListOperations { .. } => Reply::Operations { items: Vec::new(), next: None },
+            ListOperations { .. } => Reply::Operations(Listed { items: Vec::new(), next: None }),
             ListEntries { .. } => Reply::Entries { items: Vec::new(), next: None },
         },
     };
@@ -184,7 +222,8 @@ fn value(limit: &str) -> Value {
 
 fn limit(limit: &str) -> LimitInfo {
     let context = Context::new([("k", "v")]).unwrap();
-    LimitInfo { value: value(limit), context, ceiling: Some(9), created_at: Position(1) }
+    let value = value(limit);
+    LimitInfo { value, context, ceiling: Some(9), created_at: Position(1), available: Some(4) }
 }
 
 fn operation(states: Vec<HoldState>) -> OperationInfo {
@@ -192,11 +231,14 @@ fn operation(states: Vec<HoldState>) -> OperationInfo {
         limit_name: name(&format!("l{place}")),
         limit_id: Some(name("id")),
         value: 7,
-        held_at: Position(2),
+        position: Position(2),
+        held_at: Time(1_600_000_000_000),
         expires_at: Some(Time(1_700_000_000_000)),
         state,
+        is_deleted: place == 0,
     });
-    OperationInfo { operation_id: name("op"), position: Position(2), holds: holds.collect() }
+    let now = Time(1_699_999_999_500);
+    OperationInfo { operation_id: name("op"), position: Position(2), holds: holds.collect(), now }
 }
 
 /// A server on a port of its own.
@@ -227,6 +269,7 @@ async fn start_app(set: impl FnOnce(App) -> App) -> Server {
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
     let app = set(App::new(fake.clone(), metrics, Arc::new(registry)));
+    app.protect(Policy::anyone());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();

@@ -4,10 +4,10 @@ use super::*;
 use tokio::{net::TcpSocket, time::Instant};
 
 /// More than all buffers between the two ends hold.
-const BYTES: usize = 24 * MIB;
+pub(super) const BYTES: usize = 24 * MIB;
 
 /// An answer of about [`BYTES`].
-fn large() -> Result<Outcome, Unavailable> {
+pub(super) fn large() -> Result<Outcome, Unavailable> {
     let context = ledger::Context::new((0..64).map(|key| (key.to_string(), "x".repeat(1024)))).unwrap();
     let items = vec![LimitInfo { context, ..limit("a") }; BYTES / (64 * 1024)];
     Ok(Outcome::Ledger(Ok(Reply::Limits { items, more: false })))

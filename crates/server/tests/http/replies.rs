@@ -35,11 +35,24 @@ async fn refusals_have_their_status_and_members() {
     let refusal = refused(Refusal::OperationAlreadyInFinalState { operation_id: op(), limits });
     let members = both(json!({"operation_id": "op", "state": "committed"}));
     check(refusal, 409, "OperationAlreadyInFinalState", members).await;
-    let refusal = refused(Refusal::DuplicateOperation { operation_id: op(), limit_names: limit_names() });
-    check(refusal, 409, "DuplicateOperation", both(json!({"operation_id": "op"}))).await;
-    let refusal = refused(Refusal::LimitExceeded { limits: vec![(name("a"), 5), (name("b"), -5)] });
-    let ceilings = json!([{"limit_name": "a", "ceiling": 5}, {"limit_name": "b", "ceiling": -5}]);
-    check(refusal, 409, "LimitExceeded", both(json!({"limits": ceilings}))).await;
+    let limits = vec![(name("a"), 5), (name("b"), -5)];
+    let refusal = refused(Refusal::DuplicateOperation { operation_id: op(), limits });
+    let held = json!([{"limit_name": "a", "held_value": 5}, {"limit_name": "b", "held_value": -5}]);
+    let members = json!({"operation_id": "op", "held_value": 5, "limits": held});
+    check(refusal, 409, "DuplicateOperation", both(members)).await;
+    let limit = |limit: &str, ceiling| ExceededLimit {
+        limit_name: name(limit),
+        ceiling,
+        commit_value: 3,
+        hold_value: -1,
+        available: 2,
+    };
+    let refusal = refused(Refusal::LimitExceeded { limits: vec![limit("a", 5), limit("b", -5)] });
+    let limit = |limit: &str, ceiling: i64| json!({"limit_name": limit, "ceiling": ceiling, "commit_value": 3, "hold_value": -1, "available": 2});
+    let limits = [limit("a", 5), limit("b", -5)];
+    check(refusal, 409, "LimitExceeded", both(json!({"limits": limits}))).await;
+    let refusal = refused(Refusal::LimitInUse { limit_name: name("a"), open_holds: 3 });
+    check(refusal, 409, "LimitInUse", json!({"limit_name": "a", "open_holds": 3})).await;
     let refusal = refused(Refusal::ValueOverflow { limit_names: limit_names() });
     check(refusal, 409, "ValueOverflow", both(json!({}))).await;
     let refusal =
@@ -78,7 +91,7 @@ async fn replies_have_their_form() {
     };
     let limit_json = |text: &str| {
         json!({"name": text, "limit_id": null, "context": {"k": "v"}, "ceiling": 9, "commit_value": 5,
-            "hold_value": -2, "total_value": 3, "created_position": 1})
+            "hold_value": -2, "total_value": 3, "available": 4, "created_position": 1})
     };
     let value_json =
         json!({"limit_name": "a", "limit_id": null, "commit_value": 5, "hold_value": -2, "total_value": 3});
@@ -108,8 +121,10 @@ async fn replies_have_their_form() {
     let rolled_back = HoldState::RolledBack { at: Position(9), expired: false };
     let expired = HoldState::RolledBack { at: Position(9), expired: true };
     let hold_json = |limit: &str, state: &str, committed: Json, at: Json, expired: bool| {
-        json!({"limit_name": limit, "limit_id": "id", "state": state, "held_value": 7, "committed_value": committed,
-            "hold_position": 2, "final_position": at, "expires_at": 1_700_000_000_000_u64, "expired": expired})
+        let expires_in = if state == "held" { json!(500) } else { Json::Null };
+        json!({"limit_name": limit, "limit_id": "id", "deleted": limit == "l0", "state": state, "held_value": 7,
+            "committed_value": committed, "held_at": 1_600_000_000_000_u64, "hold_position": 2, "final_position": at,
+            "expires_at": 1_700_000_000_000_u64, "expires_in_ms": expires_in, "expired": expired})
     };
     let op_json = |state: &str, holds: Json| json!({"operation_id": "op", "position": 2, "state": state, "holds": holds});
     let holds = json!([
@@ -125,7 +140,7 @@ async fn replies_have_their_form() {
         .await;
     let items = vec![operation(vec![rolled_back, committed])];
     let listed = json!({"items": [op_json("committed", holds)], "next": "op"});
-    check(Reply::Operations { items, next: Some(name("op")) }, listed).await;
+    check(Reply::Operations(Listed { items, next: Some(name("op")) }), listed).await;
     let holds = json!([hold_json("l0", "rolled_back", Json::Null, json!(9), false)]);
     check(Reply::Operation(operation(vec![rolled_back])), op_json("rolled_back", holds)).await;
 

@@ -68,6 +68,11 @@ async fn query_parameters() {
     refused("/v1/ledger/limits/a?x=1", "x").await;
     refused("/v1/ledger/limits/a/entries?after=x", "after").await;
     refused("/v1/ledger/operations?state=committed", "state").await;
+    refused("/v1/ledger/operations?older_than=60", "older_than").await;
+    refused("/v1/ledger/operations?older_than=", "older_than").await;
+    refused("/v1/ledger/operations?limit_name=", "limit_name").await;
+    refused("/v1/ledger/limits?order=name", "order").await;
+    refused("/v1/ledger/limits?order=used&after=a", "after").await;
     refused("/v1/ledger/operations/op?state=held", "state").await;
     refused("/v1/ns?limit=0", "limit").await;
     let problem =
@@ -86,9 +91,20 @@ async fn query_parameters() {
         ledger::Command::ListLimits(page(Some("a&b c"), 1000)),
     )
     .await;
-    let operations = |only_held| ledger::Command::ListOperations { only_held, page: page(None, 100) };
-    asked("/v1/ledger/operations", operations(false)).await;
-    asked("/v1/ledger/operations?state=held", operations(true)).await;
+    asked("/v1/ledger/limits?order=used&limit=7", ledger::Command::ListLimitsByUse(page(None, 7))).await;
+    let operations = |only_held, older_than: Option<u64>, limit_name: Option<&str>| {
+        let (older_than, limit_name) = (older_than.map(Millis), limit_name.map(name));
+        let filter = ledger::OperationFilter { only_held, older_than, limit_name };
+        ledger::Command::ListOperations { filter, page: page(None, 100) }
+    };
+    asked("/v1/ledger/operations", operations(false, None, None)).await;
+    asked("/v1/ledger/operations?state=held", operations(true, None, None)).await;
+    asked("/v1/ledger/operations?older_than=0", operations(false, Some(0), None)).await;
+    asked(
+        "/v1/ledger/operations?older_than=1m30s&limit_name=a%2Fb",
+        operations(false, Some(90_000), Some("a/b")),
+    )
+    .await;
     let entries = Page::new(Some(Position(7)), 1).unwrap();
     let entries = ledger::Command::ListEntries { limit_name: name("a"), page: entries };
     asked("/v1/ledger/limits/a/entries?after=7&limit=1", entries).await;
@@ -117,7 +133,7 @@ async fn methods_and_paths() {
     check("GET", "/v1/ns/n/ledger", &[]).await;
     check("GET", "/v1/ledger/hold", &["POST"]).await;
     check("DELETE", "/v1/ledger/limits", &["GET", "HEAD", "POST"]).await;
-    check("DELETE", "/v1/ns/n/ledger/limits/a", &["GET", "HEAD", "PATCH"]).await;
+    check("PUT", "/v1/ns/n/ledger/limits/a", &["DELETE", "GET", "HEAD", "PATCH"]).await;
     check("OPTIONS", "/v1/ledger/operations", &["GET", "HEAD"]).await;
     check("BREW", "/healthz", &["GET", "HEAD"]).await;
     check("GET", "/v1/ns/n", &["DELETE"]).await;

@@ -5,7 +5,7 @@ use super::{raw::RawConnection, *};
 #[tokio::test]
 async fn requests_arrive_as_they_were_sent_and_answers_too() {
     let node = Node::start().await;
-    let peers = HttpPeers::new(secret());
+    let peers = node.client();
     let refusal = ledger::Refusal::LimitNotFound { limit_names: vec![name("a")] };
     let mut answers = vec![
         Ok(Outcome::NamespaceDeleted),
@@ -31,9 +31,18 @@ async fn requests_arrive_as_they_were_sent_and_answers_too() {
 }
 
 #[tokio::test]
+async fn refusals_of_another_node_arrive() {
+    let node = Node::start().await;
+    let peers = node.client();
+    let wanted = limina_node::RefusalsRequest { after: 41, namespace: Some(name("n")) };
+    let page = soon(peers.refusals(node.address(), &wanted)).await;
+    assert_eq!(page, Ok(page_of_refusals(41)));
+}
+
+#[tokio::test]
 async fn the_largest_batch_fits() {
     let node = Node::start().await;
-    let peers = HttpPeers::new(secret());
+    let peers = node.client();
     // With eight names of 256 bytes in each of its items, the batch has more than 16 MiB.
     let limit_name = |limit| name(&format!("{limit}{}", "x".repeat(255)));
     let change = |limit| ledger::FinalizationChange { limit_name: limit_name(limit), value: None };
@@ -52,7 +61,7 @@ async fn thousands_wait_at_once_and_others_pass_them() {
     const MANY: usize = 3_000;
     let mut node = Node::start().await;
     node.close_gate();
-    let peers = Arc::new(HttpPeers::new(secret()));
+    let peers = Arc::new(node.client());
     let asking: Vec<_> = (0..MANY)
         .map(|_| {
             let (peers, address) = (peers.clone(), node.address().to_owned());
@@ -73,7 +82,7 @@ async fn many_that_are_given_up_at_once_disturb_nobody() {
     const MANY: usize = 1_000;
     let mut node = Node::start().await;
     node.close_gate();
-    let peers = Arc::new(HttpPeers::new(secret()));
+    let peers = Arc::new(node.client());
     let ask = || {
         let (peers, address) = (peers.clone(), node.address().to_owned());
         tokio::spawn(async move { peers.ask(&address, ShardId(0), &read()).await })
@@ -93,16 +102,26 @@ async fn many_that_are_given_up_at_once_disturb_nobody() {
 }
 
 #[tokio::test]
-async fn many_that_are_given_up_before_they_are_looked_at_disturb_nobody() {
+async fn nodes_may_give_up_many_requests_at_once_and_clients_may_not() {
     let node = Node::start().await;
-    assert!(soon(RawConnection::give_up(node.address(), 2_000)).await);
+    let certificate = Certificate::new();
+    introduce_to(&node.server.peers, &[&certificate]);
+    let mut peer = RawConnection::peer(node.address(), &certificate).await.unwrap();
+    assert!(soon(peer.give_up(2_000)).await);
+    // A client is no node: it may have far fewer requests at once, and is cut off if it gives many up.
+    let mut client = RawConnection::public(&node.server.public).await;
+    assert!(!soon(client.give_up(2_000)).await);
+    let mut peer = RawConnection::peer(node.address(), &certificate).await.unwrap();
+    assert_eq!(soon(peer.max_streams()).await, Some(100_000));
+    let mut client = RawConnection::public(&node.server.public).await;
+    assert_eq!(soon(client.max_streams()).await, Some(200));
 }
 
 #[tokio::test]
 async fn a_node_that_stops_answers_what_it_was_asked() {
     let mut node = Node::start().await;
     node.close_gate();
-    let peers = Arc::new(HttpPeers::new(secret()));
+    let peers = Arc::new(node.client());
     let asked = {
         let (peers, address) = (peers.clone(), node.address().to_owned());
         tokio::spawn(async move { peers.ask(&address, ShardId(0), &read()).await })

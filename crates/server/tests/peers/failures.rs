@@ -14,7 +14,7 @@ async fn check(
     expect: Result<Outcome, PeerError>,
 ) {
     let raw = Raw::bind().await;
-    let peers = HttpPeers::new(secret());
+    let peers = raw.client();
     let node = async {
         let mut connection = raw.accept().await;
         let stream = connection.request().await;
@@ -73,8 +73,8 @@ async fn what_may_have_been_done_is_lost() {
 async fn a_node_without_memory_has_done_nothing() {
     let memory = Budget::new(1 << 20, &limina_node::Metrics::new());
     let _used = memory.reserve_anyway(Kind::State, 1 << 20);
-    let node = Node::start_limited(Some(secret()), memory).await;
-    let peers = HttpPeers::new(secret());
+    let node = Node::start_limited(memory).await;
+    let peers = node.client();
     let answer = soon(peers.ask(node.address(), ShardId(0), &read())).await;
     assert_eq!(answer, Err(PeerError::Unavailable(Unavailable::Overloaded { retry_after_ms: 1_000 })));
     assert_eq!(*node.fake.asked.lock().unwrap(), []);
@@ -83,7 +83,7 @@ async fn a_node_without_memory_has_done_nothing() {
 #[tokio::test]
 async fn whoever_is_not_reached_is_not_there() {
     let gone = Raw::bind().await.address;
-    let peers = HttpPeers::new(secret());
+    let peers = HttpPeers::new().unwrap();
     for address in [&*gone, "no address", "nobody.invalid:1", ""] {
         let answer = soon(peers.ask(address, ShardId(0), &read())).await;
         assert_eq!(answer, Err(PeerError::NotThere), "{address:?}");
@@ -91,21 +91,9 @@ async fn whoever_is_not_reached_is_not_there() {
 }
 
 #[tokio::test]
-async fn whoever_does_not_share_the_secret_is_not_there() {
-    let other = Secret::new("fedcba9876543210").unwrap();
-    for secret_there in [Some(other), None] {
-        let node = Node::start_with(secret_there).await;
-        let peers = HttpPeers::new(secret());
-        let answer = soon(peers.ask(node.address(), ShardId(0), &read())).await;
-        assert_eq!(answer, Err(PeerError::NotThere));
-        assert_eq!(*node.fake.asked.lock().unwrap(), []);
-    }
-}
-
-#[tokio::test]
 async fn a_node_that_has_died_is_noticed() {
     let raw = Raw::bind().await;
-    let peers = HttpPeers::new(secret());
+    let peers = raw.client();
     let node = async {
         let mut connection = raw.accept().await;
         connection.request().await;
@@ -121,7 +109,7 @@ async fn a_node_that_has_died_is_noticed() {
 #[tokio::test]
 async fn connections_are_shared_and_replaced_when_broken() {
     let raw = Raw::bind().await;
-    let peers = HttpPeers::new(secret());
+    let peers = raw.client();
     let request = read();
     let ask = || peers.ask(&raw.address, ShardId(0), &request);
     let node = async {
@@ -148,7 +136,7 @@ async fn connections_are_shared_and_replaced_when_broken() {
 #[tokio::test]
 async fn a_node_that_goes_away_answers_what_it_has_and_is_asked_nothing_more() {
     let raw = Raw::bind().await;
-    let peers = HttpPeers::new(secret());
+    let peers = raw.client();
     let request = read();
     let ask = || peers.ask(&raw.address, ShardId(0), &request);
     let (seen, is_seen) = oneshot::channel();
@@ -180,7 +168,7 @@ async fn a_node_that_goes_away_answers_what_it_has_and_is_asked_nothing_more() {
 #[tokio::test]
 async fn unused_connections_are_closed() {
     let raw = Raw::bind().await;
-    let peers = HttpPeers::new(secret()).with_unused_after(Duration::from_millis(20));
+    let peers = raw.client().with_unused_after(Duration::from_millis(20));
     let request = read();
     for _ in 0..2 {
         let node = async {

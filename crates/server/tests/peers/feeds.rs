@@ -28,7 +28,7 @@ async fn everything_is_told_in_order_until_the_end() {
     for end in [FeedEnded::NoStream, FeedEnded::Lost] {
         let node = Node::start().await;
         let teller = node.feeds();
-        let peers = HttpPeers::new(secret());
+        let peers = node.client();
         let mut feed = soon(peers.follow(node.address(), &wanted())).await.expect("a feed");
         assert_eq!(*node.fake.wanted.lock().unwrap(), Some(wanted()));
         let told = [vec![change(8), change(9)], vec![], vec![key_frame(20_000)], vec![change(10)]];
@@ -45,7 +45,7 @@ async fn everything_is_told_in_order_until_the_end() {
 #[tokio::test]
 async fn a_feed_that_is_not_to_be_had_says_so() {
     let node = Node::start().await;
-    let peers = HttpPeers::new(secret());
+    let peers = node.client();
     let answer = soon(peers.follow(node.address(), &wanted())).await;
     assert_eq!(answer.err(), Some(PeerError::NotThere));
 }
@@ -54,7 +54,7 @@ async fn a_feed_that_is_not_to_be_had_says_so() {
 async fn feeds_are_lost_when_the_node_stops() {
     let node = Node::start().await;
     let _silent = node.feeds();
-    let peers = HttpPeers::new(secret());
+    let peers = node.client();
     let mut feed = soon(peers.follow(node.address(), &wanted())).await.expect("a feed");
     node.server.stop.send(()).unwrap();
     assert_eq!(soon(feed.next()).await, Err(FeedEnded::Lost));
@@ -65,7 +65,7 @@ async fn feeds_are_lost_when_the_node_stops() {
 async fn a_feed_that_nobody_reads_any_more_is_let_go_of() {
     let node = Node::start().await;
     let teller = node.feeds();
-    let peers = HttpPeers::new(secret());
+    let peers = node.client();
     let feed = soon(peers.follow(node.address(), &wanted())).await.expect("a feed");
     drop(feed);
     soon(teller.closed()).await;
@@ -75,7 +75,7 @@ async fn a_feed_that_nobody_reads_any_more_is_let_go_of() {
 async fn a_broken_feed_is_lost() {
     let check = async |answer: &[u8], expect_begun: bool| {
         let raw = Raw::bind().await;
-        let peers = HttpPeers::new(secret());
+        let peers = raw.client();
         let node = async {
             let mut connection = raw.accept().await;
             let stream = connection.request().await;

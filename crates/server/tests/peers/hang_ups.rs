@@ -29,6 +29,10 @@ impl Backend for Front {
         Box::pin(async { Err(Unavailable::ShardUnavailable) })
     }
 
+    fn audit(&self, _: Page<AuditCursor>) -> Pending<'_, Listed<AuditRecord, AuditCursor>> {
+        Box::pin(async { Ok(Listed { items: Vec::new(), next: None }) })
+    }
+
     fn follow(&self, _: Name, _: Name, _: Option<u64>, _: Option<events::StreamTerms>) -> Following<'_> {
         Box::pin(async { Err(FollowError::StreamNotFound) })
     }
@@ -38,6 +42,20 @@ impl Backend for Front {
     }
 
     fn feed_peer(&self, _: FeedRequest) -> PeerFuture<'_, Box<dyn Feed>> {
+        Box::pin(async { Err(PeerError::NotThere) })
+    }
+
+    fn listen_to_refusals(
+        &self,
+        namespace: Option<Name>,
+    ) -> Result<limina_node::RefusalListener, limina_node::memory::MemoryFull> {
+        limina_node::Service::new(limina_node::Metrics::new()).listen_to_refusals(namespace)
+    }
+
+    fn refusals_for_peer(
+        &self,
+        _: limina_node::RefusalsRequest,
+    ) -> PeerFuture<'_, limina_node::RefusalsPage> {
         Box::pin(async { Err(PeerError::NotThere) })
     }
 
@@ -64,14 +82,14 @@ async fn owner() -> (RunningNode, Service, Server) {
         RunningNode::start(service.clone(), metrics, store.clone(), store, memory::sharding(1), options)
             .await;
     let node = node.unwrap();
-    let server = Server::start(Arc::new(service.clone()), Some(secret())).await;
+    let server = Server::start(Arc::new(service.clone()), Budget::unlimited()).await;
     (node, service, server)
 }
 
 /// How many wait for a lock, asked until it is so many.
 async fn until_waiting(service: &Service, lock_id: &Name, waiting: usize) {
     let command = Command::Locks(locks::Command::Get(lock_id.clone()));
-    let request = Request { namespace: name("default"), idempotency: None, command };
+    let request = Request::new(name("default"), command);
     loop {
         match service.submit(request.clone()).await {
             Ok(Outcome::Locks(Ok(locks::Reply::Grant(grant)))) if grant.waiting == waiting => return,
@@ -84,9 +102,9 @@ async fn until_waiting(service: &Service, lock_id: &Name, waiting: usize) {
 #[tokio::test]
 async fn whoever_hangs_up_leaves_the_queue_of_the_owner() {
     let (node, service, owner) = owner().await;
-    let peers = HttpPeers::new(secret());
-    let front = Server::start(Arc::new(Front { peers, owner: owner.address.clone() }), None).await;
-    let url = format!("http://{}/v1/locks", front.address);
+    let front = Front { peers: owner.client(), owner: owner.address.clone() };
+    let front = Server::start(Arc::new(front), Budget::unlimited()).await;
+    let url = format!("http://{}/v1/locks", front.public);
     let acquire = |wait: &str| {
         let body = json!({"key_values": {"order": 1}, "ttl": "1m", "wait": wait});
         Client::new().post(&url).header("content-type", "application/json").body(body.to_string()).send()

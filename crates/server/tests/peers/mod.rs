@@ -1,19 +1,21 @@
 //! How one node asks another, through real sockets.
 
+use futures_util::FutureExt;
 use limina_engine::{
-    Command, Name, Outcome, Page, Request,
+    Command, Listed, Name, Outcome, Page, Request,
+    audit::{AuditCursor, AuditRecord},
     events::{self, Change, ChangeKind},
     ledger,
     outcome::NamespaceInfo,
 };
 use limina_node::{
-    Budget, Cluster, Feed, FeedEnded, FeedRequest, FollowError, PeerError, Peers, ShardId, StreamUpdate,
-    Unavailable, peers::PeerFuture,
+    Budget, Cluster, Feed, FeedEnded, FeedRequest, Fingerprint, FollowError, PeerError, Peers, ShardId,
+    StreamUpdate, Unavailable, peers::PeerFuture,
 };
 use limina_server::{
-    App, Backend, HttpPeers, Metrics, Secret,
+    App, Backend, HttpPeers, Metrics,
     backend::{Following, Pending},
-    serve,
+    serve, serve_peers,
 };
 use prometheus_client::registry::Registry;
 use std::{
@@ -25,6 +27,7 @@ use tokio::{
     net::TcpListener,
     sync::{Semaphore, mpsc, oneshot},
     task::JoinHandle,
+    time::Instant,
 };
 
 mod asks;
@@ -33,12 +36,17 @@ mod failures;
 mod feeds;
 mod hang_ups;
 mod raw;
+mod strangers;
+
+pub(crate) use strangers::{Certificate, introduce_to};
 
 /// Nothing here takes so long, unless it never comes.
 const LONG: Duration = Duration::from_secs(30);
 
-fn secret() -> Secret {
-    Secret::new("0123456789abcdef").unwrap()
+/// These know each other's certificates, and no others.
+fn introduce(nodes: &[&HttpPeers]) {
+    let certificates: Vec<Fingerprint> = nodes.iter().filter_map(|node| node.certificate()).collect();
+    nodes.iter().for_each(|node| node.handle_certificates(certificates.clone(), Instant::now()));
 }
 
 fn name(text: &str) -> Name {
@@ -48,7 +56,7 @@ fn name(text: &str) -> Name {
 /// A request of which the answer is of no interest.
 fn read() -> Request {
     let command = Command::Ledger(ledger::Command::GetLimit(name("a")));
-    Request { namespace: name("n"), idempotency: None, command }
+    Request::new(name("n"), command)
 }
 
 /// A node that answers what it was told to.
@@ -92,6 +100,10 @@ impl Backend for Fake {
         Box::pin(async { Err(Unavailable::ShardUnavailable) })
     }
 
+    fn audit(&self, _: Page<AuditCursor>) -> Pending<'_, Listed<AuditRecord, AuditCursor>> {
+        Box::pin(async { Ok(Listed { items: Vec::new(), next: None }) })
+    }
+
     fn follow(&self, _: Name, _: Name, _: Option<u64>, _: Option<events::StreamTerms>) -> Following<'_> {
         Box::pin(async { Err(FollowError::StreamNotFound) })
     }
@@ -114,6 +126,20 @@ impl Backend for Fake {
         })
     }
 
+    fn listen_to_refusals(
+        &self,
+        namespace: Option<Name>,
+    ) -> Result<limina_node::RefusalListener, limina_node::memory::MemoryFull> {
+        limina_node::Service::new(limina_node::Metrics::new()).listen_to_refusals(namespace)
+    }
+
+    fn refusals_for_peer(
+        &self,
+        wanted: limina_node::RefusalsRequest,
+    ) -> PeerFuture<'_, limina_node::RefusalsPage> {
+        Box::pin(async move { Ok(page_of_refusals(wanted.after)) })
+    }
+
     fn is_ready(&self) -> bool {
         true
     }
@@ -125,6 +151,22 @@ impl Backend for Fake {
     fn shard_of(&self, _: &Name) -> Option<ShardId> {
         None
     }
+}
+
+/// A page with one refusal behind `after`.
+fn page_of_refusals(after: u64) -> limina_node::RefusalsPage {
+    let refused = limina_node::RefusedRequest {
+        time: 7,
+        namespace: name("n"),
+        family: "ledger".into(),
+        code: "LimitExceeded".into(),
+        rule: None,
+        limit_name: Some(name("daily")),
+        stream: None,
+        key_values: None,
+        operation_id: Some(name("op")),
+    };
+    limina_node::RefusalsPage { items: vec![refused], next: after + 1, missed: 2 }
 }
 
 /// Tells what it is given; waits for ever when there is no more.
@@ -151,14 +193,10 @@ struct Node {
 impl Node {
     /// One that answers at once.
     async fn start() -> Node {
-        Node::start_with(Some(secret())).await
+        Node::start_limited(Budget::unlimited()).await
     }
 
-    async fn start_with(secret: Option<Secret>) -> Node {
-        Node::start_limited(secret, Budget::unlimited()).await
-    }
-
-    async fn start_limited(secret: Option<Secret>, memory: Budget) -> Node {
+    async fn start_limited(memory: Budget) -> Node {
         let (sender, taken) = mpsc::unbounded_channel();
         let fake = Arc::new(Fake {
             asked: Mutex::default(),
@@ -168,12 +206,17 @@ impl Node {
             feed: Mutex::default(),
             wanted: Mutex::default(),
         });
-        let server = Server::start_with(fake.clone(), secret, memory).await;
+        let server = Server::start(fake.clone(), memory).await;
         Node { fake, taken, server }
     }
 
     fn address(&self) -> &str {
         &self.server.address
+    }
+
+    /// Another node, which this one knows.
+    fn client(&self) -> HttpPeers {
+        self.server.client()
     }
 
     fn answers(&self, answer: Result<Outcome, PeerError>) {
@@ -192,32 +235,46 @@ impl Node {
     }
 }
 
-/// A server for any backend.
+/// A server for any backend, with a listener for nodes and one for clients.
 struct Server {
+    /// For nodes.
     address: String,
+    /// For clients.
+    public: String,
+    peers: Arc<HttpPeers>,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
 }
 
 impl Server {
-    async fn start(backend: Arc<dyn Backend>, secret: Option<Secret>) -> Server {
-        Server::start_with(backend, secret, Budget::unlimited()).await
-    }
-
-    async fn start_with(backend: Arc<dyn Backend>, secret: Option<Secret>, memory: Budget) -> Server {
+    async fn start(backend: Arc<dyn Backend>, memory: Budget) -> Server {
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
         let app = App::new(backend, metrics, Arc::new(registry));
-        secret.into_iter().for_each(|secret| app.accept_peers(secret));
         app.limit_memory(memory);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
         let (stop, stopped) = oneshot::channel::<()>();
-        let serving = tokio::spawn(serve(listener, app, async {
-            let _ = stopped.await;
-        }));
-        Server { address, stop, serving }
+        let stopped = stopped.shared();
+        let [for_nodes, for_clients] = [bind().await, bind().await];
+        let [address, public] =
+            [&for_nodes, &for_clients].map(|listener| listener.local_addr().unwrap().to_string());
+        let peers = Arc::new(HttpPeers::new().unwrap());
+        let nodes = serve_peers(for_nodes, app.clone(), peers.clone(), 1_024, stopped.clone().map(drop));
+        let clients = serve(for_clients, app, stopped.map(drop));
+        let serving = tokio::spawn(async {
+            tokio::join!(nodes, clients);
+        });
+        Server { address, public, peers, stop, serving }
     }
+
+    fn client(&self) -> HttpPeers {
+        let client = HttpPeers::new().unwrap();
+        introduce(&[&client, &self.peers]);
+        client
+    }
+}
+
+async fn bind() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").await.unwrap()
 }
 
 /// Waits, but not for ever.

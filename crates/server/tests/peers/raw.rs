@@ -1,9 +1,12 @@
 //! HTTP/2 frame by frame, for nodes that speak it badly.
 
+use super::{Certificate, introduce_to};
+use limina_server::HttpPeers;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
 };
+use tokio_rustls::TlsAcceptor;
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
@@ -14,27 +17,48 @@ pub(crate) const GO_AWAY: u8 = 7;
 const END_STREAM: u8 = 1;
 const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
+const MAX_CONCURRENT_STREAMS: u16 = 3;
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// What a node says when it has found the certificate of the other.
+const WELCOME: u8 = b'L';
 
 pub(crate) struct Raw {
     pub(crate) address: String,
     listener: TcpListener,
+    certificate: Certificate,
 }
 
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
 /// A connection, from or to it.
-pub(crate) struct RawConnection(TcpStream);
+pub(crate) struct RawConnection(Box<dyn Stream>);
 
 impl Raw {
     pub(crate) async fn bind() -> Raw {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        Raw { address: listener.local_addr().unwrap().to_string(), listener }
+        let certificate = Certificate::new();
+        Raw { address: listener.local_addr().unwrap().to_string(), listener, certificate }
+    }
+
+    /// A node that knows this one.
+    pub(crate) fn client(&self) -> HttpPeers {
+        let client = HttpPeers::new().unwrap();
+        introduce_to(&client, &[&self.certificate]);
+        client
     }
 
     /// The next connection, as soon as somebody greets.
     pub(crate) async fn accept(&self) -> RawConnection {
-        let (mut stream, _) = self.listener.accept().await.unwrap();
+        let (stream, _) = self.listener.accept().await.unwrap();
+        let acceptor = TlsAcceptor::from(self.certificate.server_config());
+        let mut stream = acceptor.accept(stream).await.unwrap();
+        stream.write_all(&[WELCOME]).await.unwrap();
+        stream.flush().await.unwrap();
         stream.read_exact(&mut [0; PREFACE.len()]).await.unwrap();
-        let mut connection = RawConnection(stream);
+        let mut connection = RawConnection(Box::new(stream));
         connection.send(SETTINGS, 0, 0, &[]).await;
         connection
     }
@@ -46,9 +70,33 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 impl RawConnection {
-    /// Connects to a node, begins that many requests and gives them up at once, but for the last. Returns whether that is
-    /// answered.
-    pub(crate) async fn give_up(address: &str, streams: u32) -> bool {
+    /// To the listener for clients.
+    pub(crate) async fn public(address: &str) -> RawConnection {
+        RawConnection(Box::new(TcpStream::connect(address).await.unwrap()))
+    }
+
+    /// To the listener for nodes, with this certificate. Fails if it is refused.
+    pub(crate) async fn peer(address: &str, certificate: &Certificate) -> std::io::Result<RawConnection> {
+        let mut stream = certificate.connect(address).await?;
+        assert_eq!(stream.read_u8().await?, WELCOME);
+        Ok(RawConnection(Box::new(stream)))
+    }
+
+    /// The most requests at once that the server allows. None: unlimited.
+    pub(crate) async fn max_streams(&mut self) -> Option<u32> {
+        self.0.write_all(PREFACE).await.unwrap();
+        self.send(SETTINGS, 0, 0, &[]).await;
+        loop {
+            let (kind, flags, _, payload) = self.whole_frame().await.expect("the connection ended");
+            if kind == SETTINGS && flags & ACK == 0 {
+                let found = payload.chunks_exact(6).find(|s| s[..2] == MAX_CONCURRENT_STREAMS.to_be_bytes());
+                return found.map(|found| u32::from_be_bytes(found[2..].try_into().unwrap()));
+            }
+        }
+    }
+
+    /// Begins that many requests and gives them up at once, but for the last. Returns whether that is answered.
+    pub(crate) async fn give_up(&mut self, streams: u32) -> bool {
         // `GET /` in the static table.
         let begin = |stream| frame(HEADERS, END_HEADERS | END_STREAM, stream, &[0x82, 0x86, 0x84]);
         let mut bytes = [&PREFACE[..], &frame(SETTINGS, 0, 0, &[])].concat();
@@ -58,10 +106,11 @@ impl RawConnection {
         }
         let last = 2 * streams + 1;
         bytes.extend(begin(last));
-        let mut connection = RawConnection(TcpStream::connect(address).await.unwrap());
-        connection.0.write_all(&bytes).await.unwrap();
+        // The server may end the connection before it has taken everything.
+        let _ended = self.0.write_all(&bytes).await;
+        let _ended = self.0.flush().await;
         loop {
-            match connection.frame().await {
+            match self.frame().await {
                 Some((HEADERS, _, stream)) if stream == last => return true,
                 Some((GO_AWAY, ..)) | None => return false,
                 Some(_) => {}
@@ -72,6 +121,7 @@ impl RawConnection {
     /// Sends a frame.
     pub(crate) async fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
         self.0.write_all(&frame(kind, flags, stream, payload)).await.unwrap();
+        self.0.flush().await.unwrap();
     }
 
     /// Reads until a whole request has come, and returns its stream.
@@ -108,11 +158,16 @@ impl RawConnection {
 
     /// The next frame: its kind, its flags and its stream.
     async fn frame(&mut self) -> Option<(u8, u8, u32)> {
+        let (kind, flags, stream, _) = self.whole_frame().await?;
+        Some((kind, flags, stream))
+    }
+
+    async fn whole_frame(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
         let mut head = [0; 9];
         self.0.read_exact(&mut head).await.ok()?;
         let [a, b, c, kind, flags, stream @ ..] = head;
         let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
         self.0.read_exact(&mut payload).await.ok()?;
-        Some((kind, flags, u32::from_be_bytes(stream)))
+        Some((kind, flags, u32::from_be_bytes(stream), payload))
     }
 }

@@ -57,8 +57,8 @@ impl Bench {
 
     /// Sends a request under a name of its own.
     pub(crate) fn send(&mut self, ticket: &str, namespace: &str, key: Option<&str>, command: Command) {
-        let idempotency = key.map(|key| Idempotency { key: name(key), fingerprint: [0; 16] });
-        let request = Request { namespace: name(namespace), idempotency, command };
+        let idempotency = key.map(|key| Idempotency { owner: None, key: name(key), fingerprint: [0; 16] });
+        let request = Request { idempotency, ..Request::new(name(namespace), command) };
         self.shard.handle_request(ticket.to_owned(), request).unwrap();
     }
 
@@ -191,6 +191,5 @@ pub(crate) fn values(limit_name: &str) -> Command {
 }
 
 fn transfer(operation_id: &str) -> Transfer {
-    let change = Change { limit_name: name("a"), value: 1, limit_id: None, context: Context::default() };
-    Transfer::Hold(Hold::new(name(operation_id), vec![change]).unwrap())
+    Transfer::Hold(Hold::new(name(operation_id), vec![Change::new(name("a"), 1)]).unwrap())
 }

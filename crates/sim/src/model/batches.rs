@@ -148,7 +148,7 @@ impl Namespace {
     fn keep_progress(&mut self, request: &Request, begun: &Begun) {
         if let (Some(key), Some(given)) = (&request.idempotency, begun.given) {
             self.keep_reply(Time(given), request, None, begun.changed == Changed::Yes);
-            if let Some(kept) = self.replies.get_mut(&key.key) {
+            if let Some(kept) = self.replies.get_mut(&key.owned_key()) {
                 kept.progress = begun.results.clone();
             }
         }
@@ -157,7 +157,7 @@ impl Namespace {
     /// The reply of a batch counts as given when its first results were kept.
     fn keep_since(&mut self, request: &Request, given: Option<u64>) {
         if let (Some(key), Some(given)) = (&request.idempotency, given)
-            && let Some(kept) = self.replies.get_mut(&key.key)
+            && let Some(kept) = self.replies.get_mut(&key.owned_key())
         {
             kept.given = given;
         }
@@ -186,7 +186,7 @@ fn begun(
     }
     let key = request.idempotency.as_ref();
     let kept = key.and_then(|key| {
-        let kept = namespace.replies.get(&key.key)?;
+        let kept = namespace.replies.get(&key.owned_key())?;
         (kept.fingerprint == key.fingerprint && now.0 < kept.given + DAY && kept.progress.is_some())
             .then_some(kept)
     });
@@ -201,7 +201,7 @@ fn begun(
     let mut ways = vec![(begun, namespace.clone())];
     if !kept.is_certain {
         let mut without = namespace.clone();
-        without.replies.remove(&key.key);
+        without.replies.remove(&key.owned_key());
         ways.push((Begun::NOTHING, without));
     }
     ways

@@ -289,7 +289,9 @@ fn may_be_relaxed(request: &Request) -> bool {
         | Command::Locks(_)
         | Command::Events(_)
         | Command::DeleteNamespace
-        | Command::ListNamespaces(_) => {
+        | Command::ListNamespaces(_)
+        | Command::ListAudit(_)
+        | Command::ListShardAudit(_) => {
             return false;
         }
     };

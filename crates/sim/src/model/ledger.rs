@@ -1,14 +1,16 @@
 //! The naive ledger: a log of everything that ever happened, summed up for every answer.
 
 use super::{Bounds, Order};
+use limina_engine::{Listed, Page};
 use limina_engine::{
     Name, Position, Quota, Time,
     ledger::{
-        self, AsOf, Change, EntryInfo, EntryKind, Finalization, FinalizationReply, Finish, HeldLimitInfo,
-        Hold, HoldReply, HoldState, LimitInfo, NewLimit, OperationInfo, Patch, Refusal, Reply, Transfer,
-        Value, ValuesReply,
+        self, AsOf, Change, EntryInfo, EntryKind, ExceededLimit, Extend, Finalization, FinalizationReply,
+        Finish, HeldLimitInfo, Hold, HoldReply, HoldState, LimitInfo, NewLimit, OperationFilter,
+        OperationInfo, Patch, Refusal, Reply, Transfer, Value, ValuesReply,
     },
 };
+use std::cmp::Ordering;
 
 type Answer = Result<Reply, Refusal>;
 
@@ -16,7 +18,7 @@ type Answer = Result<Reply, Refusal>;
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Ledger {
     bounds: Bounds,
-    /// In the order of their creation.
+    /// Every limit that ever was, in the order of their creation.
     limits: Vec<Limit>,
     /// Everything that ever happened to a value.
     log: Vec<Event>,
@@ -27,7 +29,11 @@ pub(super) struct Ledger {
 struct Limit {
     terms: NewLimit,
     created_at: u64,
+    is_deleted: bool,
 }
+
+/// A limit's place in the list of all limits. A name may belong to several of them, one after the other.
+type LimitId = usize;
 
 /// A hold, or the end of one.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +41,7 @@ struct Event {
     position: u64,
     time: u64,
     operation: Name,
-    limit: Name,
+    limit: LimitId,
     kind: EntryKind,
     /// The value that the entry shows.
     value: i64,
@@ -110,7 +116,15 @@ impl Ledger {
                 readable.map(|(transfer, _)| self.transfer(order, now, transfer)).collect(),
             ));
         }
-        self.command(order, now, command)
+        match (command, answer) {
+            (ledger::Command::ListOperations { filter, page }, Some(Ok(Reply::Operations(shown)))) => {
+                self.operations(now, filter, page, shown)
+            }
+            (ledger::Command::ListLimitsByUse(page), Some(Ok(Reply::LimitsByUse(shown)))) => {
+                Ok(self.limits_by_use(page, shown))
+            }
+            _ => self.command(order, now, command),
+        }
     }
 
     /// Rolls back every hold that is due by `now`, in due order.
@@ -118,7 +132,7 @@ impl Ledger {
         self.expiries.sort_by_key(|expiry| (expiry.due, expiry.position));
         while self.expiries.first().is_some_and(|expiry| expiry.due <= now) {
             let expiry = self.expiries.remove(0);
-            let ends: Vec<(Name, i64)> = self
+            let ends: Vec<(LimitId, i64)> = self
                 .open_holds(&expiry.operation)
                 .into_iter()
                 .filter(|hold| hold.position == expiry.position)
@@ -142,7 +156,8 @@ impl Ledger {
             }
             ledger::Command::PatchLimit { name, ceiling, context } => {
                 self.must_exist([name])?;
-                let terms = &mut self.limits.iter_mut().find(|l| l.terms.name == *name).unwrap().terms;
+                let id = self.id(name).unwrap();
+                let terms = &mut self.limits[id].terms;
                 let old = terms.clone();
                 match ceiling {
                     Patch::Keep => {}
@@ -159,14 +174,25 @@ impl Ledger {
                 }
                 Ok(Reply::Limit(self.info(name)))
             }
+            ledger::Command::DeleteLimit(name) => {
+                self.must_exist([name])?;
+                let id = self.id(name).unwrap();
+                let open = self.log.iter().filter(|event| event.limit == id && event.kind == EntryKind::Hold);
+                let open = open.filter(|hold| self.state_of(hold) == HoldState::Held).count() as u64;
+                if open > 0 {
+                    return Err(Refusal::LimitInUse { limit_name: name.clone(), open_holds: open });
+                }
+                order.advance();
+                self.limits[id].is_deleted = true;
+                Ok(Reply::LimitDeleted)
+            }
+            ledger::Command::Extend(extend) => self.extend(order, now, extend),
             ledger::Command::GetLimit(name) => {
                 self.must_exist([name])?;
                 Ok(Reply::Limit(self.info(name)))
             }
             ledger::Command::ListLimits(page) => {
-                let mut names: Vec<Name> = self.limits.iter().map(|limit| limit.terms.name.clone()).collect();
-                names.retain(|name| page.after.as_ref().is_none_or(|after| name > after));
-                names.sort();
+                let names = self.names_after(page.after.as_ref());
                 let items = names.iter().take(page.limit()).map(|name| self.info(name)).collect();
                 Ok(Reply::Limits { items, more: names.len() > page.limit() })
             }
@@ -185,32 +211,29 @@ impl Ledger {
                     AsOf::Position(position) => position.0,
                     AsOf::Operation(id) => self.view(id).ok_or_else(|| not_found(id, None, None))?,
                 };
-                let values = self.values(limit_names, position);
+                let values = self.values(&self.ids(limit_names), position);
                 Ok(Reply::Values(ValuesReply { position: Position(position), values }))
             }
             ledger::Command::GetOperation(id) => {
                 self.view(id).ok_or_else(|| not_found(id, None, None))?;
-                Ok(Reply::Operation(self.operation(id)))
+                Ok(Reply::Operation(self.operation(now, id)))
             }
-            ledger::Command::ListOperations { only_held, page } => {
-                let mut ids: Vec<Name> = self.log.iter().map(|event| event.operation.clone()).collect();
-                ids.sort();
-                ids.dedup();
-                ids.retain(|id| page.after.as_ref().is_none_or(|after| id > after));
-                ids.retain(|id| !only_held || !self.open_holds(id).is_empty());
-                let items: Vec<OperationInfo> =
-                    ids.iter().take(page.limit()).map(|id| self.operation(id)).collect();
-                let next = (ids.len() > page.limit()).then(|| ids[page.limit() - 1].clone());
-                Ok(Reply::Operations { items, next })
+            // The answer decides how far a list goes: `operations` and `limits_by_use` check it.
+            ledger::Command::ListOperations { filter, page } => {
+                self.operations(now, filter, page, &Listed { items: Vec::new(), next: None })
+            }
+            ledger::Command::ListLimitsByUse(page) => {
+                Ok(self.limits_by_use(page, &Listed { items: Vec::new(), next: None }))
             }
             ledger::Command::ListEntries { limit_name, page } => {
                 self.must_exist([limit_name])?;
                 let after = page.after.map(|after| after.0);
-                let events = self.log.iter().filter(|event| event.limit == *limit_name);
+                let id = self.id(limit_name).unwrap();
+                let events = self.log.iter().filter(|event| event.limit == id);
                 let events: Vec<&Event> =
                     events.filter(|event| after.is_none_or(|a| event.position > a)).collect();
                 let entry = |event: &&Event| {
-                    let value = self.value(limit_name, event.position);
+                    let value = self.value(id, event.position);
                     EntryInfo {
                         position: Position(event.position),
                         time: Time(event.time),
@@ -241,26 +264,34 @@ impl Ledger {
             self.must_exist(&names)?;
         }
         let operation_id = hold.operation_id().clone();
-        let states: Vec<Option<HoldState>> =
-            names.iter().map(|name| self.hold_in(&operation_id, name).map(|(_, state)| state)).collect();
-        let with = |wanted: fn(&Option<HoldState>) -> bool| -> Vec<usize> {
-            (0..names.len()).filter(|i| wanted(&states[*i])).collect()
+        let held: Vec<Option<(i64, HoldState)>> = names
+            .iter()
+            .map(|name| self.hold_in(&operation_id, self.id(name)?))
+            .map(|held| held.map(|(event, state)| (event.value, state)))
+            .collect();
+        let with = |wanted: &dyn Fn(i64, Option<(i64, HoldState)>) -> bool| -> Vec<usize> {
+            let changes = hold.changes().iter().zip(&held).enumerate();
+            changes.filter(|(_, (change, held))| wanted(change.value, **held)).map(|(i, _)| i).collect()
         };
-        let finished = with(|state| !matches!(state, None | Some(HoldState::Held)));
+        let finished = with(&|_, held| held.is_some_and(|(_, state)| state != HoldState::Held));
         if !finished.is_empty() {
-            let limits = finished.iter().map(|i| (names[*i].clone(), states[*i].unwrap())).collect();
+            let limits = finished.iter().map(|i| (names[*i].clone(), held[*i].unwrap().1)).collect();
             return Err(Refusal::OperationAlreadyInFinalState { operation_id, limits });
         }
-        let held: Vec<Name> =
-            with(|state| *state == Some(HoldState::Held)).iter().map(|i| names[*i].clone()).collect();
-        if !held.is_empty() && !hold.skip_existing_holds() {
-            return Err(Refusal::DuplicateOperation { operation_id, limit_names: held });
+        let is_same = |value, held: Option<(i64, HoldState)>| held.is_some_and(|(held, _)| held == value);
+        let skipped = with(&|value, held| hold.skip_existing_holds() && is_same(value, held));
+        let duplicates: Vec<usize> =
+            with(&|_, held| held.is_some()).into_iter().filter(|i| !skipped.contains(i)).collect();
+        if !duplicates.is_empty() {
+            let limits = duplicates.iter().map(|i| (names[*i].clone(), held[*i].unwrap().0)).collect();
+            return Err(Refusal::DuplicateOperation { operation_id, limits });
         }
-        let fresh = with(Option::is_none);
+        let skipped: Vec<Name> = skipped.into_iter().map(|i| names[i].clone()).collect();
+        let fresh = with(&|_, held| held.is_none());
         if fresh.is_empty() {
             let position = self.view(&operation_id).unwrap();
-            let values = self.values(&names, position);
-            return Ok(HoldReply { operation_id, position: Position(position), values, skipped: held });
+            let values = self.values(&self.ids(&names), position);
+            return Ok(HoldReply { operation_id, position: Position(position), values, skipped });
         }
 
         let mut exceeded = Vec::new();
@@ -269,13 +300,20 @@ impl Ledger {
             let (commit, up, down) = self.sums(&change.limit_name);
             let value = i128::from(change.value);
             let (up, down) = (up + value.max(0), down + value.min(0));
-            let ceiling = self.limit(&change.limit_name).and_then(|limit| limit.terms.ceiling);
+            let limit = self.limit(&change.limit_name);
+            let ceiling = limit.map_or(change.ceiling, |limit| limit.terms.ceiling);
             let range = i128::from(i64::MIN)..=i128::from(i64::MAX);
             if let Some(ceiling) = ceiling
                 && value > 0
                 && commit + up > i128::from(ceiling)
             {
-                exceeded.push((change.limit_name.clone(), ceiling));
+                exceeded.push(ExceededLimit {
+                    limit_name: change.limit_name.clone(),
+                    ceiling,
+                    commit_value: commit.try_into().unwrap(),
+                    hold_value: (up - value + down).try_into().unwrap(),
+                    available: available(ceiling, commit, up - value),
+                });
             } else if [up, down, commit + up, commit + down].iter().any(|sum| !range.contains(sum)) {
                 overflowing.push(change.limit_name.clone());
             }
@@ -288,10 +326,10 @@ impl Ledger {
         }
 
         self.check_quota(names.iter().filter(|name| self.limit(name).is_none()).count())?;
-        for Change { limit_name, limit_id, context, .. } in hold.changes() {
+        for Change { limit_name, limit_id, context, ceiling, .. } in hold.changes() {
             if self.limit(limit_name).is_none() {
-                let (limit_id, context) = (limit_id.clone(), context.clone());
-                self.create(order, NewLimit { name: limit_name.clone(), limit_id, context, ceiling: None });
+                let (limit_id, context, ceiling) = (limit_id.clone(), context.clone(), *ceiling);
+                self.create(order, NewLimit { name: limit_name.clone(), limit_id, context, ceiling });
             }
         }
         order.advance();
@@ -301,7 +339,7 @@ impl Ledger {
                 position: order.position,
                 time: now,
                 operation: operation_id.clone(),
-                limit: change.limit_name.clone(),
+                limit: self.id(&change.limit_name).unwrap(),
                 kind: EntryKind::Hold,
                 value: change.value,
                 held: i128::from(change.value),
@@ -312,8 +350,32 @@ impl Ledger {
         if let Some(due) = expires_at {
             self.expiries.push(Expiry { due, position: order.position, operation: operation_id.clone() });
         }
-        let values = self.values(&names, order.position);
-        Ok(HoldReply { operation_id, position: Position(order.position), values, skipped: held })
+        let values = self.values(&self.ids(&names), order.position);
+        Ok(HoldReply { operation_id, position: Position(order.position), values, skipped })
+    }
+
+    fn extend(&mut self, order: &mut Order, now: u64, request: &Extend) -> Result<Reply, Refusal> {
+        let id = request.operation_id();
+        self.view(id).ok_or_else(|| not_found(id, None, None))?;
+        let open = self.open_holds(id);
+        if open.is_empty() {
+            return Err(not_found(id, None, Some(self.state_of(&self.holds(id)[0]))));
+        }
+        let expires_at = request.expires_after().map(|span| now + span.0);
+        if open.iter().any(|hold| hold.expires_at != expires_at) {
+            order.advance();
+        }
+        for hold in open {
+            let is_it = |event: &&mut Event| {
+                event.kind == EntryKind::Hold && event.operation == *id && event.limit == hold.limit
+            };
+            self.log.iter_mut().find(is_it).unwrap().expires_at = expires_at;
+            self.expiries.retain(|expiry| expiry.position != hold.position);
+            if let Some(due) = expires_at {
+                self.expiries.push(Expiry { due, position: hold.position, operation: id.clone() });
+            }
+        }
+        Ok(Reply::Operation(self.operation(now, id)))
     }
 
     fn finish(
@@ -327,40 +389,40 @@ impl Ledger {
             Finish::Commit => EntryKind::Commit,
             Finish::Rollback => EntryKind::Rollback,
         };
-        let reply = |this: &Ledger, names: &[Name], position: u64| FinalizationReply {
+        let reply = |this: &Ledger, limits: &[LimitId], position: u64| FinalizationReply {
             operation_id: id.clone(),
             position: Position(position),
-            values: this.values(names, position),
+            values: this.values(limits, position),
         };
         let is_commit = request.finish() == Finish::Commit;
         let Some(changes) = request.changes() else {
             self.view(id).ok_or_else(|| not_found(id, None, None))?;
             let open = self.open_holds(id);
             if !open.is_empty() {
-                let ends: Vec<(Name, i64)> = open
-                    .iter()
-                    .map(|hold| (hold.limit.clone(), if is_commit { hold.value } else { 0 }))
-                    .collect();
-                let names: Vec<Name> = ends.iter().map(|(name, _)| name.clone()).collect();
+                let ends: Vec<(LimitId, i64)> =
+                    open.iter().map(|hold| (hold.limit, if is_commit { hold.value } else { 0 })).collect();
+                let limits: Vec<LimitId> = ends.iter().map(|(limit, _)| *limit).collect();
                 let position = self.end(order, now, id, &ends, kind);
-                return Ok(reply(self, &names, position));
+                return Ok(reply(self, &limits, position));
             }
             let holds: Vec<Event> = self.holds(id);
-            let done: Vec<(Name, u64)> = holds
+            let done: Vec<(LimitId, u64)> = holds
                 .iter()
-                .filter_map(|hold| match self.hold_in(id, &hold.limit).unwrap().1 {
-                    HoldState::Committed { at, .. } if is_commit => Some((hold.limit.clone(), at.0)),
-                    HoldState::RolledBack { at, .. } if !is_commit => Some((hold.limit.clone(), at.0)),
+                .filter_map(|hold| match self.state_of(hold) {
+                    HoldState::Committed { at, .. } if is_commit => Some((hold.limit, at.0)),
+                    HoldState::RolledBack { at, .. } if !is_commit => Some((hold.limit, at.0)),
                     _ => None,
                 })
                 .collect();
             let Some(position) = done.iter().map(|(_, at)| *at).max() else {
-                let state = self.hold_in(id, &holds[0].limit).map(|(_, state)| state);
-                return Err(not_found(id, None, state));
+                return Err(not_found(id, None, Some(self.state_of(&holds[0]))));
             };
-            let names: Vec<Name> =
-                done.into_iter().filter(|(_, at)| *at == position).map(|(name, _)| name).collect();
-            return Ok(reply(self, &names, position));
+            let limits: Vec<LimitId> = done
+                .into_iter()
+                .filter(|(limit, at)| *at == position && !self.limits[*limit].is_deleted)
+                .map(|(limit, _)| limit)
+                .collect();
+            return Ok(reply(self, &limits, position));
         };
 
         let names: Vec<Name> = changes.iter().map(|change| change.limit_name.clone()).collect();
@@ -370,10 +432,11 @@ impl Ledger {
         let mut done = Vec::new();
         for change in changes {
             let name = &change.limit_name;
-            let (hold, state) = self.hold_in(id, name).ok_or_else(|| not_found(id, Some(name), None))?;
+            let limit = self.id(name).unwrap();
+            let (hold, state) = self.hold_in(id, limit).ok_or_else(|| not_found(id, Some(name), None))?;
             let value = if is_commit { change.value.unwrap_or(hold.value) } else { 0 };
             match state {
-                HoldState::Held => ends.push((name.clone(), value, hold.value)),
+                HoldState::Held => ends.push((limit, value, hold.value)),
                 HoldState::Committed { value: committed, at } if is_commit && committed == value => {
                     done.push(at.0)
                 }
@@ -381,12 +444,12 @@ impl Ledger {
                 other => return Err(not_found(id, Some(name), Some(other))),
             }
         }
-        for (name, value, held) in &ends {
+        for (limit, value, held) in &ends {
             let same_sign = value.signum() == held.signum() || *value == 0;
             if is_commit && !(same_sign && value.unsigned_abs() <= held.unsigned_abs()) {
                 return Err(Refusal::CommitExceedsHold {
                     operation_id: id.clone(),
-                    limit_name: name.clone(),
+                    limit_name: self.limits[*limit].terms.name.clone(),
                     held: *held,
                     value: *value,
                 });
@@ -395,22 +458,30 @@ impl Ledger {
         let position = if ends.is_empty() {
             done.into_iter().max().unwrap()
         } else {
-            let ends: Vec<(Name, i64)> = ends.into_iter().map(|(name, value, _)| (name, value)).collect();
+            let ends: Vec<(LimitId, i64)> =
+                ends.into_iter().map(|(limit, value, _)| (limit, value)).collect();
             self.end(order, now, id, &ends, kind)
         };
-        Ok(reply(self, &names, position))
+        Ok(reply(self, &self.ids(&names), position))
     }
 
     /// Ends the open holds in these limits, and commits the given amount of each.
-    fn end(&mut self, order: &mut Order, time: u64, id: &Name, ends: &[(Name, i64)], kind: EntryKind) -> u64 {
+    fn end(
+        &mut self,
+        order: &mut Order,
+        time: u64,
+        id: &Name,
+        ends: &[(LimitId, i64)],
+        kind: EntryKind,
+    ) -> u64 {
         order.advance();
-        for (name, committed) in ends {
-            let (hold, _) = self.hold_in(id, name).unwrap();
+        for (limit, committed) in ends {
+            let (hold, _) = self.hold_in(id, *limit).unwrap();
             self.log.push(Event {
                 position: order.position,
                 time,
                 operation: id.clone(),
-                limit: name.clone(),
+                limit: *limit,
                 kind,
                 value: if kind == EntryKind::Commit { *committed } else { hold.value },
                 held: -i128::from(hold.value),
@@ -422,7 +493,8 @@ impl Ledger {
     }
 
     fn check_quota(&self, more: usize) -> Result<(), Refusal> {
-        match self.bounds.refuses(Quota::LedgerLimits, self.limits.len(), more) {
+        let used = self.limits.iter().filter(|limit| !limit.is_deleted).count();
+        match self.bounds.refuses(Quota::LedgerLimits, used, more) {
             Some(exceeded) => Err(Refusal::QuotaExceeded(exceeded)),
             None => Ok(()),
         }
@@ -430,11 +502,29 @@ impl Ledger {
 
     fn create(&mut self, order: &mut Order, terms: NewLimit) {
         order.advance();
-        self.limits.push(Limit { terms, created_at: order.position });
+        self.limits.push(Limit { terms, created_at: order.position, is_deleted: false });
+    }
+
+    fn id(&self, name: &Name) -> Option<LimitId> {
+        self.limits.iter().position(|limit| limit.terms.name == *name && !limit.is_deleted)
+    }
+
+    /// The limits of these names, which exist.
+    fn ids(&self, names: &[Name]) -> Vec<LimitId> {
+        names.iter().map(|name| self.id(name).unwrap()).collect()
     }
 
     fn limit(&self, name: &Name) -> Option<&Limit> {
-        self.limits.iter().find(|limit| limit.terms.name == *name)
+        self.id(name).map(|id| &self.limits[id])
+    }
+
+    /// The names of all limits behind `after`, sorted.
+    fn names_after(&self, after: Option<&Name>) -> Vec<Name> {
+        let limits = self.limits.iter().filter(|limit| !limit.is_deleted);
+        let mut names: Vec<Name> = limits.map(|limit| limit.terms.name.clone()).collect();
+        names.retain(|name| after.is_none_or(|after| name > after));
+        names.sort();
+        names
     }
 
     fn must_exist<'n>(&self, names: impl IntoIterator<Item = &'n Name>) -> Result<(), Refusal> {
@@ -451,13 +541,17 @@ impl Ledger {
 
     fn open_holds(&self, id: &Name) -> Vec<Event> {
         let mut holds = self.holds(id);
-        holds.retain(|hold| self.hold_in(id, &hold.limit).unwrap().1 == HoldState::Held);
+        holds.retain(|hold| self.state_of(hold) == HoldState::Held);
         holds
     }
 
+    fn state_of(&self, hold: &Event) -> HoldState {
+        self.hold_in(&hold.operation, hold.limit).unwrap().1
+    }
+
     /// The operation's hold in a limit, and its present state.
-    fn hold_in(&self, id: &Name, limit: &Name) -> Option<(Event, HoldState)> {
-        let mut events = self.log.iter().filter(|event| event.operation == *id && event.limit == *limit);
+    fn hold_in(&self, id: &Name, limit: LimitId) -> Option<(Event, HoldState)> {
+        let mut events = self.log.iter().filter(|event| event.operation == *id && event.limit == limit);
         let hold = events.next()?.clone();
         let state = match events.next() {
             None => HoldState::Held,
@@ -479,56 +573,132 @@ impl Ledger {
 
     /// The committed sum, and the sums of positive and of negative open holds.
     fn sums(&self, name: &Name) -> (i128, i128, i128) {
-        let commit = self.log.iter().filter(|event| event.limit == *name).map(|event| event.committed).sum();
+        let Some(id) = self.id(name) else { return (0, 0, 0) };
+        let commit = self.log.iter().filter(|event| event.limit == id).map(|event| event.committed).sum();
         let open: Vec<i128> = self
             .log
             .iter()
-            .filter(|event| event.limit == *name && event.kind == EntryKind::Hold)
-            .filter(|event| self.hold_in(&event.operation, name).unwrap().1 == HoldState::Held)
+            .filter(|event| event.limit == id && event.kind == EntryKind::Hold)
+            .filter(|event| self.state_of(event) == HoldState::Held)
             .map(|event| event.held)
             .collect();
         (commit, open.iter().filter(|v| **v > 0).sum(), open.iter().filter(|v| **v < 0).sum())
     }
 
-    fn value(&self, name: &Name, position: u64) -> Value {
-        let events = || self.log.iter().filter(|event| event.limit == *name && event.position <= position);
+    fn value(&self, limit: LimitId, position: u64) -> Value {
+        let events = || self.log.iter().filter(|event| event.limit == limit && event.position <= position);
+        let terms = &self.limits[limit].terms;
         Value {
-            limit_name: name.clone(),
-            limit_id: self.limit(name).unwrap().terms.limit_id.clone(),
+            limit_name: terms.name.clone(),
+            limit_id: terms.limit_id.clone(),
             commit_value: events().map(|event| event.committed).sum::<i128>().try_into().unwrap(),
             hold_value: events().map(|event| event.held).sum::<i128>().try_into().unwrap(),
         }
     }
 
-    fn values(&self, names: &[Name], position: u64) -> Vec<Value> {
-        names.iter().map(|name| self.value(name, position)).collect()
+    fn values(&self, limits: &[LimitId], position: u64) -> Vec<Value> {
+        limits.iter().map(|limit| self.value(*limit, position)).collect()
     }
 
     fn info(&self, name: &Name) -> LimitInfo {
-        let limit = self.limit(name).unwrap();
+        let id = self.id(name).unwrap();
+        let limit = &self.limits[id];
+        let (commit, up, _) = self.sums(name);
         LimitInfo {
-            value: self.value(name, u64::MAX),
+            value: self.value(id, u64::MAX),
             context: limit.terms.context.clone(),
             ceiling: limit.terms.ceiling,
             created_at: Position(limit.created_at),
+            available: limit.terms.ceiling.map(|ceiling| available(ceiling, commit, up)),
         }
     }
 
-    fn operation(&self, id: &Name) -> OperationInfo {
+    fn operation(&self, now: u64, id: &Name) -> OperationInfo {
         let holds = self.holds(id).into_iter().map(|hold| HeldLimitInfo {
-            limit_id: self.limit(&hold.limit).unwrap().terms.limit_id.clone(),
+            limit_name: self.limits[hold.limit].terms.name.clone(),
+            limit_id: self.limits[hold.limit].terms.limit_id.clone(),
             value: hold.value,
-            held_at: Position(hold.position),
+            position: Position(hold.position),
+            held_at: Time(hold.time),
             expires_at: hold.expires_at.map(Time),
-            state: self.hold_in(id, &hold.limit).unwrap().1,
-            limit_name: hold.limit,
+            state: self.state_of(&hold),
+            is_deleted: self.limits[hold.limit].is_deleted,
         });
         OperationInfo {
             operation_id: id.clone(),
             position: Position(self.view(id).unwrap()),
             holds: holds.collect(),
+            now: Time(now),
         }
     }
+
+    /// The operations that the filter finds, as far as `shown` covers them. A page may be short, but what it skips must not
+    /// be found by the filter.
+    fn operations(
+        &self,
+        now: u64,
+        filter: &OperationFilter,
+        page: &Page<Name>,
+        shown: &Listed<OperationInfo, Name>,
+    ) -> Answer {
+        let in_limit = match &filter.limit_name {
+            Some(name) => {
+                self.must_exist([name])?;
+                self.id(name)
+            }
+            None => None,
+        };
+        let is_found = |hold: &Event| {
+            let age = now - hold.time;
+            (!filter.only_held || self.state_of(hold) == HoldState::Held)
+                && in_limit.is_none_or(|limit| hold.limit == limit)
+                && filter.older_than.is_none_or(|span| age > span.0)
+        };
+        let mut ids: Vec<Name> = self.log.iter().map(|event| event.operation.clone()).collect();
+        ids.sort();
+        ids.dedup();
+        ids.retain(|id| page.after.as_ref().is_none_or(|after| id > after));
+        ids.retain(|id| self.holds(id).iter().any(is_found));
+        let next = shown.next.clone().filter(|next| page.after.as_ref().is_none_or(|after| next > after));
+        ids.retain(|id| next.as_ref().is_none_or(|next| id <= next));
+        let items = ids.iter().map(|id| self.operation(now, id)).collect();
+        Ok(Reply::Operations(Listed { items, next }))
+    }
+
+    /// The limits nearest to their ceilings among those up to the last one that `shown` covers.
+    fn limits_by_use(&self, page: &Page<Name>, shown: &Listed<LimitInfo, Name>) -> Reply {
+        let mut names = self.names_after(page.after.as_ref());
+        let next = shown.next.clone().filter(|next| names.contains(next));
+        names.retain(|name| next.as_ref().is_none_or(|next| name <= next));
+        let mut items: Vec<LimitInfo> = names.iter().map(|name| self.info(name)).collect();
+        items.sort_by(by_use);
+        items.truncate(page.limit());
+        Reply::LimitsByUse(Listed { items, next })
+    }
+}
+
+/// The largest value that could be held below the ceiling.
+fn available(ceiling: i64, commit: i128, up: i128) -> i64 {
+    let below_ceiling = i128::from(ceiling) - commit - up;
+    below_ceiling.min(i128::from(i64::MAX) - up).max(0).try_into().unwrap()
+}
+
+/// Limits in which nothing can be held, then by the part of the ceiling that is left, then those without a ceiling.
+fn by_use(a: &LimitInfo, b: &LimitInfo) -> Ordering {
+    let group = |limit: &LimitInfo| match (limit.ceiling, limit.available) {
+        (None, _) => 3,
+        (_, Some(0)) => 0,
+        (Some(ceiling), _) if ceiling > 0 => 1,
+        _ => 2,
+    };
+    let left = |limit: &LimitInfo| i128::from(limit.available.unwrap_or(0));
+    // The part of the ceiling, over the product of both ceilings as the common denominator.
+    let scaled = |limit: &LimitInfo, other: &LimitInfo| match group(limit) {
+        1 => left(limit) * i128::from(other.ceiling.unwrap()),
+        _ => left(limit),
+    };
+    let by_part = || if group(a) == group(b) { scaled(a, b).cmp(&scaled(b, a)) } else { Ordering::Equal };
+    group(a).cmp(&group(b)).then_with(by_part).then_with(|| a.value.limit_name.cmp(&b.value.limit_name))
 }
 
 fn not_found(id: &Name, limit_name: Option<&Name>, state: Option<HoldState>) -> Refusal {

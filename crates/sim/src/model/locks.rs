@@ -351,9 +351,9 @@ impl Locks {
     }
 
     /// Whether a request waits under this idempotency key.
-    pub(super) fn uses_key(&self, key: &Name) -> bool {
+    pub(super) fn uses_key(&self, key: &(Option<Name>, Name)) -> bool {
         let mut waiting = self.requests.iter().filter(|entry| entry.waits());
-        waiting.any(|entry| entry.request.idempotency.as_ref().is_some_and(|used| used.key == *key))
+        waiting.any(|entry| entry.request.idempotency.as_ref().is_some_and(|used| used.owned_key() == *key))
     }
 
     /// Ends all waits. Returns the requests, in order.

@@ -79,6 +79,8 @@ impl Model {
         }
         match &request.command {
             Command::ListNamespaces(page) => self.list(page, answer).map(|model| vec![(model, false)]),
+            // No workload asks for the audit.
+            Command::ListAudit(_) | Command::ListShardAudit(_) => Ok(vec![(self, false)]),
             Command::DeleteNamespace => {
                 self.delete(&request.namespace, answer).map(|model| vec![(model, false)])
             }
@@ -271,7 +273,7 @@ impl Model {
     fn is_key_waiting(&self, request: &Request) -> bool {
         let namespace = self.namespaces.get(&request.namespace);
         let key = request.idempotency.as_ref();
-        namespace.zip(key).is_some_and(|(namespace, key)| namespace.locks.uses_key(&key.key))
+        namespace.zip(key).is_some_and(|(namespace, key)| namespace.locks.uses_key(&key.owned_key()))
     }
 
     /// Executes everything that is due by `now`, in due order. Waiting requests that this answers must have been

@@ -21,7 +21,7 @@ pub(super) struct Namespace {
     pub(super) limiter: Limiter,
     pub(super) locks: Locks,
     pub(super) events: Events,
-    pub(super) replies: BTreeMap<Name, Kept>,
+    pub(super) replies: BTreeMap<(Option<Name>, Name), Kept>,
 }
 
 /// Whether a namespace exists after a crash.
@@ -81,7 +81,7 @@ impl Namespace {
 
     pub(super) fn repeat(&self, now: Time, request: &Request, answer: Option<&Outcome>) -> Option<Repeat> {
         let key = request.idempotency.as_ref()?;
-        let kept = self.replies.get(&key.key).filter(|kept| now.0 < kept.given + DAY)?;
+        let kept = self.replies.get(&key.owned_key()).filter(|kept| now.0 < kept.given + DAY)?;
         let is_lease_gone = matches!(&kept.grant, Some(Granted::Lease(id)) if !self.limiter.has_lease(id));
         let is_lock_gone =
             matches!(&kept.grant, Some(Granted::Lock(id)) if self.locks.grant_info(now.0, id).is_none());
@@ -112,7 +112,7 @@ impl Namespace {
 
     /// The kept reply as it is shown now. `None` if no client has seen it before.
     pub(super) fn kept_outcome(&mut self, now: Time, key: &Idempotency, answer: &Outcome) -> Option<Outcome> {
-        let kept = self.replies.get_mut(&key.key)?;
+        let kept = self.replies.get_mut(&key.owned_key())?;
         kept.is_certain = true;
         let known = kept.outcome.is_some();
         let mut outcome = kept.outcome.get_or_insert_with(|| answer.clone()).clone();
@@ -226,7 +226,7 @@ impl Namespace {
         outcome: Option<Outcome>,
         is_certain: bool,
     ) {
-        let Some(Idempotency { key, fingerprint }) = request.idempotency.clone() else { return };
+        let Some(Idempotency { owner, key, fingerprint }) = request.idempotency.clone() else { return };
         let grant = match (&request.command, &outcome) {
             (Command::Limiter(engine_limiter::Command::TakeLease(new)), _) => {
                 Some(Granted::Lease(new.id().clone()))
@@ -236,8 +236,10 @@ impl Namespace {
             }
             _ => None,
         };
-        self.replies
-            .insert(key, Kept { given: now.0, fingerprint, outcome, progress: None, grant, is_certain });
+        self.replies.insert(
+            (owner, key),
+            Kept { given: now.0, fingerprint, outcome, progress: None, grant, is_certain },
+        );
     }
 
     pub(super) fn run_limiter(

@@ -342,8 +342,8 @@ pub(super) async fn carry_out(
     Ok(match call {
         StoreCall::Renew { is_leaving } => {
             let address = address.to_string();
-            let announcement =
-                limina_store::Announcement { address, host: String::new(), is_leaving, tenure };
+            let (host, certificate) = (String::new(), None);
+            let announcement = limina_store::Announcement { address, host, is_leaving, tenure, certificate };
             StoreReply::Viewed(store.renew(announcement).await?)
         }
         StoreCall::Claim { shard, seen } => yes_or_no(!store.claim(vec![(shard, seen)]).await?.is_empty()),

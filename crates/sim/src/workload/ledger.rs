@@ -5,8 +5,8 @@ use crate::random::Random;
 use limina_engine::{
     Millis, Name, Position,
     ledger::{
-        AsOf, Batch, Change, Command, Context, Finalization, FinalizationChange, Finish, Hold, NewLimit,
-        Patch, Transfer, Values,
+        AsOf, Batch, Change, Command, Context, Extend, Finalization, FinalizationChange, Finish, Hold,
+        NewLimit, OperationFilter, Patch, Transfer, Values,
     },
 };
 
@@ -29,13 +29,13 @@ impl LedgerWorkload {
 
     pub(super) fn command(&self, random: &mut Random) -> Command {
         match random.below(100) {
-            0..=5 => Command::CreateLimit(NewLimit {
+            0..=4 => Command::CreateLimit(NewLimit {
                 name: self.limit(random),
                 limit_id: random.one_in(2).then(|| name("id")),
                 context: context(random),
                 ceiling: random.one_in(2).then(|| value(random)),
             }),
-            6..=8 => Command::PatchLimit {
+            5..=7 => Command::PatchLimit {
                 name: self.limit(random),
                 ceiling: match random.below(3) {
                     0 => Patch::Keep,
@@ -44,10 +44,17 @@ impl LedgerWorkload {
                 },
                 context: if random.one_in(2) { Patch::Keep } else { Patch::Set(context(random)) },
             },
-            9..=10 => Command::GetLimit(self.limit(random)),
-            11..=12 => Command::ListLimits(page(random, |random| self.limit(random))),
-            13..=69 => Command::Transfer(self.transfer(random)),
-            70..=75 => {
+            8 => Command::GetLimit(self.limit(random)),
+            9..=10 => Command::ListLimits(page(random, |random| self.limit(random))),
+            11 => Command::ListLimitsByUse(page(random, |random| self.limit(random))),
+            12..=14 => Command::DeleteLimit(self.limit(random)),
+            15..=18 => {
+                let expiry = self.may_expire && random.one_in(2);
+                let expires_after = expiry.then(|| Millis(1 + random.below(5_000)));
+                Command::Extend(Extend::new(self.operation(random), expires_after).expect(VALID))
+            }
+            19..=66 => Command::Transfer(self.transfer(random)),
+            67..=75 => {
                 let transfers = (0..1 + random.below(12)).map(|_| self.transfer(random)).collect();
                 Command::Batch(Batch::new(transfers).expect(VALID))
             }
@@ -62,7 +69,11 @@ impl LedgerWorkload {
             }
             86..=90 => Command::GetOperation(self.operation(random)),
             91..=94 => Command::ListOperations {
-                only_held: random.one_in(2),
+                filter: OperationFilter {
+                    only_held: random.one_in(2),
+                    older_than: random.one_in(4).then(|| Millis(random.below(5_000))),
+                    limit_name: random.one_in(4).then(|| self.limit(random)),
+                },
                 page: page(random, |random| self.operation(random)),
             },
             _ => Command::ListEntries {
@@ -83,6 +94,7 @@ impl LedgerWorkload {
                     value: value(random),
                     limit_id: random.one_in(3).then(|| name("held")),
                     context: context(random),
+                    ceiling: random.one_in(3).then(|| value(random)),
                 })
                 .collect();
             let hold = Hold::new(operation_id, changes)

@@ -6,9 +6,9 @@ use limina_engine::{
     KeyValues, Millis, Name, Page,
     key_values::{OwnedValue, Value},
     limiter::{
-        Change, Check, CheckBatch, Command, CounterChange, CounterId, Durability, FileRule, Limit, MAX_COUNT,
-        NewLease, NewOverride, NewRule, OverridePatch, RequestLimit, RuleChange, RulePatch, RuleQuery, Take,
-        Window,
+        Change, Check, CheckBatch, Command, CounterChange, CounterId, Durability, FileRule, GroupId, Limit,
+        MAX_COUNT, NewLease, NewOverride, NewRule, OverridePatch, RequestLimit, RuleChange, RulePatch,
+        RuleQuery, Take, Usage, Window,
     },
     selection::Query,
 };
@@ -104,8 +104,15 @@ impl LimiterWorkload {
                 Command::SetCounter(CounterChange::new(key_values, self.hits(random)).expect(VALID))
             }
             72..=78 => Command::TakeLease(self.lease(random)),
-            79..=81 => Command::ExtendLease(self.lease_id(random)),
-            82..=84 => Command::ReleaseLease(self.lease_id(random)),
+            79..=81 => {
+                let id = self.lease_id(random);
+                Command::ExtendLease { session: self.session_of(random, &id), id }
+            }
+            82..=84 => {
+                let id = self.lease_id(random);
+                let session = (!random.one_in(6)).then(|| self.session_of(random, &id));
+                Command::ReleaseLease { id, session }
+            }
             _ => self.read(random),
         }
     }
@@ -119,11 +126,12 @@ impl LimiterWorkload {
     pub fn looks(&self) -> Vec<Command> {
         let mut looks = vec![
             Command::ListRules { query: RuleQuery::default(), page: whole() },
-            Command::ListLeases(whole()),
+            Command::ListLeases { owner: None, page: whole() },
             Command::ListCounters { query: Query::default(), page: whole() },
         ];
         for i in 0..self.rules {
             let rule = name(&format!("rule{i}"));
+            looks.push(Command::ListGroups { rule: rule.clone(), above: None, page: whole() });
             looks.push(Command::ListOverrides { rule, query: Query::default(), page: whole() });
         }
         let of_two = |a: Option<&OwnedValue>, b: Option<&OwnedValue>| {
@@ -264,7 +272,8 @@ impl LimiterWorkload {
             Take::new(key_values, hits).expect(VALID).with_limit(limit)
         };
         let entries = (0..entries).map(|_| take(random)).collect();
-        Check::new(entries).expect(VALID).with_dry_run(random.one_in(10))
+        let check = Check::new(entries).expect(VALID).with_dry_run(random.one_in(10));
+        check.with_require_match(random.one_in(8))
     }
 
     fn lease(&mut self, random: &mut Random) -> NewLease {
@@ -274,7 +283,8 @@ impl LimiterWorkload {
         let hits = self.hits(random).unsigned_abs().max(1);
         let ttl = Millis(*random.pick(&[100, 120, 200, 1_000, 5_000]));
         let owner = random.one_in(3).then(|| name("owner"));
-        NewLease::new(id, key_values, hits, ttl).expect(VALID).with_owner(owner)
+        let lease = NewLease::new(id.clone(), session(&id), key_values, hits, ttl).expect(VALID);
+        lease.with_owner(owner).with_require_match(random.one_in(8))
     }
 
     fn read(&self, random: &mut Random) -> Command {
@@ -303,7 +313,15 @@ impl LimiterWorkload {
                 page: page(random, |random| CounterId(random.below(8) as u32)),
             },
             9 => Command::GetLease(self.lease_id(random)),
-            _ => Command::ListLeases(page(random, |random| self.lease_id(random))),
+            10 => Command::ListGroups {
+                rule: self.rule_name(random),
+                above: random.one_in(2).then(|| Usage { limit: self.limit(random), used: random.below(5) }),
+                page: page(random, |random| GroupId(random.below(8) as u32)),
+            },
+            _ => Command::ListLeases {
+                owner: random.one_in(3).then(|| name("owner")),
+                page: page(random, |random| self.lease_id(random)),
+            },
         }
     }
 
@@ -323,6 +341,11 @@ impl LimiterWorkload {
         name(&format!("lease{}", self.leases.saturating_sub(random.below(6)).max(1)))
     }
 
+    /// The session of the lease, or sometimes another one.
+    fn session_of(&self, random: &mut Random, id: &Name) -> Name {
+        if random.one_in(8) { name("another session") } else { session(id) }
+    }
+
     fn hits(&self, random: &mut Random) -> i64 {
         match random.below(40) {
             0..=3 => 0,
@@ -333,6 +356,10 @@ impl LimiterWorkload {
             _ => 1 + random.below(3) as i64,
         }
     }
+}
+
+fn session(id: &Name) -> Name {
+    name(&format!("session of {id}"))
 }
 
 fn changed(change: Change) -> Command {

@@ -134,7 +134,7 @@ impl Workload {
             }
         };
         let idempotency = (command.is_write() && random.one_in(4)).then(|| self.idempotency(random));
-        let mut request = Request { namespace, idempotency, command };
+        let mut request = Request { idempotency, ..Request::new(namespace, command) };
         // A batch continues where an earlier request under its key was cut, so that must have been the same batch.
         if is_batch(&request)
             && let Some(idempotency) = &mut request.idempotency
@@ -154,10 +154,11 @@ impl Workload {
     }
 
     fn idempotency(&self, random: &mut Random) -> Idempotency {
-        Idempotency {
-            key: name(&format!("key{}", random.below(self.keys))),
-            fingerprint: [random.below(3) as u8; 16],
-        }
+        let key = name(&format!("key{}", random.below(self.keys)));
+        // Half of the different bodies belong to a token, so that one key has two owners.
+        let body = random.below(4) as u8;
+        let owner = (body % 2 == 1).then(|| name("token"));
+        Idempotency { owner, key, fingerprint: [body; 16] }
     }
 
     /// All streams that may exist, each with its namespace.

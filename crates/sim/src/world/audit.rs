@@ -14,7 +14,7 @@ impl World {
             let list = |command| Command::Ledger(command);
             let limits = self.ask(&namespace, list(ledger::Command::ListLimits(whole())))?;
             for only_held in [false, true] {
-                self.ask(&namespace, list(ledger::Command::ListOperations { only_held, page: whole() }))?;
+                self.walk_operations(&namespace, only_held)?;
             }
             let Outcome::Ledger(Ok(LedgerReply::Limits { items, .. })) = limits else {
                 return Err(format!("a list of limits is {limits:?}"));
@@ -62,6 +62,23 @@ impl World {
         Ok(())
     }
 
+    /// Reads all operations. One command looks at some of them.
+    fn walk_operations(&mut self, namespace: &Name, only_held: bool) -> Result<(), String> {
+        let mut after = None;
+        loop {
+            let page = Page::new(after, Page::<Name>::MAX_LIMIT).expect("the largest page");
+            let filter = ledger::OperationFilter { only_held, ..ledger::OperationFilter::default() };
+            let command = Command::Ledger(ledger::Command::ListOperations { filter, page });
+            match self.ask(namespace, command)? {
+                Outcome::Ledger(Ok(LedgerReply::Operations(listed))) => after = listed.next,
+                other => return Err(format!("a list of operations is {other:?}")),
+            }
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
     /// Read page by page, the counters must be the same as in one page, each once.
     pub(super) fn walk_counters(&mut self, namespace: &Name) -> Result<(), String> {
         let mut walked = Vec::new();
@@ -99,7 +116,7 @@ impl World {
     }
 
     pub(super) fn ask(&mut self, namespace: &Name, command: Command) -> Result<Outcome, String> {
-        let request = Request { namespace: namespace.clone(), idempotency: None, command };
+        let request = Request::new(namespace.clone(), command);
         self.last_answer = None;
         // An earlier fault may make the first attempt fail.
         for _ in 0..3 {

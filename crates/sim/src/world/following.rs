@@ -13,7 +13,7 @@ impl World {
         let asked = self.followers.pump(&mut self.random, is_all)?;
         let has_asked = !asked.is_empty();
         for (namespace, question) in asked {
-            self.submit(Request { namespace, idempotency: None, command: Command::Events(question) });
+            self.submit(Request::new(namespace, Command::Events(question)));
         }
         Ok(has_asked)
     }

@@ -20,7 +20,7 @@ impl World {
             self.keys_in_use.swap_remove(place);
         }
         let may_be_key_in_use = request.idempotency.as_ref().is_some_and(|idempotency| {
-            self.keys_in_use.contains(&(request.namespace.clone(), idempotency.key.clone()))
+            self.keys_in_use.contains(&(request.namespace.clone(), idempotency.owned_key()))
         });
         if result == Ok(Outcome::IdempotencyKeyInUse) && !may_be_key_in_use && !is_about_locks(&request) {
             return Err(format!("nothing is under way under the key of {request:?}"));
@@ -91,7 +91,9 @@ fn may_read(request: &Request) -> bool {
             Command::Limiter(_)
             | Command::Locks(_)
             | Command::DeleteNamespace
-            | Command::ListNamespaces(_) => false,
+            | Command::ListNamespaces(_)
+            | Command::ListAudit(_)
+            | Command::ListShardAudit(_) => false,
         }
 }
 

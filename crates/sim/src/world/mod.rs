@@ -185,7 +185,7 @@ struct World {
     /// The number of this shard's decisions that the judge has received.
     judged: u64,
     /// Keys of rule changes that are not answered yet. They may take a while.
-    keys_in_use: Vec<(Name, Name)>,
+    keys_in_use: Vec<(Name, (Option<Name>, Name))>,
     /// The last append, while it is not known whether it happened.
     in_doubt: Option<Seq>,
     /// The outcome of the last request.
@@ -501,10 +501,10 @@ pub(crate) fn ready<F: Future>(future: F) -> Result<F::Output, String> {
 
 /// The idempotency key of a rule change, which may be answered later than requests that came after it. (The model knows
 /// which requests wait for locks, and under which keys.)
-fn key_of_change(request: &Request) -> Option<(Name, Name)> {
+fn key_of_change(request: &Request) -> Option<(Name, (Option<Name>, Name))> {
     let is_change = matches!(request.command, Command::Limiter(limiter::Command::Change(_)));
     let key = request.idempotency.as_ref().filter(|_| is_change)?;
-    Some((request.namespace.clone(), key.key.clone()))
+    Some((request.namespace.clone(), key.owned_key()))
 }
 
 fn is_about_locks(request: &Request) -> bool {

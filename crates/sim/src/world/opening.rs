@@ -71,7 +71,7 @@ impl World {
         if is_open && !self.judge.is_settled() {
             let command = Command::ListNamespaces(Page::new(None, 1).expect("a small page"));
             let namespace = Name::new("any").expect("a valid name");
-            self.submit(Request { namespace, idempotency: None, command });
+            self.submit(Request::new(namespace, command));
             return self.after(100, Event::Serve);
         }
         let (now, _) = self.clock.advance(self.reading());
@@ -102,7 +102,7 @@ impl World {
     pub(super) fn look_around(&mut self) {
         for namespace in self.judge.namespaces() {
             for command in self.workload.looks().into_iter().take(4) {
-                self.submit(Request { namespace: namespace.clone(), idempotency: None, command });
+                self.submit(Request::new(namespace.clone(), command));
             }
         }
     }

@@ -35,6 +35,7 @@ pub(crate) struct Step<W> {
 pub(crate) fn request(random: &mut Random, command: Command, keyed_one_in: u64) -> Request {
     let is_keyed = command.is_write() && random.one_in(keyed_one_in);
     let idempotency = is_keyed.then(|| Idempotency {
+        owner: None,
         key: Name::new(&format!("key{}", random.below(4))).unwrap(),
         fingerprint: [random.below(6) as u8 / 5; 16],
     });
@@ -43,7 +44,7 @@ pub(crate) fn request(random: &mut Random, command: Command, keyed_one_in: u64) 
 
 /// A request without an idempotency key.
 pub(crate) fn plain(command: Command) -> Request {
-    Request { namespace: Name::new("n").unwrap(), idempotency: None, command }
+    Request::new(Name::new("n").unwrap(), command)
 }
 
 /// What is done at one step of a script.

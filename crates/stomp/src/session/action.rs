@@ -11,6 +11,12 @@ pub enum Action {
     /// Send these bytes: one or more frames, or a heart-beat. They are valid UTF-8, so they may be sent as a text
     /// message.
     Send(Bytes),
+    /// A client presents itself: let it in with [`admit`](crate::Session::admit), or end the session with
+    /// [`fail`](crate::Session::fail). Only if [`asks_who`](crate::Options::asks_who) is set.
+    Connect {
+        /// The header `passcode` of CONNECT.
+        passcode: Option<String>,
+    },
     /// A client asks for a subscription: [accept](crate::Session::accept) or [refuse](crate::Session::refuse) the
     /// ticket.
     Subscribe {

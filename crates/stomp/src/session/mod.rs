@@ -30,6 +30,8 @@ pub struct Options {
     pub heart_beat: HeartBeat,
     /// How long a client may take to send CONNECT.
     pub connect_timeout_ms: u64,
+    /// Whether the caller must admit the client before CONNECT is answered.
+    pub asks_who: bool,
     /// How long a client may be silent if it has no subscription and offered no heart-beats.
     pub idle_timeout_ms: u64,
     /// The header `server` of CONNECTED.
@@ -44,6 +46,7 @@ impl Default for Options {
             max_transactions: 16,
             heart_beat: HeartBeat { send_ms: 10_000, expect_ms: 10_000 },
             connect_timeout_ms: 10_000,
+            asks_who: false,
             idle_timeout_ms: 300_000,
             server: concat!("limina/", env!("CARGO_PKG_VERSION")),
         }
@@ -77,8 +80,19 @@ pub struct Session {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    Opened { at: u64 },
-    Connected { version: Version, beats: Agreement },
+    Opened {
+        at: u64,
+    },
+    /// CONNECT has arrived, and the caller decides whether the client is let in.
+    Presented {
+        at: u64,
+        version: Version,
+        theirs: HeartBeat,
+    },
+    Connected {
+        version: Version,
+        beats: Agreement,
+    },
     Closed,
 }
 
@@ -194,7 +208,7 @@ impl Session {
     pub fn version(&self) -> Option<Version> {
         match self.state {
             State::Connected { version, .. } => Some(version),
-            State::Opened { .. } | State::Closed => None,
+            State::Opened { .. } | State::Presented { .. } | State::Closed => None,
         }
     }
 
@@ -213,7 +227,9 @@ impl Session {
     fn handle_frame(&mut self, frame: Frame, now: u64) {
         let receipt = frame.headers.get("receipt").map(String::from);
         let result = match self.state {
-            State::Opened { .. } => self.connect(&frame, now),
+            State::Opened { at } => self.connect(&frame, at, now),
+            // The caller lets the client in, or not, before it passes more input.
+            State::Presented { .. } => Err(Fault::NotConnected),
             State::Connected { version, .. } => self.handle_request(frame, version, receipt.clone(), now),
             State::Closed => Ok(()),
         };
@@ -227,7 +243,7 @@ impl Session {
         self.end(error.into(), receipt.as_deref());
     }
 
-    fn connect(&mut self, frame: &Frame, now: u64) -> Result<(), Fault> {
+    fn connect(&mut self, frame: &Frame, at: u64, now: u64) -> Result<(), Fault> {
         if !matches!(frame.command, Command::Connect | Command::Stomp) {
             return Err(Fault::NotConnected);
         }
@@ -237,6 +253,20 @@ impl Session {
         };
         let theirs = HeartBeat::from_header(frame.headers.get("heart-beat"))
             .ok_or(Fault::InvalidHeader("heart-beat"))?;
+        self.state = State::Presented { at, version, theirs };
+        match self.options.asks_who {
+            true => {
+                let passcode = frame.headers.get("passcode").map(String::from);
+                self.actions.push_back(Action::Connect { passcode });
+            }
+            false => self.admit(now),
+        }
+        Ok(())
+    }
+
+    /// Lets a client in that has sent CONNECT, see [`Action::Connect`].
+    pub fn admit(&mut self, now: u64) {
+        let State::Presented { version, theirs, .. } = self.state else { return };
         // 1.0 has no heart-beats. A client that supports several versions offers them, and sends none if 1.0 is chosen.
         let ours = if version > Version::V1_0 { self.options.heart_beat } else { HeartBeat::default() };
         self.state = State::Connected { version, beats: Agreement::between(ours, theirs) };
@@ -249,7 +279,6 @@ impl Session {
             ("server", self.options.server),
         ];
         self.send_frame(Command::Connected, &headers, "", now);
-        Ok(())
     }
 
     fn handle_request(
@@ -388,7 +417,9 @@ impl Session {
         let after = |since: u64, ms: u64, timer| Some((since.saturating_add(ms), timer));
         match self.state {
             State::Closed => [None, None],
-            State::Opened { at } => [after(at, self.options.connect_timeout_ms, Timer::Connect), None],
+            State::Opened { at } | State::Presented { at, .. } => {
+                [after(at, self.options.connect_timeout_ms, Timer::Connect), None]
+            }
             State::Connected { beats, .. } => {
                 let beat = beats.beat_after().and_then(|ms| after(self.last_sent, ms, Timer::Beat));
                 let silence = match beats.dead_after() {

@@ -2,8 +2,8 @@
 
 use super::{append, check_tail, is_fenced, overlay, payload, take};
 use crate::{
-    Announcement, ConfirmError, Epoch, HandOver, Journal, NodeId, Seq, ShardId, ShardRow, StoreError, Table,
-    Tenure, View,
+    Announcement, ConfirmError, Epoch, Fingerprint, HandOver, Journal, NodeId, Seq, ShardId, ShardRow,
+    StoreError, Table, Tenure, View,
 };
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 fn announcement(address: &str) -> Announcement {
     let (address, host) = (address.to_string(), "machine".to_string());
-    Announcement { address, host, is_leaving: false, tenure: TENURE }
+    Announcement { address, host, is_leaving: false, tenure: TENURE, certificate: None }
 }
 
 /// Renews with an address of its own, and returns what the node sees.
@@ -86,13 +86,15 @@ pub async fn nodes_see_each_other(mut cluster: impl Cluster) {
         assert_eq!((usize::from(holding.shard.0), holding.owner), (number, None));
         assert_eq!(holding.handed, None);
     }
-    let leaving = Announcement { is_leaving: true, ..announcement("two") };
+    let certificate = Some(Fingerprint([0xfe; 32]));
+    let leaving = Announcement { is_leaving: true, certificate, ..announcement("two") };
     let seen = b.renew(leaving).await.expect("renew");
     assert_eq!(members(&seen), [(A, "one", "live"), (B, "two", "leaving")]);
     let seen = a.renew(announcement("one")).await.expect("renew");
     assert_eq!(members(&seen), [(A, "one", "live"), (B, "two", "leaving")]);
     let a = &seen.members[0];
     assert_eq!(a.host, "machine");
+    assert_eq!(seen.members.iter().map(|member| member.certificate).collect::<Vec<_>>(), [None, certificate]);
     assert!(a.expires_in > Duration::ZERO && a.expires_in <= TENURE, "{:?}", a.expires_in);
 }
 

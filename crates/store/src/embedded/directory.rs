@@ -205,7 +205,7 @@ impl Meta {
             format => {
                 let place = format!("data directory {} has format {format}", directory.display());
                 Err(match format < FORMAT {
-                    true => sharding::too_old(&place),
+                    true => sharding::too_old(&place, sharding::HASH_WITHOUT_KEY),
                     false => StoreError::Unusable(format!("{place}, and this program knows {FORMAT}")),
                 })
             }

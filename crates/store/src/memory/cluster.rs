@@ -2,8 +2,8 @@
 
 use super::{Memory, MemoryOptions};
 use crate::{
-    Announcement, AppendError, ConfirmError, Epoch, FreeSpace, HandOver, Journal, JournalStats, Member,
-    NodeId, Records, Seq, ShardId, ShardRow, StoreError, Table, Tenure, View,
+    Announcement, AppendError, ConfirmError, Epoch, Fingerprint, FreeSpace, HandOver, Journal, JournalStats,
+    Member, NodeId, Records, Seq, ShardId, ShardRow, StoreError, Table, Tenure, View,
 };
 use bytes::Bytes;
 use std::{
@@ -36,6 +36,7 @@ struct Known {
     started_at: Duration,
     is_leaving: bool,
     expires_at: Duration,
+    certificate: Option<Fingerprint>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -113,7 +114,7 @@ impl State {
 
     /// Does nothing if another live node has the address.
     fn renew(&mut self, me: NodeId, announcement: Announcement) {
-        let Announcement { address, host, is_leaving, tenure } = announcement;
+        let Announcement { address, host, is_leaving, tenure, certificate } = announcement;
         let now = self.now;
         let owners = &self.owners;
         let owns = |id: NodeId| owners.iter().any(|owner| owner.node == Some(id));
@@ -128,7 +129,8 @@ impl State {
         let known = self.members.get(&me);
         let is_known = known.is_some_and(|known| known.is_leaving == is_leaving && known.expires_at > now);
         let started_at = known.map_or(now, |known| known.started_at);
-        self.members.insert(me, Known { address, host, started_at, is_leaving, expires_at: now + tenure });
+        let expires_at = now + tenure;
+        self.members.insert(me, Known { address, host, started_at, is_leaving, expires_at, certificate });
         if !is_known {
             self.tell(me);
         }
@@ -143,6 +145,7 @@ impl State {
             is_live: self.is_live(*id),
             expires_in: known.expires_at.saturating_sub(self.now),
             is_leaving: known.is_leaving,
+            certificate: known.certificate,
         };
         self.members.iter().map(member).collect()
     }

@@ -37,12 +37,12 @@ impl PostgresLoader {
         let connector = Connector::new(url, CONNECT_TIMEOUT)?;
         let session = connector.connect().await?;
         session.execute("BEGIN").await?;
-        let meta = schema::prepare_within(session.client(), connector.location(), shards).await?;
+        let sharding = schema::prepare_within(session.client(), connector.location(), shards).await?;
         // Checked before the lock, so that no node has to wait for nothing, and again when no node can join any more.
         check_empty(&session, connector.location()).await?;
         session.execute(LOCK).await?;
         check_empty(&session, connector.location()).await?;
-        Ok(PostgresLoader { session, sharding: meta.sharding })
+        Ok(PostgresLoader { session, sharding })
     }
 }
 

@@ -4,7 +4,7 @@ use super::{
     pool::Pool,
     row::{from_node, to_node, to_shard, unsigned},
 };
-use crate::{Announcement, Epoch, HandOver, Member, NodeId, ShardRow, StoreError, View};
+use crate::{Announcement, Epoch, Fingerprint, HandOver, Member, NodeId, ShardRow, StoreError, View};
 use std::time::Duration;
 use tokio_postgres::Row;
 
@@ -19,10 +19,11 @@ const RENEW: &str = "
         WHERE id <> $1 AND address <> $2 AND expires_at < now() - interval '1 minute'
             AND NOT EXISTS (SELECT FROM limina.shard WHERE owner = node.id)
     ), renewed AS (
-        INSERT INTO limina.node (id, address, is_leaving, expires_at, host, started_at)
-        VALUES ($1, $2, $3, now() + $4 * interval '1 second', $5, now())
+        INSERT INTO limina.node (id, address, is_leaving, expires_at, host, started_at, certificate)
+        VALUES ($1, $2, $3, now() + $4 * interval '1 second', $5, now(), $6)
         ON CONFLICT (address) DO UPDATE SET
             id = excluded.id, is_leaving = excluded.is_leaving, expires_at = excluded.expires_at, host = excluded.host,
+            certificate = excluded.certificate,
             started_at = CASE WHEN node.id = excluded.id THEN node.started_at ELSE excluded.started_at END
         WHERE node.id = excluded.id OR node.expires_at <= now()
         RETURNING id
@@ -32,13 +33,13 @@ const RENEW: &str = "
 /// All nodes and shards as of one instant after the renewal. If a claim came before the renewal, the result shows it.
 const VIEW: &str = "
     SELECT id AS node, address, host, extract(epoch FROM now() - started_at)::float8 AS age,
-        greatest(extract(epoch FROM expires_at - now()), 0)::float8 AS expires_in, is_leaving,
+        greatest(extract(epoch FROM expires_at - now()), 0)::float8 AS expires_in, is_leaving, certificate,
         NULL::integer AS shard, NULL::bigint AS epoch, NULL::bigint AS owner,
         NULL::bigint AS handed_time, NULL::float8 AS handed_ago
     FROM limina.node
     WHERE expires_at >= now() - interval '1 minute' OR id = ANY (ARRAY(SELECT owner FROM limina.shard))
     UNION ALL
-    SELECT NULL, NULL, NULL, NULL, NULL, NULL, id, epoch, owner,
+    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, id, epoch, owner,
         CASE WHEN is_handed THEN handed_time END, extract(epoch FROM now() - handed_at)::float8
     FROM limina.shard";
 
@@ -54,9 +55,10 @@ const LEAVE: &str = "
     SELECT pg_notify('limina_changed', $1::bigint::text)::text";
 
 pub(super) async fn renew(pool: &Pool, me: NodeId, announcement: Announcement) -> Result<View, StoreError> {
-    let Announcement { address, host, is_leaving, tenure } = announcement;
+    let Announcement { address, host, is_leaving, tenure, certificate } = announcement;
     let tenure = tenure.as_secs_f64();
-    pool.query(RENEW, &[&from_node(me), &address, &is_leaving, &tenure, &host]).await?;
+    let certificate = certificate.as_ref().map(|certificate| &certificate.0[..]);
+    pool.query(RENEW, &[&from_node(me), &address, &is_leaving, &tenure, &host, &certificate]).await?;
     let mut view = View::default();
     for row in &pool.query(VIEW, &[]).await? {
         match row.get("node") {
@@ -71,6 +73,7 @@ pub(super) async fn renew(pool: &Pool, me: NodeId, announcement: Announcement) -
 
 fn member(id: NodeId, row: &Row) -> Member {
     let expires_in = span(row.get("expires_in"));
+    let certificate: Option<&[u8]> = row.get("certificate");
     Member {
         id,
         address: row.get("address"),
@@ -79,6 +82,7 @@ fn member(id: NodeId, row: &Row) -> Member {
         is_live: expires_in > Duration::ZERO,
         expires_in,
         is_leaving: row.get("is_leaving"),
+        certificate: certificate.and_then(|bytes| bytes.try_into().ok()).map(Fingerprint),
     }
 }
 

@@ -41,7 +41,6 @@ use connector::Connector;
 pub use loader::PostgresLoader;
 use pool::Pool;
 use release::Releases;
-use schema::Meta;
 use session::Notifications;
 pub use snapshot::PostgresSnapshot;
 use std::{
@@ -89,7 +88,7 @@ pub struct PostgresOptions {
 /// queue are still sent. [`Postgres::close`] waits for them.
 pub struct Postgres {
     me: NodeId,
-    meta: Meta,
+    sharding: Sharding,
     appends: Appends,
     confirms: Confirms,
     releases: Arc<Releases>,
@@ -111,7 +110,7 @@ impl Postgres {
     pub async fn connect(url: &str, options: PostgresOptions) -> Result<Postgres, StoreError> {
         let PostgresOptions { node, shards, patience } = options;
         let connector = Connector::new(url, patience)?;
-        let meta = schema::prepare(&connector, shards).await?;
+        let sharding = schema::prepare(&connector, shards).await?;
         let changed: Arc<Notify> = Arc::default();
         let notifications = Notifications { own: row::from_node(node).to_string(), changed: changed.clone() };
         let pool = |size, answer, notifications| Pool::connect(&connector, size, answer, notifications);
@@ -124,7 +123,7 @@ impl Postgres {
             pool(CHECKPOINT_CONNECTIONS, CHECKPOINT_ANSWER.max(patience), None),
         )?;
         let (database, connections) = (connector.location(), CONNECTIONS);
-        tracing::info!(database, shards = meta.sharding.shards, connections, "opened the store");
+        tracing::info!(database, shards = sharding.shards, connections, "opened the store");
         let unreleased = Arc::default();
         let (appends, writing) = Appends::start(writers, 2 * patience, &unreleased);
         let (confirms, asking) = Confirms::start(askers);
@@ -133,7 +132,7 @@ impl Postgres {
         let releasing = tokio::spawn(release::run(releases.clone(), checkpointers.clone())).abort_handle();
         Ok(Postgres {
             me: node,
-            meta,
+            sharding,
             appends,
             confirms,
             releases,
@@ -151,12 +150,7 @@ impl Postgres {
     /// How the database's namespaces are distributed over its shards, since the schema was created. It is the same for
     /// every node.
     pub fn sharding(&self) -> Sharding {
-        self.meta.sharding
-    }
-
-    /// A secret that only the nodes of this database know: 64 hexadecimal digits, created with the schema.
-    pub fn secret(&self) -> &str {
-        &self.meta.secret
+        self.sharding
     }
 
     /// Finishes the appends in the queue and closes the store. Later calls fail.

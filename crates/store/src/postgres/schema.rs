@@ -3,38 +3,30 @@
 use super::connector::Connector;
 use crate::{
     Sharding, ShardingKey, StoreError,
-    sharding::{agree_on_shards, too_old},
+    sharding::{HASH_WITHOUT_KEY, agree_on_shards, too_old},
 };
 use std::sync::Arc;
 use tokio_postgres::GenericClient;
 
 /// Each entry migrates the schema from one version to the next. The first one creates [`FIRST_VERSION`]. Entries are only
 /// ever added.
-const MIGRATIONS: [&str; 1] = [include_str!("migrations/2.sql")];
-/// The oldest version that can be migrated. Before it, the shard hash had no key, and no migration can move a namespace to
-/// another shard.
-const FIRST_VERSION: usize = 2;
+const MIGRATIONS: [&str; 1] = [include_str!("migrations/3.sql")];
+/// The oldest version that can be migrated. Nodes of older versions authenticate by a secret in the database, and do not
+/// understand nodes of this one.
+const FIRST_VERSION: usize = 3;
 /// The version of this program.
 const VERSION: usize = FIRST_VERSION + MIGRATIONS.len() - 1;
 /// The advisory lock under which the schema is read and migrated: "limina" in ASCII.
 const LOCK: i64 = 0x6c69_6d69_6e61;
-const SECRET_BYTES: usize = 32;
 
-/// The settings with which the schema was created.
-pub(super) struct Meta {
-    pub(super) sharding: Sharding,
-    /// Known only to the nodes of this database.
-    pub(super) secret: String,
-}
-
-/// Creates the schema, or migrates it to the version of this program. If several nodes start at the same time, one does
+/// Creates the schema, or migrates it to the version of this program. Returns how it was created. If several nodes start at the same time, one does
 /// it, and the others wait.
-pub(super) async fn prepare(connector: &Arc<Connector>, asked: Option<u16>) -> Result<Meta, StoreError> {
+pub(super) async fn prepare(connector: &Arc<Connector>, asked: Option<u16>) -> Result<Sharding, StoreError> {
     let mut session = connector.connect().await?;
     let transaction = session.transaction().await?;
-    let meta = prepare_within(&transaction, connector.location(), asked).await?;
+    let sharding = prepare_within(&transaction, connector.location(), asked).await?;
     transaction.commit().await?;
-    Ok(meta)
+    Ok(sharding)
 }
 
 /// The same within a transaction of the caller. Until it ends, no node can begin to use the database.
@@ -42,7 +34,7 @@ pub(super) async fn prepare_within(
     transaction: &(impl GenericClient + Sync),
     location: &str,
     asked: Option<u16>,
-) -> Result<Meta, StoreError> {
+) -> Result<Sharding, StoreError> {
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
     let known = version(transaction, location).await?;
     if known.is_none() {
@@ -55,13 +47,13 @@ pub(super) async fn prepare_within(
     if known.is_none() {
         create(transaction, agree_on_shards(location, None, asked)?).await?;
     }
-    let row = "UPDATE limina.meta SET version = $1 RETURNING shards, sharding_key, secret";
+    let row = "UPDATE limina.meta SET version = $1 RETURNING shards, sharding_key";
     let row = transaction.query_one(row, &[&(VERSION as i32)]).await?;
     let known = u16::try_from(row.get::<_, i32>(0)).ok();
     let shards = agree_on_shards(location, known, asked)?;
     let key = <[u8; ShardingKey::BYTES]>::try_from(row.get::<_, &[u8]>(1));
     let key = key.map_err(|_| StoreError::Unusable(format!("the sharding key in {location} is damaged")))?;
-    Ok(Meta { sharding: Sharding { shards, key: ShardingKey::new(key) }, secret: row.get(2) })
+    Ok(Sharding { shards, key: ShardingKey::new(key) })
 }
 
 /// The number of shards, for a caller that only reads and must not migrate.
@@ -92,8 +84,8 @@ async fn version(
         return Ok(None);
     }
     let columns = "SELECT count(*) FROM information_schema.columns WHERE table_schema = 'limina'
-                   AND table_name = 'meta' AND column_name IN ('version', 'shards', 'secret')";
-    if transaction.query_one(columns, &[]).await?.get::<_, i64>(0) != 3 {
+                   AND table_name = 'meta' AND column_name IN ('version', 'shards')";
+    if transaction.query_one(columns, &[]).await?.get::<_, i64>(0) != 2 {
         return Err(StoreError::Unusable(format!(
             "the schema limina in {location} was not made by this program, which needs that name for itself"
         )));
@@ -102,20 +94,16 @@ async fn version(
     let place = format!("the schema limina in {location} has version {version}");
     match usize::try_from(version) {
         Ok(version @ FIRST_VERSION..=VERSION) => Ok(Some(version)),
-        Ok(..FIRST_VERSION) => Err(too_old(&place)),
+        Ok(2) => Err(too_old(&place, "whose nodes shared a secret and had no certificates")),
+        Ok(..FIRST_VERSION) => Err(too_old(&place, HASH_WITHOUT_KEY)),
         _ => Err(StoreError::Unusable(format!("{place}, and this program knows up to {VERSION}"))),
     }
 }
 
 async fn create(transaction: &(impl GenericClient + Sync), shards: u16) -> Result<(), StoreError> {
-    let mut secret = [0; SECRET_BYTES];
-    getrandom::fill(&mut secret).map_err(|error| {
-        StoreError::Unavailable(format!("the system returned no random numbers: {error}"))
-    })?;
-    let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
     let (shards, key) = (i32::from(shards), ShardingKey::draw()?);
-    let meta = "INSERT INTO limina.meta (version, shards, sharding_key, secret) VALUES ($1, $2, $3, $4)";
-    transaction.execute(meta, &[&(VERSION as i32), &shards, &&key.bytes()[..], &secret]).await?;
+    let meta = "INSERT INTO limina.meta (version, shards, sharding_key) VALUES ($1, $2, $3)";
+    transaction.execute(meta, &[&(VERSION as i32), &shards, &&key.bytes()[..]]).await?;
     let rows = "INSERT INTO limina.shard (id) SELECT generate_series(0, $1 - 1)";
     transaction.execute(rows, &[&shards]).await?;
     Ok(())

@@ -19,6 +19,10 @@ pub struct Check<'a> {
     /// Decide, but take nothing. Default: `false`.
     #[serde(default)]
     pub dry_run: bool,
+    /// If no rule applies, refuse the check with `NoRuleApplies`, so that a misspelt key cannot switch a limit off. Default:
+    /// `false`: then the check is allowed.
+    #[serde(default)]
+    pub require_match: bool,
 }
 
 pub(super) fn one() -> u64 {
@@ -72,7 +76,8 @@ pub struct LimitStatus<'a> {
     /// `limit` − `used`, at least 0; `null` if there is no limit.
     #[schema(required)]
     pub remaining: Option<u64>,
-    /// The time in milliseconds after which nothing that is used now counts any more; `null` without a window.
+    /// The time in milliseconds after which nothing that is used now counts any more; `null` without a window, if never,
+    /// or if it is more than 2^53−1.
     #[schema(required)]
     pub reset_ms: Option<u64>,
     /// Whether the rule only counts and reports.
@@ -124,6 +129,6 @@ pub enum CheckResult<'a> {
     Allowed(CheckReply<'a>),
     /// A limit refuses the check.
     LimitReached(LimitReached<'a>),
-    /// The check is not valid.
+    /// The check is not valid, no rule applies although it requires one, or a quota is exceeded.
     Refused(Problem),
 }

@@ -21,25 +21,29 @@ pub struct NewLease<'a> {
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_i64)]
     pub hits: u64,
     /// How long the lease is held without a heartbeat: 100 ms–24 h.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Ttl)]
-    pub ttl: Duration,
+    pub ttl: Option<Duration>,
+    /// The ttl in milliseconds, in place of `ttl`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 100, maximum = 86_400_000)]
+    pub ttl_ms: Option<u64>,
     /// The client's name for itself, which everybody can read. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Name>, example = "worker-3")]
     pub owner: Option<String>,
+    /// If no rule applies, refuse the lease with `NoRuleApplies`. Default: `false`: then the lease is granted.
+    #[serde(default)]
+    pub require_match: bool,
 }
-
-/// `POST /leases/{lease_id}/heartbeat`: hold the lease for its whole ttl from now on. The body is empty or `{}`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = LeaseHeartbeat)]
-pub struct Heartbeat {}
 
 /// A lease that was granted.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct LeaseReply<'a> {
     /// The id of the lease.
     pub lease_id: Cow<'a, str>,
+    /// A secret of the holder. Heartbeats and the release need it.
+    pub session_id: Cow<'a, str>,
     /// A number that grows with every lease of the namespace.
     pub fencing_token: u64,
     /// The time until the lease expires without a heartbeat, in milliseconds.

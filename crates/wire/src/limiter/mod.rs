@@ -4,13 +4,15 @@
 
 mod checks;
 mod counters;
+mod groups;
 mod leases;
 mod overrides;
 mod rules;
 
 pub use checks::{Check, CheckBatch, CheckBatchReply, CheckReply, CheckResult, LimitReached, LimitStatus};
 pub use counters::{Counter, CounterChange, CounterReply};
-pub use leases::{Heartbeat, Lease, LeaseReply, NewLease};
+pub use groups::{Group, Groups};
+pub use leases::{Lease, LeaseReply, NewLease};
 pub use overrides::{NewOverride, Override, OverridePatch};
 pub use rules::{
     Durability, ManagedBy, MatchQuery, MatchReply, NewRule, NewWindow, Rule, RuleMatch, RulePatch, Window,
@@ -20,7 +22,7 @@ pub use rules::{
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Object;
+    use crate::{Heartbeat, Object};
     use serde::Deserialize;
 
     /// `expect` is a part of the error message; `None` if the JSON is valid.
@@ -65,7 +67,20 @@ mod tests {
         check::<OverridePatch<'_>>(r#"{"key_values": null}"#, Some("invalid type: null"));
         check::<Check<'_>>(r#"{"key_values": null}"#, Some("invalid type: null"));
         check::<Check<'_>>(r#"{"key_values": {}, "hits": null}"#, Some("invalid type: null"));
-        check::<Heartbeat>("{}", None);
-        check::<Heartbeat>(r#"{"x": 1}"#, Some("unknown field"));
+        check::<Heartbeat<'_>>("{}", Some("missing field `session_id`"));
+        check::<Heartbeat<'_>>(r#"{"session_id": null}"#, Some("invalid type: null"));
+    }
+
+    #[test]
+    fn a_reply_can_be_sent_back() {
+        let rule = r#"{"name": "r", "group_by": [], "selection": {}, "limit": 1, "window": {"type": "fixed", "per_ms": 60000,
+            "burst": null}, "shadow": false, "durability": "relaxed", "description": null, "overrides": 2, "managed_by":
+            "file", "created_position": 7}"#;
+        check::<NewRule<'_>>(rule, None);
+        // A list of overrides is not the number of them, and would be lost.
+        check::<NewRule<'_>>(r#"{"limit": 1, "overrides": []}"#, Some("invalid type: sequence"));
+        let item = r#"{"rule": "r", "name": "o", "key_values": {}, "limit": 1, "burst": null, "created_position": 8}"#;
+        check::<NewOverride<'_>>(item, None);
+        check::<RulePatch<'_>>(r#"{"created_position": 7}"#, Some("unknown field"));
     }
 }

@@ -26,6 +26,12 @@ pub struct NewOverride<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_i64)]
     pub burst: Option<u64>,
+    /// Ignored: an override that was read can be sent back.
+    #[serde(default, skip_serializing)]
+    pub rule: Option<String>,
+    /// Ignored: an override that was read can be sent back.
+    #[serde(default, skip_serializing)]
+    pub created_position: Option<u64>,
 }
 
 /// `PATCH /rules/{name}/overrides/{override}`: change the given fields. `null` removes the burst.

@@ -51,6 +51,15 @@ pub struct NewRule<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 1024, extensions(("x-max-bytes" = json!(1024))))]
     pub description: Option<String>,
+    /// Ignored: a rule that was read can be sent back.
+    #[serde(default, skip_serializing)]
+    pub overrides: Option<u64>,
+    /// Ignored: a rule that was read can be sent back.
+    #[serde(default, skip_serializing)]
+    pub managed_by: Option<String>,
+    /// Ignored: a rule that was read can be sent back.
+    #[serde(default, skip_serializing)]
+    pub created_position: Option<u64>,
 }
 
 /// The time span in which hits count.
@@ -61,8 +70,13 @@ pub struct NewWindow {
     #[serde(rename = "type")]
     pub kind: WindowType,
     /// The length of the window: 1 ms–366 d. For a bucket: the time in which the whole limit is refilled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = WindowLength)]
-    pub per: Duration,
+    pub per: Option<Duration>,
+    /// The length of the window in milliseconds, in place of `per`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 31_622_400_000_u64)]
+    pub per_ms: Option<u64>,
     /// Only for a bucket: the most that it can contain, 1 to 2^53−1. Default: the limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_i64)]

@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use serde_json::{Value, json};
 
 use super::client::Client;
-use crate::ledger::encode;
-use crate::limiter::{LONG, Limiter, check_limits, limits_of};
+use crate::limiter::{LONG, Lease, Limiter, check_limits, limits_of};
 
 const SLOTS: i64 = 4;
 const WINDOW: i64 = 60;
@@ -25,7 +24,7 @@ pub(crate) struct Told {
     name: String,
     counted: i64,
     checked: i64,
-    leases: BTreeSet<String>,
+    leases: BTreeSet<Lease>,
 }
 
 #[track_caller]
@@ -75,7 +74,7 @@ fn count(client: &mut Client<'_>, told: &mut Told, surely: &AtomicI64) {
 fn lease(client: &mut Client<'_>, told: &mut Told, surely: &AtomicI64) {
     if let Some(lease) = told.leases.pop_first() {
         surely.fetch_sub(1, Ordering::SeqCst);
-        let ended = client.insist("DELETE", &format!("/limiter/leases/{}", encode(&lease)), &Value::Null);
+        let ended = client.insist("DELETE", &format!("/limiter{}", lease.release_path()), &Value::Null);
         // An attempt that got no answer may have ended it.
         let gone = ended.repeated && ended.reply.code() == "LeaseNotFound";
         assert!(gone || ended.reply.status == 204, "an acknowledged lease: {}", ended.reply.text);
@@ -88,7 +87,7 @@ fn lease(client: &mut Client<'_>, told: &mut Told, surely: &AtomicI64) {
         return;
     }
     within_limits(&reply.clone().created().body);
-    told.leases.insert(reply.lease_id());
+    told.leases.insert(reply.lease());
     one_more(surely);
 }
 
@@ -124,7 +123,8 @@ fn within_limits(body: &Value) {
 /// In the end, what is in use is what was acknowledged and not given back.
 #[track_caller]
 pub(crate) fn check(limiter: &Limiter, told: &[Told]) {
-    let held: BTreeSet<&str> = told.iter().flat_map(|told| &told.leases).map(String::as_str).collect();
+    let held: BTreeSet<&str> =
+        told.iter().flat_map(|told| &told.leases).map(|lease| lease.id.as_str()).collect();
     let leases = limiter.all("/leases", None, 1000);
     let found: BTreeSet<&str> = leases.iter().filter_map(|lease| lease["lease_id"].as_str()).collect();
     assert_eq!(found, held, "leases");

@@ -54,7 +54,7 @@ pub(crate) fn work(mut client: Client<'_>) -> Told {
 /// Waits for a lock, keeps it with heartbeats, and mostly releases it.
 fn hold(client: &mut Client<'_>) -> Option<Held> {
     let key = client.random.below(KEYS);
-    let body = json!({"key_values": {"wanted": key}, "ttl": TTL.as_millis() as u64, "wait": "500ms"});
+    let body = json!({"key_values": {"wanted": key}, "ttl_ms": TTL.as_millis() as u64, "wait": "500ms"});
     let asked = Instant::now();
     let reply = client.once("POST", "/locks", &body)?;
     if reply.status == 409 {

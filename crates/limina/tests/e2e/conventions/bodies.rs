@@ -288,7 +288,8 @@ fn a_body_without_a_length_is_measured_as_it_comes() {
     let server = Server::fresh();
     let chunked = |body: &[u8]| {
         let mut bytes =
-            b"POST /v1/ledger/limits HTTP/1.1\r\nHost: limina\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+            b"POST /v1/ledger/limits HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+                .to_vec();
         for chunk in body.chunks(60_000) {
             bytes.extend(format!("{:x}\r\n", chunk.len()).into_bytes());
             bytes.extend(chunk);

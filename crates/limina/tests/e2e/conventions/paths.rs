@@ -48,11 +48,12 @@ fn unknown_paths_are_not_found() {
 /// The calls of every family: a path, and its methods.
 const CALLS: &[(&str, &[&str])] = &[
     ("/ledger/limits", &["GET", "POST"]),
-    ("/ledger/limits/a", &["GET", "PATCH"]),
+    ("/ledger/limits/a", &["GET", "PATCH", "DELETE"]),
     ("/ledger/limits/a/entries", &["GET"]),
     ("/ledger/hold", &["POST"]),
     ("/ledger/commit", &["POST"]),
     ("/ledger/rollback", &["POST"]),
+    ("/ledger/extend", &["POST"]),
     ("/ledger/values", &["POST"]),
     ("/ledger/operations", &["GET"]),
     ("/ledger/operations/op", &["GET"]),
@@ -61,6 +62,7 @@ const CALLS: &[(&str, &[&str])] = &[
     ("/ledger/rollback/batch", &["POST"]),
     ("/limiter/rules", &["GET", "POST"]),
     ("/limiter/rules/r", &["GET", "PUT", "PATCH", "DELETE"]),
+    ("/limiter/rules/r/groups", &["GET"]),
     ("/limiter/rules/r/overrides", &["GET", "POST"]),
     ("/limiter/rules/r/overrides/o", &["GET", "PUT", "PATCH", "DELETE"]),
     ("/limiter/check", &["POST"]),
@@ -78,6 +80,7 @@ const CALLS: &[(&str, &[&str])] = &[
     ("/events/s", &["GET", "PUT", "POST", "DELETE"]),
     ("/events/s/incubating", &["GET"]),
     ("/events/s/stream", &["GET"]),
+    ("/refusals/stream", &["GET"]),
 ];
 
 #[test]
@@ -123,12 +126,12 @@ fn what_is_not_http_does_no_harm() {
         b"GET\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"GET /v1/ledger/limits HTTP/1.1\r\n\r\n",
-        b"POST /v1/ledger/limits HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-        b"POST /v1/ledger/limits HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-        b"GET /\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\nBad Header\r\n\r\n",
+        b"POST /v1/ledger/limits HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/ledger/limits HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET /\xff\xfe HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nBad Header\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\ngarbage garbage garbage garbage",
-        b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n",
         b"GET http://example.com/v1/ledger/limits HTTP/1.1\r\nHost: example.com\r\n\r\n",
     ] {
@@ -139,8 +142,8 @@ fn what_is_not_http_does_no_harm() {
     }
     let long = "x".repeat(1 << 20);
     for request in [
-        format!("GET /{long} HTTP/1.1\r\nHost: x\r\n\r\n"),
-        format!("GET / HTTP/1.1\r\nHost: x\r\nX: {long}\r\n\r\n"),
+        format!("GET /{long} HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {long}\r\n\r\n"),
     ] {
         let connection = raw::Connection::open(server.address());
         let sender = connection.send_aside(request.into_bytes());

@@ -1,6 +1,6 @@
 //! `/only-once-event` and `/strictly-once-event`: the body is the event, and the streams are made on first use.
 
-use crate::events::{Submitted, number};
+use crate::events::{Submitted, number, setting};
 use crate::harness::Server;
 use crate::reply::Reply;
 use crate::stomp::Stomp;
@@ -29,6 +29,22 @@ fn the_stream_is_made_on_first_use() {
     let mut names = server.events().names(10);
     names.sort();
     assert_eq!(names, ["only-once", "strictly-once"]);
+}
+
+#[test]
+fn their_modes_are_those_of_their_names() {
+    let server = Server::fresh();
+    let modes =
+        [("only-once", "only_once", "strictly_once"), ("strictly-once", "strictly_once", "only_once")];
+    for (stream, mode, other) in modes {
+        let events = server.events();
+        events.put(stream, &setting(other, "1h")).refused(409, "StreamModeConflict");
+        events.read(stream).refused(404, "StreamNotFound");
+        events.put(stream, &setting(mode, "1h")).created();
+        events.put(stream, &setting(other, "1h")).refused(409, "StreamModeConflict");
+        // Elsewhere the names mean nothing.
+        server.events_of("elsewhere").put(stream, &setting(other, "1h")).created();
+    }
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn a_last_event_id_that_is_no_clock_is_no_crash() {
         use std::io::{Read, Write};
         stream.set_read_timeout(Some(crate::harness::DEADLINE)).expect("a timeout");
         let request =
-            format!("GET /v1/events/s/stream HTTP/1.1\r\nHost: limina\r\nLast-Event-ID: {last}\r\n\r\n");
+            format!("GET /v1/events/s/stream HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: {last}\r\n\r\n");
         (&stream).write_all(request.as_bytes()).expect("send");
         let mut head = [0; 12];
         (&stream).read_exact(&mut head).expect("an answer");

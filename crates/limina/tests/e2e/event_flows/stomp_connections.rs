@@ -317,13 +317,13 @@ fn the_upgrade_of_any_browser_is_accepted() {
     let server = Server::fresh();
     for headers in [
         "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n",
-        "connection: upgrade\r\nupgrade: WebSocket\r\norigin: https://example.org\r\n",
+        "connection: upgrade\r\nupgrade: WebSocket\r\norigin: http://localhost\r\n",
         "Connection: Upgrade\r\nUpgrade: websocket\r\n\
          Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n",
     ] {
         let mut connection = raw::Connection::open(server.address());
         connection.send(format!(
-            "GET /ws HTTP/1.1\r\nHost: limina\r\n{headers}Sec-WebSocket-Version: 13\r\n\
+            "GET /ws HTTP/1.1\r\nHost: localhost\r\n{headers}Sec-WebSocket-Version: 13\r\n\
              Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
         ));
         let reply = connection.receive().is(101);

@@ -12,6 +12,7 @@ fn every_call_and_its_json() {
         limits(&ledger);
         operations(&ledger);
         batches(&ledger);
+        deletion(&ledger);
     }
 }
 
@@ -19,7 +20,7 @@ fn every_call_and_its_json() {
 fn limits(ledger: &Ledger) {
     let request = json!({"name": "daily", "limit_id": "id-7", "context": {"provider": "p"}, "ceiling": 500});
     let daily = |ceiling: Value, context: Value| {
-        json!({"name": "daily", "limit_id": "id-7", "context": context, "ceiling": ceiling,
+        json!({"name": "daily", "limit_id": "id-7", "context": context, "ceiling": ceiling, "available": ceiling,
             "commit_value": 0, "hold_value": 0, "total_value": 0, "created_position": 1})
     };
     let made = ledger.post("/limits", request.clone()).created();
@@ -37,7 +38,7 @@ fn limits(ledger: &Ledger) {
     let page = ledger.get("/limits?limit=1").ok();
     assert_eq!((page.items()[0].clone(), page.next()), (patched.body, Some("daily")));
     let last = ledger.get("/limits?limit=1&after=daily").ok();
-    let plain = json!({"name": "plain", "limit_id": null, "context": {}, "ceiling": null,
+    let plain = json!({"name": "plain", "limit_id": null, "context": {}, "ceiling": null, "available": null,
         "commit_value": 0, "hold_value": 0, "total_value": 0, "created_position": 4});
     assert_eq!(last.body, json!({"items": [plain], "next": null}));
 }
@@ -55,17 +56,29 @@ fn operations(ledger: &Ledger) {
     let held = ledger.post("/hold", hold.clone()).ok();
     let at_5 = [value("daily", 0, 10), value("plain", 0, -4)];
     assert_eq!(held.body, json!({"operation_id": "op 1/x", "position": 5, "values": at_5, "skipped": []}));
-    ledger.post("/hold", hold).refused(409, "DuplicateOperation").naming(&["daily", "plain"]);
+    let duplicate = ledger.post("/hold", hold).refused(409, "DuplicateOperation").naming(&["daily", "plain"]);
+    assert_eq!(duplicate.body["held_value"], 10);
+    let other = json!({"operation_id": "op 1/x", "skip_existing_holds": true,
+        "changes": [{"limit_name": "daily", "value": 10}, {"limit_name": "plain", "value": -5}]});
+    let other = ledger.post("/hold", other).refused(409, "DuplicateOperation").naming(&["plain"]);
+    assert_eq!(other.body["limits"], json!([{"limit_name": "plain", "held_value": -4}]));
+    let over = ledger.hold("over", &[("daily", 591)]).refused(409, "LimitExceeded");
+    let daily =
+        json!({"limit_name": "daily", "ceiling": 600, "commit_value": 0, "hold_value": 10, "available": 590});
+    assert_eq!(over.body["limits"], json!([daily]));
     let made = ledger.post(
         "/hold",
         json!({"operation_id": "op 1/x", "skip_existing_holds": true, "create_missing": true,
             "expires_after": "24h", "changes": [
                 {"limit_name": "daily", "value": 10},
-                {"limit_name": "new", "value": 1, "limit_id": "id-8", "context": {"k": "v"}},
+                {"limit_name": "new", "value": 1, "limit_id": "id-8", "context": {"k": "v"}, "ceiling": 5},
         ]}),
     );
     assert_eq!(made.ok().has("position", 7).body["skipped"], json!(["daily"]));
-    ledger.limit("new").ok().has("limit_id", "id-8").has("context", json!({"k": "v"}));
+    let new = ledger.limit("new").ok().has("limit_id", "id-8").has("context", json!({"k": "v"}));
+    new.has("ceiling", 5).has("available", 4);
+    let nearest = ledger.get("/limits?order=used&limit=1").ok();
+    assert_eq!((&nearest.items()[0]["name"], nearest.next()), (&json!("new"), None));
 
     let committed = json!({"operation_id": "op 1/x", "changes": [{"limit_name": "daily", "value": 7}]});
     let reply = ledger.post("/commit", committed).ok();
@@ -81,18 +94,30 @@ fn operations(ledger: &Ledger) {
     let operation = ledger.operation("op 1/x").ok().body;
     assert_eq!((&operation["position"], &operation["state"]), (&json!(7), &json!("held")));
     let hold = |name: &str, state: &str, held: i64, committed: Value, at: i64, end: Value| {
-        json!({"limit_name": name, "limit_id": value(name, 0, 0)["limit_id"], "state": state,
-            "held_value": held, "committed_value": committed, "hold_position": at,
-            "final_position": end, "expires_at": null, "expired": false})
+        json!({"limit_name": name, "limit_id": value(name, 0, 0)["limit_id"], "deleted": false, "state": state,
+            "held_value": held, "committed_value": committed, "held_at": operation["holds"][0]["held_at"],
+            "hold_position": at, "final_position": end, "expires_at": null, "expires_in_ms": null,
+            "expired": false})
     };
+    assert!(operation["holds"][0]["held_at"].is_u64(), "{operation}");
     assert_eq!(operation["holds"][0], hold("daily", "committed", 10, json!(7), 5, json!(8)));
     assert_eq!(operation["holds"][1], hold("plain", "rolled_back", -4, Value::Null, 5, json!(9)));
     let open = &operation["holds"][2];
     assert_eq!((&open["limit_name"], &open["state"]), (&json!("new"), &json!("held")));
-    assert!(open["expires_at"].is_u64(), "{open}");
-    let listed = ledger.get("/operations?state=held").ok();
+    assert!(open["expires_at"].is_u64() && open["expires_in_ms"].as_u64() <= Some(86_400_000), "{open}");
+    let extended = ledger.post("/extend", json!({"operation_id": "op 1/x", "expires_after": "48h"})).ok();
+    assert!(extended.body["holds"][2]["expires_in_ms"].as_u64() > Some(86_400_000), "{}", extended.text);
+    let operation =
+        ledger.post("/extend", json!({"operation_id": "op 1/x", "expires_after": null})).ok().body;
+    assert_eq!(operation["holds"][2]["expires_in_ms"], Value::Null);
+    ledger.post("/extend", json!({"operation_id": "op 1/x"})).invalid("expires_after");
+    let absent = json!({"operation_id": "absent", "expires_after": "1h"});
+    ledger.post("/extend", absent).refused(404, "OperationNotFound");
+    let listed = ledger.get("/operations?state=held&limit_name=new").ok();
     assert_eq!(listed.body, json!({"items": [operation], "next": null}));
     assert_eq!(ledger.get("/operations").ok().body, listed.body);
+    assert_eq!(ledger.get("/operations?state=held&older_than=1h").ok().items(), &Vec::<Value>::new());
+    ledger.get("/operations?limit_name=absent").refused(404, "LimitNotFound");
 
     let entries = ledger.get("/limits/daily/entries?limit=1").ok();
     let first = &entries.items()[0];
@@ -106,12 +131,12 @@ fn operations(ledger: &Ledger) {
 
     let now = ledger.post("/values", json!({"limit_names": ["plain", "daily"]})).ok();
     let values = [value("plain", 0, 0), value("daily", 7, 0)];
-    assert_eq!(now.body, json!({"position": 9, "values": values}));
+    assert_eq!(now.body, json!({"position": 11, "values": values}));
     let then = ledger.post("/values", json!({"limit_names": ["daily", "plain"], "position": 5})).ok();
     assert_eq!(then.body, json!({"position": 5, "values": at_5}));
     let view = json!({"limit_names": ["daily"], "operation_id": "op 1/x"});
     assert_eq!(ledger.post("/values", view).ok().body["position"], 7);
-    ledger.values_at(10, &["daily"]).invalid("position");
+    ledger.values_at(12, &["daily"]).invalid("position");
     let both = json!({"limit_names": ["daily"], "position": 5, "operation_id": "op 1/x"});
     ledger.post("/values", both).refused(400, "InvalidRequest");
 }
@@ -129,7 +154,7 @@ fn batches(ledger: &Ledger) {
         "total_value": 5});
     assert_eq!(
         results[0],
-        json!({"status": 200, "operation_id": "b1", "position": 10, "values": [value], "skipped": []})
+        json!({"status": 200, "operation_id": "b1", "position": 12, "values": [value], "skipped": []})
     );
     crate::reply::check_problem(&results[1], 404, "LimitNotFound");
     crate::reply::check_problem(&results[2], 400, "InvalidRequest");
@@ -141,4 +166,19 @@ fn batches(ledger: &Ledger) {
             crate::ledger::results(&reply).iter().map(|result| result["status"].clone()).collect();
         assert_eq!(statuses, [json!(first), json!(404)], "{path}: {}", reply.text);
     }
+}
+
+/// A limit is deleted when no hold is open in it. Its operations still show it.
+fn deletion(ledger: &Ledger) {
+    let in_use = ledger.delete("new").refused(409, "LimitInUse");
+    assert_eq!(in_use.body["limit_name"], "new");
+    assert_eq!(in_use.body["open_holds"], 1);
+    ledger.rollback_of("op 1/x", &["new"]).ok();
+    ledger.delete("new").is(204);
+    ledger.delete("new").refused(404, "LimitNotFound");
+    ledger.create("new");
+    let holds = &ledger.operation("op 1/x").ok().body["holds"];
+    assert_eq!((&holds[2]["limit_name"], &holds[2]["deleted"]), (&json!("new"), &json!(true)));
+    assert_eq!((&holds[2]["limit_id"], &holds[0]["deleted"]), (&json!("id-8"), &json!(false)));
+    assert_eq!(ledger.get("/limits/new/entries").ok().items(), &Vec::<Value>::new());
 }

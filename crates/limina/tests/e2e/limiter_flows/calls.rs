@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::harness::Server;
 use crate::ledger::results;
-use crate::limiter::{LONG, Limiter, check_denied, check_limits, checks, fixed};
+use crate::limiter::{LONG, Lease, Limiter, check_denied, check_limits, checks, fixed};
 use crate::reply::check_problem;
 
 #[test]
@@ -44,7 +44,7 @@ fn rules(limiter: &Limiter) {
     assert_eq!(plain.body, expected);
     limiter.put("/rules/plain", json!({"group_by": ["user"], "limit": 7})).ok().has("limit", 7);
     // Null removes; what is left out stays.
-    let patch = json!({"window": {"type": "sliding", "per": 1000}, "durability": "relaxed", "limit": 8});
+    let patch = json!({"window": {"type": "sliding", "per_ms": 1000}, "durability": "relaxed", "limit": 8});
     let patched = limiter.patch("/rules/plain", patch).ok().has("limit", 8).has("durability", "relaxed");
     assert_eq!(patched.body["window"], json!({"type": "sliding", "per_ms": 1000, "burst": null}));
     let patch = json!({"window": null, "durability": null, "shadow": true, "selection": {"a": {"gt": 1}}});
@@ -175,24 +175,31 @@ fn counters(limiter: &Limiter) {
 fn leases(limiter: &Limiter) {
     let request = json!({"key_values": {"user": "gus"}, "hits": 2, "ttl": "10m", "owner": "worker 🌮"});
     let taken = limiter.post("/leases", request).created().uses("user", 2);
-    let id = taken.lease_id();
+    let lease = taken.lease();
     let keys: Vec<&String> = taken.body.as_object().expect("an object").keys().collect();
-    assert_eq!(keys, ["expires_in_ms", "fencing_token", "lease_id", "limits"]);
+    assert_eq!(keys, ["expires_in_ms", "fencing_token", "lease_id", "limits", "session_id"]);
     limiter.lease(json!({"user": "gus"}), 1, "1h").denied(&["user"]);
     let listed = limiter.all("/leases", None, 1);
     assert_eq!(listed.len(), 1);
-    for item in [listed[0].clone(), limiter.held(&id).ok().body, limiter.heartbeat(&id).ok().body] {
+    assert_eq!(limiter.all("/leases?owner=worker%20🌮", None, 1).len(), 1);
+    assert_eq!(limiter.all("/leases?owner=other", None, 1).len(), 0);
+    for item in [listed[0].clone(), limiter.held(&lease).ok().body, limiter.heartbeat(&lease).ok().body] {
         let (left, held) = (item["expires_in_ms"].as_u64(), item["held_ms"].as_u64());
         assert!(left.is_some_and(|ms| ms <= 600_000) && held.is_some_and(|ms| ms < 600_000), "{item}");
-        let expected = json!({"lease_id": id, "fencing_token": taken.body["fencing_token"],
+        let expected = json!({"lease_id": lease.id, "fencing_token": taken.body["fencing_token"],
             "key_values": {"user": "gus"}, "hits": 2, "owner": "worker 🌮", "held_ms": held,
             "expires_in_ms": left, "ttl_ms": 600_000});
         assert_eq!(item, expected);
     }
-    limiter.release(&id).is(204);
-    limiter.held(&id).refused(404, "LeaseNotFound");
-    limiter.heartbeat(&id).refused(404, "LeaseNotFound");
-    limiter.release(&id).refused(404, "LeaseNotFound");
+    let stranger = Lease { session: "another".into(), ..lease.clone() };
+    limiter.heartbeat(&stranger).refused(409, "SessionMismatch");
+    limiter.release(&stranger).refused(409, "SessionMismatch");
+    limiter.release(&lease).is(204);
+    limiter.held(&lease).refused(404, "LeaseNotFound");
+    limiter.heartbeat(&lease).refused(404, "LeaseNotFound");
+    limiter.release(&lease).refused(404, "LeaseNotFound");
+    let forced = limiter.lease(json!({"user": "gus"}), 1, "1h").created().lease();
+    limiter.delete(&format!("/leases/{}?force=true", forced.id)).is(204);
 }
 
 /// Each form of a condition as JSON, and a value that it selects and one that it does not. What the conditions mean is

@@ -41,7 +41,7 @@ fn everything_is_there_after_a_crash() {
         limiter.look(json!({"a": 2})).uses("in use", 11).uses("fixed", 0);
         // Of a hundred, the windows let fifty pass.
         limiter.look(json!({"a": "vip"})).uses("in use/vip", 50).uses("fixed", 50);
-        let held = limiter.held(&lease.lease_id()).ok();
+        let held = limiter.held(&lease.lease()).ok();
         assert_eq!((&held.body["hits"], &held.body["key_values"]), (&json!(5), &json!({"a": 1})));
         assert_eq!(limiter.in_use(), in_use);
         assert_eq!(limiter.all("/rules", None, 100), rules);
@@ -55,12 +55,12 @@ fn everything_is_there_after_a_crash() {
     server.restart();
     verify(&server);
     let limiter = server.limiter();
-    limiter.release(&lease.lease_id()).is(204);
+    limiter.release(&lease.lease()).is(204);
     limiter.delete("/rules/sliding").is(204);
     server.crash_and_restart();
     let limiter = server.limiter();
     limiter.look(json!({"a": 1})).applied(&["bucket", "fixed", "in use"]).uses("in use", 6);
-    limiter.held(&lease.lease_id()).refused(404, "LeaseNotFound");
+    limiter.held(&lease.lease()).refused(404, "LeaseNotFound");
 }
 
 #[test]

@@ -38,6 +38,8 @@ fn bad_rule_fields() -> Vec<Case> {
         json!({"type": "fixed"}),
         json!({"type": "Fixed", "per": "1m"}),
         json!({"type": "fixed", "per": 0}),
+        json!({"type": "fixed", "per": 60}),
+        json!({"type": "fixed", "per": "1m", "per_ms": 60_000}),
         json!({"type": "fixed", "per": "367d"}),
         json!({"type": "fixed", "per": "60"}),
         json!({"type": "sliding", "per": "1m", "burst": 5}),
@@ -171,7 +173,7 @@ fn checks_counters_and_leases_refuse_bad_input() {
                 cases.push((with(body.clone(), json!({"dry_run": 1})), "dry_run"));
             }
             "/leases" => {
-                for ttl in [json!(0), json!("soon"), json!(null), json!("9999999d")] {
+                for ttl in [json!(0), json!(60), json!("soon"), json!(null), json!("9999999d")] {
                     cases.push((with(body.clone(), json!({"ttl": ttl})), "ttl"));
                 }
                 cases.push((json!({"key_values": {"a": 1}, "hits": 1}), "ttl"));

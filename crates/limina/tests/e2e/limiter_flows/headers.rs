@@ -126,7 +126,8 @@ fn a_bucket_tells_its_quota() {
     let server = Server::fresh();
     let limiter = server.limiter();
     limiter.window("b", &[], 60, bucket("1h", 5));
-    let (_, limits) = both(&limiter.take(json!({}), 5).allowed());
+    let (policies, limits) = both(&limiter.take(json!({}), 5).allowed());
+    assert_eq!(["q", "w", "burst"].map(|name| number(&policies[0], name)), [60, 3_600, 5]);
     assert_eq!(number(&limits[0], "r"), 0);
     let refused = limiter.check(json!({})).denied(&["b"]);
     let after: u64 = refused.header("retry-after").parse().expect("whole seconds");

@@ -29,7 +29,7 @@ fn a_dead_holders_slots_come_back() {
     assert!(back - asked + SLACK >= Duration::from_millis(400), "after {:?}", back - asked);
     // All of it came back at once, and the lease is gone.
     limiter.check(json!({"pool": 1})).allowed().uses("slots", 2);
-    let id = lease.lease_id();
+    let id = lease.lease();
     limiter.held(&id).refused(404, "LeaseNotFound");
     limiter.heartbeat(&id).refused(404, "LeaseNotFound");
     // What is somebody else's by now is not given back by the late release.
@@ -46,7 +46,7 @@ fn a_lease_lives_while_its_holder_does() {
     limiter.rule("slots", &[], 1);
     let ttl = Duration::from_secs(2);
     let mut last = Instant::now();
-    let lease = limiter.lease(json!({}), 1, "2s").created().lease_id();
+    let lease = limiter.lease(json!({}), 1, "2s").created().lease();
     let start = Instant::now();
     let mut beaten = 0;
     while start.elapsed() < ttl + ttl / 2 {
@@ -82,16 +82,16 @@ fn a_lease_survives_a_crash_and_then_has_a_full_ttl() {
     let down = Instant::now();
     server.start_again();
     let limiter = server.limiter();
-    limiter.heartbeat(&long.lease_id()).ok();
+    limiter.heartbeat(&long.lease()).ok();
     limiter.look(json!({"pool": 2})).uses("slots", 1);
-    let held = limiter.held(&long.lease_id()).ok();
+    let held = limiter.held(&long.lease()).ok();
     assert_eq!(held.body["fencing_token"], long.body["fencing_token"], "{}", held.text);
     assert_eq!(held.body["hits"], 1, "{}", held.text);
 
     let back = await_free(&limiter, json!({"pool": 1}));
     assert!(back - down + SLACK >= ttl, "{:?} after the start", back - down);
-    limiter.held(&short.lease_id()).refused(404, "LeaseNotFound");
-    limiter.release(&long.lease_id()).is(204);
+    limiter.held(&short.lease()).refused(404, "LeaseNotFound");
+    limiter.release(&long.lease()).is(204);
     server.crash_and_restart();
     server.limiter().look(json!({"pool": 2})).uses("slots", 0);
     server.limiter().look(json!({"pool": 1})).uses("slots", 1);
@@ -102,7 +102,7 @@ fn an_expiry_survives_a_crash() {
     let mut server = Server::fresh();
     let limiter = server.limiter();
     limiter.rule("slots", &[], 1);
-    let lease = limiter.lease(json!({}), 1, "200ms").created().lease_id();
+    let lease = limiter.lease(json!({}), 1, "200ms").created().lease();
     await_free(&limiter, json!({}));
     server.crash_and_restart();
     let limiter = server.limiter();

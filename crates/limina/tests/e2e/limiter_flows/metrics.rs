@@ -62,7 +62,7 @@ fn series_do_not_grow_with_groups() {
     let visit = |n: usize| {
         limiter.check(json!({"user": n})).allowed();
         limiter.check(json!({"user": n})).denied(&["r"]);
-        let lease = limiter.lease(json!({"user": format!("l{n}")}), 1, "1h").created().lease_id();
+        let lease = limiter.lease(json!({"user": format!("l{n}")}), 1, "1h").created().lease();
         limiter.release(&lease).is(204);
     };
     visit(0);
@@ -103,6 +103,7 @@ fn the_reference_has_every_path() {
     for (path, methods) in [
         ("/limiter/rules", &["get", "post"][..]),
         ("/limiter/rules/{}", &["get", "put", "patch", "delete"]),
+        ("/limiter/rules/{}/groups", &["get"]),
         ("/limiter/rules/{}/overrides", &["get", "post"]),
         ("/limiter/rules/{}/overrides/{}", &["get", "put", "patch", "delete"]),
         ("/limiter/rules/match", &["post"]),

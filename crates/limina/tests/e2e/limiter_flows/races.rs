@@ -183,7 +183,7 @@ fn a_storm_of_leases_ends_at_zero() {
             // Somebody else's return takes nothing of it.
             limiter.counters(json!({"lock": lock}), -1).ok();
             locks[lock].subtract(1);
-            limiter.release(&lease.lease_id()).is(204);
+            limiter.release(&lease.lease()).is(204);
         }
         tokens
     })

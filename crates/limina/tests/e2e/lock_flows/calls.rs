@@ -197,15 +197,17 @@ fn durations_reach_from_end_to_end() {
     let server = Server::fresh();
     let locks = server.locks();
     for (ttl, ms) in [
-        (json!("100ms"), 100),
-        (json!(100), 100),
-        (json!("24h"), 86_400_000),
-        (json!(86_400_000), 86_400_000),
-        (json!("1m30s"), 90_000),
+        (json!({"ttl": "100ms"}), 100),
+        (json!({"ttl": null, "ttl_ms": 100}), 100),
+        (json!({"ttl": "24h"}), 86_400_000),
+        (json!({"ttl": null, "ttl_ms": 86_400_000}), 86_400_000),
+        (json!({"ttl": "1m30s"}), 90_000),
     ] {
-        for wait in [json!("0ms"), json!(1), json!("5m"), json!(300_000)] {
+        for wait in
+            [json!({"wait": 0}), json!({"wait_ms": 1}), json!({"wait": "5m"}), json!({"wait_ms": 300_000})]
+        {
             let key_values = json!({"ttl": ttl.to_string(), "wait": wait.to_string()});
-            let request = with(exclusive(key_values), json!({"ttl": ttl, "wait": wait}));
+            let request = with(with(exclusive(key_values), ttl.clone()), wait);
             let grant = locks.grant(request);
             assert!(grant.expires_in_ms <= ms, "{ttl}: {grant:?}");
         }

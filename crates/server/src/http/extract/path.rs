@@ -1,6 +1,7 @@
 //! Namespaces, names and ids in paths.
 
 use super::super::{App, problem::Failure};
+use crate::access::{Scope, unauthorized};
 use axum::{
     extract::{FromRequestParts, Path, RawPathParams, rejection::PathRejection},
     http::request::Parts,
@@ -11,16 +12,22 @@ use std::{collections::HashMap, sync::LazyLock};
 static DEFAULT_NAMESPACE: LazyLock<Name> =
     LazyLock::new(|| Name::new("default").expect("the default namespace has a valid name"));
 
-/// The namespace that the path names, or the default one.
-pub(crate) struct Namespace(pub(crate) Name);
+/// The namespace that the path names, or the default one, with the client who asks. The guard of the route has checked that the
+/// client may do so.
+pub(crate) struct Namespace(pub(crate) Scope);
 
 impl FromRequestParts<App> for Namespace {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Namespace, Failure> {
-        let name = path_name(parts, app, "namespace").await?;
-        Ok(Namespace(name.unwrap_or_else(default_namespace)))
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Namespace, Failure> {
+        // A route that needs nothing has no scope, and must not reach a namespace.
+        parts.extensions.get().cloned().map(Namespace).ok_or_else(|| unauthorized(false))
     }
+}
+
+/// The namespace that the path names, or the default one.
+pub(crate) async fn path_namespace(parts: &mut Parts, app: &App) -> Result<Name, Failure> {
+    Ok(path_name(parts, app, "namespace").await?.unwrap_or_else(default_namespace))
 }
 
 /// The namespace of paths without `/ns/{namespace}`.

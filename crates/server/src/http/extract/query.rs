@@ -3,9 +3,14 @@
 use super::{
     super::{App, problem::Failure},
     json::shortened,
+    path::Namespace,
 };
 use axum::{extract::FromRequestParts, http::request::Parts};
-use limina_engine::{Name, Page, Position, limiter::CounterId};
+use limina_access::Level;
+use limina_engine::{
+    Millis, Name, Page, Position, Time, audit::AuditCursor, ledger::OperationFilter, limiter::CounterId,
+};
+use limina_wire::Duration;
 use percent_encoding::percent_decode_str;
 
 /// The query parameters of every list.
@@ -37,8 +42,7 @@ impl<C: Cursor> FromRequestParts<App> for Paging<C> {
 
 /// The query parameters of `GET /ledger/operations`.
 pub(crate) struct OperationsQuery {
-    /// `state=held`: only operations with an open hold.
-    pub(crate) only_held: bool,
+    pub(crate) filter: OperationFilter,
     pub(crate) page: Page<Name>,
 }
 
@@ -46,7 +50,7 @@ impl FromRequestParts<App> for OperationsQuery {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<OperationsQuery, Failure> {
-        let query = Query::parse(parts, &["limit", "after", "state"])?;
+        let query = Query::parse(parts, &["limit", "after", "state", "older_than", "limit_name"])?;
         let only_held = match query.get("state") {
             None => false,
             Some("held") => true,
@@ -57,31 +61,101 @@ impl FromRequestParts<App> for OperationsQuery {
                 ));
             }
         };
-        Ok(OperationsQuery { only_held, page: query.page()? })
+        // As in bodies, 0 needs no unit.
+        let older_than = query.get("older_than").map(|text| if text == "0" { "0ms" } else { text });
+        let older_than = older_than.map(str::parse::<Duration>).transpose();
+        let older_than =
+            older_than.map_err(|error| Failure::invalid_parameter("older_than", error.to_string()))?;
+        let limit_name = query.get("limit_name").map(Name::new).transpose();
+        let limit_name =
+            limit_name.map_err(|error| Failure::invalid_parameter("limit_name", error.to_string()))?;
+        let older_than = older_than.map(|span| Millis(span.millis));
+        let filter = OperationFilter { only_held, older_than, limit_name };
+        Ok(OperationsQuery { filter, page: query.page()? })
     }
 }
 
-/// The session that releases a lock; `None` for an operator's forced release.
+/// The query parameters of `GET /ledger/limits`.
+pub(crate) struct LimitsQuery {
+    /// `order=used`: the limits nearest to their ceilings, instead of all limits by name.
+    pub(crate) by_use: bool,
+    pub(crate) page: Page<Name>,
+}
+
+impl FromRequestParts<App> for LimitsQuery {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<LimitsQuery, Failure> {
+        let query = Query::parse(parts, &["limit", "after", "order"])?;
+        let by_use = match query.get("order") {
+            None => false,
+            Some("used") => true,
+            Some(_) => {
+                return Err(Failure::invalid_parameter(
+                    "order",
+                    "must be `used`, or absent for the order of names",
+                ));
+            }
+        };
+        if by_use && query.get("after").is_some() {
+            return Err(Failure::invalid_parameter(
+                "after",
+                "must be absent with `order=used`, which has one page",
+            ));
+        }
+        Ok(LimitsQuery { by_use, page: query.page()? })
+    }
+}
+
+/// The query parameters of `GET /limiter/leases`.
+pub(crate) struct LeasesQuery {
+    /// Only the leases of this owner; `None` for all.
+    pub(crate) owner: Option<Name>,
+    pub(crate) page: Page<Name>,
+}
+
+impl FromRequestParts<App> for LeasesQuery {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<LeasesQuery, Failure> {
+        let query = Query::parse(parts, &["limit", "after", "owner"])?;
+        Ok(LeasesQuery { owner: query.name("owner")?, page: query.page()? })
+    }
+}
+
+/// The query parameters of `GET /limiter/rules/{name}/groups`: how many groups. The only order is `used`.
+pub(crate) struct GroupsQuery(pub(crate) usize);
+
+impl FromRequestParts<App> for GroupsQuery {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<GroupsQuery, Failure> {
+        let query = Query::parse(parts, &["order", "limit"])?;
+        match query.get("order") {
+            None | Some("used") => Ok(GroupsQuery(query.limit()?)),
+            Some(_) => Err(Failure::invalid_parameter("order", "must be `used`, or absent")),
+        }
+    }
+}
+
+/// The session that releases a lock or a lease; `None` for an operator's forced release, which needs the right to manage.
 pub(crate) struct ReleaseQuery(pub(crate) Option<Name>);
 
 impl FromRequestParts<App> for ReleaseQuery {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<ReleaseQuery, Failure> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<ReleaseQuery, Failure> {
         let query = Query::parse(parts, &["session_id", "force"])?;
         let is_forced = match query.get("force") {
             None | Some("false") => false,
             Some("true") => true,
             Some(_) => return Err(Failure::invalid_parameter("force", "must be `true` or `false`")),
         };
-        let session = match query.get("session_id") {
-            None => None,
-            Some(text) => Some(
-                Name::new(text)
-                    .map_err(|error| Failure::invalid_parameter("session_id", error.to_string()))?,
-            ),
-        };
-        match (session, is_forced) {
+        if is_forced {
+            let Namespace(scope) = Namespace::from_request_parts(parts, app).await?;
+            scope.require(Level::Manage)?;
+        }
+        match (query.name("session_id")?, is_forced) {
             (_, true) => Ok(ReleaseQuery(None)),
             (Some(session), false) => Ok(ReleaseQuery(Some(session))),
             (None, false) => {
@@ -99,9 +173,7 @@ impl FromRequestParts<App> for ClusterQuery {
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<ClusterQuery, Failure> {
         let query = Query::parse(parts, &["namespace"])?;
-        let namespace = query.get("namespace").map(Name::new).transpose();
-        let namespace = namespace.map_err(|error| Failure::invalid_parameter("namespace", error.to_string()));
-        Ok(ClusterQuery(namespace?))
+        Ok(ClusterQuery(query.name("namespace")?))
     }
 }
 
@@ -119,6 +191,17 @@ impl Cursor for Name {
 impl Cursor for Position {
     fn from_text(text: &str) -> Option<Position> {
         text.parse().ok().map(Position)
+    }
+}
+
+impl Cursor for AuditCursor {
+    fn from_text(text: &str) -> Option<AuditCursor> {
+        let mut parts = text.splitn(4, '.');
+        let mut number = || parts.next()?.parse().ok();
+        let (time, position, deletion): (u64, u64, u64) = (number()?, number()?, number()?);
+        let namespace = Name::new(parts.next()?).ok()?;
+        let (time, position) = (Time(time), Position(position));
+        Some(AuditCursor { time, namespace, position, is_deletion: deletion != 0 })
     }
 }
 
@@ -156,15 +239,22 @@ impl Query {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    fn name(&self, parameter: &'static str) -> Result<Option<Name>, Failure> {
+        let name = self.get(parameter).map(Name::new).transpose();
+        name.map_err(|error| Failure::invalid_parameter(parameter, error.to_string()))
+    }
+
+    fn limit(&self) -> Result<usize, Failure> {
+        match self.get("limit") {
+            None => Ok(DEFAULT_PAGE),
+            Some(text) => text.parse().ok().filter(|limit| (1..=MAX_PAGE).contains(limit)).ok_or_else(|| {
+                Failure::invalid_parameter("limit", format!("must be an integer from 1 to {MAX_PAGE}"))
+            }),
+        }
+    }
+
     fn page<C: Cursor>(&self) -> Result<Page<C>, Failure> {
-        let limit = match self.get("limit") {
-            None => DEFAULT_PAGE,
-            Some(text) => {
-                text.parse().ok().filter(|limit| (1..=MAX_PAGE).contains(limit)).ok_or_else(|| {
-                    Failure::invalid_parameter("limit", format!("must be an integer from 1 to {MAX_PAGE}"))
-                })?
-            }
-        };
+        let limit = self.limit()?;
         let after = match self.get("after") {
             None => None,
             Some(text) => Some(C::from_text(text).ok_or_else(|| {

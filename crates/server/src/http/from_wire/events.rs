@@ -1,6 +1,6 @@
 //! The requests about events.
 
-use super::{super::problem::Failure, millis};
+use super::{super::problem::Failure, Span, check_same_name};
 use limina_engine::{
     Millis, Name,
     events::{Command, Mode, StreamTerms, Submit},
@@ -12,19 +12,24 @@ pub(crate) fn made_by_use(mode: Mode) -> StreamTerms {
     StreamTerms::new(mode, Millis(10_000)).expect("ten seconds are within the limits")
 }
 
-pub(crate) fn put(name: Name, stream: wire::PutStream) -> Result<Command, Failure> {
+/// The terms of the stream `name`.
+pub(crate) fn terms(name: &Name, stream: wire::PutStream) -> Result<StreamTerms, Failure> {
+    check_same_name(name, stream.name.as_deref())?;
     let mode = match stream.mode {
         wire::Mode::OnlyOnce => Mode::OnlyOnce,
         wire::Mode::StrictlyOnce => Mode::StrictlyOnce,
     };
-    let mut terms = StreamTerms::new(mode, millis(stream.duration))?;
+    let duration = Span::new("duration", stream.duration, stream.duration_ms)?;
+    let terms = StreamTerms::new(mode, duration.required()?);
+    let mut terms = terms.map_err(|invalid| duration.as_sent(invalid))?;
     if let Some(max_events) = stream.max_events {
         terms = terms.with_max_events(max_events)?;
     }
-    if let Some(span) = stream.key_frame_every {
-        terms = terms.with_key_frame_every(millis(span))?;
+    let every = Span::new("key_frame_every", stream.key_frame_every, stream.key_frame_every_ms)?;
+    if let Some(millis) = every.millis {
+        terms = terms.with_key_frame_every(millis).map_err(|invalid| every.as_sent(invalid))?;
     }
-    Ok(Command::Put { name, terms })
+    Ok(terms)
 }
 
 pub(crate) fn submit(stream: Name, new: &wire::NewEvent<'_>) -> Result<Command, Failure> {

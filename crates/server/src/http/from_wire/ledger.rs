@@ -1,8 +1,8 @@
 //! The ledger's requests.
 
-use super::{super::problem::Failure, name, optional_name};
+use super::{super::problem::Failure, Span, name, optional_name};
 use limina_engine::{
-    Command, Invalid, Millis, Name, Position,
+    Command, Invalid, Name, Position,
     ledger::{self, AsOf, Change, Context, Finish, Patch, Transfer},
 };
 use limina_wire::ledger as wire;
@@ -37,10 +37,12 @@ pub(crate) fn hold(hold: wire::Hold) -> Result<Transfer, Failure> {
             hold_change(change).map_err(|invalid| invalid.within_item("changes", index))
         });
     let operation_id = name("operation_id", &hold.operation_id)?;
+    let expiry = Span::new("expires_after", hold.expires_after, hold.expires_after_ms)?;
     let hold = ledger::Hold::new(operation_id, changes.collect::<Result<_, _>>()?)?
         .with_skip_existing_holds(hold.skip_existing_holds)
         .with_create_missing(hold.create_missing)
-        .with_expires_after(hold.expires_after.map(|span| Millis(span.millis)))?;
+        .with_expires_after(expiry.millis)
+        .map_err(|invalid| expiry.as_sent(invalid))?;
     Ok(Transfer::Hold(hold))
 }
 
@@ -50,7 +52,26 @@ fn hold_change(change: wire::Change) -> Result<Change, Invalid> {
         value: change.value,
         limit_id: optional_name("limit_id", change.limit_id.as_deref())?,
         context: context(change.context)?,
+        ceiling: change.ceiling,
     })
+}
+
+pub(crate) fn extend(request: wire::Extend) -> Result<Command, Failure> {
+    let operation_id = name("operation_id", &request.operation_id)?;
+    let expiry = Span::new("expires_after", request.expires_after.flatten(), request.expires_after_ms)?;
+    let expires_after = match request.expires_after {
+        Some(None) if expiry.is_ms => {
+            return Err(Failure::invalid(
+                "expires_after_ms",
+                "must be absent, because `expires_after` is given",
+            ));
+        }
+        Some(None) => None,
+        _ => Some(expiry.required()?),
+    };
+    let extend =
+        ledger::Extend::new(operation_id, expires_after).map_err(|invalid| expiry.as_sent(invalid))?;
+    Ok(Command::Ledger(ledger::Command::Extend(extend)))
 }
 
 pub(crate) fn finalization(finish: Finish, request: wire::Finalization) -> Result<Transfer, Failure> {

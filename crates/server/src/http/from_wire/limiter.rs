@@ -1,8 +1,8 @@
 //! The limiter's requests.
 
 use super::{
-    super::problem::Failure, key_values::key_values as checked_key_values, millis, name, optional_name,
-    selection,
+    super::problem::Failure, Span, check_same_name, key_values::key_values as checked_key_values, name,
+    optional_name, selection,
 };
 use limina_engine::{
     Invalid, KeyValues, Name,
@@ -12,13 +12,13 @@ use limina_engine::{
     },
     selection::Selection,
 };
-use limina_wire::{limiter as wire, selection as wire_selection};
+use limina_wire::{Heartbeat, limiter as wire, selection as wire_selection};
 
 pub(crate) fn check(check: wire::Check<'_>) -> Result<Check, Failure> {
     // A number that is too large for the engine's type is too large for the engine.
     let hits = i64::try_from(check.hits).unwrap_or(i64::MAX);
     let take = Take::new(checked_key_values(check.key_values)?, hits)?;
-    Ok(Check::new(vec![take])?.with_dry_run(check.dry_run))
+    Ok(Check::new(vec![take])?.with_dry_run(check.dry_run).with_require_match(check.require_match))
 }
 
 pub(crate) fn match_query(query: wire::MatchQuery<'_>) -> Result<KeyValues, Failure> {
@@ -37,11 +37,18 @@ fn counter_change(change: wire::CounterChange<'_>) -> Result<CounterChange, Inva
     CounterChange::new(checked_key_values(change.key_values)?, change.counters)
 }
 
-/// The id is drawn by the caller.
-pub(crate) fn new_lease(id: Name, lease: wire::NewLease<'_>) -> Result<NewLease, Failure> {
+/// The id and the session are drawn by the caller.
+pub(crate) fn new_lease(id: Name, session: Name, lease: wire::NewLease<'_>) -> Result<NewLease, Failure> {
     let owner = optional_name("owner", lease.owner.as_deref())?;
     let key_values = checked_key_values(lease.key_values)?;
-    Ok(NewLease::new(id, key_values, lease.hits, millis(lease.ttl))?.with_owner(owner))
+    let ttl = Span::new("ttl", lease.ttl, lease.ttl_ms)?;
+    let new = NewLease::new(id, session, key_values, lease.hits, ttl.required()?)
+        .map_err(|invalid| ttl.as_sent(invalid))?;
+    Ok(new.with_owner(owner).with_require_match(lease.require_match))
+}
+
+pub(crate) fn extend_lease(id: Name, request: &Heartbeat<'_>) -> Result<Command, Failure> {
+    Ok(Command::ExtendLease { id, session: name("session_id", &request.session_id)? })
 }
 
 /// A rule to be created; the body contains its name.
@@ -142,15 +149,6 @@ fn required_name(text: Option<&str>) -> Result<Name, Failure> {
     }
 }
 
-fn check_same_name(name: &Name, text: Option<&str>) -> Result<(), Failure> {
-    match text {
-        Some(text) if text != name.as_str() => {
-            Err(Failure::invalid("name", "must be the name in the path, or absent"))
-        }
-        _ => Ok(()),
-    }
-}
-
 fn optional_selection(given: Option<wire_selection::Selection<'_>>) -> Result<Selection, Invalid> {
     given.map_or_else(|| Ok(Selection::default()), selection::selection)
 }
@@ -165,15 +163,21 @@ fn limit(limit: i64) -> Result<Limit, Failure> {
 }
 
 fn window(window: wire::NewWindow) -> Result<Window, Failure> {
-    let per = millis(window.per);
-    match (window.kind, window.burst) {
-        (wire::WindowType::Fixed, None) => Ok(Window::Fixed { per }),
-        (wire::WindowType::Sliding, None) => Ok(Window::Sliding { per }),
-        (wire::WindowType::Bucket, burst) => Ok(Window::Bucket { per, burst }),
+    let span = Span::new("window.per", window.per, window.per_ms)?;
+    let per = span.required()?;
+    let window = match (window.kind, window.burst) {
+        (wire::WindowType::Fixed, None) => Window::Fixed { per },
+        (wire::WindowType::Sliding, None) => Window::Sliding { per },
+        (wire::WindowType::Bucket, burst) => Window::Bucket { per, burst },
         (wire::WindowType::Fixed | wire::WindowType::Sliding, Some(_)) => {
-            Err(Failure::invalid("window.burst", "must be absent, because only a bucket has a burst"))
+            return Err(Failure::invalid(
+                "window.burst",
+                "must be absent, because only a bucket has a burst",
+            ));
         }
-    }
+    };
+    window.validate().map_err(|invalid| span.as_sent(invalid))?;
+    Ok(window)
 }
 
 fn durability(word: wire::Durability) -> Durability {

@@ -1,11 +1,11 @@
 //! The requests about locks.
 
-use super::{super::problem::Failure, key_values::key_values, millis, name, optional_name};
+use super::{super::problem::Failure, Span, key_values::key_values, name, optional_name};
 use limina_engine::{
     Invalid, Name,
     locks::{Acquire, Command, Lock, Mode},
 };
-use limina_wire::{key_values as wire_key_values, locks as wire};
+use limina_wire::{Heartbeat, key_values as wire_key_values, locks as wire};
 
 /// The id and the session are drawn by the caller.
 pub(crate) fn acquire(id: Name, session: Name, new: wire::NewLock<'_>) -> Result<Command, Failure> {
@@ -26,21 +26,23 @@ pub(crate) fn acquire(id: Name, session: Name, new: wire::NewLock<'_>) -> Result
         (None, None) => return Err(Failure::invalid("key_values", "is required, unless `locks` is given")),
     };
     let owner = optional_name("owner", new.owner.as_deref())?;
-    let acquire = Acquire::new(id, session, locks, millis(new.ttl)).map_err(|invalid| {
+    let ttl = Span::new("ttl", new.ttl, new.ttl_ms)?;
+    let acquire = Acquire::new(id, session, locks, ttl.required()?).map_err(|invalid| {
         // A request for one lock has no list.
         match invalid.field() {
             "locks[0].key_values" if is_one => invalid.renamed("key_values"),
-            _ => invalid,
+            _ => ttl.as_sent(invalid),
         }
     })?;
-    let acquire = match new.wait {
-        Some(wait) => acquire.with_wait(millis(wait))?,
+    let wait = Span::new("wait", new.wait, new.wait_ms)?;
+    let acquire = match wait.millis {
+        Some(millis) => acquire.with_wait(millis).map_err(|invalid| wait.as_sent(invalid))?,
         None => acquire,
     };
     Ok(Command::Acquire(acquire.with_owner(owner)))
 }
 
-pub(crate) fn heartbeat(id: Name, request: &wire::Heartbeat<'_>) -> Result<Command, Failure> {
+pub(crate) fn heartbeat(id: Name, request: &Heartbeat<'_>) -> Result<Command, Failure> {
     Ok(Command::Heartbeat { id, session: name("session_id", &request.session_id)? })
 }
 

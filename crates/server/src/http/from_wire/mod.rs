@@ -61,6 +61,44 @@ fn optional_name(field: &str, text: Option<&str>) -> Result<Option<Name>, Invali
     text.map(|text| name(field, text)).transpose()
 }
 
-fn millis(given: Duration) -> Millis {
-    Millis(given.millis)
+/// A duration that a request may give under two names: with units, or in milliseconds under the name that replies use, which
+/// ends in `_ms`.
+struct Span {
+    field: &'static str,
+    millis: Option<Millis>,
+    is_ms: bool,
+}
+
+impl Span {
+    fn new(field: &'static str, given: Option<Duration>, millis: Option<u64>) -> Result<Span, Failure> {
+        if given.is_some() && millis.is_some() {
+            let reason = format!("must be absent, because `{field}` is given");
+            return Err(Failure::invalid(format!("{field}_ms"), reason));
+        }
+        let is_ms = millis.is_some();
+        let millis = millis.or(given.map(|given| given.millis)).map(Millis);
+        Ok(Span { field, millis, is_ms })
+    }
+
+    fn required(&self) -> Result<Millis, Failure> {
+        self.millis.ok_or_else(|| Failure::invalid(self.field, "is required"))
+    }
+
+    /// Names the field as the client did. The engine knows it under its first name.
+    fn as_sent(&self, invalid: Invalid) -> Invalid {
+        match self.is_ms && invalid.field() == self.field {
+            true => invalid.renamed(format!("{}_ms", self.field)),
+            false => invalid,
+        }
+    }
+}
+
+/// Checks the name in a body whose path contains it too.
+fn check_same_name(name: &Name, text: Option<&str>) -> Result<(), Failure> {
+    match text {
+        Some(text) if text != name.as_str() => {
+            Err(Failure::invalid("name", "must be the name in the path, or absent"))
+        }
+        _ => Ok(()),
+    }
 }

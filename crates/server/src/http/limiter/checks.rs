@@ -15,7 +15,7 @@ use limina_engine::{
     self as engine, Outcome,
     limiter::{CheckBatch, Command, CounterId, CounterInfo, Refusal, Reply},
 };
-use limina_wire::{Page, limiter as wire, selection::Query as Search};
+use limina_wire::{Page, Problem, limiter as wire, selection::Query as Search};
 
 /// Check: take `hits` from every limit that applies, or from none.
 #[utoipa::path(
@@ -23,8 +23,9 @@ use limina_wire::{Page, limiter as wire, selection::Query as Search};
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::Check<'_>,
     responses(
-        (status = 200, description = "The check is allowed. If no rule applies, it is allowed too.", body = wire::CheckReply<'_>, headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
-        (status = 429, description = "`LimitReached`: a limit refuses. Nothing was taken.", body = wire::LimitReached<'_>, content_type = "application/problem+json", headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds."), ("Retry-After" = u64, description = "The number of seconds after which the same request would pass. Absent if that is not known."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
+        (status = 200, description = "The check is allowed. If no rule applies, it is allowed too.", body = wire::CheckReply<'_>, headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds; for a bucket also its `burst`."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
+        (status = 422, description = "`NoRuleApplies`: no rule applies, and the check has `require_match`.", body = Problem, content_type = "application/problem+json"),
+        (status = 429, description = "`LimitReached`: a limit refuses. Nothing was taken.", body = wire::LimitReached<'_>, content_type = "application/problem+json", headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds; for a bucket also its `burst`."), ("Retry-After" = u64, description = "The number of seconds after which the same request would pass. Absent if that is not known."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
     ),
 )]
 pub(in crate::http) async fn check(State(app): State<App>, call: Call<Unparsed<Changing>>) -> Answer {

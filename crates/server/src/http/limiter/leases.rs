@@ -3,18 +3,15 @@
 use super::{
     super::{
         App,
-        extract::{Call, Changing, LeaseId, Namespace, NoQuery, Paging, Unparsed},
+        extract::{Call, Changing, LeaseId, LeasesQuery, Namespace, NoQuery, ReleaseQuery, Unparsed},
         from_wire::limiter as from_wire,
     },
     Answer, list, submit,
 };
 use axum::extract::State;
-use limina_engine::{
-    Name,
-    limiter::{Command, LeaseInfo},
-};
+use limina_engine::limiter::{Command, LeaseInfo};
 use limina_node::draw_id;
-use limina_wire::{Page, Problem, limiter as wire};
+use limina_wire::{Heartbeat, Page, Problem, limiter as wire};
 
 /// Take a lease: check, and hold the hits until the lease is released or expires.
 #[utoipa::path(
@@ -22,20 +19,21 @@ use limina_wire::{Page, Problem, limiter as wire};
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::NewLease<'_>,
     responses(
-        (status = 201, description = "The lease is granted.", body = wire::LeaseReply<'_>, headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
-        (status = 429, description = "`LimitReached`: a limit refuses. Nothing was taken.", body = wire::LimitReached<'_>, content_type = "application/problem+json", headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds."), ("Retry-After" = u64, description = "The number of seconds after which the same request would pass. Absent if that is not known."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
+        (status = 201, description = "The lease is granted.", body = wire::LeaseReply<'_>, headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds; for a bucket also its `burst`."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
+        (status = 422, description = "`NoRuleApplies`: no rule applies, and the request has `require_match`.", body = Problem, content_type = "application/problem+json"),
+        (status = 429, description = "`LimitReached`: a limit refuses. Nothing was taken.", body = wire::LimitReached<'_>, content_type = "application/problem+json", headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds; for a bucket also its `burst`."), ("Retry-After" = u64, description = "The number of seconds after which the same request would pass. Absent if that is not known."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
     ),
 )]
 pub(in crate::http) async fn take_lease(State(app): State<App>, call: Call<Unparsed<Changing>>) -> Answer {
     let Call { namespace, idempotency, body } = call;
-    let lease = from_wire::new_lease(draw_id()?, body.json()?)?;
+    let lease = from_wire::new_lease(draw_id()?, draw_id()?, body.json()?)?;
     submit(app, namespace, idempotency, Command::TakeLease(lease)).await
 }
 
 /// List the leases, ordered by id.
 #[utoipa::path(
     get, path = "/v1/limiter/leases", tag = "limiter",
-    params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
+    params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query), ("owner" = Option<String>, Query, description = "Only the leases of this owner.")),
     responses(
         (status = 200, description = "One page of the list.", body = Page<wire::Lease<'_>>),
     ),
@@ -43,9 +41,10 @@ pub(in crate::http) async fn take_lease(State(app): State<App>, call: Call<Unpar
 pub(in crate::http) async fn list_leases(
     State(app): State<App>,
     Namespace(namespace): Namespace,
-    Paging(page): Paging<Name>,
+    LeasesQuery { owner, page }: LeasesQuery,
 ) -> Answer {
-    list::<LeaseInfo>(app, namespace, page, Command::ListLeases).await
+    let command = |page| Command::ListLeases { owner: owner.clone(), page };
+    list::<LeaseInfo>(app, namespace, page, command).await
 }
 
 /// Read a lease.
@@ -67,31 +66,35 @@ pub(in crate::http) async fn get_lease(
 }
 
 /// Release a lease: give back its hits.
+///
+/// The holder sends its `session_id`. An operator sends `force=true` instead.
 #[utoipa::path(
     delete, path = "/v1/limiter/leases/{lease_id}", tag = "limiter",
-    params(("lease_id" = String, Path)),
+    params(("lease_id" = String, Path), ("session_id" = Option<String>, Query), ("force" = Option<bool>, Query)),
     responses(
         (status = 204, description = "The lease is released."),
         (status = 404, description = "`LeaseNotFound`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`SessionMismatch`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(in crate::http) async fn release_lease(
     State(app): State<App>,
     Namespace(namespace): Namespace,
     LeaseId(id): LeaseId,
-    _: NoQuery,
+    ReleaseQuery(session): ReleaseQuery,
 ) -> Answer {
-    submit(app, namespace, None, Command::ReleaseLease(id)).await
+    submit(app, namespace, None, Command::ReleaseLease { id, session }).await
 }
 
 /// Extend a lease: hold it for its whole ttl from now on.
 #[utoipa::path(
     post, path = "/v1/limiter/leases/{lease_id}/heartbeat", tag = "limiter",
     params(("lease_id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
-    request_body = Option<wire::Heartbeat>,
+    request_body = Heartbeat<'_>,
     responses(
         (status = 200, description = "The lease, extended.", body = wire::Lease<'_>),
         (status = 404, description = "`LeaseNotFound`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`SessionMismatch`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(in crate::http) async fn extend_lease(
@@ -100,6 +103,5 @@ pub(in crate::http) async fn extend_lease(
     call: Call<Unparsed<Changing>>,
 ) -> Answer {
     let Call { namespace, idempotency, body } = call;
-    let wire::Heartbeat {} = body.json()?;
-    submit(app, namespace, idempotency, Command::ExtendLease(id)).await
+    submit(app, namespace, idempotency, from_wire::extend_lease(id, &body.json()?)?).await
 }

@@ -1,23 +1,23 @@
 //! The calls of the limiter.
 
 pub(in crate::http) mod checks;
+pub(in crate::http) mod groups;
 pub(in crate::http) mod leases;
 pub(in crate::http) mod overrides;
 pub(in crate::http) mod rules;
 
 use super::{
-    App, Route,
+    App,
     extract::{Call, Unparsed},
     lists::{self, Item},
     problem::Failure,
+    routes::{Route, delete, get, patch, post, put},
 };
-use axum::{
-    http::StatusCode,
-    response::Response,
-    routing::{delete, get, patch, post, put},
-};
+use crate::access::Scope;
+use axum::{http::StatusCode, response::Response};
+use limina_access::Level::{Manage, Read, Use};
 use limina_engine::{
-    self as engine, Idempotency, Name, Page,
+    self as engine, Idempotency, Page,
     limiter::{Command, RuleChange},
 };
 
@@ -25,39 +25,40 @@ use limina_engine::{
 /// both sets of methods are registered there.
 pub(in crate::http) fn routes() -> Vec<Route> {
     let mut routes: Vec<Route> = vec![
-        ("/rules", "create_rule", post(rules::create_rule)),
-        ("/rules", "list_rules", get(rules::list_rules)),
-        ("/rules/match", "match_rules", post(rules::match_rules)),
-        ("/rules/query", "query_rules", post(rules::query_rules)),
-        ("/rules/{name}/overrides", "create_override", post(overrides::create_override)),
-        ("/rules/{name}/overrides", "list_overrides", get(overrides::list_overrides)),
-        ("/rules/{name}/overrides/query", "query_overrides", post(overrides::query_overrides)),
-        ("/check", "check", post(checks::check)),
-        ("/check/batch", "check_batch", post(checks::check_batch)),
-        ("/counters", "move_counter", post(checks::move_counter)),
-        ("/counters", "move_counter", put(checks::put_counter)),
-        ("/counters/set", "set_counter", put(checks::set_counter)),
-        ("/counters/query", "query_counters", post(checks::query_counters)),
-        ("/leases", "take_lease", post(leases::take_lease)),
-        ("/leases", "list_leases", get(leases::list_leases)),
-        ("/leases/{lease_id}", "get_lease", get(leases::get_lease)),
-        ("/leases/{lease_id}", "release_lease", delete(leases::release_lease)),
-        ("/leases/{lease_id}/heartbeat", "extend_lease", post(leases::extend_lease)),
+        ("/rules", "create_rule", post(Manage, rules::create_rule)),
+        ("/rules", "list_rules", get(Read, rules::list_rules)),
+        ("/rules/match", "match_rules", post(Read, rules::match_rules)),
+        ("/rules/query", "query_rules", post(Read, rules::query_rules)),
+        ("/rules/{name}/groups", "list_groups", get(Read, groups::list_groups)),
+        ("/rules/{name}/overrides", "create_override", post(Manage, overrides::create_override)),
+        ("/rules/{name}/overrides", "list_overrides", get(Read, overrides::list_overrides)),
+        ("/rules/{name}/overrides/query", "query_overrides", post(Read, overrides::query_overrides)),
+        ("/check", "check", post(Use, checks::check)),
+        ("/check/batch", "check_batch", post(Use, checks::check_batch)),
+        ("/counters", "move_counter", post(Use, checks::move_counter)),
+        ("/counters", "move_counter", put(Use, checks::put_counter)),
+        ("/counters/set", "set_counter", put(Manage, checks::set_counter)),
+        ("/counters/query", "query_counters", post(Read, checks::query_counters)),
+        ("/leases", "take_lease", post(Use, leases::take_lease)),
+        ("/leases", "list_leases", get(Read, leases::list_leases)),
+        ("/leases/{lease_id}", "get_lease", get(Read, leases::get_lease)),
+        ("/leases/{lease_id}", "release_lease", delete(Use, leases::release_lease)),
+        ("/leases/{lease_id}/heartbeat", "extend_lease", post(Use, leases::extend_lease)),
     ];
     for path in ["/rules/{name}", "/rules/match", "/rules/query"] {
         routes.extend([
-            (path, "get_rule", get(rules::get_rule)),
-            (path, "put_rule", put(rules::put_rule)),
-            (path, "patch_rule", patch(rules::patch_rule)),
-            (path, "delete_rule", delete(rules::delete_rule)),
+            (path, "get_rule", get(Read, rules::get_rule)),
+            (path, "put_rule", put(Manage, rules::put_rule)),
+            (path, "patch_rule", patch(Manage, rules::patch_rule)),
+            (path, "delete_rule", delete(Manage, rules::delete_rule)),
         ]);
     }
     for path in ["/rules/{name}/overrides/{override}", "/rules/{name}/overrides/query"] {
         routes.extend([
-            (path, "get_override", get(overrides::get_override)),
-            (path, "put_override", put(overrides::put_override)),
-            (path, "patch_override", patch(overrides::patch_override)),
-            (path, "delete_override", delete(overrides::delete_override)),
+            (path, "get_override", get(Read, overrides::get_override)),
+            (path, "put_override", put(Manage, overrides::put_override)),
+            (path, "patch_override", patch(Manage, overrides::patch_override)),
+            (path, "delete_override", delete(Manage, overrides::delete_override)),
         ]);
     }
     routes
@@ -66,6 +67,7 @@ pub(in crate::http) fn routes() -> Vec<Route> {
 /// Paths in which a name is empty, with the parameter that it is.
 pub(in crate::http) const EMPTY_NAMES: &[(&str, &str)] = &[
     ("/rules/", "name"),
+    ("/rules//groups", "name"),
     ("/rules//overrides", "name"),
     ("/rules//overrides/{*rest}", "name"),
     ("/rules/{name}/overrides/", "override"),
@@ -75,13 +77,13 @@ pub(in crate::http) const EMPTY_NAMES: &[(&str, &str)] = &[
 
 type Answer = Result<Response, Failure>;
 
-async fn submit(app: App, namespace: Name, idempotency: Option<Idempotency>, command: Command) -> Answer {
+async fn submit(app: App, namespace: Scope, idempotency: Option<Idempotency>, command: Command) -> Answer {
     app.submit(namespace, idempotency, engine::Command::Limiter(command), StatusCode::OK).await
 }
 
 async fn list<T: Item>(
     app: App,
-    namespace: Name,
+    namespace: Scope,
     page: Page<T::Cursor>,
     command: impl Fn(Page<T::Cursor>) -> Command,
 ) -> Answer {

@@ -28,6 +28,7 @@ pub(super) fn complete_schemas(schemas: &mut Schemas) {
     split_window(schemas);
     split_lock(schemas);
     split_values_query(schemas);
+    split_durations(schemas);
     for (optional, named) in NAMED {
         if let Some(mut object) = object(schemas, optional) {
             replace(&mut object, "name", Ref::from_schema_name("Name"));
@@ -60,8 +61,6 @@ const BODIES: &[(&str, &str)] = &[
     ("create_rule", "CreateRule"),
     ("create_override", "CreateOverride"),
     ("query_rules", "RuleQuery"),
-    // The body may be absent, but not `null`.
-    ("extend_lease", "LeaseHeartbeat"),
     ("only_once_event", "EventText"),
     ("strictly_once_event", "EventText"),
 ];
@@ -112,8 +111,15 @@ fn complete_parameter(parameter: &mut Parameter, operation: &str) {
         ("limit", _) => integer(1, 1000).into(),
         ("after", "list_entries" | "list_locks" | "query_locks") => integer(0, u64::MAX).into(),
         ("after", "query_counters") => integer(0, u32::MAX.into()).into(),
-        ("after" | "session_id", _) | ("namespace", "cluster") => Ref::from_schema_name("Name").into(),
+        ("after" | "session_id" | "owner", _)
+        | ("namespace", "cluster")
+        | ("limit_name", "list_operations") => Ref::from_schema_name("Name").into(),
         ("state", _) => words(&["held"]).into(),
+        ("order", _) => words(&["used"]).into(),
+        ("older_than", _) => {
+            let units = "^(0|(?!$)([0-9]{1,6}d)?([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?([0-9]{1,9}ms)?)$";
+            ObjectBuilder::new().schema_type(Type::String).pattern(Some(units)).into()
+        }
         ("force", _) => ObjectBuilder::new().schema_type(Type::Boolean).into(),
         ("Last-Event-ID", _) => integer(0, u64::MAX).into(),
         ("Idempotency-Key", _) => {
@@ -175,6 +181,69 @@ fn split_values_query(schemas: &mut Schemas) {
     let description = of_operation.description.take();
     let either = AnyOfBuilder::new().item(of_operation).item(at_position).description(description);
     schemas.insert("ValuesQuery".to_owned(), either.into());
+}
+
+/// Durations that a request must give, under one of two names: the type, and the name with units.
+const REQUIRED_DURATIONS: &[(&str, &str)] = &[
+    ("NewWindow", "per"),
+    ("NewLease", "ttl"),
+    ("NewLock", "ttl"),
+    ("PutStream", "duration"),
+    ("Extend", "expires_after"),
+];
+
+/// Durations that a request may give, under one of two names.
+const OPTIONAL_DURATIONS: &[(&str, &str)] =
+    &[("NewLock", "wait"), ("PutStream", "key_frame_every"), ("Hold", "expires_after")];
+
+/// A duration is given with units, or in milliseconds, but not both.
+fn split_durations(schemas: &mut Schemas) {
+    for (name, field) in OPTIONAL_DURATIONS {
+        if let Some(schema) = schemas.get_mut(*name) {
+            let names = [(*field).to_owned(), format!("{field}_ms")];
+            for object in forms_mut(schema) {
+                object.extensions = Some([("x-at-most-one", names.to_vec())].into_iter().collect());
+            }
+        }
+    }
+    for (name, field) in REQUIRED_DURATIONS {
+        let Some(mut schema) = schemas.remove(*name) else { continue };
+        let in_millis = format!("{field}_ms");
+        let mut description = None;
+        let mut forms = OneOfBuilder::new();
+        for mut with_units in forms_mut(&mut schema).map(|form| form.clone()) {
+            description = description.or(with_units.description.take());
+            let mut with_millis = with_units.clone();
+            replace(&mut with_units, &in_millis, nothing());
+            with_units.required.push((*field).to_owned());
+            replace(&mut with_millis, field, nothing());
+            if let Some(RefOr::T(Schema::Object(millis))) = with_millis.properties.get_mut(&in_millis) {
+                millis.schema_type = SchemaType::Type(Type::Integer);
+            }
+            with_millis.required.push(in_millis.clone());
+            forms = forms.item(with_units).item(with_millis);
+        }
+        if let RefOr::T(Schema::OneOf(split)) = &schema {
+            description = description.or(split.description.clone());
+        }
+        schemas.insert((*name).to_owned(), forms.description(description).into());
+    }
+}
+
+/// The forms of a type, one or several.
+fn forms_mut(schema: &mut RefOr<Schema>) -> impl Iterator<Item = &mut Object> {
+    let forms: Vec<&mut Object> = match schema {
+        RefOr::T(Schema::Object(object)) => vec![object],
+        RefOr::T(Schema::OneOf(forms)) => {
+            let objects = forms.items.iter_mut().filter_map(|form| match form {
+                RefOr::T(Schema::Object(object)) => Some(object),
+                _ => None,
+            });
+            objects.collect()
+        }
+        _ => Vec::new(),
+    };
+    forms.into_iter()
 }
 
 /// A query for rules can only test which keys a rule groups by.

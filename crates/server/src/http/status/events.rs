@@ -32,6 +32,12 @@ pub(crate) fn stream_not_found(stream: &Name) -> Failure {
         .with("stream", stream.as_str())
 }
 
+/// The refusal to give one of the two default streams the mode of the other. Otherwise `/only-once-event` would invalidate events.
+pub(crate) fn default_stream_mode(stream: &Name) -> Failure {
+    let detail = format!("The stream {stream:?} of the namespace \"default\" has the mode of its name.");
+    Failure::new(Code::StreamModeConflict, detail).with("stream", stream.as_str())
+}
+
 fn refusal(refusal: Refusal) -> Failure {
     match refusal {
         Refusal::StreamNotFound { stream } => stream_not_found(&stream),

@@ -52,20 +52,43 @@ pub(crate) fn refusal(refusal: ledger::Refusal) -> Failure {
                 None => failure,
             }
         }
-        DuplicateOperation { operation_id, limit_names } => {
+        DuplicateOperation { operation_id, limits } => {
+            let names: Vec<Name> = limits.iter().map(|(name, _)| name.clone()).collect();
+            let held: Vec<_> = limits
+                .iter()
+                .map(|(name, held)| json!({"limit_name": name.as_str(), "held_value": held}))
+                .collect();
             let id = operation_id.as_str();
-            let detail =
-                format!("The operation {id:?} already has an open hold in {}.", listed(&limit_names));
-            about_limits(Code::DuplicateOperation, detail, &limit_names).with("operation_id", id)
+            let detail = format!("The operation {id:?} already has an open hold in {}.", listed(&names));
+            let failure = about_limits(Code::DuplicateOperation, detail, &names).with("operation_id", id);
+            let failure = match limits.first() {
+                Some((_, held)) => failure.with("held_value", *held),
+                None => failure,
+            };
+            failure.with("limits", held)
         }
         LimitExceeded { limits } => {
-            let names: Vec<Name> = limits.iter().map(|(name, _)| name.clone()).collect();
-            let ceilings: Vec<_> = limits
+            let names: Vec<Name> = limits.iter().map(|limit| limit.limit_name.clone()).collect();
+            let exceeded: Vec<_> = limits
                 .iter()
-                .map(|(name, ceiling)| json!({"limit_name": name.as_str(), "ceiling": ceiling}))
+                .map(|limit| {
+                    json!({
+                        "limit_name": limit.limit_name.as_str(),
+                        "ceiling": limit.ceiling,
+                        "commit_value": limit.commit_value,
+                        "hold_value": limit.hold_value,
+                        "available": limit.available,
+                    })
+                })
                 .collect();
             let detail = format!("The ceiling would be exceeded in {}.", listed(&names));
-            about_limits(Code::LimitExceeded, detail, &names).with("limits", ceilings)
+            about_limits(Code::LimitExceeded, detail, &names).with("limits", exceeded)
+        }
+        LimitInUse { limit_name, open_holds } => {
+            let noun = if open_holds == 1 { "hold" } else { "holds" };
+            let name = limit_name.as_str();
+            let detail = format!("The limit {name:?} has {open_holds} open {noun}. Nothing was done.");
+            Failure::new(Code::LimitInUse, detail).with("limit_name", name).with("open_holds", open_holds)
         }
         ValueOverflow { limit_names } => about_limits(
             Code::ValueOverflow,

@@ -4,7 +4,7 @@ use super::super::{
     json,
     problem::{Code, Failure},
     rate_limit,
-    to_wire::limiter as to_wire,
+    to_wire::{key_values::key_values as to_wire_key_values, limiter as to_wire},
 };
 use axum::{
     http::{
@@ -40,11 +40,12 @@ pub(super) fn answer(result: Result<Reply, Refusal>) -> Result<Response, Failure
         Reply::Moved { counter, decision } => json(done, &to_wire::moved(counter, decision)),
         Reply::Counter(info) => json(done, &to_wire::counter(info)),
         Reply::Counters(listed) => json(done, &to_wire::counters(listed)),
-        Reply::LeaseTaken { lease, decision } => {
-            with_rate_limits(json(made, &to_wire::lease_taken(lease, decision)), decision)
+        Reply::LeaseTaken { lease, session, decision } => {
+            with_rate_limits(json(made, &to_wire::lease_taken(lease, session, decision)), decision)
         }
         Reply::Lease(info) => json(done, &to_wire::lease(info)),
         Reply::Leases(listed) => json(done, &to_wire::leases(listed)),
+        Reply::Groups(part) => json(done, &to_wire::groups(&part.items, part.next.is_none())),
     })
 }
 
@@ -120,6 +121,15 @@ pub(crate) fn refusal(refusal: &Refusal) -> Failure {
         Refusal::LeaseNotFound { lease_id } => {
             Failure::new(Code::LeaseNotFound, format!("The lease {lease_id:?} does not exist, or no longer."))
                 .with("lease_id", lease_id.as_str())
+        }
+        Refusal::SessionMismatch { lease_id } => {
+            Failure::new(Code::SessionMismatch, format!("The lease {lease_id:?} is held by another session."))
+                .with("lease_id", lease_id.as_str())
+        }
+        Refusal::NoRuleApplies { key_values } => {
+            let given = serde_json::to_value(to_wire_key_values(key_values)).unwrap_or_default();
+            let detail = "No rule applies to these key-values, and the request has `require_match`.";
+            Failure::new(Code::NoRuleApplies, detail).with("key_values", given)
         }
         Refusal::QuotaExceeded(exceeded) => super::quota_exceeded(*exceeded),
         // `answer` handles this refusal itself, with all limits.

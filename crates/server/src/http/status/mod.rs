@@ -15,7 +15,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use limina_engine::{Outcome, Quota, QuotaExceeded};
+use limina_engine::{Outcome, Quota, QuotaExceeded, ledger::Reply};
 use limina_node::Unavailable;
 use limina_wire::Page;
 
@@ -23,6 +23,7 @@ use limina_wire::Page;
 /// families choose the status by the reply.
 pub(crate) fn answer(result: Result<Outcome, Unavailable>, success: StatusCode) -> Result<Response, Failure> {
     match result.map_err(unavailable)? {
+        Outcome::Ledger(Ok(Reply::LimitDeleted)) => Ok(StatusCode::NO_CONTENT.into_response()),
         Outcome::Ledger(Ok(reply)) => Ok(json(success, &to_wire::ledger::body(reply))),
         Outcome::Ledger(Err(refusal)) => Err(ledger::refusal(refusal)),
         Outcome::Limiter(result) => limiter::answer(result),
@@ -36,6 +37,8 @@ pub(crate) fn answer(result: Result<Outcome, Unavailable>, success: StatusCode) 
             let items = items.into_iter().map(to_wire::namespace).collect();
             Ok(json(success, &Page { items, next: None }))
         }
+        // Only the calls of the audit ask for it, and they show it themselves.
+        Outcome::Audit(_) => Err(unreadable()),
         Outcome::IdempotencyKeyReused => Err(Failure::new(
             Code::IdempotencyKeyReused,
             "The Idempotency-Key was used before with another method, path or body.",
@@ -106,6 +109,6 @@ fn quota_noun(quota: Quota) -> &'static str {
     }
 }
 
-fn unreadable() -> Failure {
+pub(crate) fn unreadable() -> Failure {
     Failure::new(Code::ShardUnavailable, "A stored record could not be read. Nothing was done.")
 }

@@ -1,7 +1,10 @@
 //! The ledger's replies.
 
 use super::{super::status, in_request_order, text};
-use limina_engine::ledger::{self, EntryKind, HoldState, Refusal, Reply};
+use limina_engine::{
+    Time,
+    ledger::{self, EntryKind, HoldState, Refusal, Reply},
+};
 use limina_wire::{
     Page, Problem,
     ledger::{
@@ -24,6 +27,8 @@ pub(crate) enum Body {
     Operation(Operation),
     Operations(Page<Operation>),
     Entries(Page<Entry>),
+    /// The answer has no body.
+    Nothing,
 }
 
 pub(crate) fn body(reply: Reply) -> Body {
@@ -52,10 +57,15 @@ pub(crate) fn body(reply: Reply) -> Body {
             values: reply.values.iter().map(value).collect(),
         }),
         Reply::Operation(info) => Body::Operation(operation(info)),
-        Reply::Operations { items, next } => Body::Operations(Page {
-            items: items.into_iter().map(operation).collect(),
-            next: next.as_ref().map(text),
+        Reply::Operations(listed) => Body::Operations(Page {
+            items: listed.items.into_iter().map(operation).collect(),
+            next: listed.next.as_ref().map(text),
         }),
+        // The list ends here: limits that are farther from their ceilings are not shown.
+        Reply::LimitsByUse(listed) => {
+            Body::Limits(Page { items: listed.items.into_iter().map(limit).collect(), next: None })
+        }
+        Reply::LimitDeleted => Body::Nothing,
         Reply::Entries { items, next } => Body::Entries(Page {
             items: items.into_iter().map(entry).collect(),
             next: next.map(|position| position.0.to_string()),
@@ -89,7 +99,7 @@ pub(crate) fn state_word(state: HoldState) -> &'static str {
     }
 }
 
-fn limit(info: ledger::LimitInfo) -> Limit {
+pub(crate) fn limit(info: ledger::LimitInfo) -> Limit {
     Limit {
         name: text(&info.value.limit_name),
         limit_id: info.value.limit_id.as_ref().map(text),
@@ -97,6 +107,7 @@ fn limit(info: ledger::LimitInfo) -> Limit {
         commit_value: info.value.commit_value,
         hold_value: info.value.hold_value,
         total_value: info.value.total_value(),
+        available: info.available,
         created_position: info.created_at.0,
         context: info
             .context
@@ -117,7 +128,7 @@ fn value(value: &ledger::Value) -> LimitValue {
 }
 
 fn operation(info: ledger::OperationInfo) -> Operation {
-    let holds: Vec<OperationHold> = info.holds.iter().map(operation_hold).collect();
+    let holds: Vec<OperationHold> = info.holds.iter().map(|hold| operation_hold(hold, info.now)).collect();
     let any = |state| holds.iter().any(|hold| hold.state == state);
     let state = if any(State::Held) {
         State::Held
@@ -129,7 +140,7 @@ fn operation(info: ledger::OperationInfo) -> Operation {
     Operation { operation_id: text(&info.operation_id), position: info.position.0, state, holds }
 }
 
-fn operation_hold(hold: &ledger::HeldLimitInfo) -> OperationHold {
+fn operation_hold(hold: &ledger::HeldLimitInfo, now: Time) -> OperationHold {
     let (state, committed_value, final_position, expired) = match hold.state {
         HoldState::Held => (State::Held, None, None, false),
         HoldState::Committed { value, at } => (State::Committed, Some(value), Some(at.0), false),
@@ -138,12 +149,18 @@ fn operation_hold(hold: &ledger::HeldLimitInfo) -> OperationHold {
     OperationHold {
         limit_name: text(&hold.limit_name),
         limit_id: hold.limit_id.as_ref().map(text),
+        deleted: hold.is_deleted,
         state,
         held_value: hold.value,
         committed_value,
-        hold_position: hold.held_at.0,
+        held_at: hold.held_at.0,
+        hold_position: hold.position.0,
         final_position,
         expires_at: hold.expires_at.map(|time| time.0),
+        expires_in_ms: hold
+            .expires_at
+            .filter(|_| state == State::Held)
+            .map(|time| time.0.saturating_sub(now.0)),
         expired,
     }
 }

@@ -11,14 +11,15 @@ use super::{
     span,
 };
 use limina_engine::{
-    Listed, Millis, Name, QuotaExceeded, limiter,
+    Listed, Millis, Name, limiter,
     limiter::{CounterId, Decision, Limit, Window as EngineWindow},
 };
 use limina_wire::{
     Page, Problem,
     limiter::{
-        CheckBatchReply, CheckReply, CheckResult, Counter, CounterReply, Durability, Lease, LeaseReply,
-        LimitReached, LimitStatus, ManagedBy, MatchReply, Override, Rule, RuleMatch, Window, WindowType,
+        CheckBatchReply, CheckReply, CheckResult, Counter, CounterReply, Durability, Group, Groups, Lease,
+        LeaseReply, LimitReached, LimitStatus, ManagedBy, MatchReply, Override, Rule, RuleMatch, Window,
+        WindowType,
     },
 };
 use std::borrow::Cow;
@@ -54,12 +55,12 @@ pub(crate) fn limit_reached(decision: &Decision, status: u16) -> LimitReached<'_
 
 /// The results of a batch. `problems` belong to the checks that were not valid and so were not submitted.
 pub(crate) fn check_batch(
-    decisions: &[Result<Decision, QuotaExceeded>],
+    decisions: &[Result<Decision, limiter::Refusal>],
     problems: Vec<(usize, Problem)>,
 ) -> CheckBatchReply<'_> {
     let results = decisions.iter().map(|decision| match decision {
         Ok(decision) => check_result(decision),
-        Err(exceeded) => CheckResult::Refused(status::quota_exceeded(*exceeded).into_problem()),
+        Err(refusal) => CheckResult::Refused(status::limiter::refusal(refusal).into_problem()),
     });
     CheckBatchReply { results: in_request_order(results, problems, CheckResult::Refused) }
 }
@@ -159,9 +160,30 @@ pub(crate) fn counters(listed: &Listed<limiter::CounterInfo, CounterId>) -> Page
     Page { items, next: listed.next.map(|id| id.0.to_string()) }
 }
 
-pub(crate) fn lease_taken<'a>(info: &'a limiter::LeaseInfo, decision: &'a Decision) -> LeaseReply<'a> {
+pub(crate) fn groups(groups: &[limiter::GroupInfo], complete: bool) -> Groups<'_> {
+    Groups { items: groups.iter().map(group).collect(), next: None, complete }
+}
+
+fn group(info: &limiter::GroupInfo) -> Group<'_> {
+    Group {
+        group: key_values(&info.group),
+        override_name: info.override_name.as_ref().map(borrowed),
+        limit: limit(info.limit),
+        used: info.used,
+        remaining: info.remaining(),
+        reset_ms: millis(info.reset),
+        waiting: info.waiting,
+    }
+}
+
+pub(crate) fn lease_taken<'a>(
+    info: &'a limiter::LeaseInfo,
+    session: &'a Name,
+    decision: &'a Decision,
+) -> LeaseReply<'a> {
     LeaseReply {
         lease_id: borrowed(&info.id),
+        session_id: borrowed(session),
         fencing_token: info.fencing_token.0,
         expires_in_ms: span(info.now, info.expires_at),
         limits: limits(decision),

@@ -1,5 +1,6 @@
 //! Converts the engine's types to wire types.
 
+pub(crate) mod audit;
 pub(crate) mod events;
 pub(crate) mod key_values;
 pub(crate) mod ledger;
@@ -7,11 +8,26 @@ pub(crate) mod limiter;
 pub(crate) mod locks;
 
 use limina_engine::{Name, Time, outcome::NamespaceInfo};
-use limina_wire::{Problem, namespace::Namespace};
+use limina_node::RefusedRequest;
+use limina_wire::{Problem, namespace::Namespace, refusals as wire};
 use std::borrow::Cow;
 
 pub(crate) fn namespace(info: NamespaceInfo) -> Namespace {
     Namespace { namespace: text(&info.name), position: info.position.0 }
+}
+
+pub(crate) fn refused(refused: &RefusedRequest) -> wire::RefusedRequest<'_> {
+    wire::RefusedRequest {
+        time: refused.time,
+        namespace: refused.namespace.as_str(),
+        family: &refused.family,
+        code: &refused.code,
+        rule: refused.rule.as_ref().map(Name::as_str),
+        limit_name: refused.limit_name.as_ref().map(Name::as_str),
+        stream: refused.stream.as_ref().map(Name::as_str),
+        key_values: refused.key_values.as_ref().map(key_values::key_values),
+        operation_id: refused.operation_id.as_ref().map(Name::as_str),
+    }
 }
 
 /// Merges the results of a batch with the problems of its invalid items, which were not submitted. Each problem goes to the index

@@ -73,8 +73,14 @@ async fn bodies_that_do_not_parse_or_validate_name_the_field() {
     window(r#"["fixed", 1]"#, "window").await;
     window("{}", "window.type").await;
     window(r#"{"type": "fixed"}"#, "window.per").await;
-    window(r#"{"type": "hopping", "per": 1}"#, "window.type").await;
+    window(r#"{"type": "hopping", "per": "1s"}"#, "window.type").await;
     window(r#"{"type": "fixed", "per": 0}"#, "window.per").await;
+    window(r#"{"type": "fixed", "per": 60}"#, "window.per").await;
+    window(r#"{"type": "fixed", "per_ms": "1s"}"#, "window.per_ms").await;
+    window(r#"{"type": "fixed", "per_ms": 0}"#, "window.per_ms").await;
+    window(r#"{"type": "fixed", "per_ms": 31622400001}"#, "window.per_ms").await;
+    window(r#"{"type": "fixed", "per": "1s", "per_ms": 1000}"#, "window.per_ms").await;
+    window(r#"{"type": "fixed", "per_ms": 1000, "per_ms": 1000}"#, "window.per_ms").await;
     window(r#"{"type": "fixed", "per": "367d"}"#, "window.per").await;
     window(r#"{"type": "fixed", "per": "1m", "burst": 1}"#, "window.burst").await;
     window(r#"{"type": "sliding", "per": "1m", "burst": 1}"#, "window.burst").await;
@@ -86,6 +92,8 @@ async fn bodies_that_do_not_parse_or_validate_name_the_field() {
     let long = json!({"name": "r", "limit": 1, "description": "d".repeat(1025)}).to_string();
     rule(&long, "description").await;
     check("PUT", "/rules/r", r#"{"name": "other", "limit": 1}"#, "name").await;
+    check("PUT", "/rules/r", r#"{"limit": 1, "overrides": []}"#, "overrides").await;
+    check("PATCH", "/rules/r", r#"{"created_position": 1}"#, "created_position").await;
     check("PATCH", "/rules/r", r#"{"limit": null}"#, "limit").await;
     check("PATCH", "/rules/r", r#"{"shadow": null}"#, "shadow").await;
     check("PATCH", "/rules/r", r#"{"group_by": []}"#, "group_by").await;
@@ -108,12 +116,25 @@ async fn bodies_that_do_not_parse_or_validate_name_the_field() {
         check("POST", "/leases", &format!(r#"{{"key_values": {{}}{more}}}"#), field).await;
     };
     lease("", "ttl").await;
-    lease(r#", "ttl": 99"#, "ttl").await;
+    lease(r#", "ttl": "99ms""#, "ttl").await;
+    lease(r#", "ttl": 1000"#, "ttl").await;
+    lease(r#", "ttl_ms": 99"#, "ttl_ms").await;
+    lease(r#", "ttl_ms": -1"#, "ttl_ms").await;
+    lease(r#", "ttl": "1s", "ttl_ms": 1000"#, "ttl_ms").await;
     lease(r#", "ttl": "86400001ms""#, "ttl").await;
     lease(r#", "ttl": "1s", "hits": 0"#, "hits").await;
     lease(r#", "ttl": "1s", "hits": 9007199254740992"#, "hits").await;
     lease(r#", "ttl": "1s", "owner": """#, "owner").await;
+    lease(r#", "ttl": "1s", "require_match": null"#, "require_match").await;
     check("POST", "/leases/l/heartbeat", r#"{"ttl": 1}"#, "ttl").await;
+    check("POST", "/leases/l/heartbeat", "", "body").await;
+    check("POST", "/leases/l/heartbeat", "{}", "session_id").await;
+    check("DELETE", "/leases/l", "", "session_id").await;
+    check("DELETE", "/leases/l?force=yes", "", "force").await;
+    check("GET", "/leases?owner=", "", "owner").await;
+    check("GET", "/rules/r/groups?order=name", "", "order").await;
+    check("GET", "/rules/r/groups?limit=1001", "", "limit").await;
+    check("GET", "/rules/r/groups?after=1", "", "after").await;
 
     check("POST", "/rules/query", r#"{"where": {"k": 1}}"#, "where.k").await;
     let nested = r#"{"any": [{"all": [{}, {"where": {"k": {"exists": true, "ne": 1}}}]}]}"#;
@@ -199,9 +220,11 @@ async fn bodies_become_commands() {
         ("sliding", Window::Sliding { per }),
         ("bucket", Window::Bucket { per, burst: None }),
     ] {
-        let body = format!(r#"{{"limit": 5, "window": {{"type": "{word}", "per": 1}}}}"#);
         let expect = changed(Change::PutRule(windowed(window)));
-        check("PUT", "/rules/r", &body, 200, expect).await;
+        for per in [r#""per": "1ms""#, r#""per_ms": 1"#, r#""per": null, "per_ms": 1"#] {
+            let body = format!(r#"{{"limit": 5, "window": {{"type": "{word}", {per}}}}}"#);
+            check("PUT", "/rules/r", &body, 200, expect.clone()).await;
+        }
     }
     let nothing =
         r#"{"limit": 5, "window": null, "selection": null, "durability": null, "description": null}"#;
@@ -217,7 +240,7 @@ async fn bodies_become_commands() {
         ..RulePatch::default()
     };
     check("PATCH", "/rules/r", removed, 200, patched(patch)).await;
-    let set = r#"{"Limit": -1, "window": {"type": "fixed", "per": 1}, "Seletion": {"k": 1}, "shadow": true,
+    let set = r#"{"Limit": -1, "window": {"type": "fixed", "per": "1ms"}, "Seletion": {"k": 1}, "shadow": true,
         "durability": "relaxed", "description": ""}"#;
     let patch = RulePatch {
         limit: Some(Limit::Unlimited),
@@ -257,10 +280,19 @@ async fn bodies_become_commands() {
     check("PUT", "/counters", &counted(-MOST), 200, moved(-MOST)).await;
     let set = |to| LimiterCommand::SetCounter(amount(to));
     check("PUT", "/counters/set", &counted(0), 200, set(0)).await;
-    check("POST", "/leases/l/heartbeat", "", 200, LimiterCommand::ExtendLease(name("l"))).await;
-    check("POST", "/leases/l/heartbeat", "{}", 200, LimiterCommand::ExtendLease(name("l"))).await;
+    let extend = LimiterCommand::ExtendLease { id: name("l"), session: name("s") };
+    check("POST", "/leases/l/heartbeat", r#"{"session_id": "s"}"#, 200, extend).await;
     check("GET", "/leases/l", "", 200, LimiterCommand::GetLease(name("l"))).await;
-    check("DELETE", "/leases/l", "", 204, LimiterCommand::ReleaseLease(name("l"))).await;
+    let release =
+        |session: Option<&str>| LimiterCommand::ReleaseLease { id: name("l"), session: session.map(name) };
+    check("DELETE", "/leases/l?session_id=s", "", 204, release(Some("s"))).await;
+    check("DELETE", "/leases/l?session_id=s&force=true", "", 204, release(None)).await;
+    let leases = |owner: Option<&str>| LimiterCommand::ListLeases {
+        owner: owner.map(name),
+        page: Page::new(None, 100).unwrap(),
+    };
+    check("GET", "/leases", "", 200, leases(None)).await;
+    check("GET", "/leases?owner=a+b", "", 200, leases(Some("a b"))).await;
 
     let query = |query| LimiterCommand::ListCounters { query, page: Page::new(None, 100).unwrap() };
     check("POST", "/counters/query", "", 200, query(Query::default())).await;
@@ -283,15 +315,38 @@ async fn lease_ids_are_drawn() {
     let server = start().await;
     let mut ids = BTreeSet::new();
     for _ in 0..3 {
-        let body = r#"{"key_values": {"k": 1}, "ttl": "10s", "owner": "me"}"#;
+        let body = r#"{"key_values": {"k": 1}, "ttl": "10s", "owner": "me", "require_match": true}"#;
         assert_eq!(server.send("POST", "/v1/limiter/leases", body).await.status().as_u16(), 201);
         let LimiterCommand::TakeLease(lease) = server.last_limiter_command() else { panic!() };
         assert_eq!((lease.hits(), lease.ttl(), lease.owner()), (1, Millis(10_000), Some(&name("me"))));
         assert_eq!((lease.id().as_str().len(), lease.key_values()), (32, &one("k")));
-        assert!(ids.insert(lease.id().clone()));
+        assert!(lease.require_match());
+        assert!(ids.insert(lease.id().clone()) && ids.insert(lease.session().clone()));
     }
 }
 
 fn where_key(key: &str, test: Test) -> Selection {
     Selection::new(vec![(key.into(), vec![test])]).unwrap()
+}
+
+/// What a GET returned can be sent back with PUT, and changes nothing.
+#[tokio::test]
+async fn replies_can_be_sent_back() {
+    let server = start().await;
+    let (per, description) = (Millis(1_000), Some("d".into()));
+    let durability = Some(Durability::Relaxed);
+    let windows = [Window::Fixed { per }, Window::Bucket { per, burst: Some(3) }].map(Some);
+    for window in windows.into_iter().chain([None]) {
+        let new = NewRule { window, durability, description: description.clone(), ..new_rule("r") };
+        server.answers(done(LimiterReply::Rule(RuleInfo { rule: new.clone(), ..rule("r") })));
+        let read = server.send("GET", "/v1/limiter/rules/r", "").await.text().await.unwrap();
+        assert_eq!(server.send("PUT", "/v1/limiter/rules/r", &read).await.status().as_u16(), 200, "{read}");
+        assert_eq!(server.last_limiter_command(), changed(Change::PutRule(new)), "{read}");
+    }
+    let item = an_override("o");
+    server.answers(done(LimiterReply::Override(item.clone())));
+    let read = server.send("GET", "/v1/limiter/rules/r/overrides/o", "").await.text().await.unwrap();
+    assert_eq!(server.send("PUT", "/v1/limiter/rules/r/overrides/o", &read).await.status().as_u16(), 200);
+    let expect = changed(Change::PutOverride { rule: name("r"), new: item.item });
+    assert_eq!(server.last_limiter_command(), expect, "{read}");
 }

@@ -62,3 +62,32 @@ async fn a_list_that_takes_long_is_answered_as_far_as_it_goes() {
     assert_eq!(*page, Page::new(Some(CounterId(3)), 100).unwrap());
     assert!(asked.len() > 1);
 }
+
+/// Groups are asked for part by part, and only those that use more than what is known already.
+#[tokio::test]
+async fn the_groups_that_use_the_most_come_from_several_parts() {
+    let server = start().await;
+    let part = |groups: &[(i64, u64)], next| {
+        let items = groups.iter().map(|(key, used)| GroupInfo {
+            group: key_values(&[("k", KeyValue::Integer(*key))]),
+            ..group(*used)
+        });
+        Outcome::Limiter(Ok(LimiterReply::Groups(Listed { items: items.collect(), next })))
+    };
+    let parts = vec![part(&[(1, 3), (2, 9), (3, 5)], Some(GroupId(40))), part(&[(4, 7)], None)];
+    *server.fake.script.lock().unwrap() = parts.into();
+    let response = server.send("GET", "/v1/limiter/rules/r/groups?order=used&limit=3", "").await;
+    let answer: Json = response.json().await.unwrap();
+    let used: Vec<_> = answer["items"].as_array().unwrap().iter().map(|item| item["used"].clone()).collect();
+    assert_eq!(used, [9, 7, 5]);
+    assert_eq!((&answer["next"], &answer["complete"]), (&Json::Null, &json!(true)));
+    let first = json!({"group": {"k": 2}, "override": null, "limit": 10, "used": 9, "remaining": 1,
+        "reset_ms": 1500, "waiting": 0});
+    assert_eq!(answer["items"][0], first);
+    let LimiterCommand::ListGroups { rule, above, page } = server.last_limiter_command() else { panic!() };
+    assert_eq!((rule, page), (name("r"), Page::new(Some(GroupId(40)), 3).unwrap()));
+    assert_eq!(above.map(|above| above.used), Some(3));
+
+    server.answers(Ok(Outcome::Limiter(Err(Refused::RuleNotFound { rule: name("r") }))));
+    problem_of(server.send("GET", "/v1/limiter/rules/r/groups", "").await, 404, "RuleNotFound").await;
+}

@@ -6,8 +6,9 @@ use limina_engine::{
     key_values::Value as KeyValue,
     limiter::{
         Change, Check, Command as LimiterCommand, CounterChange, CounterId, CounterInfo, Decision,
-        Durability, LeaseInfo, Limit, LimitStatus, NewOverride, NewRule, OverrideInfo, OverridePatch,
-        Refusal as Refused, Reply as LimiterReply, RuleChange, RuleInfo, RuleMatch, RulePatch, Take, Window,
+        Durability, GroupId, GroupInfo, LeaseInfo, Limit, LimitStatus, NewOverride, NewRule, OverrideInfo,
+        OverridePatch, Refusal as Refused, Reply as LimiterReply, RuleChange, RuleInfo, RuleMatch, RulePatch,
+        Take, Window,
     },
     selection::{Query, Selection, Test},
 };
@@ -42,10 +43,11 @@ pub(crate) fn plausible(command: &LimiterCommand) -> LimiterReply {
         MoveCounter(_) => LimiterReply::Moved { counter: counter(3, 1), decision: decision(Vec::new()) },
         SetCounter(_) => LimiterReply::Counter(counter(3, 1)),
         ListCounters { .. } => LimiterReply::Counters(Listed { items: vec![counter(3, 1)], next: None }),
-        TakeLease(_) => LimiterReply::LeaseTaken { lease: lease("l"), decision: decision(Vec::new()) },
-        ExtendLease(_) | GetLease(_) => LimiterReply::Lease(lease("l")),
-        ReleaseLease(_) => LimiterReply::LeaseReleased,
-        ListLeases(_) => LimiterReply::Leases(Listed { items: vec![lease("l")], next: None }),
+        TakeLease(_) => lease_taken(decision(Vec::new())),
+        ExtendLease { .. } | GetLease(_) => LimiterReply::Lease(lease("l")),
+        ReleaseLease { .. } => LimiterReply::LeaseReleased,
+        ListLeases { .. } => LimiterReply::Leases(Listed { items: vec![lease("l")], next: None }),
+        ListGroups { .. } => LimiterReply::Groups(Listed { items: vec![group(3)], next: None }),
     }
 }
 
@@ -98,6 +100,7 @@ fn limit_status(rule: &str) -> LimitStatus {
         used: 4,
         reset: Some(Millis(1500)),
         per: Some(Millis(60_000)),
+        refill: None,
         shadow: false,
         exceeded: false,
     }
@@ -105,6 +108,15 @@ fn limit_status(rule: &str) -> LimitStatus {
 
 fn counter(total: u64, leased: u64) -> CounterInfo {
     CounterInfo { key_values: one("k"), total, leased }
+}
+
+fn group(used: u64) -> GroupInfo {
+    let (limit, reset) = (Limit::AtMost(10), Some(Millis(1_500)));
+    GroupInfo { override_name: None, group: one("k"), limit, used, reset, waiting: 0 }
+}
+
+fn lease_taken(decision: Decision) -> LimiterReply {
+    LimiterReply::LeaseTaken { lease: lease("l"), session: name("s"), decision }
 }
 
 fn lease(id: &str) -> LeaseInfo {

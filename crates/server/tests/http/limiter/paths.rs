@@ -53,6 +53,7 @@ async fn names_and_methods() {
     refused("GET", "/rules/r/overrides/", "override").await;
     refused("DELETE", "/leases/", "lease_id").await;
     refused("POST", "/leases//heartbeat", "lease_id").await;
+    refused("GET", "/rules//groups", "name").await;
     refused("GET", "/rules/%00", "name").await;
     refused("GET", "/rules/r/overrides/%0A", "override").await;
     refused("GET", "/leases/%FF", "lease_id").await;
@@ -107,7 +108,7 @@ async fn idempotency_keys_belong_to_posts_and_puts_that_change() {
     check("POST", "/counters", r#"{"key_values": {}, "counters": 1}"#, true).await;
     check("PUT", "/counters", r#"{"key_values": {}, "counters": 1}"#, true).await;
     check("PUT", "/counters/set", r#"{"key_values": {}, "counters": 1}"#, true).await;
-    check("POST", "/leases", r#"{"key_values": {}, "ttl": 100}"#, true).await;
-    check("POST", "/leases/l/heartbeat", "", true).await;
-    check("DELETE", "/leases/l", "", false).await;
+    check("POST", "/leases", r#"{"key_values": {}, "ttl": "100ms"}"#, true).await;
+    check("POST", "/leases/l/heartbeat", r#"{"session_id": "s"}"#, true).await;
+    check("DELETE", "/leases/l?session_id=s", "", false).await;
 }

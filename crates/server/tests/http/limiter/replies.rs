@@ -120,8 +120,9 @@ async fn replies_have_their_form() {
     check(LimiterReply::Counter(counter(3, 1)), 200, counter_json).await;
     let listed = Listed { items: vec![counter(3, 1)], next: Some(CounterId(12)) };
     check(LimiterReply::Counters(listed), 200, &format!(r#"{{"items":[{counter_json}],"next":"12"}}"#)).await;
-    let taken = LimiterReply::LeaseTaken { lease: lease("l"), decision: decision(Vec::new()) };
-    let taken_json = r#"{"lease_id":"l","fencing_token":41,"expires_in_ms":7000,"limits":[]}"#;
+    let taken = lease_taken(decision(Vec::new()));
+    let taken_json =
+        r#"{"lease_id":"l","session_id":"s","fencing_token":41,"expires_in_ms":7000,"limits":[]}"#;
     check(taken, 201, taken_json).await;
     let lease_json = r#"{"lease_id":"l","fencing_token":41,"key_values":{"k":1},"hits":2,"owner":"me",
         "held_ms":5000,"expires_in_ms":7000,"ttl_ms":10000}"#;
@@ -158,6 +159,10 @@ async fn refusals_have_their_status_and_members() {
     check(burst, 400, "InvalidRequest", json!({"rule": "r", "field": "burst"})).await;
     let lease = Refused::LeaseNotFound { lease_id: name("l") };
     check(lease, 404, "LeaseNotFound", json!({"lease_id": "l"})).await;
+    let session = Refused::SessionMismatch { lease_id: name("l") };
+    check(session, 409, "SessionMismatch", json!({"lease_id": "l"})).await;
+    let unmatched = Refused::NoRuleApplies { key_values: one("k") };
+    check(unmatched, 422, "NoRuleApplies", json!({"key_values": {"k": 1}})).await;
 }
 
 #[tokio::test]
@@ -197,10 +202,7 @@ async fn a_reached_limit_is_429_and_says_all() {
     assert_eq!(headers_of(&response)[1], "");
     assert_eq!(response.json::<Json>().await.unwrap()["retry_after_ms"], Json::Null);
     // What passes bears them too.
-    let taken = LimiterReply::LeaseTaken {
-        lease: super::lease("l"),
-        decision: decision(vec![LimitStatus { per: None, reset: None, ..limit_status("a") }]),
-    };
+    let taken = lease_taken(decision(vec![LimitStatus { per: None, reset: None, ..limit_status("a") }]));
     for (reply, policy, state) in [
         (LimiterReply::Allowed(decision(vec![limit_status("a")])), r#""a";q=10;w=60"#, r#""a";r=6;t=2"#),
         (taken, r#""a";q=10;qu="concurrent-requests""#, r#""a";r=6"#),
@@ -234,9 +236,13 @@ async fn batches_answer_each_check_in_its_place() {
     assert_eq!(asked.len(), 2);
 
     let full = limina_engine::QuotaExceeded { quota: limina_engine::Quota::Groups, limit: 5, used: 5 };
-    let decisions = vec![Ok(decision(vec![limit_status("a")])), Ok(refusal()), Err(full)];
+    let unmatched = Refused::NoRuleApplies { key_values: one("k") };
+    let decisions =
+        vec![Ok(decision(vec![limit_status("a")])), Ok(refusal()), Err(full.into()), Err(unmatched)];
     server.answers(done(LimiterReply::Batch(decisions)));
-    let results = send(vec![bad(), good(), good(), good()]).await;
+    let results = send(vec![bad(), good(), good(), good(), good()]).await;
+    assert_eq!((&results[4]["status"], &results[4]["code"]), (&json!(422), &json!("NoRuleApplies")));
+    assert_eq!(results[4]["key_values"], json!({"k": 1}));
     assert_eq!((&results[3]["status"], &results[3]["code"]), (&json!(507), &json!("QuotaExceeded")));
     assert_eq!((&results[3]["quota"], &results[3]["used"]), (&json!("groups"), &json!(5)));
     assert_eq!(results[0]["status"], 400);

@@ -96,9 +96,7 @@ impl Limiter {
     ) -> Result<Vec<Decided>, String> {
         let applied: Vec<Vec<Applied>> =
             case.entries.iter().enumerate().map(|(place, take)| self.applied(place, take)).collect();
-        let is_relaxed = matches!(case.mode, Mode::Check)
-            && !case.is_keyed
-            && applied.iter().flatten().all(|applied| applied.is_relaxed);
+        let is_relaxed = self.is_relaxed(case);
         let (found, moved) = self.find(case, applied, !is_relaxed);
         let changed = self.changed_to(&moved, case, &found);
 
@@ -139,6 +137,12 @@ impl Limiter {
             ways.push(Decided { way: Branch { state, order, changed, is_relaxed }, allowed, decision });
         }
         if ways.is_empty() { Err(expected.join("\n   or:    ")) } else { Ok(ways) }
+    }
+
+    /// Whether the answer may come before it is durable.
+    pub(super) fn is_relaxed(&self, case: &Case<'_>) -> bool {
+        let mut applied = case.entries.iter().flat_map(|take| self.applied(0, take));
+        matches!(case.mode, Mode::Check) && !case.is_keyed && applied.all(|applied| applied.is_relaxed)
     }
 
     /// What every limit shows, and the state after the check.
@@ -211,7 +215,7 @@ impl Limiter {
         }
     }
 
-    /// Every window that counts an entry, shown or not, with its limit and burst.
+    /// Every window that counts an entry, shown or not, with its limit and how many tokens a bucket can miss at most.
     fn windows(&self, take: &Take) -> Vec<(GroupKey, Limit, u64)> {
         if let Some(limit) = take.limit() {
             let key = GroupKey::Request { key_values: take.key_values().clone(), per: limit.per().0 };
@@ -222,11 +226,11 @@ impl Limiter {
             let name = &rule.terms.name;
             for own in rule.overrides_for(take.key_values()).filter(|item| !rule.is_exact(item)) {
                 let key = GroupKey::Own { rule: name.clone(), name: own.item.name.clone() };
-                windows.push((key, own.item.limit, rule.burst(Some(own))));
+                windows.push((key, own.item.limit, rule.most_missing(Some(own))));
             }
             let values = rule.group(take.key_values()).expect("the rule applies");
-            let (rate, burst) = (rule.rate(&values), rule.burst(rule.exact(&values)));
-            windows.push((GroupKey::Group { rule: name.clone(), values }, rate, burst));
+            let (rate, most) = (rule.rate(&values), rule.most_missing(rule.exact(&values)));
+            windows.push((GroupKey::Group { rule: name.clone(), values }, rate, most));
         }
         windows
     }
@@ -267,6 +271,7 @@ impl Limiter {
                     used: 0,
                     reset: None,
                     per: Some(limit.per()),
+                    refill: None,
                     shadow: false,
                     exceeded: false,
                 },
@@ -310,9 +315,21 @@ impl Limiter {
                 vec![Reading { used: Range::exactly(used), reset: Range::exactly(NEVER) }]
             }
             Source::Window { key, shape } => {
-                self.histories(key).iter().map(|history| history.read(*shape, now)).collect()
+                self.histories(key).iter().map(|history| history.show(*shape, now)).collect()
             }
         }
+    }
+
+    /// The limit of a group, and what it shows in each of its possible histories.
+    pub(super) fn group_readings(
+        &self,
+        rule: &Rule,
+        group: KeyValues,
+        item: Option<&Override>,
+        now: u64,
+    ) -> (Limit, Vec<Reading>) {
+        let applied = rule.applied(0, group, item);
+        (applied.status.limit, self.readings(&applied, now))
     }
 
     fn retries(&self, applied: &Applied, now: u64, before: &[i64], hits: i64) -> Vec<Range> {
@@ -370,6 +387,10 @@ impl Rule {
                 used: 0,
                 reset: None,
                 per: terms.window.map(|window| window.per()),
+                refill: match (terms.window, limit) {
+                    (Some(Window::Bucket { .. }), Limit::AtMost(limit)) => Some(limit),
+                    _ => None,
+                },
                 shadow: terms.shadow,
                 exceeded: false,
             },
@@ -412,11 +433,7 @@ impl Found {
         // The answer shows what was used before, and that decides, even if other histories were possible.
         let before =
             if takes { status.used.checked_sub(self.hits.unsigned_abs()) } else { Some(status.used) };
-        // Not for a bucket that refuses nothing: it is at most empty.
-        let is_capped = self.applied.status.shadow
-            && matches!(self.applied.source, Source::Window { shape: Shape::Bucket(_), .. });
-        let is_tied =
-            self.is_alone && !is_capped && self.hits > 0 && self.applied.status.limit != Limit::Unlimited;
+        let is_tied = self.is_alone && self.hits > 0 && self.applied.status.limit != Limit::Unlimited;
         let agrees = !is_tied || before.is_some_and(|before| self.exceeds(before) == status.exceeded);
         is_shown && agrees && (may_exceed || self.is_open)
     }

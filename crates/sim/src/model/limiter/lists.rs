@@ -30,6 +30,11 @@ impl Limiter {
                 Err(format!("at most {} of these, each once: {all:?}", page.limit()))
             };
         }
+        if let (Command::ListGroups { rule, above, page }, Ok(Reply::Groups(shown))) = (command, answer) {
+            self.rule(rule).ok_or("RuleNotFound")?;
+            self.check_groups(now, rule, *above, page, shown)?;
+            return Ok(self.clone().unchanged(order));
+        }
         let mut expected = self.answer(now, command, answer);
         let mut next = self.clone();
         let mut order = order;
@@ -84,14 +89,19 @@ impl Limiter {
                 matches.sort_by(|a, b| a.rule.rule.name.cmp(&b.rule.rule.name));
                 Ok(Reply::Matches(matches))
             }
-            Command::ListLeases(page) => {
+            Command::ListLeases { owner, page } => {
                 let next = match shown {
                     Ok(Reply::Leases(listed)) => listed.next.clone(),
                     _ => None,
                 };
                 let info = |id: &Name| self.lease_info(now, id, none).expect("it lives");
-                let all = self.leases.iter().map(|lease| (lease.id.clone(), info(&lease.id))).collect();
+                let all = self.leases.iter().filter(|lease| owner.is_none() || lease.owner == *owner);
+                let all = all.map(|lease| (lease.id.clone(), info(&lease.id))).collect();
                 Ok(Reply::Leases(part(all, page, next)))
+            }
+            Command::ListGroups { rule: of, .. } => {
+                rule(of)?;
+                Ok(Reply::Groups(Listed { items: Vec::new(), next: None }))
             }
             Command::ListCounters { .. } => {
                 Ok(Reply::Counters(Listed { items: self.counters(), next: None }))

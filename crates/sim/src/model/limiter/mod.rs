@@ -1,6 +1,7 @@
 //! The naive limiter: lists of everything that was taken, scanned for every answer.
 
 mod decide;
+mod groups;
 mod lists;
 mod quotas;
 mod rules;
@@ -45,6 +46,7 @@ enum GroupKey {
 #[derive(Debug, Clone, PartialEq)]
 struct Lease {
     id: Name,
+    session: Name,
     key_values: KeyValues,
     hits: u64,
     owner: Option<Name>,
@@ -113,6 +115,12 @@ impl Limiter {
                     is_keyed,
                     mode: Mode::Check,
                 };
+                if check.require_match()
+                    && let Some(refusal) = self.no_rule_applies(check.entries())
+                {
+                    let way = Branch { is_relaxed: self.is_relaxed(&case), ..self.clone().unchanged(order) };
+                    return fitting([fit(way, &Err(refusal), answer)]);
+                }
                 let ways = self.decide(order, &case, decided.as_ref())?;
                 fitting(ways.into_iter().map(|way| {
                     let reply =
@@ -132,7 +140,7 @@ impl Limiter {
                     let result = results.map(|results| match results[place].clone() {
                         Ok(decision) if decision.allowed => Ok(Reply::Allowed(decision)),
                         Ok(decision) => Err(Refusal::LimitReached(decision)),
-                        Err(exceeded) => Err(Refusal::QuotaExceeded(exceeded)),
+                        Err(refusal) => Err(refusal),
                     });
                     let command = Command::Check(check.clone());
                     let mut next = Vec::new();
@@ -167,6 +175,7 @@ impl Limiter {
             Command::TakeLease(new) => {
                 let lease = Lease {
                     id: new.id().clone(),
+                    session: new.session().clone(),
                     key_values: new.key_values().clone(),
                     hits: new.hits(),
                     owner: new.owner().cloned(),
@@ -179,6 +188,11 @@ impl Limiter {
                 let hits = i64::try_from(new.hits()).expect("hits are small");
                 let entries =
                     [Take::new(new.key_values().clone(), hits).expect("a lease is within the limits")];
+                if new.require_match()
+                    && let Some(refusal) = self.no_rule_applies(&entries)
+                {
+                    return fitting([fit(self.clone().unchanged(order), &Err(refusal), answer)]);
+                }
                 let mode = Mode::Lease(&lease);
                 let case = Case { now, entries: &entries, dry_run: false, is_keyed, mode };
                 let ways = self.decide(order, &case, decided.as_ref())?;
@@ -196,30 +210,32 @@ impl Limiter {
                         way.state.learn_token(new.id(), lease.fencing_token);
                         way.order.learn(lease.fencing_token);
                     }
-                    fit(way, &Ok(Reply::LeaseTaken { lease, decision: decided.decision }), answer)
+                    let session = new.session().clone();
+                    fit(way, &Ok(Reply::LeaseTaken { lease, session, decision: decided.decision }), answer)
                 }))
             }
-            Command::ExtendLease(id) => {
+            Command::ExtendLease { id, session } => {
                 let mut next = self.clone();
-                let Some(lease) = next.leases.iter_mut().find(|lease| lease.id == *id) else {
-                    return fitting([fit(next.unchanged(order), &lease_not_found(id), answer)]);
-                };
+                if let Err(refusal) = self.check_session(id, Some(session)) {
+                    return fitting([fit(next.unchanged(order), &Err(refusal), answer)]);
+                }
+                let lease = next.leases.iter_mut().find(|lease| lease.id == *id).expect("it lives");
                 let changed =
                     if lease.expires_at == now + lease.ttl { Changed::Unclear } else { Changed::Yes };
                 (lease.expires_at, lease.stored_expires_at) = (now + lease.ttl, now + lease.ttl);
                 next.show_lease(now, order, changed, id, answer)
             }
-            Command::ReleaseLease(id) => {
+            Command::ReleaseLease { id, session } => {
                 let mut next = self.clone();
-                next.leases.retain(|lease| lease.id != *id);
-                if next.leases.len() == self.leases.len() {
-                    return fitting([fit(next.unchanged(order), &lease_not_found(id), answer)]);
+                if let Err(refusal) = self.check_session(id, session.as_ref()) {
+                    return fitting([fit(next.unchanged(order), &Err(refusal), answer)]);
                 }
+                next.leases.retain(|lease| lease.id != *id);
                 fitting([fit(next.way(order, Changed::Yes), &Ok(Reply::LeaseReleased), answer)])
             }
             Command::GetLease(id) => match self.lease(id) {
                 Some(_) => self.clone().show_lease(now, order, Changed::No, id, answer),
-                None => fitting([fit(self.clone().unchanged(order), &lease_not_found(id), answer)]),
+                None => fitting([fit(self.clone().unchanged(order), &Err(lease_not_found(id)), answer)]),
             },
             Command::GetRule(_)
             | Command::ListRules { .. }
@@ -227,7 +243,8 @@ impl Limiter {
             | Command::ListOverrides { .. }
             | Command::Match(_)
             | Command::ListCounters { .. }
-            | Command::ListLeases(_) => match answer {
+            | Command::ListGroups { .. }
+            | Command::ListLeases { .. } => match answer {
                 Some(answer) => self.read(now, order, command, answer).map(|way| vec![way]),
                 None => Ok(vec![self.clone().unchanged(order)]),
             },
@@ -334,6 +351,23 @@ impl Limiter {
         self.lease(id).is_some()
     }
 
+    /// Why this session cannot extend or end the lease. An operator has no session.
+    fn check_session(&self, id: &Name, session: Option<&Name>) -> Result<(), Refusal> {
+        let lease = self.lease(id).ok_or_else(|| lease_not_found(id))?;
+        if session.is_some_and(|session| *session != lease.session) {
+            return Err(Refusal::SessionMismatch { lease_id: id.clone() });
+        }
+        Ok(())
+    }
+
+    /// The refusal of a check that requires a rule for every entry.
+    fn no_rule_applies(&self, entries: &[Take]) -> Option<Refusal> {
+        let is_free =
+            |take: &&Take| take.limit().is_none() && self.rules_for(take.key_values()).next().is_none();
+        let take = entries.iter().find(is_free)?;
+        Some(Refusal::NoRuleApplies { key_values: take.key_values().clone() })
+    }
+
     fn lease(&self, id: &Name) -> Option<&Lease> {
         self.leases.iter().find(|lease| lease.id == *id)
     }
@@ -397,8 +431,8 @@ impl Limiter {
     }
 }
 
-fn lease_not_found(id: &Name) -> Answer {
-    Err(Refusal::LeaseNotFound { lease_id: id.clone() })
+fn lease_not_found(id: &Name) -> Refusal {
+    Refusal::LeaseNotFound { lease_id: id.clone() }
 }
 
 /// The decision about limits in the answer.

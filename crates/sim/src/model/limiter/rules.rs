@@ -5,8 +5,8 @@ use crate::model::{Branch, Changed, Mark, Order};
 use limina_engine::{
     KeyValues, Name, Position,
     limiter::{
-        Change, FileChanges, FileRule, Limit, NewOverride, NewRule, OverrideInfo, Refusal, Reply, RuleInfo,
-        Window,
+        Change, FileChanges, FileRule, Limit, MAX_COUNT, NewOverride, NewRule, OverrideInfo, Refusal, Reply,
+        RuleInfo, Window,
     },
 };
 
@@ -59,8 +59,13 @@ impl Rule {
         self.overrides.iter().find(|item| item.item.key_values == *group)
     }
 
+    /// How many tokens a bucket can miss: it is at most empty, except if it refuses nothing.
+    pub(super) fn most_missing(&self, item: Option<&Override>) -> u64 {
+        if self.terms.shadow { MAX_COUNT } else { self.burst(item) }
+    }
+
     /// The capacity of a bucket, of the rule or of an override.
-    pub(super) fn burst(&self, item: Option<&Override>) -> u64 {
+    fn burst(&self, item: Option<&Override>) -> u64 {
         let (limit, burst) = match (item, self.terms.window) {
             (Some(item), _) => (item.item.limit, item.item.burst),
             (None, Some(Window::Bucket { burst, .. })) => (self.terms.limit, burst),
@@ -167,8 +172,7 @@ impl Limiter {
                 let mut new = old.clone();
                 new.item.key_values = patch.key_values.clone().unwrap_or(new.item.key_values);
                 new.item.limit = patch.limit.unwrap_or(new.item.limit);
-                let kept = new.item.burst.filter(|_| is_bucket(rule));
-                new.item.burst = patch.burst.unwrap_or(kept);
+                new.item.burst = patch.burst.unwrap_or(new.item.burst);
                 new.created = rule.created_or(&new.item, created);
                 self.put_override(now, rule, new)
             }
@@ -252,10 +256,11 @@ impl Limiter {
             let refuse = |key| self.refuse(Refusal::GroupKeyMissing { rule: name.clone(), key });
             return missing.into_iter().flat_map(refuse).collect();
         }
-        if new.item.burst.is_some() && !is_bucket(rule) {
+        let old = rule.item(&new.item.name);
+        let is_kept = old.is_some_and(|old| old.item.burst == new.item.burst);
+        if new.item.burst.is_some() && !is_bucket(rule) && !is_kept {
             return self.refuse(Refusal::BurstWithoutBucket { rule: name });
         }
-        let old = rule.item(&new.item.name);
         let changed = if old == Some(&new) { Changed::Unclear } else { Changed::Yes };
         let info = new.info(&name, Position(0));
         let reply = if old.is_some() { Reply::Override(info) } else { Reply::OverrideCreated(info) };

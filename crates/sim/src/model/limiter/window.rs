@@ -1,6 +1,6 @@
 //! What a window shows, computed from everything that was ever taken from it.
 
-use limina_engine::limiter::{Limit, Window};
+use limina_engine::limiter::{Limit, MAX_COUNT, Window};
 
 /// Sliding windows are exact up to this many entries.
 const MOST_EXACT: usize = 64;
@@ -13,9 +13,9 @@ pub(super) struct History(Vec<Event>);
 
 #[derive(Debug, Clone, PartialEq)]
 enum Event {
-    /// This much was taken, or given back. If not durable, only relaxed answers showed it. A bucket that refuses
-    /// nothing is at most empty: it owes no more than its burst at that time.
-    Take { time: u64, hits: i64, burst: u64, is_durable: bool },
+    /// This much was taken, or given back. If not durable, only relaxed answers showed it. A bucket misses no
+    /// more tokens than `most`.
+    Take { time: u64, hits: i64, most: u64, is_durable: bool },
     /// From then on a bucket is refilled at this rate.
     Rate { time: u64, limit: Limit },
 }
@@ -45,6 +45,12 @@ impl Range {
         Range(value, value)
     }
 
+    /// Times that are too long are not said.
+    fn said(self) -> Range {
+        let said = |time| if time > MAX_COUNT { NEVER } else { time };
+        Range(said(self.0), said(self.1))
+    }
+
     pub(super) fn contains(self, value: u64) -> bool {
         self.0 <= value && value <= self.1
     }
@@ -66,9 +72,9 @@ impl History {
         History(vec![Event::Rate { time: now, limit }])
     }
 
-    pub(super) fn take(&mut self, time: u64, hits: i64, burst: u64, is_durable: bool) {
+    pub(super) fn take(&mut self, time: u64, hits: i64, most: u64, is_durable: bool) {
         if hits != 0 {
-            self.0.push(Event::Take { time, hits, burst, is_durable });
+            self.0.push(Event::Take { time, hits, most, is_durable });
         }
     }
 
@@ -136,6 +142,12 @@ impl History {
         }
     }
 
+    /// The same as an answer says it: a time that is too long is not said.
+    pub(super) fn show(&self, shape: Shape, now: u64) -> Reading {
+        let Reading { used, reset } = self.read(shape, now);
+        Reading { used, reset: reset.said() }
+    }
+
     /// When `hits` will fit under `limit`, after what the same check takes from the window before: the earliest time,
     /// and the latest one if the window counts too long.
     pub(super) fn retry(&self, shape: Shape, now: u64, before: &[i64], hits: i64, limit: u64) -> Range {
@@ -163,7 +175,7 @@ impl History {
             passed
         };
         let reset = self.read(shape, now).reset;
-        Range(earliest(reset.0, false), earliest(reset.1, true))
+        Range(earliest(reset.0, false), earliest(reset.1, true)).said()
     }
 
     fn fixed(&self, per: u64, now: u64) -> u64 {
@@ -216,10 +228,10 @@ impl History {
         };
         for event in &self.0 {
             match *event {
-                Event::Take { time, hits, burst, .. } => {
+                Event::Take { time, hits, most, .. } => {
                     let before = drained(debt, at, time, limit);
                     debt = before + i128::from(hits) * i128::from(per);
-                    debt = debt.min(before.max(i128::from(burst) * i128::from(per)));
+                    debt = debt.min(before.max(i128::from(most) * i128::from(per)));
                     debt = if limit == Limit::Unlimited { 0 } else { debt.max(0) };
                     at = time;
                 }

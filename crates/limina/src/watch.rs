@@ -1,8 +1,6 @@
 //! Notices changes of the file by polling. Polling works in every case: the file is overwritten, replaced, or reached through
 //! a symbolic link that changes.
 
-use super::RulesError;
-use limina_server::rules_file::{self, Rules};
 use std::{
     fs::{File, Metadata},
     io::Read,
@@ -11,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-/// The largest rules file, in bytes.
+/// The largest file, in bytes.
 const MAX_BYTES: u64 = 16 << 20;
 /// A changed file is used after it has stayed the same for this long. Before that, a program may still be writing it.
 const SETTLED: Duration = Duration::from_millis(200);
@@ -20,11 +18,15 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// If the file changes continuously, the check gives up after this many readings. The next check tries again.
 const MAX_READINGS: usize = 10;
 
-/// The file, and its last reading.
-pub(super) struct Watch {
+/// The file, and its last reading. `T` is what the file contains, and `E` why it cannot be used.
+pub(crate) struct Watch<T, E> {
     path: PathBuf,
+    parse: Parse<T, E>,
     last: Reading,
 }
+
+/// Parses the text of a file, or explains why there is none.
+pub(crate) type Parse<T, E> = fn(&Path, &Result<String, String>) -> Result<T, E>;
 
 /// One reading of the file.
 struct Reading {
@@ -43,23 +45,23 @@ fn stamp(found: &Metadata) -> Stamp {
     (found.dev(), found.ino(), found.size(), written, changed)
 }
 
-impl Watch {
+impl<T, E> Watch<T, E> {
     /// Reads the file for the first time.
-    pub(super) fn open(path: &Path) -> Result<(Watch, Rules), RulesError> {
+    pub(crate) fn open(path: &Path, parse: Parse<T, E>) -> Result<(Watch<T, E>, T), E> {
         let last = Reading::read(path);
-        let rules = parse(path, &last.text)?;
-        Ok((Watch { path: path.to_owned(), last }, rules))
+        let contents = parse(path, &last.text)?;
+        Ok((Watch { path: path.to_owned(), parse, last }, contents))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the rules of the file if the file has changed, or in any case if `is_requested`.
-    pub(super) async fn check(&mut self, is_requested: bool) -> Option<Result<Rules, RulesError>> {
+    /// Returns the contents of the file if the file has changed, or in any case if `is_requested`.
+    pub(crate) async fn check(&mut self, is_requested: bool) -> Option<Result<T, E>> {
         if is_requested {
             self.last = self.read().await;
-            return Some(parse(&self.path, &self.last.text));
+            return Some((self.parse)(&self.path, &self.last.text));
         }
         if self.last.stamp.is_some() && self.stamp().await == self.last.stamp {
             return None;
@@ -75,14 +77,14 @@ impl Watch {
             if now.text != before.text {
                 continue;
             }
-            let rules = parse(&self.path, &now.text);
-            if rules.is_err() {
+            let contents = (self.parse)(&self.path, &now.text);
+            if contents.is_err() {
                 tokio::time::sleep(PATIENCE).await;
                 before = std::mem::replace(&mut now, self.read().await);
             }
             if now.text == before.text {
                 self.last = now;
-                return Some(rules);
+                return Some(contents);
             }
         }
         None
@@ -130,26 +132,22 @@ impl Reading {
 }
 
 /// Reads and parses the file once.
-pub(super) fn read(path: &Path) -> Result<Rules, RulesError> {
+pub(crate) fn read<T, E>(path: &Path, parse: Parse<T, E>) -> Result<T, E> {
     parse(path, &Reading::read(path).text)
-}
-
-fn parse(path: &Path, text: &Result<String, String>) -> Result<Rules, RulesError> {
-    let path = || path.to_owned();
-    let text = text.as_ref().map_err(|why| RulesError::Unreadable { path: path(), why: why.clone() })?;
-    rules_file::parse(text).map_err(|problems| RulesError::Invalid { path: path(), problems })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::{RulesError, parse};
+    use limina_server::rules_file::Rules;
     use std::fs;
 
     const ONE: &str = "[namespaces.one]\nrules = []\n";
     const TWO: &str = "[namespaces.two]\nrules = []\n";
 
     /// The namespaces that a check returns, or its error, or "nothing".
-    async fn checked(watch: &mut Watch) -> String {
+    async fn checked(watch: &mut Watch<Rules, RulesError>) -> String {
         match watch.check(false).await {
             None => "nothing".to_owned(),
             Some(Ok(rules)) => rules.keys().map(|name| name.as_str()).collect::<Vec<_>>().join(" "),
@@ -167,7 +165,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("rules.toml");
         fs::write(&path, ONE).unwrap();
-        let (mut watch, rules) = Watch::open(&path).unwrap();
+        let (mut watch, rules) = Watch::open(&path, parse).unwrap();
         assert_eq!(rules.len(), 1);
         check(&checked(&mut watch).await, "nothing");
         // Written over with a text of the same length.
@@ -208,7 +206,7 @@ mod tests {
         }
         symlink("v1", place("..data")).unwrap();
         symlink("..data/rules.toml", place("rules.toml")).unwrap();
-        let (mut watch, _) = Watch::open(&place("rules.toml")).unwrap();
+        let (mut watch, _) = Watch::open(&place("rules.toml"), parse).unwrap();
         check(&checked(&mut watch).await, "nothing");
         symlink("v2", place("..next")).unwrap();
         fs::rename(place("..next"), place("..data")).unwrap();
@@ -221,7 +219,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("rules.toml");
         fs::write(&path, ONE).unwrap();
-        let (mut watch, _) = Watch::open(&path).unwrap();
+        let (mut watch, _) = Watch::open(&path, parse).unwrap();
         fs::write(&path, "[namespaces]\n").unwrap();
         let written = path.clone();
         let writer = tokio::spawn(async move {
@@ -236,7 +234,7 @@ mod tests {
     fn what_cannot_be_read() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("rules.toml");
-        let said = || read(&path).unwrap_err().to_string();
+        let said = || read(&path, parse).unwrap_err().to_string();
         check(&said(), "No such file");
         fs::create_dir(&path).unwrap();
         check(&said(), "it is not a file");

@@ -4,8 +4,7 @@ CREATE TABLE limina.meta (
     version integer NOT NULL,
     shards integer NOT NULL,
     -- The key of the hash that chooses the shard of a namespace.
-    sharding_key bytea NOT NULL,
-    secret text NOT NULL
+    sharding_key bytea NOT NULL
 );
 
 CREATE TABLE limina.node (
@@ -16,7 +15,9 @@ CREATE TABLE limina.node (
     host text NOT NULL DEFAULT '',
     started_at timestamptz NOT NULL DEFAULT now(),
     expires_at timestamptz NOT NULL,
-    is_leaving boolean NOT NULL
+    is_leaving boolean NOT NULL,
+    -- SHA-256 of the certificate that the node shows to other nodes. NULL if other nodes cannot reach it.
+    certificate bytea
 );
 
 -- Each append changes a row, so there is room for the next versions on the same page.

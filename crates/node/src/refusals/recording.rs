@@ -1,0 +1,188 @@
+//! What the ring records of a refused request.
+
+use super::{Refusals, RefusedRequest};
+use limina_engine::{
+    Command, KeyValues, Name, Outcome, Request, events,
+    ledger::{self, Transfer},
+    limiter::{self, Decision},
+    locks,
+};
+use std::{
+    borrow::Cow,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+/// What a refusal of a request does not say itself. It is noted before the request is sent, so it must be cheap: names are
+/// shared, not copied.
+pub(crate) struct RefusalSubject {
+    namespace: Name,
+    details: Details,
+}
+
+enum Details {
+    Operation(Name),
+    /// The operations of a batch, in its order.
+    Operations(Vec<Name>),
+    /// The indexes of the dry runs of a batch of checks, ascending.
+    DryRuns(Vec<usize>),
+    Stream(Name),
+    Nothing,
+}
+
+impl RefusalSubject {
+    /// None for a request that only reads, or tries without taking anything: nobody is refused by it.
+    pub(crate) fn of(request: &Request) -> Option<RefusalSubject> {
+        if !request.is_write() {
+            return None;
+        }
+        let details = match &request.command {
+            Command::Ledger(ledger::Command::Transfer(transfer)) => {
+                Details::Operation(transfer.operation_id().clone())
+            }
+            Command::Ledger(ledger::Command::Extend(extend)) => {
+                Details::Operation(extend.operation_id().clone())
+            }
+            Command::Ledger(ledger::Command::Batch(transfers)) => {
+                Details::Operations(transfers.iter().map(Transfer::operation_id).cloned().collect())
+            }
+            Command::Limiter(limiter::Command::Check(check)) if check.dry_run() => return None,
+            Command::Limiter(limiter::Command::CheckBatch(checks)) => {
+                let dry_runs = checks.iter().enumerate().filter(|(_, check)| check.dry_run());
+                Details::DryRuns(dry_runs.map(|(index, _)| index).collect())
+            }
+            Command::Events(events::Command::Submit(submit)) => Details::Stream(submit.stream().clone()),
+            Command::Locks(locks::Command::Abandon(_)) => return None,
+            _ => Details::Nothing,
+        };
+        Some(RefusalSubject { namespace: request.namespace.clone(), details })
+    }
+
+    fn refused(&self, family: &'static str, code: &'static str) -> RefusedRequest {
+        let operation_id = match &self.details {
+            Details::Operation(id) => Some(id.clone()),
+            _ => None,
+        };
+        let stream = match &self.details {
+            Details::Stream(stream) => Some(stream.clone()),
+            _ => None,
+        };
+        RefusedRequest {
+            time: now(),
+            namespace: self.namespace.clone(),
+            family: Cow::Borrowed(family),
+            code: Cow::Borrowed(code),
+            rule: None,
+            limit_name: None,
+            stream,
+            key_values: None,
+            operation_id,
+        }
+    }
+}
+
+/// Milliseconds since the epoch. A clock before 1970 reads as 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+impl Refusals {
+    /// Records what the outcome refuses, if it refuses anything.
+    pub(crate) fn record(&self, subject: &RefusalSubject, outcome: &Outcome) {
+        match outcome {
+            Outcome::Limiter(Err(refusal)) => self.record_one(limited(subject, refusal)),
+            Outcome::Limiter(Ok(limiter::Reply::Batch(results))) => {
+                let is_dry_run = |index: usize| match &subject.details {
+                    Details::DryRuns(indexes) => indexes.binary_search(&index).is_ok(),
+                    _ => false,
+                };
+                let refused = results.iter().enumerate().filter_map(|(index, result)| match result {
+                    _ if is_dry_run(index) => None,
+                    Ok(decision) if decision.allowed => None,
+                    Ok(decision) => Some(reached(subject, decision)),
+                    Err(refusal) => Some(limited(subject, refusal)),
+                });
+                self.record_all(refused);
+            }
+            Outcome::Ledger(Err(refusal)) => self.record_one(held_back(subject, None, refusal)),
+            Outcome::Ledger(Ok(ledger::Reply::Batch(results))) => {
+                let operation = |index: usize| match &subject.details {
+                    Details::Operations(ids) => ids.get(index).cloned(),
+                    _ => None,
+                };
+                let refused = results.iter().enumerate().filter_map(|(index, result)| {
+                    result.as_ref().err().map(|refusal| held_back(subject, operation(index), refusal))
+                });
+                self.record_all(refused);
+            }
+            Outcome::Locks(Err(refusal)) => {
+                let key_values = match refusal {
+                    locks::Refusal::LockHeld(blocked) | locks::Refusal::LockWaitTimeout(blocked) => {
+                        Some(blocked.key_values.clone())
+                    }
+                    locks::Refusal::LockNotFound { .. }
+                    | locks::Refusal::SessionMismatch { .. }
+                    | locks::Refusal::QuotaExceeded(_) => None,
+                };
+                self.record_one(RefusedRequest { key_values, ..subject.refused("locks", refusal.code()) });
+            }
+            Outcome::Events(Err(refusal)) => self.record_one(subject.refused("events", refusal.code())),
+            // A request that succeeded, or that no family has refused.
+            _ => {}
+        }
+    }
+
+    fn record_one(&self, refused: RefusedRequest) {
+        self.push(refused);
+        self.news.notify_waiters();
+    }
+
+    fn record_all(&self, refused: impl Iterator<Item = RefusedRequest>) {
+        let mut any = false;
+        for refused in refused {
+            self.push(refused);
+            any = true;
+        }
+        if any {
+            self.news.notify_waiters();
+        }
+    }
+}
+
+fn limited(subject: &RefusalSubject, refusal: &limiter::Refusal) -> RefusedRequest {
+    match refusal {
+        limiter::Refusal::LimitReached(decision) => reached(subject, decision),
+        other => subject.refused("limiter", other.code()),
+    }
+}
+
+/// The first limit that refused the check.
+fn reached(subject: &RefusalSubject, decision: &Decision) -> RefusedRequest {
+    let refuses = decision.limits.iter().find(|limit| limit.exceeded && !limit.shadow);
+    let rule: Option<Name> = refuses.and_then(|limit| limit.rule.clone());
+    let key_values: Option<KeyValues> = refuses.map(|limit| limit.group.clone());
+    RefusedRequest { rule, key_values, ..subject.refused("limiter", "LimitReached") }
+}
+
+/// `operation` is that of an item of a batch.
+fn held_back(subject: &RefusalSubject, operation: Option<Name>, refusal: &ledger::Refusal) -> RefusedRequest {
+    use ledger::Refusal::*;
+    let limit_name = match refusal {
+        DuplicateLimitName { limit_name }
+        | CommitExceedsHold { limit_name, .. }
+        | LimitInUse { limit_name, .. } => Some(limit_name),
+        LimitNotFound { limit_names } | ValueOverflow { limit_names } => limit_names.first(),
+        OperationNotFound { limit_name, .. } => limit_name.as_ref(),
+        OperationAlreadyInFinalState { limits, .. } => limits.first().map(|(name, _)| name),
+        DuplicateOperation { limits, .. } => limits.first().map(|(name, _)| name),
+        LimitExceeded { limits } => limits.first().map(|limit| &limit.limit_name),
+        OperationTooLarge { .. }
+        | PositionNotReached { .. }
+        | LimitsValuesReadingException
+        | Unreadable
+        | QuotaExceeded(_) => None,
+    };
+    let refused = subject.refused("ledger", refusal.code());
+    let operation_id = operation.or(refused.operation_id);
+    RefusedRequest { limit_name: limit_name.cloned(), operation_id, ..refused }
+}

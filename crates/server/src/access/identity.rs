@@ -1,0 +1,150 @@
+//! Who asks, and from where.
+
+use super::Needs;
+use crate::http::problem::{Code, Failure};
+use limina_access::{Access, Exceeded, Family, Level, Need, Permit, Resource, Token};
+use limina_engine::{Caller, Name};
+use std::{net::IpAddr, ops::Deref, sync::Arc};
+
+/// Who asks, and from where. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Identity {
+    /// `None` if the server has no tokens. Then everything is allowed.
+    entry: Option<Entry>,
+    address: Option<IpAddr>,
+}
+
+/// A token, and the table that says whether it is still valid.
+#[derive(Debug, Clone)]
+struct Entry {
+    access: Access,
+    token: Arc<Token>,
+}
+
+impl Identity {
+    /// A client of a server without tokens.
+    pub(crate) fn anyone(address: Option<IpAddr>) -> Identity {
+        Identity { entry: None, address }
+    }
+
+    pub(crate) fn new(access: Access, token: Arc<Token>, address: Option<IpAddr>) -> Identity {
+        Identity { entry: Some(Entry { access, token }), address }
+    }
+
+    /// For the audit.
+    pub(crate) fn caller(&self) -> Caller {
+        Caller { actor: self.actor().cloned(), address: self.address }
+    }
+
+    /// The name of the token.
+    pub(crate) fn actor(&self) -> Option<&Name> {
+        self.entry.as_ref().map(|entry| &entry.token.name)
+    }
+
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.address
+    }
+
+    pub(crate) fn token(&self) -> Option<&Token> {
+        self.entry.as_ref().map(|entry| &*entry.token)
+    }
+
+    /// Whether the request may pass. The token may have become invalid since it was presented, on a long connection.
+    pub(crate) fn allows(&self, need: Need<'_>) -> bool {
+        self.entry.as_ref().is_none_or(|entry| entry.access.still_allows(&entry.token, Some(need)))
+    }
+
+    /// Fails with 403 if the right is missing.
+    pub(crate) fn require(&self, need: Need<'_>) -> Result<(), Failure> {
+        if self.token().is_none_or(|token| token.allows(need)) { Ok(()) } else { Err(forbidden(need)) }
+    }
+
+    /// Whether the token has this level in at least one family of the namespace.
+    pub(crate) fn sees(&self, namespace: &str, level: Level) -> bool {
+        self.token().is_none_or(|token| token.sees(namespace, level))
+    }
+
+    /// Returns when the token is no longer valid, or has lost the right.
+    pub(crate) async fn until_denied(&self, need: Option<Need<'_>>) {
+        match &self.entry {
+            Some(entry) => entry.access.until_denied(&entry.token, need).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Takes one of what the token may use only so much of, or fails with 503.
+    pub(crate) fn take(&self, resource: Resource) -> Result<Option<Permit>, Failure> {
+        let Some(token) = self.token() else { return Ok(None) };
+        token.take(resource, 1).map(Some).map_err(|exceeded| token_overloaded(resource, exceeded))
+    }
+}
+
+/// What a request is about: a namespace, and who asks. A handler gets it only after the guard has let the request pass.
+#[derive(Debug, Clone)]
+pub(crate) struct Scope {
+    pub(crate) namespace: Name,
+    pub(crate) identity: Identity,
+    /// The family of the route, if it belongs to one.
+    family: Option<Family>,
+}
+
+impl Scope {
+    pub(crate) fn new(namespace: Name, identity: Identity) -> Scope {
+        Scope { namespace, identity, family: None }
+    }
+
+    pub(super) fn of_route(namespace: Name, identity: Identity, needs: Needs) -> Scope {
+        let family = match needs {
+            Needs::Family(family, _) => Some(family),
+            _ => None,
+        };
+        Scope { namespace, identity, family }
+    }
+
+    /// Fails with 403 if the client does not have this level in the family of the route, for requests that need more than
+    /// others of their route.
+    pub(crate) fn require(&self, level: Level) -> Result<(), Failure> {
+        let namespace = self.namespace.as_str();
+        self.identity.require(match self.family {
+            Some(family) => Need::Family(namespace, family, level),
+            None => Need::Namespace(namespace, level),
+        })
+    }
+}
+
+impl Deref for Scope {
+    type Target = Name;
+
+    fn deref(&self) -> &Name {
+        &self.namespace
+    }
+}
+
+/// The answer to a request without a valid token.
+pub(crate) fn unauthorized(is_presented: bool) -> Failure {
+    Failure::new(
+        Code::Unauthorized,
+        match is_presented {
+            true => "The token is not known, has expired, or is not valid yet.",
+            false => "The request needs a token: send the header `Authorization: Bearer TOKEN`.",
+        },
+    )
+}
+
+/// The answer to a request whose token lacks a right.
+pub(crate) fn forbidden(need: Need<'_>) -> Failure {
+    let needs = need.to_string();
+    Failure::new(Code::Forbidden, format!("The token does not have the right {needs}.")).with("needs", needs)
+}
+
+/// The answer to a request whose token uses as much as it may.
+pub(crate) fn token_overloaded(resource: Resource, exceeded: Exceeded) -> Failure {
+    let Exceeded { limit } = exceeded;
+    let detail = match resource {
+        Resource::Connections => format!("The token has its maximum of {limit} connections."),
+        Resource::InFlightBytes => format!("The requests of the token take their maximum of {limit} bytes."),
+        Resource::Streams => format!("The token follows its maximum of {limit} streams."),
+        Resource::Waits => format!("The token has its maximum of {limit} waiting requests."),
+    };
+    Failure::new(Code::Overloaded, format!("{detail} Nothing was done."))
+}

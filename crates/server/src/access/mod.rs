@@ -1,0 +1,17 @@
+//! Access: who asks, from where, and whether the request may pass.
+//!
+//! `http/routes.rs` names the right that each route needs, and `guard` checks it before the handler runs. STOMP checks its frames
+//! with the same [`Identity`]. Rights and tokens themselves are in [`limina_access`].
+
+mod denials;
+mod guard;
+mod identity;
+mod needs;
+mod origin;
+mod policy;
+
+pub(crate) use guard::{Guard, enter};
+pub(crate) use identity::{Identity, Scope, forbidden, unauthorized};
+pub(crate) use needs::Needs;
+pub use origin::{InvalidOrigin, Origin};
+pub use policy::Policy;

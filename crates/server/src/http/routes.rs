@@ -1,0 +1,179 @@
+//! All routes. Each names the right that it needs, so that a route without one does not compile.
+//!
+//! To add a call to a family, add one line to the `routes()` of the family:
+//! `("/path/{name}", "operation", post(Use, handler))`. The level (`Read`, `Use`, `Manage`) is the right in the namespace of the
+//! path. A handler that needs more for some requests, such as a forced release, asks `Scope::require`.
+
+use super::{App, audit, docs, events, health, ledger, limiter, locks, namespaces, refusals};
+use crate::{access::Needs, stomp};
+use axum::{
+    handler::Handler,
+    http::Method,
+    routing::{self, MethodRouter},
+};
+use limina_access::{
+    Family,
+    Level::{Manage, Read},
+};
+use std::{collections::HashMap, fmt::Write};
+
+/// One call: its path below the path of its family, its `operation` label in metrics, and its method with the right that it
+/// needs.
+pub(crate) type Route = (&'static str, &'static str, Call);
+
+/// The method of a call, the right that the call needs, and its handler.
+pub(crate) struct Call {
+    method: Method,
+    needs: Needs,
+    handler: MethodRouter<App>,
+}
+
+macro_rules! methods {
+    ($($name:ident $method:ident)*) => {$(
+        /// A call with this method, which needs this right.
+        pub(crate) fn $name<H, T>(needs: impl Into<Needs>, handler: H) -> Call
+        where
+            H: Handler<T, App>,
+            T: 'static,
+        {
+            Call { method: Method::$method, needs: needs.into(), handler: routing::$name(handler) }
+        }
+    )*};
+}
+
+methods! { get GET post POST put PUT patch PATCH delete DELETE }
+
+/// A route with its whole path.
+pub(super) struct Entry {
+    pub(super) path: String,
+    pub(super) method: Method,
+    pub(super) needs: Needs,
+    /// The labels in metrics.
+    pub(super) family: &'static str,
+    pub(super) operation: &'static str,
+    pub(super) handler: MethodRouter<App>,
+}
+
+/// Paths in which a name is empty, with the parameter that it is.
+type EmptyNames = &'static [(&'static str, &'static str)];
+
+/// The families, with their routes, and their paths in which a name is empty.
+fn families() -> [(Family, Vec<Route>, EmptyNames); 4] {
+    [
+        (Family::Ledger, ledger::routes(), ledger::EMPTY_NAMES),
+        (Family::Limiter, limiter::routes(), limiter::EMPTY_NAMES),
+        (Family::Locks, locks::routes(), locks::EMPTY_NAMES),
+        (Family::Events, events::routes(), events::EMPTY_NAMES),
+    ]
+}
+
+/// The paths of a family exist with and without a namespace.
+const PREFIXES: [&str; 2] = ["/v1", "/v1/ns/{namespace}"];
+
+/// All routes.
+pub(super) fn all() -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for (path, family, operation, Call { method, needs, handler }) in outside_families() {
+        let path = path.to_owned();
+        entries.push(Entry { path, method, needs, family, operation, handler });
+    }
+    for prefix in PREFIXES {
+        for (family, routes, _) in families() {
+            for (path, operation, Call { method, needs, handler }) in routes {
+                let path = format!("{prefix}/{family}{path}");
+                let needs = needs.of_family(family);
+                entries.push(Entry { path, method, needs, family: family.word(), operation, handler });
+            }
+        }
+    }
+    entries
+}
+
+fn outside_families() -> Vec<(&'static str, &'static str, &'static str, Call)> {
+    let mut routes = vec![
+        ("/", "server", "root", get(Needs::Nothing, docs::root)),
+        ("/healthz", "server", "healthz", get(Needs::Nothing, health::healthz)),
+        ("/readyz", "server", "readyz", get(Needs::Nothing, health::readyz)),
+        ("/openapi.json", "server", "openapi", get(Needs::Nothing, docs::openapi)),
+        ("/docs", "server", "docs", get(Needs::Nothing, docs::docs)),
+        ("/metrics", "server", "metrics", get(Needs::ClusterRead, health::metrics)),
+        ("/v1/cluster", "server", "cluster", get(Needs::ClusterRead, health::cluster)),
+        ("/v1/ns", "namespaces", "list_namespaces", get(Needs::Token, namespaces::list_namespaces)),
+        (
+            "/v1/ns/{namespace}",
+            "namespaces",
+            "delete_namespace",
+            delete(Needs::Namespace(Manage), namespaces::delete_namespace),
+        ),
+        ("/v1/audit", "namespaces", "list_audit", get(Needs::Token, audit::list_audit)),
+        (
+            "/v1/ns/{namespace}/audit",
+            "namespaces",
+            "list_namespace_audit",
+            get(Needs::AnyFamily(Manage), audit::list_namespace_audit),
+        ),
+        ("/v1/refusals/stream", "refusals", "listen_to_refusals", get(Needs::Token, refusals::listen)),
+        (
+            "/v1/ns/{namespace}/refusals/stream",
+            "refusals",
+            "listen_to_refusals",
+            get(Needs::AnyFamily(Read), refusals::listen_in_namespace),
+        ),
+        ("/ws", "events", "stomp", get(Needs::Frames, stomp::upgrade)),
+        ("/time-sync", "events", "time_sync", post(Needs::Token, stomp::time_sync)),
+    ];
+    for (path, operation, call) in events::plain_routes() {
+        let needs = call.needs.of_family(Family::Events);
+        routes.push((path, "events", operation, Call { needs, ..call }));
+    }
+    routes
+}
+
+/// The paths in which a name is empty, with the parameter that it is.
+pub(super) fn empty_names() -> Vec<(String, &'static str)> {
+    let mut paths = vec![("/v1/ns/".to_owned(), "namespace"), ("/v1/ns//{*rest}".to_owned(), "namespace")];
+    for prefix in PREFIXES {
+        for (family, _, empty_names) in families() {
+            paths.extend(
+                empty_names.iter().map(|(path, parameter)| (format!("{prefix}/{family}{path}"), *parameter)),
+            );
+        }
+    }
+    paths
+}
+
+/// A Markdown table of all routes with the right that each needs, for the documentation. A path of a family is shown once: it
+/// exists below `/v1/ns/{namespace}` too, and without that prefix the namespace is `default`.
+pub fn rights_table() -> String {
+    let mut rows: Vec<(String, String, String)> = all()
+        .into_iter()
+        .filter(|entry| !entry.path.starts_with("/v1/ns/{namespace}/"))
+        .map(|entry| (entry.path, entry.method.to_string(), entry.needs.to_string()))
+        .collect();
+    rows.sort();
+    rows.dedup();
+    let mut table = "| call | needs |\n|---|---|\n".to_owned();
+    for (path, method, needs) in rows {
+        writeln!(table, "| `{method} {path}` | {needs} |").expect("writing to a string succeeds");
+    }
+    table
+}
+
+/// What each call needs, by its path and method.
+pub(super) fn needs() -> HashMap<(String, Method), Needs> {
+    all().into_iter().map(|entry| ((entry.path, entry.method), entry.needs)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_needs_no_token_has_no_data() {
+        let open: Vec<String> =
+            all().into_iter().filter(|entry| entry.needs == Needs::Nothing).map(|entry| entry.path).collect();
+        assert_eq!(open, ["/", "/healthz", "/readyz", "/openapi.json", "/docs"]);
+        // A level without a family would be that of all families.
+        assert!(!all().iter().any(|entry| matches!(entry.needs, Needs::Level(_))));
+    }
+}

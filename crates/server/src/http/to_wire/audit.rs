@@ -1,0 +1,78 @@
+//! The records of the audit.
+
+use super::{events::stream, key_values::key_values, ledger, limiter, locks::lock, text};
+use limina_engine::audit::{AuditCursor, AuditRecord, State, Target};
+use limina_wire::audit as wire;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// The largest state that is shown, in bytes of JSON.
+const MAX_STATE: usize = 16 << 10;
+
+pub(crate) fn record(record: AuditRecord) -> wire::AuditRecord {
+    let AuditRecord { time, namespace, position, actor, address, action, target, before, after } = record;
+    wire::AuditRecord {
+        time: time.0,
+        target: target_text(&target, namespace.as_str()),
+        namespace: text(&namespace),
+        position: position.0,
+        actor: actor.as_ref().map(text),
+        address: address.map(|address| address.to_string()),
+        action: action.word().to_owned(),
+        before: before.map(state),
+        after: after.map(state),
+    }
+}
+
+/// The `next` of a page that ends with this record.
+pub(crate) fn cursor(cursor: &AuditCursor) -> String {
+    let AuditCursor { time, namespace, position, is_deletion } = cursor;
+    format!("{}.{}.{}.{namespace}", time.0, position.0, u8::from(*is_deletion))
+}
+
+fn target_text(target: &Target, namespace: &str) -> String {
+    match target {
+        Target::Rule(name)
+        | Target::Lease(name)
+        | Target::Limit(name)
+        | Target::Stream(name)
+        | Target::Lock(name) => text(name),
+        Target::Override { rule, name } => format!("{rule}/{name}"),
+        Target::Counter(of) => json_of(&key_values(of)).to_string(),
+        Target::RulesFile => "rules file".to_owned(),
+        Target::Namespace => namespace.to_owned(),
+    }
+}
+
+fn state(state: State) -> Value {
+    let value = match state {
+        State::Rule(info) => json_of(&limiter::rule(&info)),
+        State::Override(info) => json_of(&limiter::override_(&info)),
+        State::Counter(info) => json_of(&limiter::counter(&info)),
+        State::Lease(info) => json_of(&limiter::lease(&info)),
+        State::Limit(info) => json_of(&ledger::limit(info)),
+        State::Stream(info) => json_of(&stream(&info)),
+        State::Lock(info) => json_of(&lock(&info)),
+        State::RulesFile(changes) => {
+            let names = |names: &[limina_engine::Name]| names.iter().map(text).collect::<Vec<_>>();
+            json!({
+                "created": names(&changes.created),
+                "changed": names(&changes.changed),
+                "deleted": names(&changes.deleted),
+            })
+        }
+        State::TooLarge { bytes } => return summary(bytes),
+    };
+    match value.to_string().len() {
+        bytes if bytes > MAX_STATE => summary(bytes as u64),
+        _ => value,
+    }
+}
+
+fn summary(bytes: u64) -> Value {
+    json!({ "summary": format!("too large for the audit: {bytes} bytes") })
+}
+
+fn json_of<T: Serialize>(value: &T) -> Value {
+    serde_json::to_value(value).expect("wire types have string keys")
+}

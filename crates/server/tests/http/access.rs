@@ -1,0 +1,401 @@
+//! Tokens, rights, and browsers.
+
+use super::*;
+use limina_access::{Access, Secret, parse};
+
+/// A token with these rights and other lines of its block.
+struct Entry {
+    secret: Secret,
+    lines: String,
+}
+
+fn entry(name: &str, rights: &[&str], more: &str) -> Entry {
+    let lines = format!("name = \"{name}\"\nallow = {rights:?}\n{more}\n");
+    Entry { secret: Secret::draw().unwrap(), lines }
+}
+
+fn file(entries: &[&Entry]) -> limina_access::Tokens {
+    let block = |entry: &&Entry| format!("[[token]]\nsha256 = \"{}\"\n{}", entry.secret.hash(), entry.lines);
+    parse(&entries.iter().map(block).collect::<String>()).unwrap()
+}
+
+async fn protected(entries: &[&Entry]) -> (Server, Access) {
+    let access = Access::new(file(entries));
+    let policy = Policy::tokens(access.clone());
+    let server = start_app(|app| {
+        app.protect(policy);
+        app
+    })
+    .await;
+    (server, access)
+}
+
+impl Server {
+    fn asks(&self, entry: &Entry, method: &str, path: &str) -> reqwest::RequestBuilder {
+        self.request(method, path).bearer_auth(entry.secret.text())
+    }
+}
+
+/// What each operation needs, as the contract says it. Everything that is not named here only reads.
+fn level(method: &str, path: &str) -> &'static str {
+    let using = [
+        "/limiter/check",
+        "/limiter/check/batch",
+        "/limiter/counters",
+        "/limiter/leases",
+        "/limiter/leases/{lease_id}",
+        "/limiter/leases/{lease_id}/heartbeat",
+        "/locks",
+        "/locks/{lock_id}",
+        "/locks/{lock_id}/heartbeat",
+        "/ledger/hold",
+        "/ledger/hold/batch",
+        "/ledger/commit",
+        "/ledger/commit/batch",
+        "/ledger/rollback",
+        "/ledger/rollback/batch",
+        "/ledger/extend",
+        "/only-once-event",
+        "/strictly-once-event",
+    ];
+    let managing = [
+        "/limiter/rules",
+        "/limiter/rules/{name}",
+        "/limiter/rules/{name}/overrides",
+        "/limiter/rules/{name}/overrides/{override}",
+        "/limiter/counters/set",
+        "/ledger/limits",
+        "/ledger/limits/{name}",
+    ];
+    match (method, path) {
+        ("GET", _) => "read",
+        ("POST", "/events/{stream}") => "use",
+        (_, "/events/{stream}") => "manage",
+        (_, path) if using.contains(&path) => "use",
+        (_, path) if managing.contains(&path) => "manage",
+        _ => "read",
+    }
+}
+
+/// The right that an operation of the reference needs in the namespace `shop`, or `default`; an empty text if any token will do,
+/// and none if it is open.
+fn right(method: &str, path: &str) -> Option<String> {
+    let (namespace, rest) = match path.strip_prefix("/v1/ns/{namespace}") {
+        Some(rest) => ("shop", rest),
+        None => ("default", path.strip_prefix("/v1").unwrap_or(path)),
+    };
+    let family = rest.split('/').nth(1).unwrap_or_default();
+    Some(match path {
+        "/healthz" | "/readyz" | "/openapi.json" | "/docs" => return None,
+        "/metrics" | "/v1/cluster" => "cluster:read".to_owned(),
+        "/v1/ns" | "/v1/audit" | "/v1/refusals/stream" | "/ws" | "/time-sync" => String::new(),
+        "/v1/ns/{namespace}/refusals/stream" => format!("{namespace}/?:read"),
+        "/v1/ns/{namespace}/audit" => format!("{namespace}/?:manage"),
+        "/v1/ns/{namespace}" => format!("{namespace}/*:manage"),
+        "/only-once-event" | "/strictly-once-event" => "default/events:use".to_owned(),
+        _ => format!("{namespace}/{family}:{}", level(method, rest)),
+    })
+}
+
+/// Whether a right is enough for another, without patterns.
+fn includes(right: &str, need: &str) -> bool {
+    let levels = ["read", "use", "manage"];
+    match (right, need) {
+        ("cluster:admin", _) | (_, "") => true,
+        (right, need) if right == need => true,
+        _ => {
+            let parts = |text: &str| -> Option<(String, String, usize)> {
+                let (namespace, rest) = text.split_once('/')?;
+                let (family, level) = rest.split_once(':')?;
+                let level = levels.iter().position(|word| *word == level)?;
+                Some((namespace.to_owned(), family.to_owned(), level))
+            };
+            let (Some(right), Some(need)) = (parts(right), parts(need)) else { return false };
+            right.0 == need.0 && (right.1 == "*" || need.1 == "?" || right.1 == need.1) && right.2 >= need.2
+        }
+    }
+}
+
+/// Every operation of the reference, with every right: it passes exactly if the contract says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_operation_needs_its_right() {
+    let mut rights: Vec<String> = ["cluster:read", "cluster:admin"].map(str::to_owned).into();
+    for namespace in ["shop", "default", "other"] {
+        for family in ["limiter", "locks", "events", "ledger", "decisions", "*"] {
+            rights.extend(["read", "use", "manage"].map(|level| format!("{namespace}/{family}:{level}")));
+        }
+    }
+    let entries: Vec<Entry> = rights.iter().map(|right| entry("t", &[right], "")).collect();
+    let (server, _) = protected(&entries.iter().collect::<Vec<_>>()).await;
+    let document: Json = serde_json::from_str(&openapi_json()).unwrap();
+    let mut operations = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for method in item.as_object().unwrap().keys().map(|method| method.to_uppercase()) {
+            operations += 1;
+            let need = right(&method, path);
+            let called = path.replace("{namespace}", "shop").replace(['{', '}'], "");
+            let bare = server.send(&method, &called, "").await;
+            match &need {
+                None => assert_eq!(bare.status(), 200, "{method} {path}"),
+                // The token may come with the CONNECT frame.
+                Some(_) if path == "/ws" => assert_eq!(bare.status(), 400),
+                Some(_) => {
+                    assert_eq!(bare.headers()["www-authenticate"], "Bearer", "{method} {path}");
+                    problem_of(bare, 401, "Unauthorized").await;
+                }
+            }
+            let Some(need) = need else { continue };
+            for (right, entry) in rights.iter().zip(&entries) {
+                let answer = server.asks(entry, &method, &called).send().await.unwrap();
+                if includes(right, &need) {
+                    assert!(![401, 403].contains(&answer.status().as_u16()), "{right} for {method} {path}");
+                } else {
+                    assert_eq!(answer.status(), 403, "{right} for {method} {path}, which needs {need}");
+                    let needs = problem_of(answer, 403, "Forbidden").await["needs"].clone();
+                    assert_eq!(needs, need.replace('?', "*"), "{method} {path}");
+                }
+            }
+        }
+    }
+    assert!(operations > 100, "only {operations} operations were tried");
+}
+
+#[tokio::test]
+async fn a_token_is_presented_in_one_way() {
+    let one = entry("one", &["*/*:read"], "");
+    let (server, access) = protected(&[&one]).await;
+    let token = one.secret.text();
+    let expired = entry("old", &["*/*:read"], "expires = 2020-01-01");
+    for (header, expect) in [
+        (format!("Bearer {token}"), 200),
+        (format!("bearer {token}"), 200),
+        (format!("Bearer {token}x"), 401),
+        (format!("Basic {token}"), 401),
+        (token.to_owned(), 401),
+        ("Bearer ".to_owned(), 401),
+        (format!("Bearer {}", expired.secret.text()), 401),
+    ] {
+        let answer =
+            server.request("GET", "/v1/locks").header("authorization", &header).send().await.unwrap();
+        assert_eq!(answer.status(), expect, "{header}");
+        let body = answer.text().await.unwrap();
+        assert!(!body.contains("limina_"), "the token is in {body}");
+    }
+    let twice = server.asks(&one, "GET", "/v1/locks").bearer_auth("x").send().await.unwrap();
+    problem_of(twice, 401, "Unauthorized").await;
+    access.replace(file(&[&one, &expired]));
+    let answer = server.asks(&expired, "GET", "/v1/locks").send().await.unwrap();
+    problem_of(answer, 401, "Unauthorized").await;
+}
+
+#[tokio::test]
+async fn the_service_is_told_who_asks_and_keys_belong_to_names() {
+    let one = entry("one", &["*/*:manage"], "");
+    let (server, _) = protected(&[&one]).await;
+    let hold = server.asks(&one, "POST", "/v1/ledger/hold").header("idempotency-key", "k").body(HOLD);
+    assert_eq!(hold.send().await.unwrap().status(), 200);
+    let asked = server.last_asked();
+    assert_eq!(asked.caller.actor, Some(name("one")));
+    assert_eq!(asked.caller.address, Some("127.0.0.1".parse().unwrap()));
+    let key = asked.idempotency.unwrap();
+    assert_eq!((key.owner, key.key), (Some(name("one")), name("k")));
+}
+
+#[tokio::test]
+async fn a_list_of_namespaces_shows_what_the_token_may_read() {
+    let (one, some) = (entry("a", &["n3/locks:read"], ""), entry("b", &["n*/events:use", "x/*:read"], ""));
+    let (none, last) = (entry("c", &["cluster:read"], ""), entry("d", &["*4/*:use"], ""));
+    let (server, _) = protected(&[&one, &some, &none, &last]).await;
+    for (entry, query, expect, next) in [
+        (&one, "", vec!["n3"], Json::Null),
+        (&one, "?limit=1", vec!["n3"], Json::Null),
+        (&one, "?after=n3", vec![], Json::Null),
+        (&some, "?limit=2", vec!["n0", "n1"], json!("n1")),
+        (&some, "?after=n3", vec!["n4"], Json::Null),
+        (&none, "", vec![], Json::Null),
+        (&last, "?limit=1", vec!["n4"], Json::Null),
+    ] {
+        let answer = server.asks(entry, "GET", &format!("/v1/ns{query}")).send().await.unwrap();
+        let page: Json = answer.json().await.unwrap();
+        let names: Vec<&str> = page["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| item["namespace"].as_str().unwrap())
+            .collect();
+        assert_eq!((names, &page["next"]), (expect, &next), "{query}");
+    }
+}
+
+#[tokio::test]
+async fn a_forced_release_needs_more() {
+    let (user, operator) = (entry("u", &["*/locks:use"], ""), entry("o", &["*/locks:manage"], ""));
+    let (server, _) = protected(&[&user, &operator]).await;
+    let path = "/v1/locks/id?force=true";
+    let answer = server.asks(&user, "DELETE", path).send().await.unwrap();
+    assert_eq!(problem_of(answer, 403, "Forbidden").await["needs"], "default/locks:manage");
+    server.nothing_asked();
+    assert_eq!(server.asks(&operator, "DELETE", path).send().await.unwrap().status(), 204);
+    let own = server.asks(&user, "DELETE", "/v1/locks/id?session_id=s").send().await.unwrap();
+    assert_eq!(own.status(), 204);
+}
+
+const WAITING: &str = r#"{"key_values": {"a": 1}, "ttl": "10s", "wait": "1m"}"#;
+
+/// A wait ends when its token is removed; and a token has only so many.
+#[tokio::test]
+async fn a_removed_token_waits_no_longer() {
+    let (one, other) = (entry("one", &["*/*:use"], "max_waits = 1"), entry("other", &["*/*:use"], ""));
+    let (server, access) = protected(&[&one, &other]).await;
+    let closed = server.fake.gate.lock().await;
+    let acquire = || server.asks(&one, "POST", "/v1/locks").body(WAITING).send();
+    let first = tokio::spawn(acquire());
+    // Until the first waits, the second does too: it is abandoned then.
+    let refused = loop {
+        match tokio::time::timeout(Duration::from_millis(50), acquire()).await {
+            Ok(answer) => break answer.unwrap(),
+            Err(_abandoned) => continue,
+        }
+    };
+    problem_of(refused, 503, "Overloaded").await;
+    access.replace(file(&[&other]));
+    problem_of(first.await.unwrap().unwrap(), 401, "Unauthorized").await;
+    drop(closed);
+}
+
+#[tokio::test]
+async fn a_token_has_so_many_connections_and_bytes() {
+    let one = entry("one", &["*/*:use"], "max_connections = 1\nmax_in_flight_mib = 1");
+    let (server, _) = protected(&[&one]).await;
+    let ask = |client: Client| {
+        let url = format!("http://{}/v1/ledger/hold", server.address);
+        client.post(url).bearer_auth(one.secret.text())
+    };
+    let (first, second) = (Client::new(), Client::new());
+    assert_eq!(ask(first.clone()).body(HOLD).send().await.unwrap().status(), 200);
+    assert_eq!(ask(first.clone()).body(HOLD).send().await.unwrap().status(), 200);
+    problem_of(ask(second.clone()).body(HOLD).send().await.unwrap(), 503, "Overloaded").await;
+    let large = format!("{{\"x\": \"{}\"}}", "x".repeat(700 << 10));
+    problem_of(ask(first.clone()).body(large).send().await.unwrap(), 503, "Overloaded").await;
+    assert_eq!(ask(first.clone()).body(HOLD).send().await.unwrap().status(), 200);
+    // When the first connection is closed, another one may take its place.
+    drop(first);
+    while ask(second.clone()).body(HOLD).send().await.unwrap().status() != 200 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The backend has the namespaces n0 to n4.
+#[tokio::test]
+async fn a_token_has_so_many_namespaces() {
+    let (full, other) =
+        (entry("a", &["n*/*:use"], "max_namespaces = 5"), entry("b", &["m*/*:use"], "max_namespaces = 1"));
+    let (server, _) = protected(&[&full, &other]).await;
+    for (entry, namespace, expect) in [
+        (&full, "n3", 200),
+        (&full, "new", 507),
+        (&full, "n0", 200),
+        (&other, "m1", 200),
+        (&other, "m1", 200),
+    ] {
+        let path = format!("/v1/ns/{namespace}/ledger/hold");
+        let answer = server.asks(entry, "POST", &path).body(HOLD).send().await.unwrap();
+        assert_eq!(answer.status(), expect, "{namespace}");
+        if expect == 507 {
+            assert_eq!(problem_of(answer, 507, "QuotaExceeded").await["quota"], "namespaces");
+        }
+    }
+    // Reading creates nothing.
+    assert_eq!(server.asks(&full, "GET", "/v1/ns/new/locks").send().await.unwrap().status(), 200);
+}
+
+/// Sends a request by hand, and returns its status and its headers of CORS.
+async fn browse(server: &Server, head: &str) -> (u16, Option<String>) {
+    let answer = server.raw(format!("{head}Connection: close\r\n\r\n").as_bytes()).await;
+    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    let allowed = answer.lines().find_map(|line| line.strip_prefix("access-control-allow-origin: "));
+    (status, allowed.map(str::to_owned))
+}
+
+#[tokio::test]
+async fn without_tokens_pages_of_other_sites_are_kept_out() {
+    let friend = "https://console.example.com";
+    for (policy, is_loopback) in [(Policy::loopback(), true), (Policy::anyone(), false)] {
+        let server = start_app(|app| {
+            app.protect(policy.allow_origins(vec![friend.parse().unwrap()]));
+            app
+        })
+        .await;
+        let (elsewhere, get) = (if is_loopback { 403 } else { 200 }, "GET /v1/locks HTTP/1.1\r\n");
+        for (headers, expect) in [
+            ("Host: localhost:7070\r\n", 200),
+            ("Host: 127.0.0.1\r\n", 200),
+            ("Host: [::1]:80\r\n", 200),
+            ("Host: LIMINA.localhost:1\r\n", 200),
+            ("Host: evil.example:7070\r\n", elsewhere),
+            ("Host: localhost.evil.example\r\n", elsewhere),
+            ("Host: 10.0.0.1\r\n", elsewhere),
+            ("Host: localhost:7070\r\nOrigin: http://localhost:7070\r\n", 200),
+            ("Host: localhost\r\nOrigin: http://localhost\r\n", 200),
+            ("Host: localhost:80\r\nOrigin: http://localhost\r\n", 200),
+            (
+                "Host: localhost:7070\r\nOrigin: http://127.0.0.1:7070\r\n",
+                if is_loopback { 200 } else { 403 },
+            ),
+            ("Host: localhost:7070\r\nOrigin: http://localhost:3000\r\n", 403),
+            ("Host: localhost:7070\r\nOrigin: https://evil.example\r\n", 403),
+            ("Host: localhost:7070\r\nOrigin: null\r\n", 403),
+        ] {
+            assert_eq!(browse(&server, &format!("{get}{headers}")).await, (expect, None), "{headers}");
+        }
+        // Also where the path is open, or unknown.
+        let evil = "HTTP/1.1\r\nHost: localhost\r\nOrigin: https://evil.example\r\n";
+        for path in ["/healthz", "/nowhere", "/v1/ns/"] {
+            assert_eq!(browse(&server, &format!("GET {path} {evil}")).await, (403, None));
+        }
+        let host = "Host: localhost\r\n";
+        let friendly = format!("{host}Origin: {friend}\r\n");
+        assert_eq!(browse(&server, &format!("{get}{friendly}")).await, (200, Some(friend.to_owned())));
+        let preflight = "Access-Control-Request-Method: PUT\r\n";
+        for path in ["/v1/limiter/rules/a", "/v1/ns/n/locks"] {
+            let options = format!("OPTIONS {path} HTTP/1.1\r\n{preflight}");
+            let answer = browse(&server, &format!("{options}{friendly}")).await;
+            assert_eq!(answer, (204, Some(friend.to_owned())));
+            let evil = format!("{options}{host}Origin: https://evil.example\r\n");
+            assert_eq!(browse(&server, &evil).await, (403, None));
+        }
+        assert_eq!(browse(&server, &format!("OPTIONS /v1/locks HTTP/1.1\r\n{host}")).await, (405, None));
+    }
+}
+
+/// With tokens a page of another site may ask, as it has no token; but it opens no WebSocket.
+#[tokio::test]
+async fn with_tokens_only_browsers_are_told_about_origins() {
+    let one = entry("one", &["*/*:use"], "");
+    let (server, _) = protected(&[&one]).await;
+    let host = "HTTP/1.1\r\nHost: limina.example\r\n";
+    let token = format!("Authorization: Bearer {}\r\n", one.secret.text());
+    assert_eq!(browse(&server, &format!("GET /v1/locks {host}{token}")).await, (200, None));
+    let evil = format!("{host}Origin: https://evil.example\r\n");
+    assert_eq!(browse(&server, &format!("GET /v1/locks {evil}{token}")).await, (200, None));
+    assert_eq!(browse(&server, &format!("GET /v1/locks {evil}")).await, (401, None));
+    let preflight = "Access-Control-Request-Method: PUT\r\n";
+    assert_eq!(browse(&server, &format!("OPTIONS /v1/locks {evil}{preflight}")).await, (403, None));
+    assert_eq!(browse(&server, &format!("GET /ws {evil}Upgrade: websocket\r\n")).await, (403, None));
+}
+
+/// The table of rights in the documentation is the one of the code. `UPDATE_DOCS=1` rewrites it.
+#[test]
+fn the_documented_rights_are_those_of_the_code() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/security.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (begin, end) = ("<!-- rights -->\n", "<!-- /rights -->");
+    let (before, rest) = text.split_once(begin).expect("the table begins");
+    let (table, after) = rest.split_once(end).expect("the table ends");
+    let expect = limina_server::rights_table();
+    if table != expect && std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, format!("{before}{begin}{expect}{end}{after}")).unwrap();
+        return;
+    }
+    assert_eq!(table, expect, "UPDATE_DOCS=1 cargo test -p limina-server rewrites docs/security.md");
+}

@@ -1,0 +1,34 @@
+//! What is being refused, as server-sent events.
+
+use crate::{KeyValues, schema::Name};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// A request, or an item of a batch, that was refused. A field that does not apply is `null`.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct RefusedRequest<'a> {
+    /// When it was refused, in epoch milliseconds.
+    pub time: u64,
+    /// The namespace of the request.
+    #[schema(value_type = Name)]
+    pub namespace: &'a str,
+    /// The family of the request: `limiter`, `locks`, `events` or `ledger`.
+    pub family: &'a str,
+    /// The error code, as in problem documents.
+    pub code: &'a str,
+    /// The first rule of the limiter that refused the request.
+    #[schema(required)]
+    pub rule: Option<&'a str>,
+    /// The first limit of the ledger that refused the request.
+    #[schema(required)]
+    pub limit_name: Option<&'a str>,
+    /// The stream that refused the event.
+    #[schema(required)]
+    pub stream: Option<&'a str>,
+    /// The group of the rule, or the lock.
+    #[schema(required)]
+    pub key_values: Option<KeyValues<'a>>,
+    /// The operation of the ledger.
+    #[schema(required)]
+    pub operation_id: Option<&'a str>,
+}
