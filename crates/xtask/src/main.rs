@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Some("clients") if rest.is_empty() => clients::install(),
         Some("fuzz") => fuzz::run(rest),
         Some("hostile") => hostile::run(&words(rest)),
+        Some("docs") if rest.is_empty() => docs(),
         Some("openapi") if rest.is_empty() => openapi(),
         Some("rivals") if rest.is_empty() => rivals::install().and_then(|()| rivals::build()),
         Some("schemathesis") => schemathesis::run(rest),
@@ -54,8 +55,9 @@ fn main() -> ExitCode {
 }
 
 const USAGE: &str = "usage: cargo xtask COMMAND
-  test      run everything that CI runs: check format, layers, lints and docs, and run all tests. Installs missing
+  test      run everything that CI runs: check format, layers and lints, and run all tests. Installs missing
             programs that the tests use (needs apt-get and root)
+  docs      build the documentation of the code; warnings are errors
   layers    check the dependencies between crates and between the modules of the engine, and that the paths and links
             in the documents exist
   sim ARGS  run the simulator, e.g. --seeds 10000, or --seed 42 --verbose
@@ -81,6 +83,13 @@ fn check_layers() -> Outcome {
     modules::check(&root())?;
     edge::check(&root())?;
     architecture::check(&root())
+}
+
+/// The documentation of the code must be complete, and its links must exist.
+fn docs() -> Outcome {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+    run(command)
 }
 
 fn openapi() -> Outcome {

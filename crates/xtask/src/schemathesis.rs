@@ -18,7 +18,7 @@ const SOURCES: &str = "crates/limina/tests/schemathesis";
 /// same in every run.
 const SHORT: &[&str] = &[
     "--generation-deterministic",
-    "--max-examples=6",
+    "--max-examples=3",
     "--phases=examples,fuzzing",
     "--workers=2",
     r"--exclude-path-regex=^/v1/ns/\{namespace\}/",
@@ -93,13 +93,6 @@ pub(crate) fn run(args: &[String]) -> Outcome {
 fn now() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(0, |since| since.as_secs())
-}
-
-/// The job of `cargo xtask test`: this program with a server that is built already.
-pub(crate) fn job(server: &Path) -> Result<Command, String> {
-    let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
-    command.args(["schemathesis", "--server"]).arg(server).current_dir(crate::root());
-    Ok(command)
 }
 
 /// A server on a new directory. It is killed when the value is dropped.

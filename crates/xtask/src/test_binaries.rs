@@ -20,10 +20,9 @@ use crate::{Environment, Outcome};
 const LANES: usize = 2;
 
 /// The binaries that take longest, so that none of them starts last.
-const SLOWEST_FIRST: &[&str] =
-    &["limina: e2e", "limina: cluster", "schemathesis", "store: all", "bench: tiny", "sim: all"];
+const SLOWEST_FIRST: &[&str] = &["limina: e2e", "limina: cluster", "store: all", "bench: tiny", "sim: all"];
 
-/// One program to run: a test binary, or cargo with the documentation or its tests.
+/// One program to run: a test binary, or cargo with the documentation tests.
 pub(crate) struct Job {
     /// The crate's folder and the target, such as `limina: e2e`.
     name: String,
@@ -57,8 +56,6 @@ pub(crate) fn build(environment: &Environment) -> Result<Vec<Job>, String> {
         let Some(program) = artifact.executable.as_ref().map(|path| path.as_std_path()) else { continue };
         if artifact.profile.test {
             jobs.push(binary(artifact.manifest_path.as_std_path(), &artifact.target, program)?);
-        } else if artifact.target.name == "limina" {
-            jobs.push(schemathesis(program)?);
         }
     }
     if !cargo.wait().map_err(failed)?.success() {
@@ -74,8 +71,6 @@ pub(crate) fn build(environment: &Environment) -> Result<Vec<Job>, String> {
 pub(crate) fn run(mut jobs: Vec<Job>, target_directory: &Path, environment: &Environment) -> Outcome {
     let logs = target_directory.join("test-logs");
     std::fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
-    // Most tests wait for most of their time, so the documentation is built beside them.
-    jobs.insert(jobs.len().min(2), documentation());
     jobs.push(documentation_tests());
     for job in &mut jobs {
         job.command.envs(environment.iter().map(|(name, value)| (name, value)));
@@ -121,21 +116,6 @@ fn binary(manifest: &Path, target: &cargo_metadata::Target, program: &Path) -> R
         again: format!("cargo test --manifest-path crates/{folder_name}/Cargo.toml {which}"),
         command,
     })
-}
-
-/// schemathesis against the server that the end-to-end tests use.
-fn schemathesis(server: &Path) -> Result<Job, String> {
-    let command = crate::schemathesis::job(server)?;
-    Ok(Job { name: "schemathesis".into(), again: "cargo xtask schemathesis".into(), command })
-}
-
-/// The documentation must be complete, and its links must exist.
-fn documentation() -> Job {
-    let args = ["doc", "--workspace", "--no-deps", "--quiet"];
-    let mut command = Command::new(env!("CARGO"));
-    command.args(args).env("RUSTDOCFLAGS", "-D warnings").current_dir(crate::root());
-    let again = format!("RUSTDOCFLAGS='-D warnings' cargo {}", args.join(" "));
-    Job { name: "documentation".into(), again, command }
 }
 
 fn documentation_tests() -> Job {
