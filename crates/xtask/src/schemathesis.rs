@@ -74,6 +74,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let sources = crate::root().join(SOURCES);
     schemathesis.current_dir(&sources).env("PYTHONDONTWRITEBYTECODE", "1");
     schemathesis.args(["--config-file", "schemathesis.toml", "run", &format!("{}/openapi.json", server.url)]);
+    schemathesis.arg(format!("--header=Authorization: Bearer {}", server.token));
     match minutes {
         // The paths below `/v1/ns/{namespace}` have the same handlers, so the short run leaves them out.
         None => schemathesis.args(SHORT),
@@ -95,24 +96,36 @@ fn now() -> u64 {
     now.map_or(0, |since| since.as_secs())
 }
 
+/// The job of `cargo xtask test`: this program with a server that is built already.
+pub(crate) fn job(server: &Path) -> Result<Command, String> {
+    let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
+    command.args(["schemathesis", "--server"]).arg(server).current_dir(crate::root());
+    Ok(command)
+}
+
 /// A server on a new directory. It is killed when the value is dropped.
 struct Server {
     child: Child,
     url: String,
+    /// A token with every right.
+    token: String,
     data: PathBuf,
 }
 
 impl Server {
     fn start(program: &Path) -> Result<Server, String> {
         let data = std::env::temp_dir().join(format!("limina-schemathesis-{}", std::process::id()));
+        let (token, tokens) = new_token(program, &data)?;
         let child = Command::new(program)
-            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
-            .arg(&data)
+            .args(["serve", "--listen", "127.0.0.1:0", "--tokens"])
+            .arg(tokens)
+            .arg("--data")
+            .arg(data.join("data"))
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| format!("{}: {error}", program.display()))?;
-        let mut server = Server { child, url: String::new(), data };
+        let mut server = Server { child, url: String::new(), token, data };
         let mut lines = BufReader::new(server.child.stderr.take().expect("it is piped")).lines();
         let address = lines.by_ref().map_while(Result::ok).find_map(|line| {
             let (_, rest) = line.split_once("listening on ")?;
@@ -123,6 +136,18 @@ impl Server {
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| eprintln!("{line}")));
         Ok(server)
     }
+}
+
+/// Makes a token with every right. Returns it, and a file in `folder` that lets it in.
+fn new_token(program: &Path, folder: &Path) -> Result<(String, PathBuf), String> {
+    let failed = |error: std::io::Error| format!("making a token: {error}");
+    let mut command = Command::new(program);
+    command.args(["token", "new", "--name", "schemathesis", "--allow", "cluster:admin"]);
+    let printed = String::from_utf8_lossy(&command.output().map_err(failed)?.stdout).into_owned();
+    let (token, block) = printed.split_once("\n\n").ok_or("`limina token new` printed no token")?;
+    let file = folder.join("tokens.toml");
+    std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&file, block)).map_err(failed)?;
+    Ok((token.trim().to_owned(), file))
 }
 
 impl Drop for Server {

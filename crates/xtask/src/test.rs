@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command, thread};
 
-use crate::{Environment, Outcome, cargo, clients, fuzz, packages, rivals, test_binaries};
+use crate::{Environment, Outcome, cargo, clients, fuzz, packages, rivals, schemathesis, test_binaries};
 
 pub(crate) fn run() -> Outcome {
     cargo(&["fmt", "--all", "--check"])?;
@@ -49,6 +49,7 @@ fn clippy_driver() -> Result<String, String> {
 /// Installs what the tests use besides the workspace, if it is missing.
 fn install() -> Outcome {
     clients::install()?;
+    schemathesis::install()?;
     packages::install(&[packages::POSTGRES, packages::C_COMPILER, packages::CURL])
 }
 

@@ -20,7 +20,8 @@ use crate::{Environment, Outcome};
 const LANES: usize = 2;
 
 /// The binaries that take longest, so that none of them starts last.
-const SLOWEST_FIRST: &[&str] = &["limina: e2e", "limina: cluster", "store: all", "bench: tiny", "sim: all"];
+const SLOWEST_FIRST: &[&str] =
+    &["limina: e2e", "limina: cluster", "schemathesis", "store: all", "bench: tiny", "sim: all"];
 
 /// One program to run: a test binary, or cargo with the documentation tests.
 pub(crate) struct Job {
@@ -56,6 +57,8 @@ pub(crate) fn build(environment: &Environment) -> Result<Vec<Job>, String> {
         let Some(program) = artifact.executable.as_ref().map(|path| path.as_std_path()) else { continue };
         if artifact.profile.test {
             jobs.push(binary(artifact.manifest_path.as_std_path(), &artifact.target, program)?);
+        } else if artifact.target.name == "limina" {
+            jobs.push(schemathesis(program)?);
         }
     }
     if !cargo.wait().map_err(failed)?.success() {
@@ -116,6 +119,12 @@ fn binary(manifest: &Path, target: &cargo_metadata::Target, program: &Path) -> R
         again: format!("cargo test --manifest-path crates/{folder_name}/Cargo.toml {which}"),
         command,
     })
+}
+
+/// schemathesis against the server that the end-to-end tests use.
+fn schemathesis(server: &Path) -> Result<Job, String> {
+    let command = crate::schemathesis::job(server)?;
+    Ok(Job { name: "schemathesis".into(), again: "cargo xtask schemathesis".into(), command })
 }
 
 fn documentation_tests() -> Job {
