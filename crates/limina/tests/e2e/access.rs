@@ -1,6 +1,9 @@
 //! Tokens at the real server: the file is followed, and a removed token loses what it has open.
 
-use crate::harness::{DEADLINE, LIMINA, Server};
+use crate::{
+    harness::{DEADLINE, LIMINA, Server},
+    stomp::Stomp,
+};
 use serde_json::Value;
 use std::{
     io::{BufRead, BufReader, Write},
@@ -73,6 +76,45 @@ fn the_token_file_is_followed() {
     let log = server.log();
     assert!(log.contains("done: delete_namespace") && log.contains("denied: "), "{log}");
     assert!(!log.contains(&operator) && !log.contains(&reader), "a token is in the log");
+}
+
+/// A browser cannot set a header of a WebSocket, so the token comes with CONNECT. Each SUBSCRIBE is judged by itself.
+#[test]
+fn a_stomp_client_presents_its_token() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("tokens.toml");
+    let (operator, first) = new_token("operator", &["*/*:manage"]);
+    let (reader, second) = new_token("reader", &["shop/events:read"]);
+    std::fs::write(&file, format!("{first}\n{second}")).unwrap();
+    let server = Server::start_with(home.path().join("data"), &["--tokens", file.to_str().unwrap()]);
+    for namespace in ["shop", "bank"] {
+        let (path, stream) =
+            (format!("/v1/ns/{namespace}/events/s"), r#"{"mode": "only_once", "duration": "10s"}"#);
+        assert_eq!(ask(&server, &operator, "PUT", &path, stream).0, 201);
+    }
+    let connect = |passcode: Option<&str>| {
+        let mut stomp = Stomp::open(&server, &["v12.stomp"]);
+        let mut headers = vec![("accept-version", "1.2"), ("heart-beat", "0,0")];
+        headers.extend(passcode.map(|passcode| ("passcode", passcode)));
+        stomp.send("CONNECT", &headers, "");
+        stomp
+    };
+    for unknown in [None, Some("limina_x")] {
+        let mut stomp = connect(unknown);
+        stomp.receive().error_naming("Unauthorized");
+        stomp.expect_close();
+    }
+    let mut elsewhere = connect(Some(&reader));
+    elsewhere.receive().is("CONNECTED");
+    elsewhere.subscribe("1", "/topic/bank/s");
+    elsewhere.receive().error_naming("Forbidden");
+    let mut following = connect(Some(&reader));
+    following.receive().is("CONNECTED");
+    following.follow("1", "/topic/shop/s");
+    std::fs::write(&file, first).unwrap();
+    following.receive().error_naming("Unauthorized");
+    following.expect_close();
+    assert!(!server.log().contains(&reader), "a token is in the log");
 }
 
 #[test]

@@ -38,8 +38,8 @@ fn nothing_acknowledged_is_lost_in_crashes_under_load() {
     let mut server = Server::fresh();
     load::make_limits(&server.ledger());
     let mut operations = Vec::new();
-    for round in 0..4 {
-        operations.extend(load_until(&mut server, round, 300, Server::kill));
+    for round in 0..3 {
+        operations.extend(load_until(&mut server, round, 200, Server::kill));
         server.start_again();
         load::verify(&server.ledger(), &mut operations);
     }
@@ -83,11 +83,12 @@ fn recovery_may_be_interrupted() {
 /// Several segments' worth of history, with crashes on the way: it is all there and in order.
 #[test]
 fn history_outgrows_one_journal_segment() {
-    let mut server = Server::fresh();
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let mut server = Server::start_with(home.path().join("data"), &["--journal-segment-mib", "1"]);
     server.ledger().create("a");
-    let (rounds, size) = (10, 2000_i64);
+    let (rounds, size) = (10, 500_i64);
     for round in 0..rounds {
-        // Long ids, so that a few batches fill a segment of 4 MiB.
+        // Long ids, so that a few batches fill a segment of 1 MiB.
         let id = |n: i64| format!("{:0200}", round * size + n);
         let ledger = server.ledger();
         let reply =
@@ -105,7 +106,7 @@ fn history_outgrows_one_journal_segment() {
         let ledger = server.ledger();
         let half = rounds * size / 2;
         ledger.values(&["a"]).ok().value("a", half, half);
-        for n in (0..rounds * size).step_by(777) {
+        for n in (0..rounds * size).step_by(177) {
             let (round, nth) = (n / size, n % size);
             let committed = round * size / 2;
             let held = round * size / 2 + nth + 1;

@@ -72,6 +72,14 @@ impl Identity {
         }
     }
 
+    /// Why the client no longer has a right that it had: its token is not valid any more, or has lost this right.
+    pub(crate) fn denial(&self, need: Need<'_>) -> Failure {
+        match &self.entry {
+            Some(entry) if !entry.access.still_allows(&entry.token, None) => unauthorized(true),
+            _ => forbidden(need),
+        }
+    }
+
     /// Takes one of what the token may use only so much of, or fails with 503.
     pub(crate) fn take(&self, resource: Resource) -> Result<Option<Permit>, Failure> {
         let Some(token) = self.token() else { return Ok(None) };

@@ -178,7 +178,10 @@ impl Connection {
                             self.session.fail(Code::StreamNotFound.word(), "The stream was deleted.");
                         }
                         Err(Stop::Ended(Ended::Unavailable(reason))) => self.fail(reason),
-                        Err(Stop::Denied(namespace)) => self.refuse_all(forbidden(right_to_follow(&namespace))),
+                        Err(Stop::Denied(namespace)) => {
+                            let denial = self.identity.denial(right_to_follow(&namespace));
+                            self.refuse_all(denial);
+                        },
                     }
                 }
                 () = &mut self.denied, if !self.session.is_closed() => {
