@@ -1,4 +1,5 @@
-//! Doors for the fuzz targets to code that is private otherwise. They exist only with the feature `fuzzing`.
+//! Doors for the fuzz targets to code that is private otherwise. They exist only with the feature `fuzzing`, and in
+//! tests, so that each build of the tests compiles them.
 
 use crate::http::{
     extract::parse,
@@ -53,7 +54,10 @@ fn read(kind: usize, body: &[u8]) -> Result<Command, Failure> {
             page: Page::new(None, 100)?,
         }),
         17 => Ok(Command::Locks(locks::acquire(name(), name(), parse(body)?)?)),
-        18 => Ok(Command::Events(events::put(name(), parse(body)?)?)),
+        18 => Ok(Command::Events(engine_events::Command::Put {
+            name: name(),
+            terms: events::terms(&name(), parse(body)?)?,
+        })),
         _ => match parse(body) {
             Ok(event) => Ok(Command::Events(events::submit(name(), &event)?)),
             Err(_) => Ok(Command::Events(events::submit_body(name(), body, engine_events::Mode::OnlyOnce)?)),

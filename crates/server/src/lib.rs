@@ -12,7 +12,7 @@
 
 mod access;
 pub mod backend;
-#[cfg(feature = "fuzzing")]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod http;
 mod peers;

@@ -9,7 +9,7 @@
 
 mod client;
 mod connections;
-#[cfg(feature = "fuzzing")]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod identity;
 mod routes;

@@ -1,4 +1,5 @@
-//! Doors for the fuzz targets to the frames of the journal. They exist only with the feature `fuzzing`.
+//! Doors for the fuzz targets to the frames of the journal. They exist only with the feature `fuzzing`, and in tests, so
+//! that each build of the tests compiles them.
 
 use super::frame;
 use crate::{Seq, ShardId};

@@ -14,7 +14,7 @@
 
 mod damage;
 mod frame;
-#[cfg(feature = "fuzzing")]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod header;
 mod opening;
