@@ -8,13 +8,14 @@
 //! never know how records are stored, which protocol a client uses, or how an answer looks on the wire.
 //!
 //! Read in this order: [`request`], [`outcome`], [`engine`], then a family's folder ([`ledger`], [`limiter`], [`locks`],
-//! [`events`]).
+//! [`events`]), then [`decisions`], which are made about all of them.
 
 #![no_std]
 
 extern crate alloc;
 
 pub mod answer_size;
+pub mod decisions;
 pub mod effect;
 pub mod engine;
 pub mod events;

@@ -20,6 +20,7 @@ pub(crate) mod keys;
 mod leases;
 mod lists;
 mod overrides;
+pub(crate) mod parts;
 mod plan;
 mod prepare;
 mod prepare_file;
@@ -40,6 +41,7 @@ pub use command::{
     RuleQuery, Take,
 };
 pub(crate) use garbage::Garbage;
+pub use parts::{HeldBy, LimitOfCheck};
 pub use prepare::check_override;
 pub use reply::{
     CounterInfo, Decision, FileChanges, LeaseInfo, LimitStatus, OverrideInfo, Refusal, Reply, RuleInfo,

@@ -117,6 +117,13 @@ pub enum Refusal {
         /// The id.
         lease_id: Name,
     },
+    /// The lease is a part of a decision, which is open. Only the decision as a whole can be changed.
+    PartOfOperation {
+        /// The id of the lease.
+        lease_id: Name,
+        /// The decision.
+        operation_id: Name,
+    },
     /// At least one limit refuses. Nothing was taken.
     LimitReached(Decision),
     /// The namespace would have more than its quota allows. Nothing has changed.
@@ -141,6 +148,7 @@ impl Refusal {
             Refusal::OverrideAlreadyExists { .. } => "OverrideAlreadyExists",
             Refusal::GroupKeyMissing { .. } | Refusal::BurstWithoutBucket { .. } => "InvalidRequest",
             Refusal::LeaseNotFound { .. } => "LeaseNotFound",
+            Refusal::PartOfOperation { .. } => "PartOfOperation",
             Refusal::LimitReached(_) => "LimitReached",
             Refusal::QuotaExceeded(_) => "QuotaExceeded",
         }
@@ -270,6 +278,8 @@ pub struct LeaseInfo {
     pub expires_at: Time,
     /// A number that is larger than that of every earlier lease of the namespace.
     pub fencing_token: Position,
+    /// The decision that the lease is a part of.
+    pub operation_id: Option<Name>,
     /// The time of this reply, from which clients compute remaining times.
     pub now: Time,
 }

@@ -21,6 +21,7 @@
 //! answer is shown with its command in parentheses. Every stored record goes through its bytes.
 
 mod conditions;
+mod decisions;
 mod events;
 mod ledger;
 mod limiter;
@@ -30,6 +31,7 @@ use bytes::Bytes;
 use limina_engine::{
     Applied, Command, Engine, Fetched, Idempotency, Job, Millis, Missing, Name, Options, Outcome, Page,
     Quota, QuotaExceeded, QuotaTable, Read, ReadResult, Request, Sizes, Time, WaitId,
+    decisions::Reply as Decisions,
     events::{Refusal as EventsRefusal, Reply as Events},
     ledger::Reply as Ledger,
     limiter::Reply as Limiter,
@@ -395,6 +397,7 @@ fn parse(verb: &str, words: &[&str]) -> Request {
         _ => limiter::parse(verb, words)
             .or_else(|| locks::parse(verb, words))
             .or_else(|| events::parse(verb, words))
+            .or_else(|| decisions::parse(verb, words))
             .unwrap_or_else(|| ledger::parse(verb, words)),
     };
     let idempotency = option_of(words, "key").map(|key| Idempotency {
@@ -429,6 +432,8 @@ fn show_items(outcome: &Outcome) -> String {
         Outcome::Events(Ok(reply)) => events::show_reply(reply),
         Outcome::Events(Err(EventsRefusal::QuotaExceeded(exceeded))) => show_quota(exceeded),
         Outcome::Events(Err(refusal)) => format!("{refusal:?}"),
+        Outcome::Decisions(Ok(reply)) => decisions::show_reply(reply),
+        Outcome::Decisions(Err(refusal)) => decisions::show_refusal(refusal),
         Outcome::Namespaces(list) => {
             lines(list.iter().map(|info| format!("{} @{}", info.name, info.position.0)))
         }
@@ -451,6 +456,9 @@ fn next(outcome: &Outcome, size: usize) -> Option<String> {
         Outcome::Limiter(Ok(Limiter::Leases(list))) => list.next.as_ref().map(Name::to_string),
         Outcome::Locks(Ok(Locks::Grants(list))) => list.next.map(|position| position.0.to_string()),
         Outcome::Events(Ok(Events::Streams(list))) => list.next.as_ref().map(Name::to_string),
+        Outcome::Decisions(Ok(Decisions::Decisions(list))) => {
+            list.next.map(|position| position.0.to_string())
+        }
         Outcome::Namespaces(list) if list.len() == size => list.last().map(|info| info.name.to_string()),
         _ => None,
     }

@@ -88,7 +88,11 @@ impl Model {
                 }
                 _ => Ok(vec![(self, false)]),
             },
-            Command::Ledger(_) | Command::Limiter(_) | Command::Locks(_) | Command::Events(_) => {
+            Command::Ledger(_)
+            | Command::Limiter(_)
+            | Command::Locks(_)
+            | Command::Events(_)
+            | Command::Decisions(_) => {
                 let undone = (answer.is_none() && is_change && self.may_lack(&request.namespace))
                     .then(|| self.clone());
                 let mut ways = self.in_namespace(now, request, answer)?;

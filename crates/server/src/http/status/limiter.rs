@@ -121,6 +121,9 @@ pub(crate) fn refusal(refusal: &Refusal) -> Failure {
             Failure::new(Code::LeaseNotFound, format!("The lease {lease_id:?} does not exist, or no longer."))
                 .with("lease_id", lease_id.as_str())
         }
+        Refusal::PartOfOperation { lease_id, operation_id } => {
+            super::part_of_operation(operation_id).with("lease_id", lease_id.as_str())
+        }
         Refusal::QuotaExceeded(exceeded) => super::quota_exceeded(*exceeded),
         // `answer` handles this refusal itself, with all limits.
         Refusal::LimitReached(_) => Failure::new(Code::LimitReached, "A limit is reached."),
