@@ -76,46 +76,7 @@ pub(crate) fn check() -> Result<(), String> {
             problems.push(format!("crates/{pure} must be #![no_std]"));
         }
     }
-    problems.extend(check_engine_folders()?);
     if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
-}
-
-/// The folders of the engine's families. None of them may use another one, nor the decisions that are made about all of them.
-const FAMILIES: &[&str] = &["events", "ledger", "limiter", "locks"];
-
-fn check_engine_folders() -> Result<Vec<String>, String> {
-    let mut problems = Vec::new();
-    for family in FAMILIES {
-        let folder = crate::root().join("crates/engine/src").join(family);
-        for entry in std::fs::read_dir(&folder).map_err(|error| error.to_string())? {
-            let path = entry.map_err(|error| error.to_string())?.path();
-            if path.extension().is_none_or(|extension| extension != "rs") {
-                continue;
-            }
-            let source = std::fs::read_to_string(&path).map_err(|error| error.to_string())?;
-            let foreign = FAMILIES.iter().chain(&["decisions"]).filter(|other| *other != family);
-            problems.extend(foreign.filter(|other| uses_module(&source, other)).map(|other| {
-                format!("{} must not use crate::{other}: it is another folder of the engine", path.display())
-            }));
-        }
-    }
-    Ok(problems)
-}
-
-/// Whether the source names a module of the crate: as `crate::module`, or in a list `use crate::{…}`.
-fn uses_module(source: &str, module: &str) -> bool {
-    let is_end = |rest: &str| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_');
-    let names = |text: &str, before: &str| {
-        let word = format!("{before}{module}");
-        text.match_indices(&word).any(|(at, _)| is_end(&text[at + word.len()..]))
-    };
-    let lists = source.match_indices("use crate::{").map(|(at, _)| {
-        let list = &source[at..];
-        &list[..list.find("};").unwrap_or(list.len())]
-    });
-    // A list has a name at the beginning, after a comma, or on a line of its own.
-    let in_lists = || lists.clone().any(|list| ["{", ", ", "    "].iter().any(|before| names(list, before)));
-    names(source, "crate::") || in_lists()
 }
 
 /// Whether a file in the folder of this file, or below it, contains unit tests.

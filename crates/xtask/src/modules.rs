@@ -19,6 +19,7 @@ const LAYERS: &[&[&str]] = &[
     &["reads", "sweep"],
     &["turn"],
     &["events", "ledger", "limiter", "locks"],
+    &["decisions"],
     &["outcome", "request"],
     &["idempotency"],
     &["job"],

@@ -7,25 +7,23 @@
 //!
 //! Open decisions are resident, and each is one record. Ended ones are paged.
 //!
-//! Read in this order: `command`, `reply`, `state`, `decide`, `end`, `ended`, `guard`.
+//! Read in this order: `command`, `reply`, `state`, `decide`, `end`, `ended`.
 
 mod command;
 mod decide;
 mod end;
 mod ended;
-mod guard;
 pub(crate) mod keys;
 mod lists;
 mod reply;
 mod state;
 
 pub use command::{Command, Decide, PartCheck, Parts, Settle};
-pub(crate) use guard::{Guarded, guard};
 pub use reply::{Decision, HoldOfDecision, Refusal, Refused, Reply, State};
 pub(crate) use state::Decisions;
 
 use crate::{
-    Position, Time,
+    Name, Position, Time,
     events::Events,
     ledger::{self, Ledger},
     limiter::Limiter,
@@ -92,6 +90,17 @@ pub(crate) fn repeat_reply(
 ) -> Option<Reply> {
     let Reply::Decided(kept) = reply else { return Some(reply) };
     lists::repeat(decisions, families, now, &kept, max_answer)
+}
+
+/// Rolls an open decision back, because an operator has released one of its parts.
+pub(crate) fn force(
+    decisions: &mut Decisions,
+    families: &mut Families<'_>,
+    turn: &mut Turn<'_>,
+    operation_id: &Name,
+    max_answer: usize,
+) {
+    end::force(decisions, families, turn, operation_id, max_answer);
 }
 
 /// Ends an open decision because its ttl has passed. `due` is when that was.

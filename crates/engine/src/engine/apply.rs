@@ -3,13 +3,13 @@
 use super::{
     Applied, Engine, Sizes,
     context::Context,
+    guard::guard,
     namespace::{Families, KeyedWait, Namespace, kept_replies, own_bytes},
 };
 use crate::{
     Command, Fetched, Job, Missing, Name, Outcome, Quota, QuotaExceeded, Read, Request, Time,
     answer_size::TooLarge,
-    decisions::{self, Guarded},
-    events,
+    decisions, events,
     idempotency::{self, Found, FoundReply, KeptParts},
     ids::{NamespaceId, WaitId},
     ledger, limiter, locks,
@@ -144,12 +144,10 @@ impl Engine {
                     return Ok(Applied::durable(refused));
                 }
                 let before = turn.head.position;
-                let (decisions, mut parts) = families.split();
-                let applied =
-                    match decisions::guard(decisions, &mut parts, turn, &request.command, max_answer) {
-                        Guarded::Unaffected => run(families, turn, wait),
-                        Guarded::Decided(outcome) => Ok(Applied::durable(outcome)),
-                    };
+                let applied = match guard(families, turn, &request.command, max_answer) {
+                    Some(outcome) => Ok(Applied::durable(outcome)),
+                    None => run(families, turn, wait),
+                };
                 // A rule that was counted and then refused has used positions, but has changed nothing.
                 if let (Some(idempotency), Ok(Applied::Done { outcome, .. })) =
                     (&request.idempotency, &applied)

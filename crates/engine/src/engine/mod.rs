@@ -6,6 +6,7 @@
 mod apply;
 mod context;
 mod due;
+mod guard;
 mod loading;
 mod namespace;
 mod slices;

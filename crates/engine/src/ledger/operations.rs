@@ -212,6 +212,9 @@ pub(super) fn list(
     })
 }
 
+/// Operations by id, and the id of the last of them if more follow.
+type LookedAt = (Vec<(Name, Operation)>, Option<Name>);
+
 /// The next operations by id, up to `limit`, and the id of the last of them if more follow.
 fn look_at(
     ledger: &Ledger,
@@ -220,7 +223,7 @@ fn look_at(
     filter: &OperationFilter,
     page: &Page<Name>,
     limit: usize,
-) -> Result<(Vec<(Name, Operation)>, Option<Name>), ReadError> {
+) -> Result<LookedAt, ReadError> {
     let range = match filter.only_held {
         true => keys::open_after(view.namespace, page.after.as_ref()),
         false => keys::operations_after(view.namespace, page.after.as_ref()),

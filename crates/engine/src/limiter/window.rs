@@ -312,10 +312,10 @@ impl Meter {
     /// before are refilled first.
     pub(crate) fn refund(&self, state: &mut GroupState, now: Time, taken: TakenAt, hits: u64) {
         match (self.kind, state, taken) {
-            (MeterKind::Fixed { per }, GroupState::Fixed { window, used }, TakenAt::Window(time)) => {
-                if *window == time.0 / per.0 {
-                    *used = used.saturating_sub(hits);
-                }
+            (MeterKind::Fixed { per }, GroupState::Fixed { window, used }, TakenAt::Window(time))
+                if *window == time.0 / per.0 =>
+            {
+                *used = used.saturating_sub(hits);
             }
             (MeterKind::Sliding { per }, GroupState::Sliding(entries), TakenAt::Window(time)) => {
                 let index = entries.partition_point(|(end, _)| *end < time);
