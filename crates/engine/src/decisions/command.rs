@@ -289,6 +289,21 @@ impl Settle {
         &self.operation_id
     }
 
+    /// The actual hits of checks, by their names.
+    pub fn checks(&self) -> &[(Name, u64)] {
+        &self.checks
+    }
+
+    /// The values to commit, by the names of the limits.
+    pub fn holds(&self) -> &[(Name, i64)] {
+        &self.holds
+    }
+
+    /// Whether it has happened anyway.
+    pub fn record(&self) -> bool {
+        self.record
+    }
+
     fn validate(&self) -> Result<(), Invalid> {
         check_items("checks", self.checks.len(), 0..=Decide::MAX_CHECKS)?;
         check_items("holds", self.holds.len(), 0..=Decide::MAX_HOLDS)?;

@@ -138,7 +138,6 @@ pub(super) fn drop_timer(namespace: NamespaceId, period: u32) -> (TimerKey, Time
 /// Drops the decisions of the oldest period, and sets the timer for the next one.
 pub(super) fn drop_oldest(decisions: &mut Decisions, turn: &mut Turn<'_>) {
     let Some((first, last)) = decisions.periods else { return };
-    turn.advance();
     turn.sweep(keys::period(turn.namespace, first));
     if first < last {
         decisions.periods = Some((first + 1, last));
