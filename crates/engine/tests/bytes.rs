@@ -195,7 +195,7 @@ fn limiter() -> Vec<limiter::Command> {
     use limiter::Command::*;
     let limit = limiter::RequestLimit::new(5, Millis(1_000)).unwrap();
     let take = limiter::Take::new(key_values(), -1).unwrap().with_limit(Some(limit));
-    let check = limiter::Check::new(vec![take]).unwrap().with_dry_run(true).with_require_match(true);
+    let check = limiter::Check::new(vec![take]).unwrap().with_report(true).with_require_match(true);
     let lease = limiter::NewLease::new(name("id"), name("session"), key_values(), 1, Millis(100)).unwrap();
     let lease = lease.with_owner(Some(name("owner"))).with_require_match(true);
     let amount = |key_values, amount| limiter::CounterChange::new(key_values, amount).unwrap();

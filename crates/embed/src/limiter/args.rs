@@ -48,6 +48,7 @@ pub struct Check {
     takes: Vec<Take>,
     dry_run: bool,
     require_match: bool,
+    report: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -276,7 +277,7 @@ impl OverridePatch {
 impl Check {
     /// A check of one hit for these key-values.
     pub fn of(keys: impl Into<Keys>) -> Check {
-        Check { takes: Vec::new(), dry_run: false, require_match: false }.and(keys)
+        Check { takes: Vec::new(), dry_run: false, require_match: false, report: false }.and(keys)
     }
 
     /// Adds key-values, with one hit. Either everything in the check is taken, or nothing.
@@ -307,6 +308,15 @@ impl Check {
         self
     }
 
+    /// Says that it has happened already: the check is counted whatever the limits say, and a bucket goes into debt. The
+    /// decision says whether it was within all limits. Negative hits give back what still counts. A check that was also made a
+    /// [dry run](Check::dry_run) takes nothing.
+    #[must_use]
+    pub fn report(mut self) -> Check {
+        self.report = true;
+        self
+    }
+
     /// Refuses the check with [`Refusal::NoRuleApplies`](super::Refusal::NoRuleApplies) if no rule applies to some of its
     /// key-values. Without this, a check that no rule applies to is allowed.
     #[must_use]
@@ -324,7 +334,7 @@ impl Check {
             take.build().map_err(|invalid| invalid.within_item("entries", index))
         };
         let entries = self.takes.into_iter().enumerate().map(entry).collect::<Result<_, Invalid>>()?;
-        let check = engine::Check::new(entries)?.with_dry_run(self.dry_run);
+        let check = engine::Check::new(entries)?.with_report(self.report).with_dry_run(self.dry_run);
         Ok(check.with_require_match(self.require_match))
     }
 }

@@ -5,7 +5,7 @@
 
 use super::{
     Decided, Limiter,
-    command::{Check, Take},
+    command::{Check, CheckMode, Take},
     counters::Counter,
     groups::{GroupOwner, WriteWhen},
     reply::{Decision, LimitStatus, Refusal, Reply},
@@ -30,13 +30,20 @@ pub(super) const WINDOW_BYTES: usize = 256;
 pub(super) enum TakeKind {
     /// The counter changes only if a limit without a window applies. The decision is relaxed if `may_relax` and if none
     /// of the limits is durable.
-    Check { dry_run: bool, may_relax: bool },
+    Check { mode: CheckMode, may_relax: bool },
     /// The counter's unleased part always changes.
     Counter,
     /// The counter's leased part always changes. The lease itself has so many resident bytes.
     Lease { bytes: u64 },
     /// The counter's leased part changes only if a limit without a window applies: a decision holds it.
     Part,
+}
+
+impl TakeKind {
+    /// Whether the entries are counted whatever the limits say.
+    fn is_report(self) -> bool {
+        matches!(self, TakeKind::Check { mode: CheckMode::Report, .. })
+    }
 }
 
 /// A decision, and whether it may be released before its batch is durable.
@@ -50,7 +57,7 @@ impl CheckResult {
     /// The decision if nothing refuses.
     pub(super) fn allowed_or_refused(self) -> Result<Decision, Refusal> {
         match self.decision {
-            Ok(decision) if decision.allowed => Ok(decision),
+            Ok(decision) if !decision.is_refused() => Ok(decision),
             Ok(decision) => Err(Refusal::LimitReached(decision)),
             Err(refusal) => Err(refusal),
         }
@@ -64,7 +71,7 @@ pub(super) fn check(
     may_relax: bool,
     budget: AnswerBudget,
 ) -> Result<Decided, TooLarge> {
-    let kind = TakeKind::Check { dry_run: check.dry_run, may_relax };
+    let kind = TakeKind::Check { mode: check.mode, may_relax };
     let decided = decide(limiter, turn, &check.entries, check.require_match, kind, budget)?;
     let is_relaxed = decided.is_relaxed;
     Ok(Decided { result: decided.allowed_or_refused().map(Reply::Allowed), is_relaxed })
@@ -72,7 +79,7 @@ pub(super) fn check(
 
 /// The decision for a request that takes nothing from any limit.
 pub(super) fn allowed_without_limits() -> Decision {
-    Decision { allowed: true, limits: Vec::new(), retry_after: None }
+    Decision { allowed: true, reported: false, limits: Vec::new(), retry_after: None }
 }
 
 /// Decides all entries together. Fails before anything is taken if the answer would be too large.
@@ -89,7 +96,7 @@ pub(super) fn decide(
 }
 
 /// Decides the entries one after another: a later entry sees what an earlier one has taken. If one is refused, what all of
-/// them took is undone. The first entry that exceeds a quota ends the check, unless a limit has refused it before.
+/// them took is undone, unless it is a report. The first entry that exceeds a quota ends the check, unless a limit has refused it before.
 pub(super) fn decide_touched(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
@@ -109,7 +116,8 @@ pub(super) fn decide_touched(
         let key_values = key_values.clone();
         return CheckResult { decision: Err(Refusal::NoRuleApplies { key_values }), is_relaxed };
     }
-    let is_dry_run = matches!(kind, TakeKind::Check { dry_run: true, .. });
+    let is_dry_run = matches!(kind, TakeKind::Check { mode: CheckMode::DryRun, .. });
+    let is_report = kind.is_report();
     let when = if is_relaxed { WriteWhen::Soon } else { WriteWhen::Now };
 
     let mut is_refused = false;
@@ -123,8 +131,9 @@ pub(super) fn decide_touched(
         let is_entry_refused = is_refused_by(limiter, now, entry, own);
         is_refused |= is_entry_refused;
         // In a dry run of several entries, later entries must see what earlier ones would take. It is undone below.
-        if !is_entry_refused && entry.hits != 0 && (!is_dry_run || undo.is_some()) {
-            if !is_refused
+        let is_taken = is_report || !is_entry_refused;
+        if is_taken && entry.hits != 0 && (!is_dry_run || undo.is_some()) {
+            if (is_report || !is_refused)
                 && !is_dry_run
                 && let Err(exceeded) = check_quotas(limiter, turn, entry, own, kind)
             {
@@ -135,7 +144,7 @@ pub(super) fn decide_touched(
             is_counter_changed |= take(limiter, turn, entry, own, kind, when, undo.as_mut());
         }
     }
-    if is_refused || is_dry_run {
+    if (is_refused && !is_report) || is_dry_run {
         undo_all(limiter, turn, undo.unwrap_or_default());
     } else {
         if is_counter_changed || (is_window_changed && !is_relaxed) {
@@ -145,9 +154,12 @@ pub(super) fn decide_touched(
             limiter.schedule_window_timers(turn);
         }
     }
-    let retry_after = if is_refused { retry_after(limiter, now, entries, &groups) } else { None };
+    // A report has been counted, so there is nothing to retry.
+    let retry_after =
+        if is_refused && !is_report { retry_after(limiter, now, entries, &groups) } else { None };
     let limits = statuses(limiter, now, groups, entries.len() > 1);
-    CheckResult { decision: Ok(Decision { allowed: !is_refused, limits, retry_after }), is_relaxed }
+    let decision = Decision { allowed: !is_refused, reported: is_report, limits, retry_after };
+    CheckResult { decision: Ok(decision), is_relaxed }
 }
 
 /// Fails if a quota forbids the groups, the counter or the lease that the entry would create.
@@ -224,6 +236,9 @@ pub(super) fn take(
         }
         limiter.groups.change(index, when, |state| match entry.hits < 0 {
             true => group.meter.give_back(state, turn.now, hits),
+            false if kind.is_report() && group.is_limit => {
+                group.meter.take_past_limit(state, turn.now, hits);
+            }
             false => group.meter.take(state, turn.now, hits, group.is_shadow),
         });
     }

@@ -288,8 +288,19 @@ impl Change {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Check {
     pub(super) entries: Vec<Take>,
-    pub(super) dry_run: bool,
+    pub(super) mode: CheckMode,
     pub(super) require_match: bool,
+}
+
+/// What a check does with what its entries take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum CheckMode {
+    /// Take all of it, or nothing if a limit refuses.
+    Take,
+    /// Take nothing.
+    DryRun,
+    /// Take all of it, whatever the limits say: it has happened already.
+    Report,
 }
 
 impl Check {
@@ -299,13 +310,31 @@ impl Check {
     /// Takes what the entries say, at least one. HTTP sends one entry.
     pub fn new(entries: Vec<Take>) -> Result<Check, Invalid> {
         check_items("entries", entries.len(), 1..=Check::MAX_ENTRIES)?;
-        Ok(Check { entries, dry_run: false, require_match: false })
+        Ok(Check { entries, mode: CheckMode::Take, require_match: false })
     }
 
-    /// Whether the check only decides, and takes nothing.
+    /// Whether the check only decides, and takes nothing. A dry run reports nothing: see [`Check::with_report`].
     #[must_use]
     pub fn with_dry_run(self, dry_run: bool) -> Check {
-        Check { dry_run, ..self }
+        self.with_mode(CheckMode::DryRun, dry_run)
+    }
+
+    /// Whether the check says that it has happened already: it is counted whatever the limits say, and a bucket goes into debt.
+    /// The decision says whether it was within all limits. An entry with negative hits is a refund: it gives back what still
+    /// counts now. That is what was counted in the present span of a fixed window, the newest entries of a sliding window, and
+    /// what is missing in a bucket. A report is no dry run: see [`Check::with_dry_run`].
+    #[must_use]
+    pub fn with_report(self, report: bool) -> Check {
+        self.with_mode(CheckMode::Report, report)
+    }
+
+    /// Turns a mode on, or turns it off if it is on.
+    fn with_mode(self, mode: CheckMode, is_on: bool) -> Check {
+        match is_on {
+            true => Check { mode, ..self },
+            false if self.mode == mode => Check { mode: CheckMode::Take, ..self },
+            false => self,
+        }
     }
 
     /// Whether the check is refused with [`Refusal::NoRuleApplies`](super::reply::Refusal::NoRuleApplies) if no rule applies
@@ -322,7 +351,12 @@ impl Check {
 
     /// Whether the check only decides, and takes nothing.
     pub fn dry_run(&self) -> bool {
-        self.dry_run
+        self.mode == CheckMode::DryRun
+    }
+
+    /// Whether the check is counted whatever the limits say.
+    pub fn report(&self) -> bool {
+        self.mode == CheckMode::Report
     }
 
     /// Whether a rule must apply to every entry.

@@ -224,13 +224,22 @@ pub struct FileChanges {
 /// The decision of a check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// Whether the check is allowed.
+    /// Whether the check is allowed or, if it was reported, whether it was within all limits.
     pub allowed: bool,
+    /// Whether the check was counted whatever the limits say.
+    pub reported: bool,
     /// Every limit that applied, sorted by entry of the check, then by rule, then by override.
     pub limits: Vec<LimitStatus>,
     /// The time after which the same check would be allowed if nothing else happened. `None` if it is allowed now, if it never
     /// would be, or if the time is not known.
     pub retry_after: Option<Millis>,
+}
+
+impl Decision {
+    /// Whether a limit refuses, so that nothing was taken.
+    pub fn is_refused(&self) -> bool {
+        !self.allowed && !self.reported
+    }
 }
 
 /// The status of one limit in a check.

@@ -118,6 +118,7 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
             let back = option("back").map(|pair| Take::new(conditions::key_values([pair]), -1).unwrap());
             let entries = back.into_iter().chain([Take::new(key_values(), hits()).unwrap()]).collect();
             let check = Check::new(entries).unwrap().with_dry_run(option("dry").is_some());
+            let check = check.with_report(option("report").is_some());
             limiter::Command::Check(check.with_require_match(option("require").is_some()))
         }
         // Checks, separated by a slash.
@@ -126,6 +127,7 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
                 let hits = option_of(words, "hits").map_or(1, |hits| hits.parse().unwrap());
                 let take = Take::new(key_values_of(words), hits).unwrap();
                 let check = Check::new(vec![take]).unwrap().with_dry_run(option_of(words, "dry").is_some());
+                let check = check.with_report(option_of(words, "report").is_some());
                 check.with_require_match(option_of(words, "require").is_some())
             });
             limiter::Command::CheckBatch(CheckBatch::new(checks.collect()).unwrap())
@@ -258,7 +260,12 @@ pub(crate) fn show_limit(limit: &LimitStatus) -> String {
 
 fn show_decision(decision: &Decision) -> String {
     let status = |limit| format!("\n{}", show_limit(limit));
-    let allowed = if decision.allowed { "allowed" } else { "refused" };
+    let allowed = match (decision.allowed, decision.reported) {
+        (true, false) => "allowed",
+        (false, false) => "refused",
+        (true, true) => "reported",
+        (false, true) => "reported, exceeded",
+    };
     let retry = decision.retry_after.map_or(String::new(), |retry| format!(" retry {}", retry.0));
     format!("{allowed}{retry}{}", decision.limits.iter().map(status).collect::<String>())
 }

@@ -128,7 +128,7 @@ impl RuleChecks {
             self.with_results_of(namespace, rule, |results| match (limit.exceeded, limit.shadow) {
                 (true, true) => drop(results.shadow_refused.inc()),
                 (true, false) => drop(results.refused.inc()),
-                (false, _) if decision.allowed => drop(results.allowed.inc()),
+                (false, _) if !decision.is_refused() => drop(results.allowed.inc()),
                 // Another limit refused the check.
                 (false, _) => {}
             });

@@ -98,7 +98,7 @@ impl Refusals {
                 };
                 let refused = results.iter().enumerate().filter_map(|(index, result)| match result {
                     _ if is_dry_run(index) => None,
-                    Ok(decision) if decision.allowed => None,
+                    Ok(decision) if !decision.is_refused() => None,
                     Ok(decision) => Some(reached(subject, decision)),
                     Err(refusal) => Some(limited(subject, refusal)),
                 });

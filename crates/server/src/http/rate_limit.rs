@@ -150,7 +150,10 @@ mod tests {
     #[track_caller]
     fn check(limits: Vec<LimitStatus>, retry_after: Option<Millis>, expect: Option<(&str, &str)>) {
         let mut headers = HeaderMap::new();
-        add_headers(&mut headers, &Decision { allowed: retry_after.is_none(), limits, retry_after });
+        add_headers(
+            &mut headers,
+            &Decision { allowed: retry_after.is_none(), reported: false, limits, retry_after },
+        );
         let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap());
         assert_eq!(text(&POLICY).zip(text(&STATE)), expect);
         assert_eq!(headers.len(), expect.map_or(0, |_| 2));
@@ -185,7 +188,10 @@ mod tests {
     fn the_tightest_come_first() {
         let names = |limits: Vec<LimitStatus>| {
             let mut headers = HeaderMap::new();
-            add_headers(&mut headers, &Decision { allowed: true, limits, retry_after: None });
+            add_headers(
+                &mut headers,
+                &Decision { allowed: true, reported: false, limits, retry_after: None },
+            );
             let members = headers[STATE].to_str().unwrap().split(", ");
             members.map(|member| member.split('"').nth(1).unwrap().to_owned()).collect::<Vec<_>>()
         };

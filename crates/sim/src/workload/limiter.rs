@@ -273,7 +273,7 @@ impl LimiterWorkload {
         };
         let entries = (0..entries).map(|_| take(random)).collect();
         let check = Check::new(entries).expect(VALID).with_dry_run(random.one_in(10));
-        check.with_require_match(random.one_in(8))
+        check.with_require_match(random.one_in(8)).with_report(random.one_in(12))
     }
 
     fn lease(&mut self, random: &mut Random) -> NewLease {

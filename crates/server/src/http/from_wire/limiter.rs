@@ -18,7 +18,11 @@ pub(crate) fn check(check: wire::Check<'_>) -> Result<Check, Failure> {
     // A number that is too large for the engine's type is too large for the engine.
     let hits = i64::try_from(check.hits).unwrap_or(i64::MAX);
     let take = Take::new(checked_key_values(check.key_values)?, hits)?;
-    Ok(Check::new(vec![take])?.with_dry_run(check.dry_run).with_require_match(check.require_match))
+    if check.report && check.dry_run {
+        return Err(Failure::invalid("report", "A check cannot be both a report and a dry run."));
+    }
+    let checked = Check::new(vec![take])?.with_require_match(check.require_match);
+    Ok(checked.with_dry_run(check.dry_run).with_report(check.report))
 }
 
 pub(crate) fn match_query(query: wire::MatchQuery<'_>) -> Result<KeyValues, Failure> {

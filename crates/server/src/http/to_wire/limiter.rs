@@ -66,9 +66,9 @@ pub(crate) fn check_batch(
 }
 
 fn check_result(decision: &Decision) -> CheckResult<'_> {
-    match decision.allowed {
-        true => CheckResult::Allowed(CheckReply { status: Some(200), ..check(decision) }),
-        false => CheckResult::LimitReached(limit_reached(decision, Code::LimitReached.status().as_u16())),
+    match decision.is_refused() {
+        false => CheckResult::Allowed(CheckReply { status: Some(200), ..check(decision) }),
+        true => CheckResult::LimitReached(limit_reached(decision, Code::LimitReached.status().as_u16())),
     }
 }
 

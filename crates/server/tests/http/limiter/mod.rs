@@ -88,7 +88,7 @@ fn an_override(text: &str) -> OverrideInfo {
 }
 
 fn decision(limits: Vec<LimitStatus>) -> Decision {
-    Decision { allowed: true, limits, retry_after: None }
+    Decision { allowed: true, reported: false, limits, retry_after: None }
 }
 
 fn limit_status(rule: &str) -> LimitStatus {

@@ -15,6 +15,7 @@ fn refusal() -> Decision {
     let shadow = LimitStatus { shadow: true, exceeded: true, ..limit_status("s") };
     Decision {
         allowed: false,
+        reported: false,
         limits: vec![exceeded, limit_status("b"), shadow],
         retry_after: Some(Millis(1001)),
     }

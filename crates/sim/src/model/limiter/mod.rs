@@ -112,6 +112,7 @@ impl Limiter {
                     now,
                     entries: check.entries(),
                     dry_run: check.dry_run(),
+                    report: check.report(),
                     is_keyed,
                     mode: Mode::Check,
                 };
@@ -123,8 +124,11 @@ impl Limiter {
                 }
                 let ways = self.decide(order, &case, decided.as_ref())?;
                 fitting(ways.into_iter().map(|way| {
-                    let reply =
-                        if way.allowed { Ok(Reply::Allowed(way.decision)) } else { Err(way.decision) };
+                    let reply = if way.decision.is_refused() {
+                        Err(way.decision)
+                    } else {
+                        Ok(Reply::Allowed(way.decision))
+                    };
                     fit(way.way, &reply.map_err(Refusal::LimitReached), answer)
                 }))
             }
@@ -138,7 +142,7 @@ impl Limiter {
                     vec![Branch { state: self.clone(), order, changed: Changed::No, is_relaxed: !is_keyed }];
                 for (place, check) in checks.iter().enumerate() {
                     let result = results.map(|results| match results[place].clone() {
-                        Ok(decision) if decision.allowed => Ok(Reply::Allowed(decision)),
+                        Ok(decision) if !decision.is_refused() => Ok(Reply::Allowed(decision)),
                         Ok(decision) => Err(Refusal::LimitReached(decision)),
                         Err(refusal) => Err(refusal),
                     });
@@ -194,7 +198,7 @@ impl Limiter {
                     return fitting([fit(self.clone().unchanged(order), &Err(refusal), answer)]);
                 }
                 let mode = Mode::Lease(&lease);
-                let case = Case { now, entries: &entries, dry_run: false, is_keyed, mode };
+                let case = Case { now, entries: &entries, dry_run: false, report: false, is_keyed, mode };
                 let ways = self.decide(order, &case, decided.as_ref())?;
                 fitting(ways.into_iter().map(|decided| {
                     let mut way = decided.way;
@@ -267,12 +271,13 @@ impl Limiter {
             let back = self.unleased(key_values).min(i128::from(by.unsigned_abs()));
             next.moves.push((key_values.clone(), -back));
             let changed = if back == 0 { Changed::Unclear } else { Changed::Yes };
-            let decision = Decision { allowed: true, limits: Vec::new(), retry_after: None };
+            let decision = Decision { allowed: true, reported: false, limits: Vec::new(), retry_after: None };
             let reply = Ok(Reply::Moved { counter: next.counter(key_values), decision });
             return fitting([fit(next.way(order, changed), &reply, answer)]);
         }
         let entries = [Take::new(key_values.clone(), by).expect("a counter is within the limits")];
-        let case = Case { now, entries: &entries, dry_run: false, is_keyed: false, mode: Mode::Move };
+        let case =
+            Case { now, entries: &entries, dry_run: false, report: false, is_keyed: false, mode: Mode::Move };
         let decided = answer.and_then(decision_in);
         let ways = self.decide(order, &case, decided.as_ref())?;
         fitting(ways.into_iter().map(|way| {
