@@ -56,6 +56,10 @@ pub(crate) enum Timer {
     EventKey { stream: Position, key: Position },
     /// Refuse a request that has waited for locks for as long as it may.
     LockWait { wait: WaitId },
+    /// Refuse a lease that has waited for as long as it may.
+    LeaseWait { wait: WaitId },
+    /// Refuse a decision that has waited for as long as it may.
+    DecisionWait { place: WaitId },
     /// End a decision whose holder has sent no heartbeat, with all its parts.
     OperationExpiry { position: Position },
     /// Drop the oldest period of ended decisions.

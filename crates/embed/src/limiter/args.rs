@@ -66,6 +66,7 @@ pub struct NewLease {
     ttl: Duration,
     owner: Option<String>,
     require_match: bool,
+    wait: Duration,
 }
 
 impl Rule {
@@ -363,7 +364,15 @@ impl NewLease {
     /// A lease for these key-values.
     pub fn of(keys: impl Into<Keys>) -> NewLease {
         let ttl = Duration::from_secs(30);
-        NewLease { keys: keys.into(), hits: 1, ttl, owner: None, require_match: false }
+        NewLease { keys: keys.into(), hits: 1, ttl, owner: None, require_match: false, wait: Duration::ZERO }
+    }
+
+    /// How long to wait while only limits without a window refuse, at most 5 minutes. Dropping the future of the call ends the
+    /// wait.
+    #[must_use]
+    pub fn wait(mut self, wait: Duration) -> NewLease {
+        self.wait = wait;
+        self
     }
 
     /// How much the lease takes; at least 1.
@@ -399,6 +408,6 @@ impl NewLease {
         let owner = self.owner.as_deref().map(|owner| name("owner", owner)).transpose()?;
         let key_values = self.keys.clone().build()?;
         let lease = engine::NewLease::new(id, session, key_values, self.hits, millis(self.ttl))?;
-        Ok(lease.with_owner(owner).with_require_match(self.require_match))
+        lease.with_owner(owner).with_require_match(self.require_match).with_wait(millis(self.wait))
     }
 }

@@ -8,16 +8,21 @@ use super::{
     Families,
     command::BatchItem,
     decide, end,
-    reply::{Refusal, Reply},
+    reply::{Refusal, Reply, State},
     state::Decisions,
+    waiting::grant_next,
     want,
 };
 use crate::{
     answer_size,
+    limiter::waiting::LAST,
     reads::ReadError,
-    turn::{CannotRun, Slice, Sliced, Turn, View},
+    turn::{Attempt, CannotRun, Slice, Sliced, Turn, View},
 };
 use alloc::vec::Vec;
+
+/// The largest number of waiting requests that are granted or refused after one item.
+const MOST_GRANTS: usize = 16;
 
 /// How far a batch has come.
 #[derive(Debug, Default)]
@@ -89,6 +94,11 @@ pub(crate) fn run(
         };
         slice.spend(item.weight() + Slice::work_of_bytes(turn.changes.bytes() - bytes));
         progress.add(result);
+        // What is left for later slices keeps its place.
+        let mut grants = 0;
+        while grants < MOST_GRANTS && grant_next(decisions, families, turn, own_bytes, max_answer) {
+            grants += 1;
+        }
     }
     Ok(Sliced::Done)
 }
@@ -100,12 +110,21 @@ fn apply(
     item: &BatchItem,
     left: usize,
 ) -> Result<Result<Reply, Refusal>, CannotRun> {
+    if let BatchItem::Settle(settle) = item
+        && decisions.waiting.has(&settle.operation_id)
+    {
+        let (operation_id, state) = (settle.operation_id.clone(), Some(State::Waiting));
+        return Ok(Err(Refusal::OperationNotFound { operation_id, state }));
+    }
     let open = decisions.find(item.operation_id());
     if open.is_some_and(|open| answer_size::estimate(&open.request) > left) {
         return Err(CannotRun::TooLarge);
     }
     match item {
-        BatchItem::Decide(request) => decide::decide(decisions, families, turn, request, left),
+        BatchItem::Decide(request) => match decide::decide(decisions, families, turn, request, LAST, left)? {
+            Attempt::Done(result) => Ok(result),
+            Attempt::Waits | Attempt::TooManyWaiting => unreachable!("an item of a batch does not wait"),
+        },
         BatchItem::Settle(settle) => end::commit(decisions, families, turn, settle, left),
         BatchItem::Rollback(id) => end::roll_back(decisions, families, turn, id, left),
     }

@@ -6,19 +6,21 @@ use super::{
     ended,
     reply::{Decision, HoldOfDecision, Refusal, Refused, Reply, State},
     state::{self, Decisions, Open, grant_of, lease_of, named},
+    waiting,
 };
 use crate::{
-    Millis, Position, Quota, QuotaExceeded, Time,
+    Millis, Position, Quota, QuotaExceeded, Time, WaitId,
     answer_size::{self, AnswerBudget},
     events::{self, RefusedEvent},
     ledger::{self, Ledger, RefusedHold, operations},
     limiter::{
         self, HeldBy,
         parts::{EXPLAINED, Mode},
+        waiting::{LAST, Slots},
     },
     locks,
     reads::ReadError,
-    turn::{CannotRun, Turn},
+    turn::{Attempt, CannotRun, Turn},
 };
 use alloc::{boxed::Box, vec::Vec};
 
@@ -27,36 +29,73 @@ const SHOWN: usize = 8;
 /// The number of limits without a window whose holders one explanation shows.
 const EXPLAINED_LIMITS: usize = 64;
 
+/// What became of a request.
+pub(super) enum Tried {
+    /// It is decided.
+    Done(Result<Reply, Refusal>),
+    /// Only locks and slots refuse it, so that it can wait in the queues of these groups.
+    Blocked { refusal: Refusal, slots: Slots },
+}
+
+/// Decides a request. If it waits, `wait` identifies it when it completes.
 pub(super) fn decide(
     decisions: &mut Decisions,
     families: &mut Families<'_>,
     turn: &mut Turn<'_>,
     request: &Decide,
+    wait: WaitId,
     max_answer: usize,
-) -> Result<Result<Reply, Refusal>, CannotRun> {
-    let mut budget = AnswerBudget::new(max_answer);
-    budget.spend(answer_size::estimate(request))?;
+) -> Result<Attempt<Result<Reply, Refusal>>, CannotRun> {
     let id = &request.operation_id;
     if let Some(open) = decisions.find(id) {
         if open.request != request.without_modes() {
-            return Ok(Err(Refusal::OperationReused { operation_id: id.clone() }));
+            return Ok(Attempt::Done(Err(Refusal::OperationReused { operation_id: id.clone() })));
         }
+        let mut budget = AnswerBudget::new(max_answer);
+        budget.spend(answer_size::estimate(request))?;
         let decision = open.info(families, turn.now, &mut budget)?;
-        return Ok(Ok(Reply::Decided(Box::new(Decision { repeated: true, ..decision }))));
+        return Ok(Attempt::Done(Ok(Reply::Decided(Box::new(Decision { repeated: true, ..decision })))));
+    }
+    if let Some(attempt) = waiting::take_over(decisions, families, turn, request, wait, max_answer)? {
+        return Ok(attempt);
     }
     if let Some(refusal) = find_used_id(families.ledger, turn, request)? {
-        return Ok(Err(refusal));
+        return Ok(Attempt::Done(Err(refusal)));
     }
+    let other_bytes = turn.other_bytes;
+    Ok(match try_at(decisions, families, turn, request, LAST, max_answer)? {
+        Tried::Done(result) => Attempt::Done(result),
+        Tried::Blocked { slots, .. } if request.wait > Millis(0) && !request.dry_run => {
+            turn.other_bytes = other_bytes;
+            waiting::join(decisions, families, turn, request, slots, wait)
+        }
+        Tried::Blocked { refusal, .. } => Attempt::Done(Err(refusal)),
+    })
+}
+
+/// Asks all parts, as a request at this place in the queues. If none refuses, all of them move. The id is free, or reserved for
+/// this request.
+pub(super) fn try_at(
+    decisions: &mut Decisions,
+    families: &mut Families<'_>,
+    turn: &mut Turn<'_>,
+    request: &Decide,
+    place: WaitId,
+    max_answer: usize,
+) -> Result<Tried, CannotRun> {
+    let mut budget = AnswerBudget::new(max_answer);
+    budget.spend(answer_size::estimate(request))?;
     let takes = request.takes();
     let touched = limiter::parts::Touched::collect(families.limiter, &takes, &mut budget)?;
     if let Err(refusal) = find_mistakes(families, request, &touched) {
-        return Ok(Err(refusal));
+        return Ok(Tried::Done(Err(refusal)));
     }
+    let slots = touched.slots(&takes);
 
     let Parts { checks, holds, locks: wanted, event, .. } = &request.parts;
     let mut refused = Refused {
         holds: refused_holds(decisions, families, turn.now, request),
-        locks: locks::parts::ask(families.locks, turn.now, wanted),
+        locks: locks::parts::ask(families.locks, turn.now, wanted, place),
         event: event.as_ref().and_then(|event| events::parts::ask(families.events, event)),
         ..Refused::default()
     };
@@ -70,10 +109,11 @@ pub(super) fn decide(
     turn.begin_family(families.limiter.resident_bytes());
     turn.other_bytes += growth.unwrap_or(0);
     let is_estimate = |place: usize| checks[place].estimate;
-    let decided = match limiter::parts::decide(families.limiter, turn, &takes, touched, mode, is_estimate) {
-        Ok(decided) => decided,
-        Err(exceeded) => return Ok(Err(exceeded.into())),
-    };
+    let decided =
+        match limiter::parts::decide(families.limiter, turn, &takes, touched, mode, place, is_estimate) {
+            Ok(decided) => decided,
+            Err(exceeded) => return Ok(Tried::Done(Err(exceeded.into()))),
+        };
     refused.limits = named(request, decided.limits);
     if is_refused || decided.is_refused {
         if request.explain {
@@ -84,10 +124,17 @@ pub(super) fn decide(
         }
         let of_limits = if decided.is_refused { decided.retry_after } else { Some(Millis(0)) };
         refused.retry_after = retry_after(turn.now, &refused, of_limits);
-        return Ok(Err(Refusal::Refused(Box::new(refused))));
+        let is_busy = refused.holds.is_empty()
+            && refused.event.is_none()
+            && refused.limits.iter().all(|limit| !limit.refuses || limit.status.per.is_none());
+        let refusal = Refusal::Refused(Box::new(refused));
+        return Ok(match slots.filter(|_| is_busy) {
+            Some(slots) => Tried::Blocked { refusal, slots },
+            None => Tried::Done(Err(refusal)),
+        });
     }
     if let Err(exceeded) = growth {
-        return Ok(Err(exceeded.into()));
+        return Ok(Tried::Done(Err(exceeded.into())));
     }
     let answer = match request.dry_run {
         true => dry_run(families, request, turn.now, refused.limits),
@@ -101,7 +148,7 @@ pub(super) fn decide(
         }
     };
     debug_assert!(holds.is_empty() || request.dry_run || !answer.values.is_empty());
-    Ok(Ok(Reply::Decided(Box::new(answer))))
+    Ok(Tried::Done(Ok(Reply::Decided(Box::new(answer)))))
 }
 
 /// The refusal of an id that was used before.
@@ -287,7 +334,7 @@ fn dry_run(
     }
 }
 
-fn without_position(request: &Decide, now: Time, limits: Vec<limiter::LimitOfCheck>) -> Decision {
+pub(super) fn without_position(request: &Decide, now: Time, limits: Vec<limiter::LimitOfCheck>) -> Decision {
     Decision {
         operation_id: request.operation_id.clone(),
         state: State::Open,

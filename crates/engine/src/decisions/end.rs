@@ -6,6 +6,7 @@ use super::{
     ended::{self, Amounts, Ended},
     reply::{Decision, Refusal, Reply, State},
     state::{Decisions, Open},
+    waiting,
 };
 use crate::{
     Effect, Name, Position, Time,
@@ -150,6 +151,9 @@ pub(super) fn roll_back(
         let answer = end(decisions, families, turn, position, ending, turn.now, max_answer);
         return Ok(Ok(Reply::Ended(Box::new(answer))));
     }
+    if let Some(reply) = waiting::roll_back(decisions, families, turn, id, max_answer) {
+        return Ok(Ok(reply));
+    }
     let view = turn.view();
     let ended = view.read(|reader| ended::find(reader, view, id))?;
     Ok(match ended.map(|ended| ended.answer) {
@@ -270,9 +274,7 @@ fn end(
     let Open { request, taken, .. } = open;
     let ended = Ended { answer: answer.clone(), ended_at: at, request, taken, amounts, was_forced };
     ended::remember(decisions, turn, &ended);
-    // The grants of waiting requests come after the end, and begin now.
     turn.now = now;
-    turn.begin_family(families.locks.resident_bytes());
-    locks::parts::end(families.locks, turn, position);
+    locks::parts::end(families.locks, position);
     answer
 }

@@ -7,7 +7,7 @@
 //!
 //! Open decisions are resident, and each is one record. Ended ones are paged.
 //!
-//! Read in this order: `command`, `reply`, `state`, `decide`, `end`, `ended`.
+//! Read in this order: `command`, `reply`, `state`, `decide`, `waiting`, `end`, `ended`.
 
 pub(crate) mod batch;
 mod command;
@@ -18,19 +18,21 @@ pub(crate) mod keys;
 mod lists;
 mod reply;
 mod state;
+mod waiting;
 
 pub use command::{Batch, BatchItem, Command, Decide, PartCheck, Parts, Settle};
 pub use reply::{Decision, HoldOfDecision, Refusal, Refused, Reply, State};
 pub(crate) use state::Decisions;
+pub(crate) use waiting::{end_waits, grant_next};
 
 use crate::{
-    Name, Position, Time,
+    Name, Position, Time, WaitId,
     events::Events,
     ledger::{self, Ledger},
     limiter::Limiter,
     locks::Locks,
     reads::{ReadError, Reader},
-    turn::{CannotRun, Turn, View},
+    turn::{Attempt, CannotRun, Turn, View},
 };
 
 /// The state of the families that decisions are made about.
@@ -51,26 +53,47 @@ impl Families<'_> {
 }
 
 /// Runs a command, or returns the records that must be fetched first. A command changes nothing before it has all its records.
+/// If it waits, `wait` identifies it when it completes.
 pub(crate) fn apply(
     decisions: &mut Decisions,
     families: &mut Families<'_>,
     turn: &mut Turn<'_>,
     command: &Command,
+    wait: WaitId,
     max_answer: usize,
-) -> Result<Result<Reply, Refusal>, CannotRun> {
-    match command {
-        Command::Decide(request) => decide::decide(decisions, families, turn, request, max_answer),
-        Command::Settle(settle) => end::commit(decisions, families, turn, settle, max_answer),
-        Command::Rollback(id) => end::roll_back(decisions, families, turn, id, max_answer),
-        Command::Heartbeat(id) => lists::heartbeat(decisions, families, turn, id, max_answer),
-        Command::Batch(_) => unreachable!("a batch is run in slices"),
-        // Nothing waits yet.
-        Command::Abandon { .. } => Ok(Ok(Reply::Abandoned)),
-        Command::Get(id) => lists::get(decisions, families, turn, id, max_answer),
-        Command::List { owner, older_than, page } => {
-            Ok(Ok(lists::list(decisions, families, turn.now, owner.as_ref(), *older_than, page)))
-        }
+) -> Result<Attempt<Result<Reply, Refusal>>, CannotRun> {
+    turn.begin_waits(decisions.waiting.len());
+    if let Some(refusal) = waiting::refuse(decisions, command) {
+        return Ok(Attempt::Done(Err(refusal)));
     }
+    Ok(Attempt::Done(match command {
+        Command::Decide(request) => {
+            return decide::decide(decisions, families, turn, request, wait, max_answer);
+        }
+        Command::Settle(settle) => end::commit(decisions, families, turn, settle, max_answer)?,
+        Command::Rollback(id) => end::roll_back(decisions, families, turn, id, max_answer)?,
+        Command::Heartbeat(id) => lists::heartbeat(decisions, families, turn, id, max_answer)?,
+        Command::Batch(_) => unreachable!("a batch is run in slices"),
+        Command::Abandon { operation_id, waiter } => {
+            waiting::abandon(decisions, families, turn, operation_id, waiter, max_answer);
+            Ok(Reply::Abandoned)
+        }
+        Command::Get(id) => lists::get(decisions, families, turn, id, max_answer)?,
+        Command::List { owner, older_than, page } => {
+            Ok(lists::list(decisions, families, turn.now, owner.as_ref(), *older_than, page))
+        }
+    }))
+}
+
+/// Ends the wait of a decision because it has lasted for as long as it may.
+pub(crate) fn end_wait(
+    decisions: &mut Decisions,
+    families: &mut Families<'_>,
+    turn: &mut Turn<'_>,
+    place: WaitId,
+    max_answer: usize,
+) {
+    waiting::time_out(decisions, families, turn, place, max_answer);
 }
 
 /// Fails with the records that the command will probably need.
@@ -89,7 +112,7 @@ pub(crate) fn missing(decisions: &Decisions, view: View<'_>, command: &Command) 
 
 /// Notes the records that a command about this operation needs. `is_new` says that it may make or book something.
 fn want(decisions: &Decisions, reader: &Reader<'_>, view: View<'_>, id: &Name, is_new: bool) {
-    if decisions.find(id).is_none() {
+    if decisions.find(id).is_none() && !decisions.waiting.has(id) {
         ended::want(reader, view, id);
         if is_new {
             reader.want(ledger::keys::operation(view.namespace, id));

@@ -5,10 +5,11 @@ use super::{
     Families,
     command::{Decide, Parts},
     keys,
-    reply::{Decision, State},
+    reply::{Decision, Refusal, Reply, State},
+    waiting::Waiting,
 };
 use crate::{
-    Name, Position, Time,
+    Name, Position, Time, WaitId,
     answer_size::{AnswerBudget, TooLarge},
     effect::EventInfo,
     events::{self, EventPart},
@@ -38,6 +39,9 @@ pub(crate) struct Decisions {
     pub(super) periods: Option<(u32, u32)>,
     /// The resident bytes of all open decisions, without what the families count.
     bytes: u64,
+    pub(super) waiting: Waiting,
+    /// Replies to requests that waited.
+    pub(super) completed: Vec<(WaitId, Result<Reply, Refusal>)>,
 }
 
 /// A decision in memory, without its texts. Its id is reserved in the ledger too.
@@ -225,12 +229,22 @@ impl Decisions {
     }
 
     pub(crate) fn resident_bytes(&self) -> u64 {
-        self.bytes
+        self.bytes + self.waiting.resident_bytes()
     }
 
     /// The resident bytes, summed up anew.
     pub(crate) fn recount_bytes(&self) -> u64 {
-        self.open.values().map(Open::resident_bytes).sum()
+        self.open.values().map(Open::resident_bytes).sum::<u64>() + self.waiting.recount_bytes()
+    }
+
+    /// The number of decisions that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The replies to requests that waited, since the last call, in order.
+    pub(crate) fn take_completed(&mut self) -> Vec<(WaitId, Result<Reply, Refusal>)> {
+        core::mem::take(&mut self.completed)
     }
 
     pub(super) fn find(&self, id: &Name) -> Option<&Open> {
@@ -253,9 +267,10 @@ impl Decisions {
         Some(open)
     }
 
-    /// All memory of the decisions of a deleted namespace.
-    pub(crate) fn into_leftovers(self) -> Leftovers {
-        Leftovers::of(self.open).and(self.by_id)
+    /// The requests that wait in a deleted namespace, and the rest of its memory.
+    pub(crate) fn into_waits_and_leftovers(self) -> (Vec<WaitId>, Leftovers, Leftovers) {
+        let (waits, waiting) = self.waiting.into_waits_and_leftovers();
+        (waits, Leftovers::of(self.open).and(self.by_id), waiting)
     }
 
     /// Loads a stored record. All records of the families are loaded before, and nothing is counted yet.

@@ -57,10 +57,14 @@ impl Engine {
                 let result = events::apply(&mut families.events, turn, command, max_answer);
                 durable(result, max_answer, Outcome::Events)
             }),
-            Command::Decisions(command) => self.decide(now, request, fetched, |families, turn, _| {
+            Command::Decisions(command) => self.decide(now, request, fetched, |families, turn, wait| {
                 let (decisions, mut families) = families.split();
-                let result = decisions::apply(decisions, &mut families, turn, command, max_answer);
-                durable(result, max_answer, Outcome::Decisions)
+                match decisions::apply(decisions, &mut families, turn, command, wait, max_answer) {
+                    Ok(Attempt::Waits) => Ok(Applied::Waiting(wait)),
+                    Ok(Attempt::TooManyWaiting) => Ok(Applied::durable(Outcome::TooManyWaiting)),
+                    Ok(Attempt::Done(result)) => Ok(Applied::durable(Outcome::Decisions(result))),
+                    Err(stop) => durable(Err(stop), max_answer, Outcome::Decisions),
+                }
             }),
             Command::DeleteNamespace => {
                 Ok(Applied::durable(self.delete_namespace(&request.namespace, &request.caller)))
@@ -321,9 +325,8 @@ fn repeat_reply(
     max_answer: usize,
 ) -> Option<Outcome> {
     match kept {
-        Outcome::Limiter(Ok(reply)) => {
-            limiter::repeat_reply(&families.limiter, turn, &reply).map(|reply| Outcome::Limiter(Ok(reply)))
-        }
+        Outcome::Limiter(Ok(reply)) => limiter::repeat_reply(&mut families.limiter, turn, &reply)
+            .map(|reply| Outcome::Limiter(Ok(reply))),
         Outcome::Locks(Ok(reply)) => {
             let command = match command {
                 Command::Locks(command) => Some(command),

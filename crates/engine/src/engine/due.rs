@@ -30,7 +30,7 @@ pub enum Due {
     Timer(TimerKey),
     /// A slice of a sweep. There is no hurry.
     Sweep(u64),
-    /// A slice of a backfill. A client waits for it.
+    /// A slice of a backfill, or of grants to requests that wait. Clients wait for it.
     Backfill(NamespaceId),
     /// A slice of memory to free. There is no hurry.
     Free,
@@ -52,9 +52,10 @@ impl Engine {
         self.sweeps.keys().next().map(|id| Due::Sweep(*id))
     }
 
-    /// The next slice of a backfill, if there is one. While a batch is unfinished, the rules of its namespace do not change.
+    /// The next slice of a backfill or of grants, if there is one. While a batch is unfinished, the rules of its namespace do not
+    /// change.
     pub fn next_backfill(&self) -> Option<Due> {
-        let mut waiting = self.context.backfilling.iter();
+        let mut waiting = self.context.granting.iter().chain(&self.context.backfilling);
         waiting.find(|id| !self.context.unfinished.contains(*id)).map(|id| Due::Backfill(*id))
     }
 
@@ -112,8 +113,11 @@ impl Engine {
             return;
         };
         let slice = self.options.backfill_slice;
+        // The step itself continues with the grants.
         self.context.step(namespace, now, fetched, |families, turn| {
-            limiter::continue_backfill(&mut families.limiter, turn, slice);
+            if families.limiter.is_backfilling() {
+                limiter::continue_backfill(&mut families.limiter, turn, slice);
+            }
         });
         self.begin_sweeps();
     }
@@ -219,6 +223,11 @@ fn fire_timer(
         Timer::LockExpiry { token } => locks::expire(&mut families.locks, turn, token),
         Timer::EventKey { stream, key } => events::expire_key(&mut families.events, turn, stream, key),
         Timer::LockWait { wait } => locks::end_wait(&mut families.locks, turn, wait),
+        Timer::LeaseWait { wait } => limiter::end_wait(&mut families.limiter, turn, wait, max_answer),
+        Timer::DecisionWait { place } => {
+            let (decisions, mut families) = families.split();
+            decisions::end_wait(decisions, &mut families, turn, place, max_answer);
+        }
         Timer::OperationExpiry { position } => {
             let (decisions, mut families) = families.split();
             decisions::expire(decisions, &mut families, turn, position, key.due, max_answer);

@@ -138,7 +138,10 @@ impl Families {
         Sizes {
             ledger_limits: self.ledger.len(),
             limiter: self.limiter.sizes(),
-            locks: self.locks.sizes(),
+            locks: locks::Sizes {
+                waiting: self.locks.sizes().waiting + self.limiter.waiting() + self.decisions.waiting(),
+                ..self.locks.sizes()
+            },
             events: self.events.sizes(),
             decisions: self.decisions.len(),
             kept_replies: 0,
@@ -155,7 +158,9 @@ impl Families {
         let limiter = self.limiter.take_completed().into_iter();
         let locks = self.locks.take_completed().into_iter();
         let limiter = limiter.map(|(wait, result)| (wait, Outcome::Limiter(result)));
-        limiter.chain(locks.map(|(wait, result)| (wait, Outcome::Locks(result))))
+        let decisions = self.decisions.take_completed().into_iter();
+        let decisions = decisions.map(|(wait, result)| (wait, Outcome::Decisions(result)));
+        limiter.chain(locks.map(|(wait, result)| (wait, Outcome::Locks(result)))).chain(decisions)
     }
 
     /// Loads a stored record of one of the families.

@@ -11,10 +11,11 @@ use super::{
     reply::{Decision, LimitStatus, Refusal, Reply},
     terms::Limit,
     touched_groups::{TouchedGroup, TouchedGroups},
+    waiting::{FIRST, LAST},
     window::GroupState,
 };
 use crate::{
-    Millis, QuotaExceeded, Time,
+    Millis, QuotaExceeded, Time, WaitId,
     answer_size::{AnswerBudget, TooLarge},
     key_values::KeyValues,
     slab::SlabIndex,
@@ -33,8 +34,8 @@ pub(super) enum TakeKind {
     Check { mode: CheckMode, may_relax: bool },
     /// The counter's unleased part always changes.
     Counter,
-    /// The counter's leased part always changes. The lease itself has so many resident bytes.
-    Lease { bytes: u64 },
+    /// The counter's leased part always changes. The lease itself has so many resident bytes, and waits at this place.
+    Lease { bytes: u64, place: WaitId },
     /// The counter's leased part changes only if a limit without a window applies: a decision holds it.
     Part,
 }
@@ -43,6 +44,15 @@ impl TakeKind {
     /// Whether the entries are counted whatever the limits say.
     fn is_report(self) -> bool {
         matches!(self, TakeKind::Check { mode: CheckMode::Report, .. })
+    }
+
+    /// The place in the queues of requests that wait. What has happened already passes all that waits.
+    fn place(self) -> WaitId {
+        match self {
+            TakeKind::Lease { place, .. } => place,
+            TakeKind::Check { mode: CheckMode::Report, .. } => FIRST,
+            TakeKind::Check { .. } | TakeKind::Counter | TakeKind::Part => LAST,
+        }
     }
 }
 
@@ -128,7 +138,7 @@ pub(super) fn decide_touched(
     for (entry, end) in entries.iter().zip(ends) {
         let own = &mut groups[begin..end];
         begin = end;
-        let is_entry_refused = is_refused_by(limiter, now, entry, own);
+        let is_entry_refused = is_refused_by(limiter, now, entry, own, kind.place());
         is_refused |= is_entry_refused;
         // In a dry run of several entries, later entries must see what earlier ones would take. It is undone below.
         let is_taken = is_report || !is_entry_refused;
@@ -157,7 +167,7 @@ pub(super) fn decide_touched(
     // A report has been counted, so there is nothing to retry.
     let retry_after =
         if is_refused && !is_report { retry_after(limiter, now, entries, &groups) } else { None };
-    let limits = statuses(limiter, now, groups, entries.len() > 1);
+    let limits = statuses(limiter, now, groups, entries.len() > 1, kind.place());
     let decision = Decision { allowed: !is_refused, reported: is_report, limits, retry_after };
     CheckResult { decision: Ok(decision), is_relaxed }
 }
@@ -174,7 +184,7 @@ pub(super) fn check_quotas(
         return Ok(());
     }
     let mut growth = limiter.growth_by_take(turn.now, entry, groups, is_counted(kind, groups));
-    if let TakeKind::Lease { bytes } = kind {
+    if let TakeKind::Lease { bytes, .. } = kind {
         growth.leases += 1;
         growth.bytes += bytes;
     }
@@ -186,15 +196,22 @@ pub(super) fn is_counted(kind: TakeKind, groups: &[TouchedGroup]) -> bool {
     matches!(kind, TakeKind::Counter | TakeKind::Lease { .. }) || groups.iter().any(|group| group.is_count())
 }
 
-/// Looks up the groups of an entry and marks the limits that it exceeds. Returns whether one of those refuses; a shadow
-/// limit never does.
-pub(super) fn is_refused_by(limiter: &Limiter, now: Time, entry: &Take, groups: &mut [TouchedGroup]) -> bool {
+/// Looks up the groups of an entry and marks the limits that it exceeds, and those in which an earlier request than `place`
+/// waits. Returns whether one of them refuses; a shadow limit never does.
+pub(super) fn is_refused_by(
+    limiter: &Limiter,
+    now: Time,
+    entry: &Take,
+    groups: &mut [TouchedGroup],
+    place: WaitId,
+) -> bool {
     let hits = u64::try_from(entry.hits).unwrap_or(0);
     let mut is_refused = false;
     for group in groups {
         group.index = limiter.groups.find(group.owner, group.values.as_bytes());
         if group.is_limit {
-            group.exceeded = group.meter.exceeds(state_at(limiter, group.index), now, hits);
+            group.exceeded = group.meter.exceeds(state_at(limiter, group.index), now, hits)
+                || (hits > 0 && group.is_slot() && limiter.slots.has_earlier(group, place));
             is_refused |= group.exceeded && !group.is_shadow;
         }
     }
@@ -258,6 +275,9 @@ pub(super) fn take(
         }
     };
     limiter.set_counter(turn, key_values, unleased, leased);
+    if entry.hits < 0 {
+        limiter.wake_by_counter(key_values);
+    }
     (unleased, leased) != (before.unleased, before.leased)
 }
 
@@ -289,6 +309,10 @@ pub(super) fn retry_after(
         if group.meter.limit == Limit::Unlimited {
             continue;
         }
+        // Nobody knows when those who wait will have had their turn.
+        if group.exceeded && group.is_count() {
+            return None;
+        }
         // A retry sends the earlier entries too, so what they take from this group is added.
         for other in groups.iter().take_while(|other| other.entry < group.entry) {
             if other.owner == group.owner && other.values == group.values {
@@ -308,6 +332,7 @@ pub(super) fn statuses(
     now: Time,
     groups: Vec<TouchedGroup>,
     is_stale: bool,
+    place: WaitId,
 ) -> Vec<LimitStatus> {
     let limits = groups.into_iter().filter(|group| group.is_limit);
     limits
@@ -317,7 +342,9 @@ pub(super) fn statuses(
                 false => group.index,
             };
             let state = state_at(limiter, index);
+            let waiting = limiter.slots.waiting(&group, place);
             LimitStatus {
+                waiting,
                 entry: group.entry,
                 limit: group.meter.reported_limit(),
                 used: group.meter.used(state, now),

@@ -36,6 +36,7 @@ pub(super) fn finish(limiter: &mut Limiter, turn: &mut Turn<'_>, plan: Plan) -> 
         }
     }
     limiter.schedule_window_timers(turn);
+    limiter.requeue();
     reply(limiter, plan.reply)
 }
 

@@ -4,7 +4,7 @@
 //! limit applies to what is in use: the sum of counters, which is kept in memory for every group as counters change. With
 //! a window, each group counts its own hits. All of it is resident.
 //!
-//! Read in this order: `command`, `terms`, `reply`, `rule`, `check`, `window`, then `prepare`, `backfill` and `finish`, which
+//! Read in this order: `command`, `terms`, `reply`, `rule`, `check`, `window`, `waiting`, then `prepare`, `backfill` and `finish`, which
 //! change rules.
 
 mod backfill;
@@ -33,6 +33,7 @@ mod rules;
 mod state;
 mod terms;
 mod touched_groups;
+pub(crate) mod waiting;
 mod window;
 mod window_timers;
 
@@ -78,6 +79,7 @@ pub(crate) fn apply(
     options: &Options,
 ) -> Result<Attempt<Decided>, TooLarge> {
     turn.begin_family(limiter.resident_bytes());
+    turn.begin_waits(limiter.waiting());
     let budget = AnswerBudget::new(options.max_answer);
     let durable = |result| Decided { result, is_relaxed: false };
     let decided = match command {
@@ -96,13 +98,18 @@ pub(crate) fn apply(
         Command::SetCounter(CounterChange { key_values, amount }) => {
             durable(counters::set(limiter, turn, key_values, *amount))
         }
-        Command::TakeLease(new) => durable(leases::take(limiter, turn, new, budget)?),
+        Command::TakeLease(new) => {
+            return Ok(match waiting::take(limiter, turn, new, wait, budget)? {
+                Attempt::Done(result) => Attempt::Done(durable(result)),
+                Attempt::Waits => Attempt::Waits,
+                Attempt::TooManyWaiting => Attempt::TooManyWaiting,
+            });
+        }
         Command::ExtendLease { id, session } => durable(leases::extend(limiter, turn, id, session)),
         Command::ReleaseLease { id, session } => {
             durable(leases::release(limiter, turn, id, session.as_ref()))
         }
-        // Nothing waits yet.
-        Command::AbandonLease(_) => durable(Ok(Reply::LeaseAbandoned)),
+        Command::AbandonLease(id) => durable(Ok(waiting::abandon(limiter, turn, id, options.max_answer))),
         Command::Match(key_values) => durable(Ok(lists::matches(limiter, key_values, budget)?)),
         Command::GetRule(name) => durable(lists::rule(limiter, name)),
         Command::ListRules { query, page } => durable(Ok(lists::rules(limiter, query, page))),
@@ -151,8 +158,14 @@ pub(crate) fn find_counter(limiter: &Limiter, key_values: &KeyValues) -> Option<
 
 /// The kept reply to a repeated request, as of now. `None` if the request must be decided again, because the lease of the
 /// kept reply has ended.
-pub(crate) fn repeat_reply(limiter: &Limiter, turn: &Turn<'_>, reply: &Reply) -> Option<Reply> {
+pub(crate) fn repeat_reply(limiter: &mut Limiter, turn: &Turn<'_>, reply: &Reply) -> Option<Reply> {
     leases::repeat_reply(limiter, turn.now, reply)
+}
+
+/// Ends the wait of a lease because it has lasted for as long as it may.
+pub(crate) fn end_wait(limiter: &mut Limiter, turn: &mut Turn<'_>, wait: WaitId, max_answer: usize) {
+    turn.begin_family(limiter.resident_bytes());
+    waiting::time_out(limiter, turn, wait, max_answer);
 }
 
 /// Gives back what the lease holds, because its ttl has passed.

@@ -10,10 +10,11 @@ use super::{
     reply::LimitStatus,
     state::meter_of,
     touched_groups::{TouchedGroup, TouchedGroups},
+    waiting::{LAST, Slots},
     window::TakenAt,
 };
 use crate::{
-    Millis, Name, Position, Quota, QuotaExceeded, Time,
+    Millis, Name, Position, Quota, QuotaExceeded, Time, WaitId,
     answer_size::{AnswerBudget, TooLarge},
     key_values::KeyValues,
     turn::Turn,
@@ -68,6 +69,11 @@ impl Touched {
     fn groups_of(&self, entry: usize) -> &[TouchedGroup] {
         let begin = entry.checked_sub(1).map_or(0, |before| self.0.ends[before]);
         &self.0.groups[begin..self.0.ends[entry]]
+    }
+
+    /// The groups in which the entries wait. `None` if they would be refused even if nothing were in use.
+    pub(crate) fn slots(&self, entries: &[Take]) -> Option<Slots> {
+        Slots::of(entries, &self.0)
     }
 
     /// Whether a rule applies to the entry.
@@ -134,13 +140,14 @@ pub(crate) enum Mode {
     Look,
 }
 
-/// Asks all entries, each of which sees what earlier ones would take. `is_estimate` says which entries will be settled.
+/// Asks all entries, as a request at this place in the queues. Each sees what earlier ones would take. `is_estimate` says which entries will be settled.
 pub(crate) fn decide(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
     entries: &[Take],
     touched: Touched,
     mode: Mode,
+    place: WaitId,
     is_estimate: impl Fn(usize) -> bool,
 ) -> Result<Decided, QuotaExceeded> {
     let (is_taking, is_dry_run) = (mode == Mode::Take, mode == Mode::DryRun);
@@ -156,7 +163,7 @@ pub(crate) fn decide(
     for (entry, end) in entries.iter().zip(&ends) {
         let own = &mut groups[begin..*end];
         begin = *end;
-        let is_entry_refused = check::is_refused_by(limiter, now, entry, own);
+        let is_entry_refused = check::is_refused_by(limiter, now, entry, own, place);
         is_refused |= is_entry_refused;
         if !is_entry_refused && entry.hits > 0 {
             if is_taking && !is_refused && exceeded.is_none() {
@@ -174,7 +181,7 @@ pub(crate) fn decide(
     let mut taken = Vec::new();
     // A dry run shows what would be used.
     let would_be = match !is_refused && !is_taking {
-        true => Some(check::statuses(limiter, now, groups.clone(), true)),
+        true => Some(check::statuses(limiter, now, groups.clone(), true, place)),
         false => None,
     };
     if is_refused || !is_taking || exceeded.is_some() {
@@ -197,7 +204,7 @@ pub(crate) fn decide(
     let retry_after = if is_refused { check::retry_after(limiter, now, entries, &groups) } else { None };
     let limits = match would_be.filter(|_| is_dry_run) {
         Some(limits) => limits,
-        None => check::statuses(limiter, now, groups, true),
+        None => check::statuses(limiter, now, groups, true, place),
     };
     let limits = limits.into_iter().map(|status| LimitOfCheck {
         check: None,
@@ -293,7 +300,7 @@ pub(crate) fn look(
     budget: &mut AnswerBudget,
 ) -> Result<Vec<LimitOfCheck>, TooLarge> {
     let touched = TouchedGroups::collect(limiter, entries, budget)?;
-    let limits = check::statuses(limiter, now, touched.groups, true).into_iter();
+    let limits = check::statuses(limiter, now, touched.groups, true, LAST).into_iter();
     let limits =
         limits.map(|status| LimitOfCheck { check: None, refuses: false, status, held_by: Vec::new() });
     Ok(limits.collect())
@@ -354,6 +361,7 @@ fn lease(limiter: &Limiter, new: &NewPart<'_>) -> Lease {
         expires_at: new.expires_at,
         token: new.token,
         operation_id: Some(new.operation_id.clone()),
+        ends_with_client: false,
     }
 }
 
@@ -376,6 +384,7 @@ pub(crate) fn end(limiter: &mut Limiter, turn: &mut Turn<'_>, lease_id: &Name) {
     let counter = limiter.counters.get(&lease.key_values);
     let leased = counter.leased.saturating_sub(u128::from(lease.hits));
     limiter.set_counter(turn, &lease.key_values, counter.unleased, leased);
+    limiter.wake_by_counter(&lease.key_values);
 }
 
 /// The leases that hold most of the time a part of what is in use in the group of a limit, the longest holder first: at most

@@ -268,6 +268,8 @@ pub struct LimitStatus {
     pub shadow: bool,
     /// Whether the check asked for more than was left.
     pub exceeded: bool,
+    /// The number of requests that wait in the group. If an earlier one waits, the limit counts as exceeded.
+    pub waiting: usize,
 }
 
 impl LimitStatus {

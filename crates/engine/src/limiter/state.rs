@@ -13,6 +13,7 @@ use super::{
     rule_index::RuleNumber,
     rules::Rules,
     terms::{Limit, Window},
+    waiting::{LeaseWaiter, SlotQueues},
     window::{BucketClock, Meter},
 };
 use crate::{
@@ -25,6 +26,7 @@ use crate::{
     turn::{BatchChanges, Turn},
 };
 use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
+use hashbrown::HashMap;
 
 /// An estimate of the bytes of a stored counter without its key-values.
 const COUNTER_BYTES: usize = 32;
@@ -36,8 +38,15 @@ pub(crate) struct Limiter {
     pub(super) groups: Groups,
     pub(super) counters: Counters,
     pub(super) leases: BTreeMap<Name, Lease>,
-    /// The resident bytes of all leases.
+    /// The resident bytes of all leases, and of those that wait.
     pub(super) lease_bytes: u64,
+    /// The queues of requests that wait for limits without a window.
+    pub(super) slots: SlotQueues,
+    pub(super) lease_waiters: BTreeMap<WaitId, LeaseWaiter>,
+    /// The waiting leases, by their ids.
+    pub(super) lease_waits: HashMap<Name, WaitId>,
+    /// Replies to leases that waited.
+    pub(super) completed: Vec<(WaitId, Result<Reply, Refusal>)>,
     pub(super) rule_changes: RuleChangeQueue,
     pub(super) is_write_timer_set: bool,
     pub(super) is_idle_timer_set: bool,
@@ -85,6 +94,7 @@ impl Limiter {
             + self.groups.resident_bytes()
             + self.counters.resident_bytes()
             + self.lease_bytes
+            + self.slots.resident_bytes()
             + self.rule_changes.resident_bytes()
     }
 
@@ -93,7 +103,8 @@ impl Limiter {
         let (overrides, rules) = self.rules.recount();
         let leases = self.leases.values().map(Lease::resident_bytes).sum::<u64>();
         let counted = rules + self.groups.recount_bytes() + self.counters.recount_bytes() + leases;
-        (Sizes { overrides, ..self.sizes() }, counted + self.rule_changes.recount_bytes())
+        let waiting = self.recount_waiters() + self.slots.recount_bytes();
+        (Sizes { overrides, ..self.sizes() }, counted + waiting + self.rule_changes.recount_bytes())
     }
 
     pub(super) fn rule(&self, name: &Name) -> Option<&Rule> {
@@ -172,14 +183,17 @@ impl Limiter {
         self.rule_changes.is_busy()
     }
 
-    /// The replies to changes of rules that waited and were completed since the last call, in order.
+    /// The replies to changes of rules, and then those to leases, that waited and were completed since the last call, in order.
     pub(crate) fn take_completed(&mut self) -> Vec<(WaitId, Result<Reply, Refusal>)> {
-        self.rule_changes.take_completed()
+        let mut completed = self.rule_changes.take_completed();
+        completed.append(&mut self.completed);
+        completed
     }
 
-    /// Drops all changes of rules that wait or are being backfilled, and returns the requests that wait for them.
-    pub(crate) fn stop_rule_changes(&mut self) -> impl Iterator<Item = WaitId> + use<> {
-        core::mem::take(&mut self.rule_changes).into_waiting()
+    /// Drops all changes of rules that wait or are being backfilled, and all leases that wait. Returns the requests.
+    pub(crate) fn stop_waits(&mut self) -> impl Iterator<Item = WaitId> + use<> {
+        let leases: Vec<WaitId> = self.lease_waiters.keys().copied().collect();
+        core::mem::take(&mut self.rule_changes).into_waiting().chain(leases)
     }
 
     /// Memory that went out of use since the last call.
@@ -194,7 +208,9 @@ impl Limiter {
         let rules = (!rules.is_empty()).then_some(Garbage::Rules(rules));
         let has_counts = self.groups.len() + self.counters.len() > 0;
         let counts = has_counts.then(|| Garbage::Counts(Box::new((self.groups, self.counters))));
-        rules.into_iter().chain(counts).chain([Garbage::Maps(look_ups.and(self.leases))])
+        let waiting = self.slots.into_leftovers().and(self.lease_waiters).and(self.lease_waits);
+        let maps = [Garbage::Maps(look_ups.and(self.leases)), Garbage::Maps(waiting)];
+        rules.into_iter().chain(counts).chain(maps)
     }
 }
 

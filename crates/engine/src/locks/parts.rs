@@ -5,7 +5,9 @@ use super::{
     reply::Refusal,
     state::{Grant, Locks},
 };
-use crate::{Millis, Name, Position, Quota, QuotaExceeded, Time, WaitId, key_values::KeyValues, turn::Turn};
+use crate::{
+    Millis, Name, Position, Quota, QuotaExceeded, Time, WaitId, key_values::KeyValues, resident, turn::Turn,
+};
 use alloc::{format, vec::Vec};
 use serde::{Deserialize, Serialize};
 
@@ -50,13 +52,11 @@ pub(crate) fn operation_of<'l>(locks: &'l Locks, lock_id: &Name) -> Option<&'l N
     locks.by_id(lock_id)?.operation_id.as_ref()
 }
 
-/// The locks that cannot be had now.
-pub(crate) fn ask(locks: &Locks, now: Time, wanted: &[Lock]) -> Vec<RefusedLock> {
-    // A new request comes after all that wait.
-    let last = WaitId(u64::MAX);
+/// The locks that a request at this place in the queues cannot have now.
+pub(crate) fn ask(locks: &Locks, now: Time, wanted: &[Lock], place: WaitId) -> Vec<RefusedLock> {
     let refused = wanted.iter().filter_map(|lock| {
         let queue = locks.queues.get(&lock.key_values)?;
-        if queue.admits(lock.mode, last) {
+        if queue.admits(lock.mode, place) {
             return None;
         }
         let holder = queue.holder().map(|token| &locks.grants[&token]);
@@ -67,7 +67,7 @@ pub(crate) fn ask(locks: &Locks, now: Time, wanted: &[Lock]) -> Vec<RefusedLock>
             owner: holder.and_then(|grant| grant.owner.clone()),
             held: holder.map(|grant| Millis(now.0.saturating_sub(grant.granted_at.0))),
             expires_in: holder.map(|grant| Millis(grant.expires_at.0.saturating_sub(now.0))),
-            waiting: queue.waiters().len(),
+            waiting: queue.waiters().len() - usize::from(queue.has_waiter(place)),
         })
     });
     refused.collect()
@@ -122,9 +122,33 @@ pub(crate) fn extend(locks: &mut Locks, token: Position, expires_at: Time) {
     }
 }
 
-/// Releases the locks of a decision, and grants the waiting requests that are no longer blocked.
-pub(crate) fn end(locks: &mut Locks, turn: &mut Turn<'_>, token: Position) {
+/// Releases the locks of a decision, and wakes the waiting requests that they may have blocked.
+pub(crate) fn end(locks: &mut Locks, token: Position) {
     if let Some(grant) = locks.remove_grant(token) {
-        locks.grant_next(turn, &grant.locks);
+        locks.wake(&grant.locks);
     }
+}
+
+/// The resident bytes of the places of a decision that waits for these locks.
+pub(crate) fn places_bytes(wanted: &[Lock]) -> u64 {
+    wanted.len() as u64 * 2 * resident::tree_slot::<(WaitId, Mode)>()
+}
+
+/// The resident bytes of the queues that a request for these locks would create.
+pub(crate) fn new_queue_bytes(locks: &Locks, wanted: &[Lock]) -> u64 {
+    locks.new_queue_bytes(wanted)
+}
+
+/// A decision waits for these locks.
+pub(crate) fn join(locks: &mut Locks, place: WaitId, wanted: &[Lock]) {
+    for lock in wanted {
+        locks.queues.entry(lock.key_values.clone()).or_default().join(place, lock.mode);
+    }
+}
+
+/// A decision no longer waits for these locks.
+pub(crate) fn leave(locks: &mut Locks, place: WaitId, wanted: &[Lock]) {
+    locks.handle_woken(place);
+    locks.change_queues(wanted, |queue| queue.leave(place));
+    locks.wake(wanted);
 }

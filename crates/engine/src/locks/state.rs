@@ -45,6 +45,8 @@ pub(crate) struct Locks {
     pub(super) queues: HashMap<KeyValues, Queue>,
     /// The resident bytes of all grants, waiters and listeners.
     pub(super) bytes: u64,
+    /// Requests that may be granted, because a holder or a waiter has left one of their queues.
+    woken: BTreeSet<WaitId>,
     /// Replies to requests that waited.
     completed: Vec<(WaitId, Result<Reply, Refusal>)>,
 }
@@ -170,7 +172,7 @@ impl Locks {
 
     /// Checks that the namespace may have one more waiting request.
     pub(super) fn check_wait(&self, turn: &Turn<'_>, wanted: &Acquire) -> Result<(), QuotaExceeded> {
-        turn.check_quota(Quota::LocksWaiting, self.waiters.len(), 1)?;
+        turn.check_quota(Quota::LocksWaiting, turn.other_waiting + self.waiters.len(), 1)?;
         turn.check_bytes(self.resident_bytes(), wanted.waiter_bytes() + self.new_queue_bytes(&wanted.locks))
     }
 
@@ -283,26 +285,57 @@ impl Locks {
     /// Grants the waiting requests that are no longer blocked, in the order of their arrival, after a holder or a waiter has
     /// left these queues. A new grant unblocks nothing: as a holder it blocks the same requests as it did as a waiter. So it is
     /// enough to look at the requests that were at the head of their queues before the first grant. A request that a quota
-    /// refuses leaves its queues, and so the requests behind it are looked at too. They have come later.
+    /// refuses leaves its queues, and so the requests behind it are looked at too. They have come later. Decisions that wait are
+    /// only woken.
     pub(super) fn grant_next(&mut self, turn: &mut Turn<'_>, locks: &[Lock]) {
-        let mut next = self.next_in_line(locks);
-        while let Some(wait) = next.pop_first() {
-            if self.blocked(turn.now, &self.waiters[&wait].wanted.locks, wait).is_some() {
-                continue;
+        self.wake(locks);
+        let mut passed = None;
+        while let Some(wait) =
+            self.woken.range(passed.map_or(WaitId(0), |WaitId(wait)| WaitId(wait + 1))..).next()
+        {
+            let wait = *wait;
+            passed = Some(wait);
+            if self.waiters.contains_key(&wait) {
+                self.woken.remove(&wait);
+                self.ask_again(turn, wait);
             }
-            let Some(Waiter { wanted, .. }) = self.remove_waiter(turn, wait) else { continue };
-            let result = match self.check_grant(turn, &wanted) {
-                Ok(()) => {
-                    let grant = self.grant(turn, &wanted);
-                    Ok(Reply::Granted { grant, session: wanted.session })
-                }
-                Err(exceeded) => {
-                    next.append(&mut self.next_in_line(&wanted.locks));
-                    Err(exceeded.into())
-                }
-            };
-            self.completed.push((wait, result));
         }
+    }
+
+    /// Wakes the requests at the heads of these queues.
+    pub(super) fn wake(&mut self, locks: &[Lock]) {
+        let mut next = self.next_in_line(locks);
+        self.woken.append(&mut next);
+    }
+
+    /// The earliest of the woken requests.
+    pub(crate) fn first_woken(&self) -> Option<WaitId> {
+        self.woken.first().copied()
+    }
+
+    pub(crate) fn handle_woken(&mut self, wait: WaitId) {
+        self.woken.remove(&wait);
+    }
+
+    /// Grants a waiting request if nothing blocks it any more. If a quota refuses it, it leaves its queues, and the requests
+    /// behind it are woken.
+    pub(crate) fn ask_again(&mut self, turn: &mut Turn<'_>, wait: WaitId) {
+        let Some(waiter) = self.waiters.get(&wait) else { return };
+        if self.blocked(turn.now, &waiter.wanted.locks, wait).is_some() {
+            return;
+        }
+        let Some(Waiter { wanted, .. }) = self.remove_waiter(turn, wait) else { return };
+        let result = match self.check_grant(turn, &wanted) {
+            Ok(()) => {
+                let grant = self.grant(turn, &wanted);
+                Ok(Reply::Granted { grant, session: wanted.session })
+            }
+            Err(exceeded) => {
+                self.wake(&wanted.locks);
+                Err(exceeded.into())
+            }
+        };
+        self.completed.push((wait, result));
     }
 
     /// The waiters at the heads of these queues.
@@ -311,7 +344,7 @@ impl Locks {
         queues.flat_map(Queue::next_in_line).collect()
     }
 
-    fn change_queues(&mut self, locks: &[Lock], change: impl Fn(&mut Queue)) {
+    pub(super) fn change_queues(&mut self, locks: &[Lock], change: impl Fn(&mut Queue)) {
         for lock in locks {
             if let Some(queue) = self.queues.get_mut(&lock.key_values) {
                 change(queue);
@@ -364,6 +397,7 @@ impl Locks {
             self.bytes -= waiter.wanted.waiter_bytes();
             self.change_queues(&waiter.wanted.locks, |queue| queue.leave(*wait));
         }
+        self.woken.clear();
         waiters.into_values().collect()
     }
 

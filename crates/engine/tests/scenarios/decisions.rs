@@ -56,7 +56,7 @@ fn decide(words: &[&str]) -> Decide {
     sections.for_each(|section| part(&mut parts, section[0], &section[1..]));
     let decide = Decide::new(name(words[0]), parts).unwrap();
     let decide = decide.with_ttl(millis("ttl").unwrap_or(Millis(1_000))).unwrap();
-    let waiter = name(option_of(options, "as").unwrap_or("w"));
+    let waiter = name(option_of(options, "by").unwrap_or("w"));
     let decide = decide.with_wait(millis("wait").unwrap_or(Millis(0)), waiter).unwrap();
     let decide = decide.with_owner(option_of(options, "owner").map(name));
     let decide = decide.with_dry_run(option_of(options, "dry").is_some());

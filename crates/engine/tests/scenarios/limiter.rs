@@ -142,11 +142,13 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
             let (id, ttl) = (name(names[0]), millis("ttl").unwrap());
             let lease = NewLease::new(id, session(), key_values(), hits() as u64, ttl).unwrap();
             let lease = lease.with_owner(option("owner").map(name));
+            let lease = lease.with_wait(millis("wait").unwrap_or(Millis(0))).unwrap();
             limiter::Command::TakeLease(lease.with_require_match(option("require").is_some()))
         }
         "heartbeat" => limiter::Command::ExtendLease { id: name(names[0]), session: session() },
         "release" => limiter::Command::ReleaseLease { id: name(names[0]), session: Some(session()) },
         "force-release" => limiter::Command::ReleaseLease { id: name(names[0]), session: None },
+        "leave" => limiter::Command::AbandonLease(name(names[0])),
         "get-lease" => limiter::Command::GetLease(name(names[0])),
         "leases" => {
             limiter::Command::ListLeases { owner: option("owner").map(name), page: page(words, name) }
@@ -254,8 +256,9 @@ pub(crate) fn show_limit(limit: &LimitStatus) -> String {
     let reset = limit.reset.map_or(String::new(), |reset| format!(" reset {}", reset.0));
     let mark = if limit.exceeded { " !" } else { "" };
     let shadow = if limit.shadow { " shadow" } else { "" };
+    let waiting = if limit.waiting > 0 { format!(" waiting {}", limit.waiting) } else { String::new() };
     let (used, of) = (limit.used, show_number(limit.limit));
-    format!("{rule}{item}{:?} {used}/{of}{reset}{shadow}{mark}", limit.group)
+    format!("{rule}{item}{:?} {used}/{of}{reset}{shadow}{waiting}{mark}", limit.group)
 }
 
 fn show_decision(decision: &Decision) -> String {
@@ -279,7 +282,8 @@ fn show_counter(counter: &CounterInfo) -> String {
 fn show_group(group: &GroupInfo) -> String {
     let item = group.override_name.as_ref().map_or(String::new(), |name| format!("/{name}"));
     let reset = group.reset.map_or(String::new(), |reset| format!(" reset {}", reset.0));
-    format!("{item}{:?} {}/{}{reset}", group.group, group.used, show_number(group.limit))
+    let waiting = if group.waiting > 0 { format!(" waiting {}", group.waiting) } else { String::new() };
+    format!("{item}{:?} {}/{}{reset}{waiting}", group.group, group.used, show_number(group.limit))
 }
 
 fn show_lease(lease: &limiter::LeaseInfo) -> String {

@@ -88,7 +88,7 @@ pub(in crate::http) async fn acquire(
 }
 
 /// The answer to a client that has closed only its sending side and still reads.
-fn hung_up() -> Failure {
+pub(in crate::http) fn hung_up() -> Failure {
     Failure::new(
         Code::ClientHungUp,
         "The client closed its side of the connection before the answer. It holds nothing.",

@@ -144,6 +144,7 @@ mod tests {
             refill: None,
             shadow: false,
             exceeded: false,
+            waiting: 0,
         }
     }
 

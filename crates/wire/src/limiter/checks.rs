@@ -87,8 +87,10 @@ pub struct LimitStatus<'a> {
     pub reset_ms: Option<u64>,
     /// Whether the rule only counts and reports.
     pub shadow: bool,
-    /// Whether the check asked for more than remained.
+    /// Whether the check asked for more than remained, or earlier requests wait for it.
     pub exceeded: bool,
+    /// The number of requests that wait in the group.
+    pub waiting: usize,
 }
 
 /// The problem document of a refused check, counter or lease. Nothing was taken.

@@ -106,11 +106,11 @@ fn verdicts(limiter: &Limiter) {
     assert!(reset.as_u64().is_some_and(|ms| ms > 0), "{}", reply.text);
     let vip = |used: u64| {
         json!({"rule": "user", "override": "vip", "group": {"user": "ann", "vip": true}, "limit": 3,
-            "used": used, "remaining": 3 - used, "reset_ms": null, "shadow": false, "exceeded": false})
+            "used": used, "remaining": 3 - used, "reset_ms": null, "shadow": false, "exceeded": false, "waiting": 0})
     };
     let window = |reset: &Value, exceeded: bool| {
         json!({"rule": "window", "override": null, "group": {"window": 1}, "limit": 1, "used": 1,
-            "remaining": 0, "reset_ms": reset, "shadow": false, "exceeded": exceeded})
+            "remaining": 0, "reset_ms": reset, "shadow": false, "exceeded": exceeded, "waiting": 0})
     };
     assert_eq!(
         reply.body,
@@ -156,7 +156,7 @@ fn counters(limiter: &Limiter) {
     let counter = |key_values: Value, counters: i64| json!({"key_values": key_values, "counters": counters});
     let moved = limiter.post("/counters", counter(json!({"user": "eve"}), 2)).ok();
     let limit = json!({"rule": "user", "override": null, "group": {"user": "eve"}, "limit": 2, "used": 2,
-        "remaining": 0, "reset_ms": null, "shadow": false, "exceeded": false});
+        "remaining": 0, "reset_ms": null, "shadow": false, "exceeded": false, "waiting": 0});
     assert_eq!(
         moved.body,
         json!({"key_values": {"user": "eve"}, "counters": 2, "leased": 0, "allowed": true,

@@ -48,6 +48,11 @@ pub(crate) fn new_lease(id: Name, session: Name, lease: wire::NewLease<'_>) -> R
     let ttl = Span::new("ttl", lease.ttl, lease.ttl_ms)?;
     let new = NewLease::new(id, session, key_values, lease.hits, ttl.required()?)
         .map_err(|invalid| ttl.as_sent(invalid))?;
+    let wait = Span::new("wait", lease.wait, lease.wait_ms)?;
+    let new = match wait.millis {
+        Some(millis) => new.with_wait(millis).map_err(|invalid| wait.as_sent(invalid))?,
+        None => new,
+    };
     Ok(new.with_owner(owner).with_require_match(lease.require_match))
 }
 

@@ -87,6 +87,7 @@ fn limit_status(status: &limiter::LimitStatus) -> LimitStatus<'_> {
         reset_ms: millis(status.reset),
         shadow: status.shadow,
         exceeded: status.exceeded,
+        waiting: status.waiting,
     }
 }
 

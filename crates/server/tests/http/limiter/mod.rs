@@ -104,6 +104,7 @@ fn limit_status(rule: &str) -> LimitStatus {
         refill: None,
         shadow: false,
         exceeded: false,
+        waiting: 0,
     }
 }
 

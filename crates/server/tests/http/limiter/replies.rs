@@ -6,7 +6,7 @@ const CHECK: &str = r#"{"key_values": {"k": 1}}"#;
 
 fn status_json(rule: &str) -> Json {
     json!({"rule": rule, "override": null, "group": {"k": 1}, "limit": 10, "used": 4, "remaining": 6,
-        "reset_ms": 1500, "shadow": false, "exceeded": false})
+        "reset_ms": 1500, "shadow": false, "exceeded": false, "waiting": 0})
 }
 
 fn refusal() -> Decision {
@@ -24,7 +24,7 @@ fn refusal() -> Decision {
 #[track_caller]
 fn is_refusal(found: &Json, status: u16) {
     let exceeded = json!({"rule": "a", "override": "o\"", "group": {"k": 1}, "limit": 10, "used": 10,
-        "remaining": 0, "reset_ms": 1500, "shadow": false, "exceeded": true});
+        "remaining": 0, "reset_ms": 1500, "shadow": false, "exceeded": true, "waiting": 0});
     let mut shadow = status_json("s");
     shadow["shadow"] = json!(true);
     shadow["exceeded"] = json!(true);

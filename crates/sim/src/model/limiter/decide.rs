@@ -292,6 +292,7 @@ impl Limiter {
                     refill: None,
                     shadow: false,
                     exceeded: false,
+                    waiting: 0,
                 },
                 source: Source::Window { key, shape },
                 is_relaxed: true,
@@ -411,6 +412,7 @@ impl Rule {
                 },
                 shadow: terms.shadow,
                 exceeded: false,
+                waiting: 0,
             },
             source,
             is_relaxed: match terms.durability {
