@@ -111,7 +111,7 @@ async fn replies_have_their_form() {
         LimitStatus { limit: Limit::Unlimited, group, reset: None, per: None, ..limit_status("r") };
     let unlimited_json = r#"{"allowed":true,"limits":[{"rule":"r","override":null,
         "group":{"b":false,"f":1.0,"i":1,"s":"\"é"},"limit":-1,"used":4,"remaining":null,"reset_ms":null,
-        "shadow":false,"exceeded":false}],"retry_after_ms":null}"#;
+        "shadow":false,"exceeded":false,"waiting":0}],"retry_after_ms":null}"#;
     check(LimiterReply::Allowed(decision(vec![unlimited])), 200, unlimited_json).await;
     let moved = LimiterReply::Moved { counter: counter(3, 1), decision: decision(Vec::new()) };
     let moved_json = r#"{"key_values":{"k":1},"counters":3,"leased":1,"allowed":true,"limits":[],
