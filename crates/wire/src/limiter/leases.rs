@@ -57,6 +57,9 @@ pub struct LeaseReply<'a> {
 pub struct Lease<'a> {
     /// The id of the lease.
     pub lease_id: Cow<'a, str>,
+    /// The decision that the lease is a part of, or `null`.
+    #[schema(required)]
+    pub operation_id: Option<Cow<'a, str>>,
     /// A number that grows with every lease of the namespace.
     pub fencing_token: u64,
     /// The key-values with which the hits were taken.
