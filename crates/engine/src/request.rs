@@ -1,6 +1,6 @@
 //! Requests, and the door through which the requests of other programs come in.
 
-use crate::{Invalid, Name, Page, audit::AuditCursor, events, ledger, limiter, locks};
+use crate::{Invalid, Name, Page, audit::AuditCursor, decisions, events, ledger, limiter, locks};
 use core::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
@@ -78,6 +78,8 @@ pub enum Command {
     Locks(locks::Command),
     /// A command about events.
     Events(events::Command),
+    /// A command about decisions.
+    Decisions(decisions::Command),
     /// Remove the namespace with everything in it.
     DeleteNamespace,
     /// A page of the namespaces of this shard, by name. The request's own namespace is ignored.
@@ -97,6 +99,7 @@ impl Command {
             Command::Limiter(command) => command.is_write(),
             Command::Locks(command) => command.is_write(),
             Command::Events(command) => command.is_write(),
+            Command::Decisions(command) => command.is_write(),
             Command::DeleteNamespace => true,
             Command::ListNamespaces(_) | Command::ListAudit(_) | Command::ListShardAudit(_) => false,
         }
@@ -122,6 +125,8 @@ impl Command {
                 Locks::Acquire(_) | Locks::Get(_) | Locks::List { .. } => false,
             },
             Command::Events(command) => matches!(command, events::Command::Delete(_)),
+            // A decision must not end because there is no room. Extending it overwrites its own record.
+            Command::Decisions(command) => matches!(command, decisions::Command::Heartbeat(_)),
             // An operation must not lose its holds because there is no room. Extending it overwrites its own record.
             Command::Ledger(command) => {
                 matches!(command, ledger::Command::DeleteLimit(_) | ledger::Command::Extend(_))
@@ -145,6 +150,7 @@ impl Command {
             Command::Limiter(command) => command.validate(),
             Command::Locks(command) => command.validate(),
             Command::Events(command) => command.validate(),
+            Command::Decisions(command) => command.validate(),
             Command::DeleteNamespace => Ok(()),
             Command::ListNamespaces(page) => page.validate(),
             Command::ListAudit(page) | Command::ListShardAudit(page) => page.validate(),
@@ -220,6 +226,11 @@ impl Request {
             | Command::ListAudit(_)
             | Command::ListShardAudit(_) => LIST,
             Command::Locks(_) | Command::Events(_) => SMALL,
+            Command::Decisions(command) => match command {
+                decisions::Command::Decide(decide) => decide.weight(),
+                decisions::Command::List { .. } => LIST,
+                _ => 4 * SMALL,
+            },
         }
     }
 
@@ -247,7 +258,10 @@ impl Request {
         let keeps_reply = self.idempotency.is_some();
         self.command.frees_room()
             && !(keeps_reply
-                && matches!(self.command, Command::Ledger(_) | Command::Limiter(_) | Command::Locks(_)))
+                && matches!(
+                    self.command,
+                    Command::Ledger(_) | Command::Limiter(_) | Command::Locks(_) | Command::Decisions(_)
+                ))
     }
 
     /// Whether the request ends or keeps alive what an earlier request began: a release, a commit, a rollback, a
@@ -258,6 +272,7 @@ impl Request {
         match &self.command {
             Command::Ledger(Ledger::Transfer(transfer)) => finishes(transfer),
             Command::Ledger(Ledger::Batch(transfers)) => transfers.iter().all(finishes),
+            Command::Decisions(decisions::Command::Settle(_) | decisions::Command::Rollback(_)) => true,
             command => command.frees_room(),
         }
     }

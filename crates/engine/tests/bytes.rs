@@ -4,7 +4,7 @@
 use limina_engine::{
     Command, Idempotency, KeyValues, Millis, Name, Outcome, Page, Position, Request, Time, UncheckedRequest,
     audit::AuditCursor,
-    events,
+    decisions, events,
     key_values::Value,
     ledger::{self, AsOf, Finish, Patch, Transfer},
     limiter::{self, Change, Durability, Limit, Window},
@@ -92,6 +92,12 @@ kinds![
     Command::Events(events::Command::List(_)),
     Command::Events(events::Command::Incubating(_)),
     Command::Events(events::Command::Changes(_)),
+    Command::Decisions(decisions::Command::Decide(_)),
+    Command::Decisions(decisions::Command::Settle(_)),
+    Command::Decisions(decisions::Command::Rollback(_)),
+    Command::Decisions(decisions::Command::Heartbeat(_)),
+    Command::Decisions(decisions::Command::Get(_)),
+    Command::Decisions(decisions::Command::List { .. }),
 ];
 
 #[test]
@@ -127,7 +133,8 @@ fn commands() -> Vec<Command> {
     ];
     let all = ledger().into_iter().map(Command::Ledger).chain(limiter().into_iter().map(Command::Limiter));
     let all = all.chain(locks().into_iter().map(Command::Locks));
-    all.chain(events().into_iter().map(Command::Events)).chain(namespaces).collect()
+    let all = all.chain(events().into_iter().map(Command::Events));
+    all.chain(decisions().into_iter().map(Command::Decisions)).chain(namespaces).collect()
 }
 
 fn ledger() -> Vec<ledger::Command> {
@@ -301,6 +308,36 @@ fn events() -> Vec<events::Command> {
         List(page()),
         Incubating(name("s")),
         Changes(events::ChangesAfter::new(name("s"), u64::MAX, 1).unwrap()),
+    ]
+}
+
+fn decisions() -> Vec<decisions::Command> {
+    use decisions::{Command::*, PartCheck, Parts};
+    let parts = Parts {
+        checks: vec![PartCheck {
+            name: Some(name("tokens")),
+            require_match: true,
+            estimate: true,
+            ..PartCheck::new(key_values(), 5)
+        }],
+        holds: vec![ledger::Change::new(name("a"), -5)],
+        create_missing: true,
+        locks: vec![Lock { key_values: key_values(), mode: locks::Mode::Shared }],
+        event: Some(events::Submit::new(name("s"), "🌮".into()).unwrap()),
+    };
+    let decide = decisions::Decide::new(name("op"), parts).unwrap().with_owner(Some(name("me")));
+    let settle = decisions::Settle::new(name("op")).with_checks(vec![(name("tokens"), 7)]).unwrap();
+    vec![
+        Decide(decide.with_ttl(Millis(100)).unwrap().with_dry_run(true).with_explain(true)),
+        Settle(settle.with_holds(vec![(name("a"), i64::MIN)]).unwrap().with_record(true)),
+        Rollback(name("op")),
+        Heartbeat(name("op")),
+        Get(name("op")),
+        List {
+            owner: Some(name("me")),
+            older_than: Some(Millis(1)),
+            page: Page::new(Some(Position(7)), 10).unwrap(),
+        },
     ]
 }
 

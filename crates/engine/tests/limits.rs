@@ -5,6 +5,7 @@
 
 use limina_engine::{
     Invalid, KeyValues, Millis, Name, Page, Request, UncheckedRequest,
+    decisions::{Decide, PartCheck, Parts, Settle},
     events::{ChangesAfter, Mode as Duplicates, StreamTerms, Submit},
     key_values::Value,
     ledger::{
@@ -174,6 +175,42 @@ fn ledger() {
     check(batch(8192), "");
     check(batch(0), "operations: must have from 1 to 8192 items, and has 0");
     check(batch(8193), "operations: must have from 1 to 8192 items, and has 8193");
+}
+
+#[test]
+fn decisions() {
+    let hold = |limit: &Name| Change::new(limit.clone(), 1);
+    let lock = |key: &str| Lock { key_values: one(key), mode: Mode::Shared };
+    let part =
+        |name: Option<&str>, hits| PartCheck { name: name.map(self::name), ..PartCheck::new(one("k"), hits) };
+    let decide = |parts: Parts| Decide::new(name("op"), parts);
+    let of_checks = |checks| decide(Parts { checks, ..Parts::default() });
+    let of_holds = |holds| decide(Parts { holds, ..Parts::default() });
+    let of_locks = |locks| decide(Parts { locks, ..Parts::default() });
+    check(decide(Parts::default()), "checks: must have from 1 to 16 items, and has 0");
+    check(of_checks(vec![part(None, MAX_COUNT); 16]), "");
+    check(of_checks(vec![part(None, 1); 17]), "checks: must not have more than 16 items, and has 17");
+    check(of_checks(vec![part(None, MAX_COUNT + 1)]), "checks[0].hits: must be from 0 to 2^53−1");
+    let twice = vec![part(Some("n"), 1), part(None, 0), part(Some("n"), 1)];
+    check(of_checks(twice), "checks[2].name: repeats an earlier one");
+    check(of_holds(names(64).iter().map(hold).collect()), "");
+    check(
+        of_holds(names(65).iter().map(hold).collect()),
+        "holds: must not have more than 64 items, and has 65",
+    );
+    check(of_holds(vec![hold(&name("a")); 2]), "holds[1].limit_name: repeats an earlier one");
+    check(of_locks(vec![lock("a"), lock("a")]), "locks[1].key_values: repeats an earlier one");
+    let empty = Lock { key_values: KeyValues::empty(), mode: Mode::Exclusive };
+    check(of_locks(vec![empty]), "locks[0].key_values: must have from 1 to 64 items, and has 0");
+    let ttl = |millis| of_locks(vec![lock("a")]).unwrap().with_ttl(Millis(millis));
+    check(ttl(100), "");
+    check(ttl(99), "ttl: must be from 100 ms to 24 hours");
+    check(ttl(DAY + 1), "ttl: must be from 100 ms to 24 hours");
+    let settle = || Settle::new(name("op"));
+    check(settle().with_checks(vec![(name("n"), MAX_COUNT)]), "");
+    check(settle().with_checks(vec![(name("n"), MAX_COUNT + 1)]), "checks[0].hits: must be from 0 to 2^53−1");
+    check(settle().with_checks(vec![(name("n"), 1); 2]), "checks[1].name: repeats an earlier one");
+    check(settle().with_holds(vec![(name("n"), 1); 2]), "holds[1].limit_name: repeats an earlier one");
 }
 
 #[test]

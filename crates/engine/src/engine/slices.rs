@@ -73,7 +73,7 @@ fn run_slice(
     max_answer: usize,
 ) -> Result<Applied, Missing> {
     if !job.is_begun {
-        match find_kept(families, turn, &job.request)? {
+        match find_kept(families, turn, &job.request, max_answer)? {
             KeptReply::Nothing { replaced } => {
                 if let Some(refused) = refuse_to_keep_reply(turn, &job.request, used_replies, replaced) {
                     return Ok(Applied::durable(refused));

@@ -23,7 +23,7 @@ use crate::{
 use alloc::vec::Vec;
 
 /// An estimate of the bytes of a stored window without its group. A sliding window with many entries takes more.
-const WINDOW_BYTES: usize = 256;
+pub(super) const WINDOW_BYTES: usize = 256;
 
 /// What an entry takes from, besides the windows that apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub(super) enum TakeKind {
     Counter,
     /// The counter's leased part always changes. The lease itself has so many resident bytes.
     Lease { bytes: u64 },
+    /// The counter's leased part changes only if a limit without a window applies: a decision holds it.
+    Part,
 }
 
 /// A decision, and whether it may be released before its batch is durable.
@@ -101,7 +103,7 @@ pub(super) fn decide_touched(
     let TouchedGroups { mut groups, ends, .. } = touched;
     let is_relaxed = match kind {
         TakeKind::Check { may_relax, .. } => may_relax && groups.iter().all(|group| !group.is_durable),
-        TakeKind::Counter | TakeKind::Lease { .. } => false,
+        TakeKind::Counter | TakeKind::Lease { .. } | TakeKind::Part => false,
     };
     if let Some(Take { key_values, .. }) = unmatched {
         let key_values = key_values.clone();
@@ -149,7 +151,7 @@ pub(super) fn decide_touched(
 }
 
 /// Fails if a quota forbids the groups, the counter or the lease that the entry would create.
-fn check_quotas(
+pub(super) fn check_quotas(
     limiter: &Limiter,
     turn: &Turn<'_>,
     entry: &Take,
@@ -168,13 +170,13 @@ fn check_quotas(
 }
 
 /// Whether an entry takes from its counter.
-fn is_counted(kind: TakeKind, groups: &[TouchedGroup]) -> bool {
-    !matches!(kind, TakeKind::Check { .. }) || groups.iter().any(|group| group.is_count())
+pub(super) fn is_counted(kind: TakeKind, groups: &[TouchedGroup]) -> bool {
+    matches!(kind, TakeKind::Counter | TakeKind::Lease { .. }) || groups.iter().any(|group| group.is_count())
 }
 
 /// Looks up the groups of an entry and marks the limits that it exceeds. Returns whether one of those refuses; a shadow
 /// limit never does.
-fn is_refused_by(limiter: &Limiter, now: Time, entry: &Take, groups: &mut [TouchedGroup]) -> bool {
+pub(super) fn is_refused_by(limiter: &Limiter, now: Time, entry: &Take, groups: &mut [TouchedGroup]) -> bool {
     let hits = u64::try_from(entry.hits).unwrap_or(0);
     let mut is_refused = false;
     for group in groups {
@@ -188,14 +190,14 @@ fn is_refused_by(limiter: &Limiter, now: Time, entry: &Take, groups: &mut [Touch
 }
 
 /// How to undo one change of a check.
-enum Undo {
+pub(super) enum Undo {
     /// Restores the window's state; `None` removes the window.
     Window(GroupOwner, KeyValues, Option<GroupState>),
     Counter(KeyValues, Counter),
 }
 
 /// Takes, or gives back if `hits` is negative, for one entry. Returns whether a counter changed.
-fn take(
+pub(super) fn take(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
     entry: &Take,
@@ -235,7 +237,7 @@ fn take(
     }
     let (unleased, leased) = match kind {
         _ if entry.hits < 0 => (before.unleased.saturating_sub(hits), before.leased),
-        TakeKind::Lease { .. } => (before.unleased, before.leased + u128::from(hits)),
+        TakeKind::Lease { .. } | TakeKind::Part => (before.unleased, before.leased + u128::from(hits)),
         TakeKind::Check { .. } | TakeKind::Counter => {
             (before.unleased.saturating_add(hits).min(Counter::MAX_UNLEASED), before.leased)
         }
@@ -244,7 +246,7 @@ fn take(
     (unleased, leased) != (before.unleased, before.leased)
 }
 
-fn undo_all(limiter: &mut Limiter, turn: &mut Turn<'_>, steps: Vec<Undo>) {
+pub(super) fn undo_all(limiter: &mut Limiter, turn: &mut Turn<'_>, steps: Vec<Undo>) {
     for step in steps.into_iter().rev() {
         match step {
             Undo::Window(owner, values, before) => {
@@ -259,7 +261,12 @@ fn undo_all(limiter: &mut Limiter, turn: &mut Turn<'_>, steps: Vec<Undo>) {
 
 /// The time after which every limit would allow the same entries if nothing else happened. `None` if one of the limits
 /// never would, or if the time is not known, as when an earlier entry gives back to the same group.
-fn retry_after(limiter: &Limiter, now: Time, entries: &[Take], groups: &[TouchedGroup]) -> Option<Millis> {
+pub(super) fn retry_after(
+    limiter: &Limiter,
+    now: Time,
+    entries: &[Take],
+    groups: &[TouchedGroup],
+) -> Option<Millis> {
     let mut longest = Millis(0);
     for group in groups.iter().filter(|group| group.is_limit && !group.is_shadow) {
         // An entry that takes nothing, or takes from an unlimited limit, is always allowed.
@@ -281,7 +288,12 @@ fn retry_after(limiter: &Limiter, now: Time, entries: &[Take], groups: &[Touched
 
 /// The status of every limit after the check. `is_stale` says that changes may have been undone, so that groups must be
 /// looked up again.
-fn statuses(limiter: &Limiter, now: Time, groups: Vec<TouchedGroup>, is_stale: bool) -> Vec<LimitStatus> {
+pub(super) fn statuses(
+    limiter: &Limiter,
+    now: Time,
+    groups: Vec<TouchedGroup>,
+    is_stale: bool,
+) -> Vec<LimitStatus> {
     let limits = groups.into_iter().filter(|group| group.is_limit);
     limits
         .map(|group| {
@@ -307,6 +319,6 @@ fn statuses(limiter: &Limiter, now: Time, groups: Vec<TouchedGroup>, is_stale: b
         .collect()
 }
 
-fn state_at(limiter: &Limiter, index: Option<SlabIndex>) -> Option<&GroupState> {
+pub(super) fn state_at(limiter: &Limiter, index: Option<SlabIndex>) -> Option<&GroupState> {
     limiter.groups.at(index?).map(|(_, state)| state)
 }

@@ -21,6 +21,7 @@ pub(crate) mod keys;
 mod leases;
 mod lists;
 mod overrides;
+pub(crate) mod parts;
 mod plan;
 mod prepare;
 mod prepare_file;
@@ -42,6 +43,7 @@ pub use command::{
 };
 pub(crate) use garbage::Garbage;
 pub use group_list::MostUsed;
+pub use parts::{HeldBy, LimitOfCheck};
 pub use prepare::check_override;
 pub use reply::{
     CounterInfo, Decision, FileChanges, GroupInfo, LeaseInfo, LimitStatus, OverrideInfo, Refusal, Reply,

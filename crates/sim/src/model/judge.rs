@@ -288,6 +288,7 @@ fn may_be_relaxed(request: &Request) -> bool {
         Command::Ledger(_)
         | Command::Locks(_)
         | Command::Events(_)
+        | Command::Decisions(_)
         | Command::DeleteNamespace
         | Command::ListNamespaces(_)
         | Command::ListAudit(_)

@@ -86,7 +86,7 @@ impl World {
 fn may_read(request: &Request) -> bool {
     request.idempotency.is_some()
         || match &request.command {
-            Command::Ledger(_) => true,
+            Command::Ledger(_) | Command::Decisions(_) => true,
             Command::Events(command) => matches!(command, events::Command::Changes(_)),
             Command::Limiter(_)
             | Command::Locks(_)

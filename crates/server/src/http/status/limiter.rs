@@ -126,6 +126,9 @@ pub(crate) fn refusal(refusal: &Refusal) -> Failure {
             Failure::new(Code::SessionMismatch, format!("The lease {lease_id:?} is held by another session."))
                 .with("lease_id", lease_id.as_str())
         }
+        Refusal::PartOfOperation { lease_id, operation_id } => {
+            super::part_of_operation(operation_id).with("lease_id", lease_id.as_str())
+        }
         Refusal::NoRuleApplies { key_values } => {
             let given = serde_json::to_value(to_wire_key_values(key_values)).unwrap_or_default();
             let detail = "No rule applies to these key-values, and the request has `require_match`.";

@@ -129,6 +129,7 @@ fn lease(id: &str) -> LeaseInfo {
         taken_at: Time(1_000_000),
         expires_at: Time(1_012_000),
         fencing_token: Position(41),
+        operation_id: None,
         now: Time(1_005_000),
     }
 }

@@ -384,6 +384,7 @@ impl Limiter {
             taken_at: Time(lease.taken_at),
             expires_at: Time(lease.expires_at),
             fencing_token: lease.token.expect(shown),
+            operation_id: None,
             now: Time(now),
         })
     }
