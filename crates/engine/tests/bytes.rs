@@ -75,6 +75,7 @@ kinds![
     Command::Limiter(limiter::Command::TakeLease(_)),
     Command::Limiter(limiter::Command::ExtendLease { .. }),
     Command::Limiter(limiter::Command::ReleaseLease { .. }),
+    Command::Limiter(limiter::Command::AbandonLease(_)),
     Command::Limiter(limiter::Command::GetLease(_)),
     Command::Limiter(limiter::Command::ListLeases { .. }),
     Command::Limiter(limiter::Command::ListGroups { .. }),
@@ -96,6 +97,8 @@ kinds![
     Command::Decisions(decisions::Command::Settle(_)),
     Command::Decisions(decisions::Command::Rollback(_)),
     Command::Decisions(decisions::Command::Heartbeat(_)),
+    Command::Decisions(decisions::Command::Batch(_)),
+    Command::Decisions(decisions::Command::Abandon { .. }),
     Command::Decisions(decisions::Command::Get(_)),
     Command::Decisions(decisions::Command::List { .. }),
 ];
@@ -213,6 +216,7 @@ fn limiter() -> Vec<limiter::Command> {
         ExtendLease { id: name("id"), session: name("session") },
         ReleaseLease { id: name("id"), session: Some(name("session")) },
         ReleaseLease { id: name("id"), session: None },
+        AbandonLease(name("id")),
         GetLease(name("id")),
         ListLeases { owner: Some(name("owner")), page: page() },
         ListLeases { owner: None, page: page() },
@@ -327,11 +331,19 @@ fn decisions() -> Vec<decisions::Command> {
     };
     let decide = decisions::Decide::new(name("op"), parts).unwrap().with_owner(Some(name("me")));
     let settle = decisions::Settle::new(name("op")).with_checks(vec![(name("tokens"), 7)]).unwrap();
+    let items = vec![
+        decisions::BatchItem::Decide(decide.clone()),
+        decisions::BatchItem::Settle(settle.clone()),
+        decisions::BatchItem::Rollback(name("op")),
+    ];
+    let decide = decide.with_wait(Millis(300_000), name("w")).unwrap();
     vec![
         Decide(decide.with_ttl(Millis(100)).unwrap().with_dry_run(true).with_explain(true)),
         Settle(settle.with_holds(vec![(name("a"), i64::MIN)]).unwrap().with_record(true)),
         Rollback(name("op")),
         Heartbeat(name("op")),
+        Batch(decisions::Batch::new(items).unwrap()),
+        Abandon { operation_id: name("op"), waiter: name("w") },
         Get(name("op")),
         List {
             owner: Some(name("me")),

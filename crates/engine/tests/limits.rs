@@ -294,6 +294,7 @@ fn checks_and_leases() {
     check(lease(MAX_COUNT + 1, 100), "hits: must be from 1 to 2^53−1");
     check(lease(1, 99), "ttl: must be from 100 ms to 24 hours");
     check(lease(1, DAY + 1), "ttl: must be from 100 ms to 24 hours");
+    check(lease(1, 100).unwrap().with_wait(Millis(300_001)), "wait: must be from 0 to 5 minutes");
 }
 
 fn rule() -> NewRule {
@@ -437,7 +438,7 @@ fn a_decoded_request_is_checked_by_the_same_limits() {
     let batch = vec![(vec![take(i64::MIN, None)], false, false)];
     sent(batch, 7, Family::Limiter, "checks[0].entries[0].hits: must be from −(2^53−1) to 2^53−1");
     sent((one("k"), i64::MAX), 8, Family::Limiter, "counters: must be from −(2^53−1) to 2^53−1");
-    let lease = ("id", "session", one("k"), 1_u64, 0_u64, NONE, false);
+    let lease = ("id", "session", one("k"), 1_u64, 0_u64, NONE, false, 0_u64);
     sent(lease, 11, Family::Limiter, "ttl: must be from 100 ms to 24 hours");
 
     // Locks: a lock that was named twice was held by two, which stopped the shard.

@@ -12,6 +12,7 @@ use crate::{
     locks::{Acquire, Lock},
 };
 use alloc::{format, vec::Vec};
+use core::ops::Deref;
 use serde::{Deserialize, Serialize};
 
 /// A command about decisions.
@@ -27,6 +28,15 @@ pub enum Command {
     Heartbeat(Name),
     /// What became of each part.
     Get(Name),
+    /// Several decisions, commits and rollbacks, in order. Each of them succeeds or is refused on its own.
+    Batch(Batch),
+    /// The client of a waiting [`Decide`] has gone: the request stops waiting. A decision that was made stays.
+    Abandon {
+        /// The operation.
+        operation_id: Name,
+        /// The request, as [`Decide::with_wait`] named it.
+        waiter: Name,
+    },
     /// A page of the open decisions, the oldest first.
     List {
         /// Only the decisions of this owner. None means all.
@@ -43,7 +53,11 @@ impl Command {
     pub fn is_write(&self) -> bool {
         match self {
             Command::Decide(decide) => !decide.dry_run,
-            Command::Settle(_) | Command::Rollback(_) | Command::Heartbeat(_) => true,
+            Command::Settle(_)
+            | Command::Rollback(_)
+            | Command::Heartbeat(_)
+            | Command::Batch(_)
+            | Command::Abandon { .. } => true,
             Command::Get(_) | Command::List { .. } => false,
         }
     }
@@ -52,8 +66,83 @@ impl Command {
         match self {
             Command::Decide(decide) => decide.validate(),
             Command::Settle(settle) => settle.validate(),
+            Command::Batch(batch) => batch.validate(),
             Command::List { owner: _, older_than: _, page } => page.validate(),
-            Command::Rollback(_) | Command::Heartbeat(_) | Command::Get(_) => Ok(()),
+            Command::Rollback(_) | Command::Heartbeat(_) | Command::Abandon { .. } | Command::Get(_) => {
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Several decisions, commits and rollbacks in one request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Batch(Vec<BatchItem>);
+
+/// One item of a batch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum BatchItem {
+    /// As [`Command::Decide`]. It must not wait.
+    Decide(Decide),
+    /// As [`Command::Settle`].
+    Settle(Settle),
+    /// As [`Command::Rollback`].
+    Rollback(Name),
+}
+
+impl Batch {
+    /// The most items. A batch has at least one.
+    pub const MAX_ITEMS: usize = 8_192;
+
+    /// Takes the items in the order in which they are to be done.
+    pub fn new(items: Vec<BatchItem>) -> Result<Batch, Invalid> {
+        let batch = Batch(items);
+        batch.validate()?;
+        Ok(batch)
+    }
+
+    fn validate(&self) -> Result<(), Invalid> {
+        check_items("operations", self.0.len(), 1..=Batch::MAX_ITEMS)?;
+        self.0.iter().enumerate().try_for_each(|(index, item)| {
+            item.validate().map_err(|invalid| invalid.within_item("operations", index))
+        })
+    }
+}
+
+impl Deref for Batch {
+    type Target = [BatchItem];
+
+    fn deref(&self) -> &[BatchItem] {
+        &self.0
+    }
+}
+
+impl BatchItem {
+    /// The operation.
+    pub fn operation_id(&self) -> &Name {
+        match self {
+            BatchItem::Decide(decide) => &decide.operation_id,
+            BatchItem::Settle(settle) => &settle.operation_id,
+            BatchItem::Rollback(id) => id,
+        }
+    }
+
+    /// About how much work the item is.
+    pub(crate) fn weight(&self) -> usize {
+        match self {
+            BatchItem::Decide(decide) => decide.weight(),
+            BatchItem::Settle(_) | BatchItem::Rollback(_) => 16,
+        }
+    }
+
+    fn validate(&self) -> Result<(), Invalid> {
+        match self {
+            BatchItem::Decide(decide) => {
+                decide.validate()?;
+                check_duration("wait", decide.wait, Millis(0)..=Millis(0))
+            }
+            BatchItem::Settle(settle) => settle.validate(),
+            BatchItem::Rollback(_) => Ok(()),
         }
     }
 }
@@ -104,6 +193,8 @@ pub struct Decide {
     pub(super) parts: Parts,
     pub(super) dry_run: bool,
     pub(super) explain: bool,
+    pub(super) wait: Millis,
+    pub(super) waiter: Option<Name>,
 }
 
 impl Decide {
@@ -119,13 +210,24 @@ impl Decide {
     pub const MIN_TTL: Millis = Millis(100);
     /// The longest ttl.
     pub const MAX_TTL: Millis = Millis::DAY;
+    /// The longest wait.
+    pub const MAX_WAIT: Millis = Acquire::MAX_WAIT;
 
     /// Decides about all parts together, at least one. The decision has no owner and lives for [`Decide::DEFAULT_TTL`], unless
     /// the `with_…` methods say otherwise.
     pub fn new(operation_id: Name, parts: Parts) -> Result<Decide, Invalid> {
         let ttl = Decide::DEFAULT_TTL;
         let parts = Parts { event: parts.event.map(|event| event.with_make(None)), ..parts };
-        let decide = Decide { operation_id, owner: None, ttl, parts, dry_run: false, explain: false };
+        let decide = Decide {
+            operation_id,
+            owner: None,
+            ttl,
+            parts,
+            dry_run: false,
+            explain: false,
+            wait: Millis(0),
+            waiter: None,
+        };
         decide.validate()?;
         Ok(decide)
     }
@@ -152,6 +254,24 @@ impl Decide {
     #[must_use]
     pub fn with_explain(self, explain: bool) -> Decide {
         Decide { explain, ..self }
+    }
+
+    /// How long the request waits for locks and slots, at most [`Decide::MAX_WAIT`]. `waiter` identifies the request among all
+    /// requests under the same operation id, so that [`Command::Abandon`] ends the wait of this request alone: the caller draws
+    /// a new one for each request.
+    pub fn with_wait(self, wait: Millis, waiter: Name) -> Result<Decide, Invalid> {
+        check_wait(wait)?;
+        Ok(Decide { wait, waiter: (wait > Millis(0)).then_some(waiter), ..self })
+    }
+
+    /// How long the request waits for locks and slots.
+    pub fn wait(&self) -> Millis {
+        self.wait
+    }
+
+    /// What identifies the request if it waits.
+    pub fn waiter(&self) -> Option<&Name> {
+        self.waiter.as_ref()
     }
 
     /// The client's id for the operation. Operations of the ledger share these ids.
@@ -186,7 +306,7 @@ impl Decide {
 
     /// What a repeated request must agree with.
     pub(super) fn without_modes(&self) -> Decide {
-        Decide { dry_run: false, explain: false, ..self.clone() }
+        Decide { dry_run: false, explain: false, wait: Millis(0), waiter: None, ..self.clone() }
     }
 
     /// The checks as entries of the limiter.
@@ -240,8 +360,13 @@ impl Decide {
         if let Some(event) = event {
             event.validate().map_err(|invalid| invalid.within("event"))?;
         }
-        check_ttl(self.ttl)
+        check_ttl(self.ttl)?;
+        check_wait(self.wait)
     }
+}
+
+fn check_wait(wait: Millis) -> Result<(), Invalid> {
+    check_duration("wait", wait, Millis(0)..=Decide::MAX_WAIT)
 }
 
 fn check_ttl(ttl: Millis) -> Result<(), Invalid> {

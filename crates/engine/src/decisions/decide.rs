@@ -24,6 +24,8 @@ use alloc::{boxed::Box, vec::Vec};
 
 /// The number of holders that an explanation shows.
 const SHOWN: usize = 8;
+/// The number of limits without a window whose holders one explanation shows.
+const EXPLAINED_LIMITS: usize = 64;
 
 pub(super) fn decide(
     decisions: &mut Decisions,
@@ -76,7 +78,7 @@ pub(super) fn decide(
     if is_refused || decided.is_refused {
         if request.explain {
             let is_slot = |limit: &&mut limiter::LimitOfCheck| limit.refuses && limit.status.per.is_none();
-            for limit in refused.limits.iter_mut().filter(is_slot) {
+            for limit in refused.limits.iter_mut().filter(is_slot).take(EXPLAINED_LIMITS) {
                 limit.held_by = limiter::parts::held_by(families.limiter, turn.now, &limit.status, SHOWN);
             }
         }

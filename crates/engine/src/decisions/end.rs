@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Effect, Name, Position, Time,
-    answer_size::AnswerBudget,
+    answer_size::{self, AnswerBudget},
     events,
     ledger::{self, operations, parts::End},
     limiter, locks,
@@ -83,6 +83,7 @@ fn commit_ended(
     })?;
     let not_found = |state| Ok(Err(Refusal::OperationNotFound { operation_id: id.clone(), state }));
     let Some(mut ended) = ended else { return not_found(None) };
+    AnswerBudget::new(max_answer).spend(answer_size::estimate(&ended.answer))?;
     let amounts = match Amounts::of(&ended.request, settle) {
         Ok(amounts) => amounts,
         Err(refusal) => return Ok(Err(refusal)),
@@ -152,7 +153,10 @@ pub(super) fn roll_back(
     let view = turn.view();
     let ended = view.read(|reader| ended::find(reader, view, id))?;
     Ok(match ended.map(|ended| ended.answer) {
-        Some(answer) if answer.state != State::Committed => Ok(Reply::Ended(Box::new(answer))),
+        Some(answer) if answer.state != State::Committed => {
+            AnswerBudget::new(max_answer).spend(answer_size::estimate(&answer))?;
+            Ok(Reply::Ended(Box::new(answer)))
+        }
         other => {
             let state = other.map(|answer| answer.state);
             Err(Refusal::OperationNotFound { operation_id: id.clone(), state })

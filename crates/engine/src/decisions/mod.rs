@@ -9,6 +9,7 @@
 //!
 //! Read in this order: `command`, `reply`, `state`, `decide`, `end`, `ended`.
 
+pub(crate) mod batch;
 mod command;
 mod decide;
 mod end;
@@ -18,7 +19,7 @@ mod lists;
 mod reply;
 mod state;
 
-pub use command::{Command, Decide, PartCheck, Parts, Settle};
+pub use command::{Batch, BatchItem, Command, Decide, PartCheck, Parts, Settle};
 pub use reply::{Decision, HoldOfDecision, Refusal, Refused, Reply, State};
 pub(crate) use state::Decisions;
 
@@ -28,6 +29,7 @@ use crate::{
     ledger::{self, Ledger},
     limiter::Limiter,
     locks::Locks,
+    reads::{ReadError, Reader},
     turn::{CannotRun, Turn, View},
 };
 
@@ -37,6 +39,15 @@ pub(crate) struct Families<'a> {
     pub(crate) limiter: &'a mut Limiter,
     pub(crate) locks: &'a mut Locks,
     pub(crate) events: &'a mut Events,
+}
+
+impl Families<'_> {
+    fn resident_bytes(&self) -> u64 {
+        self.ledger.resident_bytes()
+            + self.limiter.resident_bytes()
+            + self.locks.resident_bytes()
+            + self.events.resident_bytes()
+    }
 }
 
 /// Runs a command, or returns the records that must be fetched first. A command changes nothing before it has all its records.
@@ -52,6 +63,9 @@ pub(crate) fn apply(
         Command::Settle(settle) => end::commit(decisions, families, turn, settle, max_answer),
         Command::Rollback(id) => end::roll_back(decisions, families, turn, id, max_answer),
         Command::Heartbeat(id) => lists::heartbeat(decisions, families, turn, id, max_answer),
+        Command::Batch(_) => unreachable!("a batch is run in slices"),
+        // Nothing waits yet.
+        Command::Abandon { .. } => Ok(Ok(Reply::Abandoned)),
         Command::Get(id) => lists::get(decisions, families, turn, id, max_answer),
         Command::List { owner, older_than, page } => {
             Ok(Ok(lists::list(decisions, families, turn.now, owner.as_ref(), *older_than, page)))
@@ -65,18 +79,22 @@ pub(crate) fn missing(decisions: &Decisions, view: View<'_>, command: &Command) 
         Command::Decide(request) => (&request.operation_id, true),
         Command::Settle(settle) => (&settle.operation_id, settle.record),
         Command::Rollback(id) | Command::Heartbeat(id) | Command::Get(id) => (id, false),
-        Command::List { .. } => return Ok(()),
+        Command::List { .. } | Command::Batch(_) | Command::Abandon { .. } => return Ok(()),
     };
-    if decisions.find(id).is_some() {
-        return Ok(());
-    }
     view.read(|reader| {
+        want(decisions, reader, view, id, is_new);
+        if reader.has_missing() { Err(ReadError::NotFetched) } else { Ok(()) }
+    })
+}
+
+/// Notes the records that a command about this operation needs. `is_new` says that it may make or book something.
+fn want(decisions: &Decisions, reader: &Reader<'_>, view: View<'_>, id: &Name, is_new: bool) {
+    if decisions.find(id).is_none() {
         ended::want(reader, view, id);
         if is_new {
             reader.want(ledger::keys::operation(view.namespace, id));
         }
-        if reader.has_missing() { Err(crate::reads::ReadError::NotFetched) } else { Ok(()) }
-    })
+    }
 }
 
 /// The kept reply to a repeated request, as of now. `None` if the request must be decided again, because the decision of the

@@ -22,6 +22,10 @@ pub enum Reply {
     Extended(Box<Decision>),
     /// The decision as it is now, or as it ended.
     Decision(Box<Decision>),
+    /// The results of a batch, in order.
+    Batch(Vec<Result<Reply, Refusal>>),
+    /// The request no longer waits.
+    Abandoned,
     /// A page of the open decisions, the oldest first.
     Decisions(Listed<Decision, Position>),
 }
@@ -29,6 +33,8 @@ pub enum Reply {
 /// The state of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
+    /// A request under its id waits for locks or slots. Nothing is held.
+    Waiting,
     /// It is open.
     Open,
     /// It has happened. This is final.
@@ -91,6 +97,11 @@ pub enum Refusal {
         /// The position of its end, or the view of the ledger's operation.
         position: Position,
     },
+    /// The same request has come again and waits in place of this one.
+    OperationWaits {
+        /// The operation.
+        operation_id: Name,
+    },
     /// At least one limit of the ledger does not exist.
     LimitNotFound {
         /// All such limits.
@@ -141,6 +152,13 @@ pub enum Refusal {
         /// Each such limit.
         limit_names: Vec<Name>,
     },
+    /// An item of a batch was not done, because the answer to the batch would have been too large.
+    AnswerTooLarge {
+        /// The largest size of an answer, in bytes.
+        max_bytes: usize,
+    },
+    /// A record that an item of a batch needs could not be read. The item was not done.
+    Unreadable,
     /// The namespace would have more than its quota allows. Nothing has changed.
     QuotaExceeded(QuotaExceeded),
 }
@@ -189,6 +207,7 @@ impl Refusal {
         match self {
             Refusal::OperationReused { .. } => "OperationReused",
             Refusal::OperationAlreadyInFinalState { .. } => "OperationAlreadyInFinalState",
+            Refusal::OperationWaits { .. } => "OperationWaits",
             Refusal::LimitNotFound { .. } => "LimitNotFound",
             Refusal::StreamNotFound { .. } => "StreamNotFound",
             Refusal::NoRuleApplies { .. } => "NoRuleApplies",
@@ -197,6 +216,8 @@ impl Refusal {
             Refusal::NotEstimated { .. } | Refusal::NotHeld { .. } => "InvalidRequest",
             Refusal::CommitExceedsHold { .. } => "CommitExceedsHold",
             Refusal::ValueOverflow { .. } => "ValueOverflow",
+            Refusal::AnswerTooLarge { .. } => "AnswerTooLarge",
+            Refusal::Unreadable => "LimitsValuesReadingException",
             Refusal::QuotaExceeded(_) => "QuotaExceeded",
         }
     }

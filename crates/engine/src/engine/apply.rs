@@ -111,6 +111,11 @@ impl Engine {
                 note(ledger::missing(&families.ledger, view, command, self.options.max_answer))
             }
             Command::Events(command) => note(events::missing(&families.events, view, command)),
+            Command::Decisions(decisions::Command::Batch(items)) => {
+                let slice = Slice::new(self.options.slice_work);
+                let progress = &job.progress.decisions;
+                note(decisions::batch::prefetch(&families.decisions, view, items, progress, &slice));
+            }
             Command::Decisions(command) => note(decisions::missing(&families.decisions, view, command)),
             // These need only what is resident, or do not depend on the namespace.
             Command::ListAudit(_)

@@ -12,7 +12,7 @@ use super::{
     namespace::{Families, kept_replies},
 };
 use crate::{
-    Fetched, Job, Missing, Outcome, Time, idempotency, ledger, limiter,
+    Fetched, Job, Missing, Outcome, Time, decisions, idempotency, ledger, limiter,
     request::BatchCommand,
     turn::{CannotRun, Slice, Sliced, Turn},
 };
@@ -115,6 +115,11 @@ fn run_slice(
             )
             .map_err(CannotRun::from)
         }
+        BatchCommand::Operations(items) => {
+            let (decisions, mut families) = families.split();
+            let progress = &mut progress.decisions;
+            decisions::batch::run(decisions, &mut families, turn, items, progress, slice, max_answer)
+        }
     };
     *changed |= turn.head.position != before;
     match ran {
@@ -196,7 +201,7 @@ fn take_answer(job: &mut Job) -> (Outcome, bool) {
     let Job { request, progress, .. } = job;
     let batch = request.command.as_batch().expect("only a batch is done in slices");
     let is_relaxed = match batch {
-        BatchCommand::Transfers(_) => false,
+        BatchCommand::Transfers(_) | BatchCommand::Operations(_) => false,
         BatchCommand::Checks(_) => progress.limiter.is_relaxed(),
     };
     (progress.take_results(batch), is_relaxed)

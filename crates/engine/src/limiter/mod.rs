@@ -101,6 +101,8 @@ pub(crate) fn apply(
         Command::ReleaseLease { id, session } => {
             durable(leases::release(limiter, turn, id, session.as_ref()))
         }
+        // Nothing waits yet.
+        Command::AbandonLease(_) => durable(Ok(Reply::LeaseAbandoned)),
         Command::Match(key_values) => durable(Ok(lists::matches(limiter, key_values, budget)?)),
         Command::GetRule(name) => durable(lists::rule(limiter, name)),
         Command::ListRules { query, page } => durable(Ok(lists::rules(limiter, query, page))),

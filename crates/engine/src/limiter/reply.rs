@@ -61,6 +61,8 @@ pub enum Reply {
     Lease(LeaseInfo),
     /// The lease has ended, and what it held is given back.
     LeaseReleased,
+    /// The request no longer waits.
+    LeaseAbandoned,
     /// A page of the leases, sorted by id.
     Leases(Listed<LeaseInfo, Name>),
     /// A part of a rule's groups, sorted by index.

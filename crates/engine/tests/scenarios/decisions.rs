@@ -3,7 +3,9 @@
 use super::{conditions, limiter, lines, locks, name, option_of, page, show_quota};
 use limina_engine::{
     Command, Millis, Position,
-    decisions::{self, Decide, Decision, PartCheck, Parts, Refusal, Refused, Reply, Settle},
+    decisions::{
+        self, Batch, BatchItem, Decide, Decision, PartCheck, Parts, Refusal, Refused, Reply, Settle,
+    },
     events::{EventPart, RefusedEvent, Submit},
     ledger::{Change, RefusedHold},
     limiter::{HeldBy, LimitOfCheck},
@@ -11,37 +13,19 @@ use limina_engine::{
 
 /// `decide ID [option:value…] / PART / PART…`, where a part is `check key=value… [hits:n] [name:n] [estimate] [match]`,
 /// `hold limit=value… [ceiling:n] [create]`, `lock a b/shared`, or `event STREAM EVENT`. `settle ID [check:name=n…]
-/// [hold:limit=n…] [record]` is a commit, `abort` a rollback, `renew` a heartbeat.
+/// [hold:limit=n…] [record]` is a commit, `abort` a rollback, `renew` a heartbeat, `gone ID WAITER` a hang-up, and `all` a batch
+/// of decisions, commits and rollbacks, separated by `//`.
 pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
     let millis = |key: &str| option_of(words, key).map(|text| Millis(text.parse().unwrap()));
     let id = || name(words[0]);
     let command = match verb {
-        "decide" => {
-            let mut sections = words.split(|word| *word == "/");
-            let options = sections.next().unwrap();
-            let millis = |key: &str| option_of(options, key).map(|text| Millis(text.parse().unwrap()));
-            let mut parts = Parts::default();
-            sections.for_each(|section| part(&mut parts, section[0], &section[1..]));
-            let decide = Decide::new(id(), parts).unwrap();
-            let decide = decide.with_ttl(millis("ttl").unwrap_or(Millis(1_000))).unwrap();
-            let decide = decide.with_owner(option_of(options, "owner").map(name));
-            let decide = decide.with_dry_run(option_of(options, "dry").is_some());
-            decisions::Command::Decide(decide.with_explain(option_of(options, "explain").is_some()))
+        "decide" => decisions::Command::Decide(decide(words)),
+        "settle" => decisions::Command::Settle(settle(words)),
+        "all" => {
+            let items = words.split(|word| *word == "//").map(|words| item(words[0], &words[1..]));
+            decisions::Command::Batch(Batch::new(items.collect()).unwrap())
         }
-        "settle" => {
-            let amounts = |key: &str| -> Vec<(&str, i64)> {
-                let of_key = words.iter().filter_map(|word| word.strip_prefix(key)?.strip_prefix(':'));
-                of_key
-                    .map(|pair| pair.split_once('=').unwrap())
-                    .map(|(n, v)| (n, v.parse().unwrap()))
-                    .collect()
-            };
-            let checks =
-                amounts("check").into_iter().map(|(check, hits)| (name(check), hits as u64)).collect();
-            let holds = amounts("hold").into_iter().map(|(limit, value)| (name(limit), value)).collect();
-            let settle = Settle::new(id()).with_checks(checks).unwrap().with_holds(holds).unwrap();
-            decisions::Command::Settle(settle.with_record(option_of(words, "record").is_some()))
-        }
+        "gone" => decisions::Command::Abandon { operation_id: id(), waiter: name(words[1]) },
         "abort" => decisions::Command::Rollback(id()),
         "renew" => decisions::Command::Heartbeat(id()),
         "decision" => decisions::Command::Get(id()),
@@ -53,6 +37,41 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
         _ => return None,
     };
     Some(Command::Decisions(command))
+}
+
+fn item(verb: &str, words: &[&str]) -> BatchItem {
+    match verb {
+        "decide" => BatchItem::Decide(decide(words)),
+        "settle" => BatchItem::Settle(settle(words)),
+        "abort" => BatchItem::Rollback(name(words[0])),
+        other => panic!("unknown item {other}"),
+    }
+}
+
+fn decide(words: &[&str]) -> Decide {
+    let mut sections = words.split(|word| *word == "/");
+    let options = sections.next().unwrap();
+    let millis = |key: &str| option_of(options, key).map(|text| Millis(text.parse().unwrap()));
+    let mut parts = Parts::default();
+    sections.for_each(|section| part(&mut parts, section[0], &section[1..]));
+    let decide = Decide::new(name(words[0]), parts).unwrap();
+    let decide = decide.with_ttl(millis("ttl").unwrap_or(Millis(1_000))).unwrap();
+    let waiter = name(option_of(options, "as").unwrap_or("w"));
+    let decide = decide.with_wait(millis("wait").unwrap_or(Millis(0)), waiter).unwrap();
+    let decide = decide.with_owner(option_of(options, "owner").map(name));
+    let decide = decide.with_dry_run(option_of(options, "dry").is_some());
+    decide.with_explain(option_of(options, "explain").is_some())
+}
+
+fn settle(words: &[&str]) -> Settle {
+    let amounts = |key: &str| -> Vec<(&str, i64)> {
+        let of_key = words.iter().filter_map(|word| word.strip_prefix(key)?.strip_prefix(':'));
+        of_key.map(|pair| pair.split_once('=').unwrap()).map(|(n, v)| (n, v.parse().unwrap())).collect()
+    };
+    let checks = amounts("check").into_iter().map(|(check, hits)| (name(check), hits as u64)).collect();
+    let holds = amounts("hold").into_iter().map(|(limit, value)| (name(limit), value)).collect();
+    let settle = Settle::new(name(words[0])).with_checks(checks).unwrap().with_holds(holds).unwrap();
+    settle.with_record(option_of(words, "record").is_some())
 }
 
 fn part(parts: &mut Parts, kind: &str, words: &[&str]) {
@@ -84,6 +103,11 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
         | Reply::Ended(decision)
         | Reply::Extended(decision)
         | Reply::Decision(decision) => show_decision(decision),
+        Reply::Batch(results) => lines(results.iter().map(|result| match result {
+            Ok(reply) => show_reply(reply),
+            Err(refusal) => show_refusal(refusal),
+        })),
+        Reply::Abandoned => "abandoned".into(),
         Reply::Decisions(listed) => lines(listed.items.iter().map(show_decision)),
     }
 }

@@ -191,6 +191,7 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
         }
         Reply::Lease(lease) => show_lease(lease),
         Reply::LeaseReleased => "released".into(),
+        Reply::LeaseAbandoned => "abandoned".into(),
         Reply::Leases(leases) => lines(leases.items.iter().map(show_lease)),
         Reply::Groups(groups) => lines(groups.items.iter().map(show_group)),
         Reply::Batch(decisions) => lines(decisions.iter().map(|decision| match decision {

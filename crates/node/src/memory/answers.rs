@@ -37,6 +37,7 @@ pub(super) fn answer_bytes(command: &Command) -> usize {
             _ => 0,
         },
         Command::Decisions(decisions::Command::List { page, .. }) => page.limit(),
+        Command::Decisions(decisions::Command::Batch(items)) => return items.len().saturating_mul(ITEM),
         Command::Locks(_) | Command::Decisions(_) | Command::DeleteNamespace => 0,
     };
     items.saturating_mul(ITEM).min(PAGE)

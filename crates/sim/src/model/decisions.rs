@@ -4,7 +4,9 @@
 use super::{Bounds, DAY, Order};
 use limina_engine::{
     Listed, Millis, Name, Page, Position, Quota, Time,
-    decisions::{Command, Decide, Decision, HoldOfDecision, Refusal, Refused, Reply, Settle, State},
+    decisions::{
+        BatchItem, Command, Decide, Decision, HoldOfDecision, Refusal, Refused, Reply, Settle, State,
+    },
     ledger::{ExceededLimit, RefusedHold, Value},
     locks::{GrantInfo, RefusedLock},
 };
@@ -88,6 +90,26 @@ impl Decisions {
                 }))),
                 None => Err(not_found(id, None)),
             },
+            Command::Batch(items) => {
+                let shown = match shown {
+                    Some(Ok(Reply::Batch(results))) => results.as_slice(),
+                    _ => &[],
+                };
+                let run = |(place, item): (usize, &BatchItem)| {
+                    let command = match item.clone() {
+                        BatchItem::Decide(decide) => Command::Decide(decide),
+                        BatchItem::Settle(settle) => Command::Settle(settle),
+                        BatchItem::Rollback(id) => Command::Rollback(id),
+                    };
+                    // An item whose record could not be read was not done.
+                    match shown.get(place) {
+                        Some(Err(Refusal::Unreadable)) => Err(Refusal::Unreadable),
+                        shown => self.run(now, order, &command, shown),
+                    }
+                };
+                Ok(Reply::Batch(items.iter().enumerate().map(run).collect()))
+            }
+            Command::Abandon { .. } => Ok(Reply::Abandoned),
             Command::List { owner, older_than, page } => {
                 Ok(Reply::Decisions(self.list(now, owner.as_ref(), *older_than, page, shown)))
             }

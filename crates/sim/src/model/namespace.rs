@@ -222,7 +222,7 @@ impl Namespace {
         Ok((Branch { state: next, order, changed, is_relaxed: false }, Some(Outcome::Events(expected))))
     }
 
-    fn run_decisions(
+    pub(super) fn run_decisions(
         &self,
         now: Time,
         command: &engine_decisions::Command,

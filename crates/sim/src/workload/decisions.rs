@@ -5,7 +5,7 @@ use super::{VALID, name, page};
 use crate::random::Random;
 use limina_engine::{
     KeyValues, Millis, Name, Position,
-    decisions::{Command, Decide, Parts, Settle},
+    decisions::{Batch, BatchItem, Command, Decide, Parts, Settle},
     key_values::Value,
     ledger::Change,
     locks::{Lock, Mode},
@@ -46,7 +46,15 @@ impl DecisionWorkload {
                 Command::Decide(again.with_dry_run(random.one_in(4)))
             }
             50..=69 => Command::Settle(self.settle(random)),
-            70..=77 => Command::Rollback(self.id(random)),
+            70..=73 => {
+                let items = (0..1 + random.below(4)).map(|_| match random.below(4) {
+                    0 | 1 => BatchItem::Decide(self.fresh(random)),
+                    2 => BatchItem::Settle(self.settle(random)),
+                    _ => BatchItem::Rollback(self.id(random)),
+                });
+                Command::Batch(Batch::new(items.collect()).expect(VALID))
+            }
+            74..=77 => Command::Rollback(self.id(random)),
             78..=85 => Command::Heartbeat(self.id(random)),
             86..=92 => Command::Get(self.id(random)),
             _ => Command::List {

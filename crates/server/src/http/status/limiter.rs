@@ -31,9 +31,11 @@ pub(super) fn answer(result: Result<Reply, Refusal>) -> Result<Response, Failure
         Reply::Override(info) => json(done, &to_wire::override_(info)),
         Reply::OverrideCreated(info) => json(made, &to_wire::override_(info)),
         Reply::Overrides(listed) => json(done, &to_wire::overrides(listed)),
-        Reply::RuleDeleted | Reply::OverrideDeleted | Reply::LeaseReleased | Reply::FileApplied(_) => {
-            StatusCode::NO_CONTENT.into_response()
-        }
+        Reply::RuleDeleted
+        | Reply::OverrideDeleted
+        | Reply::LeaseReleased
+        | Reply::LeaseAbandoned
+        | Reply::FileApplied(_) => StatusCode::NO_CONTENT.into_response(),
         Reply::Matches(matches) => json(done, &to_wire::matches(matches)),
         Reply::Allowed(decision) => with_rate_limits(json(done, &to_wire::check(decision)), decision),
         Reply::Batch(decisions) => json(done, &to_wire::check_batch(decisions, Vec::new())),

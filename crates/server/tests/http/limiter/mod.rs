@@ -46,6 +46,7 @@ pub(crate) fn plausible(command: &LimiterCommand) -> LimiterReply {
         TakeLease(_) => lease_taken(decision(Vec::new())),
         ExtendLease { .. } | GetLease(_) => LimiterReply::Lease(lease("l")),
         ReleaseLease { .. } => LimiterReply::LeaseReleased,
+        AbandonLease(_) => LimiterReply::LeaseAbandoned,
         ListLeases { .. } => LimiterReply::Leases(Listed { items: vec![lease("l")], next: None }),
         ListGroups { .. } => LimiterReply::Groups(Listed { items: vec![group(3)], next: None }),
     }

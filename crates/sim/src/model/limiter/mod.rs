@@ -233,6 +233,9 @@ impl Limiter {
                 next.leases.retain(|lease| lease.id != *id);
                 fitting([fit(next.way(order, Changed::Yes), &Ok(Reply::LeaseReleased), answer)])
             }
+            Command::AbandonLease(_) => {
+                fitting([fit(self.clone().unchanged(order), &Ok(Reply::LeaseAbandoned), answer)])
+            }
             Command::GetLease(id) => match self.lease(id) {
                 Some(_) => self.clone().show_lease(now, order, Changed::No, id, answer),
                 None => fitting([fit(self.clone().unchanged(order), &Err(lease_not_found(id)), answer)]),
