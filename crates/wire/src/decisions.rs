@@ -72,12 +72,7 @@ pub struct NewDecision<'a> {
     #[schema(max_items = 64)]
     pub locks: Vec<WantedLock<'a>>,
     /// An event that is published after the commit.
-    #[serde(
-        borrow,
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "object::optional"
-    )]
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
     pub event: Option<DecisionEvent<'a>>,
 }
 
@@ -254,6 +249,8 @@ pub struct Decision<'a> {
 #[serde(rename_all = "snake_case")]
 #[schema(as = DecisionState)]
 pub enum State {
+    /// A request under the id waits for locks or slots. Nothing is held.
+    Waiting,
     /// The decision is open.
     Open,
     /// It has happened.

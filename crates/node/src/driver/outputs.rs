@@ -101,6 +101,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 tracing::debug!(%namespace, %lock_id, owner, "a lock expired");
             }
             Effect::OperationExpired { namespace, operation_id, position } => {
+                self.metrics.decisions.expired.inc();
                 tracing::debug!(%namespace, %operation_id, position = position.0, "a decision expired");
             }
             Effect::StreamChanged { namespace, stream, change } => {

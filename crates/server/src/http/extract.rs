@@ -11,11 +11,12 @@ pub(crate) use body::{discard_body, read_body};
 pub(crate) use headers::LastEventId;
 pub(crate) use json::{parse, shortened};
 pub(crate) use path::{
-    LeaseId, LimitName, LockId, Namespace, OperationId, OverrideName, RuleName, StreamName,
+    DecisionId, LeaseId, LimitName, LockId, Namespace, OperationId, OverrideName, RuleName, StreamName,
     default_namespace, empty_name, path_namespace,
 };
 pub(crate) use query::{
-    ClusterQuery, GroupsQuery, LeasesQuery, LimitsQuery, NoQuery, OperationsQuery, Paging, ReleaseQuery,
+    ClusterQuery, DecisionsQuery, GroupsQuery, LeasesQuery, LimitsQuery, NoQuery, OperationsQuery, Paging,
+    ReleaseQuery,
 };
 pub(crate) use unparsed::{Batched, Changing, Reading, Searching, Unparsed};
 
@@ -25,7 +26,7 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use bytes::Bytes;
 use headers::{check_media_type, fingerprint, idempotency_key};
 use limina_engine::Idempotency;
-use limina_wire::{AtMost, MAX_BATCH, Object, ledger};
+use limina_wire::{AtMost, MAX_BATCH, Object, decisions, ledger};
 use query::Query;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
@@ -109,6 +110,22 @@ impl JsonBody for ledger::LimitPatch {
 
 impl JsonBody for ledger::ValuesQuery {
     const TAKES_KEY: bool = false;
+}
+
+impl JsonBody for decisions::CommitDecision {
+    const MAKES_ROOM: bool = true;
+}
+
+impl JsonBody for decisions::CommitItem {
+    const MAKES_ROOM: bool = true;
+}
+
+impl JsonBody for decisions::RollbackItem {
+    const MAKES_ROOM: bool = true;
+}
+
+impl JsonBody for decisions::NoFields {
+    const MAKES_ROOM: bool = true;
 }
 
 impl<T: JsonBody> RequestBody for T {

@@ -5,6 +5,7 @@ use crate::access::Scope;
 use axum::{http::StatusCode, response::Response};
 use limina_engine::{
     Command, Listed, Name, Outcome, Page, Position, answer_size,
+    decisions::{self, Decision},
     events::{self, StreamInfo},
     ledger::{self, LimitInfo, OperationInfo},
     limiter::{self, CounterId, CounterInfo, LeaseInfo, OverrideInfo, RuleInfo},
@@ -58,6 +59,7 @@ items! {
     GrantInfo, Position, Locks, locks::Reply::Grants;
     StreamInfo, Name, Events, events::Reply::Streams;
     OperationInfo, Name, Ledger, ledger::Reply::Operations;
+    Decision, Position, Decisions, decisions::Reply::Decisions;
 }
 
 /// Requests part after part until the page has enough items or bytes, the list ends, or [`MAX_TIME`] has passed. Each part

@@ -1,10 +1,12 @@
 //! The HTTP front end: what all handlers share. The routes are in `routes.rs`.
 
 mod audit;
+mod decisions;
 mod docs;
 mod door;
 pub(crate) mod events;
 pub(crate) mod extract;
+mod forced;
 pub(crate) mod from_wire;
 mod handshakes;
 mod health;

@@ -4,7 +4,7 @@
 //! `("/path/{name}", "operation", post(Use, handler))`. The level (`Read`, `Use`, `Manage`) is the right in the namespace of the
 //! path. A handler that needs more for some requests, such as a forced release, asks `Scope::require`.
 
-use super::{App, audit, docs, events, health, ledger, limiter, locks, namespaces, refusals};
+use super::{App, audit, decisions, docs, events, health, ledger, limiter, locks, namespaces, refusals};
 use crate::{access::Needs, stomp};
 use axum::{
     handler::Handler,
@@ -58,12 +58,13 @@ pub(super) struct Entry {
 type EmptyNames = &'static [(&'static str, &'static str)];
 
 /// The families, with their routes, and their paths in which a name is empty.
-fn families() -> [(Family, Vec<Route>, EmptyNames); 4] {
+fn families() -> [(Family, Vec<Route>, EmptyNames); 5] {
     [
         (Family::Ledger, ledger::routes(), ledger::EMPTY_NAMES),
         (Family::Limiter, limiter::routes(), limiter::EMPTY_NAMES),
         (Family::Locks, locks::routes(), locks::EMPTY_NAMES),
         (Family::Events, events::routes(), events::EMPTY_NAMES),
+        (Family::Decisions, decisions::routes(), decisions::EMPTY_NAMES),
     ]
 }
 

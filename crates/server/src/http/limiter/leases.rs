@@ -4,12 +4,16 @@ use super::{
     super::{
         App,
         extract::{Call, Changing, LeaseId, LeasesQuery, Namespace, NoQuery, ReleaseQuery, Unparsed},
+        forced::require_decisions,
         from_wire::limiter as from_wire,
     },
     Answer, list, submit,
 };
 use axum::extract::State;
-use limina_engine::limiter::{Command, LeaseInfo};
+use limina_engine::{
+    self as engine,
+    limiter::{Command, LeaseInfo},
+};
 use limina_node::draw_id;
 use limina_wire::{Heartbeat, Page, Problem, limiter as wire};
 
@@ -83,6 +87,10 @@ pub(in crate::http) async fn release_lease(
     LeaseId(id): LeaseId,
     ReleaseQuery(session): ReleaseQuery,
 ) -> Answer {
+    if session.is_none() {
+        let get = engine::Command::Limiter(Command::GetLease(id.clone()));
+        require_decisions(&app, &namespace, get).await?;
+    }
     submit(app, namespace, None, Command::ReleaseLease { id, session }).await
 }
 

@@ -72,7 +72,7 @@ fn limit_reached(decision: &Decision, status: StatusCode) -> Response {
 }
 
 fn with_rate_limits(mut response: Response, decision: &Decision) -> Response {
-    rate_limit::add_headers(response.headers_mut(), decision);
+    rate_limit::add_headers(response.headers_mut(), decision.limits.iter(), decision.retry_after);
     response
 }
 

@@ -1,6 +1,7 @@
 //! Maps outcomes to HTTP statuses and problem documents. No other module does. The matches have no catch-all arm, so a new
 //! outcome of the engine does not compile until it has a line here.
 
+pub(crate) mod decisions;
 pub(crate) mod events;
 pub(crate) mod ledger;
 pub(crate) mod limiter;
@@ -29,8 +30,7 @@ pub(crate) fn answer(result: Result<Outcome, Unavailable>, success: StatusCode) 
         Outcome::Limiter(result) => limiter::answer(result),
         Outcome::Locks(result) => locks::answer(result),
         Outcome::Events(result) => events::answer(result),
-        // No route asks for a decision, so this is the answer of a node of another version. It is not known what it did.
-        Outcome::Decisions(_) => Err(unavailable(Unavailable::OutcomeUnknown)),
+        Outcome::Decisions(result) => decisions::answer(result),
         Outcome::NamespaceDeleted => Ok(StatusCode::NO_CONTENT.into_response()),
         Outcome::NamespaceNotFound => {
             Err(Failure::new(Code::NamespaceNotFound, "The namespace does not exist."))
@@ -54,11 +54,13 @@ pub(crate) fn answer(result: Result<Outcome, Unavailable>, success: StatusCode) 
             "Too many requests of this kind wait in this namespace. Nothing was done.",
         )),
         Outcome::Unreadable => Err(unreadable()),
-        Outcome::AnswerTooLarge { max_bytes } => {
-            let detail = format!("The answer could have more than {max_bytes} bytes. Nothing was done.");
-            Err(Failure::new(Code::AnswerTooLarge, detail).with("max_bytes", max_bytes))
-        }
+        Outcome::AnswerTooLarge { max_bytes } => Err(answer_too_large(max_bytes)),
     }
+}
+
+pub(crate) fn answer_too_large(max_bytes: u64) -> Failure {
+    let detail = format!("The answer could have more than {max_bytes} bytes. Nothing was done.");
+    Failure::new(Code::AnswerTooLarge, detail).with("max_bytes", max_bytes)
 }
 
 /// The answer to a request that has no outcome.

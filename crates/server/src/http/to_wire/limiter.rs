@@ -76,7 +76,7 @@ fn limits(decision: &Decision) -> Vec<LimitStatus<'_>> {
     decision.limits.iter().map(limit_status).collect()
 }
 
-fn limit_status(status: &limiter::LimitStatus) -> LimitStatus<'_> {
+pub(super) fn limit_status(status: &limiter::LimitStatus) -> LimitStatus<'_> {
     LimitStatus {
         rule: status.rule.as_ref().map(borrowed),
         override_name: status.override_name.as_ref().map(borrowed),
@@ -193,6 +193,7 @@ pub(crate) fn lease_taken<'a>(
 pub(crate) fn lease(info: &limiter::LeaseInfo) -> Lease<'_> {
     Lease {
         lease_id: borrowed(&info.id),
+        operation_id: info.operation_id.as_ref().map(borrowed),
         fencing_token: info.fencing_token.0,
         key_values: key_values(&info.key_values),
         hits: info.hits,

@@ -91,7 +91,7 @@ fn decision(limits: Vec<LimitStatus>) -> Decision {
     Decision { allowed: true, limits, retry_after: None }
 }
 
-fn limit_status(rule: &str) -> LimitStatus {
+pub(super) fn limit_status(rule: &str) -> LimitStatus {
     LimitStatus {
         entry: 0,
         rule: Some(name(rule)),
@@ -120,7 +120,7 @@ fn lease_taken(decision: Decision) -> LimiterReply {
     LimiterReply::LeaseTaken { lease: lease("l"), session: name("s"), decision }
 }
 
-fn lease(id: &str) -> LeaseInfo {
+pub(super) fn lease(id: &str) -> LeaseInfo {
     LeaseInfo {
         id: name(id),
         key_values: one("k"),

@@ -124,7 +124,7 @@ async fn replies_have_their_form() {
     let taken_json =
         r#"{"lease_id":"l","session_id":"s","fencing_token":41,"expires_in_ms":7000,"limits":[]}"#;
     check(taken, 201, taken_json).await;
-    let lease_json = r#"{"lease_id":"l","fencing_token":41,"key_values":{"k":1},"hits":2,"owner":"me",
+    let lease_json = r#"{"lease_id":"l","operation_id":null,"fencing_token":41,"key_values":{"k":1},"hits":2,"owner":"me",
         "held_ms":5000,"expires_in_ms":7000,"ttl_ms":10000}"#;
     check(LimiterReply::Lease(lease("l")), 200, lease_json).await;
     let listed = Listed { items: vec![lease("l")], next: None };
