@@ -1,5 +1,5 @@
 //! Measures Limina: `cargo run --release -p limina-bench -- ledger …`, `limiter …`, `locks …`, `events …`,
-//! `cluster …` or `overload …`.
+//! `decisions …`, `cluster …` or `overload …`.
 //!
 //! Compare figures only within one run: machines differ, and the same machine differs from minute to minute. So in one
 //! run every contender does the same work, one after the other.
@@ -9,6 +9,7 @@
 //! `redis.rs` and so on implement that for one system each.
 
 mod cluster;
+mod decisions;
 mod echo;
 mod events;
 mod frame;
@@ -47,7 +48,9 @@ enum Cli {
     Locks(locks::Options),
     /// Events that are submitted and delivered to followers
     Events(events::Options),
-    /// All of these with several nodes on PostgreSQL, and shards that move to another node
+    /// Decisions over several families, settled later, beside separate calls
+    Decisions(decisions::Options),
+    /// Ledger, limiter, locks and events with several nodes on PostgreSQL, and shards that move to another node
     Cluster(cluster::Options),
     /// More requests than the server can do
     Overload(overload::Options),
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
             Cli::Limiter(options) => limiter::run(options).await,
             Cli::Locks(options) => locks::run(options).await,
             Cli::Events(options) => events::run(options).await,
+            Cli::Decisions(options) => decisions::run(options).await,
             Cli::Cluster(options) => cluster::run(options).await,
             Cli::Overload(options) => overload::run(options).await,
             Cli::Serve(options) => serve::run(options).await,
