@@ -10,6 +10,7 @@ mod clients;
 mod common;
 mod concurrency;
 mod conventions;
+mod decision_flows;
 mod durability;
 mod event_flows;
 mod failing_disk;
@@ -30,4 +31,6 @@ mod refusals;
 mod tls;
 mod verify;
 
-use common::{events, harness, ledger, limiter, load, locks, raw, reply, shape, sse, stomp, websocket};
+use common::{
+    decisions, events, harness, ledger, limiter, load, locks, raw, reply, shape, sse, stomp, websocket,
+};
