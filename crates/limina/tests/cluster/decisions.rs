@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, SHORT, insist};
-use crate::harness::{Server, eventually};
+use crate::common::decisions::Decisions;
+use crate::harness::eventually;
 use crate::ledger::with;
 use crate::limiter::{self, fixed};
 use crate::reply::Reply;
@@ -46,8 +47,7 @@ fn decisions_survive_the_death_of_their_owner() {
     before.decide(&call("open")).ok();
 
     let done = AtomicUsize::new(0);
-    let work = |node: &Server, client: usize| {
-        let decisions = node.decisions_of(&namespace);
+    let work = |decisions: Decisions, client: usize| {
         for n in 0..40 {
             let (id, number) = (format!("{client}-{n}"), client * 40 + n);
             insist(|| decisions.sending("", &call(&id))).ok().has("state", "open");
@@ -61,8 +61,8 @@ fn decisions_survive_the_death_of_their_owner() {
         let work = &work;
         let clients: Vec<_> = (0..4)
             .map(|client| {
-                let node = rest[client % 2];
-                scope.spawn(move || work(node, client))
+                let decisions = rest[client % 2].decisions_of(&namespace);
+                scope.spawn(move || work(decisions, client))
             })
             .collect();
         assert!(eventually(|| (done.load(Ordering::Relaxed) >= SOME).then_some(())).is_some(), "no progress");

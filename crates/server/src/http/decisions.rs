@@ -6,7 +6,7 @@ use super::{
     from_wire::{CheckedBatch, batch as checked_batch, decisions as from_wire},
     json,
     lists::list,
-    problem::Failure,
+    problem::{Code, Failure},
     routes::{Route, get, post},
     socket::ClientConnection,
     status,
@@ -90,9 +90,18 @@ pub(in crate::http) async fn decide(
         outcome = app.ask(namespace.clone(), idempotency, command) => outcome,
         // Dropping the future of `ask` makes the service end the wait. A decision that was made meanwhile stays.
         () = namespace.identity.until_denied(None) => return Err(unauthorized(true)),
-        () = client.hung_up() => return Err(super::locks::hung_up()),
+        () = client.hung_up() => return Err(hung_up()),
     };
     status::answer(outcome, StatusCode::OK)
+}
+
+/// The answer to a client that has closed only its sending side and still reads.
+fn hung_up() -> Failure {
+    Failure::new(
+        Code::ClientHungUp,
+        "The client closed its side of the connection before the answer. The request no longer waits.",
+    )
+    .closing()
 }
 
 /// Fails with 403 if the client may not use one of the families of the parts.

@@ -89,7 +89,7 @@ pub(in crate::http) async fn acquire(
 }
 
 /// The answer to a client that has closed only its sending side and still reads.
-pub(super) fn hung_up() -> Failure {
+fn hung_up() -> Failure {
     Failure::new(
         Code::ClientHungUp,
         "The client closed its side of the connection before the answer. It holds nothing.",

@@ -59,7 +59,7 @@ fn ten_thousand_expire_and_leave_nothing() {
     let decisions = gateway(&server, 1_000_000_000, 1_000_000, 1_000_000);
     for batch in 0..4 {
         let forgotten = |n: usize| {
-            let more = json!({"ttl_ms": 100 + n / 10, "locks": [{"key_values": {"batch": batch, "n": n}}]});
+            let more = json!({"ttl": format!("{}ms", 100 + n / 10), "locks": [{"key_values": {"batch": batch, "n": n}}]});
             with(call(&format!("{batch}-{n}"), 7, 3), more)
         };
         let made = decisions.batch("/batch", (0..BATCH).map(forgotten).collect());
