@@ -80,9 +80,17 @@ async fn work(
     minutes: i64,
 ) -> Result<(), Error<Refusal>> {
     let decisions = farm.decisions();
-    decisions
-        .decide(job(id, repository, minutes).ttl(Duration::from_secs(30)).wait(Duration::from_secs(60)))
-        .await?;
+    let request = job(id, repository, minutes).ttl(Duration::from_secs(30)).wait(Duration::from_secs(60));
+    loop {
+        match decisions.decide(request.clone()).await {
+            Ok(_) => break,
+            // The farm was full, or the repository was locked, for the whole wait. Ask again.
+            Err(Error::Refused(Refusal::Refused(refused))) if refused.holds.is_empty() => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
     // A long build sends a heartbeat every ten seconds. The fencing token goes with everything that it writes.
     decisions.heartbeat(id).await?;
     let used = minutes - 5;

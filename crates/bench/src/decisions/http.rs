@@ -57,7 +57,7 @@ impl Client for Connection {
             }
         }
         if flow.parts == Parts::Eight {
-            self.json = format!(r#"{{"key_values":{{"client":{}}},"ttl":"{TTL_SECONDS}s"}}"#, flow.client);
+            self.json = format!(r#"{{"key_values":{{"call":"{}"}},"ttl":"{TTL_SECONDS}s"}}"#, flow.id);
             let body = self.post_expecting("/locks", 200).await?;
             lock = Some((text(body, r#""lock_id":""#)?, text(body, r#""session_id":""#)?));
         }
@@ -107,7 +107,7 @@ fn decision(flow: &Flow) -> String {
     };
     let checks = checks(flow.parts).iter().map(check).collect::<Vec<_>>().join(",");
     let locks = match flow.parts {
-        Parts::Eight => format!(r#","locks":[{{"key_values":{{"client":{}}}}}]"#, flow.client),
+        Parts::Eight => format!(r#","locks":[{{"key_values":{{"call":"{}"}}}}]"#, flow.id),
         Parts::One | Parts::Three => String::new(),
     };
     format!(

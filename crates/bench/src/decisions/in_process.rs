@@ -18,7 +18,7 @@ impl Client for Caller {
     async fn create(&mut self, tenants: usize) -> Result<(), Failed> {
         for rule in RULES {
             let change = RuleChange::new(limiter::Change::CreateRule(new_rule(rule)))?;
-            let command = engine::Command::Limiter(limiter::Command::Change(Box::new(change)));
+            let command = engine::Command::Limiter(limiter::Command::Change(change));
             match self.submit(command).await? {
                 Outcome::Limiter(Ok(_)) => {}
                 other => return Err(unexpected(other)),

@@ -2,7 +2,8 @@
 //!
 //! - *1 part*: a hold in the budget of a tenant.
 //! - *3 parts*: that, a window of requests and a slot of the tenant.
-//! - *8 parts*: holds in three budgets, windows of requests and of tokens, slots of the tenant and of the model, and a lock.
+//! - *8 parts*: holds in three budgets, windows of requests and of tokens, slots of the tenant and of the model, and a lock
+//!   that nobody else wants.
 //!
 //! The parts are reserved together, as one decision, or one after the other by separate calls. The separate calls are the
 //! fewest that do the same if nothing is refused and nobody fails in between: the ledger holds in several budgets by one call.
@@ -55,8 +56,6 @@ pub(crate) struct Flow {
     pub(crate) id: String,
     pub(crate) parts: Parts,
     pub(crate) tenant: usize,
-    /// The number of the client, which has a lock of its own.
-    pub(crate) client: usize,
 }
 
 /// One connection to a contender. The effect of each call is durable when the call returns.
@@ -101,7 +100,7 @@ impl Flows {
         self.made += 1;
         let id = format!("request-{}-{}-{}", self.phase, self.client, self.made);
         let tenant = self.random.below(self.tenants);
-        Flow { id, parts: self.parts, tenant, client: self.client }
+        Flow { id, parts: self.parts, tenant }
     }
 }
 
@@ -115,8 +114,8 @@ impl<C: Client> load::Work<C> for Flows {
                 refused += u64::from(!client.separately(flow).await?);
             }
         } else {
-            refused += client.decide(&flows).await?;
-            refused += client.settle(&flows).await?;
+            // A decision that was refused cannot be settled either.
+            refused += client.decide(&flows).await?.max(client.settle(&flows).await?);
         }
         measured.note(count, refused, begun.elapsed());
         Ok(())

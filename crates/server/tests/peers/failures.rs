@@ -64,7 +64,7 @@ async fn what_may_have_been_done_is_lost() {
     check("as it should be", async |c, s| c.answer(s, OK, &[0, 5]).await, Ok(Outcome::NamespaceDeleted))
         .await;
     let found = Outcome::Namespaces(vec![NamespaceInfo { name: name("n"), position: Position(7) }]);
-    let bytes = [0, 6, 1, 1, b'n', 7];
+    let bytes = [0, 7, 1, 1, b'n', 7];
     check("as it should be", async |c, s| c.answer(s, OK, &bytes).await, Ok(found)).await;
 }
 
