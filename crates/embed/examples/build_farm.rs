@@ -52,8 +52,8 @@ async fn run(limina: &Limina, log: &Log) -> Result<(), Box<dyn std::error::Error
     for worker in workers {
         worker.await??;
     }
-    // 40 of 100 minutes are used. Nobody waits for minutes: they do not come back.
-    match farm.decisions().decide(job("build-4", "site", 70).wait(Duration::from_secs(60))).await {
+    // 30 of 100 minutes are used. Nobody waits for minutes: they do not come back.
+    match farm.decisions().decide(job("build-4", "site", 71).wait(Duration::from_secs(60))).await {
         Err(Error::Refused(Refusal::Refused(refused))) if !refused.holds.is_empty() => {
             log.lock().expect("no task panics").push("build-4: not enough minutes".into());
         }
