@@ -323,7 +323,6 @@ fn refused() -> Refused {
         locks: vec![locked(true), locked(false)],
         event: Some(RefusedEvent::EventConflict { conflicting_time: Time(5), open_at: None }),
         retry_after: None,
-        ..Refused::default()
     }
 }
 
