@@ -2,7 +2,7 @@
 
 use super::{RulesError, parse};
 use crate::watch;
-use limina_engine::limiter::FileRule;
+use limina_engine::limiter::SetRule;
 use std::{error::Error, io::Write, path::PathBuf};
 
 /// The arguments of `rules check`.
@@ -28,7 +28,7 @@ pub(crate) fn check(args: CheckArgs) -> Result<(), Box<dyn Error>> {
         say("no namespace is named: the file removes every rule that it had made before");
     }
     for (name, rules) in &rules {
-        let overrides = rules.iter().map(|FileRule { overrides, .. }| overrides.len()).sum();
+        let overrides = rules.iter().map(|SetRule { overrides, .. }| overrides.len()).sum();
         say(&format!("{name}: {}, {}", counted(rules.len(), "rule"), counted(overrides, "override")));
     }
     Ok(())
