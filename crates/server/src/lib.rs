@@ -15,6 +15,7 @@ pub mod backend;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod http;
+mod liminator;
 mod peers;
 pub mod rules_file;
 mod stomp;

@@ -35,14 +35,6 @@ pub enum Reply {
         /// What has changed.
         changes: SetChanges,
     },
-    /// What putting the rule set would change.
-    RuleSetPlanned(SetChanges),
-    /// The rule set and its rules are deleted.
-    RuleSetDeleted(SetChanges),
-    /// A rule set with its rules.
-    RuleSet(RuleSet),
-    /// A page of the rule sets, sorted by name.
-    RuleSets(Listed<RuleSetInfo, Name>),
     /// The rules that apply, sorted by name.
     Matches(Vec<RuleMatch>),
     /// The check is allowed.
@@ -78,6 +70,14 @@ pub enum Reply {
     Leases(Listed<LeaseInfo, Name>),
     /// A part of a rule's groups, sorted by index.
     Groups(Listed<GroupInfo, GroupId>),
+    /// What putting the rule set would change.
+    RuleSetPlanned(SetChanges),
+    /// The rule set and its rules are deleted.
+    RuleSetDeleted(SetChanges),
+    /// A rule set with its rules.
+    RuleSet(RuleSet),
+    /// A page of the rule sets, sorted by name.
+    RuleSets(Listed<RuleSetInfo, Name>),
 }
 
 /// Why a command was refused. If several apply, the first in this order is returned.

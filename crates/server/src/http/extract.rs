@@ -32,7 +32,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
 /// The largest body in bytes, except for batches.
-const MAX_BODY: usize = 1 << 20;
+pub(super) const MAX_BODY: usize = 1 << 20;
 /// The largest body of a batch in bytes.
 const MAX_BATCH_BODY: usize = 16 << 20;
 /// A body of more bytes is parsed only if its shard would accept the request now. Parsing a smaller one costs no more than

@@ -9,6 +9,7 @@ pub(crate) mod from_wire;
 mod handshakes;
 mod health;
 mod ledger;
+pub(crate) mod liminator;
 mod limiter;
 mod lists;
 mod locks;

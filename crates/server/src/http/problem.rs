@@ -145,6 +145,7 @@ codes! {
 /// A request that is answered with a problem document.
 #[derive(Debug)]
 pub(crate) struct Failure {
+    code: Code,
     problem: Box<Problem>,
     /// Set for an invalid request: which kind of thing `field` names. The problem's `detail` is then only a predicate, such as
     /// "must not be empty", until [`Failure::into_problem`] makes it a sentence.
@@ -176,7 +177,7 @@ impl Failure {
             code: Cow::Borrowed(code.word()),
             extensions: serde_json::Map::new(),
         };
-        Failure { problem: Box::new(problem), invalid: None, hint: None, closes: false, retry_after: 1 }
+        Failure { code, problem: Box::new(problem), invalid: None, hint: None, closes: false, retry_after: 1 }
     }
 
     /// A field of the body is invalid; `field` is its path, or `body` for the body as a whole. `reason` is a predicate, such as
@@ -203,6 +204,17 @@ impl Failure {
     fn invalid_part(part: Part, field: String, reason: String) -> Failure {
         let failure = Failure::new(Code::InvalidRequest, reason).with("field", field);
         Failure { invalid: Some(part), ..failure }
+    }
+
+    /// The code of the problem.
+    pub(crate) fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The same problem with another status than that of its code.
+    pub(crate) fn with_status(mut self, status: StatusCode) -> Failure {
+        self.problem.status = status.as_u16();
+        self
     }
 
     /// Adds a field for programs.

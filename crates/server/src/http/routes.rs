@@ -4,7 +4,7 @@
 //! `("/path/{name}", "operation", post(Use, handler))`. The level (`Read`, `Use`, `Manage`) is the right in the namespace of the
 //! path. A handler that needs more for some requests, such as a forced release, asks `Scope::require`.
 
-use super::{App, audit, docs, events, health, ledger, limiter, locks, namespaces, refusals};
+use super::{App, audit, docs, events, health, ledger, liminator, limiter, locks, namespaces, refusals};
 use crate::{access::Needs, stomp};
 use axum::{
     handler::Handler,
@@ -89,6 +89,10 @@ pub(super) fn all() -> Vec<Entry> {
     entries
 }
 
+/// Reading values needs this. The functions that write need `ledger:use`, which the handler checks: only the body says which
+/// function it is.
+const LIMINATOR: Needs = Needs::Family(Family::Ledger, Read);
+
 fn outside_families() -> Vec<(&'static str, &'static str, &'static str, Call)> {
     let mut routes = vec![
         ("/", "server", "root", get(Needs::Nothing, docs::root)),
@@ -119,6 +123,8 @@ fn outside_families() -> Vec<(&'static str, &'static str, &'static str, Call)> {
             "listen_to_refusals",
             get(Needs::AnyFamily(Read), refusals::listen_in_namespace),
         ),
+        ("/liminator/v1", "ledger", "liminator", post(LIMINATOR, liminator::call)),
+        ("/v1/ns/{namespace}/liminator/v1", "ledger", "liminator", post(LIMINATOR, liminator::call)),
         ("/ws", "events", "stomp", get(Needs::Frames, stomp::upgrade)),
         ("/time-sync", "events", "time_sync", post(Needs::Token, stomp::time_sync)),
     ];

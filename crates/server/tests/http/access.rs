@@ -4,12 +4,12 @@ use super::*;
 use limina_access::{Access, Secret, parse};
 
 /// A token with these rights and other lines of its block.
-struct Entry {
-    secret: Secret,
+pub(super) struct Entry {
+    pub(super) secret: Secret,
     lines: String,
 }
 
-fn entry(name: &str, rights: &[&str], more: &str) -> Entry {
+pub(super) fn entry(name: &str, rights: &[&str], more: &str) -> Entry {
     let lines = format!("name = \"{name}\"\nallow = {rights:?}\n{more}\n");
     Entry { secret: Secret::draw().unwrap(), lines }
 }
@@ -19,7 +19,7 @@ fn file(entries: &[&Entry]) -> limina_access::Tokens {
     parse(&entries.iter().map(block).collect::<String>()).unwrap()
 }
 
-async fn protected(entries: &[&Entry]) -> (Server, Access) {
+pub(super) async fn protected(entries: &[&Entry]) -> (Server, Access) {
     let access = Access::new(file(entries));
     let policy = Policy::tokens(access.clone());
     let server = start_app(|app| {
@@ -63,6 +63,7 @@ fn level(method: &str, path: &str) -> &'static str {
         "/limiter/rules/{name}",
         "/limiter/rules/{name}/overrides",
         "/limiter/rules/{name}/overrides/{override}",
+        "/limiter/rule-sets/{set}",
         "/limiter/counters/set",
         "/ledger/limits",
         "/ledger/limits/{name}",

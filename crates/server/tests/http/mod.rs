@@ -35,6 +35,7 @@ mod bodies;
 mod details;
 mod events;
 mod health;
+mod liminator;
 mod limiter;
 mod locks;
 mod memory;

@@ -92,6 +92,33 @@ async fn replies_have_their_form() {
     let listed = Listed { items: vec![an_override("o")], next: None };
     check(LimiterReply::Overrides(listed), 200, &format!(r#"{{"items":[{override_json}],"next":null}}"#))
         .await;
+    let of_set = rule_json
+        .replace(r#""overrides":2"#, &format!(r#""overrides":[{override_json}]"#))
+        .replace(r#""managed_by":null"#, r#""managed_by":"s""#);
+    let set_json = format!(r#"{{"name":"s","rules":[{of_set}],"overrides":"open","created_position":8}}"#);
+    check(LimiterReply::RuleSet(rule_set()), 200, &set_json).await;
+    let listed = Listed { items: vec![rule_set().info], next: Some(name("s")) };
+    let info_json =
+        r#"{"items":[{"name":"s","rules":1,"overrides":"open","created_position":8}],"next":"s"}"#;
+    check(LimiterReply::RuleSets(listed), 200, info_json).await;
+    let changes = || SetChanges {
+        created: vec![name("a")],
+        changed: vec![ChangedRule {
+            rule: name("b"),
+            fields: vec![RuleField::GroupBy, RuleField::Overrides, RuleField::ManagedBy],
+            starts_empty: true,
+        }],
+        deleted: vec![name("c")],
+        conflicts: vec![SetConflict::OverridesConflict { rule: name("d"), name: name("o") }],
+    };
+    let changes_json = r#"{"created":["a"],
+        "changed":[{"rule":"b","fields":["group_by","overrides","managed_by"],"starts_empty":true}],
+        "deleted":["c"],
+        "conflicts":[{"rule":"d","code":"OverridesConflict","managed_by":null,"override":"o"}]}"#;
+    check(LimiterReply::RuleSetPlanned(changes()), 200, changes_json).await;
+    check(LimiterReply::RuleSetPut { is_new: false, changes: changes() }, 200, changes_json).await;
+    check(LimiterReply::RuleSetPut { is_new: true, changes: changes() }, 201, changes_json).await;
+    check(LimiterReply::RuleSetDeleted(changes()), 204, "").await;
     let matched = RuleMatch { rule: rule("r"), group: one("g"), overrides: vec![an_override("o")] };
     let inner = rule_json.trim_end_matches('}');
     let matched_json =

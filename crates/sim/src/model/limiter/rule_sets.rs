@@ -129,7 +129,7 @@ impl Limiter {
                 false => Ok(self.clone().unchanged(order)),
             };
         }
-        if changes.conflicts.is_empty() && !self.may_become(&after) {
+        if changes.conflicts.is_empty() && !self.may_have_rules(&after) {
             return Err("a refusal by a quota".into());
         }
         same(Ok(Reply::RuleSetPlanned(changes)))
