@@ -41,12 +41,13 @@ def value(response):
 
 for line in sys.stdin:
     command = json.loads(line)
+    strict = command.get("strict", True)
     client = make_client(
         liminator.LiminatorService,
         host,
         port,
         path=path,
-        proto_factory=TBinaryProtocolFactory(strict_write=command.get("strict", True)),
+        proto_factory=TBinaryProtocolFactory(strict_read=strict, strict_write=strict),
         http_header_factory=THttpHeaderFactory(TRACE),
     )
     try:

@@ -7,7 +7,10 @@ use super::{
     extract::{MAX_BODY, NoQuery, read_body},
     from_wire::ledger as from_wire,
     problem::{Code, Failure},
-    status,
+    status::{
+        self,
+        liminator::{MEDIA_TYPE, Unsuccessful, thrift, undeclared},
+    },
 };
 use crate::{
     access::{Scope, admit_namespace, unauthorized},
@@ -31,35 +34,12 @@ use limina_engine::{
 use limina_node::Unavailable;
 use limina_wire::ledger as wire;
 
-const MEDIA_TYPE: &str = "application/x-thrift";
 /// The headers that trace a request through Liminator's services. A request must have them, and its answer has them too.
 const TRACE: [HeaderName; 3] = [
     HeaderName::from_static("woody.trace-id"),
     HeaderName::from_static("woody.span-id"),
     HeaderName::from_static("woody.parent-id"),
 ];
-const ERROR_CLASS: HeaderName = HeaderName::from_static("woody.error-class");
-const ERROR_REASON: HeaderName = HeaderName::from_static("woody.error-reason");
-
-/// What Liminator's clients are told of an answer that is no success.
-enum Unsuccessful {
-    /// An exception that the function declares.
-    Declared(Vec<u8>, Exception),
-    /// The request itself is wrong. The status is that of the failure.
-    Invalid(Failure),
-    /// The function has no exception for this.
-    Unexpected(Failure),
-    /// Nothing was done. A later attempt may succeed.
-    Unavailable(Failure),
-    /// It may have been done.
-    Unknown(Failure),
-}
-
-impl From<Failure> for Unsuccessful {
-    fn from(failure: Failure) -> Unsuccessful {
-        Unsuccessful::Invalid(failure)
-    }
-}
 
 /// Executes one function of Liminator.
 pub(super) async fn call(State(app): State<App>, request: Request) -> Response {
@@ -73,40 +53,6 @@ pub(super) async fn call(State(app): State<App>, request: Request) -> Response {
     };
     response.headers_mut().extend(trace);
     response
-}
-
-impl IntoResponse for Unsuccessful {
-    fn into_response(self) -> Response {
-        let (mut response, class, reason) = match self {
-            Unsuccessful::Declared(bytes, exception) => (thrift(bytes), "Business Error", exception.name),
-            Unsuccessful::Invalid(failure) => {
-                let reason = failure.code().word();
-                (failure.into_response(), "Result Unexpected", reason)
-            }
-            Unsuccessful::Unexpected(failure) => {
-                let reason = failure.code().word();
-                let status = StatusCode::INTERNAL_SERVER_ERROR;
-                (failure.with_status(status).into_response(), "Result Unexpected", reason)
-            }
-            Unsuccessful::Unavailable(failure) => {
-                let reason = failure.code().word();
-                (failure.into_response(), "Resource Unavailable", reason)
-            }
-            Unsuccessful::Unknown(failure) => {
-                let reason = failure.code().word();
-                let status = StatusCode::GATEWAY_TIMEOUT;
-                (failure.with_status(status).into_response(), "Result Unknown", reason)
-            }
-        };
-        let headers = response.headers_mut();
-        headers.insert(ERROR_CLASS, HeaderValue::from_static(class));
-        headers.insert(ERROR_REASON, HeaderValue::from_static(reason));
-        response
-    }
-}
-
-fn thrift(bytes: Vec<u8>) -> Response {
-    (StatusCode::OK, [(CONTENT_TYPE, MEDIA_TYPE)], bytes).into_response()
 }
 
 async fn answer(app: App, request: Request) -> Result<Vec<u8>, Unsuccessful> {
@@ -144,14 +90,6 @@ async fn answer(app: App, request: Request) -> Result<Vec<u8>, Unsuccessful> {
         },
     };
     Ok(write_reply(head, &reply))
-}
-
-/// A failure for which the function declares no exception.
-fn undeclared(failure: Failure) -> Unsuccessful {
-    match failure.code().status() {
-        StatusCode::SERVICE_UNAVAILABLE => Unsuccessful::Unavailable(failure),
-        _ => Unsuccessful::Unexpected(failure),
-    }
 }
 
 fn check_headers(headers: &HeaderMap) -> Result<(), Failure> {

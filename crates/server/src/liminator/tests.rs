@@ -108,7 +108,7 @@ impl Random {
 #[test]
 fn a_call_is_read_as_it_was_written_and_no_part_of_it_is_a_call() {
     for seed in 1..200 {
-        let mut random = Random(seed * 0x9e37_79b9_7f4a_7c15);
+        let mut random = Random(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
         let (name, call) = random.call();
         let head = head(name, seed % 2 == 0);
         let bytes = write_call(&head, if seed % 3 == 0 { 1 } else { -1 }, &call);
@@ -124,7 +124,7 @@ fn a_call_is_read_as_it_was_written_and_no_part_of_it_is_a_call() {
 #[test]
 fn damaged_bytes_are_read_or_refused() {
     for seed in 1..2_000 {
-        let mut random = Random(seed * 0x9e37_79b9_7f4a_7c15);
+        let mut random = Random(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
         let (name, call) = random.call();
         let mut bytes = write_call(&head(name, seed % 2 == 0), -1, &call);
         for _ in 0..=random.below(3) {

@@ -91,7 +91,7 @@ async fn the_reference() {
     for path in paths.keys().filter(of_family) {
         assert!(paths.contains_key(&path.replace("/v1/", "/v1/ns/{namespace}/")), "{path}");
     }
-    assert_eq!(paths.len(), 2 * (13 + 16 + 4 + 4 + 1) + 4 + 4 + 6);
+    assert_eq!(paths.len(), 2 * (13 + 18 + 4 + 4 + 1) + 4 + 4 + 6);
     let mut ids = BTreeSet::new();
     for (path, item) in paths {
         for (method, operation) in item.as_object().unwrap() {

@@ -79,13 +79,16 @@ fn over(namespace: &str, name: &str, ip: &str, limit: i64) -> String {
     )
 }
 
-/// Every rule as `name limit`, with a star if a file manages it.
+/// Every rule as `name limit`, with a star if the file manages it, and a plus if another rule set does.
 fn rules(limiter: &Limiter) -> Vec<String> {
     let shown = |rule: &Value| {
         let managed_by = rule.get("managed_by").unwrap_or_else(|| panic!("no `managed_by` in {rule}"));
-        assert!(managed_by.is_null() || managed_by == "file", "{rule}");
-        let star = if managed_by.is_null() { "" } else { "*" };
-        format!("{} {}{star}", rule["name"].as_str().expect("`name`"), rule["limit"])
+        let mark = match managed_by.as_str() {
+            None => "",
+            Some("file") => "*",
+            Some(_) => "+",
+        };
+        format!("{} {}{mark}", rule["name"].as_str().expect("`name`"), rule["limit"])
     };
     limiter.all("/rules", None, 100).iter().map(shown).collect()
 }
@@ -325,11 +328,11 @@ fn a_clients_rule_is_taken_over_unless_it_belongs_to_a_set() {
     let refused = "these rules belong to other rule sets: \"theirs\" of \"clients\"";
     become_soon(&server, "shop", &["s 1*"]);
     says_soon(&server, refused);
-    assert_eq!(rules_of(&server), ["taken 1*", "theirs 7*"]);
+    assert_eq!(rules_of(&server), ["taken 1*", "theirs 7+"]);
     // The same at a start, which it does not prevent: only at a running server can the set be deleted.
     server.restart();
     says_soon(&server, refused);
-    assert_eq!(rules_of(&server), ["taken 1*", "theirs 7*"]);
+    assert_eq!(rules_of(&server), ["taken 1*", "theirs 7+"]);
     for path in ["/rule-sets/file", "/rule-sets/envoy"] {
         server.limiter().put(path, json!({"rules": []})).refused(409, "RuleSetManagedByServer");
         server.limiter().delete(path).refused(409, "RuleSetManagedByServer");

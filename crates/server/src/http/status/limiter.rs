@@ -87,7 +87,7 @@ fn managed_by_set(rules: &[ManagedRule]) -> Failure {
         [ManagedRule { rule, set }] => {
             format!("The rule {rule:?} belongs to the rule set {set:?}, and is changed with it.")
         }
-        several => format!("{} rules belong to a rule set, and are changed with it.", several.len()),
+        several => format!("These {} rules belong to a rule set, and are changed with it.", several.len()),
     };
     let listed: Vec<Value> = rules
         .iter()

@@ -3,6 +3,7 @@
 
 pub(crate) mod events;
 pub(crate) mod ledger;
+pub(crate) mod liminator;
 pub(crate) mod limiter;
 mod locks;
 
