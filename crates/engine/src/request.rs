@@ -204,6 +204,7 @@ impl Request {
                     checks.iter().map(|check| SMALL + ENTRY * check.entries().len()).sum()
                 }
                 limiter::Command::Check(check) => SMALL + ENTRY * check.entries().len(),
+                limiter::Command::CheckSet(set) => SMALL + ENTRY * set.entries().len(),
                 limiter::Command::Change(_) => RULE_CHANGE,
                 limiter::Command::Match(_)
                 | limiter::Command::ListRules { .. }

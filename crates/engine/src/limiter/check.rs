@@ -149,7 +149,7 @@ pub(super) fn decide_touched(
 }
 
 /// Fails if a quota forbids the groups, the counter or the lease that the entry would create.
-fn check_quotas(
+pub(super) fn check_quotas(
     limiter: &Limiter,
     turn: &Turn<'_>,
     entry: &Take,
@@ -168,13 +168,13 @@ fn check_quotas(
 }
 
 /// Whether an entry takes from its counter.
-fn is_counted(kind: TakeKind, groups: &[TouchedGroup]) -> bool {
+pub(super) fn is_counted(kind: TakeKind, groups: &[TouchedGroup]) -> bool {
     !matches!(kind, TakeKind::Check { .. }) || groups.iter().any(|group| group.is_count())
 }
 
 /// Looks up the groups of an entry and marks the limits that it exceeds. Returns whether one of those refuses; a shadow
 /// limit never does.
-fn is_refused_by(limiter: &Limiter, now: Time, entry: &Take, groups: &mut [TouchedGroup]) -> bool {
+pub(super) fn is_refused_by(limiter: &Limiter, now: Time, entry: &Take, groups: &mut [TouchedGroup]) -> bool {
     let hits = u64::try_from(entry.hits).unwrap_or(0);
     let mut is_refused = false;
     for group in groups {
@@ -188,14 +188,14 @@ fn is_refused_by(limiter: &Limiter, now: Time, entry: &Take, groups: &mut [Touch
 }
 
 /// How to undo one change of a check.
-enum Undo {
+pub(super) enum Undo {
     /// Restores the window's state; `None` removes the window.
     Window(GroupOwner, KeyValues, Option<GroupState>),
     Counter(KeyValues, Counter),
 }
 
 /// Takes, or gives back if `hits` is negative, for one entry. Returns whether a counter changed.
-fn take(
+pub(super) fn take(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
     entry: &Take,
@@ -244,7 +244,7 @@ fn take(
     (unleased, leased) != (before.unleased, before.leased)
 }
 
-fn undo_all(limiter: &mut Limiter, turn: &mut Turn<'_>, steps: Vec<Undo>) {
+pub(super) fn undo_all(limiter: &mut Limiter, turn: &mut Turn<'_>, steps: Vec<Undo>) {
     for step in steps.into_iter().rev() {
         match step {
             Undo::Window(owner, values, before) => {
@@ -259,7 +259,12 @@ fn undo_all(limiter: &mut Limiter, turn: &mut Turn<'_>, steps: Vec<Undo>) {
 
 /// The time after which every limit would allow the same entries if nothing else happened. `None` if one of the limits
 /// never would, or if the time is not known, as when an earlier entry gives back to the same group.
-fn retry_after(limiter: &Limiter, now: Time, entries: &[Take], groups: &[TouchedGroup]) -> Option<Millis> {
+pub(super) fn retry_after(
+    limiter: &Limiter,
+    now: Time,
+    entries: &[Take],
+    groups: &[TouchedGroup],
+) -> Option<Millis> {
     let mut longest = Millis(0);
     for group in groups.iter().filter(|group| group.is_limit && !group.is_shadow) {
         // An entry that takes nothing, or takes from an unlimited limit, is always allowed.
@@ -281,7 +286,12 @@ fn retry_after(limiter: &Limiter, now: Time, entries: &[Take], groups: &[Touched
 
 /// The status of every limit after the check. `is_stale` says that changes may have been undone, so that groups must be
 /// looked up again.
-fn statuses(limiter: &Limiter, now: Time, groups: Vec<TouchedGroup>, is_stale: bool) -> Vec<LimitStatus> {
+pub(super) fn statuses(
+    limiter: &Limiter,
+    now: Time,
+    groups: Vec<TouchedGroup>,
+    is_stale: bool,
+) -> Vec<LimitStatus> {
     let limits = groups.into_iter().filter(|group| group.is_limit);
     limits
         .map(|group| {
@@ -307,6 +317,6 @@ fn statuses(limiter: &Limiter, now: Time, groups: Vec<TouchedGroup>, is_stale: b
         .collect()
 }
 
-fn state_at(limiter: &Limiter, index: Option<SlabIndex>) -> Option<&GroupState> {
+pub(super) fn state_at(limiter: &Limiter, index: Option<SlabIndex>) -> Option<&GroupState> {
     limiter.groups.at(index?).map(|(_, state)| state)
 }

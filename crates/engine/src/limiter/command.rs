@@ -4,6 +4,7 @@
 //! [`UncheckedRequest`](crate::UncheckedRequest), which are checked afterwards.
 
 use super::{
+    check_set::CheckSet,
     reply::Usage,
     terms::{FileRule, MAX_COUNT, NewOverride, NewRule, OverridePatch, RulePatch, check_per},
 };
@@ -53,6 +54,8 @@ pub enum Command {
     Check(Check),
     /// Several checks, in order. Each of them is allowed or refused on its own.
     CheckBatch(CheckBatch),
+    /// Several checks at one instant, allowed or refused together.
+    CheckSet(CheckSet),
     /// Take from the counter as a check does, or give back. A positive amount takes, a negative amount gives back, and 0
     /// only reads. Counters count even if no rule applies.
     MoveCounter(CounterChange),
@@ -109,6 +112,7 @@ impl Command {
             Command::Change(_)
             | Command::Check(_)
             | Command::CheckBatch(_)
+            | Command::CheckSet(_)
             | Command::MoveCounter(_)
             | Command::SetCounter(_)
             | Command::TakeLease(_)
@@ -138,6 +142,7 @@ impl Command {
             Command::ListLeases { owner: _, page } => page.validate(),
             Command::Check(check) => check.validate(),
             Command::CheckBatch(batch) => batch.validate(),
+            Command::CheckSet(set) => set.validate(),
             Command::MoveCounter(change) | Command::SetCounter(change) => change.validate(),
             Command::TakeLease(lease) => lease.validate(),
             Command::GetRule(_)
@@ -405,7 +410,7 @@ impl Take {
         self.limit
     }
 
-    fn validate(&self) -> Result<(), Invalid> {
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
         check_hits(self.hits)?;
         self.limit.map_or(Ok(()), |limit| limit.validate())
     }

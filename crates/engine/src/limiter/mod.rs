@@ -10,6 +10,7 @@
 mod backfill;
 mod check;
 pub(crate) mod check_batch;
+mod check_set;
 mod command;
 mod counters;
 mod finish;
@@ -36,6 +37,7 @@ mod window;
 mod window_timers;
 
 pub(crate) use backfill::continue_backfill;
+pub use check_set::{CheckSet, EntryMode, SetEntry};
 pub use command::{
     Change, Check, CheckBatch, Command, CounterChange, CounterId, GroupId, NewLease, RequestLimit,
     RuleChange, RuleQuery, Take,
@@ -87,6 +89,7 @@ pub(crate) fn apply(
             });
         }
         Command::Check(check) => check::check(limiter, turn, check, may_relax, budget)?,
+        Command::CheckSet(set) => check_set::check_set(limiter, turn, set, may_relax, budget)?,
         Command::CheckBatch(_) => unreachable!("a batch is run in slices"),
         Command::MoveCounter(CounterChange { key_values, amount }) => {
             durable(counters::move_by(limiter, turn, key_values, *amount, budget)?)

@@ -37,6 +37,8 @@ pub enum Reply {
     /// One decision for each check, in order, allowed or not. A check that no limit has decided is refused with
     /// [`Refusal::NoRuleApplies`] or [`Refusal::QuotaExceeded`].
     Batch(Vec<Result<Decision, Refusal>>),
+    /// The decision of a check set, allowed or not. It is no refusal, because a refused set may have counted something.
+    Set(Decision),
     /// The counter after taking or giving back.
     Moved {
         /// The counter.

@@ -91,6 +91,9 @@ impl Refusals {
     pub(crate) fn record(&self, subject: &RefusalSubject, outcome: &Outcome) {
         match outcome {
             Outcome::Limiter(Err(refusal)) => self.record_one(limited(subject, refusal)),
+            Outcome::Limiter(Ok(limiter::Reply::Set(decision))) if !decision.allowed => {
+                self.record_one(reached(subject, decision));
+            }
             Outcome::Limiter(Ok(limiter::Reply::Batch(results))) => {
                 let is_dry_run = |index: usize| match &subject.details {
                     Details::DryRuns(indexes) => indexes.binary_search(&index).is_ok(),
