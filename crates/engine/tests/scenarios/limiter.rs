@@ -7,9 +7,10 @@ use super::{
 use limina_engine::{
     Command, Millis,
     limiter::{
-        self, Change, Check, CheckBatch, CounterChange, CounterId, CounterInfo, Decision, Durability,
-        FileRule, GroupId, GroupInfo, Limit, LimitStatus, NewLease, NewOverride, NewRule, OverrideInfo,
-        OverridePatch, Refusal, Reply, RuleChange, RuleInfo, RulePatch, RuleQuery, Take, Usage, Window,
+        self, Change, Check, CheckBatch, CheckSet, CounterChange, CounterId, CounterInfo, Decision,
+        Durability, EntryMode, FileRule, GroupId, GroupInfo, Limit, LimitStatus, NewLease, NewOverride,
+        NewRule, OverrideInfo, OverridePatch, Refusal, Reply, RequestLimit, RuleChange, RuleInfo, RulePatch,
+        RuleQuery, SetEntry, Take, Usage, Window,
     },
     selection::Selection,
 };
@@ -130,6 +131,27 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
             });
             limiter::Command::CheckBatch(CheckBatch::new(checks.collect()).unwrap())
         }
+        // Entries, separated by a slash: `look`, `report`, `or:NUMBER` for an alternative, `limit: per:` for a limit of the request.
+        "check-set" => {
+            let entries = words.split(|word| *word == "/").map(|words| {
+                let option = |key: &str| option_of(words, key);
+                let is = |word: &str| words.contains(&word);
+                let number = |key: &str| option(key).map(|text| text.parse::<i64>().unwrap());
+                let pairs = words.iter().filter(|word| word.contains('=') && !word.contains(':'));
+                let hits = number("hits").unwrap_or(if is("look") { 0 } else { 1 });
+                let given = number("limit").map(|limit| {
+                    RequestLimit::new(limit as u64, Millis(number("per").unwrap() as u64)).unwrap()
+                });
+                let take = Take::new(conditions::key_values(pairs.copied()), hits).unwrap().with_limit(given);
+                let mode = match (is("look"), is("report")) {
+                    (true, _) => EntryMode::Look,
+                    (_, true) => EntryMode::Report,
+                    _ => EntryMode::Take,
+                };
+                SetEntry::new(take, mode).with_alternative(number("or").map(|number| number as u16))
+            });
+            limiter::Command::CheckSet(CheckSet::new(entries.collect()).unwrap())
+        }
         "counter" => limiter::Command::MoveCounter(amount("by")),
         "set" => limiter::Command::SetCounter(amount("to")),
         "counters" => limiter::Command::ListCounters {
@@ -180,7 +202,7 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
             let overrides: Vec<_> = found.overrides.iter().map(|item| item.item.name.as_str()).collect();
             format!("{} {:?} {overrides:?}", found.rule.rule.name, found.group)
         })),
-        Reply::Allowed(decision) => show_decision(decision),
+        Reply::Allowed(decision) | Reply::Set(decision) => show_decision(decision),
         Reply::Moved { counter, decision } => {
             format!("{}\n{}", show_counter(counter), show_decision(decision))
         }

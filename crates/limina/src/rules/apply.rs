@@ -21,9 +21,19 @@ const RETRY_REFUSED: Duration = Duration::from_secs(10);
 /// The most names in one log line.
 const MAX_NAMES: usize = 20;
 
-/// Knows which namespaces do not have the rules of the file yet, and applies them.
-pub(super) struct Applier {
+/// The rule set that is applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SetKind {
+    /// The rules file.
+    File,
+    /// Envoy's configuration. Clients may override its limits.
+    Envoy,
+}
+
+/// Knows which namespaces do not have the rules of the set yet, and applies them.
+pub(crate) struct Applier {
     service: Service,
+    kind: SetKind,
     /// Namespaces that may have rules of the file, of this version or of an earlier one.
     managed: BTreeSet<Name>,
     pending: BTreeMap<Name, Pending>,
@@ -46,13 +56,13 @@ enum State {
 }
 
 impl Applier {
-    pub(super) fn new(service: Service) -> Applier {
-        Applier { service, managed: BTreeSet::new(), pending: BTreeMap::new() }
+    pub(crate) fn new(service: Service, kind: SetKind) -> Applier {
+        Applier { service, kind, managed: BTreeSet::new(), pending: BTreeMap::new() }
     }
 
     /// Applies the first rules. Returns when every namespace has its rules, with two exceptions: a namespace that refuses them
     /// keeps its old rules, and while the storage is full nothing is applied, but then no check is allowed either.
-    pub(super) async fn begin(&mut self, rules: Rules) {
+    pub(crate) async fn begin(&mut self, rules: Rules) {
         // An earlier process may have applied rules to any namespace.
         self.managed = self.namespaces().await;
         self.set_target(rules);
@@ -72,7 +82,7 @@ impl Applier {
     }
 
     /// Sets the rules to apply. Rules of the file in all other namespaces are removed.
-    pub(super) fn set_target(&mut self, rules: Rules) {
+    pub(crate) fn set_target(&mut self, rules: Rules) {
         let no_rules = self.managed.iter().map(|name| (name.clone(), Vec::new()));
         let mut target: Rules = no_rules.collect();
         target.extend(rules);
@@ -83,7 +93,7 @@ impl Applier {
     }
 
     /// Makes one attempt for each namespace whose next attempt is due.
-    pub(super) async fn apply_due(&mut self) {
+    pub(crate) async fn apply_due(&mut self) {
         let now = Instant::now();
         let due = self.pending.iter().filter(|(_, pending)| pending.next <= now);
         let due: Vec<Name> = due.map(|(name, _)| name.clone()).collect();

@@ -8,11 +8,11 @@ mod apply;
 mod check;
 mod gate;
 
+pub(crate) use apply::{Applier, SetKind};
 pub(crate) use check::{CheckArgs, check};
 pub(crate) use gate::Gate;
 
 use crate::watch::Watch;
-use apply::Applier;
 use limina_node::Service;
 use limina_server::rules_file::{self, Problem, Rules};
 use std::{
@@ -25,7 +25,7 @@ use std::{
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The interval at which the file is checked for changes, and failed attempts are repeated.
-const INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 /// The interval at which failed attempts are repeated before any request is served.
 const INTERVAL_AT_START: Duration = Duration::from_millis(100);
 /// The most problems in one error text.
@@ -83,7 +83,7 @@ impl RulesFile {
     /// Applies the rules, calls `ready`, and then applies every change of the file, forever.
     pub(crate) async fn run(self, service: Service, ready: impl FnOnce()) -> Infallible {
         let RulesFile { mut watch, mut hangup, rules } = self;
-        let mut applier = Applier::new(service);
+        let mut applier = Applier::new(service, SetKind::File);
         applier.begin(rules).await;
         ready();
         let mut is_broken = false;

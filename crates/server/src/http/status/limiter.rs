@@ -35,7 +35,9 @@ pub(super) fn answer(result: Result<Reply, Refusal>) -> Result<Response, Failure
             StatusCode::NO_CONTENT.into_response()
         }
         Reply::Matches(matches) => json(done, &to_wire::matches(matches)),
-        Reply::Allowed(decision) => with_rate_limits(json(done, &to_wire::check(decision)), decision),
+        Reply::Allowed(decision) | Reply::Set(decision) => {
+            with_rate_limits(json(done, &to_wire::check(decision)), decision)
+        }
         Reply::Batch(decisions) => json(done, &to_wire::check_batch(decisions, Vec::new())),
         Reply::Moved { counter, decision } => json(done, &to_wire::moved(counter, decision)),
         Reply::Counter(info) => json(done, &to_wire::counter(info)),
