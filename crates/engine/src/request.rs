@@ -113,7 +113,10 @@ impl Command {
                 Limiter::ExtendLease { .. } | Limiter::ReleaseLease { .. } => true,
                 Limiter::MoveCounter(change) => change.amount() < 0,
                 Limiter::Change(change) => {
-                    matches!(**change, Change::DeleteRule(_) | Change::DeleteOverride { .. })
+                    matches!(
+                        **change,
+                        Change::DeleteRule(_) | Change::DeleteOverride { .. } | Change::DeleteRuleSet { .. }
+                    )
                 }
                 _ => false,
             },
@@ -186,6 +189,10 @@ impl Request {
         const ENTRY: usize = 4;
         /// The work of a rule change: it may count a whole slice of counters.
         const RULE_CHANGE: usize = 512;
+        /// The work of one rule or override of a rule set that is put.
+        const RULE: usize = 4;
+        /// The work of reading a rule set, whose size is not known yet.
+        const RULE_SET: usize = 2_048;
         /// The work of a list or a query, which looks at a bounded number of objects.
         const LIST: usize = 256;
         match &self.command {
@@ -205,12 +212,18 @@ impl Request {
                 }
                 limiter::Command::Check(check) => SMALL + ENTRY * check.entries().len(),
                 limiter::Command::CheckSet(set) => SMALL + ENTRY * set.entries().len(),
-                limiter::Command::Change(_) => RULE_CHANGE,
+                limiter::Command::Change(change) => match &**change {
+                    limiter::Change::PutRuleSet { new, .. } => RULE_CHANGE + RULE * new.len(),
+                    _ => RULE_CHANGE,
+                },
+                limiter::Command::PlanRuleSet(plan) => LIST + plan.rules().len(),
+                limiter::Command::GetRuleSet(_) => RULE_SET,
                 limiter::Command::Match(_)
                 | limiter::Command::ListRules { .. }
                 | limiter::Command::ListOverrides { .. }
                 | limiter::Command::ListCounters { .. }
                 | limiter::Command::ListGroups { .. }
+                | limiter::Command::ListRuleSets(_)
                 | limiter::Command::ListLeases { .. } => LIST,
                 _ => SMALL,
             },

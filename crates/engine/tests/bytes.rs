@@ -38,7 +38,8 @@ kinds![
     Change::PutOverride { .. },
     Change::PatchOverride { .. },
     Change::DeleteOverride { .. },
-    Change::ApplyFile(_),
+    Change::PutRuleSet { .. },
+    Change::DeleteRuleSet { .. },
 ];
 
 kinds![
@@ -66,6 +67,9 @@ kinds![
     Command::Limiter(limiter::Command::ListRules { .. }),
     Command::Limiter(limiter::Command::GetOverride { .. }),
     Command::Limiter(limiter::Command::ListOverrides { .. }),
+    Command::Limiter(limiter::Command::PlanRuleSet(_)),
+    Command::Limiter(limiter::Command::GetRuleSet(_)),
+    Command::Limiter(limiter::Command::ListRuleSets(_)),
     Command::Limiter(limiter::Command::Match(_)),
     Command::Limiter(limiter::Command::Check(_)),
     Command::Limiter(limiter::Command::CheckBatch(_)),
@@ -196,6 +200,9 @@ fn limiter() -> Vec<limiter::Command> {
         ListRules { query: rules, page: page() },
         GetOverride { rule: name("r"), name: name("o") },
         ListOverrides { rule: name("r"), query: query(), page: page() },
+        PlanRuleSet(limiter::RuleSetPlan::new(name("s"), rule_set()).unwrap()),
+        GetRuleSet(name("s")),
+        ListRuleSets(page()),
         Match(key_values()),
         Check(check.clone()),
         CheckBatch(limiter::CheckBatch::new(vec![check.clone(), check]).unwrap()),
@@ -219,8 +226,31 @@ fn limiter() -> Vec<limiter::Command> {
     changes.chain(reads_and_checks).collect()
 }
 
+fn rule_set() -> limiter::NewRuleSet {
+    let rule = limiter::NewRule {
+        name: name("r"),
+        group_by: vec!["text".into()],
+        selection: selection(),
+        limit: Limit::Unlimited,
+        window: Some(Window::Bucket { per: Millis(3), burst: None }),
+        shadow: false,
+        durability: None,
+        description: None,
+    };
+    let item = limiter::NewOverride {
+        name: name("o"),
+        key_values: key_values(),
+        limit: Limit::Unlimited,
+        burst: Some(1),
+    };
+    limiter::NewRuleSet {
+        rules: vec![limiter::SetRule { rule, overrides: vec![item] }],
+        overrides: limiter::SetOverrides::Open,
+    }
+}
+
 fn changes() -> Vec<Change> {
-    use limiter::{FileRule, NewOverride, NewRule, OverridePatch, RulePatch};
+    use limiter::{NewOverride, NewRule, OverridePatch, RulePatch, SetAuthor};
     let windows = [
         None,
         Some(Window::Fixed { per: Millis(1) }),
@@ -260,7 +290,8 @@ fn changes() -> Vec<Change> {
         Change::PatchOverride { rule: rule(), name: name("o"), patch: override_patch },
         Change::PatchOverride { rule: rule(), name: name("o"), patch: OverridePatch::default() },
         Change::DeleteOverride { rule: rule(), name: name("o") },
-        Change::ApplyFile(vec![FileRule { rule: rules[2].clone(), overrides: vec![new] }]),
+        Change::PutRuleSet { set: name("s"), new: rule_set(), author: SetAuthor::Client },
+        Change::DeleteRuleSet { set: name("s"), author: SetAuthor::Server },
     ];
     rules.map(Change::CreateRule).into_iter().chain(others).collect()
 }

@@ -12,8 +12,9 @@ use limina_engine::{
         Transfer, Values,
     },
     limiter::{
-        Change as Rules, Check, CheckBatch, CounterChange, FileRule, Limit, MAX_COUNT, NewLease, NewOverride,
-        NewRule, OverridePatch, RequestLimit, RuleChange, RulePatch, RuleQuery, Take, Window,
+        Change as Rules, Check, CheckBatch, CounterChange, Limit, MAX_COUNT, NewLease, NewOverride, NewRule,
+        NewRuleSet, OverridePatch, RequestLimit, RuleChange, RulePatch, RuleQuery, RuleSetPlan, SetAuthor,
+        SetOverrides, SetRule, Take, Window,
     },
     locks::{Acquire, Lock, Mode},
     selection::{Query, Selection, Test},
@@ -327,12 +328,65 @@ fn rules_and_overrides() {
         patch(OverridePatch { limit: too_much, ..OverridePatch::default() }),
         "limit: must be from 0 to 2^53−1",
     );
-    let file = |overrides| RuleChange::new(Rules::ApplyFile(vec![FileRule { rule: rule(), overrides }]));
-    check(file(vec![new(Limit::Unlimited, None)]), "");
-    check(
-        file(vec![new(Limit::Unlimited, None), new(Limit::Unlimited, Some(0))]),
+}
+
+#[test]
+fn rule_sets() {
+    #[track_caller]
+    fn check_set(rules: Vec<SetRule>, expect: &str) {
+        let new = NewRuleSet { rules, overrides: SetOverrides::Closed };
+        check(RuleSetPlan::new(name("s"), new.clone()), expect);
+        check(RuleChange::new(Rules::PutRuleSet { set: name("s"), new, author: SetAuthor::Client }), expect);
+    }
+    let rule = |number: usize| NewRule {
+        name: name(&format!("r{number}")),
+        group_by: vec!["k".into()],
+        selection: Selection::default(),
+        limit: Limit::Unlimited,
+        window: None,
+        shadow: false,
+        durability: None,
+        description: None,
+    };
+    let bucket = NewRule { window: Some(Window::Bucket { per: Millis(1), burst: None }), ..rule(0) };
+    let new = |of: &str, key: &str, burst| NewOverride {
+        name: name(of),
+        key_values: one(key),
+        limit: Limit::Unlimited,
+        burst,
+    };
+    let one_rule = |rule: &NewRule, overrides| vec![SetRule { rule: rule.clone(), overrides }];
+    let many =
+        |count| (0..count).map(|number| SetRule { rule: rule(number), overrides: Vec::new() }).collect();
+    check_set(Vec::new(), "");
+    check_set(many(10_000), "");
+    check_set(many(10_001), "rules: must not have more than 10000 items, and has 10001");
+    check_set([many(9), many(1)].concat(), "rules[9].name: repeats an earlier one");
+    check_set(one_rule(&bucket, vec![new("a", "k", Some(1))]), "");
+    check_set(
+        one_rule(&bucket, vec![new("a", "k", None), new("b", "k", Some(0))]),
         "rules[0].overrides[1].burst: must be from 1 to 2^53−1",
     );
+    check_set(
+        one_rule(&rule(0), vec![new("a", "k", Some(1))]),
+        "rules[0].overrides[0].burst: must be absent, because the rule is not a bucket",
+    );
+    check_set(
+        one_rule(&rule(0), vec![new("a", "x", None)]),
+        "rules[0].overrides[0].key_values.k: is required, because the rule groups by it",
+    );
+    check_set(
+        one_rule(&rule(0), vec![new("a", "k", None), new("b", "k", None)]),
+        "rules[0].overrides[1].key_values: repeats an earlier one",
+    );
+    let other = KeyValues::new(vec![("k", Value::<&str>::Integer(7))]).unwrap();
+    let other = NewOverride { key_values: other, ..new("a", "k", None) };
+    check_set(
+        one_rule(&rule(0), vec![new("a", "k", None), other]),
+        "rules[0].overrides[1].name: repeats an earlier one",
+    );
+    let too_much = NewRule { limit: Limit::AtMost(MAX_COUNT + 1), ..rule(0) };
+    check_set(one_rule(&too_much, Vec::new()), "rules[0].limit: must be from 0 to 2^53−1");
 }
 
 /// A peer may send any bytes. The numbers are the variants of `Command` and of a family's commands; a tuple is encoded as

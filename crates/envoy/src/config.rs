@@ -11,7 +11,7 @@ use crate::{
     rules::{self, Path},
     yaml::{self, Kind, Node, Value},
 };
-use limina_engine::Name;
+use limina_engine::{Name, limiter::NewRuleSet};
 use std::{collections::BTreeMap, fmt};
 
 /// Every key that may stand anywhere in a file, except below `metadata`.
@@ -126,12 +126,16 @@ fn load_file(text: &str, config: &mut Config) -> Result<(Domain, usize), Problem
     if name.is_empty() {
         return Err(Problem::at(domain, no_domain()));
     }
-    // The one thing that is refused here and not by the original.
+    // Refused here, and not by the original: a name that no namespace has.
     let name = Name::new(name)
         .map_err(|invalid| Problem::at(domain, format!("the domain cannot be a namespace: {invalid}")))?;
     let mut loading = Loading { domain: &name, rules: Vec::new(), config };
     let level = loading.level(root.get("descriptors"), &Path::default())?;
     let rules = loading.rules;
+    if rules.len() > NewRuleSet::MAX_RULES {
+        let reason = format!("the domain has more than {} limits", NewRuleSet::MAX_RULES);
+        return Err(Problem::at(domain, reason));
+    }
     Ok((Domain::new(name, level, rules), domain.line))
 }
 
@@ -236,7 +240,7 @@ impl Loading<'_> {
     fn limit(&mut self, node: &Node, terms: RateLimit, path: &Path) -> Result<NodeLimit, Problem> {
         let Some(unit) = terms.unit else { return Ok(NodeLimit { terms, rule: None }) };
         let rule = rules::rule(self.domain, path, &terms, unit);
-        // The one thing besides the domain's name that is refused here and not by the original.
+        // Refused here, and not by the original: more than 16 entries with counts of their own.
         rule.validate().map_err(|invalid| {
             Problem::at(
                 node,

@@ -4,10 +4,10 @@
 //! configuration only after its rules exist.
 
 use crate::{
-    rules::{Applier, INTERVAL, SetKind},
+    rules::{Applier, ENVOY, INTERVAL},
     watch::{self, MAX_BYTES, MAX_READINGS, SETTLED, Stamp},
 };
-use limina_engine::limiter::{FileRule, NewRule};
+use limina_engine::limiter::{NewRule, SetRule};
 use limina_envoy::{Config, ConfigError, Domain};
 use limina_node::Service;
 use limina_server::{EnvoyLimits, rules_file::Rules};
@@ -76,7 +76,7 @@ impl EnvoyFiles {
 
     /// Applies the first configuration. Returns when every domain has its rules.
     pub(crate) async fn begin(mut self, service: Service) -> Following {
-        let mut applier = Applier::new(service, SetKind::Envoy);
+        let mut applier = Applier::new(service, ENVOY);
         let config = std::mem::take(&mut self.config);
         self.log(&config);
         applier.begin(rules_of(&config)).await;
@@ -164,7 +164,7 @@ impl Following {
 
 /// The rules of all domains, by namespace.
 fn rules_of(config: &Config) -> Rules {
-    let rule = |rule: &NewRule| FileRule { rule: rule.clone(), overrides: Vec::new() };
+    let rule = |rule: &NewRule| SetRule { rule: rule.clone(), overrides: Vec::new() };
     let rules = |domain: &Domain| (domain.name().clone(), domain.rules().iter().map(rule).collect());
     config.domains().map(rules).collect()
 }

@@ -6,7 +6,7 @@
 use super::{
     check_set::CheckSet,
     reply::Usage,
-    terms::{FileRule, MAX_COUNT, NewOverride, NewRule, OverridePatch, RulePatch, check_per},
+    terms::{MAX_COUNT, NewOverride, NewRule, NewRuleSet, OverridePatch, RulePatch, SetAuthor, check_per},
 };
 use crate::{
     Millis, Name, Page,
@@ -103,6 +103,12 @@ pub enum Command {
         /// The page.
         page: Page<GroupId>,
     },
+    /// What a client's [`Change::PutRuleSet`] would change. It changes nothing.
+    PlanRuleSet(RuleSetPlan),
+    /// Read a rule set with its rules.
+    GetRuleSet(Name),
+    /// A page of the rule sets, by name.
+    ListRuleSets(Page<Name>),
 }
 
 impl Command {
@@ -122,6 +128,9 @@ impl Command {
             | Command::ListRules { .. }
             | Command::GetOverride { .. }
             | Command::ListOverrides { .. }
+            | Command::PlanRuleSet(_)
+            | Command::GetRuleSet(_)
+            | Command::ListRuleSets(_)
             | Command::Match(_)
             | Command::ListCounters { .. }
             | Command::ListGroups { .. }
@@ -145,8 +154,11 @@ impl Command {
             Command::CheckSet(set) => set.validate(),
             Command::MoveCounter(change) | Command::SetCounter(change) => change.validate(),
             Command::TakeLease(lease) => lease.validate(),
+            Command::PlanRuleSet(plan) => plan.new.validate(),
+            Command::ListRuleSets(page) => page.validate(),
             Command::GetRule(_)
             | Command::GetOverride { .. }
+            | Command::GetRuleSet(_)
             | Command::Match(_)
             | Command::ExtendLease { .. }
             | Command::ReleaseLease { .. }
@@ -235,8 +247,22 @@ pub enum Change {
         /// The override.
         name: Name,
     },
-    /// Make the namespace's file-managed rules exactly these, with these overrides, or change nothing.
-    ApplyFile(Vec<FileRule>),
+    /// Make a rule set exactly this, or change nothing. Creates the set if it does not exist.
+    PutRuleSet {
+        /// The set.
+        set: Name,
+        /// What it is to be.
+        new: NewRuleSet,
+        /// Who asks.
+        author: SetAuthor,
+    },
+    /// Remove a rule set with its rules.
+    DeleteRuleSet {
+        /// The set.
+        set: Name,
+        /// Who asks.
+        author: SetAuthor,
+    },
 }
 
 /// A [`Change`] that was checked.
@@ -255,6 +281,11 @@ impl RuleChange {
         RuleChange(Change::DeleteRule(name))
     }
 
+    /// Removes a rule set with its rules.
+    pub fn delete_rule_set(set: Name, author: SetAuthor) -> RuleChange {
+        RuleChange(Change::DeleteRuleSet { set, author })
+    }
+
     /// Removes an override of a rule.
     pub fn delete_override(rule: Name, name: Name) -> RuleChange {
         RuleChange(Change::DeleteOverride { rule, name })
@@ -269,6 +300,31 @@ impl Deref for RuleChange {
     }
 }
 
+/// A change of a rule set that is only looked at.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RuleSetPlan {
+    pub(super) set: Name,
+    pub(super) new: NewRuleSet,
+}
+
+impl RuleSetPlan {
+    /// Takes a set whose rules and overrides are within their limits.
+    pub fn new(set: Name, new: NewRuleSet) -> Result<RuleSetPlan, Invalid> {
+        new.validate()?;
+        Ok(RuleSetPlan { set, new })
+    }
+
+    /// The set.
+    pub fn set(&self) -> &Name {
+        &self.set
+    }
+
+    /// What the set would be.
+    pub fn rules(&self) -> &NewRuleSet {
+        &self.new
+    }
+}
+
 impl Change {
     fn validate(&self) -> Result<(), Invalid> {
         match self {
@@ -276,10 +332,8 @@ impl Change {
             Change::PatchRule { name: _, patch } => patch.validate(),
             Change::CreateOverride { rule: _, new } | Change::PutOverride { rule: _, new } => new.validate(),
             Change::PatchOverride { rule: _, name: _, patch } => patch.validate(),
-            Change::ApplyFile(rules) => rules.iter().enumerate().try_for_each(|(index, rule)| {
-                rule.validate().map_err(|invalid| invalid.within_item("rules", index))
-            }),
-            Change::DeleteRule(_) | Change::DeleteOverride { .. } => Ok(()),
+            Change::PutRuleSet { set: _, new, author: _ } => new.validate(),
+            Change::DeleteRule(_) | Change::DeleteOverride { .. } | Change::DeleteRuleSet { .. } => Ok(()),
         }
     }
 }

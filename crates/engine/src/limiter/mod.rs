@@ -24,11 +24,12 @@ mod lists;
 mod overrides;
 mod plan;
 mod prepare;
-mod prepare_file;
+mod prepare_set;
 mod reply;
 mod resident_bytes;
 mod rule;
 mod rule_index;
+mod rule_sets;
 mod rules;
 mod state;
 mod terms;
@@ -40,19 +41,20 @@ pub(crate) use backfill::continue_backfill;
 pub use check_set::{CheckSet, EntryMode, SetEntry};
 pub use command::{
     Change, Check, CheckBatch, Command, CounterChange, CounterId, GroupId, NewLease, RequestLimit,
-    RuleChange, RuleQuery, Take,
+    RuleChange, RuleQuery, RuleSetPlan, Take,
 };
 pub(crate) use garbage::Garbage;
 pub use group_list::MostUsed;
-pub use prepare::check_override;
 pub use reply::{
-    CounterInfo, Decision, FileChanges, GroupInfo, LeaseInfo, LimitStatus, OverrideInfo, Refusal, Reply,
-    RuleInfo, RuleMatch, Usage,
+    ChangedRule, CounterInfo, Decision, GroupInfo, LeaseInfo, LimitStatus, ManagedRule, OverrideInfo,
+    Refusal, Reply, RuleField, RuleInfo, RuleMatch, RuleOfSet, RuleSet, RuleSetInfo, SetChanges, SetConflict,
+    Usage,
 };
 pub(crate) use state::Limiter;
 pub use state::Sizes;
 pub use terms::{
-    Durability, FileRule, Limit, MAX_COUNT, NewOverride, NewRule, OverridePatch, RulePatch, Window,
+    Durability, Limit, MAX_COUNT, NewOverride, NewRule, NewRuleSet, OverridePatch, RulePatch,
+    SERVERS_OWN_SETS, SetAuthor, SetOverrides, SetRule, Window,
 };
 
 use crate::{
@@ -102,6 +104,9 @@ pub(crate) fn apply(
         Command::ReleaseLease { id, session } => {
             durable(leases::release(limiter, turn, id, session.as_ref()))
         }
+        Command::PlanRuleSet(plan) => durable(prepare_set::plan(limiter, turn, plan)),
+        Command::GetRuleSet(set) => durable(lists::rule_set(limiter, set, budget)?),
+        Command::ListRuleSets(page) => durable(Ok(lists::rule_sets(limiter, page))),
         Command::Match(key_values) => durable(Ok(lists::matches(limiter, key_values, budget)?)),
         Command::GetRule(name) => durable(lists::rule(limiter, name)),
         Command::ListRules { query, page } => durable(Ok(lists::rules(limiter, query, page))),
@@ -125,6 +130,11 @@ pub(crate) fn find_rule(limiter: &Limiter, name: &Name) -> Option<RuleInfo> {
         Ok(Reply::Rule(info)) => Some(info),
         _ => None,
     }
+}
+
+/// A rule set as it is now, without its rules.
+pub(crate) fn find_rule_set(limiter: &Limiter, set: &Name) -> Option<RuleSetInfo> {
+    limiter.rules.sets.get(set).map(|stored| limiter.rules.sets.info(stored))
 }
 
 /// An override as it is now.

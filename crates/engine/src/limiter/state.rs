@@ -11,6 +11,7 @@ use super::{
     reply::{Refusal, Reply},
     rule::{Rule, StoredRule},
     rule_index::RuleNumber,
+    rule_sets::StoredRuleSet,
     rules::Rules,
     terms::{Limit, Window},
     window::{BucketClock, Meter},
@@ -200,7 +201,8 @@ impl Limiter {
 
 /// Loading of stored records.
 impl Limiter {
-    /// Loads a stored record. Records come in the order of their keys: rules, overrides, windows, counters, leases.
+    /// Loads a stored record. Records come in the order of their keys: rules, overrides, windows, counters, leases,
+    /// rule sets.
     pub(crate) fn load(&mut self, key: ResidentKey<'_>, bytes: &[u8]) -> Result<(), Malformed> {
         match keys::parse(key).ok_or(Malformed)? {
             keys::Resident::Rule(id) => self.load_rule(id, bytes),
@@ -208,6 +210,7 @@ impl Limiter {
             keys::Resident::Window(index) => self.groups.load(index, bytes),
             keys::Resident::Counter(index) => self.counters.load(index, bytes),
             keys::Resident::Lease(_) => self.load_lease(bytes),
+            keys::Resident::RuleSet(id) => self.load_rule_set(id, bytes),
         }
     }
 
@@ -227,6 +230,15 @@ impl Limiter {
             let item = Override { stored, is_active: true };
             self.rules.change_overrides(number, |overrides| overrides.insert(item));
         }
+        Ok(())
+    }
+
+    fn load_rule_set(&mut self, id: Position, bytes: &[u8]) -> Result<(), Malformed> {
+        let stored: StoredRuleSet = record::decode(bytes)?;
+        if stored.id != id || self.rules.sets.get(&stored.name).is_some() {
+            return Err(Malformed);
+        }
+        self.rules.sets.insert(stored);
         Ok(())
     }
 

@@ -8,11 +8,11 @@ use limina_engine::{
     Command, Millis,
     limiter::{
         self, Change, Check, CheckBatch, CheckSet, CounterChange, CounterId, CounterInfo, Decision,
-        Durability, EntryMode, FileRule, GroupId, GroupInfo, Limit, LimitStatus, NewLease, NewOverride,
-        NewRule, OverrideInfo, OverridePatch, Refusal, Reply, RequestLimit, RuleChange, RuleInfo, RulePatch,
-        RuleQuery, SetEntry, Take, Usage, Window,
+        Durability, EntryMode, GroupId, GroupInfo, Limit, LimitStatus, NewLease, NewOverride, NewRule,
+        NewRuleSet, OverrideInfo, OverridePatch, Refusal, Reply, RequestLimit, RuleChange, RuleInfo,
+        RulePatch, RuleQuery, RuleSetInfo, RuleSetPlan, SetAuthor, SetChanges, SetConflict, SetEntry,
+        SetOverrides, SetRule, Take, Usage, Window,
     },
-    selection::Selection,
 };
 
 /// `verb [NAME…] [key=value…] [option[:value]…]`, if the verb is one of the limiter's. A limit of -1 is no limit.
@@ -75,24 +75,19 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
             },
         }),
         "delete-rule" => changed(Change::DeleteRule(name(names[0]))),
-        // `file NAME=LIMIT…`: these are the rules of the file.
-        "file" => {
-            let rules = words.iter().filter_map(|word| word.split_once('='));
-            let rules = rules.map(|(rule, limit)| FileRule {
-                rule: NewRule {
-                    name: name(rule),
-                    group_by: Vec::new(),
-                    selection: Selection::default(),
-                    limit: limit_of(limit.parse().unwrap()),
-                    window: None,
-                    shadow: false,
-                    durability: None,
-                    description: None,
-                },
-                overrides: Vec::new(),
-            });
-            changed(Change::ApplyFile(rules.collect()))
+        // `put-set SET [open] [server] / RULE … / RULE OVERRIDE …`: behind each slash is a rule as `rule` describes it, or
+        // an override of the rule before it as `override` describes it. `plan-set` only says what would change.
+        "put-set" => {
+            let (set, new) = rule_set(words);
+            changed(Change::PutRuleSet { set, new, author: author(words) })
         }
+        "plan-set" => {
+            let (set, new) = rule_set(words);
+            limiter::Command::PlanRuleSet(RuleSetPlan::new(set, new).unwrap())
+        }
+        "delete-set" => limiter::Command::Change(RuleChange::delete_rule_set(name(names[0]), author(words))),
+        "get-set" => limiter::Command::GetRuleSet(name(names[0])),
+        "sets" => limiter::Command::ListRuleSets(page(words, name)),
         "get-rule" => limiter::Command::GetRule(name(names[0])),
         "rules" => {
             limiter::Command::ListRules { query: RuleQuery::new(found()).unwrap(), page: page(words, name) }
@@ -185,6 +180,30 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
     Some(Command::Limiter(command))
 }
 
+fn author(words: &[&str]) -> SetAuthor {
+    if words.contains(&"server") { SetAuthor::Server } else { SetAuthor::Client }
+}
+
+fn rule_set(words: &[&str]) -> (limina_engine::Name, NewRuleSet) {
+    let mut parts = words.split(|word| *word == "/");
+    let head = parts.next().unwrap();
+    let mut rules: Vec<SetRule> = Vec::new();
+    for part in parts {
+        let has_key_values = part.iter().any(|word| word.contains('=') && !word.contains(':'));
+        let verb = if has_key_values { "override" } else { "rule" };
+        let Some(Command::Limiter(limiter::Command::Change(change))) = parse(verb, part) else {
+            panic!("{part:?}")
+        };
+        match &*change {
+            Change::CreateRule(rule) => rules.push(SetRule { rule: rule.clone(), overrides: Vec::new() }),
+            Change::CreateOverride { new, .. } => rules.last_mut().unwrap().overrides.push(new.clone()),
+            other => panic!("{other:?}"),
+        }
+    }
+    let overrides = if head.contains(&"open") { SetOverrides::Open } else { SetOverrides::Closed };
+    (name(head[0]), NewRuleSet { rules, overrides })
+}
+
 fn limit_of(number: i64) -> Limit {
     u64::try_from(number).map_or(Limit::Unlimited, Limit::AtMost)
 }
@@ -219,7 +238,17 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
             Ok(decision) => show_decision(decision),
             Err(refusal) => show_refusal(refusal),
         })),
-        Reply::FileApplied(changes) => format!("{changes:?}"),
+        Reply::RuleSetPut { is_new: true, changes } => format!("created\n{}", show_changes(changes)),
+        Reply::RuleSetPut { is_new: false, changes } => format!("put\n{}", show_changes(changes)),
+        Reply::RuleSetPlanned(changes) => show_changes(changes),
+        Reply::RuleSetDeleted(changes) => format!("deleted\n{}", show_changes(changes)),
+        Reply::RuleSet(set) => {
+            lines(std::iter::once(show_set(&set.info)).chain(set.rules.iter().flat_map(|of_set| {
+                let overrides = of_set.overrides.iter().map(show_override);
+                std::iter::once(show_rule(&of_set.rule)).chain(overrides)
+            })))
+        }
+        Reply::RuleSets(sets) => lines(sets.items.iter().map(show_set)),
     }
 }
 
@@ -229,6 +258,25 @@ pub(crate) fn show_refusal(refusal: &Refusal) -> String {
         Refusal::QuotaExceeded(exceeded) => show_quota(exceeded),
         other => format!("{other:?}"),
     }
+}
+
+fn show_set(info: &RuleSetInfo) -> String {
+    format!("{} {:?} {} rules made @{}", info.name, info.overrides, info.rules, info.created_at.0)
+}
+
+fn show_changes(changes: &SetChanges) -> String {
+    let mut shown: Vec<String> = changes.created.iter().map(|name| format!("+ {name}")).collect();
+    shown.extend(changes.changed.iter().map(|changed| {
+        let fields: Vec<_> = changed.fields.iter().map(|field| field.word()).collect();
+        let empty = if changed.starts_empty { " starts empty" } else { "" };
+        format!("~ {} {}{empty}", changed.rule, fields.join(" "))
+    }));
+    shown.extend(changes.deleted.iter().map(|name| format!("- {name}")));
+    shown.extend(changes.conflicts.iter().map(|conflict| match conflict {
+        SetConflict::RuleManagedBySet(managed) => format!("! {} is of {}", managed.rule, managed.set),
+        other => format!("! {other:?}"),
+    }));
+    if shown.is_empty() { "no change".into() } else { shown.join("\n") }
 }
 
 fn show_rule(info: &RuleInfo) -> String {
@@ -246,8 +294,9 @@ fn show_rule(info: &RuleInfo) -> String {
     let shadow = if *shadow { " shadow" } else { "" };
     let about = description.as_ref().map_or(String::new(), |text| format!(" about {text}"));
     let overrides = if info.overrides > 0 { format!(" overrides {}", info.overrides) } else { String::new() };
+    let set = info.managed_by.as_ref().map_or(String::new(), |set| format!(" of {set}"));
     format!(
-        "{name} by {group_by:?} limit {}{window} {durability}{shadow}{about}{overrides} made @{}",
+        "{name} by {group_by:?} limit {}{window} {durability}{shadow}{about}{overrides}{set} made @{}",
         show_limit(*limit),
         info.created_at.0
     )

@@ -451,7 +451,9 @@ fn show_audit(record: &AuditRecord) -> String {
         None => "nothing".to_owned(),
         Some(State::Rule(rule)) => format!("limit {:?}", rule.rule.limit),
         Some(State::Limit(limit)) => format!("ceiling {:?}", limit.ceiling),
-        Some(State::RulesFile(changes)) => format!("{} created", changes.created.len()),
+        Some(State::RuleSet(set)) => format!("{} rules", set.rules),
+        Some(State::RuleSetChanges(changes)) => format!("{} created", changes.created.len()),
+        Some(State::RuleSetCounts { created, .. }) => format!("in short {created} created"),
         Some(State::TooLarge { .. }) => "too large".to_owned(),
         Some(
             State::Override(_) | State::Counter(_) | State::Lease(_) | State::Stream(_) | State::Lock(_),
@@ -472,6 +474,7 @@ fn next(outcome: &Outcome, size: usize) -> Option<String> {
         Outcome::Ledger(Ok(Ledger::Entries { next, .. })) => next.map(|position| position.0.to_string()),
         Outcome::Limiter(Ok(Limiter::Rules(list))) => list.next.as_ref().map(Name::to_string),
         Outcome::Limiter(Ok(Limiter::Overrides(list))) => list.next.as_ref().map(Name::to_string),
+        Outcome::Limiter(Ok(Limiter::RuleSets(list))) => list.next.as_ref().map(Name::to_string),
         Outcome::Limiter(Ok(Limiter::Counters(list))) => list.next.map(|id| id.0.to_string()),
         Outcome::Limiter(Ok(Limiter::Leases(list))) => list.next.as_ref().map(Name::to_string),
         Outcome::Limiter(Ok(Limiter::Groups(list))) => list.next.map(|id| id.0.to_string()),

@@ -5,7 +5,7 @@ use crate::{
     envoy::{self, EnvoyError},
     watch,
 };
-use limina_engine::limiter::FileRule;
+use limina_engine::limiter::SetRule;
 use std::{
     error::Error,
     io::Write,
@@ -65,7 +65,7 @@ fn check_file(file: &Path) -> Result<(), Box<dyn Error>> {
         say("no namespace is named: the file removes every rule that it had made before");
     }
     for (name, rules) in &rules {
-        let overrides = rules.iter().map(|FileRule { overrides, .. }| overrides.len()).sum();
+        let overrides = rules.iter().map(|SetRule { overrides, .. }| overrides.len()).sum();
         say(&format!("{name}: {}, {}", counted(rules.len(), "rule"), counted(overrides, "override")));
     }
     Ok(())

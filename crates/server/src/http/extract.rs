@@ -11,13 +11,14 @@ pub(crate) use body::{discard_body, read_body};
 pub(crate) use headers::LastEventId;
 pub(crate) use json::{parse, shortened};
 pub(crate) use path::{
-    LeaseId, LimitName, LockId, Namespace, OperationId, OverrideName, RuleName, StreamName,
+    LeaseId, LimitName, LockId, Namespace, OperationId, OverrideName, RuleName, RuleSetName, StreamName,
     default_namespace, empty_name, path_namespace,
 };
 pub(crate) use query::{
-    ClusterQuery, GroupsQuery, LeasesQuery, LimitsQuery, NoQuery, OperationsQuery, Paging, ReleaseQuery,
+    ClusterQuery, DryRun, GroupsQuery, LeasesQuery, LimitsQuery, NoQuery, OperationsQuery, Paging,
+    ReleaseQuery,
 };
-pub(crate) use unparsed::{Batched, Changing, Reading, Searching, Unparsed};
+pub(crate) use unparsed::{Batched, Changing, Reading, Replacing, Searching, Unparsed};
 
 use super::{App, problem::Failure, status::unavailable};
 use crate::access::Scope;

@@ -7,7 +7,7 @@ use limina_engine::{
     Command, Listed, Name, Outcome, Page, Position, answer_size,
     events::{self, StreamInfo},
     ledger::{self, LimitInfo, OperationInfo},
-    limiter::{self, CounterId, CounterInfo, LeaseInfo, OverrideInfo, RuleInfo},
+    limiter::{self, CounterId, CounterInfo, LeaseInfo, OverrideInfo, RuleInfo, RuleSetInfo},
     locks::{self, GrantInfo},
 };
 use serde::Serialize;
@@ -55,6 +55,7 @@ items! {
     OverrideInfo, Name, Limiter, limiter::Reply::Overrides;
     CounterInfo, CounterId, Limiter, limiter::Reply::Counters;
     LeaseInfo, Name, Limiter, limiter::Reply::Leases;
+    RuleSetInfo, Name, Limiter, limiter::Reply::RuleSets;
     GrantInfo, Position, Locks, locks::Reply::Grants;
     StreamInfo, Name, Events, events::Reply::Streams;
     OperationInfo, Name, Ledger, ledger::Reply::Operations;

@@ -58,6 +58,10 @@ const FAMILIES: [&str; 5] = ["ledger", "limiter", "locks", "events", "refusals"]
         limiter::overrides::put_override,
         limiter::overrides::patch_override,
         limiter::overrides::delete_override,
+        limiter::rule_sets::list_rule_sets,
+        limiter::rule_sets::get_rule_set,
+        limiter::rule_sets::put_rule_set,
+        limiter::rule_sets::delete_rule_set,
         limiter::rules::match_rules,
         limiter::rules::query_rules,
         limiter::overrides::query_overrides,
@@ -263,13 +267,14 @@ fn describe(parameter: &mut Parameter) {
         }
         "limit" => "The maximum number of items, 1–1000. Default: 100.",
         "after" => "The `next` of the previous page. Absent: the first page.",
-        "name" | "operation_id" | "override" | "lease_id" | "lock_id" | "stream" | "namespace" => {
+        "name" | "set" | "operation_id" | "override" | "lease_id" | "lock_id" | "stream" | "namespace" => {
             "1–256 bytes of UTF-8 without control characters, percent-encoded."
         }
         "session_id" => {
             "The `session_id` that was granted together with the lock. Required, except with `force=true`."
         }
         "force" => "`true`: release the lock without its session, as an operator. Default: `false`.",
+        "dry_run" => "`true`: change nothing, and say what would change. Default: `false`.",
         "Last-Event-ID" => {
             "The `id` of the last message that the client received. Absent: start with a key frame."
         }

@@ -90,8 +90,12 @@ codes! {
         "The field `rule` names it."
     RuleAlreadyExists CONFLICT "The rule already exists"
         "The field `rule` names it. PUT replaces the rule, PATCH changes parts of it."
-    RuleManagedByFile CONFLICT "The rule is managed by the rules file"
-        "Only the server's rules file can change the rule and its overrides. The field `rule` names it."
+    RuleSetNotFound NOT_FOUND "The rule set does not exist"
+        "The field `rule_set` names it. PUT creates it."
+    RuleSetManagedByServer CONFLICT "The rule set is the server's own"
+        "Only the server's configuration can change the rule sets `file` and `envoy`. The field `rule_set` names the set."
+    RuleManagedBySet CONFLICT "The rule belongs to a rule set"
+        "Only a PUT or DELETE of its set can change the rule. The field `rules` lists each such rule with the set in `managed_by`; `rule` and `managed_by` are those of the first one."
     OverridesConflict CONFLICT "An override lacks a key of the new group_by"
         "The field `override` names one such override of `rule`. Change or delete it first."
     OverrideNotFound NOT_FOUND "The override does not exist"
@@ -211,6 +215,14 @@ impl Failure {
     pub(crate) fn hinting(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// The same mistake, seen from an object that has the invalid object at this path.
+    pub(crate) fn within(self, path: &str) -> Failure {
+        match self.field().map(str::to_owned) {
+            Some(field) => self.with("field", format!("{path}.{field}")),
+            None => self,
+        }
     }
 
     /// Closes the connection after the answer, because the rest of the request is not read.

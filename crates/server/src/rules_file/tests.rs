@@ -14,9 +14,9 @@ fn check(text: &str, expect: &[&str]) {
     assert_eq!(found, expect, "{text}");
 }
 
-fn shown(name: &Name, rules: Vec<FileRule>) -> Vec<String> {
+fn shown(name: &Name, rules: Vec<SetRule>) -> Vec<String> {
     let mut lines = vec![format!("{name}: {}", rules.len())];
-    for FileRule { rule, overrides } in rules {
+    for SetRule { rule, overrides } in rules {
         let window = match rule.window {
             None => "in use".to_owned(),
             Some(Window::Fixed { per: Millis(per) }) => format!("fixed {per}"),

@@ -83,6 +83,17 @@ impl FromRequestParts<App> for OverrideName {
     }
 }
 
+/// The `{set}` of the path: the name of a rule set.
+pub(crate) struct RuleSetName(pub(crate) Name);
+
+impl FromRequestParts<App> for RuleSetName {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<RuleSetName, Failure> {
+        path_name(parts, app, "set").await?.map(RuleSetName).ok_or_else(|| empty_name("set"))
+    }
+}
+
 /// The `{lease_id}` of the path.
 pub(crate) struct LeaseId(pub(crate) Name);
 

@@ -165,6 +165,25 @@ impl FromRequestParts<App> for ReleaseQuery {
     }
 }
 
+/// Whether `dry_run=true` was given.
+pub(crate) struct DryRun(pub(crate) bool);
+
+impl DryRun {
+    pub(super) const PARAMETERS: &'static [&'static str] = &["dry_run"];
+}
+
+impl FromRequestParts<App> for DryRun {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<DryRun, Failure> {
+        match Query::parse(parts, DryRun::PARAMETERS)?.get("dry_run") {
+            None | Some("false") => Ok(DryRun(false)),
+            Some("true") => Ok(DryRun(true)),
+            Some(_) => Err(Failure::invalid_parameter("dry_run", "must be `true` or `false`")),
+        }
+    }
+}
+
 /// The namespace whose shard is asked for; `None` for all shards.
 pub(crate) struct ClusterQuery(pub(crate) Option<Name>);
 

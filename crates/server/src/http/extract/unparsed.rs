@@ -1,6 +1,10 @@
 //! Bodies that the handler parses. A wire type that borrows its strings from the body cannot be returned by an extractor.
 
-use super::{MAX_BATCH_BODY, MAX_BODY, RequestBody, json::parse, query::PAGE_PARAMETERS};
+use super::{
+    MAX_BATCH_BODY, MAX_BODY, RequestBody,
+    json::parse,
+    query::{DryRun, PAGE_PARAMETERS},
+};
 use crate::http::problem::Failure;
 use bytes::Bytes;
 use limina_wire::{
@@ -37,6 +41,15 @@ pub(crate) struct Batched;
 impl Kind for Batched {
     const MAX_BYTES: usize = MAX_BATCH_BODY;
     const TAKES_KEY: bool = true;
+}
+
+/// A PUT of many items as one, which may be a dry run.
+pub(crate) struct Replacing;
+
+impl Kind for Replacing {
+    const MAX_BYTES: usize = MAX_BATCH_BODY;
+    const TAKES_KEY: bool = true;
+    const PARAMETERS: &'static [&'static str] = DryRun::PARAMETERS;
 }
 
 /// A request without an idempotency key: a PATCH, or a POST that changes nothing.

@@ -7,8 +7,8 @@ use super::{
 use limina_engine::{
     Invalid, KeyValues, Name,
     limiter::{
-        Change, Check, Command, CounterChange, Durability, Limit, NewLease, NewOverride, NewRule,
-        OverridePatch, RuleChange, RulePatch, Take, Window,
+        Change, Check, Command, CounterChange, Durability, Limit, NewLease, NewOverride, NewRule, NewRuleSet,
+        OverridePatch, RuleChange, RulePatch, SetOverrides, SetRule, Take, Window,
     },
     selection::Selection,
 };
@@ -55,6 +55,54 @@ pub(crate) fn extend_lease(id: Name, request: &Heartbeat<'_>) -> Result<Command,
 pub(crate) fn create_rule(rule: wire::NewRule<'_>) -> Result<RuleChange, Failure> {
     let name = required_name(rule.name.as_deref())?;
     Ok(RuleChange::new(Change::CreateRule(new_rule(name, rule)?))?)
+}
+
+/// What a rule set is to be. The path contains its name, and the body may contain it too.
+pub(crate) fn rule_set(set: &Name, new: wire::NewRuleSet<'_>) -> Result<NewRuleSet, Failure> {
+    check_same_name(set, new.name.as_deref())?;
+    let rules = new.rules.into_iter().enumerate();
+    let rules = rules
+        .map(|(index, rule)| set_rule(rule).map_err(|failure| failure.within(&format!("rules[{index}]"))));
+    let overrides = match new.overrides {
+        None | Some(wire::SetOverrides::Closed) => SetOverrides::Closed,
+        Some(wire::SetOverrides::Open) => SetOverrides::Open,
+    };
+    Ok(NewRuleSet { rules: rules.collect::<Result<_, _>>()?, overrides })
+}
+
+fn set_rule(rule: wire::NewSetRule<'_>) -> Result<SetRule, Failure> {
+    let wire::NewSetRule {
+        name: text,
+        group_by,
+        selection,
+        limit,
+        window,
+        shadow,
+        durability,
+        description,
+        overrides,
+        managed_by: _,
+        created_position: _,
+    } = rule;
+    let rule = wire::NewRule {
+        name: None,
+        group_by,
+        selection,
+        limit,
+        window,
+        shadow,
+        durability,
+        description,
+        overrides: None,
+        managed_by: None,
+        created_position: None,
+    };
+    let rule = new_rule(name("name", &text)?, rule)?;
+    let overrides = overrides.into_iter().enumerate().map(|(index, new)| {
+        let named = required_name(new.name.as_deref()).and_then(|name| new_override(name, new));
+        named.map_err(|failure| failure.within(&format!("overrides[{index}]")))
+    });
+    Ok(SetRule { rule, overrides: overrides.collect::<Result<_, _>>()? })
 }
 
 /// A rule of a file. It contains its own name.

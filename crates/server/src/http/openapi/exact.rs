@@ -120,7 +120,7 @@ fn complete_parameter(parameter: &mut Parameter, operation: &str) {
             let units = "^(0|(?!$)([0-9]{1,6}d)?([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?([0-9]{1,9}ms)?)$";
             ObjectBuilder::new().schema_type(Type::String).pattern(Some(units)).into()
         }
-        ("force", _) => ObjectBuilder::new().schema_type(Type::Boolean).into(),
+        ("force" | "dry_run", _) => ObjectBuilder::new().schema_type(Type::Boolean).into(),
         ("Last-Event-ID", _) => integer(0, u64::MAX).into(),
         ("Idempotency-Key", _) => {
             let key = ObjectBuilder::new().schema_type(Type::String).pattern(Some(IDEMPOTENCY_KEY));

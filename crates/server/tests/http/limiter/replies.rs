@@ -71,7 +71,7 @@ async fn replies_have_their_form() {
         description: Some("words".into()),
         ..new_rule("r")
     };
-    let info = RuleInfo { rule: full, is_file_managed: true, ..rule("r") };
+    let info = RuleInfo { rule: full, managed_by: Some(name("file")), ..rule("r") };
     let full_json = r#"{"name":"r","group_by":["b","a"],
         "selection":{"x":1.0,"y":{"gte":1,"exists":true},"z":{"eq":true,"prefix":"p"}},"limit":-1,
         "window":{"type":"bucket","per_ms":60000,"burst":20},"shadow":true,"durability":"relaxed",
@@ -147,7 +147,14 @@ async fn refusals_have_their_status_and_members() {
     let (r, o) = (|| name("r"), || name("o"));
     let both = || json!({"rule": "r", "override": "o"});
     check(Refused::RuleNotFound { rule: r() }, 404, "RuleNotFound", json!({"rule": "r"})).await;
-    check(Refused::RuleManagedByFile { rule: r() }, 409, "RuleManagedByFile", json!({"rule": "r"})).await;
+    let set = || name("s");
+    check(Refused::RuleSetNotFound { set: set() }, 404, "RuleSetNotFound", json!({"rule_set": "s"})).await;
+    let own = Refused::RuleSetManagedByServer { set: set() };
+    check(own, 409, "RuleSetManagedByServer", json!({"rule_set": "s"})).await;
+    let rules = ["q", "r"].map(|rule| ManagedRule { rule: name(rule), set: set() }).to_vec();
+    let listed = json!([{"rule": "q", "managed_by": "s"}, {"rule": "r", "managed_by": "s"}]);
+    let members = json!({"rule": "q", "managed_by": "s", "rules": listed});
+    check(Refused::RuleManagedBySet { rules }, 409, "RuleManagedBySet", members).await;
     check(Refused::RuleAlreadyExists { rule: r() }, 409, "RuleAlreadyExists", json!({"rule": "r"})).await;
     check(Refused::OverridesConflict { rule: r(), name: o() }, 409, "OverridesConflict", both()).await;
     check(Refused::OverrideNotFound { rule: r(), name: o() }, 404, "OverrideNotFound", both()).await;

@@ -4,6 +4,7 @@ mod decide;
 mod groups;
 mod lists;
 mod quotas;
+mod rule_sets;
 mod rules;
 mod window;
 
@@ -24,6 +25,7 @@ type Answer = Result<Reply, Refusal>;
 pub(super) struct Limiter {
     bounds: Bounds,
     rules: Vec<Rule>,
+    sets: Vec<rule_sets::Set>,
     /// Every change of a counter, except by leases.
     moves: Vec<(KeyValues, i128)>,
     /// The leases that have not ended.
@@ -72,8 +74,8 @@ impl Limiter {
         is_keyed: bool,
         answer: Option<&Answer>,
     ) -> Result<Vec<Branch<Limiter>>, String> {
-        // The items of a batch are bounded one by one.
-        if matches!(command, Command::CheckBatch(_)) {
+        // The items of a batch are bounded one by one, and a plan changes nothing.
+        if matches!(command, Command::CheckBatch(_) | Command::PlanRuleSet(_)) {
             return self.run_unbounded(now, order, command, is_keyed, answer);
         }
         if let Some(Err(Refusal::QuotaExceeded(exceeded))) = answer {
@@ -241,6 +243,9 @@ impl Limiter {
             | Command::ListRules { .. }
             | Command::GetOverride { .. }
             | Command::ListOverrides { .. }
+            | Command::PlanRuleSet(_)
+            | Command::GetRuleSet(_)
+            | Command::ListRuleSets(_)
             | Command::Match(_)
             | Command::ListCounters { .. }
             | Command::ListGroups { .. }
