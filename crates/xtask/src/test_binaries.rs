@@ -59,6 +59,7 @@ pub(crate) fn build(environment: &Environment) -> Result<Vec<Job>, String> {
             jobs.push(binary(artifact.manifest_path.as_std_path(), &artifact.target, program)?);
         } else if artifact.target.name == "limina" {
             jobs.push(schemathesis(program)?);
+            jobs.push(envoy(program)?);
         }
     }
     if !cargo.wait().map_err(failed)?.success() {
@@ -119,6 +120,12 @@ fn binary(manifest: &Path, target: &cargo_metadata::Target, program: &Path) -> R
         again: format!("cargo test --manifest-path crates/{folder_name}/Cargo.toml {which}"),
         command,
     })
+}
+
+/// Envoy in front of the server that the end-to-end tests use.
+fn envoy(server: &Path) -> Result<Job, String> {
+    let command = crate::envoy::job(server)?;
+    Ok(Job { name: "envoy".into(), again: "cargo xtask envoy --smoke".into(), command })
 }
 
 /// schemathesis against the server that the end-to-end tests use.

@@ -11,6 +11,7 @@ mod common;
 mod concurrency;
 mod conventions;
 mod durability;
+mod envoy;
 mod event_flows;
 mod failing_disk;
 #[path = "../../../store/tests/faults/mod.rs"]
