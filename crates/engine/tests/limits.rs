@@ -5,6 +5,7 @@
 
 use limina_engine::{
     Invalid, KeyValues, Millis, Name, Page, Request, UncheckedRequest,
+    decisions::{Decide, PartCheck, Parts, Settle},
     events::{ChangesAfter, Mode as Duplicates, StreamTerms, Submit},
     key_values::Value,
     ledger::{
@@ -178,6 +179,42 @@ fn ledger() {
 }
 
 #[test]
+fn decisions() {
+    let hold = |limit: &Name| Change::new(limit.clone(), 1);
+    let lock = |key: &str| Lock { key_values: one(key), mode: Mode::Shared };
+    let part =
+        |name: Option<&str>, hits| PartCheck { name: name.map(self::name), ..PartCheck::new(one("k"), hits) };
+    let decide = |parts: Parts| Decide::new(name("op"), parts);
+    let of_checks = |checks| decide(Parts { checks, ..Parts::default() });
+    let of_holds = |holds| decide(Parts { holds, ..Parts::default() });
+    let of_locks = |locks| decide(Parts { locks, ..Parts::default() });
+    check(decide(Parts::default()), "checks: must have from 1 to 16 items, and has 0");
+    check(of_checks(vec![part(None, MAX_COUNT); 16]), "");
+    check(of_checks(vec![part(None, 1); 17]), "checks: must not have more than 16 items, and has 17");
+    check(of_checks(vec![part(None, MAX_COUNT + 1)]), "checks[0].hits: must be from 0 to 2^53−1");
+    let twice = vec![part(Some("n"), 1), part(None, 0), part(Some("n"), 1)];
+    check(of_checks(twice), "checks[2].name: repeats an earlier one");
+    check(of_holds(names(64).iter().map(hold).collect()), "");
+    check(
+        of_holds(names(65).iter().map(hold).collect()),
+        "holds: must not have more than 64 items, and has 65",
+    );
+    check(of_holds(vec![hold(&name("a")); 2]), "holds[1].limit_name: repeats an earlier one");
+    check(of_locks(vec![lock("a"), lock("a")]), "locks[1].key_values: repeats an earlier one");
+    let empty = Lock { key_values: KeyValues::empty(), mode: Mode::Exclusive };
+    check(of_locks(vec![empty]), "locks[0].key_values: must have from 1 to 64 items, and has 0");
+    let ttl = |millis| of_locks(vec![lock("a")]).unwrap().with_ttl(Millis(millis));
+    check(ttl(100), "");
+    check(ttl(99), "ttl: must be from 100 ms to 24 hours");
+    check(ttl(DAY + 1), "ttl: must be from 100 ms to 24 hours");
+    let settle = || Settle::new(name("op"));
+    check(settle().with_checks(vec![(name("n"), MAX_COUNT)]), "");
+    check(settle().with_checks(vec![(name("n"), MAX_COUNT + 1)]), "checks[0].hits: must be from 0 to 2^53−1");
+    check(settle().with_checks(vec![(name("n"), 1); 2]), "checks[1].name: repeats an earlier one");
+    check(settle().with_holds(vec![(name("n"), 1); 2]), "holds[1].limit_name: repeats an earlier one");
+}
+
+#[test]
 fn locks() {
     let acquire = |keys: &[String], ttl| {
         let lock = |key: &String| Lock { key_values: one(key), mode: Mode::Shared };
@@ -258,6 +295,7 @@ fn checks_and_leases() {
     check(lease(MAX_COUNT + 1, 100), "hits: must be from 1 to 2^53−1");
     check(lease(1, 99), "ttl: must be from 100 ms to 24 hours");
     check(lease(1, DAY + 1), "ttl: must be from 100 ms to 24 hours");
+    check(lease(1, 100).unwrap().with_wait(Millis(300_001)), "wait: must be from 0 to 5 minutes");
 }
 
 fn rule() -> NewRule {
@@ -454,7 +492,7 @@ fn a_decoded_request_is_checked_by_the_same_limits() {
     let batch = vec![(vec![take(i64::MIN, None)], false, false)];
     sent(batch, 7, Family::Limiter, "checks[0].entries[0].hits: must be from −(2^53−1) to 2^53−1");
     sent((one("k"), i64::MAX), 8, Family::Limiter, "counters: must be from −(2^53−1) to 2^53−1");
-    let lease = ("id", "session", one("k"), 1_u64, 0_u64, NONE, false);
+    let lease = ("id", "session", one("k"), 1_u64, 0_u64, NONE, false, 0_u64);
     sent(lease, 11, Family::Limiter, "ttl: must be from 100 ms to 24 hours");
 
     // Locks: a lock that was named twice was held by two, which stopped the shard.

@@ -69,7 +69,7 @@ pub(super) fn store(changes: &mut BatchChanges, record: &AuditRecord) {
 
 /// The present state of the target. `None` if it does not exist.
 fn look(families: &Families, now: Time, target: &Target) -> Option<State> {
-    let Families { ledger, limiter, locks, events } = families;
+    let Families { ledger, limiter, locks, events, decisions: _ } = families;
     let state = match target {
         Target::Rule(name) => State::Rule(limiter::find_rule(limiter, name)?),
         Target::Override { rule, name } => State::Override(limiter::find_override(limiter, rule, name)?),
@@ -167,6 +167,7 @@ impl Command {
             | Command::Limiter(_)
             | Command::Locks(_)
             | Command::Events(_)
+            | Command::Decisions(_)
             | Command::ListNamespaces(_)
             | Command::ListAudit(_)
             | Command::ListShardAudit(_) => return None,

@@ -2,7 +2,7 @@
 
 use super::{Engine, namespace::Families};
 use crate::{
-    Effect, Fetched, Millis, Missing, Read, Time, audit, events, idempotency,
+    Effect, Fetched, Millis, Missing, Read, Time, audit, decisions, events, idempotency,
     ids::NamespaceId,
     ledger, limiter, locks,
     reads::{self, Reader},
@@ -126,9 +126,10 @@ impl Engine {
             return Ok(());
         };
         let namespace = self.namespaces.get_mut(name).expect("a named namespace exists");
-        let done = self
-            .context
-            .step(namespace, now, fetched, |families, turn| fire_timer(families, turn, key, timer));
+        let max_answer = self.options.max_answer;
+        let done = self.context.step(namespace, now, fetched, |families, turn| {
+            fire_timer(families, turn, key, timer, max_answer)
+        });
         self.begin_sweeps();
         done
     }
@@ -186,6 +187,7 @@ fn fire_timer(
     turn: &mut Turn<'_>,
     key: TimerKey,
     timer: Timer,
+    max_answer: usize,
 ) -> Result<(), Missing> {
     let now = turn.now;
     match timer {
@@ -217,6 +219,11 @@ fn fire_timer(
         Timer::LockExpiry { token } => locks::expire(&mut families.locks, turn, token),
         Timer::EventKey { stream, key } => events::expire_key(&mut families.events, turn, stream, key),
         Timer::LockWait { wait } => locks::end_wait(&mut families.locks, turn, wait),
+        Timer::OperationExpiry { position } => {
+            let (decisions, mut families) = families.split();
+            decisions::expire(decisions, &mut families, turn, position, key.due, max_answer);
+        }
+        Timer::DropEndedOperations => decisions::drop_ended(&mut families.decisions, turn),
     }
     turn.timers.cancel(key);
     Ok(())

@@ -7,6 +7,7 @@ mod apply;
 mod audit;
 mod context;
 mod due;
+mod guard;
 mod loading;
 mod namespace;
 mod slices;
@@ -74,12 +75,14 @@ pub struct Sealed {
 }
 
 impl Engine {
-    /// Gives every lock and lease at least its whole ttl from `ready` on, so that no holder loses one because the server
+    /// Gives every lock, lease and decision at least its whole ttl from `ready` on, so that no holder loses one because the server
     /// was away. Call it right after opening, unless the shard was handed over without a pause.
     pub fn apply_grace_period(&mut self, ready: Time) {
         for Namespace { id, families, .. } in self.namespaces.values_mut() {
             families.limiter.apply_grace_period(ready, *id, &mut self.context.timers);
             families.locks.apply_grace_period(ready, *id, &mut self.context.timers);
+            let (decisions, mut families) = families.split();
+            decisions.apply_grace_period(&mut families, ready, *id, &mut self.context.timers);
         }
     }
 
@@ -167,7 +170,7 @@ impl Engine {
         let context = &mut self.context;
         context.backfilling.remove(&id);
         context.unfinished.remove(&id);
-        let Families { ledger, mut limiter, locks, events } = families;
+        let Families { ledger, mut limiter, locks, events, decisions } = families;
         let (lock_waits, locks) = locks.into_waits_and_leftovers();
         let waits = limiter.stop_rule_changes().chain(lock_waits);
         context.completions.extend(waits.map(|wait| (wait, Outcome::NamespaceNotFound)));
@@ -176,6 +179,7 @@ impl Engine {
         context.garbage.push(Garbage::Timers { namespace: id, from: None });
         context.garbage.push(Garbage::Maps(ledger.into_leftovers()));
         context.garbage.push(Garbage::Maps(locks));
+        context.garbage.push(Garbage::Maps(decisions.into_leftovers()));
         context.garbage.extend(limiter.into_garbage().map(Garbage::Limiter));
         for (stream, garbage) in events.into_garbage(id) {
             context.garbage.push(Garbage::Events(garbage));

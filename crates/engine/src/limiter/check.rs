@@ -23,7 +23,7 @@ use crate::{
 use alloc::vec::Vec;
 
 /// An estimate of the bytes of a stored window without its group. A sliding window with many entries takes more.
-const WINDOW_BYTES: usize = 256;
+pub(super) const WINDOW_BYTES: usize = 256;
 
 /// What an entry takes from, besides the windows that apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub(super) enum TakeKind {
     Counter,
     /// The counter's leased part always changes. The lease itself has so many resident bytes.
     Lease { bytes: u64 },
+    /// The counter's leased part changes only if a limit without a window applies: a decision holds it.
+    Part,
 }
 
 /// A decision, and whether it may be released before its batch is durable.
@@ -101,7 +103,7 @@ pub(super) fn decide_touched(
     let TouchedGroups { mut groups, ends, .. } = touched;
     let is_relaxed = match kind {
         TakeKind::Check { may_relax, .. } => may_relax && groups.iter().all(|group| !group.is_durable),
-        TakeKind::Counter | TakeKind::Lease { .. } => false,
+        TakeKind::Counter | TakeKind::Lease { .. } | TakeKind::Part => false,
     };
     if let Some(Take { key_values, .. }) = unmatched {
         let key_values = key_values.clone();
@@ -169,7 +171,7 @@ pub(super) fn check_quotas(
 
 /// Whether an entry takes from its counter.
 pub(super) fn is_counted(kind: TakeKind, groups: &[TouchedGroup]) -> bool {
-    !matches!(kind, TakeKind::Check { .. }) || groups.iter().any(|group| group.is_count())
+    matches!(kind, TakeKind::Counter | TakeKind::Lease { .. }) || groups.iter().any(|group| group.is_count())
 }
 
 /// Looks up the groups of an entry and marks the limits that it exceeds. Returns whether one of those refuses; a shadow
@@ -235,7 +237,7 @@ pub(super) fn take(
     }
     let (unleased, leased) = match kind {
         _ if entry.hits < 0 => (before.unleased.saturating_sub(hits), before.leased),
-        TakeKind::Lease { .. } => (before.unleased, before.leased + u128::from(hits)),
+        TakeKind::Lease { .. } | TakeKind::Part => (before.unleased, before.leased + u128::from(hits)),
         TakeKind::Check { .. } | TakeKind::Counter => {
             (before.unleased.saturating_add(hits).min(Counter::MAX_UNLEASED), before.leased)
         }

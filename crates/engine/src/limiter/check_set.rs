@@ -170,8 +170,9 @@ pub(super) fn check_set(
     if taking.is_window_changed {
         limiter.schedule_window_timers(turn);
     }
-    // With alternatives, it depends on all of them when the set would pass.
-    let is_time_known = !verdict.allowed && verdict.alternatives.is_empty();
+    // With alternatives, it depends on all of them when the set would pass, and a report has changed what it depends on.
+    let has_report = set.ways.iter().any(|way| way.mode == EntryMode::Report);
+    let is_time_known = !verdict.allowed && !has_report && verdict.alternatives.is_empty();
     let retry_after =
         if is_time_known { retry_after(limiter, turn.now, &set.entries, &groups) } else { None };
     let limits = statuses(limiter, turn.now, groups, true);

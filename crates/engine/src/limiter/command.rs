@@ -84,6 +84,9 @@ pub enum Command {
         /// The session of the holder. None is for operators, who need no session.
         session: Option<Name>,
     },
+    /// The client of a [`Command::TakeLease`] that waits has gone: the request stops waiting. A lease that it was granted
+    /// meanwhile ends, unless another request was answered with it.
+    AbandonLease(Name),
     /// Read a lease.
     GetLease(Name),
     /// A page of the leases, by id.
@@ -123,7 +126,8 @@ impl Command {
             | Command::SetCounter(_)
             | Command::TakeLease(_)
             | Command::ExtendLease { .. }
-            | Command::ReleaseLease { .. } => true,
+            | Command::ReleaseLease { .. }
+            | Command::AbandonLease(_) => true,
             Command::GetRule(_)
             | Command::ListRules { .. }
             | Command::GetOverride { .. }
@@ -162,6 +166,7 @@ impl Command {
             | Command::Match(_)
             | Command::ExtendLease { .. }
             | Command::ReleaseLease { .. }
+            | Command::AbandonLease(_)
             | Command::GetLease(_) => Ok(()),
         }
     }
@@ -548,9 +553,12 @@ pub struct NewLease {
     pub(super) ttl: Millis,
     pub(super) owner: Option<Name>,
     pub(super) require_match: bool,
+    pub(super) wait: Millis,
 }
 
 impl NewLease {
+    /// The longest wait.
+    pub const MAX_WAIT: Millis = Millis(5 * 60_000);
     /// The shortest ttl.
     pub const MIN_TTL: Millis = Millis(100);
     /// The longest ttl.
@@ -569,7 +577,16 @@ impl NewLease {
         hits: u64,
         ttl: Millis,
     ) -> Result<NewLease, Invalid> {
-        let lease = NewLease { id, session, key_values, hits, ttl, owner: None, require_match: false };
+        let lease = NewLease {
+            id,
+            session,
+            key_values,
+            hits,
+            ttl,
+            owner: None,
+            require_match: false,
+            wait: Millis(0),
+        };
         lease.validate()?;
         Ok(lease)
     }
@@ -584,6 +601,18 @@ impl NewLease {
     #[must_use]
     pub fn with_require_match(self, require_match: bool) -> NewLease {
         NewLease { require_match, ..self }
+    }
+
+    /// How long the request waits for limits without a window, at most [`NewLease::MAX_WAIT`].
+    pub fn with_wait(self, wait: Millis) -> Result<NewLease, Invalid> {
+        let lease = NewLease { wait, ..self };
+        lease.validate()?;
+        Ok(lease)
+    }
+
+    /// How long the request waits for limits without a window.
+    pub fn wait(&self) -> Millis {
+        self.wait
     }
 
     /// The id of the lease.
@@ -625,6 +654,7 @@ impl NewLease {
         if !(1..=MAX_COUNT).contains(&self.hits) {
             return Err(Invalid::new("hits", Reason::Number { min: 1, max: MAX_AMOUNT }));
         }
-        check_duration("ttl", self.ttl, NewLease::MIN_TTL..=NewLease::MAX_TTL)
+        check_duration("ttl", self.ttl, NewLease::MIN_TTL..=NewLease::MAX_TTL)?;
+        check_duration("wait", self.wait, Millis(0)..=NewLease::MAX_WAIT)
     }
 }

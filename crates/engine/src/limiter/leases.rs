@@ -22,15 +22,17 @@ use serde::{Deserialize, Serialize};
 /// A lease, in memory and as stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Lease {
-    id: Name,
-    session: Name,
-    key_values: KeyValues,
-    hits: u64,
-    owner: Option<Name>,
-    ttl: Millis,
-    taken_at: Time,
-    expires_at: Time,
-    token: Position,
+    pub(super) id: Name,
+    pub(super) session: Name,
+    pub(super) key_values: KeyValues,
+    pub(super) hits: u64,
+    pub(super) owner: Option<Name>,
+    pub(super) ttl: Millis,
+    pub(super) taken_at: Time,
+    pub(super) expires_at: Time,
+    pub(super) token: Position,
+    /// The decision that the lease is a part of. The decision stores such a lease, and ends it.
+    pub(super) operation_id: Option<Name>,
 }
 
 impl Lease {
@@ -44,6 +46,7 @@ impl Lease {
 
     pub(super) fn resident_bytes(&self) -> u64 {
         resident_bytes::of_lease_parts(&self.id, &self.session, &self.key_values, self.owner.as_ref())
+            + self.operation_id.as_ref().map_or(0, Name::heap)
     }
 
     /// The answer to the client that has taken the lease. No other answer contains the session.
@@ -61,6 +64,7 @@ impl Lease {
             taken_at: self.taken_at,
             expires_at: self.expires_at,
             fencing_token: self.token,
+            operation_id: self.operation_id.clone(),
             now,
         }
     }
@@ -74,6 +78,9 @@ pub(super) fn take(
 ) -> Result<Result<Reply, Refusal>, TooLarge> {
     // This is a retry by a node that does not know the result of the first attempt.
     if let Some(lease) = limiter.leases.get(&new.id) {
+        if let Some(operation_id) = lease.operation_id.clone() {
+            return Ok(Err(Refusal::PartOfOperation { lease_id: new.id.clone(), operation_id }));
+        }
         let decision = check::allowed_without_limits();
         return Ok(Ok(lease.taken(turn.now, decision)));
     }
@@ -95,6 +102,7 @@ pub(super) fn take(
         taken_at: turn.now,
         expires_at: turn.now.after(new.ttl),
         token: turn.advance(),
+        operation_id: None,
     };
     let reply = lease.taken(turn.now, decision);
     keep(turn, &lease);
@@ -206,7 +214,7 @@ impl Limiter {
 
     /// Gives each lease at least its whole ttl from `now` on.
     pub(crate) fn apply_grace_period(&mut self, now: Time, namespace: NamespaceId, timers: &mut Timers) {
-        for lease in self.leases.values_mut() {
+        for lease in self.leases.values_mut().filter(|lease| lease.operation_id.is_none()) {
             timers.cancel(lease.timer_key(namespace));
             lease.expires_at = lease.expires_at.max(now.after(lease.ttl));
             timers.set(lease.timer_key(namespace), lease.timer());
@@ -215,7 +223,7 @@ impl Limiter {
 
     /// Sets the timers of the loaded leases.
     pub(super) fn set_lease_timers(&self, namespace: NamespaceId, timers: &mut Timers) {
-        for lease in self.leases.values() {
+        for lease in self.leases.values().filter(|lease| lease.operation_id.is_none()) {
             timers.set(lease.timer_key(namespace), lease.timer());
         }
     }

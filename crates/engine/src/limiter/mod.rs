@@ -22,6 +22,7 @@ pub(crate) mod keys;
 mod leases;
 mod lists;
 mod overrides;
+pub(crate) mod parts;
 mod plan;
 mod prepare;
 mod prepare_set;
@@ -45,6 +46,7 @@ pub use command::{
 };
 pub(crate) use garbage::Garbage;
 pub use group_list::MostUsed;
+pub use parts::{HeldBy, LimitOfCheck};
 pub use reply::{
     ChangedRule, CounterInfo, Decision, GroupInfo, LeaseInfo, LimitStatus, ManagedRule, OverrideInfo,
     Refusal, Reply, RuleField, RuleInfo, RuleMatch, RuleOfSet, RuleSet, RuleSetInfo, SetChanges, SetConflict,
@@ -107,6 +109,8 @@ pub(crate) fn apply(
         Command::PlanRuleSet(plan) => durable(prepare_set::plan(limiter, turn, plan)),
         Command::GetRuleSet(set) => durable(lists::rule_set(limiter, set, budget)?),
         Command::ListRuleSets(page) => durable(Ok(lists::rule_sets(limiter, page))),
+        // Nothing waits yet.
+        Command::AbandonLease(_) => durable(Ok(Reply::LeaseAbandoned)),
         Command::Match(key_values) => durable(Ok(lists::matches(limiter, key_values, budget)?)),
         Command::GetRule(name) => durable(lists::rule(limiter, name)),
         Command::ListRules { query, page } => durable(Ok(lists::rules(limiter, query, page))),

@@ -76,6 +76,8 @@ pub enum Reply {
     Lease(LeaseInfo),
     /// The lease has ended, and what it held is given back.
     LeaseReleased,
+    /// The request no longer waits.
+    LeaseAbandoned,
     /// A page of the leases, sorted by id.
     Leases(Listed<LeaseInfo, Name>),
     /// A part of a rule's groups, sorted by index.
@@ -153,6 +155,13 @@ pub enum Refusal {
         /// The id of the lease.
         lease_id: Name,
     },
+    /// The lease is a part of a decision, which is open. Only the decision as a whole can be changed.
+    PartOfOperation {
+        /// The id of the lease.
+        lease_id: Name,
+        /// The decision.
+        operation_id: Name,
+    },
     /// No rule applies to the key-values, and the request requires one. Nothing was taken.
     NoRuleApplies {
         /// The key-values.
@@ -186,6 +195,7 @@ impl Refusal {
             Refusal::LeaseNotFound { .. } => "LeaseNotFound",
             Refusal::SessionMismatch { .. } => "SessionMismatch",
             Refusal::NoRuleApplies { .. } => "NoRuleApplies",
+            Refusal::PartOfOperation { .. } => "PartOfOperation",
             Refusal::LimitReached(_) => "LimitReached",
             Refusal::QuotaExceeded(_) => "QuotaExceeded",
         }
@@ -533,6 +543,8 @@ pub struct LeaseInfo {
     pub expires_at: Time,
     /// A number that is larger than that of every earlier lease of the namespace.
     pub fencing_token: Position,
+    /// The decision that the lease is a part of.
+    pub operation_id: Option<Name>,
     /// The time of this reply, from which clients compute remaining times.
     pub now: Time,
 }

@@ -289,7 +289,7 @@ fn count_for_overrides(
 }
 
 /// The meter of a group. `None` if its rule or override no longer exists.
-fn meter_of(rules: &Rules, key: &GroupKey) -> Option<Meter> {
+pub(super) fn meter_of(rules: &Rules, key: &GroupKey) -> Option<Meter> {
     let (generation, override_id) = match key.owner {
         GroupOwner::Rule(generation) => (generation, None),
         GroupOwner::Override { generation, id } => (generation, Some(id)),

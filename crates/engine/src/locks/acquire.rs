@@ -2,6 +2,7 @@
 
 use super::{
     command::Acquire,
+    parts,
     reply::{Refusal, Reply},
     state::{Locks, Waiter},
 };
@@ -21,6 +22,9 @@ pub(super) fn acquire(
 ) -> Attempt<Result<Reply, Refusal>> {
     // This is a retry by a node that does not know the result of the first attempt. It must not wait behind itself.
     if let Some(grant) = locks.by_id(&wanted.id) {
+        if let Some(refusal) = parts::refuse(grant) {
+            return Attempt::Done(Err(refusal));
+        }
         let (token, session) = (grant.token, grant.session.clone());
         locks.listen(turn, token, Some(&wanted.id));
         let grant = locks.info(turn.now, &locks.grants[&token]);

@@ -14,11 +14,13 @@ mod holders;
 pub(crate) mod keys;
 mod listeners;
 mod lists;
+pub(crate) mod parts;
 mod queue;
 mod reply;
 mod state;
 
 pub use command::{Acquire, Command, Lock, Mode};
+pub use parts::RefusedLock;
 pub use reply::{Blocked, GrantInfo, Holder, Refusal, Reply};
 pub(crate) use state::Locks;
 pub use state::Sizes;

@@ -42,7 +42,7 @@ pub(crate) struct Locks {
     pub(super) listeners: BTreeMap<Position, Listeners>,
     /// The same, by request.
     pub(super) listening: BTreeSet<(Name, Position)>,
-    queues: HashMap<KeyValues, Queue>,
+    pub(super) queues: HashMap<KeyValues, Queue>,
     /// The resident bytes of all grants, waiters and listeners.
     pub(super) bytes: u64,
     /// Replies to requests that waited.
@@ -76,12 +76,17 @@ pub(super) struct Grant {
     pub(super) granted_at: Time,
     pub(super) expires_at: Time,
     pub(super) token: Position,
+    /// The decision that the grant is a part of. The decision stores such a grant, and ends it.
+    pub(super) operation_id: Option<Name>,
 }
 
 impl Grant {
-    fn resident_bytes(&self) -> u64 {
+    pub(super) fn resident_bytes(&self) -> u64 {
         let place = resident::tree_slot::<Position>();
-        GRANT_BYTES + parts_bytes(&self.id, &self.session, self.owner.as_ref(), &self.locks, place)
+        let operation = self.operation_id.as_ref().map_or(0, Name::heap);
+        GRANT_BYTES
+            + parts_bytes(&self.id, &self.session, self.owner.as_ref(), &self.locks, place)
+            + operation
     }
 
     pub(super) fn timer_key(&self, namespace: NamespaceId) -> TimerKey {
@@ -169,7 +174,7 @@ impl Locks {
         turn.check_bytes(self.resident_bytes(), wanted.waiter_bytes() + self.new_queue_bytes(&wanted.locks))
     }
 
-    fn new_queue_bytes(&self, locks: &[Lock]) -> u64 {
+    pub(super) fn new_queue_bytes(&self, locks: &[Lock]) -> u64 {
         locks.iter().filter(|lock| !self.queues.contains_key(&lock.key_values)).count() as u64 * QUEUE_BYTES
     }
 
@@ -205,6 +210,7 @@ impl Locks {
             granted_at: turn.now,
             expires_at: turn.now.after(wanted.ttl),
             token: turn.advance(),
+            operation_id: None,
         };
         grant.keep(turn);
         let is_possible = self.insert(grant.clone());
@@ -213,7 +219,7 @@ impl Locks {
     }
 
     /// Inserts a grant. Returns false if it conflicts with another grant: that is a bug, or a damaged record.
-    fn insert(&mut self, grant: Grant) -> bool {
+    pub(super) fn insert(&mut self, grant: Grant) -> bool {
         let mut is_possible = true;
         self.bytes += grant.resident_bytes();
         for lock in &grant.locks {
@@ -226,17 +232,23 @@ impl Locks {
 
     /// Ends a grant, and grants the waiting requests that are no longer blocked.
     pub(super) fn end_grant(&mut self, turn: &mut Turn<'_>, token: Position) -> Option<Grant> {
-        let grant = self.grants.remove(&token)?;
-        self.bytes -= grant.resident_bytes();
-        self.tokens.remove(&grant.id);
+        let grant = self.remove_grant(token)?;
         turn.timers.cancel(grant.timer_key(turn.namespace));
         turn.advance();
         turn.remove(keys::grant(turn.namespace, token));
         if self.forget_listeners(token) {
             turn.remove(keys::listeners(turn.namespace, token));
         }
-        self.change_queues(&grant.locks, |queue| queue.release(token));
         self.grant_next(turn, &grant.locks);
+        Some(grant)
+    }
+
+    /// Removes a grant from memory, and from the queues of its locks.
+    pub(super) fn remove_grant(&mut self, token: Position) -> Option<Grant> {
+        let grant = self.grants.remove(&token)?;
+        self.bytes -= grant.resident_bytes();
+        self.tokens.remove(&grant.id);
+        self.change_queues(&grant.locks, |queue| queue.release(token));
         Some(grant)
     }
 
@@ -272,7 +284,7 @@ impl Locks {
     /// left these queues. A new grant unblocks nothing: as a holder it blocks the same requests as it did as a waiter. So it is
     /// enough to look at the requests that were at the head of their queues before the first grant. A request that a quota
     /// refuses leaves its queues, and so the requests behind it are looked at too. They have come later.
-    fn grant_next(&mut self, turn: &mut Turn<'_>, locks: &[Lock]) {
+    pub(super) fn grant_next(&mut self, turn: &mut Turn<'_>, locks: &[Lock]) {
         let mut next = self.next_in_line(locks);
         while let Some(wait) = next.pop_first() {
             if self.blocked(turn.now, &self.waiters[&wait].wanted.locks, wait).is_some() {
@@ -320,6 +332,7 @@ impl Locks {
             expires_at: grant.expires_at,
             fencing_token: grant.token,
             waiting: self.waiting_for(&grant.locks),
+            operation_id: grant.operation_id.clone(),
             now,
         }
     }
@@ -377,14 +390,14 @@ impl Locks {
 
     /// Sets the timers of the loaded grants.
     pub(crate) fn finish_load(&self, namespace: NamespaceId, timers: &mut Timers) {
-        for grant in self.grants.values() {
+        for grant in self.grants.values().filter(|grant| grant.operation_id.is_none()) {
             timers.set(grant.timer_key(namespace), Timer::LockExpiry { token: grant.token });
         }
     }
 
     /// Gives each grant at least its whole ttl from `now` on.
     pub(crate) fn apply_grace_period(&mut self, now: Time, namespace: NamespaceId, timers: &mut Timers) {
-        for grant in self.grants.values_mut() {
+        for grant in self.grants.values_mut().filter(|grant| grant.operation_id.is_none()) {
             timers.cancel(grant.timer_key(namespace));
             grant.expires_at = grant.expires_at.max(now.after(grant.ttl));
             timers.set(grant.timer_key(namespace), Timer::LockExpiry { token: grant.token });

@@ -232,6 +232,7 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
         }
         Reply::Lease(lease) => show_lease(lease),
         Reply::LeaseReleased => "released".into(),
+        Reply::LeaseAbandoned => "abandoned".into(),
         Reply::Leases(leases) => lines(leases.items.iter().map(show_lease)),
         Reply::Groups(groups) => lines(groups.items.iter().map(show_group)),
         Reply::Batch(decisions) => lines(decisions.iter().map(|decision| match decision {
@@ -297,7 +298,7 @@ fn show_rule(info: &RuleInfo) -> String {
     let set = info.managed_by.as_ref().map_or(String::new(), |set| format!(" of {set}"));
     format!(
         "{name} by {group_by:?} limit {}{window} {durability}{shadow}{about}{overrides}{set} made @{}",
-        show_limit(*limit),
+        show_number(*limit),
         info.created_at.0
     )
 }
@@ -305,10 +306,10 @@ fn show_rule(info: &RuleInfo) -> String {
 fn show_override(info: &OverrideInfo) -> String {
     let NewOverride { name, key_values, limit, burst } = &info.item;
     let burst = burst.map_or(String::new(), |burst| format!(" burst {burst}"));
-    format!("{}/{name} {key_values:?} limit {}{burst}", info.rule, show_limit(*limit))
+    format!("{}/{name} {key_values:?} limit {}{burst}", info.rule, show_number(*limit))
 }
 
-fn show_limit(limit: Limit) -> String {
+fn show_number(limit: Limit) -> String {
     match limit {
         Limit::Unlimited => "none".into(),
         Limit::AtMost(limit) => limit.to_string(),
@@ -316,16 +317,18 @@ fn show_limit(limit: Limit) -> String {
 }
 
 /// One limit a line: `rule/override{group} used/limit`, `!` where it refuses, and when it is all given back.
+pub(crate) fn show_limit(limit: &LimitStatus) -> String {
+    let rule = limit.rule.as_ref().map_or("", |rule| rule.as_str());
+    let item = limit.override_name.as_ref().map_or(String::new(), |name| format!("/{name}"));
+    let reset = limit.reset.map_or(String::new(), |reset| format!(" reset {}", reset.0));
+    let mark = if limit.exceeded { " !" } else { "" };
+    let shadow = if limit.shadow { " shadow" } else { "" };
+    let (used, of) = (limit.used, show_number(limit.limit));
+    format!("{rule}{item}{:?} {used}/{of}{reset}{shadow}{mark}", limit.group)
+}
+
 fn show_decision(decision: &Decision) -> String {
-    let status = |limit: &LimitStatus| {
-        let rule = limit.rule.as_ref().map_or("", |rule| rule.as_str());
-        let item = limit.override_name.as_ref().map_or(String::new(), |name| format!("/{name}"));
-        let reset = limit.reset.map_or(String::new(), |reset| format!(" reset {}", reset.0));
-        let mark = if limit.exceeded { " !" } else { "" };
-        let shadow = if limit.shadow { " shadow" } else { "" };
-        let (used, of) = (limit.used, show_limit(limit.limit));
-        format!("\n{rule}{item}{:?} {used}/{of}{reset}{shadow}{mark}", limit.group)
-    };
+    let status = |limit| format!("\n{}", show_limit(limit));
     let allowed = if decision.allowed { "allowed" } else { "refused" };
     let retry = decision.retry_after.map_or(String::new(), |retry| format!(" retry {}", retry.0));
     format!("{allowed}{retry}{}", decision.limits.iter().map(status).collect::<String>())
@@ -340,14 +343,15 @@ fn show_counter(counter: &CounterInfo) -> String {
 fn show_group(group: &GroupInfo) -> String {
     let item = group.override_name.as_ref().map_or(String::new(), |name| format!("/{name}"));
     let reset = group.reset.map_or(String::new(), |reset| format!(" reset {}", reset.0));
-    format!("{item}{:?} {}/{}{reset}", group.group, group.used, show_limit(group.limit))
+    format!("{item}{:?} {}/{}{reset}", group.group, group.used, show_number(group.limit))
 }
 
 fn show_lease(lease: &limiter::LeaseInfo) -> String {
     let owner = lease.owner.as_ref().map_or(String::new(), |owner| format!(" of {owner}"));
+    let operation = lease.operation_id.as_ref().map_or(String::new(), |id| format!(" in {id}"));
     let (held, left) = (lease.now.0 - lease.taken_at.0, lease.expires_at.0 - lease.now.0);
     format!(
-        "lease {}{owner} {:?} x{} token {} held {held} left {left}",
+        "lease {}{operation}{owner} {:?} x{} token {} held {held} left {left}",
         lease.id, lease.key_values, lease.hits, lease.fencing_token.0
     )
 }

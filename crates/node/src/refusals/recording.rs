@@ -125,6 +125,7 @@ impl Refusals {
                     }
                     locks::Refusal::LockNotFound { .. }
                     | locks::Refusal::SessionMismatch { .. }
+                    | locks::Refusal::PartOfOperation { .. }
                     | locks::Refusal::QuotaExceeded(_) => None,
                 };
                 self.record_one(RefusedRequest { key_values, ..subject.refused("locks", refusal.code()) });
@@ -180,6 +181,7 @@ fn held_back(subject: &RefusalSubject, operation: Option<Name>, refusal: &ledger
         DuplicateOperation { limits, .. } => limits.first().map(|(name, _)| name),
         LimitExceeded { limits } => limits.first().map(|limit| &limit.limit_name),
         OperationTooLarge { .. }
+        | PartOfOperation { .. }
         | PositionNotReached { .. }
         | LimitsValuesReadingException
         | Unreadable

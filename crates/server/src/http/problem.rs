@@ -118,6 +118,8 @@ codes! {
         "It was released, has expired, or was never granted. A holder that gets this answer no longer holds the lock. The field `lock_id` names it."
     SessionMismatch CONFLICT "The lock or the lease is held by another session"
         "The `session_id` is not the one that was granted together with this `lock_id` or `lease_id`. Nothing was changed."
+    PartOfOperation CONFLICT "It is a part of an open decision"
+        "Only the decision as a whole can be committed, rolled back or extended. The field `operation_id` names it."
     StreamNotFound NOT_FOUND "The stream does not exist"
         "The field `stream` names it. PUT creates it."
     StreamModeConflict CONFLICT "The stream has another mode"

@@ -35,6 +35,7 @@ fn grant(id: &str) -> GrantInfo {
         expires_at: Time(7_000),
         fencing_token: Position(9),
         waiting: 2,
+        operation_id: None,
         now: Time(2_500),
     }
 }

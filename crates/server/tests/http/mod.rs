@@ -185,6 +185,7 @@ fn plausible(command: &Command) -> Outcome {
         Command::Events(command) => return Outcome::Events(Ok(events::plausible(command))),
         Command::Locks(command) => return Outcome::Locks(Ok(locks::plausible(command))),
         Command::Limiter(command) => return Outcome::Limiter(Ok(limiter::plausible(command))),
+        Command::Decisions(command) => panic!("no route asks for {command:?}"),
         Command::Ledger(command) => match command {
             CreateLimit(_) | PatchLimit { .. } | GetLimit(_) => Reply::Limit(limit("a")),
             DeleteLimit(_) => Reply::LimitDeleted,

@@ -6,9 +6,10 @@ use limina_engine::{
     KeyValues, Millis, Name, Page,
     key_values::{OwnedValue, Value},
     limiter::{
-        Change, Check, CheckBatch, Command, CounterChange, CounterId, Durability, GroupId, Limit, MAX_COUNT,
-        NewLease, NewOverride, NewRule, NewRuleSet, OverridePatch, RequestLimit, RuleChange, RulePatch,
-        RuleQuery, RuleSetPlan, SetAuthor, SetOverrides, SetRule, Take, Usage, Window,
+        Change, Check, CheckBatch, CheckSet, Command, CounterChange, CounterId, Durability, EntryMode,
+        GroupId, Limit, MAX_COUNT, NewLease, NewOverride, NewRule, NewRuleSet, OverridePatch, RequestLimit,
+        RuleChange, RulePatch, RuleQuery, RuleSetPlan, SetAuthor, SetEntry, SetOverrides, SetRule, Take,
+        Usage, Window,
     },
     selection::Query,
 };
@@ -90,7 +91,10 @@ impl LimiterWorkload {
         }
         match random.below(100) {
             0..=13 => changed(self.change(random)),
-            14..=54 => Command::Check(self.check(random)),
+            14..=54 => match self.check(random) {
+                check if random.one_in(6) => as_set(&check).unwrap_or(Command::Check(check)),
+                check => Command::Check(check),
+            },
             55..=57 => {
                 let checks = (0..1 + random.below(6)).map(|_| self.check(random)).collect();
                 Command::CheckBatch(CheckBatch::new(checks).expect(VALID))
@@ -377,6 +381,13 @@ impl LimiterWorkload {
             _ => 1 + random.below(3) as i64,
         }
     }
+}
+
+/// The same as a set whose entries all take. `None` if one of them takes nothing.
+fn as_set(check: &Check) -> Option<Command> {
+    let takes_all = check.entries().iter().all(|take| take.hits() > 0);
+    let entries = check.entries().iter().map(|take| SetEntry::new(take.clone(), EntryMode::Take));
+    takes_all.then(|| Command::CheckSet(CheckSet::new(entries.collect()).expect(VALID)))
 }
 
 fn session(id: &Name) -> Name {

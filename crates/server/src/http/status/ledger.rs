@@ -120,6 +120,7 @@ pub(crate) fn refusal(refusal: ledger::Refusal) -> Failure {
             Code::LimitsValuesReadingException,
             "The stored history could not be read. Nothing was done.",
         ),
+        PartOfOperation { operation_id } => super::part_of_operation(&operation_id),
         Unreadable => unreadable(),
         QuotaExceeded(exceeded) => quota_exceeded(exceeded),
     }

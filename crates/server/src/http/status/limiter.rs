@@ -32,9 +32,11 @@ pub(super) fn answer(result: Result<Reply, Refusal>) -> Result<Response, Failure
         Reply::Override(info) => respond(done, &to_wire::override_(info)),
         Reply::OverrideCreated(info) => respond(made, &to_wire::override_(info)),
         Reply::Overrides(listed) => respond(done, &to_wire::overrides(listed)),
-        Reply::RuleDeleted | Reply::OverrideDeleted | Reply::LeaseReleased | Reply::RuleSetDeleted(_) => {
-            StatusCode::NO_CONTENT.into_response()
-        }
+        Reply::RuleDeleted
+        | Reply::OverrideDeleted
+        | Reply::LeaseReleased
+        | Reply::LeaseAbandoned
+        | Reply::RuleSetDeleted(_) => StatusCode::NO_CONTENT.into_response(),
         Reply::RuleSetPut { is_new: true, changes } => respond(made, &to_wire::rule_set_changes(changes)),
         Reply::RuleSetPut { is_new: false, changes } | Reply::RuleSetPlanned(changes) => {
             respond(done, &to_wire::rule_set_changes(changes))
@@ -157,6 +159,9 @@ pub(crate) fn refusal(refusal: &Refusal) -> Failure {
         Refusal::SessionMismatch { lease_id } => {
             Failure::new(Code::SessionMismatch, format!("The lease {lease_id:?} is held by another session."))
                 .with("lease_id", lease_id.as_str())
+        }
+        Refusal::PartOfOperation { lease_id, operation_id } => {
+            super::part_of_operation(operation_id).with("lease_id", lease_id.as_str())
         }
         Refusal::NoRuleApplies { key_values } => {
             let given = serde_json::to_value(to_wire_key_values(key_values)).unwrap_or_default();

@@ -15,7 +15,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use limina_engine::{Outcome, Quota, QuotaExceeded, ledger::Reply};
+use limina_engine::{Name, Outcome, Quota, QuotaExceeded, ledger::Reply};
 use limina_node::Unavailable;
 use limina_wire::Page;
 
@@ -29,6 +29,8 @@ pub(crate) fn answer(result: Result<Outcome, Unavailable>, success: StatusCode) 
         Outcome::Limiter(result) => limiter::answer(result),
         Outcome::Locks(result) => locks::answer(result),
         Outcome::Events(result) => events::answer(result),
+        // No route asks for a decision, so this is the answer of a node of another version. It is not known what it did.
+        Outcome::Decisions(_) => Err(unavailable(Unavailable::OutcomeUnknown)),
         Outcome::NamespaceDeleted => Ok(StatusCode::NO_CONTENT.into_response()),
         Outcome::NamespaceNotFound => {
             Err(Failure::new(Code::NamespaceNotFound, "The namespace does not exist."))
@@ -80,6 +82,12 @@ pub(crate) fn unavailable(reason: Unavailable) -> Failure {
         ),
     };
     Failure::new(code, detail)
+}
+
+/// A part of an open decision cannot be changed alone.
+pub(crate) fn part_of_operation(operation_id: &Name) -> Failure {
+    let detail = format!("It is a part of the decision {operation_id:?}, which is open. Nothing was done.");
+    Failure::new(Code::PartOfOperation, detail).with("operation_id", operation_id.as_str())
 }
 
 /// A namespace has its fill.

@@ -171,6 +171,7 @@ fn entry(info: ledger::EntryInfo) -> Entry {
         EntryKind::Commit => EntryType::Commit,
         EntryKind::Rollback => EntryType::Rollback,
         EntryKind::Expiry => EntryType::Expiry,
+        EntryKind::Overage => EntryType::Overage,
     };
     Entry {
         position: info.position.0,

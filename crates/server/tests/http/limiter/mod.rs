@@ -53,6 +53,7 @@ pub(crate) fn plausible(command: &LimiterCommand) -> LimiterReply {
         TakeLease(_) => lease_taken(decision(Vec::new())),
         ExtendLease { .. } | GetLease(_) => LimiterReply::Lease(lease("l")),
         ReleaseLease { .. } => LimiterReply::LeaseReleased,
+        AbandonLease(_) => LimiterReply::LeaseAbandoned,
         ListLeases { .. } => LimiterReply::Leases(Listed { items: vec![lease("l")], next: None }),
         ListGroups { .. } => LimiterReply::Groups(Listed { items: vec![group(3)], next: None }),
     }
@@ -149,6 +150,7 @@ fn lease(id: &str) -> LeaseInfo {
         taken_at: Time(1_000_000),
         expires_at: Time(1_012_000),
         fencing_token: Position(41),
+        operation_id: None,
         now: Time(1_005_000),
     }
 }

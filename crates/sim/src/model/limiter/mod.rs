@@ -80,7 +80,11 @@ impl Limiter {
         }
         if let Some(Err(Refusal::QuotaExceeded(exceeded))) = answer {
             let ways = self.run_unbounded(now, order, command, is_keyed, None)?;
-            let entries = if let Command::Check(check) = command { check.entries().len() } else { 1 };
+            let entries = match command {
+                Command::Check(check) => check.entries().len(),
+                Command::CheckSet(set) => set.entries().len(),
+                _ => 1,
+            };
             return self.refused_by(exceeded, order, entries, ways.iter().map(|way| &way.state));
         }
         let mut ways = self.run_unbounded(now, order, command, is_keyed, answer)?;
@@ -129,6 +133,13 @@ impl Limiter {
                         if way.allowed { Ok(Reply::Allowed(way.decision)) } else { Err(way.decision) };
                     fit(way.way, &reply.map_err(Refusal::LimitReached), answer)
                 }))
+            }
+            // The workload sends sets whose entries all take, without alternatives: such a set is decided as a check is.
+            Command::CheckSet(set) => {
+                let entries = set.entries();
+                let case = Case { now, entries, dry_run: false, is_keyed, mode: Mode::Check };
+                let ways = self.decide(order, &case, decided.as_ref())?;
+                fitting(ways.into_iter().map(|way| fit(way.way, &Ok(Reply::Set(way.decision)), answer)))
             }
             Command::CheckBatch(checks) => {
                 let results = match answer {
@@ -234,6 +245,9 @@ impl Limiter {
                 }
                 next.leases.retain(|lease| lease.id != *id);
                 fitting([fit(next.way(order, Changed::Yes), &Ok(Reply::LeaseReleased), answer)])
+            }
+            Command::AbandonLease(_) => {
+                fitting([fit(self.clone().unchanged(order), &Ok(Reply::LeaseAbandoned), answer)])
             }
             Command::GetLease(id) => match self.lease(id) {
                 Some(_) => self.clone().show_lease(now, order, Changed::No, id, answer),
@@ -389,6 +403,7 @@ impl Limiter {
             taken_at: Time(lease.taken_at),
             expires_at: Time(lease.expires_at),
             fencing_token: lease.token.expect(shown),
+            operation_id: None,
             now: Time(now),
         })
     }
@@ -443,7 +458,12 @@ fn lease_not_found(id: &Name) -> Refusal {
 /// The decision about limits in the answer.
 fn decision_in(answer: &Answer) -> Option<Decision> {
     match answer {
-        Ok(Reply::Allowed(decision) | Reply::Moved { decision, .. } | Reply::LeaseTaken { decision, .. })
+        Ok(
+            Reply::Allowed(decision)
+            | Reply::Set(decision)
+            | Reply::Moved { decision, .. }
+            | Reply::LeaseTaken { decision, .. },
+        )
         | Err(Refusal::LimitReached(decision)) => Some(decision.clone()),
         _ => None,
     }
