@@ -8,6 +8,7 @@ use crate::http::{
     App,
     extract::read_body,
     problem::{Code, Failure},
+    status,
 };
 use axum::{
     body::{Body, Bytes, to_bytes},
@@ -102,7 +103,7 @@ pub(crate) async fn answer_as_grpc(mut answer: Response) -> Response {
         let trailers = std::future::ready(Some(Ok(ok())));
         return response(Body::new(Full::new(frame).with_trailers(trailers)));
     }
-    let status = status_of(answer.status());
+    let status = status::envoy::grpc_code(answer.status());
     let problem = to_bytes(answer.into_body(), MAX_PROBLEM).await.unwrap_or_default();
     let problem: serde_json::Value = serde_json::from_slice(&problem).unwrap_or_default();
     let text = |field: &str| problem.get(field).and_then(|text| text.as_str()).unwrap_or_default().to_owned();
@@ -115,28 +116,4 @@ pub(crate) async fn answer_as_grpc(mut answer: Response) -> Response {
         headers.insert(GRPC_MESSAGE.clone(), text);
     }
     response
-}
-
-/// gRPC's status for one of HTTP. It is never UNKNOWN, which Envoy lets pass.
-fn status_of(status: StatusCode) -> u16 {
-    const INVALID_ARGUMENT: u16 = 3;
-    const DEADLINE_EXCEEDED: u16 = 4;
-    const PERMISSION_DENIED: u16 = 7;
-    const RESOURCE_EXHAUSTED: u16 = 8;
-    const UNIMPLEMENTED: u16 = 12;
-    const INTERNAL: u16 = 13;
-    const UNAVAILABLE: u16 = 14;
-    const UNAUTHENTICATED: u16 = 16;
-    match status {
-        StatusCode::BAD_REQUEST | StatusCode::UNSUPPORTED_MEDIA_TYPE | StatusCode::UNPROCESSABLE_ENTITY => {
-            INVALID_ARGUMENT
-        }
-        StatusCode::UNAUTHORIZED => UNAUTHENTICATED,
-        StatusCode::FORBIDDEN => PERMISSION_DENIED,
-        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => UNIMPLEMENTED,
-        StatusCode::REQUEST_TIMEOUT => DEADLINE_EXCEEDED,
-        StatusCode::PAYLOAD_TOO_LARGE | StatusCode::INSUFFICIENT_STORAGE => RESOURCE_EXHAUSTED,
-        StatusCode::SERVICE_UNAVAILABLE => UNAVAILABLE,
-        _ => INTERNAL,
-    }
 }

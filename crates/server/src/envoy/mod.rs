@@ -30,7 +30,7 @@ use limina_engine::{
 };
 use limina_envoy::{
     Config, CountRefused, Plan,
-    messages::{Code as Verdict, RateLimitRequest, RateLimitResponse},
+    messages::{RateLimitRequest, RateLimitResponse},
     read_request, write_response,
 };
 use prost::Message;
@@ -93,7 +93,7 @@ async fn should_rate_limit(State(app): State<App>, request: Request) -> Result<R
     let request = RateLimitRequest::decode(body)
         .map_err(|error| Failure::invalid("body", format!("must be a RateLimitRequest: {error}")))?;
     let response = decide(&app, &mut parts, &request).await?;
-    Ok(grpc::message(status_of(&response), &response))
+    Ok(grpc::message(status::envoy::decided(response.overall_code()), &response))
 }
 
 async fn should_rate_limit_json(State(app): State<App>, request: Request) -> Result<Response, Failure> {
@@ -102,15 +102,7 @@ async fn should_rate_limit_json(State(app): State<App>, request: Request) -> Res
     let request = read_request(&body).map_err(|error| Failure::invalid("body", error))?;
     let response = decide(&app, &mut parts, &request).await?;
     let json = [(CONTENT_TYPE, "application/json")];
-    Ok((status_of(&response), json, write_response(&response)).into_response())
-}
-
-/// The status of `POST /json`, and the label of both calls in metrics.
-fn status_of(response: &RateLimitResponse) -> StatusCode {
-    match response.overall_code() {
-        Verdict::OverLimit => StatusCode::TOO_MANY_REQUESTS,
-        Verdict::Ok | Verdict::Unknown => StatusCode::OK,
-    }
+    Ok((status::envoy::decided(response.overall_code()), json, write_response(&response)).into_response())
 }
 
 async fn decide(

@@ -1,6 +1,7 @@
 //! Maps outcomes to HTTP statuses and problem documents. No other module does. The matches have no catch-all arm, so a new
 //! outcome of the engine does not compile until it has a line here.
 
+pub(crate) mod envoy;
 pub(crate) mod events;
 pub(crate) mod ledger;
 pub(crate) mod limiter;
