@@ -1,5 +1,5 @@
-//! Measures Limina: `cargo run --release -p limina-bench -- ledger …`, `limiter …`, `locks …`, `events …`,
-//! `cluster …` or `overload …`.
+//! Measures Limina: `cargo run --release -p limina-bench -- ledger …`, `limiter …`, `envoy …`, `locks …`,
+//! `events …`, `cluster …` or `overload …`.
 //!
 //! Compare figures only within one run: machines differ, and the same machine differs from minute to minute. So in one
 //! run every contender does the same work, one after the other.
@@ -10,6 +10,7 @@
 
 mod cluster;
 mod echo;
+mod envoy;
 mod events;
 mod frame;
 mod http;
@@ -43,6 +44,8 @@ enum Cli {
     Ledger(ledger::Options),
     /// Checks
     Limiter(limiter::Options),
+    /// Envoy's rate limit service
+    Envoy(envoy::Options),
     /// Locks that are acquired, waited for, and extended
     Locks(locks::Options),
     /// Events that are submitted and delivered to followers
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         match cli {
             Cli::Ledger(options) => ledger::run(options).await,
             Cli::Limiter(options) => limiter::run(options).await,
+            Cli::Envoy(options) => envoy::run(options).await,
             Cli::Locks(options) => locks::run(options).await,
             Cli::Events(options) => events::run(options).await,
             Cli::Cluster(options) => cluster::run(options).await,

@@ -53,6 +53,15 @@ fn every_contender_but_the_rivals_does_the_work_of_the_ledger() {
 }
 
 #[test]
+fn every_contender_but_the_rivals_does_the_work_of_envoy() {
+    let text = printed("envoy", &["--seconds=0.1", "--connections=3", "--clients=10"]);
+    for name in ["grpc-1", "grpc-4", "check"] {
+        let rows = rows(&text, name);
+        assert!(rows[0][2].parse::<u64>().unwrap() > 0, "{name} did nothing:\n{text}");
+    }
+}
+
+#[test]
 fn every_contender_but_the_rivals_does_the_work_of_the_limiter() {
     let text = printed(
         "limiter",

@@ -13,9 +13,9 @@ use limina_engine::{
         Transfer, Values,
     },
     limiter::{
-        Change as Rules, Check, CheckBatch, CounterChange, Limit, MAX_COUNT, NewLease, NewOverride, NewRule,
-        NewRuleSet, OverridePatch, RequestLimit, RuleChange, RulePatch, RuleQuery, RuleSetPlan, SetAuthor,
-        SetOverrides, SetRule, Take, Window,
+        Change as Rules, Check, CheckBatch, CheckSet, CounterChange, EntryMode, Limit, MAX_COUNT, NewLease,
+        NewOverride, NewRule, NewRuleSet, OverridePatch, RequestLimit, RuleChange, RulePatch, RuleQuery,
+        RuleSetPlan, SetAuthor, SetEntry, SetOverrides, SetRule, Take, Window,
     },
     locks::{Acquire, Lock, Mode},
     selection::{Query, Selection, Test},
@@ -283,6 +283,13 @@ fn checks_and_leases() {
     check(batch(8192), "");
     check(batch(0), "checks: must have from 1 to 8192 items, and has 0");
     check(batch(8193), "checks: must have from 1 to 8192 items, and has 8193");
+    let set = |count, hits, mode| CheckSet::new(vec![SetEntry::new(take(hits).unwrap(), mode); count]);
+    check(set(64, 1, EntryMode::Take), "");
+    check(set(0, 1, EntryMode::Take), "entries: must have from 1 to 64 items, and has 0");
+    check(set(65, 1, EntryMode::Take), "entries: must have from 1 to 64 items, and has 65");
+    check(set(1, 0, EntryMode::Take), "entries[0].hits: must be from 1 to 2^53−1");
+    check(set(1, 1, EntryMode::Look), "entries[0].hits: must be from 0 to 0");
+    check(set(1, -1, EntryMode::Report), "");
     let amount = |amount| CounterChange::new(one("k"), amount);
     check(amount(MOST), "");
     check(amount(-MOST), "");

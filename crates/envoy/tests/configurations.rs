@@ -215,7 +215,7 @@ fn flags_and_metadata() {
 fn yaml() {
     check("\ndomain: edge\ndescriptors: [", "limits.yaml: line ");
     check("\ndomain: \"edge", "limits.yaml: line ");
-    check("\ndomain: edge\n\tkey: a", "limits.yaml: line 3: this is not YAML");
+    check("\ndomain: edge\n\tkey: a", "limits.yaml: line 2: this is not YAML");
     // Anchors and merge keys.
     let merged = "\ndomain: edge\ndescriptors:\n  - key: a\n    rate_limit: &limit {unit: day, requests_per_unit: 5}\n  - key: b\n    rate_limit:\n      <<: *limit\n      requests_per_unit: 7";
     let config = accept(merged);

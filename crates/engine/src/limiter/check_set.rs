@@ -9,7 +9,7 @@ use super::{
     command::{Check, Take},
     groups::WriteWhen,
     reply::{Decision, Reply},
-    terms::Limit,
+    terms::{Limit, MAX_COUNT},
     touched_groups::{TouchedGroup, TouchedGroups},
 };
 use crate::{
@@ -103,9 +103,9 @@ impl CheckSet {
         for (index, (entry, way)) in self.entries.iter().zip(&self.ways).enumerate() {
             let checked = entry.validate().and_then(|()| {
                 let range = match way.mode {
-                    EntryMode::Take => 1..=i64::MAX,
+                    EntryMode::Take => 1..=MAX_COUNT as i64,
                     EntryMode::Look => 0..=0,
-                    EntryMode::Report => i64::MIN..=i64::MAX,
+                    EntryMode::Report => -(MAX_COUNT as i64)..=MAX_COUNT as i64,
                 };
                 match range.contains(&entry.hits) {
                     true => Ok(()),
@@ -170,9 +170,10 @@ pub(super) fn check_set(
     if taking.is_window_changed {
         limiter.schedule_window_timers(turn);
     }
-    // With alternatives, it depends on all of them when the set would pass, and a report has changed what it depends on.
-    let has_report = set.ways.iter().any(|way| way.mode == EntryMode::Report);
-    let is_time_known = !verdict.allowed && !has_report && verdict.alternatives.is_empty();
+    // With alternatives, it depends on all of them when the set would pass. A look may wait for another span, and a report has
+    // changed what it depends on.
+    let is_plain = set.ways.iter().all(|way| *way == Way { mode: EntryMode::Take, alternative: None });
+    let is_time_known = !verdict.allowed && is_plain;
     let retry_after =
         if is_time_known { retry_after(limiter, turn.now, &set.entries, &groups) } else { None };
     let limits = statuses(limiter, turn.now, groups, true);

@@ -54,8 +54,6 @@ pub enum Command {
     Check(Check),
     /// Several checks, in order. Each of them is allowed or refused on its own.
     CheckBatch(CheckBatch),
-    /// Several checks at one instant, allowed or refused together.
-    CheckSet(CheckSet),
     /// Take from the counter as a check does, or give back. A positive amount takes, a negative amount gives back, and 0
     /// only reads. Counters count even if no rule applies.
     MoveCounter(CounterChange),
@@ -112,6 +110,8 @@ pub enum Command {
     GetRuleSet(Name),
     /// A page of the rule sets, by name.
     ListRuleSets(Page<Name>),
+    /// Several checks at one instant, allowed or refused together.
+    CheckSet(CheckSet),
 }
 
 impl Command {
