@@ -46,6 +46,7 @@ pub(crate) fn plausible(command: &LimiterCommand) -> LimiterReply {
         ListRuleSets(_) => LimiterReply::RuleSets(Listed { items: vec![rule_set().info], next: None }),
         Match(_) => LimiterReply::Matches(Vec::new()),
         Check(_) => LimiterReply::Allowed(decision(Vec::new())),
+        CheckSet(_) => LimiterReply::Set(decision(Vec::new())),
         CheckBatch(checks) => LimiterReply::Batch(checks.iter().map(|_| Ok(decision(Vec::new()))).collect()),
         MoveCounter(_) => LimiterReply::Moved { counter: counter(3, 1), decision: decision(Vec::new()) },
         SetCounter(_) => LimiterReply::Counter(counter(3, 1)),
