@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from limina import AsyncLimina, Limina, NotFound, Rule, Unavailable, fixed, sliding
+from limina import AsyncLimina, Conflict, Limina, NotFound, Override, Rule, Unavailable, fixed, sliding
 from limina._sync.io import Batcher
 from limina._wire import Reply, path
 
@@ -236,6 +236,26 @@ def test_what_was_read_can_be_sent_back(client: Limina) -> None:
     assert [found.name for found in client.rules.match({"tenant": "acme", "tier": "pro"})] == ["r"]
     assert [override.name for override in client.rules.overrides("r").items] == ["acme"]
     assert isinstance(client.rules.list().items[0], Rule)
+
+
+def test_rule_sets(client: Limina, features: frozenset[str]) -> None:
+    if "rule_sets" not in features:
+        pytest.skip("the server does not have rule sets")
+    override = Override("acme", {"tenant": "acme"}, 50)
+    rules = [Rule("a", 5, ["tenant"], window=fixed(60), overrides=[override]), Rule("b", 1)]
+    assert client.rule_sets.diff("mine", rules).created == ["a", "b"]
+    assert client.rule_sets.put("mine", rules).created == ["a", "b"]
+    assert client.rules.get("a").managed_by == "mine"
+    assert [(found.name, found.rules) for found in client.rule_sets.list().items] == [("mine", 2)]
+    read = client.rule_sets.get("mine")
+    assert client.rule_sets.put("mine", read.rules).changed == []
+    with pytest.raises(Conflict):
+        client.rules.delete("a")
+    assert client.rule_sets.diff("other", rules).conflicts[0].code == "RuleManagedBySet"
+    changes = client.rule_sets.put("mine", [Rule("a", 6, ["tenant"], window=fixed(30))])
+    assert (changes.changed[0].starts_empty, changes.deleted) == (True, ["b"])
+    client.rule_sets.delete("mine")
+    assert client.rules.list().items == []
 
 
 def test_the_ledger(client: Limina) -> None:
