@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from limina import AsyncLimina, Conflict, Limina, NotFound, Override, Rule, Unavailable, fixed, sliding
+from limina import AsyncLimina, Conflict, Limina, Lost, NotFound, Override, Rule, Unavailable, fixed, sliding
 from limina._sync.io import Batcher
 from limina._wire import Reply, path
 
@@ -74,9 +74,8 @@ def test_a_forked_child_uses_connections_and_heartbeats_of_its_own(client: Limin
             code = 1
             try:
                 client.check({"tenant": "a"})
-                with client.lock({"job": "child"}, ttl=3) as own:
-                    first = own.remaining
-                    eventually(lambda: own.remaining > first)
+                with client.lock({"job": "child"}, ttl=1.5) as own:
+                    eventually(lambda: client.locks.get(own.lock_id).held_ms > 1600)
                 # The child leaves a copy of the parent's block, too.
                 lock.__exit__(None, None, None)
                 code = 0
@@ -126,7 +125,7 @@ def test_heartbeats_do_not_need_the_event_loop(server: str, proxy: Proxy, namesp
 def test_a_lost_lock_tells_its_listener_in_the_event_loop(server: str, namespace: str) -> None:
     async def run() -> None:
         async with AsyncLimina(f"http://{server}", namespace=namespace, timeout=20) as client:
-            lock = await client.lock({"job": "x"}, ttl=1)
+            lock = await client.lock({"job": "x"}, ttl=3)
             lost = asyncio.Event()
             lock.on_lost(lost.set)
             await client.locks.release_by_force(lock.lock_id)
@@ -134,6 +133,22 @@ def test_a_lost_lock_tells_its_listener_in_the_event_loop(server: str, namespace
             assert lock.lost
 
     asyncio.run(run())
+
+
+def test_a_listener_that_fails_harms_no_other_guard(client: Limina) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    lost = threading.Event()
+    with client.lock({"job": "x"}, ttl=3) as first, client.lock({"job": "y"}, ttl=3) as second:
+        first.on_lost(fail)
+        second.on_lost(lost.set)
+        client.locks.release_by_force(first.lock_id)
+        eventually(lambda: first.lost)
+        client.locks.release_by_force(second.lock_id)
+        assert lost.wait(PATIENCE)
+        with pytest.raises(Lost):
+            second.raise_if_lost()
 
 
 def test_a_guard_that_nobody_refers_to_is_not_kept_alive(client: Limina) -> None:
