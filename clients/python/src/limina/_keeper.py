@@ -50,7 +50,10 @@ class Grant:
 
     @property
     def lost(self) -> bool:
-        return self._lost or (not self._over and now() >= self.deadline)
+        if now() >= self.deadline:
+            # Noted before it is told: the answer to a late heartbeat must not take it back.
+            self.lose()
+        return self._lost
 
     @property
     def remaining(self) -> float:

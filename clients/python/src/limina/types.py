@@ -389,18 +389,30 @@ class Event(Struct, frozen=True):
     event: str
 
 
+class DecisionEvent(Struct, frozen=True):
+    """The event of a decision. `status` is `submitted`, `published` or `invalidated`."""
+
+    stream: str
+    event: str
+    status: str = "submitted"
+    time: int | None = None
+    publishes_at: int | None = None
+
+
 class DecisionStatus(Struct, frozen=True):
     """A decision over limits, holds, locks and an event, and what became of it."""
 
     operation_id: str
-    state: Literal["open", "committed", "rolled_back", "expired"]
+    state: Literal["waiting", "open", "committed", "rolled_back", "expired"]
     position: int | None = None
     fencing_token: int | None = None
     expires_in_ms: int | None = None
     repeated: bool = False
     late: bool = False
     owner: str | None = None
+    held_ms: int | None = None
+    ttl_ms: int | None = None
     limits: list[LimitStatus] = []
     values: list[Value] = []
     locks: list[Lock] = []
-    event: dict[str, Any] | None = None
+    event: DecisionEvent | None = None
