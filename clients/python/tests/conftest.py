@@ -106,6 +106,6 @@ def features(server: str) -> frozenset[str]:
     """What the server can do, as far as scripts ask for it."""
     paths = {"decisions": "/v1/decisions", "rule_sets": "/v1/limiter/rule-sets"}
     answers = {feature: httpx2.get(f"http://{server}{path}") for feature, path in paths.items()}
-    return frozenset(
-        feature for feature, answer in answers.items() if answer.status_code != 404 or answer.json().get("code") != "NotFound"
-    )
+    found = {feature for feature, answer in answers.items() if answer.status_code != 404 or answer.json().get("code") != "NotFound"}
+    schemas = httpx2.get(f"http://{server}/openapi.json").json()["components"]["schemas"]
+    return frozenset(found | ({"slots"} if "waiting" in schemas["LimitStatus"]["properties"] else set()))
