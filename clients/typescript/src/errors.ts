@@ -89,7 +89,7 @@ export function failure(reply: Reply): LiminaError | undefined {
   const { status, body } = reply;
   if (status < 400) return undefined;
   const code = isProblem(body) ? body.code : undefined;
-  const message = isProblem(body) ? `${body.code}: ${body.detail}` : `the server answered with status ${status}`;
+  const message = isProblem(body) ? `${body.code}: ${body.detail ?? body.title}` : `the server answered with status ${status}`;
   if (code !== undefined && REFUSALS.has(code)) return new Refused(message, reply);
   if (code === "OutcomeUnknown" || code === "IdempotencyKeyInUse") return new Unavailable("unknown", message, reply);
   if (code === "ClientHungUp") return new Unavailable("no", message, reply);

@@ -57,7 +57,7 @@ export class Guard<G extends Grant> implements AsyncDisposable {
 
   /** How long the grant is certainly held without a further heartbeat. */
   get remainingMs(): number {
-    return Math.max(0, this.#deadline - performance.now());
+    return this.signal.aborted ? 0 : Math.max(0, this.#deadline - performance.now());
   }
 
   /** Gives the grant back. Throws if the server cannot be told; its `ttl` then ends the grant. */

@@ -208,15 +208,17 @@ function retryAfter(response: Response): number | undefined {
   return Number.isFinite(seconds) ? seconds * 1000 : undefined;
 }
 
-/** Reads a JSON body. A body that claims to be JSON and is not was cut on its way, so the outcome is unknown. */
-function parse(text: string, response: Response): unknown {
-  if (text === "" || !response.headers.get("Content-Type")?.includes("json")) return undefined;
+/** Reads the body of an answer. An answer of Limina is JSON or 204; a success that is neither comes from something in between. */
+function parse(text: string, { ok, status, headers }: Response): unknown {
+  if (status === 204) return undefined;
   try {
+    if (!headers.get("Content-Type")?.includes("json")) throw new SyntaxError("the answer is not JSON");
     // Only numbers of 16 digits and more can be inexact. Most answers have none, and need no look at every value.
     return LONG_NUMBER.test(text) ? JSON.parse(text, exact) : JSON.parse(text);
   } catch (error) {
-    if (error instanceof RangeError) throw error;
-    throw new Unavailable("unknown", "the answer is not valid JSON", { status: response.status }, { cause: error });
+    if (!(error instanceof SyntaxError)) throw error;
+    if (!ok) return undefined;
+    throw new Unavailable("unknown", `the answer cannot be read: ${error.message}`, { status }, { cause: error });
   }
 }
 
