@@ -4,7 +4,7 @@ import { Unavailable } from "./errors.js";
 import { Guard } from "./guard.js";
 import type { Scope } from "./scope.js";
 import { randomId } from "./transport.js";
-import type { Decision, DecisionRequest, DecisionState } from "./types.js";
+import type { CommitRequest, Decision, DecisionRequest, DecisionState, OpenDecision } from "./types.js";
 
 /** What has really been used: by the name of a check, or the name of a limit of the ledger. */
 export type Actual = Record<string, number>;
@@ -20,12 +20,12 @@ export interface DecideOptions extends Omit<DecisionRequest, "operation_id" | "t
 }
 
 /** A decision that is open. Leaving the block without `commit` rolls it back. */
-export class DecisionGuard extends Guard<Decision> {
+export class DecisionGuard extends Guard<OpenDecision> {
   readonly #end: (how: "commit" | "rollback", body?: object) => Promise<Decision>;
   readonly #request: DecideOptions;
   #perhapsCommitted = false;
 
-  constructor(scope: Scope, request: DecideOptions, decision: Decision, sentAt: number, ttlMs: number) {
+  constructor(scope: Scope, request: DecideOptions, decision: OpenDecision, sentAt: number, ttlMs: number) {
     const path = `/decisions/${encodeURIComponent(decision.operation_id)}`;
     const end = (how: "commit" | "rollback", body?: object) => scope.call<Decision>("POST", `${path}/${how}`, { body });
     super(decision, sentAt, ttlMs, {
@@ -45,7 +45,7 @@ export class DecisionGuard extends Guard<Decision> {
    * a decision that has expired, are booked too.
    */
   async commit(actual: Actual = {}, { record = false }: { record?: boolean } = {}): Promise<Decision> {
-    const body = { ...this.#settle(actual), ...(record && { record }) };
+    const body: CommitRequest = { ...this.#settle(actual), ...(record && { record }) };
     try {
       const decision = await this.#end("commit", body);
       this.stop();
@@ -67,9 +67,9 @@ export class DecisionGuard extends Guard<Decision> {
     else await super[Symbol.asyncDispose]();
   }
 
-  #settle(actual: Actual): object {
-    const checks: object[] = [];
-    const holds: object[] = [];
+  #settle(actual: Actual): CommitRequest {
+    const checks: CommitRequest["checks"] = [];
+    const holds: CommitRequest["holds"] = [];
     for (const [name, amount] of Object.entries(actual)) {
       const isCheck = this.#request.checks?.some((check) => check.name === name);
       const isHold = this.#request.holds?.some((hold) => hold.limit_name === name);
@@ -88,7 +88,7 @@ export async function decide(scope: Scope, { signal, ...request }: DecideOptions
   const waitMs = milliseconds(request.wait ?? 0);
   const body = { ...request, operation_id: request.operation_id ?? randomId(), ttl: `${ttlMs}ms`, wait: `${waitMs}ms` };
   const { body: decision, sentAt } = await scope.exchange("POST", "/decisions", { body, waitMs, signal });
-  return new DecisionGuard(scope, request, decision as Decision, sentAt, ttlMs).start();
+  return new DecisionGuard(scope, request, decision as OpenDecision, sentAt, ttlMs).start();
 }
 
 /** `client.decisions`: decisions by their id, without a guard. */
@@ -113,7 +113,7 @@ export class Decisions {
     return this.#scope.call("POST", "/decisions", { body, keyless: true, safe: true, signal });
   }
 
-  commit(operationId: string, body: { checks?: { name: string; hits: number }[]; holds?: { limit_name: string; value: number }[]; record?: boolean } = {}): Promise<Decision> {
+  commit(operationId: string, body: CommitRequest = {}): Promise<Decision> {
     return this.#scope.call("POST", `/decisions/${encodeURIComponent(operationId)}/commit`, { body });
   }
 

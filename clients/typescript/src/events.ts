@@ -52,10 +52,9 @@ export class Events {
    * first, from time to time, and in place of changes that the server no longer keeps.
    */
   async *follow(stream: string, { after, signal }: FollowOptions = {}): AsyncGenerator<api.Message, void, undefined> {
-    const path = this.#scope.path(`${streamPath(stream)}/stream`);
     let clock = after;
     const resume = () => (clock === undefined ? {} : { "Last-Event-ID": String(clock) });
-    for await (const message of persistently<api.Message>(this.#scope, path, resume, signal)) {
+    for await (const message of persistently<api.Message>(this.#scope, `${streamPath(stream)}/stream`, resume, signal)) {
       if (message.messageType !== "KEY_FRAME" && clock !== undefined && message.clock <= clock) continue;
       clock = message.clock;
       yield message;
@@ -65,7 +64,7 @@ export class Events {
 
 /** What is being refused, as it happens: best effort, from the moment of the call on and a little before. */
 export function refusals(scope: Scope, signal?: AbortSignal): AsyncGenerator<api.Refusal, void, undefined> {
-  return persistently(scope, scope.path("/refusals/stream"), () => ({}), signal);
+  return persistently(scope, "/refusals/stream", () => ({}), signal);
 }
 
 /** Reads a stream of server-sent events, and connects again when it ends. The first connection is retried as other requests are. */
@@ -79,7 +78,8 @@ async function* persistently<T>(
   for (let failures = 0; ; ) {
     let retryAfterMs: number | undefined;
     try {
-      const bytes = await scope.transport.open({ method: "GET", path, headers: headers() }, scope.timeoutMs, IDLE_MS, signal);
+      const request = { method: "GET", path: scope.path(path), headers: headers() } as const;
+      const bytes = await scope.transport.open(request, scope.timeoutMs, IDLE_MS, signal);
       opened = true;
       for await (const data of serverSentEvents(bytes)) {
         failures = 0;

@@ -1,6 +1,6 @@
 /** What a call needs to know besides its request: the server, the namespace, and how patient the caller is. */
 import type { Batches } from "./batch.js";
-import { failure, NotFound, type Reply } from "./errors.js";
+import { failure, Invalid, NotFound, type Reply } from "./errors.js";
 import type { Requests } from "./guard.js";
 import { randomId, type HttpRequest, type Transport } from "./transport.js";
 
@@ -56,7 +56,7 @@ export class Scope implements Settings {
   }
 
   /** As `exchange`, except that an error other than `Unavailable` is returned as an answer. */
-  ask(method: Method, path: string, options: CallOptions): Promise<Reply> {
+  async ask(method: Method, path: string, options: CallOptions): Promise<Reply> {
     const request = this.request(method, path, options);
     const timeoutMs = this.timeoutMs + (options.waitMs ?? 0);
     const { signal } = options;
@@ -74,10 +74,13 @@ export class Scope implements Settings {
 
   /** A path with its query: below the namespace, unless it begins with `/v1`. */
   path(path: string, query: CallOptions["query"] = {}): string {
+    const whole = path.startsWith("/v1") ? path : `/v1/ns/${encodeURIComponent(this.namespace)}${path}`;
+    // `fetch` resolves `.` and `..`, even encoded. These are valid names nowhere, and here they would lead to another path.
+    const misleading = whole.slice(1).split("/").find((segment) => ["", ".", ".."].includes(segment));
+    if (misleading !== undefined) throw new Invalid(`${JSON.stringify(misleading)} is not a valid name`);
     const given = Object.entries(query).filter(([, value]) => value !== undefined);
     const search = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
-    const base = path.startsWith("/v1") ? "" : `/v1/ns/${encodeURIComponent(this.namespace)}`;
-    return `${base}${path}${search && `?${search}`}`;
+    return search === "" ? whole : `${whole}?${search}`;
   }
 
   /** The requests of a guard over a lock or a lease. */

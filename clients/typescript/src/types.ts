@@ -353,6 +353,14 @@ export interface DecisionCheck {
   estimate?: boolean;
 }
 
+/** What has really happened. What it does not name ends as it was estimated or held. */
+export interface CommitRequest {
+  checks?: { name: string; hits: number }[];
+  holds?: { limit_name: string; value: number }[];
+  /** Book it even beyond what was held, and even after the decision has expired. */
+  record?: boolean;
+}
+
 export type DecisionState = "open" | "committed" | "rolled_back" | "expired";
 
 export interface Decision {
@@ -360,14 +368,19 @@ export interface Decision {
   state: DecisionState;
   /** Whether an earlier request made the decision. */
   repeated: boolean;
-  position: number;
-  fencing_token: number;
-  expires_in_ms: number;
+  /** Null in a dry run. */
+  position: number | null;
+  /** Null in a dry run. */
+  fencing_token: number | null;
+  /** Null once it has ended. */
+  expires_in_ms: number | null;
   limits: (LimitStatus & { check: string | number })[];
   values: LimitValue[];
   locks: HeldLock[];
   event: { stream: string; event: string; status: "submitted" | "published" | "invalidated"; time: number; publishes_at: number } | null;
 }
+
+export type OpenDecision = Decision & { position: number; fencing_token: number; expires_in_ms: number };
 
 // Events
 

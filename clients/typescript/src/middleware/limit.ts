@@ -33,7 +33,8 @@ export function limiter<Request>(client: Limina, options: LimitOptions<Request>)
     try {
       return verdict(await impatient.check(about, { hits: typeof hits === "number" ? hits : hits(request) }));
     } catch (error) {
-      if (!(error instanceof Unavailable)) throw error;
+      // Frameworks answer with the `status` of an error. The limiter's 401 must not become one for the user.
+      if (!(error instanceof Unavailable)) throw new Error("the limiter refuses to be asked", { cause: error });
       return onUnavailable === "allow" ? { headers: {} } : unavailable(error);
     }
   };
