@@ -7,9 +7,9 @@
  * Batching has no switch. The rival is the same client's request for one check, sent past the queue.
  */
 import { Limina } from "limina";
-import { Batches } from "./dist/batch.js";
-import { Scope } from "./dist/scope.js";
-import { Transport } from "./dist/transport.js";
+import { Batches } from "#internal/batch.js";
+import { Scope } from "#internal/scope.js";
+import { Transport } from "#internal/transport.js";
 import { startServer } from "./build/test/support/server.js";
 
 const CALLERS = 64;

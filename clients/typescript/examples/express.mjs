@@ -1,5 +1,5 @@
 /**
- * An API that lets each client make 5 requests in 10 seconds.
+ * An API that lets each client make 5 requests a minute.
  *
  *     LIMINA_URL=http://localhost:7070 node examples/express.mjs
  */
@@ -7,8 +7,8 @@ import express from "express";
 import { Limina } from "limina";
 import { limit } from "limina/express";
 
-const limina = new Limina(process.env.LIMINA_URL ?? "http://localhost:7070", { timeout: "200ms" });
-await limina.rules.put("api", { group_by: ["client"], limit: 5, window: { type: "sliding", per: "10s" } });
+const limina = new Limina(process.env.LIMINA_URL ?? "http://localhost:7070", { timeout: process.env.TIMEOUT ?? "200ms" });
+await limina.rules.put("api", { group_by: ["client"], limit: 5, window: { type: "sliding", per: "1m" } });
 
 const app = express();
 app.use(limit(limina, { keyValues: (request) => ({ client: request.ip ?? "unknown" }) }));

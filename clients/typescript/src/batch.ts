@@ -52,6 +52,8 @@ interface Waiting {
   item: object;
   answer: (reply: Reply) => void;
   fail: (error: unknown) => void;
+  /** When the call's time is over, by `performance.now()`. */
+  deadline: number;
   stopTimer: () => void;
 }
 
@@ -68,39 +70,49 @@ class Lane {
 
   send(item: object): Promise<Reply> {
     return new Promise((answer, fail) => {
-      const waiting: Waiting = { item, answer, fail, stopTimer: () => {} };
+      const deadline = performance.now() + this.scope.timeoutMs;
+      const waiting: Waiting = { item, answer, fail, deadline, stopTimer: () => {} };
       this.#queue.push(waiting);
       this.#flush();
       if (this.#queue.at(-1) !== waiting) return;
-      waiting.stopTimer = backgroundTimer(() => this.#expire(waiting), this.scope.timeoutMs);
+      waiting.stopTimer = backgroundTimer(() => this.#expire(), this.scope.timeoutMs);
     });
   }
 
   #flush(): void {
+    this.#expire();
     while (this.#queue.length >= MAX_ITEMS || (this.#queue.length > 0 && this.#inFlight === 0)) {
       void this.#dispatch(this.#queue.splice(0, MAX_ITEMS));
     }
     if (this.#unfinished === 0 && this.#queue.length === 0) this.onIdle();
   }
 
-  #expire(waiting: Waiting): void {
-    this.#queue = this.#queue.filter((other) => other !== waiting);
-    waiting.fail(new Unavailable("no", `not sent within ${this.scope.timeoutMs} ms: earlier requests are unanswered`));
+  /** Fails the calls that have waited for as long as they have time for an answer. */
+  #expire(): void {
+    const { timeoutMs } = this.scope;
+    const soon = performance.now() + Math.min(5, timeoutMs / 10);
+    while (this.#queue.length > 0 && this.#queue[0]!.deadline <= soon) {
+      const { fail, stopTimer } = this.#queue.shift()!;
+      stopTimer();
+      fail(new Unavailable("no", `not sent within ${timeoutMs} ms: earlier requests are unanswered`));
+    }
   }
 
   async #dispatch(items: Waiting[]): Promise<void> {
     const { scope, kind } = this;
     for (const { stopTimer } of items) stopTimer();
-    const alone = items.length === 1;
-    const body = alone ? items[0]!.item : { [kind.field]: items.map(({ item }) => item) };
-    const request = scope.request("POST", alone ? kind.single : kind.batch, { body, keyless: !kind.keyed });
     this.#unfinished += 1;
     try {
-      const reply = await scope.transport.persist(scope, kind.keyed, async () => {
+      const alone = items.length === 1;
+      const body = alone ? items[0]!.item : { [kind.field]: items.map(({ item }) => item) };
+      const request = scope.request("POST", alone ? kind.single : kind.batch, { body, keyless: !kind.keyed });
+      const reply = await scope.transport.persist(scope, kind.keyed, async (retry) => {
+        // The time of a call includes its time in the queue. A request has as much time as the newest of its calls.
+        const timeoutMs = retry > 0 ? scope.timeoutMs : items.at(-1)!.deadline - performance.now();
         // While this request pauses before a retry, it is not in flight: others need not wait for it.
         this.#inFlight += 1;
         try {
-          return await scope.transport.attempt(request, scope.timeoutMs);
+          return await scope.transport.attempt(request, timeoutMs);
         } finally {
           this.#inFlight -= 1;
           this.#flush();

@@ -151,7 +151,7 @@ class Exchange {
   readonly #controller = new AbortController();
   readonly #caller: AbortSignal | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #timedOut = 0;
+  #timedOut: number | undefined;
 
   constructor(caller: AbortSignal | undefined) {
     this.#caller = caller;
@@ -176,8 +176,9 @@ class Exchange {
 
   explain(error: unknown): unknown {
     if (this.#caller?.aborted) return this.#caller.reason;
-    const ms = Math.round(this.#timedOut);
-    if (ms) return new Unavailable("unknown", `no answer within ${ms} ms`, {}, { cause: error });
+    if (this.#timedOut !== undefined) {
+      return new Unavailable("unknown", `no answer within ${Math.round(this.#timedOut)} ms`, {}, { cause: error });
+    }
     // `fetch` and the reader of a body report every failure of the network as a TypeError.
     if (!(error instanceof TypeError)) return error;
     const cause = error.cause as { code?: string; message?: string } | undefined;

@@ -44,7 +44,7 @@ const about = (client: string | string[] | undefined) => (client === undefined ?
 let server: Server;
 before(async () => {
   server = await startServer();
-  const limina = new Limina(server.url);
+  const limina = new Limina(server.url, { timeout: "30s" });
   await limina.rules.create({ name: 'per "client"', group_by: ["client"], limit: 2, window: { type: "fixed", per: "1d" } });
   await limina.rules.create({ name: "shadow", group_by: ["client"], limit: 1, shadow: true, window: { type: "fixed", per: "1d" } });
 });
@@ -53,7 +53,7 @@ after(() => server.stop());
 for (const [name, serve] of Object.entries(FRAMEWORKS)) {
   describe(name, () => {
     test("lets pass with RateLimit headers, then refuses with problem+json", async () => {
-      await using app = await listen(await serve(new Limina(server.url), {}));
+      await using app = await listen(await serve(new Limina(server.url, { timeout: "30s" }), {}));
       const ask = () => fetch(app.url, { headers: { client: name } });
       const [first, second, third] = [await ask(), await ask(), await ask()];
 
@@ -72,7 +72,7 @@ for (const [name, serve] of Object.entries(FRAMEWORKS)) {
     });
 
     test("takes as many hits as the option says, and none where there are no key-values", async () => {
-      await using app = await listen(await serve(new Limina(server.url), { hits: () => 3 }));
+      await using app = await listen(await serve(new Limina(server.url, { timeout: "30s" }), { hits: () => 3 }));
       assert.equal((await fetch(app.url, { headers: { client: `${name} with hits` } })).status, 429);
       const free = await fetch(app.url);
       assert.equal(free.status, 200);
@@ -92,7 +92,7 @@ for (const [name, serve] of Object.entries(FRAMEWORKS)) {
 
     test("does not hide a mistake, and does not blame the user for it", async (context) => {
       context.mock.method(console, "error", () => {});
-      const mistaken = new Limina(server.url, { namespace: "\n" });
+      const mistaken = new Limina(server.url, { namespace: "\n", timeout: "30s" });
       await using app = await listen(await serve(mistaken, {}));
       assert.equal((await fetch(app.url, { headers: { client: "x" } })).status, 500);
     });
