@@ -1,6 +1,6 @@
 /**
  * Holds the types of `src/types.ts` against the OpenAPI document. There is nothing to run: if they disagree, this file does not
- * compile. `npm run openapi` writes `build/openapi.d.ts` anew before every check, so it is always current.
+ * compile. `npm run types` writes `build/openapi.d.ts` anew before every check, so it is always current.
  */
 import type * as ours from "limina";
 import type { components } from "../build/openapi.js";

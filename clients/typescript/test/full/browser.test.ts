@@ -1,4 +1,4 @@
-/** Reads and follows a stream in a real browser, from a page of another origin, with a token. Only in the full run. */
+/** Reads and follows a stream in a real browser, from a page of another origin, with a token. */
 import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
@@ -11,9 +11,9 @@ import { fileURLToPath } from "node:url";
 import { test } from "node:test";
 import { chromium } from "playwright-core";
 import { Limina } from "limina";
-import { startServer } from "./support/server.js";
+import { startServer } from "../support/server.js";
 
-test("a page of another origin reads and follows a stream", { skip: process.env["LIMINA_TEST"] === "smoke" }, async () => {
+test("a page of another origin reads and follows a stream", async () => {
   await using page = await servePage();
   await using tokens = makeTokens();
   const server = await startServer("--allow-origin", page.origin, "--tokens", tokens.file);
@@ -75,7 +75,7 @@ async function refusedWrite({ url, token }: Arguments): Promise<string> {
 
 /** A page without content, and the files of the package below `/dist/`. */
 async function servePage(): Promise<AsyncDisposable & { origin: string }> {
-  const root = fileURLToPath(new URL("../../", import.meta.url));
+  const root = fileURLToPath(new URL("../../../", import.meta.url));
   const server = createServer(({ url = "/" }, response) => {
     if (!/^\/dist\/\w+\.js$/.test(url)) return void response.setHeader("Content-Type", "text/html").end("<!doctype html>");
     response.setHeader("Content-Type", "text/javascript").end(readFileSync(root + url));

@@ -6,9 +6,9 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { after, before, test } from "node:test";
 import ts from "typescript";
-import { startServer, type Server } from "./support/server.js";
+import { startServer, type Server } from "../support/server.js";
 
-const PACKAGE = fileURLToPath(new URL("../../", import.meta.url));
+const PACKAGE = fileURLToPath(new URL("../../../", import.meta.url));
 const FOLDER = `${PACKAGE}build/readme/`;
 
 let server: Server;
