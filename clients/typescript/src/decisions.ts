@@ -47,7 +47,7 @@ export class DecisionGuard extends Guard<OpenDecision> {
   async commit(actual: Actual = {}, { record = false }: { record?: boolean } = {}): Promise<Decision> {
     const body: CommitRequest = { ...this.#settle(actual), ...(record && { record }) };
     try {
-      const decision = await this.#end("commit", body);
+      const decision = await this.ending(() => this.#end("commit", body));
       this.stop();
       return decision;
     } catch (error) {

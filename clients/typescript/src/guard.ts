@@ -34,6 +34,8 @@ export class Guard<G extends Grant> implements AsyncDisposable {
   readonly #ttlMs: number;
   #deadline: number;
   #ended = false;
+  #gone = false;
+  #ending = false;
   #stopBeat = () => {};
   #stopDeadline = () => {};
 
@@ -52,7 +54,8 @@ export class Guard<G extends Grant> implements AsyncDisposable {
 
   /** Whether the grant has ended, or may have ended. It is judged by the clock, so it is right even if timers run late. */
   get lost(): boolean {
-    return this.signal.aborted || (!this.#ended && this.remainingMs === 0);
+    if (!this.#ended && !this.signal.aborted && this.remainingMs === 0) this.#lose();
+    return this.signal.aborted;
   }
 
   /** How long the grant is certainly held without a further heartbeat. */
@@ -69,6 +72,7 @@ export class Guard<G extends Grant> implements AsyncDisposable {
 
   /** Releases without throwing: an error of the block must not be hidden by one of its end. */
   async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#gone) return;
     await this.release().catch((error: unknown) => {
       if (!(error instanceof LiminaError)) throw error;
     });
@@ -79,17 +83,26 @@ export class Guard<G extends Grant> implements AsyncDisposable {
    * first: a request that waited for its turn was granted long after it left.
    */
   async start(): Promise<this> {
-    if (this.remainingMs < (this.#ttlMs * 2) / 3) {
-      const error = await this.#beat();
-      if (error && isGone(error)) throw error;
-      if (error && this.remainingMs === 0) {
-        void this[Symbol.asyncDispose]();
-        throw error;
-      }
+    const late = this.remainingMs < (this.#ttlMs * 2) / 3;
+    const error = late ? await this.#beat(this.#ttlMs) : undefined;
+    if (error && isGone(error)) throw error;
+    if (error && this.remainingMs === 0) {
+      void this[Symbol.asyncDispose]();
+      throw error;
     }
     this.#watchDeadline();
-    this.#scheduleBeat(this.#ttlMs / 3);
+    this.#scheduleBeat(error);
     return this;
+  }
+
+  /** Runs a request that ends the grant. A heartbeat that finds the grant ended meanwhile proves nothing: it may be this end. */
+  protected async ending<T>(request: () => Promise<T>): Promise<T> {
+    this.#ending = true;
+    try {
+      return await request();
+    } finally {
+      this.#ending = false;
+    }
   }
 
   /** Ends the heartbeats: the grant is no longer this guard's to keep. */
@@ -99,19 +112,19 @@ export class Guard<G extends Grant> implements AsyncDisposable {
     this.#stopDeadline();
   }
 
-  #scheduleBeat(ms: number): void {
+  #scheduleBeat(failed: LiminaError | undefined): void {
     this.#stopBeat = backgroundTimer(() => {
-      void this.#beat().then((error) => {
+      void this.#beat(this.remainingMs).then((error) => {
         if (this.#ended || this.signal.aborted) return;
-        if (error && isGone(error)) this.#lose(error);
-        else this.#scheduleBeat(this.#ttlMs / (error ? 12 : 3));
+        if (error && isGone(error) && !this.#ending) this.#lose(error);
+        else this.#scheduleBeat(error);
       });
-    }, ms);
+    }, this.#ttlMs / (failed ? 12 : 3));
   }
 
-  async #beat(): Promise<LiminaError | undefined> {
+  async #beat(timeoutMs: number): Promise<LiminaError | undefined> {
     try {
-      const { sentAt, body } = await this.#requests.heartbeat(this.remainingMs);
+      const { sentAt, body } = await this.#requests.heartbeat(timeoutMs);
       this.#deadline = sentAt + (body as Grant).expires_in_ms;
       if (!this.#ended && !this.signal.aborted) this.#watchDeadline();
       return undefined;
@@ -126,6 +139,7 @@ export class Guard<G extends Grant> implements AsyncDisposable {
   }
 
   #lose(cause?: LiminaError): void {
+    this.#gone = cause !== undefined;
     this.#stopBeat();
     this.#stopDeadline();
     const why = cause ? `the server has ended it: ${cause.message}` : "no heartbeat succeeded in time";

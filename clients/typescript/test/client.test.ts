@@ -111,6 +111,19 @@ describe("guards", () => {
     assert.equal(guard.lost, true);
   });
 
+  test("a grant that was waited for longer than its ttl is confirmed, and then has all its time", async (context) => {
+    let waited = 0;
+    const real = performance.now.bind(performance);
+    context.mock.method(performance, "now", () => real() + waited);
+    const { fetch, sent } = fakeFetch(({ path }) => {
+      if (path.endsWith("/locks")) waited = 30_000;
+      return { status: 200, body: { lock_id: "l", session_id: "s", fencing_token: 1, expires_in_ms: 10_000 } };
+    });
+    const guard = await new Limina("http://limina", { fetch }).lock({ job: "x" }, { ttl: "10s", wait: "1m" });
+    assert.equal(guard.lost, false);
+    assert.deepEqual(sent.map(({ path }) => path), ["/v1/ns/default/locks", "/v1/ns/default/locks/l/heartbeat"]);
+  });
+
   test("the signal of a lost guard says why", async () => {
     const gone = { status: 404, body: { code: "LockNotFound", detail: "It has expired." } };
     const { fetch } = fakeFetch(({ path }) =>
@@ -156,6 +169,21 @@ describe("decisions", () => {
     const [first, second] = sent.filter(({ path }) => path.endsWith("/decisions")).map(({ body }) => body.operation_id);
     assert.match(first, /^[0-9a-f]{32}$/);
     assert.notEqual(first, second);
+  });
+
+  test("a heartbeat that finds the decision ended by the commit under way does not make it lost", async () => {
+    let commit: (answer: { status: number; body: object }) => void = () => {};
+    let beats = 0;
+    const { fetch } = fakeFetch(({ path }) => {
+      if (path.endsWith("/commit")) return new Promise((resolve) => (commit = resolve));
+      if (!path.endsWith("/heartbeat")) return { status: 200, body: DECISION };
+      // The second beat shows that the first one, which found nothing, was taken note of.
+      if (++beats === 2) commit({ status: 200, body: DECISION });
+      return { status: 404, body: { code: "OperationNotFound", detail: "" } };
+    });
+    const guard = await new Limina("http://limina", { fetch, timeout: "60s" }).decide({ ...request, ttl: 150 });
+    await guard.commit();
+    assert.equal(guard.lost, false);
   });
 
   const endings: [string, { status: number; body: object }, string[]][] = [
