@@ -178,21 +178,21 @@ export class RuleSets {
     this.#scope = scope;
   }
 
-  list(query: { limit?: number } = {}): AsyncGenerator<{ [field: string]: unknown }> {
+  list(query: { limit?: number } = {}): AsyncGenerator<api.RuleSetInfo> {
     return this.#scope.list("GET", "/limiter/rule-sets", { query });
   }
 
-  get(set: string): Promise<api.NewRuleSet> {
+  get(set: string): Promise<api.RuleSet> {
     return this.#scope.call("GET", setPath(set));
   }
 
-  /** Makes the set exactly this, in one step, or changes nothing. */
-  put(set: string, rules: api.NewRuleSet): Promise<unknown> {
+  /** Makes the set exactly this, in one step, or changes nothing. A set that was read can be put back. */
+  put(set: string, rules: api.NewRuleSet | api.RuleSet): Promise<api.RuleSetChanges> {
     return this.#scope.call("PUT", setPath(set), { body: rules });
   }
 
   /** What `put` would change. */
-  diff(set: string, rules: api.NewRuleSet): Promise<api.RuleSetChanges> {
+  diff(set: string, rules: api.NewRuleSet | api.RuleSet): Promise<api.RuleSetChanges> {
     return this.#scope.call("PUT", setPath(set), { body: rules, query: { dry_run: true }, ...READ });
   }
 

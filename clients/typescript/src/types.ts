@@ -145,19 +145,35 @@ export interface Group {
   waiting: number;
 }
 
-/** A named set of rules, replaced whole or not at all. */
+/** A named set of rules with their overrides, replaced whole or not at all. */
 export interface NewRuleSet {
   rules: (NewRule & { name: string; overrides?: (NewOverride & { name: string })[] })[];
   /** `open`: clients may make overrides of their own. Default: `closed`. */
   overrides?: "closed" | "open";
 }
 
-/** What a rule set would change. */
+export interface RuleSet {
+  name: string;
+  rules: (Omit<Rule, "overrides"> & { overrides: Override[] })[];
+  overrides: "closed" | "open";
+  created_position: number;
+}
+
+export interface RuleSetInfo {
+  name: string;
+  /** How many rules the set has. */
+  rules: number;
+  overrides: "closed" | "open";
+  created_position: number;
+}
+
+/** What putting a rule set has changed, or would change. */
 export interface RuleSetChanges {
   created: string[];
   changed: { rule: string; fields: string[]; starts_empty: boolean }[];
   deleted: string[];
-  conflicts: unknown[];
+  /** Why it would be refused. Empty unless this is a dry run. */
+  conflicts: { rule: string; code: string; managed_by: string | null; override: string | null }[];
 }
 
 export interface Counter {

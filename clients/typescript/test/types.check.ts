@@ -73,6 +73,10 @@ export type Checked = [
   Received<ours.Refusal, Schemas["RefusedRequest"]>,
   Received<ours.Problem, Schemas["Problem"]>,
 
+  Once<"NewRuleSet", "sent", ours.NewRuleSet>,
+  Once<"RuleSet", "received", ours.RuleSet>,
+  Once<"RuleSetInfo", "received", ours.RuleSetInfo>,
+  Once<"RuleSetChanges", "received", ours.RuleSetChanges>,
   Once<"NewDecision", "sent", ours.DecisionRequest>,
   Once<"CommitDecision", "sent", ours.CommitRequest>,
   Once<"Decision", "received", ours.Decision>,
