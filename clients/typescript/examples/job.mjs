@@ -19,7 +19,7 @@ try {
       console.log(`page ${page} is done`);
     }
   } finally {
-    await slot.release();
+    await slot.leave();
   }
 } catch (error) {
   if (error instanceof Refused) console.log("refused: two reports are running already");

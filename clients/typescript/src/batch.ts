@@ -5,7 +5,7 @@
  * little more than a single request, so batching pays off exactly when there is load.
  */
 import { backgroundTimer, sleep } from "./duration.js";
-import { failure, Unavailable, type Reply } from "./errors.js";
+import { unavailability, Unavailable, type Reply } from "./errors.js";
 import type { Scope } from "./scope.js";
 import { pause } from "./transport.js";
 
@@ -33,10 +33,9 @@ export class Batches {
   async send(scope: Scope, kind: Kind, item: object): Promise<Reply> {
     for (let retry = 1; ; retry++) {
       const reply = await this.#lane(scope, kind).send(item);
-      const error = failure(reply);
       // The lane repeats requests. An item that failed inside a batch that was answered is repeated here.
-      if (!(error instanceof Unavailable && error.done === "no" && scope.transport.mayRetry(retry, scope, error))) return reply;
-      await sleep(pause(retry, error.retryAfterMs));
+      if (unavailability(reply) !== "no" || !scope.transport.mayRetry(retry, scope, reply.retryAfterMs)) return reply;
+      await sleep(pause(retry, reply.retryAfterMs));
     }
   }
 
@@ -131,7 +130,7 @@ class Lane {
 
 /** The answers to the items of a batch. An answer to the batch as a whole (401, 413, …) is the answer to each of them. */
 function itemsOf(reply: Reply, count: number): Reply[] {
-  if (failure(reply)) return Array.from({ length: count }, () => reply);
+  if (reply.status >= 400) return Array.from({ length: count }, () => reply);
   const { results } = reply.body as { results?: { status: number }[] };
   if (results?.length !== count) throw new Unavailable("unknown", "the answer to a batch does not fit its request", reply);
   return results.map((result) => {

@@ -62,9 +62,9 @@ export class DecisionGuard extends Guard<OpenDecision> {
     return this.release();
   }
 
-  override async [Symbol.asyncDispose](): Promise<void> {
+  override async leave(): Promise<void> {
     if (this.#perhapsCommitted) this.stop();
-    else await super[Symbol.asyncDispose]();
+    else await super.leave();
   }
 
   #settle(actual: Actual): CommitRequest {
@@ -86,8 +86,14 @@ export class DecisionGuard extends Guard<OpenDecision> {
 export async function decide(scope: Scope, { signal, ...request }: DecideOptions): Promise<DecisionGuard> {
   const ttlMs = milliseconds(request.ttl ?? "60s");
   const waitMs = milliseconds(request.wait ?? 0);
-  const body = { ...request, operation_id: request.operation_id ?? randomId(), ttl: `${ttlMs}ms`, wait: `${waitMs}ms` };
-  const { body: decision, sentAt } = await scope.exchange("POST", "/decisions", { body, waitMs, signal });
+  const operationId = request.operation_id ?? randomId();
+  const body = { ...request, operation_id: operationId, ttl: `${ttlMs}ms`, wait: `${waitMs}ms` };
+  const { body: decision, sentAt } = await scope.exchange("POST", "/decisions", { body, waitMs, signal }).catch((error: unknown) => {
+    // If it was decided all the same, nobody but this function knows its id.
+    const perhapsDecided = signal?.aborted || (error instanceof Unavailable && error.done === "unknown");
+    if (perhapsDecided && request.operation_id === undefined) new Decisions(scope).rollback(operationId).catch(() => {});
+    throw error;
+  });
   return new DecisionGuard(scope, request, decision as OpenDecision, sentAt, ttlMs).start();
 }
 

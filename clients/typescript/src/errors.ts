@@ -88,33 +88,33 @@ export interface Reply {
 export function failure(reply: Reply): LiminaError | undefined {
   const { status, body } = reply;
   if (status < 400) return undefined;
-  const code = isProblem(body) ? body.code : undefined;
   const message = isProblem(body) ? `${body.code}: ${body.detail ?? body.title}` : `the server answered with status ${status}`;
-  if (code !== undefined && REFUSALS.has(code)) return new Refused(message, reply);
-  if (code === "OutcomeUnknown" || code === "IdempotencyKeyInUse") return new Unavailable("unknown", message, reply);
-  if (code === "ClientHungUp") return new Unavailable("no", message, reply);
-  switch (status) {
-    case 401:
-      return new Unauthorized(message, reply);
-    case 403:
-      return new Forbidden(message, reply);
-    case 404:
-      return new NotFound(message, reply);
-    case 409:
-      return new Conflict(message, reply);
-    case 408:
-    case 429:
-    case 503:
-      return new Unavailable("no", message, reply);
-    default:
-      return status < 500 ? new Invalid(message, reply) : new Unavailable("unknown", message, reply);
-  }
+  const done = unavailability(reply);
+  if (done !== undefined) return new Unavailable(done, message, reply);
+  if (REFUSALS.has(codeOf(reply))) return new Refused(message, reply);
+  const Kind = { 401: Unauthorized, 403: Forbidden, 404: NotFound, 409: Conflict }[status] ?? Invalid;
+  return new Kind(message, reply);
+}
+
+/** The `done` of the `Unavailable` that an answer means, or `undefined` if the answer is the server's word on the request. */
+export function unavailability(reply: Reply): "no" | "unknown" | undefined {
+  const { status } = reply;
+  const code = codeOf(reply);
+  if (status < 400 || REFUSALS.has(code)) return undefined;
+  if (code === "OutcomeUnknown" || code === "IdempotencyKeyInUse") return "unknown";
+  if (code === "ClientHungUp" || status === 408 || status === 429 || status === 503) return "no";
+  return status < 500 ? undefined : "unknown";
 }
 
 const REFUSALS = new Set([
   ...["LimitReached", "LimitExceeded", "LockHeld", "LockWaitTimeout"],
   ...["EventConflict", "Refused", "StreamFull", "QuotaExceeded"],
 ]);
+
+/** The code of a problem document. Other bodies have none. */
+export function codeOf({ body }: Reply): string {
+  return isProblem(body) ? body.code : "";
+}
 
 function isProblem(body: unknown): body is Problem {
   return typeof body === "object" && body !== null && typeof (body as Problem).code === "string";

@@ -22,7 +22,7 @@ export interface Requests {
   giveBack(): Promise<unknown>;
 }
 
-/** A lock or a lease that is held. Use it with `await using`, or call `release()`. */
+/** A lock or a lease that is held. Use it with `await using`, or call `leave()` in `finally`. */
 export class Guard<G extends Grant> implements AsyncDisposable {
   /** The server's answer: ids, limits, locks, values. */
   readonly grant: G;
@@ -70,12 +70,17 @@ export class Guard<G extends Grant> implements AsyncDisposable {
     await this.#requests.giveBack();
   }
 
-  /** Releases without throwing: an error of the block must not be hidden by one of its end. */
-  async [Symbol.asyncDispose](): Promise<void> {
+  /** Releases without throwing: an error of the work must not be hidden by one of its end. For `finally`. */
+  async leave(): Promise<void> {
     if (this.#gone) return;
     await this.release().catch((error: unknown) => {
       if (!(error instanceof LiminaError)) throw error;
     });
+  }
+
+  /** `await using` leaves the guard at the end of its block. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.leave();
   }
 
   /**
@@ -87,7 +92,7 @@ export class Guard<G extends Grant> implements AsyncDisposable {
     const error = late ? await this.#beat(this.#ttlMs) : undefined;
     if (error && isGone(error)) throw error;
     if (error && this.remainingMs === 0) {
-      void this[Symbol.asyncDispose]();
+      void this.leave();
       throw error;
     }
     this.#watchDeadline();

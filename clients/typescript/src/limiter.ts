@@ -1,7 +1,7 @@
 /** The limiter: checks, rules, overrides, rule sets, counters and leases. */
 import { CHECK } from "./batch.js";
 import { milliseconds, sleep, type Duration } from "./duration.js";
-import { failure, type Reply } from "./errors.js";
+import { codeOf, failure, type Reply } from "./errors.js";
 import { Guard } from "./guard.js";
 import type { Scope } from "./scope.js";
 import type * as api from "./types.js";
@@ -26,8 +26,7 @@ export async function check(scope: Scope, keyValues: api.KeyValues, options: Che
 }
 
 function decisionOf(reply: Reply): api.CheckReply {
-  const error = failure(reply);
-  if (error && error.code !== "LimitReached") throw error;
+  if (reply.status >= 400 && codeOf(reply) !== "LimitReached") throw failure(reply)!;
   const { allowed, limits, retry_after_ms } = reply.body as api.CheckReply;
   return { allowed, limits, retry_after_ms };
 }

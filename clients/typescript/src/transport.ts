@@ -5,7 +5,7 @@
  * repeated only if the request is `safe`: a read, or a request with a key or an id under which the server recognizes it.
  */
 import { sleep } from "./duration.js";
-import { failure, Unavailable, type Reply } from "./errors.js";
+import { failure, unavailability, Unavailable, type Reply } from "./errors.js";
 
 export interface HttpRequest {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -75,21 +75,28 @@ export class Transport {
   async persist(patience: Patience, safe: boolean, attempt: (retry: number) => Promise<Reply>): Promise<Reply> {
     let unknown = false;
     for (let retry = 0; ; ) {
-      const outcome = await attempt(retry).then(unavailableOr, unavailableOrThrow);
-      if (!(outcome instanceof Unavailable)) {
-        this.#budget = Math.min(FULL_BUDGET, this.#budget + RETURNED);
-        return outcome;
+      let error: Unavailable;
+      try {
+        const reply = await attempt(retry);
+        if (unavailability(reply) === undefined) {
+          this.#budget = Math.min(FULL_BUDGET, this.#budget + RETURNED);
+          return reply;
+        }
+        error = failure(reply) as Unavailable;
+      } catch (thrown) {
+        if (!(thrown instanceof Unavailable)) throw thrown;
+        error = thrown;
       }
-      unknown ||= outcome.done === "unknown";
+      unknown ||= error.done === "unknown";
       retry += 1;
-      const repeat = (safe || outcome.done === "no") && this.mayRetry(retry, patience, outcome);
-      if (!repeat) throw unknown && outcome.done === "no" ? perhapsDone(outcome) : outcome;
-      await sleep(pause(retry, outcome.retryAfterMs), patience.signal);
+      const repeat = (safe || error.done === "no") && this.mayRetry(retry, patience, error.retryAfterMs);
+      if (!repeat) throw unknown && error.done === "no" ? perhapsDone(error) : error;
+      await sleep(pause(retry, error.retryAfterMs), patience.signal);
     }
   }
 
   /** Whether there may be a retry number `retry` (1, 2, …). If so, it is taken from the budget. */
-  mayRetry(retry: number, { retries, timeoutMs }: Patience, { retryAfterMs = 0 }: Unavailable): boolean {
+  mayRetry(retry: number, { retries, timeoutMs }: Patience, retryAfterMs = 0): boolean {
     if (retry > retries || retryAfterMs > timeoutMs || this.#budget < 1) return false;
     this.#budget -= 1;
     return true;
@@ -119,16 +126,6 @@ async function* readAll(body: ReadableStream<Uint8Array>, exchange: Exchange, id
     exchange.end();
     exchange.abort();
   }
-}
-
-function unavailableOr(reply: Reply): Reply | Unavailable {
-  const error = failure(reply);
-  return error instanceof Unavailable ? error : reply;
-}
-
-function unavailableOrThrow(error: unknown): Unavailable {
-  if (error instanceof Unavailable) return error;
-  throw error;
 }
 
 /** The budget keeps a fleet of clients from multiplying the load of a server that is in trouble. */

@@ -152,7 +152,7 @@ describe("decisions", () => {
     assert.equal(guard.fencingToken, 7);
     await assert.rejects(guard.commit({ token: 1 }), /"token" must be the name/);
     await guard.commit({ tokens: 812, budget: 100 }, { record: true });
-    await guard[Symbol.asyncDispose]();
+    await guard.leave();
     assert.deepEqual(sent.map(({ path }) => path), ["/v1/ns/default/decisions", "/v1/ns/default/decisions/o/commit"]);
     assert.deepEqual(sent[1]!.body, {
       checks: [{ name: "tokens", hits: 812 }],
@@ -169,6 +169,16 @@ describe("decisions", () => {
     const [first, second] = sent.filter(({ path }) => path.endsWith("/decisions")).map(({ body }) => body.operation_id);
     assert.match(first, /^[0-9a-f]{32}$/);
     assert.notEqual(first, second);
+  });
+
+  test("a decision that was perhaps made under an id that nobody knows is rolled back", async () => {
+    const { fetch, sent } = fakeFetch(({ path }) => (path.endsWith("/decisions") ? { status: 500 } : { status: 200, body: DECISION }));
+    const client = new Limina("http://limina", { fetch, retries: 0 });
+    const locks = [{ key_values: { a: 1 } }];
+    await assert.rejects(client.decide({ locks, operation_id: "known" }), Unavailable);
+    await assert.rejects(client.decide({ locks }), Unavailable);
+    const id = sent[1]!.body.operation_id;
+    assert.deepEqual(sent.slice(2).map(({ path }) => path), [`/v1/ns/default/decisions/${id}/rollback`]);
   });
 
   test("a heartbeat that finds the decision ended by the commit under way does not make it lost", async () => {
@@ -195,7 +205,7 @@ describe("decisions", () => {
       const { fetch, sent } = fakeFetch(({ path }) => (path.endsWith("/commit") ? answer : { status: 200, body: DECISION }));
       const guard = await new Limina("http://limina", { fetch, retries: 0 }).decide(request);
       await assert.rejects(guard.commit());
-      await guard[Symbol.asyncDispose]();
+      await guard.leave();
       assert.deepEqual(sent.slice(1).map(({ path }) => path.split("/").at(-1)), expected);
     });
   }
