@@ -4,6 +4,7 @@ import { describe, test } from "node:test";
 import { Invalid, Limina, Lost, Refused, Unavailable } from "limina";
 import { milliseconds } from "#internal/duration.js";
 import { serverSentEvents } from "#internal/sse.js";
+import { Transport } from "#internal/transport.js";
 import { fakeFetch, never, type Sent } from "./support/fake.js";
 
 const ALLOWED = { status: 200, body: { allowed: true, limits: [], retry_after_ms: null } };
@@ -45,6 +46,21 @@ test("names that would lead to another path are refused before anything is sent"
 test("an amount that JavaScript would round is an error", async () => {
   const { fetch } = fakeFetch(() => ({ status: 200, body: '{"position": 1, "values": [{"commit_value": 9007199254740993}]}' }));
   await assert.rejects(new Limina("http://limina", { fetch }).ledger.values(["a"]), /commit_value.*too large/);
+});
+
+test("a stream on which nothing arrives any more is closed", async () => {
+  const transport = new Transport("http://limina", undefined, async (_input, init) => {
+    const body = new ReadableStream<Uint8Array>({
+      start(controller) {
+        controller.enqueue(new TextEncoder().encode("data: 1\n\n"));
+        init!.signal!.addEventListener("abort", () => controller.error(init!.signal!.reason));
+      },
+    });
+    return new Response(body);
+  });
+  const events = serverSentEvents(await transport.open({ method: "GET", path: "/" }, 60_000, 20));
+  assert.equal((await events.next()).value, "1");
+  await assert.rejects(events.next(), (error) => error instanceof Unavailable && /within 20 ms/.test(error.message));
 });
 
 describe("batches", () => {

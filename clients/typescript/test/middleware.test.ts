@@ -45,8 +45,8 @@ let server: Server;
 before(async () => {
   server = await startServer();
   const limina = new Limina(server.url, { timeout: "30s" });
-  await limina.rules.create({ name: 'per "client"', group_by: ["client"], limit: 2, window: { type: "fixed", per: "1d" } });
-  await limina.rules.create({ name: "shadow", group_by: ["client"], limit: 1, shadow: true, window: { type: "fixed", per: "1d" } });
+  await limina.rules.create({ name: 'per "client"', group_by: ["client"], limit: 2, window: { type: "sliding", per: "1d" } });
+  await limina.rules.create({ name: "shadow", group_by: ["client"], limit: 1, shadow: true, window: { type: "sliding", per: "1d" } });
 });
 after(() => server.stop());
 
