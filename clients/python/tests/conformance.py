@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -141,6 +142,7 @@ class AsyncioSubject:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         self.client: Any = AsyncLimina(url, **options)
+        self._streams: list[Any] = []
 
     def start(self, work: Callable[[], Any]) -> Future[Any]:
         async def run() -> Any:
@@ -158,9 +160,12 @@ class AsyncioSubject:
 
     def follow(self, stream: str, after: int | None) -> Callable[[], Any]:
         messages = self.client.events.follow(stream, after=after)
+        self._streams.append(messages)
         return lambda: self.run(lambda: anext(messages))
 
     def close(self) -> None:
+        for messages in self._streams:
+            self.run(messages.aclose)
         self.run(self.client.aclose)
         self._loop.call_soon_threadsafe(self._loop.stop)
 
@@ -229,7 +234,9 @@ class Player:
                     for _ in range(call.get("times", 1)):
                         self.started[name].append((call, self.start(call)))
             case {"join": name, **rest}:
-                outcomes = [self.outcome(lambda f=f: f.result(PATIENCE * 2), call.get("as")) for call, f in self.started[name]]
+                outcomes = [
+                    self.outcome(partial(future.result, PATIENCE * 2), call.get("as")) for call, future in self.started[name]
+                ]
                 if "expect" in rest:
                     self.variables.compare(rest["expect"], outcomes)
             case {"on": name, "do": action, **rest}:

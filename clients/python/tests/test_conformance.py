@@ -11,10 +11,11 @@ from .conftest import Proxy
 
 
 def cases() -> list[Any]:
+    """Each script with each client. The short run plays each of its scripts with one of them, in turn."""
     found = []
-    for script in load_scripts():
-        for subject in (ThreadsSubject, AsyncioSubject):
-            marks = [pytest.mark.smoke] if "smoke" in script.get("tags", []) else []
+    for number, script in enumerate(load_scripts()):
+        for turn, subject in enumerate((ThreadsSubject, AsyncioSubject)):
+            marks = [pytest.mark.smoke] if "smoke" in script.get("tags", []) and number % 2 == turn else []
             name = f"{subject.__name__.removesuffix('Subject')}: {script['file']}: {script['name']}"
             found.append(pytest.param(script, subject, id=name, marks=marks))
     return found

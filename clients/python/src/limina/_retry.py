@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 
+from . import _fork
 from .errors import Unavailable
 
 
@@ -17,6 +18,7 @@ class Budget:
     def __init__(self) -> None:
         self._left = self.SIZE
         self._lock = threading.Lock()
+        _fork.watch(self)
 
     def spend(self) -> bool:
         with self._lock:

@@ -187,13 +187,14 @@ async def acquire_lease(namespace: AsyncNamespace, body: dict[str, Any], ttl: fl
     return guard
 
 
-async def decide(namespace: AsyncNamespace, body: dict[str, Any], ttl: float, wait: float) -> AsyncDecisionGuard:
+async def decide(namespace: AsyncNamespace, body: dict[str, Any], ttl: float, wait: float, heartbeats: bool) -> AsyncDecisionGuard:
     reply = await _ask(namespace, namespace.path("decisions"), body, wait)
     status = reply.read(DecisionStatus)
     beat = namespace.path("decisions/{}/heartbeat", status.operation_id)
     grant = Grant(namespace.keeper, reply, ttl=ttl, path=beat, body=b"{}")
     guard = AsyncDecisionGuard(namespace, grant, status)
-    await _keep(grant)
+    if heartbeats:
+        await _keep(grant)
     return guard
 
 

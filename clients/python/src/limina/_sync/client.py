@@ -160,11 +160,13 @@ class Limina:
         wait: Seconds = 0,
         owner: str | None = None,
         explain: bool = False,
+        heartbeats: bool = True,
     ) -> DecisionGuard:
         """May all of this happen now? Takes, holds, locks and submits everything at one instant, or nothing: then it raises
         `Refused`, whose `problem` names all that refuses.
 
-        Commit it within the block, at the actual amounts. Leaving the block without a commit rolls it back.
+        Commit it within the block, at the actual amounts. Leaving the block without a commit rolls it back. Without `heartbeats`
+        the decision is not kept alive: choose a `ttl` that is long enough.
         """
         body = fields(
             operation_id=operation_id,
@@ -178,7 +180,7 @@ class Limina:
             owner=owner,
             explain=explain or None,
         )
-        return decide(self._namespace, body, seconds(ttl), seconds(wait))
+        return decide(self._namespace, body, seconds(ttl), seconds(wait), heartbeats)
 
     def close(self) -> None:
         """Closes the connections and ends the heartbeats. Grants that are still held end with their `ttl`."""

@@ -188,13 +188,14 @@ def acquire_lease(namespace: Namespace, body: dict[str, Any], ttl: float, wait: 
     return guard
 
 
-def decide(namespace: Namespace, body: dict[str, Any], ttl: float, wait: float) -> DecisionGuard:
+def decide(namespace: Namespace, body: dict[str, Any], ttl: float, wait: float, heartbeats: bool) -> DecisionGuard:
     reply = _ask(namespace, namespace.path("decisions"), body, wait)
     status = reply.read(DecisionStatus)
     beat = namespace.path("decisions/{}/heartbeat", status.operation_id)
     grant = Grant(namespace.keeper, reply, ttl=ttl, path=beat, body=b"{}")
     guard = DecisionGuard(namespace, grant, status)
-    _keep(grant)
+    if heartbeats:
+        _keep(grant)
     return guard
 
 

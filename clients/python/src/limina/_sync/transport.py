@@ -8,6 +8,9 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+# Imported here because httpx2 imports it only when the first client is made. A child that is forked just then would wait for ever
+# for an import that only the parent can finish.
+import httpcore2  # noqa: F401
 import httpx2
 
 from .._clock import now
@@ -36,7 +39,8 @@ class _Connections:
         self.http = httpx2.Client(
             base_url=config.url,
             headers=config.headers(),
-            verify=tls if tls is not None else True,
+            # Without TLS, reading the certificates of the system would only take time.
+            verify=tls if tls is not None else config.url.startswith("https:"),
             # Waiting for a lock occupies a connection, so their number must have no limit.
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=32, keepalive_expiry=30.0),
         )
