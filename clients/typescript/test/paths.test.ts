@@ -9,11 +9,14 @@ const document = JSON.parse(readFileSync(new URL("../../../../docs/openapi.json"
   paths: Record<string, Record<string, unknown>>;
 };
 
-/** Reached in another way: batches form by themselves, `PUT /counters` is another word for POST, and guards beat and release. */
+/**
+ * Reached in another way: batches form automatically, `PUT /counters` is the same as POST, and guards send heartbeats. The audit and the
+ * Thrift door are for other programs.
+ */
 const NOT_CALLED = new Set([
   ...["POST /limiter/check/batch", "POST /ledger/hold/batch", "POST /ledger/commit/batch", "POST /ledger/rollback/batch"],
   ...["POST /decisions/batch", "POST /decisions/commit/batch", "POST /decisions/rollback/batch", "PUT /limiter/counters"],
-  ...["POST /locks/{lock_id}/heartbeat", "POST /limiter/leases/{lease_id}/heartbeat", "GET /audit"],
+  ...["POST /locks/{lock_id}/heartbeat", "POST /limiter/leases/{lease_id}/heartbeat", "GET /audit", "POST /liminator/v1"],
 ]);
 
 const NAME = "{name}";
