@@ -234,7 +234,7 @@ fn leases(limiter: &Limiter) {
         assert!(left.is_some_and(|ms| ms <= 600_000) && held.is_some_and(|ms| ms < 600_000), "{item}");
         let expected = json!({"lease_id": lease.id, "fencing_token": taken.body["fencing_token"],
             "key_values": {"user": "gus"}, "hits": 2, "owner": "worker 🌮", "held_ms": held,
-            "expires_in_ms": left, "ttl_ms": 600_000});
+            "expires_in_ms": left, "ttl_ms": 600_000, "operation_id": null});
         assert_eq!(item, expected);
     }
     let stranger = Lease { session: "another".into(), ..lease.clone() };

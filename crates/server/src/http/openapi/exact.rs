@@ -38,6 +38,13 @@ pub(super) fn complete_schemas(schemas: &mut Schemas) {
             schemas.insert((*named).to_owned(), object.into());
         }
     }
+    // An override of a set has no path that names it.
+    if let Some(RefOr::T(Schema::Object(rule))) = schemas.get_mut("NewSetRule")
+        && let Some(RefOr::T(Schema::Array(overrides))) = rule.properties.get_mut("overrides")
+    {
+        let named = Ref::from_schema_name("CreateOverride");
+        overrides.items = ArrayItems::RefOrSchema(Box::new(named.into()));
+    }
     add_rule_query(schemas);
     if let Some(event) = object(schemas, "NewEvent").and_then(|event| event.properties.get("event").cloned())
     {
@@ -53,6 +60,8 @@ const UNIQUE: &[(&str, &str, &str)] = &[
     ("Hold", "changes", "limit_name"),
     ("Finalization", "changes", "limit_name"),
     ("NewLock", "locks", "key_values"),
+    ("NewRuleSet", "rules", "name"),
+    ("NewSetRule", "overrides", "name"),
     ("NewDecision", "checks", "name"),
     ("NewDecision", "holds", "limit_name"),
     ("NewDecision", "locks", "key_values"),
@@ -209,6 +218,7 @@ const REQUIRED_DURATIONS: &[(&str, &str)] = &[
 
 /// Durations that a request may give, under one of two names.
 const OPTIONAL_DURATIONS: &[(&str, &[&str])] = &[
+    ("NewLease", &["wait"]),
     ("NewLock", &["wait"]),
     ("PutStream", &["key_frame_every"]),
     ("Hold", &["expires_after"]),
