@@ -88,16 +88,19 @@ impl Namespace {
     pub(super) fn repeat(&self, now: Time, request: &Request, answer: Option<&Outcome>) -> Option<Repeat> {
         let key = request.idempotency.as_ref()?;
         let kept = self.replies.get(&key.owned_key()).filter(|kept| now.0 < kept.given + DAY)?;
-        let is_lease_gone = matches!(&kept.grant, Some(Granted::Lease(id)) if !self.limiter.has_lease(id));
-        let is_lock_gone =
-            matches!(&kept.grant, Some(Granted::Lock(id)) if self.locks.grant_info(now.0, id).is_none());
+        let is_grant_gone = match &kept.grant {
+            None => false,
+            Some(Granted::Lease(id)) => !self.limiter.has_lease(id),
+            Some(Granted::Lock(id)) => self.locks.grant_info(now.0, id).is_none(),
+            Some(Granted::Decision(token)) => self.decisions.open_info(now.0, *token).is_none(),
+        };
         let is_same = kept.fingerprint == key.fingerprint;
         // A batch that was cut continues.
-        let is_decision_gone = matches!(&kept.grant, Some(Granted::Decision(token)) if self.decisions.open_info(now.0, *token).is_none());
-        if is_same && (is_lease_gone || is_lock_gone || is_decision_gone || kept.progress.is_some()) {
+        if is_same && (is_grant_gone || kept.progress.is_some()) {
             return None;
         }
         // If a lease has ended, its key may or may not be remembered.
+        let is_lease_gone = is_grant_gone && matches!(kept.grant, Some(Granted::Lease(_)));
         let is_certain = kept.is_certain && !is_lease_gone;
         let mut next = self.clone();
         if let (Some(Granted::Lock(id)), true) = (&kept.grant, is_same) {
