@@ -20,6 +20,14 @@ pub(super) struct Lock {
     file: File,
 }
 
+/// Closing the file would not be enough: a process that is just being started by another thread has a copy of the open file until
+/// it runs its program, and the lock belongs to all copies.
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
+}
+
 /// Creates the directory if needed, and locks it for this process.
 pub(super) fn lock(directory: &Path) -> Result<Lock, StoreError> {
     create(directory)?;
@@ -238,4 +246,20 @@ impl Meta {
 
 fn with_checksum(said: &str) -> String {
     format!("{said}crc32c {:08x}\n", crc32c::crc32c(said.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_of_the_open_file_does_not_keep_the_directory_locked() {
+        let home = tempfile::tempdir().expect("a directory");
+        let locked = lock(home.path()).expect("the lock");
+        let copy = locked.file.try_clone().expect("a copy, as a new process has it for a moment");
+        assert!(lock(home.path()).is_err(), "it is in use");
+        drop(locked);
+        lock(home.path()).expect("it is no longer in use");
+        drop(copy);
+    }
 }
