@@ -61,6 +61,8 @@ fn sizes_of(head: &NamespaceHead, families: &Families, waits: &KeyedWaits) -> Si
 /// The largest number of waiting requests that one step grants or refuses. The others follow in the next slices: nothing can
 /// overtake them, because they keep their places.
 const MOST_GRANTS: usize = 256;
+/// The most bytes that the grants of one step write, except for the last of them: a request for locks may have a megabyte.
+const MOST_GRANTED_BYTES: usize = 1 << 20;
 /// The number of entries that one slice frees.
 const FREE_SLICE: usize = 1_024;
 /// The number of timers that one slice looks at.
@@ -114,8 +116,8 @@ impl Context {
         let result = act(families, &mut turn);
         // A timer's work is done as of the time at which it was due. Grants begin now.
         turn.now = now;
-        let mut grants = 0;
-        loop {
+        let (mut grants, written_before) = (0, turn.changes.bytes());
+        let is_slice_full = loop {
             for (wait, outcome) in families.take_completed() {
                 if let Some(draft) = drafts.remove(&wait)
                     && outcome.is_done()
@@ -131,12 +133,15 @@ impl Context {
                 }
                 self.completions.push((wait, outcome));
             }
-            if grants == MOST_GRANTS || !grant_next(families, &mut turn, own_bytes, self.max_answer) {
-                break;
+            if grants == MOST_GRANTS || turn.changes.bytes() - written_before >= MOST_GRANTED_BYTES {
+                break true;
+            }
+            if !grant_next(families, &mut turn, own_bytes, self.max_answer) {
+                break false;
             }
             grants += 1;
-        }
-        match grants == MOST_GRANTS {
+        };
+        match is_slice_full {
             true => self.granting.insert(*id),
             false => self.granting.remove(id),
         };

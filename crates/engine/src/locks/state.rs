@@ -232,7 +232,7 @@ impl Locks {
         is_possible && self.grants.insert(grant.token, grant).is_none()
     }
 
-    /// Ends a grant, and grants the waiting requests that are no longer blocked.
+    /// Ends a grant, and wakes the requests that waited for its locks.
     pub(super) fn end_grant(&mut self, turn: &mut Turn<'_>, token: Position) -> Option<Grant> {
         let grant = self.remove_grant(token)?;
         turn.timers.cancel(grant.timer_key(turn.namespace));
@@ -241,7 +241,7 @@ impl Locks {
         if self.forget_listeners(token) {
             turn.remove(keys::listeners(turn.namespace, token));
         }
-        self.grant_next(turn, &grant.locks);
+        self.wake(&grant.locks);
         Some(grant)
     }
 
@@ -265,11 +265,11 @@ impl Locks {
         self.waiters.insert(wait, waiter);
     }
 
-    /// Refuses a waiting request, and then grants the requests that only it blocked.
+    /// Refuses a waiting request, and wakes those behind it.
     pub(super) fn leave(&mut self, turn: &mut Turn<'_>, wait: WaitId, refusal: Refusal) {
         if let Some(Waiter { wanted, .. }) = self.remove_waiter(turn, wait) {
             self.completed.push((wait, Err(refusal)));
-            self.grant_next(turn, &wanted.locks);
+            self.wake(&wanted.locks);
         }
     }
 
@@ -282,27 +282,9 @@ impl Locks {
         Some(waiter)
     }
 
-    /// Grants the waiting requests that are no longer blocked, in the order of their arrival, after a holder or a waiter has
-    /// left these queues. A new grant unblocks nothing: as a holder it blocks the same requests as it did as a waiter. So it is
-    /// enough to look at the requests that were at the head of their queues before the first grant. A request that a quota
-    /// refuses leaves its queues, and so the requests behind it are looked at too. They have come later. Decisions that wait are
-    /// only woken.
-    pub(super) fn grant_next(&mut self, turn: &mut Turn<'_>, locks: &[Lock]) {
-        self.wake(locks);
-        let mut passed = None;
-        while let Some(wait) =
-            self.woken.range(passed.map_or(WaitId(0), |WaitId(wait)| WaitId(wait + 1))..).next()
-        {
-            let wait = *wait;
-            passed = Some(wait);
-            if self.waiters.contains_key(&wait) {
-                self.woken.remove(&wait);
-                self.ask_again(turn, wait);
-            }
-        }
-    }
-
-    /// Wakes the requests at the heads of these queues.
+    /// Wakes the requests at the heads of these queues, after a holder or a waiter has left them. The engine asks for them again at
+    /// the end of its step, the earliest first. A new grant unblocks nothing: as a holder it blocks the same requests as it did as a
+    /// waiter. So it is enough to wake the heads.
     pub(super) fn wake(&mut self, locks: &[Lock]) {
         let mut next = self.next_in_line(locks);
         self.woken.append(&mut next);

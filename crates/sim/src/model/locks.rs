@@ -115,7 +115,7 @@ impl Locks {
     }
 
     /// The expected answer, after everything that is due has been executed; `None` if the request has to wait. A list
-    /// is returned as far as `shown` covers it.
+    /// is returned as far as `shown` covers it. [`Locks::grant_what_is_free`] follows.
     pub(super) fn run(
         &mut self,
         turn: &mut Turn,
@@ -217,7 +217,7 @@ impl Locks {
         }
     }
 
-    /// Ends a holder or waiter, and grants every request that can be granted then.
+    /// Ends a holder or waiter.
     fn end(&mut self, turn: &mut Turn, index: usize) {
         let blocked = self.requests[index]
             .waits()
@@ -229,6 +229,10 @@ impl Locks {
                 turn.order.advance();
             }
         }
+    }
+
+    /// Grants every waiting request that nothing blocks, the earliest first.
+    pub(super) fn grant_what_is_free(&mut self, turn: &mut Turn) {
         let now = turn.now;
         let is_free = |locks: &Locks, index: &usize| {
             locks.requests[*index].waits() && locks.blocked(now, *index).is_none()
@@ -344,6 +348,7 @@ impl Locks {
         if let Some(index) = (0..self.requests.len()).min_by_key(|index| self.requests[*index].due()) {
             self.end(turn, index);
         }
+        self.grant_what_is_free(turn);
     }
 
     /// A grant in its present state.

@@ -225,8 +225,11 @@ impl Model {
         if namespace.repeat(now, request, None).is_some() {
             return Err("a kept reply".into());
         }
-        let (answer, answered) =
-            namespace.at_locks(now, |locks, turn| locks.run(turn, request, command, None));
+        let (answer, answered) = namespace.at_locks(now, |locks, turn| {
+            let expected = locks.run(turn, request, command, None);
+            locks.grant_what_is_free(turn);
+            expected
+        });
         match answer {
             Some(answer) => Err(format!("{answer:?}")),
             None => {

@@ -194,8 +194,14 @@ impl Namespace {
         answered: &mut Vec<(Request, Outcome)>,
     ) -> Result<Ended, String> {
         let mut next = self.clone();
-        let ran = next.at_locks(now, |locks, turn| locks.run(turn, request, command, answer));
-        let mut expected = ran.0.ok_or("it has to wait")?;
+        let ((expected, changed), granted) = next.at_locks(now, |locks, turn| {
+            let expected = locks.run(turn, request, command, answer);
+            // What others are granted then is not the command's own change.
+            let changed = if turn.order == self.order { Changed::No } else { Changed::Yes };
+            locks.grant_what_is_free(turn);
+            (expected, changed)
+        });
+        let mut expected = expected.ok_or("it has to wait")?;
         // A namespace of decisions is asked for all its locks, and has no others.
         if let Ok(engine_locks::Reply::Grants(listed)) = &mut expected {
             listed.items.extend(next.decisions.grants(now.0));
@@ -203,8 +209,7 @@ impl Namespace {
         if answer.is_some_and(|answer| *answer != expected) {
             return Err(format!("{expected:?}"));
         }
-        *answered = ran.1;
-        let changed = if next.order == self.order { Changed::No } else { Changed::Yes };
+        *answered = granted;
         let order = next.order;
         Ok((Branch { state: next, order, changed, is_relaxed: false }, Some(Outcome::Locks(expected))))
     }
