@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, LONG, SHARDS, metric};
+use crate::cluster::{Cluster, LONG, SHARDS, flags, metric, new_store};
 use crate::compare::same_everywhere;
 use crate::events;
 use crate::harness::Server;
@@ -29,6 +29,36 @@ fn all_families_work_through_any_node() {
             use_events(&cluster, writer, &namespace, &name);
         }
     }
+}
+
+/// Envoy's configuration is the same at every node, as it is behind a load balancer. Whichever node is asked, one limit counts.
+#[test]
+fn envoy_is_answered_by_any_node() {
+    let home = tempfile::tempdir().unwrap();
+    let config = home.path().join("limits.yaml");
+    std::fs::write(
+        &config,
+        "domain: edge\ndescriptors:\n  - key: user\n    rate_limit: {unit: year, requests_per_unit: 6}\n",
+    )
+    .unwrap();
+    let mut cluster = Cluster::empty(new_store(), LONG);
+    let store = cluster.store().to_owned();
+    for _ in 0..3 {
+        let own = [&flags(&store, LONG)[..], &["--envoy-config", config.to_str().unwrap()]].concat();
+        cluster.join_with(&own);
+    }
+    cluster.settle(&[0, 1, 2]);
+    let request = json!({"domain": "edge", "descriptors": [{"entries": [{"key": "user", "value": "ann"}]}]});
+    let ask = |n: usize| {
+        let node = &cluster[n % 3];
+        let answer = node.http().post(node.url("/json")).body(request.to_string()).send().unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().unwrap()["statuses"][0]["limitRemaining"].clone())
+    };
+    let answers: Vec<_> = (0..7).map(ask).collect();
+    // Protobuf's JSON leaves out a number that is 0.
+    let left = [json!(5), json!(4), json!(3), json!(2), json!(1), Value::Null];
+    let expected = left.into_iter().map(|left| (200, left)).chain([(429, Value::Null)]);
+    assert_eq!(answers, expected.collect::<Vec<_>>());
 }
 
 #[track_caller]

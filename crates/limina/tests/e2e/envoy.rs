@@ -4,6 +4,7 @@ use crate::harness::{LIMINA, Server, eventually};
 use serde_json::{Value, json};
 use std::{
     fs,
+    io::Read,
     path::Path,
     process::{Command, Stdio},
 };
@@ -131,6 +132,29 @@ fn envoys_limits_are_rules() {
         "{metrics}"
     );
     assert!(metrics.contains(r#"operation="should_rate_limit",status="429""#), "{metrics}");
+}
+
+/// A watch says at once how the server is, and ends well when the server stops.
+#[test]
+fn health_can_be_watched() {
+    let home = tempfile::tempdir().unwrap();
+    let mut server = Server::start(home.path());
+    let client = reqwest::blocking::Client::builder().http2_prior_knowledge().timeout(None).build().unwrap();
+    let watch = |service: &[u8]| {
+        let call = client.post(server.url("/grpc.health.v1.Health/Watch"));
+        let body = if service.is_empty() { framed(&[]) } else { framed(&field(1, service)) };
+        call.header("content-type", "application/grpc").body(body).send().unwrap()
+    };
+    let (mut all, mut unknown) = (watch(b""), watch(b"else"));
+    let mut first = [0; 7];
+    all.read_exact(&mut first).unwrap();
+    assert_eq!(first[..], framed(&[0x08, 1]), "it serves");
+    unknown.read_exact(&mut first).unwrap();
+    assert_eq!(first[..], framed(&[0x08, 3]), "the service is unknown");
+    server.stop();
+    let mut rest = Vec::new();
+    all.read_to_end(&mut rest).expect("the stream ends, and is not cut off");
+    assert!(rest.is_empty() || rest == framed(&[0x08, 2]), "{rest:?}");
 }
 
 #[test]

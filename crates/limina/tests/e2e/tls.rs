@@ -70,12 +70,16 @@ impl Home {
 
 /// Asks with curl, which trusts the certificate in this file and no other. Returns the version of HTTP and the status.
 fn curl(server: &Server, trusted: &str, args: &[&str]) -> Output {
+    curl_at(server, trusted, "/v1/ledger/limits", args)
+}
+
+fn curl_at(server: &Server, trusted: &str, path: &str, args: &[&str]) -> Output {
     let port = server.address().port();
     let mut command = Command::new("curl");
     command.args(["--silent", "--show-error", "--max-time", "60", "--output", "/dev/null"]);
     command.args(["--resolve", &format!("localhost:{port}:127.0.0.1"), "--cacert", trusted]);
     command.args(["--write-out", "%{http_version} %{http_code}"]).args(args);
-    command.arg(format!("https://localhost:{port}/v1/ledger/limits")).output().expect("curl runs")
+    command.arg(format!("https://localhost:{port}{path}")).output().expect("curl runs")
 }
 
 fn text(output: &Output) -> String {
@@ -93,6 +97,12 @@ fn curl_speaks_both_versions_over_tls() {
         let answer = curl(&server, trusted, &[flag]);
         assert_eq!(text(&answer), expect, "{flag}: {}", String::from_utf8_lossy(&answer.stderr));
     }
+    // A call of gRPC: the health of Envoy's rate limit service.
+    fs::write(home.path("call"), [0; 5]).expect("a file");
+    let call = format!("@{}", home.path("call").display());
+    let grpc = ["--http2", "--header", "content-type: application/grpc", "--data-binary", &call];
+    let answer = curl_at(&server, trusted, "/grpc.health.v1.Health/Check", &grpc);
+    assert_eq!(text(&answer), "2 200", "{}", String::from_utf8_lossy(&answer.stderr));
     server.stop();
 }
 
