@@ -23,7 +23,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     common: Common<Kind>,
     /// Decisions in one request of a batch
-    #[arg(long, default_value_t = 500, value_parser = positive)]
+    #[arg(long, default_value_t = 100, value_parser = positive)]
     batch: usize,
     #[command(flatten)]
     connections: Connections,

@@ -13,13 +13,13 @@ use crate::{
     },
     http, in_process,
     limiter::workload::{Case, Checks, Client},
-    load::{self, Contender, Load, Random},
+    load::{self, Contender, Load, Pace, Random},
     measure::Measured,
     redis,
 };
 use clap::ValueEnum;
 use grpc::{Grpc, Stream};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -41,6 +41,12 @@ pub(crate) enum Kind {
     /// The same with four descriptors
     #[value(name = "grpc-4")]
     Grpc4,
+    /// As grpc-1, at half the rate that it has just reached
+    #[value(name = "half-1")]
+    Half1,
+    /// As grpc-4, at half the rate that it has just reached
+    #[value(name = "half-4")]
+    Half4,
     /// Limina over HTTP, `POST /check`, on as many connections
     Check,
     /// What envoyproxy/ratelimit asks of Redis for one descriptor
@@ -54,8 +60,8 @@ pub(crate) enum Kind {
 impl Kind {
     fn descriptors(self) -> usize {
         match self {
-            Kind::Grpc1 | Kind::Check | Kind::Redis1 => 1,
-            Kind::Grpc4 | Kind::Redis4 => 4,
+            Kind::Grpc1 | Kind::Half1 | Kind::Check | Kind::Redis1 => 1,
+            Kind::Grpc4 | Kind::Half4 | Kind::Redis4 => 4,
         }
     }
 }
@@ -63,7 +69,7 @@ impl Kind {
 impl frame::Kind for Kind {
     fn system(self) -> System {
         match self {
-            Kind::Grpc1 | Kind::Grpc4 => System::Other,
+            Kind::Grpc1 | Kind::Grpc4 | Kind::Half1 | Kind::Half4 => System::Other,
             Kind::Check => System::Http,
             Kind::Redis1 | Kind::Redis4 => System::Redis,
         }
@@ -87,10 +93,17 @@ struct Requests {
     descriptors: usize,
     clients: usize,
     random: Random,
+    pace: Option<Pace>,
 }
 
 impl Envoy {
-    async fn measure_requests<C: Contender>(&self, kind: Kind, contender: &C) -> Result<Measured, Failed>
+    /// `every` is the interval of a connection's requests. Without it each follows the answer before it.
+    async fn measure_requests<C: Contender>(
+        &self,
+        kind: Kind,
+        contender: &C,
+        every: Option<Duration>,
+    ) -> Result<Measured, Failed>
     where
         Requests: load::Work<C::Client>,
     {
@@ -98,6 +111,7 @@ impl Envoy {
             descriptors: kind.descriptors(),
             clients: self.options.clients,
             random: Random::new(connection),
+            pace: every.map(|every| Pace::new(every, connection)),
         };
         warm_up_and_measure(contender, self.load(kind), self.options.common.seconds, requests).await
     }
@@ -106,7 +120,10 @@ impl Envoy {
 impl load::Work<Stream> for Requests {
     async fn step(&mut self, stream: &mut Stream, _: u64, measured: &mut Measured) -> Result<(), Failed> {
         let clients: Vec<usize> = (0..self.descriptors).map(|_| self.random.below(self.clients)).collect();
-        let asked = Instant::now();
+        let asked = match &mut self.pace {
+            Some(pace) => pace.next().await,
+            None => Instant::now(),
+        };
         let is_allowed = stream.should_rate_limit(&clients).await?;
         measured.note(1, u64::from(!is_allowed), asked.elapsed());
         Ok(())
@@ -138,7 +155,14 @@ impl Measure<Kind, Stream> for Envoy {
         kind: Kind,
         contender: &C,
     ) -> Result<Measured, Failed> {
-        self.measure_requests(kind, contender).await
+        let full = self.measure_requests(kind, contender, None).await?;
+        match kind {
+            Kind::Half1 | Kind::Half4 => {
+                let every = 2.0 * self.load(kind).connections as f64 / full.rate();
+                self.measure_requests(kind, contender, Some(Duration::from_secs_f64(every))).await
+            }
+            _ => Ok(full),
+        }
     }
 }
 
@@ -148,7 +172,7 @@ impl Measure<Kind, redis::Connection> for Envoy {
         kind: Kind,
         contender: &C,
     ) -> Result<Measured, Failed> {
-        self.measure_requests(kind, contender).await
+        self.measure_requests(kind, contender, None).await
     }
 }
 
