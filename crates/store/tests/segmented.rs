@@ -199,13 +199,13 @@ fn seeds(number: u64, check: impl Fn(u64)) {
 
 #[test]
 fn power_is_lost_between_steps() {
-    seeds(800, |seed| check_lives(seed, |_, _| {}));
+    seeds(250, |seed| check_lives(seed, |_, _| {}));
 }
 
 /// From some write or sync on everything fails until power is lost: a loss of power in the middle of an operation.
 #[test]
 fn power_is_lost_within_a_step() {
-    seeds(1000, |seed| {
+    seeds(300, |seed| {
         check_lives(seed, |disk, random| {
             let (writes, syncs) = (random.below(60), random.below(60));
             disk.fail_writes(writes, u64::MAX);
@@ -216,7 +216,7 @@ fn power_is_lost_within_a_step() {
 
 #[test]
 fn single_writes_and_syncs_fail() {
-    seeds(1000, |seed| {
+    seeds(300, |seed| {
         check_lives(seed, |disk, random| {
             disk.fail_writes(random.below(40), random.below(3));
             disk.fail_syncs(random.below(40), random.below(3));
@@ -318,7 +318,7 @@ fn length(disk: &SimulatedDisk, name: &str) -> u64 {
 #[test]
 fn one_damaged_byte_is_refused_or_harmless() {
     let refused = std::cell::Cell::new(0);
-    seeds(1500, |seed| {
+    seeds(500, |seed| {
         let mut world = quiescent(seed);
         let names = segments(&world.disk);
         let name = names[world.random.below(names.len() as u64) as usize].clone();
