@@ -12,6 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("limina-store", &[]),
     ("limina-wire", &[]),
     ("limina-access", &["limina-engine"]),
+    ("limina-client", &["limina-wire"]),
     ("limina-shard", &["limina-engine"]),
     ("limina-sim", &["limina-engine", "limina-node", "limina-shard", "limina-store"]),
     ("limina-node", &["limina-engine", "limina-shard", "limina-store"]),

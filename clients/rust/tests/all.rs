@@ -1,0 +1,10 @@
+//! The client against the real server, whose binary `LIMINA_BIN` names. Without it, these tests are skipped.
+
+mod calls;
+mod client;
+mod conformance;
+mod examples;
+mod matching;
+mod script;
+mod servers;
+mod tower_layer;
