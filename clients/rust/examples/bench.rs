@@ -23,7 +23,10 @@ async fn main() -> Result<(), Error> {
     let time = Duration::from_secs_f64(seconds);
     let client = Limina::builder(url).namespace("bench").timeout(Duration::from_secs(10)).build()?;
     let window = json!({"type": "fixed", "per": "1h"});
-    client.rules().put("bench", &json!({"group_by": ["caller"], "limit": 1_000_000_000, "window": window})).await?;
+    client
+        .rules()
+        .put("bench", &json!({"group_by": ["caller"], "limit": 1_000_000_000, "window": window}))
+        .await?;
     latencies(&client, time / 10).await?;
 
     let together = rate(&client, batched, time).await?;

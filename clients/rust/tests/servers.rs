@@ -29,9 +29,9 @@ impl Server {
         let mut command = Command::new(binary);
         command.args(["--listen", "127.0.0.1:0", "--shards", "4", "--data"]).arg(data.path());
         let (child, line) = spawn(command, "listening on http://");
-        let rest = line.split_once("listening on ").unwrap().1;
-        let end = rest.find(|c: char| c.is_whitespace() || c == '"').unwrap_or(rest.len());
-        Some(Server { url: rest[..end].to_owned(), child, _data: data })
+        let rest = line.split_once("listening on http://").unwrap().1;
+        let end = rest.find(|c: char| !c.is_ascii_digit() && !".:".contains(c)).unwrap_or(rest.len());
+        Some(Server { url: format!("http://{}", &rest[..end]), child, _data: data })
     }
 }
 
