@@ -156,9 +156,10 @@ impl Scope {
 
     /// The URL of a path: below the namespace, unless it begins with `/v1`.
     pub(crate) fn url(&self, path: &str, query: &[(String, String)]) -> Result<String> {
-        let mut whole = match path.strip_prefix("/v1") {
-            Some(_) => path.to_owned(),
-            None => format!("/v1/ns/{}{path}", segment(&self.namespace)),
+        let mut whole = if path.starts_with("/v1") {
+            path.to_owned()
+        } else {
+            format!("/v1/ns/{}{path}", segment(&self.namespace))
         };
         // A URL resolves `.` and `..`, which are valid names nowhere, to another path.
         let misleading = whole.split('/').skip(1).find(|part| ["", ".", ".."].contains(part));

@@ -10,12 +10,12 @@ use std::time::Duration;
 pub(crate) enum Held {
     Lock(Guard<LockGrant>),
     Lease(Guard<LeaseGrant>),
-    Decision(limina_client::DecisionGuard),
+    Decision(Box<limina_client::DecisionGuard>),
 }
 
 pub(crate) enum Outcome {
     Value(Value),
-    Held(Held),
+    Held(Box<Held>),
 }
 
 pub(crate) async fn call(client: &Limina, name: &str, with: Value) -> Result<Outcome, Error> {
@@ -48,7 +48,7 @@ pub(crate) async fn call(client: &Limina, name: &str, with: Value) -> Result<Out
             let counters = with["counters"].as_i64().unwrap();
             value(client.counters().add(key_values(&with["key_values"]), counters).await?)
         }
-        "lock" => return lock(client, &with).await.map(|guard| Outcome::Held(Held::Lock(guard))),
+        "lock" => return lock(client, &with).await.map(|guard| Outcome::Held(Box::new(Held::Lock(guard)))),
         "lease" => {
             let mut lease = client.lease(key_values(&with["key_values"]), millis(&with["ttl_ms"]));
             if let Some(hits) = with["hits"].as_u64() {
@@ -60,7 +60,7 @@ pub(crate) async fn call(client: &Limina, name: &str, with: Value) -> Result<Out
             if with["wait_ms"].is_u64() {
                 lease = lease.wait(millis(&with["wait_ms"]));
             }
-            return lease.await.map(|guard| Outcome::Held(Held::Lease(guard)));
+            return lease.await.map(|guard| Outcome::Held(Box::new(Held::Lease(guard))));
         }
         "decide" => {
             let mut decide = client.decide().document(&without(&["operation_id", "ttl_ms", "wait_ms"]));
@@ -73,7 +73,7 @@ pub(crate) async fn call(client: &Limina, name: &str, with: Value) -> Result<Out
             if with["wait_ms"].is_u64() {
                 decide = decide.wait(millis(&with["wait_ms"]));
             }
-            return decide.await.map(|guard| Outcome::Held(Held::Decision(guard)));
+            return decide.await.map(|guard| Outcome::Held(Box::new(Held::Decision(Box::new(guard)))));
         }
         "ledger.hold" => value(client.ledger().hold(text("operation_id")).document(&with).await?),
         "ledger.commit" => value(client.ledger().commit(text("operation_id")).document(&with).await?),
@@ -129,9 +129,18 @@ pub(crate) async fn act(guard: Held, action: &str, with: &Value) -> (Result<(), 
         ("release", Held::Lock(guard)) => (guard.release().await, None),
         ("release", Held::Lease(guard)) => (guard.release().await, None),
         ("rollback" | "release", Held::Decision(guard)) => (guard.rollback().await, None),
-        ("leave", Held::Lock(guard)) => (Ok(guard.leave().await), None),
-        ("leave", Held::Lease(guard)) => (Ok(guard.leave().await), None),
-        ("leave", Held::Decision(guard)) => (Ok(guard.leave().await), None),
+        ("leave", Held::Lock(guard)) => {
+            guard.leave().await;
+            (Ok(()), None)
+        }
+        ("leave", Held::Lease(guard)) => {
+            guard.leave().await;
+            (Ok(()), None)
+        }
+        ("leave", Held::Decision(guard)) => {
+            guard.leave().await;
+            (Ok(()), None)
+        }
         ("commit", Held::Decision(guard)) => {
             let result = guard.commit().document(with).await.map(drop);
             (result, Some(Held::Decision(guard)))

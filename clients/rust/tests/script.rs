@@ -238,7 +238,7 @@ impl<'p> Player<'p> {
                 Ok(Outcome::Held(guard)) => {
                     let state = calls::describe(&guard);
                     if let Some(name) = keep_as {
-                        guards.lock().unwrap().insert(name, guard);
+                        guards.lock().unwrap().insert(name, *guard);
                     }
                     json!({"value": state})
                 }
