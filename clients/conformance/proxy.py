@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import fnmatch
 import json
+import os
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -319,6 +320,8 @@ async def main() -> None:
         addresses[name] = "{}:{}".format(*server.sockets[0].getsockname())
     print(json.dumps(addresses), flush=True)
     await asyncio.to_thread(sys.stdin.buffer.read)
+    # Without the clean-up of asyncio, which would report every connection that is still open.
+    os._exit(0)
 
 
 if __name__ == "__main__":

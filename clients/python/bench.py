@@ -2,9 +2,9 @@
 
     LIMINA_URL=http://127.0.0.1:7070 python bench.py [--seconds 3] [--rounds 3]
 
-Prints, for asyncio and for threads, the rate of 64 callers that each check one at a time, with batching and with a request for each
-check; and the latency of one caller alone, with batching and without. "Without" is the same client, calling its transport directly.
-Rounds alternate, so that both sides see the same machine.
+Prints, for asyncio and for threads, the rate of 64 callers that each check one at a time, with a request for each check and with
+batching; and the median latency of one caller alone, without batching and with it. "Without" is the same client, whose transport is
+called directly. Both sides take turns, so that they see the same machine.
 """
 
 from __future__ import annotations
@@ -31,73 +31,98 @@ def single_check(namespace: str) -> Request:
     return Request("POST", path(namespace, "limiter/check"), encode({"key_values": KEY_VALUES}), refusal_is_value=True)
 
 
-async def asyncio_rate(check: Callable[[], Awaitable[object]], callers: int, seconds: float) -> tuple[float, float]:
-    """Checks a second, and the median latency in milliseconds."""
-    latencies: list[float] = []
+Check = Callable[[], object]
+AsyncCheck = Callable[[], Awaitable[object]]
+
+
+async def asyncio_rate(check: AsyncCheck, seconds: float) -> float:
+    """Checks a second, by many tasks."""
+    done = 0
     end = time.perf_counter() + seconds
 
     async def caller() -> None:
-        while (begun := time.perf_counter()) < end:
+        nonlocal done
+        while time.perf_counter() < end:
             await check()
-            latencies.append(time.perf_counter() - begun)
+            done += 1
 
-    await asyncio.gather(*(caller() for _ in range(callers)))
-    return len(latencies) / seconds, statistics.median(latencies) * 1000
+    await asyncio.gather(*(caller() for _ in range(CALLERS)))
+    return done / seconds
 
 
-def threads_rate(check: Callable[[], object], callers: int, seconds: float) -> tuple[float, float]:
-    latencies: list[list[float]] = [[] for _ in range(callers)]
+def threads_rate(check: Check, seconds: float) -> float:
+    """Checks a second, by many threads."""
+    done = [0] * CALLERS
     end = time.perf_counter() + seconds
 
-    def caller(mine: list[float]) -> None:
-        while (begun := time.perf_counter()) < end:
+    def caller(number: int) -> None:
+        while time.perf_counter() < end:
             check()
-            mine.append(time.perf_counter() - begun)
+            done[number] += 1
 
-    threads = [threading.Thread(target=caller, args=(mine,)) for mine in latencies]
+    threads = [threading.Thread(target=caller, args=(number,)) for number in range(CALLERS)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    together = [latency for mine in latencies for latency in mine]
-    return len(together) / seconds, statistics.median(together) * 1000
+    return sum(done) / seconds
 
 
-Measurement = dict[tuple[str, int, bool], list[tuple[float, float]]]
+async def asyncio_latencies(without: AsyncCheck, batched: AsyncCheck, seconds: float) -> tuple[list[float], list[float]]:
+    """One caller that takes turns: one check without batching, one with it."""
+    latencies: tuple[list[float], list[float]] = ([], [])
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for check, into in zip((without, batched), latencies, strict=True):
+            begun = time.perf_counter()
+            await check()
+            into.append(time.perf_counter() - begun)
+    return latencies
 
 
-async def measure_asyncio(url: str, namespace: str, seconds: float, rounds: int, into: Measurement) -> None:
+def threads_latencies(without: Check, batched: Check, seconds: float) -> tuple[list[float], list[float]]:
+    latencies: tuple[list[float], list[float]] = ([], [])
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for check, into in zip((without, batched), latencies, strict=True):
+            begun = time.perf_counter()
+            check()
+            into.append(time.perf_counter() - begun)
+    return latencies
+
+
+def report(client: str, rates: list[tuple[float, float]], latencies: tuple[list[float], list[float]]) -> None:
+    single, together = (statistics.median(side) for side in zip(*rates, strict=True))
+    alone, alone_batched = (statistics.median(side) * 1000 for side in latencies)
+    print(
+        f"| {client} | {single:,.0f} | {together:,.0f} | {together / single:.1f} | {alone:.3f} | {alone_batched:.3f} |", flush=True
+    )
+
+
+async def measure_asyncio(url: str, namespace: str, seconds: float, rounds: int) -> None:
     async with AsyncLimina(url, namespace=namespace) as client:
-        request = single_check(namespace)
 
         async def without() -> Decision:
-            return (await client._namespace.transport.call(request)).read(Decision)
+            return (await client._namespace.transport.call(single_check(namespace))).read(Decision)
 
         async def batched() -> Decision:
             return await client.check(KEY_VALUES)
 
-        for _ in range(rounds):
-            for callers in (CALLERS, 1):
-                for batching, check in ((False, without), (True, batched)):
-                    result = await asyncio_rate(check, callers, seconds)
-                    into.setdefault(("asyncio", callers, batching), []).append(result)
+        rates = [(await asyncio_rate(without, seconds), await asyncio_rate(batched, seconds)) for _ in range(rounds)]
+        report("asyncio", rates, await asyncio_latencies(without, batched, seconds * rounds))
 
 
-def measure_threads(url: str, namespace: str, seconds: float, rounds: int, into: Measurement) -> None:
+def measure_threads(url: str, namespace: str, seconds: float, rounds: int) -> None:
     with Limina(url, namespace=namespace) as client:
-        request = single_check(namespace)
 
         def without() -> Decision:
-            return client._namespace.transport.call(request).read(Decision)
+            return client._namespace.transport.call(single_check(namespace)).read(Decision)
 
         def batched() -> Decision:
             return client.check(KEY_VALUES)
 
-        for _ in range(rounds):
-            for callers in (CALLERS, 1):
-                for batching, check in ((False, without), (True, batched)):
-                    result = threads_rate(check, callers, seconds)
-                    into.setdefault(("threads", callers, batching), []).append(result)
+        rates = [(threads_rate(without, seconds), threads_rate(batched, seconds)) for _ in range(rounds)]
+        report("threads", rates, threads_latencies(without, batched, seconds * rounds))
 
 
 def main() -> None:
@@ -109,17 +134,10 @@ def main() -> None:
     namespace = f"bench-{secrets.token_hex(4)}"
     with Limina(url, namespace=namespace) as client:
         client.rules.create("per-tenant", group_by=["tenant"], limit=2**53 - 1, window=fixed(60))
-    results: Measurement = {}
-    asyncio.run(measure_asyncio(url, namespace, arguments.seconds, arguments.rounds, results))
-    measure_threads(url, namespace, arguments.seconds, arguments.rounds, results)
-
-    print("| client | callers | batching | checks/s | median ms | factor |")
+    print(f"| client | {CALLERS} callers, one request each: checks/s | batched: checks/s | factor | one caller, ms | batched, ms |")
     print("|---|---|---|---|---|---|")
-    for (client_name, callers, batching), measured in results.items():
-        rate = statistics.median(rate for rate, _ in measured)
-        latency = statistics.median(latency for _, latency in measured)
-        base = statistics.median(rate for rate, _ in results[(client_name, callers, False)])
-        print(f"| {client_name} | {callers} | {'yes' if batching else 'no'} | {rate:,.0f} | {latency:.2f} | {rate / base:.2f} |")
+    asyncio.run(measure_asyncio(url, namespace, arguments.seconds, arguments.rounds))
+    measure_threads(url, namespace, arguments.seconds, arguments.rounds)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ async def main() -> None:
                 model="gpt-4o",
                 user="ann",
                 messages=[{"role": "user", "content": question}],
-                max_tokens=2500 if "long" in question else 500,
+                max_tokens=5000 if "long" in question else 500,
                 mock_response="A number that only grows." if "token" in question else "A book of accounts.",
             )
             print(f"{answer.choices[0].message.content} ({answer.usage.total_tokens} tokens)")

@@ -181,9 +181,7 @@ class Player:
         self.variables = Variables(ns=name, ns2=f"{name}-2")
         self.server = httpx2.Client(base_url=f"http://{server}", timeout=PATIENCE)
         settings = dict(script.get("client", {}))
-        options: dict[str, Any] = {"namespace": name}
-        if "timeout_ms" in settings:
-            options["timeout"] = settings.pop("timeout_ms") / 1000
+        options: dict[str, Any] = {"namespace": name, "timeout": settings.pop("timeout_ms", 10_000) / 1000}
         address = closed_port() if settings.pop("closed_port", False) else proxy.address
         self.subject = subject(f"http://{address}", {**options, **settings})
         self.guards: dict[str, Any] = {}

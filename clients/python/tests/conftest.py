@@ -104,6 +104,8 @@ def namespace() -> str:
 @pytest.fixture(scope="session")
 def features(server: str) -> frozenset[str]:
     """What the server can do, as far as scripts ask for it."""
-    response = httpx2.get(f"http://{server}/v1/decisions")
-    unknown_path = response.status_code == 404 and response.json().get("code") == "NotFound"
-    return frozenset() if unknown_path else frozenset({"decisions"})
+    paths = {"decisions": "/v1/decisions", "rule_sets": "/v1/limiter/rule-sets"}
+    answers = {feature: httpx2.get(f"http://{server}{path}") for feature, path in paths.items()}
+    found = {feature for feature, answer in answers.items() if answer.status_code != 404 or answer.json().get("code") != "NotFound"}
+    schemas = httpx2.get(f"http://{server}/openapi.json").json()["components"]["schemas"]
+    return frozenset(found | ({"slots"} if "waiting" in schemas["LimitStatus"]["properties"] else set()))

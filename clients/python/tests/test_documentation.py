@@ -89,7 +89,7 @@ def test_the_nightly_report_runs_once_at_a_time(server: str) -> None:
 def test_the_llm_gateway_settles_what_was_used(server: str, features: frozenset[str]) -> None:
     if "decisions" not in features:
         pytest.skip("the server does not have decisions")
-    printed, _ = start("llm_gateway.py", server).communicate(timeout=120)
+    printed, _ = start("llm_gateway.py", server, LITELLM_LOCAL_MODEL_COST_MAP="True").communicate(timeout=120)
     assert "A number that only grows." in printed
     assert "refused: " in printed
     used = re.search(r"ann has used (\d+) tokens; the team has spent (\d+)", printed)

@@ -209,6 +209,7 @@ fn request(scope: &Scope, kind: Kind, items: &[Waiting]) -> Result<Request> {
         body: Some(body),
         key: if kind.keyed() { Some(random_id()?) } else { None },
         last_event_id: None,
+        text: false,
     })
 }
 

@@ -30,6 +30,7 @@ pub struct Call {
     key: Key,
     safe: bool,
     wait: Duration,
+    text: bool,
 }
 
 enum Key {
@@ -75,6 +76,19 @@ impl Call {
         self.ask().await?.reply()
     }
 
+    /// Sends the request, and reads the answer as text: for what is not JSON.
+    pub async fn text(mut self) -> Result<String> {
+        self.text = true;
+        let answer = self.ask().await?.success()?;
+        String::from_utf8(answer.body.into()).map_err(|error| Error::unreadable(answer.status, error))
+    }
+
+    /// How long the server may wait before it answers, because the body has a `wait`. The timeout is then this much longer.
+    pub fn wait(mut self, wait: Duration) -> Call {
+        self.wait = wait;
+        self
+    }
+
     pub(crate) fn new(scope: &Scope, method: Method, path: impl Into<String>) -> Call {
         Call {
             scope: scope.clone(),
@@ -85,17 +99,12 @@ impl Call {
             body: None,
             key: Key::Automatic,
             wait: Duration::ZERO,
+            text: false,
         }
     }
 
     pub(crate) fn with_body(mut self, body: Body) -> Call {
         self.body = Some(body);
-        self
-    }
-
-    /// How long the server may wait before it answers.
-    pub(crate) fn wait(mut self, wait: Duration) -> Call {
-        self.wait = wait;
         self
     }
 
@@ -125,6 +134,7 @@ impl Call {
             body: self.body.as_ref().map(Body::bytes).transpose()?,
             key,
             last_event_id: None,
+            text: self.text,
         })
     }
 }
@@ -154,9 +164,10 @@ impl Scope {
         self.call(Method::DELETE, path).send().await.map(Reply::into_inner)
     }
 
-    /// The URL of a path: below the namespace, unless it begins with `/v1`.
+    /// The URL of a path: below the namespace, unless it is one of the server's own.
     pub(crate) fn url(&self, path: &str, query: &[(String, String)]) -> Result<String> {
-        let mut whole = if path.starts_with("/v1") {
+        const WHOLE: [&str; 4] = ["/healthz", "/readyz", "/metrics", "/openapi.json"];
+        let mut whole = if path.starts_with("/v1/") || WHOLE.contains(&path) {
             path.to_owned()
         } else {
             format!("/v1/ns/{}{path}", segment(&self.namespace))

@@ -2,7 +2,7 @@
 
 use crate::{
     Call, Check, Counters, Decide, Decisions, Events, Lease, Leases, Ledger, Lock, Locks, Overrides, Pages,
-    Refusals, RuleSets, Rules, Wait,
+    Refusals, RuleSets, Rules, Server, Wait,
     batch::Queues,
     error::{Error, Result},
     transport::{Budget, Scope, Transport},
@@ -227,7 +227,7 @@ impl Limina {
 
     /// What is being refused in the namespace, as it happens: best effort, from a little before now on.
     pub fn refusals(&self) -> Refusals {
-        Refusals::new(&self.scope)
+        Refusals::new(&self.scope, "/refusals/stream")
     }
 
     /// The management actions in the namespace, by time.
@@ -235,9 +235,19 @@ impl Limina {
         Pages::get(&self.scope, "/audit")
     }
 
-    /// The namespaces of the server.
+    /// What concerns the whole server: its nodes, its metrics, and lists over all namespaces.
+    pub fn server(&self) -> Server<'_> {
+        Server { scope: &self.scope }
+    }
+
+    /// The namespaces that the token may read.
     pub fn namespaces(&self) -> Pages<Namespace> {
-        Pages::get(&self.scope, "/v1/ns")
+        self.server().namespaces()
+    }
+
+    /// The name of the namespace of this client.
+    pub fn namespace(&self) -> &str {
+        &self.scope.namespace
     }
 
     /// Removes the namespace of this client, with all that it holds.
@@ -245,7 +255,8 @@ impl Limina {
         self.scope.delete("").await
     }
 
-    /// A request that this client has no method for. A path that does not begin with `/v1` is below the namespace.
+    /// A request that this client has no method for. The path of a family, such as `/limiter/check`, is below the namespace;
+    /// paths that begin with `/v1` are whole.
     pub fn call(&self, method: Method, path: impl Into<String>) -> Call {
         self.scope.call(method, path)
     }

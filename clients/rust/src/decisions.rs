@@ -300,6 +300,11 @@ pub struct Decisions<'c> {
 }
 
 impl<'c> Decisions<'c> {
+    /// Decides without a guard, on a document in the form of the API: whoever knows its `operation_id` commits it or rolls it back.
+    pub async fn create(&self, decision: &impl Serialize, wait: Duration) -> Result<Reply<Decision>> {
+        self.scope.post("/decisions").body(decision).wait(wait).send().await
+    }
+
     /// What became of a decision.
     pub async fn get(&self, operation_id: &str) -> Result<Reply<Decision>> {
         self.scope.get(path(operation_id)).send().await
@@ -323,7 +328,7 @@ impl<'c> Decisions<'c> {
 
     /// Lets the decision live for its `ttl` from now on.
     pub async fn heartbeat(&self, operation_id: &str) -> Result<Reply<Decision>> {
-        self.scope.post(format!("{}/heartbeat", path(operation_id))).read_only().send().await
+        self.scope.post(format!("{}/heartbeat", path(operation_id))).without_key().send().await
     }
 }
 

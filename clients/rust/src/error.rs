@@ -1,6 +1,7 @@
 //! What can go wrong, and what it says about the request.
 
 use limina_wire::Problem;
+use serde::de::DeserializeOwned;
 use std::{fmt, time::Duration};
 
 /// The result of a call.
@@ -173,6 +174,12 @@ impl Failure {
     /// The stable word for what happened, such as `RuleNotFound`.
     pub fn code(&self) -> Option<&str> {
         self.problem.as_ref().map(|problem| &*problem.code)
+    }
+
+    /// The problem document as a type, such as [`RefusedDecision`](crate::types::RefusedDecision) or
+    /// [`LimitReached`](crate::types::LimitReached); `None` if there is none, or if it is of another type.
+    pub fn document<T: DeserializeOwned>(&self) -> Option<T> {
+        serde_json::to_value(self.problem.as_ref()?).and_then(serde_json::from_value).ok()
     }
 
     /// The part of the request that is wrong.

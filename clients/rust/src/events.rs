@@ -111,11 +111,11 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    pub(crate) fn new(scope: &Scope) -> Refusals {
-        Refusals { events: EventStream::new(scope, "/refusals/stream") }
+    pub(crate) fn new(scope: &Scope, path: &str) -> Refusals {
+        Refusals { events: EventStream::new(scope, path) }
     }
 
-    /// The next refusal.
+    /// The next refusal. After an interruption the server repeats what it still remembers, so a refusal may come twice.
     pub async fn next(&mut self) -> Result<Reply<Refusal>> {
         self.events.next(None).await
     }

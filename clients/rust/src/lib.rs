@@ -45,6 +45,7 @@ mod locks;
 mod pages;
 mod reply;
 mod rules;
+mod server;
 mod sse;
 mod transport;
 pub mod types;
@@ -65,6 +66,7 @@ pub use pages::Pages;
 pub use reply::Reply;
 pub use reqwest::Method;
 pub use rules::{Overrides, RuleSets, Rules};
+pub use server::Server;
 pub use tokio_util::sync::CancellationToken;
 pub use types::{KeyValue, KeyValues};
 

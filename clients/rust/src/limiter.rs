@@ -236,6 +236,23 @@ impl Leases<'_> {
         self.scope.get(lease_path(lease_id)).send().await
     }
 
+    /// Extends a lease by its `ttl`, for a program that got the lease's ids from another one.
+    pub async fn heartbeat(&self, lease_id: &str, session_id: &str) -> Result<Reply<HeldLease>> {
+        let body = Body::default().with("session_id", session_id);
+        self.scope
+            .post(format!("{}/heartbeat", lease_path(lease_id)))
+            .with_body(body)
+            .without_key()
+            .send()
+            .await
+    }
+
+    /// Ends a lease, for a program that got the lease's ids from another one.
+    pub async fn release(&self, lease_id: &str, session_id: &str) -> Result<()> {
+        let call = self.scope.call(Method::DELETE, lease_path(lease_id));
+        call.query("session_id", session_id).send().await.map(Reply::into_inner)
+    }
+
     /// Ends somebody else's lease, as an operator.
     pub async fn force_release(&self, lease_id: &str) -> Result<()> {
         let call = self.scope.call(Method::DELETE, lease_path(lease_id));

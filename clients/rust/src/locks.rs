@@ -114,6 +114,23 @@ impl Locks<'_> {
         Pages::query(self.scope, "/locks/query", Body::of(query))
     }
 
+    /// Extends a grant by its `ttl`, for a program that got the grant's ids from another one.
+    pub async fn heartbeat(&self, lock_id: &str, session_id: &str) -> Result<Reply<HeldGrant>> {
+        let body = Body::default().with("session_id", session_id);
+        self.scope
+            .post(format!("{}/heartbeat", lock_path(lock_id)))
+            .with_body(body)
+            .without_key()
+            .send()
+            .await
+    }
+
+    /// Ends a grant, for a program that got the grant's ids from another one.
+    pub async fn release(&self, lock_id: &str, session_id: &str) -> Result<()> {
+        let call = self.scope.call(Method::DELETE, lock_path(lock_id));
+        call.query("session_id", session_id).send().await.map(Reply::into_inner)
+    }
+
     /// Ends somebody else's grant, as an operator.
     pub async fn force_release(&self, lock_id: &str) -> Result<()> {
         let call = self.scope.call(Method::DELETE, lock_path(lock_id));

@@ -6,7 +6,7 @@ use crate::{
     call::segment,
     error::Result,
     transport::Scope,
-    types::{Groups, KeyValues, MatchReply, Override, Rule, RuleSetChanges, RuleSetInfo},
+    types::{Groups, KeyValues, MatchReply, Override, Rule, RuleSet, RuleSetChanges, RuleSetInfo},
 };
 use serde::Serialize;
 
@@ -141,7 +141,7 @@ impl RuleSets<'_> {
     }
 
     /// One set with its rules, as a document that can be put back.
-    pub async fn get(&self, set: &str) -> Result<Reply<serde_json::Value>> {
+    pub async fn get(&self, set: &str) -> Result<Reply<RuleSet>> {
         self.scope.get(set_path(set)).send().await
     }
 

@@ -77,7 +77,7 @@ impl EventStream {
 
     async fn open(&self, last_event_id: Option<u64>) -> Result<Connection> {
         let url = self.scope.url(&self.path, &[])?;
-        let request = Request { method: Method::GET, url, body: None, key: None, last_event_id };
+        let request = Request { method: Method::GET, url, body: None, key: None, last_event_id, text: false };
         let response = self.scope.transport.open(&request, self.scope.timeout).await?;
         Ok(Connection { response, parser: Parser::default() })
     }

@@ -53,6 +53,8 @@ pub(crate) struct Request {
     /// The `Idempotency-Key`. Every attempt of one call sends the same.
     pub(crate) key: Option<String>,
     pub(crate) last_event_id: Option<u64>,
+    /// The answer is a text. The answer to every other request is JSON, or empty.
+    pub(crate) text: bool,
 }
 
 /// An HTTP answer, or one item of the answer to a batch.
@@ -70,7 +72,7 @@ impl Transport {
     /// Sends a request once. Returns any HTTP answer; fails with `Unavailable` if there is none.
     pub(crate) async fn attempt(&self, request: &Request, timeout: Duration) -> Result<Answer> {
         let sent_at = Instant::now();
-        let exchange = async { read(self.send(request).await?, sent_at).await };
+        let exchange = async { read(self.send(request).await?, sent_at, request.text).await };
         match tokio::time::timeout(timeout, exchange).await {
             Ok(result) => result,
             Err(_) => Err(Error::unavailable(Done::Unknown, format!("no answer within {timeout:?}"))),
@@ -85,7 +87,7 @@ impl Transport {
             if response.status().is_success() {
                 return Ok(response);
             }
-            let answer = read(response, sent_at).await?;
+            let answer = read(response, sent_at, false).await?;
             Err(Error::of(answer.status, answer.problem, answer.retry_after))
         };
         match tokio::time::timeout(timeout, exchange).await {
@@ -153,14 +155,14 @@ impl Transport {
     }
 }
 
-async fn read(response: Response, sent_at: Instant) -> Result<Answer> {
+async fn read(response: Response, sent_at: Instant, text: bool) -> Result<Answer> {
     let status = response.status();
     let retry_after = retry_after(response.headers());
     let is_json = is_json(response.headers());
     let body = response.bytes().await.map_err(network_error)?;
     if status.is_success() {
-        // An answer of Limina is JSON or 204. A success that is neither comes from something in between.
-        if status.as_u16() != 204 && !is_json {
+        // A success that is neither JSON nor 204 comes from something between client and server.
+        if status.as_u16() != 204 && !is_json && !text {
             return Err(Error::unreadable(status.as_u16(), "it is not JSON"));
         }
     } else if status.as_u16() < 400 {

@@ -24,8 +24,9 @@ export const HOLD: Kind = { single: "/ledger/hold", batch: "/ledger/hold/batch",
 export const COMMIT: Kind = { single: "/ledger/commit", batch: "/ledger/commit/batch", field: "operations", keyed: true };
 
 const MAX_ITEMS = 256;
+const MAX_IDLE_LANES = 64;
 
-/** The lanes that have something in flight or queued: one for each kind, namespace, timeout and number of retries. */
+/** The lanes: one for each kind, namespace, timeout and number of retries. */
 export class Batches {
   readonly #lanes = new Map<string, Lane>();
 
@@ -40,9 +41,13 @@ export class Batches {
   }
 
   #lane(scope: Scope, kind: Kind): Lane {
-    const id = JSON.stringify([kind.single, scope.namespace, scope.timeoutMs, scope.retries]);
-    const lane = this.#lanes.get(id) ?? new Lane(scope, kind, () => this.#lanes.delete(id));
-    this.#lanes.set(id, lane);
+    const id = kind.single + scope.id;
+    let lane = this.#lanes.get(id);
+    if (!lane) {
+      // Idle lanes are kept for the next call, unless there are many, as in a program that uses many namespaces.
+      lane = new Lane(scope, kind, () => this.#lanes.size > MAX_IDLE_LANES && this.#lanes.delete(id));
+      this.#lanes.set(id, lane);
+    }
     return lane;
   }
 }
@@ -57,33 +62,24 @@ interface Waiting {
 }
 
 class Lane {
-  #queue: Waiting[] = [];
+  readonly #queue: Waiting[] = [];
   #inFlight = 0;
   #unfinished = 0;
 
   constructor(
     readonly scope: Scope,
     readonly kind: Kind,
-    readonly onIdle: () => void,
+    readonly onIdle: () => unknown,
   ) {}
 
   send(item: object): Promise<Reply> {
+    const { timeoutMs } = this.scope;
+    if (this.#inFlight === 0) return this.#exchange([item], timeoutMs).then((replies) => replies[0]!);
     return new Promise((answer, fail) => {
-      const deadline = performance.now() + this.scope.timeoutMs;
-      const waiting: Waiting = { item, answer, fail, deadline, stopTimer: () => {} };
-      this.#queue.push(waiting);
-      this.#flush();
-      if (this.#queue.at(-1) !== waiting) return;
-      waiting.stopTimer = backgroundTimer(() => this.#expire(), this.scope.timeoutMs);
+      const deadline = performance.now() + timeoutMs;
+      this.#queue.push({ item, answer, fail, deadline, stopTimer: backgroundTimer(() => this.#expire(), timeoutMs) });
+      if (this.#queue.length >= MAX_ITEMS) this.#sendQueued();
     });
-  }
-
-  #flush(): void {
-    this.#expire();
-    while (this.#queue.length >= MAX_ITEMS || (this.#queue.length > 0 && this.#inFlight === 0)) {
-      void this.#dispatch(this.#queue.splice(0, MAX_ITEMS));
-    }
-    if (this.#unfinished === 0 && this.#queue.length === 0) this.onIdle();
   }
 
   /** Fails the calls that have waited for as long as they have time for an answer. */
@@ -97,33 +93,41 @@ class Lane {
     }
   }
 
-  async #dispatch(items: Waiting[]): Promise<void> {
+  /** Sends what is queued. There are never more than fit into one request. */
+  #sendQueued(): void {
+    const calls = this.#queue.splice(0);
+    for (const { stopTimer } of calls) stopTimer();
+    // The time of a call includes its time in the queue. A request has as much time as the newest of its calls.
+    const timeoutMs = calls.at(-1)!.deadline - performance.now();
+    this.#exchange(calls.map(({ item }) => item), timeoutMs).then(
+      (replies) => calls.forEach(({ answer }, place) => answer(replies[place]!)),
+      (error: unknown) => calls.forEach(({ fail }) => fail(error)),
+    );
+  }
+
+  /** Sends items in one request, with its retries. Returns the answer to each of them. */
+  async #exchange(items: object[], timeoutMs: number): Promise<Reply[]> {
     const { scope, kind } = this;
-    for (const { stopTimer } of items) stopTimer();
+    const alone = items.length === 1;
     this.#unfinished += 1;
     try {
-      const alone = items.length === 1;
-      const body = alone ? items[0]!.item : { [kind.field]: items.map(({ item }) => item) };
+      const body = alone ? items[0]! : { [kind.field]: items };
       const request = scope.request("POST", alone ? kind.single : kind.batch, { body, keyless: !kind.keyed });
       const reply = await scope.transport.persist(scope, kind.keyed, async (retry) => {
-        // The time of a call includes its time in the queue. A request has as much time as the newest of its calls.
-        const timeoutMs = retry > 0 ? scope.timeoutMs : items.at(-1)!.deadline - performance.now();
         // While this request pauses before a retry, it is not in flight: others need not wait for it.
         this.#inFlight += 1;
         try {
-          return await scope.transport.attempt(request, timeoutMs);
+          return await scope.transport.attempt(request, retry > 0 ? scope.timeoutMs : timeoutMs);
         } finally {
           this.#inFlight -= 1;
-          this.#flush();
+          this.#expire();
+          if (this.#inFlight === 0 && this.#queue.length > 0) this.#sendQueued();
         }
       });
-      const replies = alone ? [reply] : itemsOf(reply, items.length);
-      items.forEach(({ answer }, place) => answer(replies[place]!));
-    } catch (error) {
-      for (const { fail } of items) fail(error);
+      return alone ? [reply] : itemsOf(reply, items.length);
     } finally {
       this.#unfinished -= 1;
-      this.#flush();
+      if (this.#unfinished === 0) this.onIdle();
     }
   }
 }

@@ -30,6 +30,8 @@ export class Scope implements Settings {
   readonly namespace: string;
   readonly timeoutMs: number;
   readonly retries: number;
+  /** Calls of scopes with the same id may travel together. */
+  readonly id: string;
 
   constructor(
     readonly transport: Transport,
@@ -37,6 +39,7 @@ export class Scope implements Settings {
     settings: Settings,
   ) {
     ({ namespace: this.namespace, timeoutMs: this.timeoutMs, retries: this.retries } = settings);
+    this.id = JSON.stringify([this.namespace, this.timeoutMs, this.retries]);
   }
 
   with(changed: Partial<Settings>): Scope {

@@ -377,7 +377,7 @@ export interface CommitRequest {
   record?: boolean;
 }
 
-export type DecisionState = "open" | "committed" | "rolled_back" | "expired";
+export type DecisionState = "waiting" | "open" | "committed" | "rolled_back" | "expired";
 
 export interface Decision {
   operation_id: string;

@@ -26,6 +26,9 @@ type Plain<T> = T extends object
   : T;
 type PlainValue<T> = T extends { DataType: number } ? never : Plain<T>;
 
+/** The document asks for at least one part; here, the checks. */
+type WithChecks = ours.DecisionRequest & Required<Pick<ours.DecisionRequest, "checks">>;
+
 /** Fields of the contract that the document does not have yet. */
 type Check = Omit<ours.Check, "report">;
 
@@ -77,7 +80,7 @@ export type Checked = [
   Once<"RuleSet", "received", ours.RuleSet>,
   Once<"RuleSetInfo", "received", ours.RuleSetInfo>,
   Once<"RuleSetChanges", "received", ours.RuleSetChanges>,
-  Once<"NewDecision", "sent", ours.DecisionRequest>,
+  Once<"NewDecision", "sent", WithChecks>,
   Once<"CommitDecision", "sent", ours.CommitRequest>,
   Once<"Decision", "received", ours.Decision>,
 ];

@@ -20,6 +20,14 @@ pub(crate) fn key_values<'de, 'a, D: Deserializer<'de>>(deserializer: D) -> Resu
     Ok(values.into_iter().map(|(key, OwnedValue(value))| (key, value)).collect())
 }
 
+/// The key-values of a reply, or none.
+pub(crate) fn optional_key_values<'de, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<KeyValues<'a>>, D::Error> {
+    let values = Option::<BTreeMap<String, OwnedValue<'_>>>::deserialize(deserializer)?;
+    Ok(values.map(|values| values.into_iter().map(|(key, OwnedValue(value))| (key, value)).collect()))
+}
+
 /// The selection of a reply.
 pub(crate) fn selection<'de, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Selection<'a>, D::Error> {
     let json = serde_json::Value::deserialize(deserializer)?.to_string();

@@ -2,8 +2,10 @@
 
 mod architecture;
 mod chaos;
+mod client_packages;
 mod clients;
 mod edge;
+mod envoy;
 mod fuzz;
 mod hostile;
 mod layers;
@@ -36,6 +38,8 @@ fn main() -> ExitCode {
         ),
         Some("chaos") => chaos::run(rest),
         Some("clients") if rest.is_empty() => clients::install(),
+        Some("clients-e2e") => client_packages::run(rest),
+        Some("envoy") => envoy::run(rest),
         Some("fuzz") => fuzz::run(rest),
         Some("hostile") => hostile::run(&words(rest)),
         Some("docs") if rest.is_empty() => docs(),
@@ -65,6 +69,11 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             repeats a run
   standby   under load, lose the servers of a PostgreSQL with a synchronous standby, and promote the standby: --rounds 6
   clients   install the STOMP clients that the end-to-end tests use, under `target`; `test` includes this
+  clients-e2e
+            test the client packages under `clients` against the server: names of packages (all if none). --smoke runs
+            the few tests that `test` includes
+  envoy     test the server with the real Envoy in front of it; `test` includes a part, --smoke. Installs Envoy under
+            `target`
   fuzz      feed random bytes to the code that reads the bytes of clients, nodes and disks: --seconds N for each target
             (60), or for one: --seconds N TARGET. Installs cargo-fuzz under `target` if it is missing
   hostile   play hostile clients to the release binary, and watch its memory and an honest client's latency: names of

@@ -6,9 +6,9 @@ keeps its locks. One thread watches all deadlines of a client and never waits fo
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 import itertools
+import logging
 import os
 import queue
 import ssl
@@ -24,6 +24,7 @@ from ._sync.transport import Transport
 from ._wire import Config, Reply, Request
 from .errors import Conflict, LiminaError, NotFound, Unavailable
 
+log = logging.getLogger("limina")
 MOST_SENDERS = 16
 LONGEST_SLEEP = 60.0
 
@@ -49,7 +50,10 @@ class Grant:
 
     @property
     def lost(self) -> bool:
-        return self._lost or (not self._over and now() >= self.deadline)
+        if now() >= self.deadline:
+            # Noted before it is told: the answer to a late heartbeat must not take it back.
+            self.lose()
+        return self._lost
 
     @property
     def remaining(self) -> float:
@@ -87,7 +91,10 @@ class Grant:
             self._lost = True
             listeners, self._listeners = self._listeners, []
         for listener in listeners:
-            listener()
+            try:
+                listener()
+            except Exception:  # The other guards still need this thread.
+                log.exception("a listener of a lost grant failed")
 
     def resume(self) -> None:
         """The end has failed, and the grant is still held."""
@@ -102,7 +109,7 @@ class Grant:
         except (NotFound, Conflict):
             self.lose()
             raise
-        except LiminaError:
+        except Exception:
             # Only the deadline decides: the lock is still held, as long as nobody has said otherwise.
             self.next_beat = now() + self.ttl / 12
             raise
@@ -207,8 +214,12 @@ class Keeper:
     def _send(self) -> None:
         while (grant := self._due.get()) is not None:
             if grant.alive:
-                with contextlib.suppress(LiminaError):  # The grant has noted what follows from it.
+                try:
                     grant.beat(max(0.001, grant.remaining))
+                except LiminaError as error:  # The grant has noted what follows from it.
+                    log.info("a heartbeat failed: %s", error)
+                except Exception:  # The other guards still need this thread.
+                    log.exception("a heartbeat failed")
             grant.beating = False
             if grant.alive:
                 self._schedule(grant)

@@ -135,6 +135,16 @@ class RuleSet(Struct, frozen=True):
     rules: list[Rule]
     overrides: Literal["closed", "open"] = "closed"
     name: str | None = None
+    created_position: int | None = None
+
+
+class RuleSetInfo(Struct, frozen=True):
+    """A rule set in a list. `rules` is how many it has."""
+
+    name: str
+    rules: int
+    overrides: Literal["closed", "open"] = "closed"
+    created_position: int | None = None
 
 
 class RuleChange(Struct, frozen=True):
@@ -145,13 +155,22 @@ class RuleChange(Struct, frozen=True):
     starts_empty: bool = False
 
 
-class RuleSetDifference(Struct, frozen=True):
-    """What replacing a rule set would do, or has done."""
+class SetConflict(Struct, frozen=True, rename={"override_name": "override"}):
+    """Why a rule set cannot be put: a rule of another set (`managed_by`), or an override of a client that is in the way."""
+
+    rule: str
+    code: str
+    managed_by: str | None = None
+    override_name: str | None = None
+
+
+class RuleSetChanges(Struct, frozen=True):
+    """What putting a rule set has changed, or would change."""
 
     created: list[str] = []
     changed: list[RuleChange] = []
     deleted: list[str] = []
-    conflicts: list[Any] = []
+    conflicts: list[SetConflict] = []
 
 
 class Counter(Struct, frozen=True):
@@ -370,18 +389,30 @@ class Event(Struct, frozen=True):
     event: str
 
 
+class DecisionEvent(Struct, frozen=True):
+    """The event of a decision. `status` is `submitted`, `published` or `invalidated`."""
+
+    stream: str
+    event: str
+    status: str = "submitted"
+    time: int | None = None
+    publishes_at: int | None = None
+
+
 class DecisionStatus(Struct, frozen=True):
     """A decision over limits, holds, locks and an event, and what became of it."""
 
     operation_id: str
-    state: Literal["open", "committed", "rolled_back", "expired"]
+    state: Literal["waiting", "open", "committed", "rolled_back", "expired"]
     position: int | None = None
     fencing_token: int | None = None
     expires_in_ms: int | None = None
     repeated: bool = False
     late: bool = False
     owner: str | None = None
+    held_ms: int | None = None
+    ttl_ms: int | None = None
     limits: list[LimitStatus] = []
     values: list[Value] = []
     locks: list[Lock] = []
-    event: dict[str, Any] | None = None
+    event: DecisionEvent | None = None

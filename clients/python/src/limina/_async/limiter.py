@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from .._wire import KeyValues, fields
-from ..types import Counter, Group, LeaseStatus, Override, Page, Rule, RuleMatch, RuleSet, RuleSetDifference, Window
+from ..types import Counter, Group, LeaseStatus, Override, Page, Rule, RuleMatch, RuleSet, RuleSetChanges, RuleSetInfo, Window
 from .namespace import AsyncNamespace
 
 
@@ -86,17 +86,19 @@ class AsyncRuleSets:
     def __init__(self, namespace: AsyncNamespace) -> None:
         self._namespace = namespace
 
-    async def put(self, name: str, rules: Sequence[Rule], *, overrides: Literal["closed", "open"] = "closed") -> RuleSetDifference:
+    async def put(self, name: str, rules: Sequence[Rule], *, overrides: Literal["closed", "open"] = "closed") -> RuleSetChanges:
         """Makes the set exactly these rules, in one step. In an `open` set clients may make overrides of their own."""
         target = self._namespace.path("limiter/rule-sets/{}", name)
-        return await self._namespace.change(RuleSetDifference, "PUT", target, _set_of(rules, overrides))
+        return await self._namespace.change(RuleSetChanges, "PUT", target, _set_of(rules, overrides))
 
-    async def difference(
-        self, name: str, rules: Sequence[Rule], *, overrides: Literal["closed", "open"] = "closed"
-    ) -> RuleSetDifference:
+    async def diff(self, name: str, rules: Sequence[Rule], *, overrides: Literal["closed", "open"] = "closed") -> RuleSetChanges:
         """What `put` would do. Changes nothing."""
         target = self._namespace.path("limiter/rule-sets/{}", name, dry_run="true")
-        return await self._namespace.change(RuleSetDifference, "PUT", target, _set_of(rules, overrides))
+        return await self._namespace.change(RuleSetChanges, "PUT", target, _set_of(rules, overrides))
+
+    async def list(self, *, limit: int | None = None, after: str | None = None) -> Page[RuleSetInfo]:
+        target = self._namespace.path("limiter/rule-sets", limit=limit, after=after)
+        return await self._namespace.get(Page[RuleSetInfo], target)
 
     async def get(self, name: str) -> RuleSet:
         return await self._namespace.get(RuleSet, self._namespace.path("limiter/rule-sets/{}", name))

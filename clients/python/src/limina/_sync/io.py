@@ -79,26 +79,32 @@ class Batcher:
         self._queue: deque[_Waiting] = deque()
 
     def submit(self, item: bytes) -> Reply:
-        waiting = _Waiting(item)
         with self._lock:
             self.accepted += 1
-            if not self._in_flight:
+            alone = not self._in_flight
+            if alone:
                 self._in_flight = True
-                waiting.leads = waiting.sent = True
-                batch = [waiting]
             else:
+                waiting = _Waiting(item)
                 self._queue.append(waiting)
                 batch = self._take() if len(self._queue) >= MOST_IN_A_BATCH else []
-        if not batch:
-            batch = self._sleep(waiting)
-        if batch:
-            self._fly(batch, lands=waiting.leads)
-        if waiting.outcome is None:  # Sent by another thread.
-            waiting.wake.wait()
-        assert waiting.outcome is not None
-        if isinstance(waiting.outcome, LiminaError):
-            raise waiting.outcome
-        return waiting.outcome
+        outcome: Reply | LiminaError | None
+        if alone:
+            try:
+                (outcome,) = self._send([item])
+            finally:
+                self._land()
+        else:
+            batch = batch or self._sleep(waiting)
+            if batch:
+                self._fly(batch, lands=waiting.leads)
+            if waiting.outcome is None:  # Sent by another thread.
+                waiting.wake.wait()
+            outcome = waiting.outcome
+        assert outcome is not None
+        if isinstance(outcome, LiminaError):
+            raise outcome
+        return outcome
 
     def _sleep(self, waiting: _Waiting) -> list[_Waiting]:
         """Sleeps until the call has an outcome, or has to send the batch that is returned."""

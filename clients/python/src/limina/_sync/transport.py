@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,7 +43,7 @@ class _Connections:
             # Without TLS, reading the certificates of the system would only take time.
             verify=tls if tls is not None else config.url.startswith("https:"),
             # Waiting for a lock occupies a connection, so their number must have no limit.
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=32, keepalive_expiry=30.0),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30.0),
         )
         self.batchers: dict[tuple[str, str], Batcher] = {}
 
@@ -66,14 +67,18 @@ class Transport:
 
     def attempt(self, request: Request, *, retried: bool = False) -> Reply:
         """Sends a request once."""
-        timeout = (request.timeout or self.config.timeout) + request.wait
+        timeout = request.timeout or self.config.timeout
         headers = {} if request.key is None else {"idempotency-key": request.key}
         if request.body is not None:
             headers["content-type"] = "application/json"
         sent_at = now()
         try:
             response = self._connections.get().http.request(
-                request.method, request.path, content=request.body, headers=headers, timeout=timeout
+                request.method,
+                request.path,
+                content=request.body,
+                headers=headers,
+                timeout=httpx2.Timeout(timeout, read=timeout + request.wait),
             )
         except httpx2.TransportError as error:
             raise unavailable(error) from error
@@ -144,11 +149,17 @@ class Transport:
 
 def batch_request(kind: str, namespace: str, items: list[bytes]) -> Request:
     """The request that carries these items."""
-    single, batch, name = BATCHED[kind]
+    single, batch, name = batch_paths(kind, namespace)
     key = None if kind == "check" else new_key()
     if len(items) == 1:
-        return Request("POST", path(namespace, single), items[0], key, repeatable=key is not None, refusal_is_value=kind == "check")
-    return Request("POST", path(namespace, batch), join_batch(name, items), key, repeatable=key is not None)
+        return Request("POST", single, items[0], key, repeatable=key is not None, refusal_is_value=kind == "check")
+    return Request("POST", batch, join_batch(name, items), key, repeatable=key is not None)
+
+
+@functools.lru_cache(1024)
+def batch_paths(kind: str, namespace: str) -> tuple[str, str, str]:
+    single, batch, name = BATCHED[kind]
+    return path(namespace, single), path(namespace, batch), name
 
 
 def unavailable(error: httpx2.TransportError) -> Unavailable:
