@@ -21,6 +21,8 @@ pub(crate) struct Server {
 impl Server {
     /// `None` if no binary is named.
     pub(crate) fn start() -> Option<Server> {
+        // The binary's command line brings TLS to reqwest, whose clients then need a provider of cryptography even for http.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let Some(binary) = std::env::var_os("LIMINA_BIN") else {
             eprintln!("skipped: LIMINA_BIN does not name the server's binary");
             return None;

@@ -244,6 +244,8 @@ pub(crate) struct Process {
 impl Process {
     #[track_caller]
     pub(crate) fn spawn(command: &mut Command) -> Process {
+        // The binary's command line brings TLS to reqwest, whose clients then need a provider of cryptography even for http.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())

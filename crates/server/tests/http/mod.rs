@@ -267,6 +267,8 @@ async fn start_patient(reader_timeout: Duration) -> Server {
 }
 
 async fn start_app(set: impl FnOnce(App) -> App) -> Server {
+    // The binary's command line brings TLS to reqwest, whose clients then need a provider of cryptography even for http.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let fake = Arc::new(Fake::default());
     fake.ready.store(true, Ordering::Relaxed);
     let mut registry = Registry::default();
