@@ -21,7 +21,7 @@ pub struct Options {
     #[arg(long, global = true, value_name = "NAME")]
     pub context: Option<String>,
     /// table for people; for programs json, the bodies of the API, or jsonl, one item a line [default: table]
-    #[arg(short, long, global = true, value_name = "FORMAT")]
+    #[arg(short, long, global = true, value_name = "FORMAT", hide_possible_values = true)]
     pub output: Option<Format>,
     /// How long one request may take [default: 5s]
     #[arg(long, global = true, value_name = "DURATION")]

@@ -94,10 +94,6 @@ impl From<Error> for Failed {
             Error::Unavailable { .. } => Exit::Unavailable,
             Error::Invalid(_) | Error::Conflict(_) => Exit::Error,
         };
-        let mut message = error.to_string();
-        if let Some(right) = error.failure().needs() {
-            message = format!("{message} (the token needs the right {right})");
-        }
-        Failed { exit, message }
+        Failed { exit, message: error.to_string() }
     }
 }

@@ -54,7 +54,12 @@ pub fn run(options: &Options, command: Command) -> Exit {
     };
     let result = runtime.block_on(command.run(&mut session));
     session.out.flush();
-    let exit = result.unwrap_or_else(report);
+    let exit = result.unwrap_or_else(|mut failed| {
+        if failed.exit == Exit::Unavailable {
+            failed.message = format!("{}: {}", words::printable(&session.connection.url), failed.message);
+        }
+        report(failed)
+    });
     session.out.finish(exit)
 }
 

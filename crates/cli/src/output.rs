@@ -47,7 +47,7 @@ impl Output {
     pub(crate) fn table(&mut self, table: &Table) {
         if !table.inner.is_empty() {
             let text = table.to_string();
-            text.lines().for_each(|line| self.line(line.trim_end()));
+            text.lines().for_each(|line| self.line(trimmed(line)));
         }
     }
 
@@ -215,6 +215,17 @@ impl std::fmt::Display for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.inner.fmt(f)
     }
+}
+
+/// A line without the spaces that fill its last column, which may be inside a style.
+fn trimmed(line: &str) -> String {
+    const RESET: &str = "\x1b[0m";
+    let mut kept = line.trim_end();
+    let is_styled = kept.ends_with(RESET);
+    while let Some(inner) = kept.strip_suffix(RESET) {
+        kept = inner.trim_end();
+    }
+    if is_styled { format!("{kept}{RESET}") } else { kept.to_owned() }
 }
 
 /// A text in a colour. The colour is dropped where it is not wanted: `NO_COLOR`, or standard output is no terminal.

@@ -17,6 +17,8 @@ use limina_client::{
 use limina_wire::decisions::{HeldBy, RefusedHold, RefusedLimit, RefusedLock};
 use serde_json::{Value, json};
 
+const NOT_GIVEN_BACK: &str = "They were taken by checks, and are in use until they are given back.";
+
 /// The arguments of `explain`.
 #[derive(clap::Args, Debug)]
 pub struct ExplainArgs {
@@ -103,7 +105,8 @@ async fn explain(
         }
         refused.holds.iter().for_each(|hold| words.hold(hold));
         if let Some(after) = refused.retry_after_ms {
-            words.line(format!("All of it is free in {}, if nothing else happens.", words::duration(after)));
+            words
+                .line(format!("It would be granted in {}, if nothing else happens.", words::duration(after)));
         }
     }
     Ok(Exit::answer(refused.is_none()))
@@ -155,7 +158,7 @@ impl Words<'_> {
             let shadow = if status.exceeded { " It would refuse, but it is a shadow." } else { "" };
             let left = status
                 .remaining
-                .map_or("no limit".to_owned(), |left| format!("{} left", words::number(left)));
+                .map_or("no limit".to_owned(), |left| format!("it leaves {}", words::number(left)));
             self.line(format!("{} allows it: {left}{}.{shadow}", name(status), group(status)));
         }
         let refuses =
@@ -188,15 +191,12 @@ impl Words<'_> {
             ));
         }
         match (&limit.held_by, status.reset_ms) {
-            (Some(holders), _) => self.holders(
-                holders,
-                "its slots",
-                "They were taken by checks, and are in use until they are given back.",
-            ),
+            (Some(holders), _) => self.holders(holders, "its slots", NOT_GIVEN_BACK),
             (None, Some(reset)) => {
                 self.line(format!("  Its window is empty again in {}.", words::duration(reset)))
             }
-            (None, None) => {}
+            // Without a window there is nothing to wait for: somebody has to give it back.
+            (None, None) => self.holders(&[], "its slots", NOT_GIVEN_BACK),
         }
     }
 

@@ -5,8 +5,8 @@
 //! group: a shell script ends together with what it has started. On a terminal it stays in the group of this process, because only
 //! the terminal's foreground group may read from it.
 
-use crate::{Exit, Failed, report};
-use limina_client::{Guard, Result};
+use crate::{Exit, Failed, report, words};
+use limina_client::{Error, Guard, Result};
 use rustix::{
     fd::OwnedFd,
     fs::{Mode, OFlags},
@@ -58,7 +58,7 @@ impl Holding {
         let guard = match guard {
             Ok(guard) => guard,
             Err(error) => {
-                report(Failed::error(format!("{} was not obtained: {error}", self.what)));
+                report(Failed::error(format!("{} was not obtained: {error}{}", self.what, holder(&error))));
                 return Ok(Exit::NotObtained);
             }
         };
@@ -103,6 +103,16 @@ impl Holding {
         // The clock decides, too: this process may have been stopped for longer than the grant lived.
         Ok(if kill_at.is_some() || guard.is_lost() { Exit::Lost } else { code_of(status) })
     }
+}
+
+/// Who is in the way, if the answer says so.
+fn holder(error: &Error) -> String {
+    let Some(problem) = &error.failure().problem else { return String::new() };
+    let expires = problem.extensions.get("expires_in_ms").and_then(serde_json::Value::as_u64);
+    let Some(expires) = expires else { return String::new() };
+    let owner = problem.extensions.get("owner").and_then(serde_json::Value::as_str);
+    let owner = words::printable(owner.unwrap_or("a holder without a name"));
+    format!(" It belongs to {owner}, for {} without another heartbeat.", words::duration(expires))
 }
 
 async fn at(instant: Option<Instant>) {

@@ -193,7 +193,7 @@ pub(crate) fn in_words(rule: &Rule) -> String {
         (Some(window), _) => {
             let per = words::duration(window.per_ms);
             match window.kind {
-                WindowType::Fixed => format!("{limit} in each {per} of the clock"),
+                WindowType::Fixed => format!("{limit} in each fixed window of {per}"),
                 WindowType::Sliding => format!("{limit} in any {per}"),
                 WindowType::Bucket => {
                     let burst = window.burst.map_or(limit.clone(), words::number);
@@ -205,7 +205,7 @@ pub(crate) fn in_words(rule: &Rule) -> String {
     if rule.group_by.is_empty() {
         format!("{what}, for all together")
     } else {
-        format!("{what}, for each {}", keys(rule))
+        format!("{what}, for each {}", keys(rule).replace(", ", " and "))
     }
 }
 

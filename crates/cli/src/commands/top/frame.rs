@@ -21,7 +21,8 @@ pub(super) fn frame(view: &View, height: usize) -> Vec<String> {
     let state = match (&view.trouble, view.paused) {
         (Some(trouble), _) => output::red(&words::printable(trouble)),
         (None, true) => output::bold("paused"),
-        (None, false) => "q quits, space pauses".to_owned(),
+        (None, false) if view.live => "q quits, space pauses".to_owned(),
+        (None, false) => String::new(),
     };
     let mut lines = vec![
         format!("{}  {}  {state}", output::bold("limina top"), words::printable(&view.title)),
@@ -93,11 +94,11 @@ fn summary(view: &View, rates: &Rates<'_>, lines: &mut Vec<String>) {
     let unavailable_text = format!("not decided {}/s", rate_text(unavailable));
     lines.push(format!("append p99  {p99:>10}"));
     lines.push(format!(
-        "now         {} in shards' queues · {} locks · {} leases · {} open decisions · {} waiting · {}",
+        "now         {} in shards' queues · {} · {} · {} · {} waiting · {}",
         words::number(now.queue_depth as i128),
-        words::number(now.locks_held as i128),
-        words::number(now.leases as i128),
-        words::number(now.decisions_open as i128),
+        words::counted(now.locks_held as i128, "lock"),
+        words::counted(now.leases as i128, "lease"),
+        words::counted(now.decisions_open as i128, "open decision"),
         words::number(now.waiting as i128),
         if unavailable > 0.0 { output::red(&unavailable_text) } else { unavailable_text },
     ));

@@ -45,6 +45,8 @@ struct View {
     /// Why the last samples are missing.
     trouble: Option<String>,
     paused: bool,
+    /// Whether the view is drawn again and again, and listens to keys.
+    live: bool,
 }
 
 pub(crate) async fn run(args: TopArgs, session: &mut Session) -> Result<Exit, Failed> {
@@ -58,9 +60,10 @@ pub(crate) async fn run(args: TopArgs, session: &mut Session) -> Result<Exit, Fa
         lists: Lists::read(&session.client).await,
         trouble: None,
         paused: false,
+        live: !args.once && std::io::stdout().is_terminal(),
     };
     view.samples.push_back(Sample::take(&session.client).await?);
-    if args.once || !std::io::stdout().is_terminal() {
+    if !view.live {
         tokio::time::sleep(interval).await;
         view.samples.push_back(Sample::take(&session.client).await?);
         frame(&view, usize::from(u16::MAX)).iter().for_each(|line| session.out.line(line));

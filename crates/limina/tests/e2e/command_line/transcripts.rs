@@ -23,12 +23,16 @@ fn transcripts() {
          [contexts.shop]\nurl = \"{guarded_url}\"\nnamespace = \"shop\"\ntoken = \"{token}\"\n"
     );
     std::fs::write(path("config.toml"), contexts).unwrap();
+    // `limina lock … -- limina …` finds the second one by the path.
+    let folder = std::path::Path::new(LIMINA).parent().unwrap().to_str().unwrap();
+    let search_path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
     let cases = trycmd::TestCases::new();
     cases.register_bin("limina", std::path::Path::new(LIMINA));
     cases
         .env("LIMINA_URL", &url)
         .env("LIMINA_CLIENT_CONFIG", path("config.toml"))
         .env("LIMINA_TOKENS", path("tokens.toml"))
+        .env("PATH", search_path)
         .env("NO_COLOR", "1")
         .case("tests/cmd/*.trycmd");
     cases.insert_var("[URL]", url).unwrap();
