@@ -26,6 +26,8 @@ pub struct Builder {
     timeout: Duration,
     retries: u32,
     http: Option<reqwest::Client>,
+    #[cfg(feature = "tls")]
+    tls: crate::tls::Settings,
 }
 
 impl Builder {
@@ -53,8 +55,22 @@ impl Builder {
         self
     }
 
-    /// An HTTP client of your own: for a proxy, or for certificates that the system does not know. It must not repeat requests
-    /// and not follow redirections.
+    /// Trusts the authorities of these certificates (PEM), and no others. Default: the system's certificates, or those of the
+    /// file that the variable `SSL_CERT_FILE` names.
+    #[cfg(feature = "tls")]
+    pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Builder {
+        self.tls.roots = pem.into();
+        self
+    }
+
+    /// The certificate of this client with its chain, and its key (both PEM): for a server that asks for client certificates.
+    #[cfg(feature = "tls")]
+    pub fn client_certificate(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Builder {
+        self.tls.identity = Some((chain.into(), key.into()));
+        self
+    }
+
+    /// An HTTP client of your own: for a proxy, say. It must not repeat requests and not follow redirections.
     pub fn http(mut self, http: reqwest::Client) -> Builder {
         self.http = Some(http);
         self
@@ -70,9 +86,22 @@ impl Builder {
             header.set_sensitive(true);
             Ok(header)
         });
+        let https = url.scheme() == "https";
+        if https && cfg!(not(feature = "tls")) && self.http.is_none() {
+            return Err(Error::invalid("https needs the feature `tls` of limina-client"));
+        }
         let http = match self.http {
             Some(http) => http,
-            None => http_client(self.timeout)?,
+            None => {
+                let builder = reqwest::Client::builder()
+                    .retry(reqwest::retry::never())
+                    .redirect(reqwest::redirect::Policy::none())
+                    .connect_timeout(self.timeout)
+                    .tcp_nodelay(true);
+                #[cfg(feature = "tls")]
+                let builder = builder.tls_backend_preconfigured(self.tls.config(https)?);
+                builder.build().map_err(|error| Error::invalid(error.to_string()))?
+            }
         };
         let transport = Transport {
             http,
@@ -90,28 +119,6 @@ impl Builder {
             },
         })
     }
-}
-
-fn http_client(timeout: Duration) -> Result<reqwest::Client> {
-    let builder = reqwest::Client::builder()
-        .retry(reqwest::retry::never())
-        .redirect(reqwest::redirect::Policy::none())
-        .connect_timeout(timeout)
-        .tcp_nodelay(true);
-    #[cfg(feature = "tls")]
-    let builder = builder.tls_backend_preconfigured(tls_config()?);
-    builder.build().map_err(|error| Error::invalid(error.to_string()))
-}
-
-#[cfg(feature = "tls")]
-fn tls_config() -> Result<rustls::ClientConfig> {
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Error::invalid(error.to_string()))?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
 impl Limina {
@@ -137,6 +144,8 @@ impl Limina {
             timeout: Duration::from_secs(2),
             retries: 2,
             http: None,
+            #[cfg(feature = "tls")]
+            tls: crate::tls::Settings::default(),
         }
     }
 

@@ -81,6 +81,11 @@ impl Decide {
         self.and("checks", json!({"key_values": body::key_values(key_values)}))
     }
 
+    /// Takes hits from every limit that applies.
+    pub fn take<'a>(self, key_values: impl Into<KeyValues<'a>>, hits: u64) -> Decide {
+        self.and("checks", json!({"key_values": body::key_values(key_values), "hits": hits}))
+    }
+
     /// Takes hits whose real number [`Commit::hits`] says later, under this name.
     pub fn estimate<'a>(self, name: &str, key_values: impl Into<KeyValues<'a>>, hits: u64) -> Decide {
         let key_values = body::key_values(key_values);
@@ -92,6 +97,12 @@ impl Decide {
         self.and("holds", json!({"limit_name": limit_name, "value": value}))
     }
 
+    /// Holds a value in a limit of the ledger, which is created with this ceiling if it does not exist.
+    pub fn hold_new(self, limit_name: &str, value: i64, ceiling: i64) -> Decide {
+        let hold = json!({"limit_name": limit_name, "value": value, "ceiling": ceiling});
+        self.and("holds", hold).create_missing()
+    }
+
     /// Creates the limits of the ledger that do not exist.
     pub fn create_missing(self) -> Decide {
         self.with("create_missing", true)
@@ -100,6 +111,11 @@ impl Decide {
     /// Takes an exclusive lock.
     pub fn lock<'a>(self, key_values: impl Into<KeyValues<'a>>) -> Decide {
         self.and("locks", json!({"key_values": body::key_values(key_values)}))
+    }
+
+    /// Takes a lock that others may hold at the same time, if they share it too.
+    pub fn lock_shared<'a>(self, key_values: impl Into<KeyValues<'a>>) -> Decide {
+        self.and("locks", json!({"key_values": body::key_values(key_values), "mode": "shared"}))
     }
 
     /// Submits an event, which is published after the commit.

@@ -47,6 +47,8 @@ mod reply;
 mod rules;
 mod server;
 mod sse;
+#[cfg(feature = "tls")]
+mod tls;
 mod transport;
 pub mod types;
 
@@ -79,3 +81,8 @@ macro_rules! key_values {
         $crate::KeyValues(::std::vec![$(($key.into(), $crate::KeyValue::from($value))),*])
     };
 }
+
+/// The examples of the README are compiled with the tests of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

