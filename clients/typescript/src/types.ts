@@ -72,7 +72,7 @@ export interface LimitStatus {
   shadow: boolean;
   exceeded: boolean;
   /** How many requests wait in the group. */
-  waiting?: number;
+  waiting: number;
 }
 
 export type NewWindow =

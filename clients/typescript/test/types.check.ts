@@ -15,11 +15,6 @@ type Verdict<Unknown> = [Unknown] extends [never] ? true : { unknown: Unknown };
 /** What the server answers has everything that `Ours` promises. */
 type Received<Ours, Theirs> = Plain<Theirs> extends Ours ? true : { disagrees: Theirs };
 
-/** A check of a schema that the document may not have yet. */
-type Once<Name extends string, Check extends "sent" | "received", Ours> = Schemas extends Record<Name, infer Theirs>
-  ? { sent: Sent<Ours, Theirs>; received: Received<Ours, Theirs> }[Check]
-  : true;
-
 /** A schema with the values that the server sends: the typed form of the original documents is only for requests. */
 type Plain<T> = T extends object
   ? { [Field in keyof T]: Field extends "key_values" | "group" ? ours.KeyValues | Extract<T[Field], null> : PlainValue<T[Field]> }
@@ -29,15 +24,12 @@ type PlainValue<T> = T extends { DataType: number } ? never : Plain<T>;
 /** The document asks for at least one part; here, the checks. */
 type WithChecks = ours.DecisionRequest & Required<Pick<ours.DecisionRequest, "checks">>;
 
-/** Fields of the contract that the document does not have yet. */
-type Check = Omit<ours.Check, "report">;
-
 export type Checked = [
   ours.KeyValues extends Schemas["KeyValues"] ? true : { disagrees: Schemas["KeyValues"] },
   ours.Selection extends Schemas["Selection"] ? true : { disagrees: Schemas["Selection"] },
   Sent<ours.Query, Schemas["Query"]>,
   Sent<ours.RuleQuery, Schemas["RuleQuery"]>,
-  Sent<Check, Schemas["Check"]>,
+  Sent<ours.Check, Schemas["Check"]>,
   Sent<ours.NewRule, Schemas["NewRule"]>,
   Sent<ours.NewRule & { name: string }, Schemas["CreateRule"]>,
   Sent<ours.RulePatch, Schemas["RulePatch"]>,
@@ -75,14 +67,13 @@ export type Checked = [
   Received<ours.Namespace, Schemas["Namespace"]>,
   Received<ours.Refusal, Schemas["RefusedRequest"]>,
   Received<ours.Problem, Schemas["Problem"]>,
-
-  Once<"NewRuleSet", "sent", ours.NewRuleSet>,
-  Once<"RuleSet", "received", ours.RuleSet>,
-  Once<"RuleSetInfo", "received", ours.RuleSetInfo>,
-  Once<"RuleSetChanges", "received", ours.RuleSetChanges>,
-  Once<"NewDecision", "sent", WithChecks>,
-  Once<"CommitDecision", "sent", ours.CommitRequest>,
-  Once<"Decision", "received", ours.Decision>,
+  Sent<ours.NewRuleSet, Schemas["NewRuleSet"]>,
+  Received<ours.RuleSet, Schemas["RuleSet"]>,
+  Received<ours.RuleSetInfo, Schemas["RuleSetInfo"]>,
+  Received<ours.RuleSetChanges, Schemas["RuleSetChanges"]>,
+  Sent<WithChecks, Schemas["NewDecision"]>,
+  Sent<ours.CommitRequest, Schemas["CommitDecision"]>,
+  Received<ours.Decision, Schemas["Decision"]>,
 ];
 
 /** If this does not compile, its type says what disagrees. */

@@ -67,11 +67,32 @@ impl Token {
         permit.is_of(&self.usage)
     }
 
+    /// The hash of the token, as the file has it.
+    pub fn hash(&self) -> Hash {
+        self.hash
+    }
+
+    /// What the token allows.
+    pub fn rights(&self) -> &[Right] {
+        &self.rights
+    }
+
+    /// From when on the token is valid, in epoch milliseconds.
+    pub fn not_before(&self) -> Option<u64> {
+        self.not_before
+    }
+
+    /// The first instant at which the token is no longer valid, in epoch milliseconds.
+    pub fn expires(&self) -> Option<u64> {
+        self.expires
+    }
+
     pub(crate) fn is_valid_at(&self, now: u64) -> bool {
         self.not_before.is_none_or(|at| at <= now) && self.expires.is_none_or(|at| now < at)
     }
 
-    pub(crate) fn is_valid(&self) -> bool {
+    /// Whether the token is valid now, by the clock of the system.
+    pub fn is_valid(&self) -> bool {
         (self.not_before.is_none() && self.expires.is_none()) || self.is_valid_at(time::now())
     }
 }
@@ -89,6 +110,11 @@ impl Tokens {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// All tokens, the expired ones included, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Token> {
+        self.0.values().map(|token| &**token)
     }
 
     /// Takes over what tokens of the table before this one use at the moment.

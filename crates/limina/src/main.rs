@@ -18,7 +18,8 @@ mod tls;
 mod verify;
 mod watch;
 
-use clap::Parser;
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, parser::ValueSource};
+use limina_cli::{Exit, Failed};
 use std::{error::Error, io::Write, process::ExitCode};
 
 #[global_allocator]
@@ -26,10 +27,12 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// May this happen now? Limits, locks, events and a ledger, durable and exact, in one binary.
 #[derive(Parser)]
-#[command(name = "limina", version, args_conflicts_with_subcommands = true)]
+#[command(name = "limina", version)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
+    #[command(flatten)]
+    options: limina_cli::Options,
     #[command(flatten)]
     serve: config::ServeArgs,
 }
@@ -37,39 +40,62 @@ struct Cli {
 #[derive(clap::Subcommand)]
 #[expect(clippy::large_enum_variant, reason = "there is one")]
 enum Command {
-    /// Serve requests (also the default without a subcommand).
+    /// Serve requests (also the default without a command)
     Serve(config::ServeArgs),
-    /// Check the data directory of a stopped server: reads everything, changes nothing.
+    /// Check the data directory of a stopped server: reads everything, changes nothing
     Verify(verify::VerifyArgs),
-    /// Export everything that a store holds to one file: a backup, or the input of `import`.
+    /// Export everything that a store holds to one file: a backup, or the input of `import`
     Export(moving::ExportArgs),
-    /// Create a new store from a file that `export` wrote.
+    /// Create a new store from a file that `export` wrote
     Import(moving::ImportArgs),
-    /// Work with a file of limiter rules.
+    /// Rules of the limiter: look, compare with a file, apply a file
     #[command(subcommand)]
     Rules(RulesCommand),
-    /// Work with tokens, by which clients are let in.
+    /// Make tokens, by which clients are let in, or list those of a file
     #[command(subcommand)]
     Token(TokenCommand),
-    /// Print the OpenAPI description of the HTTP interface.
+    /// Print the OpenAPI description of the HTTP interface
     Openapi,
+    /// Print completions for a shell
+    Completions(limina_cli::CompletionsArgs),
+    #[command(flatten)]
+    Client(limina_cli::Command),
 }
+
+/// The commands that ask no server, and know none.
+const SERVING: [&str; 6] = ["serve", "verify", "export", "import", "openapi", "completions"];
 
 #[derive(clap::Subcommand)]
 enum RulesCommand {
-    /// Check a rules file, or a configuration of Envoy, without a server: prints every mistake with its line.
+    #[command(flatten)]
+    Client(limina_cli::RulesCommand),
+    /// Check a rules file, or a configuration of Envoy, without a server: prints every mistake with its line
     Check(rules::CheckArgs),
 }
 
 #[derive(clap::Subcommand)]
 enum TokenCommand {
-    /// Make a token: prints it once, with the block for the file of --tokens.
+    /// Make a token: prints it once, with the block for the file of --tokens
     New(access::NewTokenArgs),
+    /// List the tokens of a file: names, rights, validity
+    Ls(access::ListTokensArgs),
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let result = match cli.command {
+    let mut command = limina_cli::arranged(Cli::command(), &SERVING);
+    let matches = command.get_matches_mut();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit());
+    let result = refuse_misplaced(&cli, &matches)
+        .map_or_else(|failed| Ok(limina_cli::report(failed)), |()| run(cli, command));
+    let exit = result.unwrap_or_else(|error| {
+        progress::say(&chain(&*error));
+        Exit::Error
+    });
+    exit.into()
+}
+
+fn run(cli: Cli, mut command: clap::Command) -> Result<Exit, Box<dyn Error>> {
+    let done = match cli.command {
         None => serve::serve(cli.serve),
         Some(Command::Serve(args)) => serve::serve(args),
         Some(Command::Verify(args)) => verify::verify(args),
@@ -78,13 +104,48 @@ fn main() -> ExitCode {
         Some(Command::Rules(RulesCommand::Check(args))) => rules::check(args),
         Some(Command::Token(TokenCommand::New(args))) => access::new_token(args),
         Some(Command::Openapi) => print(&limina_server::openapi_json()),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            progress::say(&chain(&*error));
-            ExitCode::FAILURE
+        Some(Command::Token(TokenCommand::Ls(args))) => return access::list_tokens(args, &cli.options),
+        Some(Command::Completions(args)) => {
+            return Ok(limina_cli::write_completions(args.shell, &mut command));
         }
+        Some(Command::Rules(RulesCommand::Client(rules))) => {
+            return Ok(limina_cli::run(&cli.options, limina_cli::Command::Rules(rules)));
+        }
+        Some(Command::Client(client)) => return Ok(limina_cli::run(&cli.options, client)),
+    };
+    done.map(|()| Exit::Yes)
+}
+
+/// Refuses options that the command has no use for. They belong to the whole command line, because `limina --listen :80` serves,
+/// and `limina -n shop check …` asks.
+fn refuse_misplaced(cli: &Cli, matches: &ArgMatches) -> Result<(), Failed> {
+    match &cli.command {
+        None
+        | Some(
+            Command::Serve(_)
+            | Command::Verify(_)
+            | Command::Export(_)
+            | Command::Import(_)
+            | Command::Openapi
+            | Command::Completions(_)
+            | Command::Rules(RulesCommand::Check(_))
+            | Command::Token(TokenCommand::New(_)),
+        ) => limina_cli::refuse_options(matches, &[])?,
+        Some(Command::Token(TokenCommand::Ls(_))) => limina_cli::refuse_options(matches, &["output"])?,
+        Some(Command::Rules(RulesCommand::Client(_)) | Command::Client(_)) => {}
+    }
+    let serve = config::ServeArgs::augment_args(clap::Command::new("serve"));
+    let given = |arg: &&clap::Arg| {
+        let id = arg.get_id().as_str();
+        matches.try_contains_id(id).is_ok() && matches.value_source(id) == Some(ValueSource::CommandLine)
+    };
+    match serve.get_arguments().find(given) {
+        Some(arg) if cli.command.is_some() => {
+            let flag = arg.get_long().unwrap_or_default();
+            let message = format!("--{flag} is an option of `limina serve`, and stands behind the command");
+            Err(Failed { exit: Exit::Usage, message })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -105,5 +166,20 @@ fn print(text: &str) -> Result<(), Box<dyn Error>> {
     match writeln!(std::io::stdout(), "{text}") {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_first_page_of_help_shows_every_command() {
+        let command = limina_cli::arranged(Cli::command(), &SERVING);
+        let commands: BTreeSet<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+        let shown: BTreeSet<&str> = limina_cli::grouped().filter(|name| *name != "help").collect();
+        assert_eq!(commands, shown);
+        command.debug_assert();
     }
 }

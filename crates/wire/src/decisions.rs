@@ -203,7 +203,7 @@ pub struct DecisionBatch<'a> {
 }
 
 /// A decision.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Decision<'a> {
     /// Only in a batch: the HTTP status that the single call would have.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -245,7 +245,7 @@ pub struct Decision<'a> {
 }
 
 /// The state of a decision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = DecisionState)]
 pub enum State {
@@ -262,7 +262,7 @@ pub enum State {
 }
 
 /// A limit that applies to a check of a decision.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LimitOfDecision<'a> {
     /// The check.
     pub check: CheckOfDecision<'a>,
@@ -272,7 +272,7 @@ pub struct LimitOfDecision<'a> {
 }
 
 /// A check of a decision: its name or, if it has none, its place among the checks, from 0.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum CheckOfDecision<'a> {
     /// The name.
@@ -282,7 +282,7 @@ pub enum CheckOfDecision<'a> {
 }
 
 /// The event of a decision.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EventOfDecision<'a> {
     /// The name of the stream.
     pub stream: Cow<'a, str>,
@@ -298,7 +298,7 @@ pub struct EventOfDecision<'a> {
 }
 
 /// What became of the event of a decision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EventStatus {
     /// The event incubates.
@@ -310,7 +310,7 @@ pub enum EventStatus {
 }
 
 /// The problem document of a refused decision. Nothing has moved, and the id is free.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = RefusedDecision)]
 pub struct Refused<'a> {
     /// A reference to the description of `code`.
@@ -343,7 +343,7 @@ pub struct Refused<'a> {
 }
 
 /// A kind of parts of a decision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = DecisionPart)]
 pub enum Part {
@@ -358,7 +358,7 @@ pub enum Part {
 }
 
 /// A limit of the limiter that refuses a decision.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RefusedLimit<'a> {
     /// Always `LimitReached`.
     pub code: Cow<'static, str>,
@@ -374,7 +374,7 @@ pub struct RefusedLimit<'a> {
 }
 
 /// A hold that refuses a decision.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RefusedHold<'a> {
     /// `LimitExceeded`, or `ValueOverflow`.
     pub code: Cow<'static, str>,
@@ -403,7 +403,7 @@ pub struct RefusedHold<'a> {
 }
 
 /// Who holds a part of a slot or of a ceiling: a decision (`operation_id`) or a lease (`lease_id`).
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HeldBy<'a> {
     /// The decision. Absent for a lease by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -423,11 +423,12 @@ pub struct HeldBy<'a> {
 }
 
 /// A lock that refuses a decision, with the first that is in its way.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RefusedLock<'a> {
     /// Always `LockHeld`.
     pub code: Cow<'static, str>,
     /// The key-values that identify the lock.
+    #[serde(deserialize_with = "crate::owned::key_values")]
     pub key_values: KeyValues<'a>,
     /// The mode that was asked for.
     pub mode: Mode,
@@ -445,7 +446,7 @@ pub struct RefusedLock<'a> {
 }
 
 /// Why the event of a decision is refused.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RefusedEvent {
     /// `EventConflict`: the same event happened within the duration. `StreamFull`: the stream remembers its maximum of events.
     pub code: Cow<'static, str>,
@@ -455,7 +456,7 @@ pub struct RefusedEvent {
     pub conflicting_time: Option<u64>,
     /// With `EventConflict`: when the event is accepted again, in epoch milliseconds; `null` if it is not known, because an
     /// open decision has submitted the event.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::patch")]
     #[schema(value_type = Option<u64>)]
     pub open_at: Option<Option<u64>>,
     /// With `StreamFull`: how many distinct events the stream can remember.

@@ -61,7 +61,7 @@ pub enum Mode {
 from_word!(Mode: "only_once" => OnlyOnce, "strictly_once" => StrictlyOnce);
 
 /// A stream of events.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Stream<'a> {
     /// The name, unique within the namespace.
     pub name: Cow<'a, str>,
@@ -90,7 +90,7 @@ pub struct NewEvent<'a> {
 }
 
 /// An event that was accepted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Submitted<'a> {
     /// Always `submitted`.
     pub status: SubmittedStatus,
@@ -105,7 +105,7 @@ pub struct Submitted<'a> {
 }
 
 /// The status of an event that was accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SubmittedStatus {
     /// The event was accepted and incubates.
@@ -113,7 +113,7 @@ pub enum SubmittedStatus {
 }
 
 /// All incubating events of a stream: accepted, and neither published nor invalidated yet.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Incubating<'a> {
     /// The clock of the last change that this list includes.
     pub clock: u64,
@@ -122,7 +122,7 @@ pub struct Incubating<'a> {
 }
 
 /// An incubating event.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct IncubatingEvent<'a> {
     /// The text of the event.
     pub event: Cow<'a, str>,
@@ -133,7 +133,7 @@ pub struct IncubatingEvent<'a> {
 }
 
 /// A message to the followers of a stream.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "messageType")]
 pub enum Message<'a> {
     /// An event was accepted and incubates.
@@ -171,7 +171,7 @@ pub enum Message<'a> {
 }
 
 /// An event and its time.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EventTime<'a> {
     /// The text of the event.
     pub event: Cow<'a, str>,
@@ -180,7 +180,7 @@ pub struct EventTime<'a> {
 }
 
 /// An event of a key frame.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SnapshotEvent<'a> {
     /// The text of the event.
     pub event: Cow<'a, str>,
@@ -191,7 +191,7 @@ pub struct SnapshotEvent<'a> {
 }
 
 /// The status of an event in a key frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub enum SnapshotStatus {
     /// The event incubates.
     Valid,

@@ -19,6 +19,7 @@ pub mod limiter;
 pub mod locks;
 pub mod namespace;
 pub mod object;
+mod owned;
 pub mod page;
 pub mod problem;
 pub mod refusals;

@@ -77,7 +77,7 @@ pub enum Mode {
 from_word!(Mode: "exclusive" => Exclusive, "shared" => Shared);
 
 /// A grant: one or more locks that are held together.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Granted<'a> {
     /// The id of the grant.
     pub lock_id: Cow<'a, str>,
@@ -93,16 +93,17 @@ pub struct Granted<'a> {
 }
 
 /// One of the locks of a grant.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HeldLock<'a> {
     /// The key-values that identify the lock.
+    #[serde(deserialize_with = "crate::owned::key_values")]
     pub key_values: KeyValues<'a>,
     /// How the lock is held.
     pub mode: Mode,
 }
 
 /// A grant, as everybody can read it.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Lock<'a> {
     /// The id of the grant.
     pub lock_id: Cow<'a, str>,

@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-const PACKAGES: &[&str] = &["python", "typescript"];
+const PACKAGES: &[&str] = &["python", "typescript", "rust"];
 
 /// Options: `--smoke` for the few tests that `cargo xtask test` runs; `--server PATH` for a binary that is built already; names
 /// of packages (all if none).
@@ -46,9 +46,15 @@ fn test(package: &str, set: &str, server: &Path) -> Outcome {
     }
 }
 
-/// The job of `cargo xtask test`: this program with a server that is built already.
+/// The variables with which the test binary of the Rust client runs its smoke tests against a server.
+pub(crate) fn smoke_test(server: &Path) -> [(&'static str, PathBuf); 2] {
+    [("LIMINA_BIN", server.to_owned()), ("LIMINA_TEST", "smoke".into())]
+}
+
+/// The job of `cargo xtask test`: this program with a server that is built already. The tests of the Rust client are a binary of
+/// the workspace, and so a job of their own.
 pub(crate) fn job(server: &Path) -> Result<Command, String> {
     let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
-    command.args(["clients-e2e", "--smoke", "--server"]).arg(server).current_dir(crate::root());
+    command.args(["clients-e2e", "--smoke", "python", "typescript", "--server"]).arg(server).current_dir(crate::root());
     Ok(command)
 }

@@ -12,6 +12,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("limina-store", &[]),
     ("limina-wire", &[]),
     ("limina-access", &["limina-engine"]),
+    ("limina-client", &["limina-wire"]),
+    ("limina-cli", &["limina-client", "limina-wire"]),
     ("limina-envoy", &["limina-engine"]),
     ("limina-shard", &["limina-engine"]),
     ("limina-sim", &["limina-engine", "limina-node", "limina-shard", "limina-store"]),
@@ -25,6 +27,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "limina",
         &[
             "limina-access",
+            "limina-cli",
             "limina-embed",
             "limina-engine",
             "limina-envoy",

@@ -30,6 +30,9 @@ const SLOWEST_FIRST: &[&str] = &[
     "sim: all",
 ];
 
+/// The tests of the Rust client, which need the server.
+const RUST_CLIENT: &str = "rust: all";
+
 /// One program to run: a test binary, or cargo with the documentation tests.
 pub(crate) struct Job {
     /// The crate's folder and the target, such as `limina: e2e`.
@@ -58,7 +61,7 @@ pub(crate) fn build(environment: &Environment) -> Result<Vec<Job>, String> {
     let failed = |error: std::io::Error| format!("{told}: {error}");
     let mut cargo = cargo.current_dir(crate::root()).stdout(Stdio::piped()).spawn().map_err(failed)?;
     let output = BufReader::new(cargo.stdout.take().expect("it is piped"));
-    let mut jobs = Vec::new();
+    let (mut jobs, mut server) = (Vec::new(), None);
     for message in Message::parse_stream(output) {
         let Message::CompilerArtifact(artifact) = message.map_err(failed)? else { continue };
         let Some(program) = artifact.executable.as_ref().map(|path| path.as_std_path()) else { continue };
@@ -68,10 +71,16 @@ pub(crate) fn build(environment: &Environment) -> Result<Vec<Job>, String> {
             jobs.push(schemathesis(program)?);
             jobs.push(envoy(program)?);
             jobs.push(client_packages(program)?);
+            server = Some(program.to_owned());
         }
     }
     if !cargo.wait().map_err(failed)?.success() {
         return Err(format!("failed: {told}"));
+    }
+    if let Some(server) = server {
+        for job in jobs.iter_mut().filter(|job| job.name == RUST_CLIENT) {
+            job.command.envs(crate::client_packages::smoke_test(&server));
+        }
     }
     let place =
         |job: &Job| SLOWEST_FIRST.iter().position(|slow| *slow == job.name).unwrap_or(SLOWEST_FIRST.len());
@@ -123,9 +132,13 @@ fn binary(manifest: &Path, target: &cargo_metadata::Target, program: &Path) -> R
     };
     let mut command = Command::new(program);
     command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
+    let name = format!("{folder_name}: {name}");
     Ok(Job {
-        name: format!("{folder_name}: {name}"),
-        again: format!("cargo test --manifest-path crates/{folder_name}/Cargo.toml {which}"),
+        again: match name.as_str() {
+            RUST_CLIENT => "cargo xtask clients-e2e --smoke rust".to_owned(),
+            _ => format!("cargo test --manifest-path crates/{folder_name}/Cargo.toml {which}"),
+        },
+        name,
         command,
     })
 }

@@ -1,7 +1,9 @@
-//! Who is let in: the file of tokens, followed while the server runs, and `limina token new`.
+//! Who is let in: the file of tokens, followed while the server runs, and `limina token`.
 
+mod list_tokens;
 mod new_token;
 
+pub(crate) use list_tokens::{ListTokensArgs, list_tokens};
 pub(crate) use new_token::{NewTokenArgs, new_token};
 
 use crate::{config::Config, watch::Watch};

@@ -244,6 +244,8 @@ pub(crate) struct Process {
 impl Process {
     #[track_caller]
     pub(crate) fn spawn(command: &mut Command) -> Process {
+        // The client in clients/rust gives reqwest TLS without a provider, and the tests' HTTP clients panic without one.
+        let _another_test_was_first = rustls::crypto::ring::default_provider().install_default();
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())

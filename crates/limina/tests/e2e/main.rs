@@ -6,6 +6,7 @@
 mod access;
 mod around;
 mod clients;
+mod command_line;
 #[path = "../common/mod.rs"]
 mod common;
 mod concurrency;

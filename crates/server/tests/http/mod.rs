@@ -267,6 +267,8 @@ async fn start_patient(reader_timeout: Duration) -> Server {
 }
 
 async fn start_app(set: impl FnOnce(App) -> App) -> Server {
+    // The client in clients/rust gives reqwest TLS without a provider, and the tests' HTTP clients panic without one.
+    let _another_test_was_first = rustls::crypto::ring::default_provider().install_default();
     let fake = Arc::new(Fake::default());
     fake.ready.store(true, Ordering::Relaxed);
     let mut registry = Registry::default();

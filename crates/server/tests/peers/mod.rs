@@ -248,6 +248,8 @@ struct Server {
 
 impl Server {
     async fn start(backend: Arc<dyn Backend>, memory: Budget) -> Server {
+        // The client in clients/rust gives reqwest TLS without a provider, and the tests' HTTP clients panic without one.
+        let _another_test_was_first = rustls::crypto::ring::default_provider().install_default();
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
         let app = App::new(backend, metrics, Arc::new(registry));

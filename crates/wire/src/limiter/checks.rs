@@ -44,7 +44,7 @@ pub struct CheckBatch<'a> {
 }
 
 /// The result of a check.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct CheckReply<'a> {
     /// Only in a batch: the HTTP status that the single check would have.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,7 +62,7 @@ pub struct CheckReply<'a> {
 }
 
 /// One limit that applied to a check.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LimitStatus<'a> {
     /// The name of the rule.
     #[schema(required)]
@@ -72,6 +72,7 @@ pub struct LimitStatus<'a> {
     #[schema(required)]
     pub override_name: Option<Cow<'a, str>>,
     /// The group: the `group_by` keys with their values, or the key-values of the override.
+    #[serde(deserialize_with = "crate::owned::key_values")]
     pub group: KeyValues<'a>,
     /// The limit; for a bucket, its burst. −1: no limit.
     pub limit: i64,
@@ -94,7 +95,7 @@ pub struct LimitStatus<'a> {
 }
 
 /// The problem document of a refused check, counter or lease. Nothing was taken.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LimitReached<'a> {
     /// The registered type of such problems.
     #[serde(rename = "type")]

@@ -19,9 +19,10 @@ pub struct CounterChange<'a> {
 }
 
 /// A counter: how much is in use for exact key-values.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Counter<'a> {
     /// The key-values of the counter.
+    #[serde(deserialize_with = "crate::owned::key_values")]
     pub key_values: KeyValues<'a>,
     /// How much is in use, including leases.
     pub counters: u64,
@@ -30,9 +31,10 @@ pub struct Counter<'a> {
 }
 
 /// A counter after taking or giving back, with the result of the check.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct CounterReply<'a> {
     /// The key-values of the counter.
+    #[serde(deserialize_with = "crate::owned::key_values")]
     pub key_values: KeyValues<'a>,
     /// How much is in use, including leases.
     pub counters: u64,

@@ -1,12 +1,12 @@
 //! The groups of a rule that use the most of their limits.
 
 use crate::KeyValues;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use utoipa::ToSchema;
 
 /// The groups of a rule that use the most of their limits.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Groups<'a> {
     /// The groups. Those that use the largest part of their limit come first; groups without a limit come last, ordered by
     /// what they use. Groups that use nothing are absent.
@@ -20,9 +20,10 @@ pub struct Groups<'a> {
 }
 
 /// A group of a rule.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Group<'a> {
     /// The group: the `group_by` keys with their values, or the key-values of the override.
+    #[serde(deserialize_with = "crate::owned::key_values")]
     pub group: KeyValues<'a>,
     /// The name of the override whose limit applies; `null` if this is the rule's own limit.
     #[serde(rename = "override")]

@@ -46,7 +46,7 @@ pub struct NewLease<'a> {
 }
 
 /// A lease that was granted.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LeaseReply<'a> {
     /// The id of the lease.
     pub lease_id: Cow<'a, str>,
@@ -61,7 +61,7 @@ pub struct LeaseReply<'a> {
 }
 
 /// A lease.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Lease<'a> {
     /// The id of the lease.
     pub lease_id: Cow<'a, str>,
@@ -71,6 +71,7 @@ pub struct Lease<'a> {
     /// A number that grows with every lease of the namespace.
     pub fencing_token: u64,
     /// The key-values with which the hits were taken.
+    #[serde(deserialize_with = "crate::owned::key_values")]
     pub key_values: KeyValues<'a>,
     /// How much the lease holds.
     pub hits: u64,

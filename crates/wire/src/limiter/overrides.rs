@@ -64,13 +64,14 @@ pub struct OverridePatch<'a> {
 }
 
 /// An override: another limit for exact values.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Override<'a> {
     /// The rule that the override belongs to.
     pub rule: Cow<'a, str>,
     /// The name, unique within the rule.
     pub name: Cow<'a, str>,
     /// The override applies to checks that have all these key-values.
+    #[serde(deserialize_with = "crate::owned::key_values")]
     pub key_values: KeyValues<'a>,
     /// The limit that replaces the limit of the rule. −1: no limit.
     pub limit: i64,

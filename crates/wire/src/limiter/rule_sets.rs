@@ -96,7 +96,7 @@ pub struct NewSetRule<'a> {
 }
 
 /// A rule set with its rules. It can be sent back with PUT.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RuleSet<'a> {
     /// The name, unique within the namespace.
     pub name: Cow<'a, str>,
@@ -109,13 +109,14 @@ pub struct RuleSet<'a> {
 }
 
 /// A rule of a set, with its overrides.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SetRule<'a> {
     /// The name, unique within the namespace.
     pub name: Cow<'a, str>,
     /// Each distinct combination of these keys' values is a group with a limit of its own.
     pub group_by: Vec<Cow<'a, str>>,
     /// Conditions that key-values must satisfy so that the rule applies, besides having all `group_by` keys.
+    #[serde(deserialize_with = "crate::owned::selection")]
     pub selection: Selection<'a>,
     /// How much may be in use in a group, or happen in it within the window. −1: no limit.
     pub limit: i64,
@@ -139,7 +140,7 @@ pub struct SetRule<'a> {
 }
 
 /// A rule set without its rules.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RuleSetInfo<'a> {
     /// The name, unique within the namespace.
     pub name: Cow<'a, str>,
@@ -152,7 +153,7 @@ pub struct RuleSetInfo<'a> {
 }
 
 /// What putting a rule set has changed, or would change.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RuleSetChanges<'a> {
     /// The names of the rules that are created, ordered.
     pub created: Vec<Cow<'a, str>>,
@@ -165,23 +166,23 @@ pub struct RuleSetChanges<'a> {
 }
 
 /// A rule that changes.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ChangedRule<'a> {
     /// The name of the rule.
     pub rule: Cow<'a, str>,
     /// The fields that change: those of a rule, `overrides`, and `managed_by` for a rule that belonged to no set.
-    pub fields: Vec<&'static str>,
+    pub fields: Vec<Cow<'static, str>>,
     /// Whether what the rule has counted is forgotten: its window has another type or length, or it groups by other keys.
     pub starts_empty: bool,
 }
 
 /// Why a rule set cannot be put.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SetConflict<'a> {
     /// The name of the rule.
     pub rule: Cow<'a, str>,
     /// The code with which the PUT is refused: `RuleManagedBySet`, `OverridesConflict` or `OverrideAlreadyExists`.
-    pub code: &'static str,
+    pub code: Cow<'static, str>,
     /// For `RuleManagedBySet`: the set that the rule belongs to; otherwise `null`.
     #[schema(required)]
     pub managed_by: Option<Cow<'a, str>>,

@@ -152,13 +152,14 @@ pub struct RulePatch<'a> {
 }
 
 /// A rule.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Rule<'a> {
     /// The name, unique within the namespace.
     pub name: Cow<'a, str>,
     /// Each distinct combination of these keys' values is a group with a limit of its own.
     pub group_by: Vec<Cow<'a, str>>,
     /// Conditions that key-values must satisfy so that the rule applies, besides having all `group_by` keys.
+    #[serde(deserialize_with = "crate::owned::selection")]
     pub selection: Selection<'a>,
     /// How much may be in use in a group, or happen in it within the window. −1: no limit.
     pub limit: i64,
@@ -182,7 +183,7 @@ pub struct Rule<'a> {
 }
 
 /// The time span in which hits count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Window {
     /// The type of the window.
     #[serde(rename = "type")]
@@ -204,19 +205,20 @@ pub struct MatchQuery<'a> {
 }
 
 /// The rules that apply.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct MatchReply<'a> {
     /// The rules, ordered by name.
     pub rules: Vec<RuleMatch<'a>>,
 }
 
 /// A rule that applies, with its group and those of its overrides that apply.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RuleMatch<'a> {
     /// The rule.
     #[serde(flatten)]
     pub rule: Rule<'a>,
     /// The group: the `group_by` keys with their values.
+    #[serde(deserialize_with = "crate::owned::key_values")]
     pub group: KeyValues<'a>,
     /// The overrides that apply, ordered by name. If there is any, the own limit of the rule refuses nothing.
     pub matching_overrides: Vec<Override<'a>>,

@@ -185,7 +185,7 @@ pub(crate) fn rule_set_changes(changes: &limiter::SetChanges) -> RuleSetChanges<
             .iter()
             .map(|changed| ChangedRule {
                 rule: borrowed(&changed.rule),
-                fields: changed.fields.iter().map(|field| field.word()).collect(),
+                fields: changed.fields.iter().map(|field| field.word().into()).collect(),
                 starts_empty: changed.starts_empty,
             })
             .collect(),
@@ -200,7 +200,7 @@ fn set_conflict(conflict: &limiter::SetConflict) -> SetConflict<'_> {
         limiter::SetConflict::OverridesConflict { rule: _, name }
         | limiter::SetConflict::OverrideAlreadyExists { rule: _, name } => (None, Some(borrowed(name))),
     };
-    SetConflict { rule: borrowed(conflict.rule()), code: conflict.code(), managed_by, override_name }
+    SetConflict { rule: borrowed(conflict.rule()), code: conflict.code().into(), managed_by, override_name }
 }
 
 pub(crate) fn override_(info: &limiter::OverrideInfo) -> Override<'_> {

@@ -20,14 +20,14 @@ pub(crate) fn namespace(info: NamespaceInfo) -> Namespace {
 pub(crate) fn refused(refused: &RefusedRequest) -> wire::RefusedRequest<'_> {
     wire::RefusedRequest {
         time: refused.time,
-        namespace: refused.namespace.as_str(),
-        family: &refused.family,
-        code: &refused.code,
-        rule: refused.rule.as_ref().map(Name::as_str),
-        limit_name: refused.limit_name.as_ref().map(Name::as_str),
-        stream: refused.stream.as_ref().map(Name::as_str),
+        namespace: borrowed(&refused.namespace),
+        family: refused.family.as_ref().into(),
+        code: refused.code.as_ref().into(),
+        rule: refused.rule.as_ref().map(borrowed),
+        limit_name: refused.limit_name.as_ref().map(borrowed),
+        stream: refused.stream.as_ref().map(borrowed),
         key_values: refused.key_values.as_ref().map(key_values::key_values),
-        operation_id: refused.operation_id.as_ref().map(Name::as_str),
+        operation_id: refused.operation_id.as_ref().map(borrowed),
     }
 }
 

@@ -1,0 +1,327 @@
+//! Automatic batching: calls of one kind that are made while a request of this kind is in flight travel together in the next one.
+//!
+//! A call that finds no request in flight is sent at once, by its caller's task, so batching never delays a single call. The server handles a batch for
+//! little more than a single request, so batching pays off exactly when there is load.
+
+use crate::{
+    error::{Done, Error, Result},
+    transport::{Answer, Request, Scope, pause, random_id},
+};
+use bytes::Bytes;
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::{runtime::Handle, sync::oneshot, time::Instant};
+
+/// A kind of request that has a form for many items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    Check,
+    Hold,
+    Commit,
+}
+
+const MAX_ITEMS: usize = 256;
+
+impl Kind {
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Kind::Check => "/limiter/check",
+            Kind::Hold => "/ledger/hold",
+            Kind::Commit => "/ledger/commit",
+        }
+    }
+
+    /// The field of a batch that holds the items.
+    fn items(self) -> &'static str {
+        match self {
+            Kind::Check => "checks",
+            Kind::Hold | Kind::Commit => "operations",
+        }
+    }
+
+    /// Whether requests bear an `Idempotency-Key`. One key is for the whole batch.
+    fn keyed(self) -> bool {
+        self != Kind::Check
+    }
+}
+
+/// The calls that wait, and the number of requests in flight, by lane. A lane without either is absent.
+#[derive(Default)]
+pub(crate) struct Queues(Mutex<HashMap<Lane, Queue>>);
+
+/// Calls travel together only if they are of one kind, for one namespace, and equally patient.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Lane {
+    kind: Kind,
+    namespace: Arc<str>,
+    timeout: Duration,
+    retries: u32,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    in_flight: usize,
+}
+
+struct Waiting {
+    item: Item,
+    answer: oneshot::Sender<Result<Answer>>,
+    /// The runtime of the caller.
+    runtime: Handle,
+}
+
+struct Item {
+    body: Bytes,
+    /// When the call's time is over.
+    deadline: Instant,
+}
+
+/// Sends an item, alone or with others. Returns its own answer.
+pub(crate) async fn send(scope: &Scope, kind: Kind, item: Bytes) -> Result<Answer> {
+    let mut retry = 0;
+    loop {
+        let answer = send_once(scope, kind, item.clone()).await?;
+        retry += 1;
+        // Requests repeat themselves. An item that failed inside a batch that was answered is repeated here.
+        let nothing_done = answer.unavailability() == Some(Done::No);
+        if !nothing_done || !scope.transport.may_retry(scope, retry, answer.retry_after) {
+            return Ok(answer);
+        }
+        tokio::time::sleep(pause(retry, answer.retry_after)).await;
+    }
+}
+
+async fn send_once(scope: &Scope, kind: Kind, body: Bytes) -> Result<Answer> {
+    let deadline = Instant::now() + scope.timeout;
+    let item = Item { body, deadline };
+    match join(scope, scope.lane(kind), item) {
+        // The caller's own task sends the request: a task between the two would only delay a call that is alone.
+        Joined::Alone(turn, item) => exchange(&Mutex::new(Some(turn)), scope, kind, &[item]).await,
+        Joined::Queued(lane, mut answered) => {
+            let result = tokio::select! {
+                result = &mut answered => result,
+                () = tokio::time::sleep_until(deadline) => {
+                    if let Some(queue) = scope.queues().get_mut(&lane) {
+                        queue.expire(deadline, scope.timeout);
+                    }
+                    // Either the line above has failed the call, or its request is in flight and has an end of its own.
+                    answered.await
+                }
+            };
+            result.unwrap_or_else(|_| Err(Error::unavailable(Done::Unknown, "the runtime was shut down")))
+        }
+    }
+}
+
+enum Joined {
+    /// No request of the lane was in flight. The call is.
+    Alone(InFlight, Item),
+    Queued(Lane, oneshot::Receiver<Result<Answer>>),
+}
+
+fn join(scope: &Scope, lane: Lane, item: Item) -> Joined {
+    let mut queues = scope.queues();
+    let queue = queues.entry(lane.clone()).or_default();
+    if queue.in_flight == 0 {
+        queue.in_flight = 1;
+        return Joined::Alone(InFlight { scope: scope.clone(), lane }, item);
+    }
+    let (answer, answered) = oneshot::channel();
+    queue.waiting.push_back(Waiting { item, answer, runtime: Handle::current() });
+    let ready = queue.take_ready(scope.timeout);
+    drop(queues);
+    launch(scope, &lane, ready);
+    Joined::Queued(lane, answered)
+}
+
+impl Queue {
+    /// Takes the batches that need not wait any longer, and counts them as in flight.
+    fn take_ready(&mut self, timeout: Duration) -> Vec<Vec<Waiting>> {
+        // A request that has almost no time left is not worth sending.
+        self.expire(Instant::now() + (timeout / 10).min(Duration::from_millis(5)), timeout);
+        let mut ready = Vec::new();
+        while self.waiting.len() >= MAX_ITEMS || (!self.waiting.is_empty() && self.in_flight == 0) {
+            let count = self.waiting.len().min(MAX_ITEMS);
+            // A caller that has stopped waiting does not want its call any more.
+            let wanted = |waiting: &Waiting| !waiting.answer.is_closed();
+            let batch: Vec<_> = self.waiting.drain(..count).filter(wanted).collect();
+            if !batch.is_empty() {
+                self.in_flight += 1;
+                ready.push(batch);
+            }
+        }
+        ready
+    }
+
+    /// Fails the calls that have waited for as long as they have time for an answer. The oldest call is in front.
+    fn expire(&mut self, now: Instant, timeout: Duration) {
+        let expired = self.waiting.iter().take_while(|waiting| waiting.item.deadline <= now).count();
+        for waiting in self.waiting.drain(..expired) {
+            let message = format!("not sent within {timeout:?}: earlier requests are unanswered");
+            let _caller_gone = waiting.answer.send(Err(Error::unavailable(Done::No, message)));
+        }
+    }
+}
+
+/// Sends each batch from a task of its own, because a caller that stops waiting must not take the others' answers along.
+/// [`Queues`] must not be locked: a runtime that was shut down drops the task here, which unlocks the next batch.
+fn launch(scope: &Scope, lane: &Lane, ready: Vec<Vec<Waiting>>) {
+    for batch in ready {
+        let turn = InFlight { scope: scope.clone(), lane: lane.clone() };
+        let runtime = batch.first().map(|waiting| waiting.runtime.clone());
+        if let Some(runtime) = runtime {
+            runtime.spawn(dispatch(turn, batch));
+        }
+    }
+}
+
+async fn dispatch(turn: InFlight, batch: Vec<Waiting>) {
+    let (scope, kind) = (turn.scope.clone(), turn.lane.kind);
+    let turn = Mutex::new(Some(turn));
+    let (items, callers): (Vec<_>, Vec<_>) =
+        batch.into_iter().map(|waiting| (waiting.item, waiting.answer)).unzip();
+    let answers = match exchange(&turn, &scope, kind, &items).await {
+        Ok(answer) if items.len() == 1 => Ok(vec![answer]),
+        Ok(answer) => split(answer, items.len()),
+        Err(error) => Err(error),
+    };
+    match answers {
+        Ok(answers) => {
+            for (caller, answer) in callers.into_iter().zip(answers) {
+                let _caller_gone = caller.send(Ok(answer));
+            }
+        }
+        Err(error) => {
+            for caller in callers {
+                let _caller_gone = caller.send(Err(error.clone()));
+            }
+        }
+    }
+    // Callers that ask again at once join the next batch. Otherwise the first of them would travel alone, and the others after it.
+    if items.len() > 1 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Sends a request until it is answered. While it pauses before a retry, it is not in flight: others need not wait for it. After
+/// an answer the turn is still there, for the caller to end.
+async fn exchange(
+    turn: &Mutex<Option<InFlight>>,
+    scope: &Scope,
+    kind: Kind,
+    items: &[Item],
+) -> Result<Answer> {
+    let request = &request(scope, kind, items)?;
+    let turn = || turn.lock().unwrap_or_else(PoisonError::into_inner);
+    let attempt = |retry| async move {
+        // The time of a call includes its time in the queue. A request has as much time as the newest of its calls.
+        let left = items.last().map(|newest| newest.deadline.duration_since(Instant::now()));
+        let timeout = if retry == 0 { left.unwrap_or_default() } else { scope.timeout };
+        let counted = turn().take().unwrap_or_else(|| InFlight::another(scope, kind));
+        let result = scope.transport.attempt(request, timeout).await;
+        if result.as_ref().is_ok_and(|answer| answer.unavailability().is_none()) {
+            *turn() = Some(counted);
+        }
+        result
+    };
+    scope.transport.persist(scope, kind.keyed(), attempt).await
+}
+
+/// Counts a request as in flight for as long as this lives. When it ends, the calls that have gathered are sent.
+struct InFlight {
+    scope: Scope,
+    lane: Lane,
+}
+
+impl InFlight {
+    fn another(scope: &Scope, kind: Kind) -> InFlight {
+        let lane = scope.lane(kind);
+        scope.queues().entry(lane.clone()).or_default().in_flight += 1;
+        InFlight { scope: scope.clone(), lane }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let mut queues = self.scope.queues();
+        let Some(queue) = queues.get_mut(&self.lane) else { return };
+        queue.in_flight -= 1;
+        let ready = queue.take_ready(self.scope.timeout);
+        if queue.in_flight == 0 {
+            queues.remove(&self.lane);
+        }
+        drop(queues);
+        launch(&self.scope, &self.lane, ready);
+    }
+}
+
+/// A call that travels alone is sent as the single request.
+fn request(scope: &Scope, kind: Kind, items: &[Item]) -> Result<Request> {
+    let (path, body) = match items {
+        [alone] => (kind.path().to_owned(), alone.body.clone()),
+        _ => {
+            let mut body = format!("{{\"{}\":[", kind.items()).into_bytes();
+            for (place, item) in items.iter().enumerate() {
+                if place > 0 {
+                    body.push(b',');
+                }
+                body.extend_from_slice(&item.body);
+            }
+            body.extend_from_slice(b"]}");
+            (format!("{}/batch", kind.path()), body.into())
+        }
+    };
+    Ok(Request {
+        method: Method::POST,
+        url: scope.url(&path, &[])?,
+        body: Some(body),
+        key: if kind.keyed() { Some(random_id()?) } else { None },
+        last_event_id: None,
+        text: false,
+    })
+}
+
+/// The answers to the items of a batch. An answer to the batch as a whole (401, 413, …) is the answer to each of them.
+fn split(answer: Answer, count: usize) -> Result<Vec<Answer>> {
+    let Answer { status, body, retry_after, sent_at, .. } = answer;
+    if status >= 400 {
+        return Ok((0..count).map(|_| Answer::new(status, body.clone(), retry_after, sent_at)).collect());
+    }
+    #[derive(Deserialize)]
+    struct Results<'a> {
+        #[serde(borrow)]
+        results: Vec<&'a RawValue>,
+    }
+    #[derive(Deserialize)]
+    struct Item {
+        status: u16,
+    }
+    let unreadable = |error| Error::unreadable(status, error);
+    let Results { results } = serde_json::from_slice(&body).map_err(unreadable)?;
+    if results.len() != count {
+        return Err(Error::unreadable(status, "it has another number of items than the request"));
+    }
+    let answer = |json: &RawValue| {
+        let Item { status } = serde_json::from_str(json.get())?;
+        Ok(Answer::new(status, body.slice_ref(json.get().as_bytes()), retry_after, sent_at))
+    };
+    results.into_iter().map(answer).collect::<serde_json::Result<_>>().map_err(unreadable)
+}
+
+impl Scope {
+    fn lane(&self, kind: Kind) -> Lane {
+        let namespace = self.namespace.clone();
+        Lane { kind, namespace, timeout: self.timeout, retries: self.retries }
+    }
+
+    fn queues(&self) -> MutexGuard<'_, HashMap<Lane, Queue>> {
+        self.transport.queues.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

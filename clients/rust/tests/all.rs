@@ -1,0 +1,12 @@
+//! The client against the real server, whose binary `LIMINA_BIN` names. Without it, these tests are skipped.
+
+mod calls;
+mod client;
+mod conformance;
+mod examples;
+mod https;
+mod matching;
+mod paths;
+mod script;
+mod servers;
+mod tower_layer;

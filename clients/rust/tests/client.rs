@@ -1,0 +1,112 @@
+//! What the conformance scripts cannot say: guards that are dropped, JSON of replies, lists.
+
+use crate::servers::{Server, closed_port};
+use limina_client::{Done, Error, Limina, key_values, types::Message};
+use serde_json::{Value, json};
+use std::{future::IntoFuture, time::Duration};
+
+const TTL: Duration = Duration::from_secs(60);
+
+/// Repeats a question until the answer is yes.
+macro_rules! eventually {
+    ($question:expr) => {
+        while !$question {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+}
+
+#[tokio::test]
+async fn a_guard_that_is_dropped_releases_in_the_background() {
+    let Some(server) = Server::start() else { return };
+    let client = Limina::new(&server.url).unwrap();
+    client.rules().create(&json!({"name": "gpus", "group_by": ["gpu"], "limit": 1})).await.unwrap();
+    let lock = client.lock([("job", "x")], TTL).await.unwrap();
+    let lease = client.lease([("gpu", "g")], TTL).owner("me").await.unwrap();
+    assert!(!lock.is_lost() && lock.remaining() <= TTL);
+    assert_eq!(lease.limits[0].used, 1);
+    assert_eq!(client.leases().list().filter("owner", "me").all().await.unwrap().len(), 1);
+    drop((lock, lease));
+    eventually!(client.locks().list().all().await.unwrap().is_empty());
+    eventually!(client.leases().list().all().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn work_learns_that_its_lock_is_lost() {
+    let Some(server) = Server::start() else { return };
+    let client = Limina::new(&server.url).unwrap();
+    let lock = client.lock([("job", "x")], Duration::from_millis(300)).await.unwrap();
+    let lost = lock.lost().clone();
+    client.locks().force_release(&lock.lock_id).await.unwrap();
+    lost.cancelled().await;
+    assert!(lock.is_lost() && lock.remaining().is_zero());
+}
+
+#[tokio::test]
+async fn a_reply_has_the_json_of_the_server() {
+    let Some(server) = Server::start() else { return };
+    let client = Limina::new(&server.url).unwrap();
+    client.rules().create(&json!({"name": "r", "group_by": ["a"], "limit": 1})).await.unwrap();
+    let reply = client.check(key_values! {"a": "x", "n": 1, "f": 0.5, "b": true}).await.unwrap();
+    let json: Value = serde_json::from_str(reply.json()).unwrap();
+    assert_eq!(json["limits"][0]["group"], json!({"a": "x"}));
+    assert!(reply.allowed && reply.limits[0].rule.as_deref() == Some("r"));
+    let refused = client.check([("a", "x")]).await.unwrap();
+    assert!(!refused.allowed && refused.json().contains("LimitReached"));
+    let matching = client.rules().matching([("a", "x")]).await.unwrap();
+    assert_eq!(matching.rules[0].rule.name, "r");
+    let rule = client.rules().get("r").await.unwrap().into_inner();
+    client.rules().put("r", &rule).await.unwrap();
+}
+
+#[tokio::test]
+async fn lists_are_read_page_by_page() {
+    let Some(server) = Server::start() else { return };
+    let client = Limina::new(&server.url).unwrap().with_namespace("n/s ü");
+    for name in ["a", "b/c", "d?"] {
+        client.ledger().hold(name).change(name, 1).create_missing().await.unwrap();
+    }
+    let mut pages = client.ledger().limits().list().page_size(2);
+    assert_eq!(pages.next_page().await.unwrap().unwrap().items.len(), 2);
+    let names: Vec<_> = pages.all().await.unwrap().into_iter().map(|limit| limit.name).collect();
+    assert_eq!(names, ["d?"]);
+    assert_eq!(client.ledger().limits().get("b/c").await.unwrap().hold_value, 1);
+    assert_eq!(client.ledger().operation("d?").await.unwrap().holds.len(), 1);
+    client.ledger().commit("a").await.unwrap();
+    assert_eq!(client.ledger().values(&["a"]).await.unwrap().values[0].commit_value, 1);
+    assert_eq!(client.ledger().limits().entries("a").all().await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_stream_is_followed() {
+    let Some(server) = Server::start() else { return };
+    let client = Limina::new(&server.url).unwrap();
+    client.events().put("s", &json!({"mode": "only_once", "duration": "1d"})).await.unwrap();
+    let mut follow = client.events().follow("s");
+    assert!(matches!(*follow.next().await.unwrap(), Message::KeyFrame { .. }));
+    let submitted = client.events().submit("s", "🌮").await.unwrap();
+    loop {
+        if let Message::Submitted { clock, event_time } = &*follow.next().await.unwrap() {
+            assert_eq!((*clock, &*event_time.event), (submitted.clock, "🌮"));
+            break;
+        }
+    }
+    assert_eq!(client.events().incubating("s").await.unwrap().events.len(), 1);
+}
+
+#[tokio::test]
+async fn a_name_that_would_lead_to_another_path_is_not_sent() {
+    let client = Limina::new(closed_port()).unwrap();
+    for name in ["", ".", ".."] {
+        assert!(matches!(client.rules().get(name).await, Err(Error::Invalid(_))), "{name:?}");
+    }
+    assert!(Limina::new("not a URL").is_err());
+}
+
+#[tokio::test]
+async fn a_check_that_nobody_waits_for_does_not_delay_others() {
+    let client = Limina::builder(closed_port()).retries(0).build().unwrap();
+    drop(client.check([("n", "1")]).into_future());
+    let error = client.check([("n", "2")]).await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable { done: Done::No, .. }), "{error}");
+}

@@ -1,0 +1,406 @@
+//! `limina ledger`: amounts that are held, then committed or given back.
+
+use crate::{
+    Exit, Failed, ListLimit, Session, Span,
+    output::{self, Output, Table},
+    watch::Watch,
+    words,
+};
+use limina_client::types::{Entry, Limit, LimitValue, Operation};
+use limina_wire::ledger::{EntryType, State};
+use serde_json::json;
+use std::str::FromStr;
+
+/// The commands of `ledger`.
+#[derive(clap::Subcommand, Debug)]
+pub enum LedgerCommand {
+    /// List the limits with their values
+    Limits {
+        /// Those nearest to their ceilings first
+        #[arg(long)]
+        fullest: bool,
+        /// How much of the list
+        #[command(flatten)]
+        limit: ListLimit,
+        /// Whether to repeat
+        #[command(flatten)]
+        watch: Watch,
+    },
+    /// Show one limit with its latest history
+    Limit {
+        /// The limit
+        #[arg(value_name = "LIMIT")]
+        name: String,
+        /// How much of the history
+        #[command(flatten)]
+        limit: ListLimit,
+    },
+    /// Create a limit, or change its ceiling
+    Set {
+        /// The limit
+        #[arg(value_name = "LIMIT")]
+        name: String,
+        /// The most that may be committed and held together; `none` removes the ceiling
+        #[arg(long, value_name = "N", allow_hyphen_values = true)]
+        ceiling: Ceiling,
+    },
+    /// Delete a limit with its history
+    Rm {
+        /// The limit
+        #[arg(value_name = "LIMIT")]
+        name: String,
+        /// Do it
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Hold amounts: all of them, or none
+    Hold {
+        /// The operation: an id of yours
+        #[arg(value_name = "OPERATION")]
+        operation: String,
+        /// What to hold in which limit
+        #[arg(value_name = "LIMIT=AMOUNT", required = true)]
+        changes: Vec<Change>,
+        /// Create limits that do not exist
+        #[arg(long)]
+        create_missing: bool,
+        /// Pass over limits in which the operation holds the same amount already
+        #[arg(long)]
+        skip_existing: bool,
+        /// Roll the hold back by itself after this time
+        #[arg(long, value_name = "DURATION")]
+        expires_after: Option<Span>,
+    },
+    /// Commit what an operation holds, or less
+    Commit {
+        /// The operation
+        #[arg(value_name = "OPERATION")]
+        operation: String,
+        /// What to commit in which limit [default: all that it holds]
+        #[arg(value_name = "LIMIT=AMOUNT")]
+        changes: Vec<Change>,
+    },
+    /// Give back what an operation holds
+    Rollback {
+        /// The operation
+        #[arg(value_name = "OPERATION")]
+        operation: String,
+    },
+    /// Show an operation
+    Show {
+        /// The operation
+        #[arg(value_name = "OPERATION")]
+        operation: String,
+        /// Whether to repeat
+        #[command(flatten)]
+        watch: Watch,
+    },
+    /// List operations with open holds
+    Open {
+        /// Only those held for longer than this
+        #[arg(long, value_name = "DURATION")]
+        older_than: Option<String>,
+        /// Only those in this limit
+        #[arg(long = "in", value_name = "LIMIT")]
+        limit_name: Option<String>,
+        /// How much of the list
+        #[command(flatten)]
+        limit: ListLimit,
+        /// Whether to repeat
+        #[command(flatten)]
+        watch: Watch,
+    },
+    /// Show values of limits: the latest, or as of an operation or a position
+    Values {
+        /// The limits
+        #[arg(value_name = "LIMIT", required = true)]
+        names: Vec<String>,
+        /// As the operation saw them when it held
+        #[arg(long, value_name = "OPERATION", conflicts_with = "at")]
+        of: Option<String>,
+        /// As they were at this position
+        #[arg(long, value_name = "POSITION")]
+        at: Option<u64>,
+    },
+}
+
+/// `LIMIT=AMOUNT`. The name may contain `=`, so the last one counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The limit.
+    pub limit_name: String,
+    /// The amount.
+    pub value: i64,
+}
+
+impl FromStr for Change {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Change, String> {
+        let (name, value) = text.rsplit_once('=').ok_or("write LIMIT=AMOUNT")?;
+        let value = value.parse().map_err(|_| format!("{value:?} is not a whole number"))?;
+        if name.is_empty() {
+            Err("there is no limit before the =".to_owned())
+        } else {
+            Ok(Change { limit_name: name.to_owned(), value })
+        }
+    }
+}
+
+/// A ceiling, or `none`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ceiling(Option<i64>);
+
+impl FromStr for Ceiling {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Ceiling, String> {
+        if text == "none" {
+            return Ok(Ceiling(None));
+        }
+        text.parse()
+            .map(|ceiling| Ceiling(Some(ceiling)))
+            .map_err(|_| "write a whole number, or `none`".to_owned())
+    }
+}
+
+pub(crate) async fn run(command: LedgerCommand, session: &mut Session) -> Result<Exit, Failed> {
+    match command {
+        LedgerCommand::Limits { fullest, limit, watch } => {
+            watch
+                .run(session, async |session| {
+                    let mut limits = session.client.ledger().limits().list();
+                    if fullest {
+                        limits = limits.filter("order", "used");
+                    }
+                    session.out.list(limits, limit, show_limits).await?;
+                    Ok(Exit::Yes)
+                })
+                .await
+        }
+        LedgerCommand::Limit { name, limit } => {
+            let found = session.client.ledger().limits().get(&name).await?;
+            session.out.reply(&found, |out, found| show_limits(out, std::slice::from_ref(found)));
+            if session.out.is_table() {
+                session.out.line("");
+                let entries = session.client.ledger().limits().entries(&name);
+                session.out.list(entries, limit, show_entries).await?;
+            }
+            Ok(Exit::Yes)
+        }
+        LedgerCommand::Set { name, ceiling: Ceiling(ceiling) } => {
+            let client = session.client.clone();
+            let limits = client.ledger().limits();
+            let changed = match limits.patch(&name, &json!({"ceiling": ceiling})).await {
+                Err(limina_client::Error::NotFound(_)) => {
+                    let mut limit = json!({"name": name});
+                    if let Some(ceiling) = ceiling {
+                        limit["ceiling"] = ceiling.into();
+                    }
+                    limits.create(&limit).await?
+                }
+                other => other?,
+            };
+            session.out.reply(&changed, |out, changed| show_limits(out, std::slice::from_ref(changed)));
+            Ok(Exit::Yes)
+        }
+        LedgerCommand::Rm { name, yes } => {
+            let client = session.client.clone();
+            let limits = client.ledger().limits();
+            let found = limits.get(&name).await?;
+            if !yes {
+                show_limits(&mut session.out, &[found.into_inner()]);
+                session.out.flush();
+                return Err(Failed::needs_yes("this deletes the limit with its history"));
+            }
+            limits.delete(&name).await?;
+            session.out.say(format!("deleted {}", words::printable(&name)));
+            Ok(Exit::Yes)
+        }
+        LedgerCommand::Hold { operation, changes, create_missing, skip_existing, expires_after } => {
+            let mut hold = session.client.ledger().hold(operation);
+            for change in &changes {
+                hold = hold.change(&change.limit_name, change.value);
+            }
+            if create_missing {
+                hold = hold.create_missing();
+            }
+            if skip_existing {
+                hold = hold.skip_existing_holds();
+            }
+            if let Some(Span(after)) = expires_after {
+                hold = hold.expires_after(after);
+            }
+            let held = hold.await?;
+            session.out.reply(&held, |out, held| show_values(out, &held.values));
+            if session.out.is_table() {
+                session.out.say(format!("held at position {}", held.position));
+            }
+            Ok(Exit::Yes)
+        }
+        LedgerCommand::Commit { operation, changes } => {
+            let mut commit = session.client.ledger().commit(operation);
+            for change in &changes {
+                commit = commit.change(&change.limit_name, change.value);
+            }
+            let done = commit.await?;
+            session.out.reply(&done, |out, done| show_values(out, &done.values));
+            if session.out.is_table() {
+                session.out.say(format!("committed at position {}", done.position));
+            }
+            Ok(Exit::Yes)
+        }
+        LedgerCommand::Rollback { operation } => {
+            let done = session.client.ledger().rollback(operation).await?;
+            session.out.reply(&done, |out, done| show_values(out, &done.values));
+            if session.out.is_table() {
+                session.out.say(format!("rolled back at position {}", done.position));
+            }
+            Ok(Exit::Yes)
+        }
+        LedgerCommand::Show { operation, watch } => {
+            watch
+                .run(session, async |session| {
+                    let found = session.client.ledger().operation(&operation).await?;
+                    session.out.reply(&found, |out, found| show_operations(out, std::slice::from_ref(found)));
+                    Ok(Exit::Yes)
+                })
+                .await
+        }
+        LedgerCommand::Open { older_than, limit_name, limit, watch } => {
+            watch
+                .run(session, async |session| {
+                    let mut operations = session.client.ledger().operations();
+                    if let Some(older_than) = &older_than {
+                        operations = operations.filter("older_than", older_than);
+                    }
+                    if let Some(name) = &limit_name {
+                        operations = operations.filter("limit_name", name);
+                    }
+                    session.out.list(operations, limit, show_operations).await?;
+                    Ok(Exit::Yes)
+                })
+                .await
+        }
+        LedgerCommand::Values { names, of, at } => {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let client = session.client.clone();
+            let ledger = client.ledger();
+            let values = match (of, at) {
+                (Some(operation), _) => ledger.values_of(&operation, &names).await?,
+                (None, Some(position)) => ledger.values_at(position, &names).await?,
+                (None, None) => ledger.values(&names).await?,
+            };
+            session.out.reply(&values, |out, values| show_values(out, &values.values));
+            if session.out.is_table() {
+                session.out.say(format!("at position {}", values.position));
+            }
+            Ok(Exit::Yes)
+        }
+    }
+}
+
+fn show_limits(out: &mut Output, limits: &[Limit]) {
+    let mut table = Table::new(&["LIMIT", ">COMMITTED", ">HELD", ">CEILING", ">AVAILABLE", "USE"]);
+    for limit in limits {
+        table.row([
+            words::printable(&limit.name),
+            words::number(limit.commit_value),
+            words::number(limit.hold_value),
+            limit.ceiling.map_or("none".to_owned(), words::number),
+            limit.available.map_or("-".to_owned(), words::number),
+            // The worst case decides: what is not available counts as used.
+            match (limit.ceiling, limit.available) {
+                (Some(ceiling), Some(available)) => {
+                    output::bar(i128::from(ceiling) - i128::from(available), i128::from(ceiling))
+                }
+                _ => String::new(),
+            },
+        ]);
+    }
+    out.table(&table);
+    if limits.is_empty() {
+        out.say("no limits");
+    }
+}
+
+fn show_entries(out: &mut Output, entries: &[Entry]) {
+    let mut table =
+        Table::new(&["TIME", ">POSITION", "WHAT", "OPERATION", ">AMOUNT", ">COMMITTED", ">HELD", ">TOTAL"]);
+    for entry in entries {
+        table.row([
+            words::time(entry.time),
+            entry.position.to_string(),
+            kind(&entry.kind),
+            words::printable(&entry.operation_id),
+            words::number(entry.value),
+            words::number(entry.commit_value),
+            words::number(entry.hold_value),
+            words::number(entry.total_value),
+        ]);
+    }
+    out.table(&table);
+}
+
+/// The word of the API.
+fn kind(kind: &EntryType) -> String {
+    word(kind)
+}
+
+fn word(value: &impl serde::Serialize) -> String {
+    let json = serde_json::to_value(value).ok();
+    json.and_then(|json| json.as_str().map(str::to_owned)).unwrap_or_default().replace('_', " ")
+}
+
+pub(crate) fn show_values(out: &mut Output, values: &[LimitValue]) {
+    let mut table = Table::new(&["LIMIT", ">COMMITTED", ">HELD", ">TOTAL"]);
+    for value in values {
+        table.row([
+            words::printable(&value.limit_name),
+            words::number(value.commit_value),
+            words::number(value.hold_value),
+            words::number(value.total_value),
+        ]);
+    }
+    out.table(&table);
+}
+
+fn show_operations(out: &mut Output, operations: &[Operation]) {
+    let mut table =
+        Table::new(&["OPERATION", "LIMIT", "STATE", ">HELD", ">COMMITTED", "HELD AT", ">EXPIRES IN"]);
+    for operation in operations {
+        for hold in &operation.holds {
+            let state = match (hold.state, hold.expired) {
+                (State::RolledBack, true) => "expired".to_owned(),
+                (state, _) => word(&state),
+            };
+            let deleted = if hold.deleted { " (deleted)" } else { "" };
+            table.row([
+                words::printable(&operation.operation_id),
+                format!("{}{deleted}", words::printable(&hold.limit_name)),
+                state,
+                words::number(hold.held_value),
+                hold.committed_value.map_or("-".to_owned(), words::number),
+                words::time(hold.held_at),
+                hold.expires_in_ms.map_or("-".to_owned(), words::duration),
+            ]);
+        }
+    }
+    out.table(&table);
+    if operations.is_empty() {
+        out.say("no open operations");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Change;
+
+    #[test]
+    fn changes() {
+        let change = |text: &str| text.parse::<Change>().map(|change| (change.limit_name, change.value));
+        assert_eq!(change("budget/acme=250"), Ok(("budget/acme".to_owned(), 250)));
+        assert_eq!(change("a=b=-3"), Ok(("a=b".to_owned(), -3)));
+        assert!(change("budget").is_err() && change("=1").is_err() && change("a=1.5").is_err());
+    }
+}

@@ -1,0 +1,123 @@
+//! Durations, times, numbers and names, as people read them.
+
+use std::fmt::Write;
+
+const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+/// A duration with its two largest units: `3m20s`, `850ms`. Requests accept the same form.
+pub(crate) fn duration(millis: u64) -> String {
+    let Some(largest) = UNITS.iter().position(|(_, unit)| millis >= *unit) else { return "0s".to_owned() };
+    let mut text = String::new();
+    let mut rest = millis;
+    for (name, unit) in &UNITS[largest..(largest + 2).min(UNITS.len())] {
+        // Milliseconds matter only below ten seconds.
+        if rest >= *unit && (*name != "ms" || millis < 10_000) {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{}{name}", rest / unit);
+            rest %= unit;
+        }
+    }
+    text
+}
+
+/// A number with commas: `1,000,000`.
+pub(crate) fn number(number: impl Into<i128>) -> String {
+    let number = number.into();
+    let digits = number.unsigned_abs().to_string();
+    let mut text = if number < 0 { "-".to_owned() } else { String::new() };
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 slot`, `2 slots`.
+pub(crate) fn counted(count: impl Into<i128>, word: &str) -> String {
+    let count = count.into();
+    format!("{} {word}{}", number(count), if count == 1 { "" } else { "s" })
+}
+
+/// An instant in UTC: `2026-11-16 17:00:05Z`.
+pub(crate) fn time(epoch_millis: u64) -> String {
+    let seconds = epoch_millis / 1000;
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // The civil calendar in eras of 400 years, each of which begins on 1 March.
+    let day = days + 719_468;
+    let (era, day_of_era) = (day / 146_097, day % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day_of_month = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year}-{month:02}-{day_of_month:02} {hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// Text of clients, safe for a terminal: control characters, which could move the cursor or set a title, are escaped.
+pub(crate) fn printable(text: &str) -> String {
+    // The bidirectional overrides are no control characters by their category, but can make a text look like another one.
+    let hostile = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if !text.chars().any(hostile) {
+        return text.to_owned();
+    }
+    text.chars().map(|c| if hostile(c) { format!("\\u{{{:x}}}", c as u32) } else { c.to_string() }).collect()
+}
+
+/// An argument for a shell, in quotes only where it needs them.
+pub(crate) fn shell_quoted(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "=:._-/@,+%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", printable(text).replace('\'', "'\\''"))
+}
+
+/// Something that may be absent.
+pub(crate) fn or_dash(text: Option<impl AsRef<str>>) -> String {
+    text.map_or_else(|| "-".to_owned(), |text| printable(text.as_ref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        #[track_caller]
+        fn check(millis: u64, expect: &str) {
+            assert_eq!(duration(millis), expect);
+        }
+        check(0, "0s");
+        check(850, "850ms");
+        check(1_250, "1s250ms");
+        check(12_345, "12s");
+        check(60_000, "1m");
+        check(200_000, "3m20s");
+        check(7_200_000, "2h");
+        check(90_061_000, "1d1h");
+    }
+
+    #[test]
+    fn instants() {
+        assert_eq!(time(0), "1970-01-01 00:00:00Z");
+        assert_eq!(time(951_782_400_000), "2000-02-29 00:00:00Z");
+        assert_eq!(time(1_763_312_405_999), "2025-11-16 17:00:05Z");
+    }
+
+    #[test]
+    fn numbers() {
+        assert_eq!(number(0), "0");
+        assert_eq!(number(-1_234_567), "-1,234,567");
+        assert_eq!(number(i64::MIN), "-9,223,372,036,854,775,808");
+    }
+
+    #[test]
+    fn names_cannot_move_the_cursor() {
+        assert_eq!(printable("a\u{1b}[2Jb\u{202e}"), "a\\u{1b}[2Jb\\u{202e}");
+        assert_eq!(shell_quoted("it's"), "'it'\\''s'");
+    }
+}
