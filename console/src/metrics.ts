@@ -2,6 +2,7 @@
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { Failure, text, token } from "./api";
+import { quantile } from "./quantile";
 
 /** The operations that decide something. A batch counts as one request. */
 const DECIDES =
@@ -31,7 +32,7 @@ export const metricsFailure = signal<Failure | null>(null);
 const LINE = /^(limina_\w+?)(?:\{(.*)\})? (\S+)$/;
 const label = (labels: string, name: string) => new RegExp(`(?:^|,)${name}="([^"]*)"`).exec(labels)?.[1] ?? "";
 
-export function parse(metrics: string): Counted {
+function parse(metrics: string): Counted {
   const counted: Counted = { time: Date.now(), answers: 0, refused: 0, latency: new Map(), append: new Map(), gauges: {} };
   const add = (buckets: Map<number, number>, labels: string, value: number) => {
     const bound = label(labels, "le");
@@ -54,19 +55,6 @@ export function parse(metrics: string): Counted {
     else if (name === "limina_memory_bytes") counted.gauges[name] = (counted.gauges[name] ?? 0) + value;
   }
   return counted;
-}
-
-/** The quantile of what was counted between two looks, within its bucket by proportion. */
-export function quantile(before: Map<number, number>, after: Map<number, number>, q: number): number | null {
-  const bounds = [...after.keys()].sort((a, b) => a - b);
-  const counts = bounds.map((bound) => after.get(bound)! - (before.get(bound) ?? 0));
-  const total = counts.at(-1) ?? 0;
-  if (total <= 0) return null;
-  const wanted = q * total;
-  const n = counts.findIndex((count) => count >= wanted);
-  const [low, below] = n > 0 ? [bounds[n - 1], counts[n - 1]] : [0, 0];
-  if (bounds[n] === Infinity) return low;
-  return low + (bounds[n] - low) * ((wanted - below) / (counts[n] - below));
 }
 
 const EVERY = 2000;
@@ -112,7 +100,8 @@ export function useMetrics(): void {
           metricsFailure.value = error instanceof Failure ? error : new Failure(0, "Error", String(error));
           if ([401, 403].includes(metricsFailure.value.status)) break;
         }
-        await new Promise((done) => setTimeout(done, EVERY));
+        // The first figures come quickly.
+        await new Promise((done) => setTimeout(done, samples.value.length < 2 ? EVERY / 4 : EVERY));
       }
       running = false;
     })();

@@ -1,0 +1,39 @@
+#!/bin/sh
+# Builds and tests the console. The variable LIMINA_BIN names the server's program.
+#   build     bundles the console into the files that the server embeds
+#   check     fails if those files are not what the sources give
+#   smoke     check, types, and one flow for each screen in a real browser
+#   full      the same, long lists, and screenshots of every screen in target/console-screenshots
+#   pictures  makes the pictures of the README
+set -eu
+cd "$(dirname "$0")"
+if ! cmp -s package-lock.json node_modules/.installed; then
+    npm ci --no-audit --no-fund --ignore-scripts
+    cp package-lock.json node_modules/.installed
+fi
+
+check() {
+    built=$(mktemp -d)
+    node build.mjs "$built"
+    if ! diff -rq "$built" ../crates/server/assets/console; then
+        echo "the embedded console differs from its sources: run cargo xtask console" >&2
+        exit 1
+    fi
+    rm -r "$built"
+}
+
+case ${1:-full} in
+    build) node build.mjs ;;
+    check) check ;;
+    smoke | full)
+        check
+        node_modules/.bin/tsc
+        node --test test/units.mjs
+        node test/all.mjs "$1"
+        ;;
+    pictures) node test/pictures.mjs ;;
+    *)
+        echo "usage: $0 build|check|smoke|full|pictures" >&2
+        exit 2
+        ;;
+esac
