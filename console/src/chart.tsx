@@ -3,6 +3,7 @@ import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { clock, number } from "./format";
+import { T } from "./text";
 import { dark } from "./theme";
 
 export type Line = { name: string; color: "accent" | "bad" | "muted" | "held"; fill?: boolean; dash?: boolean; step?: boolean };
@@ -82,7 +83,7 @@ export function Chart({ x, ys, lines, format, isTime = true, height = 180, mark 
       <figcaption>
         {lines.map((line) => (
           <span key={line.name} class={`swatch ${line.color} ${line.dash ? "dashed" : ""}`}>
-            {line.name}
+            <T text={line.name} />
           </span>
         ))}
       </figcaption>

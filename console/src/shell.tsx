@@ -6,6 +6,7 @@ import { get, setToken, token, tokenWanted } from "./api";
 import { useData } from "./hooks";
 import { go, href, namespace, screen, visit } from "./route";
 import { dark, toggleTheme } from "./theme";
+import { T, visible } from "./text";
 import type { Page } from "./types";
 import { Dialogs, FailureNote, Message } from "./ui";
 
@@ -124,8 +125,8 @@ function Namespaces() {
       </datalist>
       <div class="namespace-list">
         {names.slice(0, 6).map((name) => (
-          <button key={name} aria-pressed={name === chosen} onClick={() => enter(name)} title={name}>
-            <bdi>{name}</bdi>
+          <button key={name} aria-pressed={name === chosen} onClick={() => enter(name)} title={visible(name)}>
+            <T text={name} />
           </button>
         ))}
         {names.length > 6 && <span class="quiet">and {data?.next ? "more than 994" : names.length - 6} more: type a name</span>}

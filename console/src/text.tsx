@@ -6,6 +6,11 @@ import { printPair, type KeyValues } from "./keyvalues";
 
 const INVISIBLE = /([\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufff9-\ufffb])/u;
 
+/** The same as a plain text, for titles and tooltips. */
+export const visible = (text: string) => text.split(INVISIBLE).map((part, n) => (n % 2 === 0 ? part : `[${code(part)}]`)).join("");
+
+const code = (character: string) => `U+${character.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}`;
+
 export function T({ text }: { text: string }) {
   const parts = text.split(INVISIBLE);
   if (parts.length === 1) return <bdi>{text}</bdi>;
@@ -16,7 +21,7 @@ export function T({ text }: { text: string }) {
           part
         ) : (
           <span key={n} class="mark" title="an invisible character">
-            U+{part.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}
+            {code(part)}
           </span>
         ),
       )}
@@ -44,7 +49,7 @@ export function Pairs({ of, empty = "everything" }: { of: KeyValues; empty?: str
   return (
     <span class="pairs">
       {pairs.map(([key, value]) => (
-        <span class="pair" key={key} title={printPair(key, value)}>
+        <span class="pair" key={key} title={visible(printPair(key, value))}>
           <span class="key">
             <T text={key} />
           </span>

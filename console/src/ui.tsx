@@ -7,17 +7,19 @@ import { duration, number } from "./format";
 import { now, useDebounced } from "./hooks";
 import type { Num } from "./json";
 import { change, param } from "./route";
-import { Lines, T } from "./text";
+import { Lines, T, visible } from "./text";
 
 export function Screen({ title, lead, tools, children }: { title: string; lead?: ComponentChildren; tools?: ComponentChildren; children: ComponentChildren }) {
   useEffect(() => {
-    document.title = `${title} · Limina`;
+    document.title = `${visible(title)} · Limina`;
   }, [title]);
   return (
     <>
       <header class="head">
         <div>
-          <h1>{title}</h1>
+          <h1>
+            <T text={title} />
+          </h1>
           {lead && <p class="lead">{lead}</p>}
         </div>
         {tools && <div class="tools">{tools}</div>}
@@ -309,7 +311,9 @@ export function Facts({ of }: { of: [string, ComponentChildren][] }) {
     <dl class="facts">
       {of.map(([name, value]) => (
         <div key={name}>
-          <dt>{name}</dt>
+          <dt>
+            <T text={name} />
+          </dt>
           <dd>{value}</dd>
         </div>
       ))}

@@ -247,7 +247,8 @@ test("namespaces, keys, and an empty namespace", async () => {
 
 const EVIL = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
 const RIGHT_TO_LEFT = "safe\u202egnp.exe\u200b";
-const LONG = "x".repeat(256);
+/** 256 bytes, with marks at its beginning. */
+const LONG = `\u202e\u200b${"x".repeat(250)}`;
 
 test("hostile names stay text, and break no layout", async () => {
   const at = (path) => `/v1/ns/${encodeURIComponent(EVIL)}/${path}`;
@@ -278,11 +279,13 @@ test("hostile names stay text, and break no layout", async () => {
       await page.locator("main .name, main .pair, main .banner, main h1").first().waitFor();
       await page.locator(".loading").waitFor({ state: "detached" });
       assert.equal(await page.locator("main img, main script").count(), 0, screen);
+      // Nothing that reorders or hides text reaches the page as it is.
+      const text = (await page.locator("#app").innerText()) + (await page.title());
+      assert.ok(!/[\u202e\u200b]/.test(text), `${screen} shows a mark as it is`);
       assert.ok((await width()) <= 0, `${screen} is wider than ${viewport.width} pixels`);
     }
   }
   await page.setViewportSize(LAPTOP);
-  // Nothing that reorders or hides text reaches the page as it is.
   await open(`rules?rule=${encoded(RIGHT_TO_LEFT)}`, EVIL);
   await see("U+202E");
   await see("U+200B");

@@ -2,7 +2,7 @@ import { get } from "../api";
 import { number } from "../format";
 import { useData } from "../hooks";
 import { namespace } from "../route";
-import { Name, T } from "../text";
+import { Name, T, visible } from "../text";
 import type { Cluster as Seen } from "../types";
 import { Badge, Card, FailureNote, Loading, Screen } from "../ui";
 
@@ -58,7 +58,7 @@ export function Cluster() {
             const n = order.indexOf(shard.owner ?? "");
             const words = `Shard ${shard.shard}: ${shard.owner ? `on ${shard.owner}` : "on no node"}, ${shard.open ? "open" : "not open"}${shard.epoch != null ? `, epoch ${shard.epoch}` : ""}`;
             return (
-              <span key={shard.shard} role="listitem" class={`shard ${n < 0 ? "none" : `c${n % 8}`} ${shard.open ? "" : "closed"} ${home?.shard === shard.shard ? "home" : ""}`} title={words} aria-label={words}>
+              <span key={shard.shard} role="listitem" class={`shard ${n < 0 ? "none" : `c${n % 8}`} ${shard.open ? "" : "closed"} ${home?.shard === shard.shard ? "home" : ""}`} title={visible(words)} aria-label={visible(words)}>
                 {shard.shard}
               </span>
             );

@@ -5,7 +5,7 @@ import { useData } from "../hooks";
 import { parse, print, selection, type KeyValues } from "../keyvalues";
 import { pageQuery } from "../lists";
 import { href, param } from "../route";
-import { Name, Pairs } from "../text";
+import { Name, Pairs, T } from "../text";
 import type { Lease, Lock, Page } from "../types";
 import { Badge, Empty, FailureNote, Filter, Left, Loading, Pager, Screen, Since, Table, Tabs } from "../ui";
 
@@ -60,7 +60,7 @@ function HeldLocks() {
         : call<Page<Lock>>("POST", `${at`locks/query`}?${pageQuery("", after)}`, { where: selection(wanted) }, signal),
     2000,
   );
-  if (mistake) return <p class="mistake">{mistake}</p>;
+  if (mistake) return <p class="mistake"><T text={mistake} /></p>;
   if (failure && !data) return <FailureNote of={failure} what="the locks of this namespace" />;
   if (!data) return <Loading />;
   if (data.items.length === 0) return text || after ? <Empty title="No lock matches" /> : <Empty title="Nobody holds a lock">Locks appear here while they are held, with the number of requests that wait for them.</Empty>;

@@ -5,7 +5,7 @@ import { useData, useDebounced } from "../hooks";
 import { encode } from "../json";
 import { parse, type KeyValues } from "../keyvalues";
 import { change, href, param } from "../route";
-import { Name, Pairs, Selection } from "../text";
+import { Name, Pairs, Selection, T } from "../text";
 import type { CheckReply, LimitStatus, Page, Rule, RuleMatch } from "../types";
 import { Badge, Card, Command, Empty, FailureNote, Loading, Screen, Table, Use } from "../ui";
 
@@ -58,7 +58,7 @@ export function Try() {
             <input type="number" min={0} value={hits} onInput={(event) => change({ hits: event.currentTarget.value === "1" ? undefined : event.currentTarget.value }, "replace")} />
           </label>
         </div>
-        {mistake ? <p class="mistake">{mistake}</p> : keyValues && Object.keys(keyValues).length > 0 && <Pairs of={keyValues} />}
+        {mistake ? <p class="mistake"><T text={mistake} /></p> : keyValues && Object.keys(keyValues).length > 0 && <Pairs of={keyValues} />}
         {offered.length > 0 && (
           <p class="offered">
             <span class="quiet">Keys that rules group by</span>
@@ -73,7 +73,7 @@ export function Try() {
                   field.current!.focus();
                 }}
               >
-                <bdi>{key}</bdi>
+                <T text={key} />
               </button>
             ))}
           </p>
@@ -118,11 +118,15 @@ function Answer({ keyValues, hits }: { keyValues: KeyValues; hits: number }) {
         <div class={`banner ${reply.allowed ? "yes" : "no"}`} role="status">
           <strong>{reply.allowed ? "It would pass." : "It would be refused."}</strong>
           <span>
-            {matches.length === 0
-              ? "No rule applies to these key-values, so nothing limits them. Is a key misspelt?"
-              : reply.allowed
-                ? `${matches.length === 1 ? "One rule applies" : `${matches.length} rules apply`}, and there is room in all of them.`
-                : refusing.map(reason).join(" ")}
+            <T
+              text={
+                matches.length === 0
+                  ? "No rule applies to these key-values, so nothing limits them. Is a key misspelt?"
+                  : reply.allowed
+                    ? `${matches.length === 1 ? "One rule applies" : `${matches.length} rules apply`}, and there is room in all of them.`
+                    : refusing.map(reason).join(" ")
+              }
+            />
             {!reply.allowed && reply.retry_after_ms !== null && ` It would pass in ${duration(reply.retry_after_ms)} if nothing else happened.`}
           </span>
         </div>
@@ -156,7 +160,7 @@ function Answer({ keyValues, hits }: { keyValues: KeyValues; hits: number }) {
                 <Name text={rule.name} href={href("rules", { rule: rule.name })} />
                 <span class="quiet">
                   {allowance(rule.limit, rule.window)}, {windowWord(rule.window)}
-                  {rule.group_by.length > 0 && `, for each ${rule.group_by.join(", ")}`}
+                  {rule.group_by.length > 0 && <T text={`, for each ${rule.group_by.join(", ")}`} />}
                 </span>
                 <Selection of={rule.selection} />
                 {rule.matching_overrides.length > 0 && (

@@ -6,7 +6,7 @@ import { allowance, duration, moment, number } from "../format";
 import { useData } from "../hooks";
 import { contains, print, same, selection, type KeyValues } from "../keyvalues";
 import { change, href } from "../route";
-import { Name, Pairs } from "../text";
+import { Name, Pairs, T } from "../text";
 import type { Group, Lease, Limit, Lock, Operation, Page, Refusal, Rule, Stream } from "../types";
 import { Account, Empty, FailureNote, Left, Loading, Since, Use } from "../ui";
 
@@ -17,7 +17,7 @@ export function Why({ refusal }: { refusal: Refusal }) {
         <div>
           <h2>Why?</h2>
           <p class="note">
-            {refusal.code}, {moment(refusal.time)}. Below is how it stands now.
+            <T text={refusal.code} />, {moment(refusal.time)}. Below is how it stands now.
           </p>
         </div>
         <button data-close aria-label="Close" onClick={() => change({ why: undefined })}>
@@ -35,7 +35,7 @@ export function Why({ refusal }: { refusal: Refusal }) {
       ) : (
         <Empty title="The server knows no more than the code">
           <a href={`/docs#${encodeURIComponent(refusal.code)}`} target="_blank" rel="noreferrer">
-            What {refusal.code} means
+            What <T text={refusal.code} /> means
           </a>
         </Empty>
       )}
@@ -85,7 +85,7 @@ function ByRule({ name, group }: { name: string; group: KeyValues }) {
           {rule.group_by.length > 0 && (
             <>
               {" "}
-              for each <b>{rule.group_by.join(", ")}</b>
+              for each <b><T text={rule.group_by.join(", ")} /></b>
             </>
           )}
           {use?.override != null && (
