@@ -66,5 +66,5 @@ effect(() => {
 
 /** What refused: the rule, the limit, the stream, or the lock. */
 export function refusedBy(refusal: Refusal): string {
-  return refusal.rule ?? refusal.limit_name ?? refusal.stream ?? (refusal.family === "locks" ? "lock" : refusal.code);
+  return refusal.rule ?? refusal.limit_name ?? refusal.stream ?? (refusal.key_values ? "lock" : refusal.code);
 }

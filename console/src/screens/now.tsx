@@ -191,7 +191,7 @@ function Fullest() {
   const { data, failure } = useData("fullest", (signal) => get<Page<Limit>>(at`ledger/limits?order=used&limit=8`, signal), 4000);
   const limits = data?.items.filter((limit) => limit.ceiling !== null) ?? [];
   return (
-    <Card title="Fullest ceilings" note="Limits of the ledger in this namespace, the nearest to its ceiling first." tools={<a href={href("ledger", { order: "used" })}>The ledger</a>}>
+    <Card title="Fullest ceilings" note="In this namespace, the nearest first." tools={<a href={href("ledger", { order: "used" })}>The ledger</a>}>
       {failure && <FailureNote of={failure} what="the ledger of this namespace" />}
       {data && limits.length === 0 && <Empty title="No limit has a ceiling" />}
       <ol class="ranking">

@@ -72,7 +72,8 @@ export function Refusals() {
                     cell: (refusal) =>
                       refusal.key_values ? <Pairs of={refusal.key_values} /> : refusal.operation_id !== null ? <Name text={refusal.operation_id} /> : <span class="quiet">–</span>,
                   },
-                  { head: "Code", cell: (refusal) => <Badge tone="bad">{refusal.code}</Badge> },
+                  // The panel says the code, and needs the room.
+                  ...(asked ? [] : [{ head: "Code", cell: (refusal: Seen) => <Badge tone="bad">{refusal.code}</Badge> }]),
                   {
                     head: "",
                     align: "right",

@@ -28,7 +28,7 @@ export function Why({ refusal }: { refusal: Refusal }) {
         <ByRule name={refusal.rule} group={refusal.key_values ?? {}} />
       ) : refusal.limit_name !== null ? (
         <ByCeiling name={refusal.limit_name} operation={refusal.operation_id} />
-      ) : refusal.family === "locks" && refusal.key_values ? (
+      ) : refusal.stream === null && refusal.key_values ? (
         <ByLock keyValues={refusal.key_values} />
       ) : refusal.stream !== null ? (
         <ByStream name={refusal.stream} />
