@@ -156,7 +156,7 @@ function OneDecision({ id }: { id: string }) {
             rows={data.limits}
             rowKey={(limit) => `${limit.check} ${limit.rule} ${limit.override}`}
             columns={[
-              { head: "Check", cell: (limit) => <T text={String(limit.check ?? "")} /> },
+              { head: "Check", cell: (limit) => (typeof limit.check === "string" ? <Name text={limit.check} /> : <span class="quiet">no. {Number(limit.check) + 1}</span>) },
               { head: "Rule", cell: (limit) => <Name text={limit.rule ?? ""} href={href("rules", { rule: limit.rule ?? "" })} /> },
               { head: "Group", wide: true, cell: (limit) => <Pairs of={limit.group} /> },
               { head: "Use", cell: (limit) => <Use used={limit.used} limit={limit.limit} /> },
@@ -165,7 +165,7 @@ function OneDecision({ id }: { id: string }) {
         </Card>
       )}
       {data.values && data.values.length > 0 && (
-        <Card title="Ledger" note="As of the decision's own position." flush>
+        <Card title="Ledger" note="The limits that it holds in, as they are now." flush>
           <Table
             label="Values"
             rows={data.values}
@@ -191,7 +191,7 @@ function OneDecision({ id }: { id: string }) {
         <Card title="Event">
           <p>
             <T text={data.event.event} /> <span class="quiet">in</span> <Name text={data.event.stream} href={href("streams", { stream: data.event.stream })} /> {data.event.status && <Badge>{data.event.status}</Badge>}
-            {data.event.publishes_at !== undefined && <span class="quiet"> {moment(data.event.publishes_at)}</span>}
+            {data.event.publishes_at !== undefined && <span class="quiet"> due {moment(data.event.publishes_at)}</span>}
           </p>
         </Card>
       )}

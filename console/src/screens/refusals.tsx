@@ -91,7 +91,7 @@ export function Refusals() {
                     Show {number(Math.min(ROWS, found.length - shown.value))} more of {number(found.length)}
                   </button>
                 ) : (
-                  `${number(found.length)} refusals`
+                  `${number(found.length)} ${found.length === 1 ? "refusal" : "refusals"}`
                 )}
               </div>
             </section>

@@ -113,6 +113,12 @@ function ByRule({ name, group }: { name: string; group: KeyValues }) {
             <div class="holder" key={lease.lease_id}>
               <div>
                 {lease.owner !== null ? <Name text={lease.owner} /> : <span class="quiet">no owner named</span>} <span class="quiet">holds {number(lease.hits)}</span>
+                {lease.operation_id && (
+                  <>
+                    {" "}
+                    <span class="quiet">by the decision</span> <Name text={lease.operation_id} href={href("decisions", { operation: lease.operation_id })} />
+                  </>
+                )}
                 <div class="quiet">
                   for <Since ms={lease.held_ms} at={time} />, expires in <Left ms={lease.expires_in_ms} at={time} />
                 </div>
