@@ -159,23 +159,37 @@ function Expiry({ of }: { of: Hold[] }) {
   return times.length === 0 ? <span class="quiet">never</span> : <Left ms={Math.min(...times)} at={0} />;
 }
 
-/** The newest entries of a limit. The server lists them from the oldest on, so the console reads all pages, up to a bound. */
 const MOST_ENTRIES = 5000;
+const FEW_ENTRIES = 100;
 
-async function history(name: string, signal: AbortSignal): Promise<{ entries: Entry[]; isAll: boolean }> {
-  const entries: Entry[] = [];
-  let next: string | null = "";
-  while (next !== null && entries.length < MOST_ENTRIES) {
-    const page: Page<Entry> = await get(`${at`ledger/limits/${name}/entries`}?${pageQuery("", next, 1000)}`, signal);
-    entries.push(...page.items);
-    next = page.next;
+type Past = {
+  entries: Entry[];
+  /** Whether these are all entries of the limit. */
+  isAll: boolean;
+};
+
+/** The newest entries of a limit. The server lists entries from any position on, so the console looks back over more and more
+ * positions until there are enough entries. */
+async function history(limit: Limit, signal: AbortSignal): Promise<Past> {
+  const created = Number(limit.created_position);
+  const latest = Number((await call<{ position: number }>("POST", at`ledger/values`, { limit_names: [limit.name] }, signal)).position);
+  for (let span = MOST_ENTRIES; ; span *= 10) {
+    const start = Math.max(created, latest - span);
+    let entries: Entry[] = [];
+    let next: string | null = String(start);
+    for (let pages = 0; next !== null && pages < 50; pages++) {
+      const page: Page<Entry> = await get(`${at`ledger/limits/${limit.name}/entries`}?${pageQuery("", next, 1000)}`, signal);
+      entries = [...entries, ...page.items];
+      next = page.next;
+    }
+    if (entries.length >= FEW_ENTRIES || start === created)
+      return { entries: entries.slice(-MOST_ENTRIES), isAll: start === created && entries.length <= MOST_ENTRIES };
   }
-  return { entries, isAll: next === null };
 }
 
 function OneLimit({ name }: { name: string }) {
   const { data, failure, reload } = useData(`limit ${name}`, (signal) => get<Limit>(at`ledger/limits/${name}`, signal), 3000);
-  const past = useData(data ? `entries ${name} ${data.commit_value} ${data.hold_value}` : null, (signal) => history(name, signal));
+  const past = useData(data ? `entries ${name} ${data.commit_value} ${data.hold_value}` : null, (signal) => history(data!, signal));
   if (!data)
     return (
       <Screen title="Limit" lead={<a href={href("ledger")}>← All limits</a>}>
@@ -208,7 +222,7 @@ function OneLimit({ name }: { name: string }) {
 }
 
 function History({ limit, entries, isAll }: { limit: Limit; entries: Entry[]; isAll: boolean }) {
-  const [first, last] = [Number(limit.created_position), Number(entries.at(-1)!.position)];
+  const [first, last] = [isAll ? Number(limit.created_position) : Number(entries[0].position), Number(entries.at(-1)!.position)];
   const wanted = Number(param("position")) || 0;
   const position = wanted ? Math.min(last, Math.max(first, wanted)) : last;
   const values = useData(`values ${limit.name} ${position}`, async (signal) => {
@@ -216,7 +230,7 @@ function History({ limit, entries, isAll }: { limit: Limit; entries: Entry[]; is
     return reply.values[0];
   });
   // The lines begin where the limit was made, with nothing in it.
-  const drawn = useMemo(() => [{ position: first, total_value: 0, commit_value: 0 }, ...thin(entries)], [entries]);
+  const drawn = useMemo(() => [...(isAll ? [{ position: first, total_value: 0, commit_value: 0 }] : []), ...thin(entries)], [entries]);
   const x = useMemo(() => drawn.map((entry) => Number(entry.position)), [drawn]);
   const ys = useMemo(
     () => [drawn.map((e) => Number(e.total_value)), drawn.map((e) => Number(e.commit_value)), ...(limit.ceiling === null ? [] : [drawn.map(() => Number(limit.ceiling))])],
@@ -275,7 +289,7 @@ function History({ limit, entries, isAll }: { limit: Limit; entries: Entry[]; is
           {values.failure && <FailureNote of={values.failure} what="these values" />}
         </div>
       </Card>
-      <Card title="Entries" note={isAll ? `${number(entries.length)} in all, the newest up to this position first.` : `The first ${number(entries.length)} of more.`} flush>
+      <Card title="Entries" note={isAll ? `${number(entries.length)} in all, the newest up to this position first.` : `The newest ${number(entries.length)}; the limit has older ones.`} flush>
         {shown.length === 0 && <Empty title="Nothing had happened in this limit yet" />}
         <Table
           label="Entries"
