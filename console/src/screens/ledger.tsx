@@ -237,7 +237,7 @@ function History({ limit, entries, isAll }: { limit: Limit; entries: Entry[]; is
     [drawn, limit.ceiling],
   );
   const upTo = entries.filter((entry) => Number(entry.position) <= position);
-  const shown = upTo.slice(-50).reverse();
+  const shown = upTo.slice(-25).reverse();
   return (
     <>
       <Card title="As of a position" note="Every change of the namespace has a position. Move the slider to see the values as they were; the address keeps the position.">
@@ -307,7 +307,7 @@ function History({ limit, entries, isAll }: { limit: Limit; entries: Entry[]; is
             { head: "Held", align: "right", cell: (entry) => <span class="figures">{number(entry.hold_value)}</span> },
           ]}
         />
-        <p class="pager">{upTo.length > 50 && "Move the slider for older ones."}</p>
+        <p class="pager">{upTo.length > 25 && "Move the slider for older ones."}</p>
       </Card>
     </>
   );
