@@ -4,7 +4,7 @@
 //! `("/path/{name}", "operation", post(Use, handler))`. The level (`Read`, `Use`, `Manage`) is the right in the namespace of the
 //! path. A handler that needs more for some requests, such as a forced release, asks `Scope::require`.
 
-use super::{App, audit, docs, events, health, ledger, limiter, locks, namespaces, refusals};
+use super::{App, audit, console, docs, events, health, ledger, limiter, locks, namespaces, refusals};
 use crate::{access::Needs, stomp};
 use axum::{
     handler::Handler,
@@ -91,11 +91,14 @@ pub(super) fn all() -> Vec<Entry> {
 
 fn outside_families() -> Vec<(&'static str, &'static str, &'static str, Call)> {
     let mut routes = vec![
-        ("/", "server", "root", get(Needs::Nothing, docs::root)),
+        ("/", "server", "root", get(Needs::Nothing, console::root)),
         ("/healthz", "server", "healthz", get(Needs::Nothing, health::healthz)),
         ("/readyz", "server", "readyz", get(Needs::Nothing, health::readyz)),
         ("/openapi.json", "server", "openapi", get(Needs::Nothing, docs::openapi)),
         ("/docs", "server", "docs", get(Needs::Nothing, docs::docs)),
+        ("/console", "server", "console", get(Needs::Nothing, console::page)),
+        ("/console/", "server", "console", get(Needs::Nothing, console::page)),
+        ("/console/{*rest}", "server", "console", get(Needs::Nothing, console::below)),
         ("/metrics", "server", "metrics", get(Needs::ClusterRead, health::metrics)),
         ("/v1/cluster", "server", "cluster", get(Needs::ClusterRead, health::cluster)),
         ("/v1/ns", "namespaces", "list_namespaces", get(Needs::Token, namespaces::list_namespaces)),
@@ -172,7 +175,8 @@ mod tests {
     fn what_needs_no_token_has_no_data() {
         let open: Vec<String> =
             all().into_iter().filter(|entry| entry.needs == Needs::Nothing).map(|entry| entry.path).collect();
-        assert_eq!(open, ["/", "/healthz", "/readyz", "/openapi.json", "/docs"]);
+        let console = ["/console", "/console/", "/console/{*rest}"];
+        assert_eq!(open, [&["/", "/healthz", "/readyz", "/openapi.json", "/docs"][..], &console].concat());
         // A level without a family would be that of all families.
         assert!(!all().iter().any(|entry| matches!(entry.needs, Needs::Level(_))));
     }
