@@ -3,6 +3,7 @@
 mod architecture;
 mod chaos;
 mod clients;
+mod console;
 mod edge;
 mod fuzz;
 mod hostile;
@@ -36,6 +37,8 @@ fn main() -> ExitCode {
         ),
         Some("chaos") => chaos::run(rest),
         Some("clients") if rest.is_empty() => clients::install(),
+        Some("console") if rest.is_empty() => console::build(),
+        Some("console-e2e") => console::test(rest),
         Some("fuzz") => fuzz::run(rest),
         Some("hostile") => hostile::run(&words(rest)),
         Some("docs") if rest.is_empty() => docs(),
@@ -65,6 +68,10 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             repeats a run
   standby   under load, lose the servers of a PostgreSQL with a synchronous standby, and promote the standby: --rounds 6
   clients   install the STOMP clients that the end-to-end tests use, under `target`; `test` includes this
+  console   bundle the sources in `console` into the files that the server embeds
+  console-e2e
+            test the console against the server in a real browser; screenshots are kept under `target`. --smoke runs the
+            tests that `test` includes; --pictures makes the pictures of the README
   fuzz      feed random bytes to the code that reads the bytes of clients, nodes and disks: --seconds N for each target
             (60), or for one: --seconds N TARGET. Installs cargo-fuzz under `target` if it is missing
   hostile   play hostile clients to the release binary, and watch its memory and an honest client's latency: names of

@@ -2,7 +2,9 @@
 
 use std::{path::Path, process::Command, thread};
 
-use crate::{Environment, Outcome, cargo, clients, fuzz, packages, rivals, schemathesis, test_binaries};
+use crate::{
+    Environment, Outcome, cargo, clients, console, fuzz, packages, rivals, schemathesis, test_binaries,
+};
 
 pub(crate) fn run() -> Outcome {
     cargo(&["fmt", "--all", "--check"])?;
@@ -50,6 +52,7 @@ fn clippy_driver() -> Result<String, String> {
 fn install() -> Outcome {
     clients::install()?;
     schemathesis::install()?;
+    console::install()?;
     packages::install(&[packages::POSTGRES, packages::C_COMPILER, packages::CURL])
 }
 

@@ -21,7 +21,7 @@ const LANES: usize = 2;
 
 /// The binaries that take longest, so that none of them starts last.
 const SLOWEST_FIRST: &[&str] =
-    &["limina: e2e", "limina: cluster", "schemathesis", "store: all", "bench: tiny", "sim: all"];
+    &["limina: e2e", "limina: cluster", "schemathesis", "console", "store: all", "bench: tiny", "sim: all"];
 
 /// One program to run: a test binary, or cargo with the documentation tests.
 pub(crate) struct Job {
@@ -59,6 +59,7 @@ pub(crate) fn build(environment: &Environment) -> Result<Vec<Job>, String> {
             jobs.push(binary(artifact.manifest_path.as_std_path(), &artifact.target, program)?);
         } else if artifact.target.name == "limina" {
             jobs.push(schemathesis(program)?);
+            jobs.push(console(program)?);
         }
     }
     if !cargo.wait().map_err(failed)?.success() {
@@ -125,6 +126,12 @@ fn binary(manifest: &Path, target: &cargo_metadata::Target, program: &Path) -> R
 fn schemathesis(server: &Path) -> Result<Job, String> {
     let command = crate::schemathesis::job(server)?;
     Ok(Job { name: "schemathesis".into(), again: "cargo xtask schemathesis".into(), command })
+}
+
+/// The console against the same server, in a browser.
+fn console(server: &Path) -> Result<Job, String> {
+    let command = crate::console::job(server)?;
+    Ok(Job { name: "console".into(), again: "cargo xtask console-e2e --smoke".into(), command })
 }
 
 fn documentation_tests() -> Job {
