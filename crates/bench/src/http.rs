@@ -37,6 +37,14 @@ impl Http {
         Http::serve(program, &[OsStr::new("--data"), directory.join("data").as_os_str()])
     }
 
+    /// The same with this configuration of Envoy's limits.
+    pub(crate) fn with_envoy_limits(program: &Path, directory: &Path, config: &Path) -> Result<Http, Failed> {
+        let data = directory.join("data");
+        let flags =
+            [OsStr::new("--data"), data.as_os_str(), OsStr::new("--envoy-config"), config.as_os_str()];
+        Http::serve(program, &flags)
+    }
+
     /// Starts a node of a cluster that shares a database.
     pub(crate) fn node(program: &Path, store: &str, tenure: Duration) -> Result<Http, Failed> {
         let tenure = format!("{}ms", tenure.as_millis());

@@ -1,5 +1,5 @@
-//! Measures Limina: `cargo run --release -p limina-bench -- ledger …`, `limiter …`, `locks …`, `events …`,
-//! `cluster …` or `overload …`.
+//! Measures Limina: `cargo run --release -p limina-bench -- ledger …`, `limiter …`, `envoy …`, `locks …`,
+//! `events …`, `decisions …`, `cluster …` or `overload …`.
 //!
 //! Compare figures only within one run: machines differ, and the same machine differs from minute to minute. So in one
 //! run every contender does the same work, one after the other.
@@ -9,7 +9,9 @@
 //! `redis.rs` and so on implement that for one system each.
 
 mod cluster;
+mod decisions;
 mod echo;
+mod envoy;
 mod events;
 mod frame;
 mod http;
@@ -43,11 +45,15 @@ enum Cli {
     Ledger(ledger::Options),
     /// Checks
     Limiter(limiter::Options),
+    /// Envoy's rate limit service
+    Envoy(envoy::Options),
     /// Locks that are acquired, waited for, and extended
     Locks(locks::Options),
     /// Events that are submitted and delivered to followers
     Events(events::Options),
-    /// All of these with several nodes on PostgreSQL, and shards that move to another node
+    /// Decisions over several families, settled later, beside separate calls
+    Decisions(decisions::Options),
+    /// Ledger, limiter, locks and events with several nodes on PostgreSQL, and shards that move to another node
     Cluster(cluster::Options),
     /// More requests than the server can do
     Overload(overload::Options),
@@ -69,8 +75,10 @@ fn main() -> ExitCode {
         match cli {
             Cli::Ledger(options) => ledger::run(options).await,
             Cli::Limiter(options) => limiter::run(options).await,
+            Cli::Envoy(options) => envoy::run(options).await,
             Cli::Locks(options) => locks::run(options).await,
             Cli::Events(options) => events::run(options).await,
+            Cli::Decisions(options) => decisions::run(options).await,
             Cli::Cluster(options) => cluster::run(options).await,
             Cli::Overload(options) => overload::run(options).await,
             Cli::Serve(options) => serve::run(options).await,

@@ -1,8 +1,12 @@
 //! Limina as a server, with the same parts and defaults as the binary `limina`.
 
 use crate::Failed;
+use limina_engine::{
+    Command, Name, Outcome, Request,
+    limiter::{self, Change, NewRule, NewRuleSet, RuleChange, SetAuthor, SetOverrides, SetRule},
+};
 use limina_node::{Joining, Metrics, Node, NodeOptions, Service};
-use limina_server::{App, HttpPeers};
+use limina_server::{App, EnvoyLimits, HttpPeers};
 use limina_store::{
     NodeId,
     embedded::{Embedded, EmbeddedOptions},
@@ -10,7 +14,12 @@ use limina_store::{
 };
 use limina_wire::duration;
 use prometheus_client::registry::Registry;
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -32,6 +41,9 @@ pub(crate) struct Options {
     /// Database that nodes share
     #[arg(long)]
     store: Option<String>,
+    /// File of Envoy's limits
+    #[arg(long)]
+    envoy_config: Option<PathBuf>,
     /// Address to listen on for other nodes
     #[arg(long, default_value = "127.0.0.1:0")]
     peer_listen: SocketAddr,
@@ -57,6 +69,8 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
             let _closed_means_stop = stopped.wait_for(|is_stopped| *is_stopped).await;
         }
     };
+    let limits = EnvoyLimits::default();
+    app.use_envoy_limits(limits.clone());
     let front = tokio::spawn(limina_server::serve(listener, app.clone(), stopped()));
     let mut embedded = None;
     let node = match &options.store {
@@ -80,6 +94,9 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
         }
     };
     service.until_served().await;
+    if let Some(path) = &options.envoy_config {
+        limits.set(apply_envoy_config(path, &service).await?);
+    }
     eprintln!("listening on http://{address}");
     terminate.recv().await;
     service.begin_stop();
@@ -90,6 +107,27 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
         Some(store) => Ok(store.close().await?),
         None => Ok(()),
     }
+}
+
+/// Makes the rules of Envoy's limits.
+async fn apply_envoy_config(path: &Path, service: &Service) -> Result<limina_envoy::Config, Failed> {
+    let text = std::fs::read_to_string(path)?;
+    let config =
+        limina_envoy::load([("limits.yaml", text.as_str())]).map_err(|problems| format!("{problems:?}"))?;
+    for domain in config.domains() {
+        let rule = |rule: &NewRule| SetRule { rule: rule.clone(), overrides: Vec::new() };
+        let new =
+            NewRuleSet { rules: domain.rules().iter().map(rule).collect(), overrides: SetOverrides::Open };
+        let set = Name::new("envoy").map_err(|error| error.to_string())?;
+        let change = RuleChange::new(Change::PutRuleSet { set, new, author: SetAuthor::Server });
+        let change = change.map_err(|error| error.to_string())?;
+        let command = Command::Limiter(limiter::Command::Change(change));
+        let outcome = service.submit(Request::new(domain.name().clone(), command)).await;
+        if !matches!(outcome, Ok(Outcome::Limiter(Ok(_)))) {
+            return Err(format!("the limits were not applied: {outcome:?}").into());
+        }
+    }
+    Ok(config)
 }
 
 /// Starts a node of a cluster that shares a database.

@@ -53,6 +53,15 @@ fn every_contender_but_the_rivals_does_the_work_of_the_ledger() {
 }
 
 #[test]
+fn every_contender_but_the_rivals_does_the_work_of_envoy() {
+    let text = printed("envoy", &["--seconds=0.1", "--connections=3", "--clients=10"]);
+    for name in ["grpc-1", "grpc-4", "check"] {
+        let rows = rows(&text, name);
+        assert!(rows[0][2].parse::<u64>().unwrap() > 0, "{name} did nothing:\n{text}");
+    }
+}
+
+#[test]
 fn every_contender_but_the_rivals_does_the_work_of_the_limiter() {
     let text = printed(
         "limiter",
@@ -95,6 +104,21 @@ fn every_contender_but_the_rivals_does_the_work_of_the_limiter() {
     {
         // Once in each round.
         check(&text, name, 2 * 2, 3);
+    }
+}
+
+#[test]
+fn decisions_are_made_together_and_by_separate_calls() {
+    let text = printed(
+        "decisions",
+        &["--seconds=0.1", "--connections=3", "--batch=7", "--batch-connections=2", "--tenants=10"],
+    );
+    let ways = ["http-1", "http-3", "http-8", "http-batch-1", "http-batch-3", "http-batch-8"];
+    for name in ways.into_iter().chain(["in-process", "separate-1", "separate-3", "separate-8"]) {
+        let rows = rows(&text, name);
+        assert_eq!(rows.len(), 1, "{name} in:\n{text}");
+        assert!(rows[0][2].parse::<u64>().unwrap() > 0, "{name} did nothing:\n{text}");
+        assert_eq!(rows[0][9], "0", "{name} was refused something:\n{text}");
     }
 }
 

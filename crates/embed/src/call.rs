@@ -90,6 +90,7 @@ pub(crate) fn failure(outcome: &Outcome) -> Failure {
         | Outcome::Limiter(_)
         | Outcome::Locks(_)
         | Outcome::Events(_)
+        | Outcome::Decisions(_)
         | Outcome::NamespaceDeleted
         | Outcome::NamespaceNotFound
         | Outcome::Namespaces(_)

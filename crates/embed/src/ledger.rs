@@ -132,6 +132,12 @@ impl NewLimit {
         self
     }
 
+    /// A hold in this limit, which may create it.
+    pub(crate) fn build_change(self, value: i64) -> std::result::Result<engine::Change, Invalid> {
+        let engine::NewLimit { name, limit_id, context, ceiling } = self.build("limit_name")?;
+        Ok(engine::Change { limit_name: name, value, limit_id, context, ceiling })
+    }
+
     /// `field` is the name of the limit in the arguments of the call.
     fn build(self, field: &str) -> std::result::Result<engine::NewLimit, Invalid> {
         let NewLimit { name: text, limit_id, context, ceiling } = self;
@@ -238,9 +244,7 @@ impl Hold {
 
     fn build(self) -> std::result::Result<engine::Hold, Invalid> {
         let change = |(index, (limit, value)): (usize, (NewLimit, i64))| {
-            let limit = limit.build("limit_name").map_err(|invalid| invalid.within_item("changes", index))?;
-            let engine::NewLimit { name, limit_id, context, ceiling } = limit;
-            Ok(engine::Change { limit_name: name, value, limit_id, context, ceiling })
+            limit.build_change(value).map_err(|invalid| invalid.within_item("changes", index))
         };
         let changes = self.changes.into_iter().enumerate().map(change);
         let changes = changes.collect::<std::result::Result<_, Invalid>>()?;

@@ -1,11 +1,12 @@
 //! Limina inside your own process: *may this happen now?*
 //!
-//! Limina decides four kinds of questions, durably and in one total order for each namespace:
+//! Limina decides five kinds of questions, durably and in one total order for each namespace:
 //!
 //! - the **ledger** moves amounts between *available*, *held* and *committed*, never above a ceiling: [`ledger`];
 //! - the **limiter** counts against rules, in windows or as concurrent use: [`limiter`];
 //! - **locks** are held for a time, by one holder or several, with fencing tokens: [`locks`];
-//! - **events** are accepted once in a given time, and followers see every change: [`events`].
+//! - **events** are accepted once in a given time, and followers see every change: [`events`];
+//! - **decisions** do all of this at one instant or not at all, and settle later what really happened: [`decisions`].
 //!
 //! This crate runs all of it as a library, without a server and without a network. A call returns when its result is
 //! durable.
@@ -41,7 +42,7 @@
 //! # Retries
 //!
 //! A call whose outcome is unknown is safe to repeat under an idempotency key: see [`Ledger::idempotency_key`], which the
-//! other families have as well. Ledger operations are also safe to repeat under their operation id.
+//! other families have as well. Operations of the ledger and decisions are also safe to repeat under their operation id.
 //!
 //! # Runtime
 //!
@@ -61,6 +62,7 @@
 
 mod builder;
 mod call;
+pub mod decisions;
 mod error;
 pub mod events;
 mod instance;
@@ -72,6 +74,7 @@ pub mod locks;
 mod postgres;
 
 pub use builder::{Builder, OpenError};
+pub use decisions::Decisions;
 pub use error::{Error, Failure};
 pub use events::Events;
 pub use instance::InstanceFailure;
@@ -231,6 +234,11 @@ impl Namespace {
     /// Streams of events that happen once.
     pub fn events(&self) -> Events {
         Events::new(self.caller.clone())
+    }
+
+    /// Decisions over all families: take, hold, lock and submit at one instant, settle the actual later.
+    pub fn decisions(&self) -> Decisions {
+        Decisions::new(self.caller.clone())
     }
 
     /// Deletes the namespace with everything in it. Returns false if the namespace did not exist.

@@ -4,7 +4,7 @@ use limina_embed::{
     Error, Failure, Limina, Name, Namespace, Position, Quota, QuotaExceeded, QuotaTable,
     events::{self, ChangeKind, FollowEnded, Message, Mode, Stream},
     ledger::{self, AsOf, Hold, LimitPatch, NewLimit, OperationFilter, Transfer, TransferReply},
-    limiter::{self, Check, Limit, NewLease, Override, OverridePatch, Rule, RulePatch},
+    limiter::{self, Check, Limit, NewLease, Override, OverridePatch, Rule, RulePatch, SetOverrides},
     locks::{self, Acquire},
     selection::Query,
 };
@@ -156,10 +156,19 @@ async fn limiter() {
     assert!(limiter.take_lease(NewLease::of(misspelt).require_match()).await.is_err());
 
     let bucket = Rule::new("bucket", Limit::AtMost(1)).bucket(MINUTE, Some(2));
-    let changes = limiter.apply_rules([(bucket, vec![])]).await.unwrap();
-    assert_eq!(names(&changes.created), ["bucket"]);
+    let rules = || [(bucket.clone(), vec![])];
+    let planned = limiter.plan_rule_set("code", rules(), SetOverrides::Closed).await.unwrap();
+    assert_eq!(names(&planned.created), ["bucket"]);
+    let changes = limiter.put_rule_set("code", rules(), SetOverrides::Closed).await.unwrap();
+    assert_eq!(changes, planned);
     let managed = limiter.delete_rule("bucket").await.unwrap_err();
-    assert!(matches!(managed.refusal(), Some(limiter::Refusal::RuleManagedByFile { .. })), "{managed}");
+    assert!(matches!(managed.refusal(), Some(limiter::Refusal::RuleManagedBySet { .. })), "{managed}");
+    assert_eq!(
+        limiter.rule_sets(None, 9).await.unwrap().items,
+        [limiter.rule_set("code").await.unwrap().info]
+    );
+    limiter.put_rule_set("other", [], SetOverrides::Open).await.unwrap();
+    assert!(limiter.delete_rule_set("other").await.unwrap().is_empty());
     limiter.delete_rule("jobs").await.unwrap();
     let rules = limiter.rules(Query::default(), None, 9).await.unwrap();
     assert_eq!(names(rules.items.iter().map(|rule| &rule.rule.name)), ["bucket", "rate"]);

@@ -9,7 +9,7 @@ use crate::{
     events::StreamInfo,
     key_values::KeyValues,
     ledger::LimitInfo,
-    limiter::{CounterInfo, FileChanges, LeaseInfo, OverrideInfo, RuleInfo},
+    limiter::{CounterInfo, LeaseInfo, OverrideInfo, RuleInfo, RuleSetInfo, SetChanges},
     locks::GrantInfo,
     record::key,
 };
@@ -40,8 +40,10 @@ pub enum Action {
     PatchOverride,
     /// Delete an override.
     DeleteOverride,
-    /// Apply the rules file.
-    ApplyRulesFile,
+    /// Create or replace a rule set.
+    PutRuleSet,
+    /// Delete a rule set with its rules.
+    DeleteRuleSet,
     /// Set a counter.
     SetCounter,
     /// Release a lease without its session.
@@ -74,7 +76,8 @@ impl Action {
             Action::PutOverride => "put_override",
             Action::PatchOverride => "patch_override",
             Action::DeleteOverride => "delete_override",
-            Action::ApplyRulesFile => "apply_rules_file",
+            Action::PutRuleSet => "put_rule_set",
+            Action::DeleteRuleSet => "delete_rule_set",
             Action::SetCounter => "set_counter",
             Action::ForceReleaseLease => "force_release_lease",
             Action::CreateLimit => "create_limit",
@@ -92,6 +95,7 @@ impl Action {
         match self {
             Action::DeleteRule
             | Action::DeleteOverride
+            | Action::DeleteRuleSet
             | Action::SetCounter
             | Action::ForceReleaseLease
             | Action::DeleteLimit
@@ -104,7 +108,7 @@ impl Action {
             | Action::CreateOverride
             | Action::PutOverride
             | Action::PatchOverride
-            | Action::ApplyRulesFile
+            | Action::PutRuleSet
             | Action::CreateLimit
             | Action::PatchLimit
             | Action::PutStream => false,
@@ -134,8 +138,8 @@ pub enum Target {
     Stream(Name),
     /// A grant of locks, by its id.
     Lock(Name),
-    /// All rules that the rules file manages.
-    RulesFile,
+    /// A rule set.
+    RuleSet(Name),
     /// The namespace.
     Namespace,
 }
@@ -157,8 +161,19 @@ pub enum State {
     Stream(StreamInfo),
     /// A grant of locks.
     Lock(GrantInfo),
-    /// What the rules file has changed.
-    RulesFile(FileChanges),
+    /// A rule set without its rules.
+    RuleSet(RuleSetInfo),
+    /// What a change of a rule set has changed.
+    RuleSetChanges(SetChanges),
+    /// How many rules a change of a rule set has changed. The audit has this in place of very many names.
+    RuleSetCounts {
+        /// Created rules.
+        created: u64,
+        /// Changed rules.
+        changed: u64,
+        /// Deleted rules.
+        deleted: u64,
+    },
     /// The state is too large for the audit.
     TooLarge {
         /// Its encoded size.
@@ -167,12 +182,19 @@ pub enum State {
 }
 
 impl State {
-    /// This state, or its size if it is too large.
+    /// This state, or a summary if it is too large.
     pub(crate) fn bounded(self) -> State {
         let bytes = postcard::serialize_with_flavor(&self, postcard::ser_flavors::Size::default());
         match bytes.expect("counting bytes cannot fail, and all lengths are known") {
-            bytes if bytes > MAX_STATE => State::TooLarge { bytes: bytes as u64 },
-            _ => self,
+            ..=MAX_STATE => self,
+            bytes => match self {
+                State::RuleSetChanges(changes) => State::RuleSetCounts {
+                    created: changes.created.len() as u64,
+                    changed: changes.changed.len() as u64,
+                    deleted: changes.deleted.len() as u64,
+                },
+                _ => State::TooLarge { bytes: bytes as u64 },
+            },
         }
     }
 }

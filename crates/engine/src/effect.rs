@@ -33,6 +33,15 @@ pub enum Effect {
         /// The name that the holder gave itself.
         owner: Option<Name>,
     },
+    /// A decision ended, with all its parts, because its holder had sent no heartbeat.
+    OperationExpired {
+        /// The namespace.
+        namespace: Name,
+        /// The decision.
+        operation_id: Name,
+        /// The position of its end.
+        position: Position,
+    },
     /// A stream has changed. The clocks of its changes ascend by one.
     StreamChanged {
         /// The namespace.

@@ -69,6 +69,10 @@ pub enum Reason {
     },
     /// A query that looks for rules tests the value of a key. Rules have only keys.
     NotAboutKeys,
+    /// An override lacks a key by which its rule groups.
+    GroupKeyMissing,
+    /// An override has a burst, and its rule is not a bucket.
+    BurstWithoutBucket,
 }
 
 impl Invalid {
@@ -153,6 +157,8 @@ impl fmt::Display for Reason {
             Reason::NotAboutKeys => {
                 f.write_str("must test only `exists`, because rules are found by their `group_by` keys")
             }
+            Reason::GroupKeyMissing => f.write_str("is required, because the rule groups by it"),
+            Reason::BurstWithoutBucket => f.write_str("must be absent, because the rule is not a bucket"),
         }
     }
 }

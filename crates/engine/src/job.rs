@@ -1,7 +1,7 @@
 //! A request on its way through the engine. A batch is done in slices, and its job knows how far it has come.
 
 use crate::{
-    Outcome, Request,
+    Outcome, Request, decisions,
     idempotency::KeptParts,
     ledger, limiter,
     request::{BatchCommand, Command},
@@ -35,6 +35,7 @@ pub struct Job {
 pub(crate) struct Progress {
     pub(crate) ledger: ledger::batch::Progress,
     pub(crate) limiter: limiter::check_batch::Progress,
+    pub(crate) decisions: decisions::batch::Progress,
 }
 
 impl Job {
@@ -91,6 +92,7 @@ impl Job {
     pub fn results_from(&self, from: usize) -> Outcome {
         match &self.request.command {
             Command::Limiter(_) => Outcome::Limiter(Ok(self.progress.limiter.results_from(from))),
+            Command::Decisions(_) => Outcome::Decisions(Ok(self.progress.decisions.results_from(from))),
             _ => Outcome::Ledger(Ok(self.progress.ledger.results_from(from))),
         }
     }
@@ -99,7 +101,7 @@ impl Job {
 impl Progress {
     /// The number of items that are done.
     pub(crate) fn done(&self) -> usize {
-        self.ledger.done() + self.limiter.done()
+        self.ledger.done() + self.limiter.done() + self.decisions.done()
     }
 
     /// Takes the results of all items.
@@ -107,6 +109,7 @@ impl Progress {
         match batch {
             BatchCommand::Transfers(_) => Outcome::Ledger(Ok(self.ledger.take_results())),
             BatchCommand::Checks(_) => Outcome::Limiter(Ok(self.limiter.take_results())),
+            BatchCommand::Operations(_) => Outcome::Decisions(Ok(self.decisions.take_results())),
         }
     }
 
@@ -115,6 +118,7 @@ impl Progress {
         match (batch, results) {
             (BatchCommand::Transfers(_), Outcome::Ledger(Ok(reply))) => self.ledger.restore(reply),
             (BatchCommand::Checks(_), Outcome::Limiter(Ok(reply))) => self.limiter.restore(reply),
+            (BatchCommand::Operations(_), Outcome::Decisions(Ok(reply))) => self.decisions.restore(reply),
             _ => false,
         }
     }

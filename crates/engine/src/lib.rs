@@ -8,7 +8,7 @@
 //! never know how records are stored, which protocol a client uses, or how an answer looks on the wire.
 //!
 //! Read in this order: [`request`], [`outcome`], [`engine`], then a family's folder ([`ledger`], [`limiter`], [`locks`],
-//! [`events`]).
+//! [`events`]), then [`decisions`], which are made about all of them.
 
 #![no_std]
 
@@ -16,6 +16,7 @@ extern crate alloc;
 
 pub mod answer_size;
 pub mod audit;
+pub mod decisions;
 pub mod effect;
 pub mod engine;
 pub mod events;

@@ -3,7 +3,7 @@
 use crate::{
     Listed, Name, Position, Quota,
     audit::{AuditCursor, AuditRecord},
-    events, ledger, limiter, locks,
+    decisions, events, ledger, limiter, locks,
 };
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,8 @@ pub enum Outcome {
     Locks(Result<locks::Reply, locks::Refusal>),
     /// The events' answer.
     Events(Result<events::Reply, events::Refusal>),
+    /// The answer about decisions.
+    Decisions(Result<decisions::Reply, decisions::Refusal>),
     /// The namespace is deleted. Sweeps remove its records later.
     NamespaceDeleted,
     /// The namespace to delete does not exist.
@@ -50,6 +52,7 @@ impl Outcome {
             Outcome::Ledger(Err(ledger::Refusal::QuotaExceeded(exceeded)))
             | Outcome::Limiter(Err(limiter::Refusal::QuotaExceeded(exceeded)))
             | Outcome::Locks(Err(locks::Refusal::QuotaExceeded(exceeded)))
+            | Outcome::Decisions(Err(decisions::Refusal::QuotaExceeded(exceeded)))
             | Outcome::Events(Err(events::Refusal::QuotaExceeded(exceeded))) => Vec::from([exceeded.quota]),
             Outcome::Ledger(Ok(ledger::Reply::Batch(items))) => {
                 let quota = |item: &Result<_, ledger::Refusal>| match item {
@@ -76,6 +79,7 @@ impl Outcome {
             Outcome::Limiter(_) => "limiter",
             Outcome::Locks(_) => "locks",
             Outcome::Events(_) => "events",
+            Outcome::Decisions(_) => "decisions",
             Outcome::NamespaceDeleted
             | Outcome::NamespaceNotFound
             | Outcome::Namespaces(_)
@@ -100,6 +104,7 @@ impl Outcome {
             | Outcome::Limiter(Ok(_))
             | Outcome::Locks(Ok(_))
             | Outcome::Events(Ok(_))
+            | Outcome::Decisions(Ok(_))
             | Outcome::NamespaceDeleted
             | Outcome::Namespaces(_)
             | Outcome::Audit(_) => "Ok",
@@ -107,6 +112,7 @@ impl Outcome {
             Outcome::Limiter(Err(refusal)) => refusal.code(),
             Outcome::Locks(Err(refusal)) => refusal.code(),
             Outcome::Events(Err(refusal)) => refusal.code(),
+            Outcome::Decisions(Err(refusal)) => refusal.code(),
             Outcome::NamespaceNotFound => "NamespaceNotFound",
             Outcome::IdempotencyKeyReused => "IdempotencyKeyReused",
             Outcome::IdempotencyKeyInUse => "IdempotencyKeyInUse",

@@ -1,6 +1,6 @@
 //! Requests, and the door through which the requests of other programs come in.
 
-use crate::{Invalid, Name, Page, audit::AuditCursor, events, ledger, limiter, locks};
+use crate::{Invalid, Millis, Name, Page, audit::AuditCursor, decisions, events, ledger, limiter, locks};
 use core::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
@@ -78,6 +78,8 @@ pub enum Command {
     Locks(locks::Command),
     /// A command about events.
     Events(events::Command),
+    /// A command about decisions.
+    Decisions(decisions::Command),
     /// Remove the namespace with everything in it.
     DeleteNamespace,
     /// A page of the namespaces of this shard, by name. The request's own namespace is ignored.
@@ -97,6 +99,7 @@ impl Command {
             Command::Limiter(command) => command.is_write(),
             Command::Locks(command) => command.is_write(),
             Command::Events(command) => command.is_write(),
+            Command::Decisions(command) => command.is_write(),
             Command::DeleteNamespace => true,
             Command::ListNamespaces(_) | Command::ListAudit(_) | Command::ListShardAudit(_) => false,
         }
@@ -110,10 +113,13 @@ impl Command {
             Command::DeleteNamespace => true,
             Command::Limiter(command) => match command {
                 // Nobody must lose a lease because there is no room. Extending one overwrites its own record.
-                Limiter::ExtendLease { .. } | Limiter::ReleaseLease { .. } => true,
+                Limiter::ExtendLease { .. } | Limiter::ReleaseLease { .. } | Limiter::AbandonLease(_) => true,
                 Limiter::MoveCounter(change) => change.amount() < 0,
                 Limiter::Change(change) => {
-                    matches!(**change, Change::DeleteRule(_) | Change::DeleteOverride { .. })
+                    matches!(
+                        **change,
+                        Change::DeleteRule(_) | Change::DeleteOverride { .. } | Change::DeleteRuleSet { .. }
+                    )
                 }
                 _ => false,
             },
@@ -122,6 +128,10 @@ impl Command {
                 Locks::Acquire(_) | Locks::Get(_) | Locks::List { .. } => false,
             },
             Command::Events(command) => matches!(command, events::Command::Delete(_)),
+            // A decision must not end because there is no room. Extending it overwrites its own record.
+            Command::Decisions(command) => {
+                matches!(command, decisions::Command::Heartbeat(_) | decisions::Command::Abandon { .. })
+            }
             // An operation must not lose its holds because there is no room. Extending it overwrites its own record.
             Command::Ledger(command) => {
                 matches!(command, ledger::Command::DeleteLimit(_) | ledger::Command::Extend(_))
@@ -135,6 +145,7 @@ impl Command {
         match self {
             Command::Ledger(ledger::Command::Batch(transfers)) => Some(BatchCommand::Transfers(transfers)),
             Command::Limiter(limiter::Command::CheckBatch(checks)) => Some(BatchCommand::Checks(checks)),
+            Command::Decisions(decisions::Command::Batch(items)) => Some(BatchCommand::Operations(items)),
             _ => None,
         }
     }
@@ -145,6 +156,7 @@ impl Command {
             Command::Limiter(command) => command.validate(),
             Command::Locks(command) => command.validate(),
             Command::Events(command) => command.validate(),
+            Command::Decisions(command) => command.validate(),
             Command::DeleteNamespace => Ok(()),
             Command::ListNamespaces(page) => page.validate(),
             Command::ListAudit(page) | Command::ListShardAudit(page) => page.validate(),
@@ -159,6 +171,8 @@ pub(crate) enum BatchCommand<'a> {
     Transfers(&'a [ledger::Transfer]),
     /// Checks.
     Checks(&'a [limiter::Check]),
+    /// Decisions, and their ends.
+    Operations(&'a [decisions::BatchItem]),
 }
 
 impl BatchCommand<'_> {
@@ -167,6 +181,7 @@ impl BatchCommand<'_> {
         match self {
             BatchCommand::Transfers(transfers) => transfers.len(),
             BatchCommand::Checks(checks) => checks.len(),
+            BatchCommand::Operations(items) => items.len(),
         }
     }
 }
@@ -186,6 +201,10 @@ impl Request {
         const ENTRY: usize = 4;
         /// The work of a rule change: it may count a whole slice of counters.
         const RULE_CHANGE: usize = 512;
+        /// The work of one rule or override of a rule set that is put.
+        const RULE: usize = 4;
+        /// The work of reading a rule set, whose size is not known yet.
+        const RULE_SET: usize = 2_048;
         /// The work of a list or a query, which looks at a bounded number of objects.
         const LIST: usize = 256;
         match &self.command {
@@ -204,12 +223,19 @@ impl Request {
                     checks.iter().map(|check| SMALL + ENTRY * check.entries().len()).sum()
                 }
                 limiter::Command::Check(check) => SMALL + ENTRY * check.entries().len(),
-                limiter::Command::Change(_) => RULE_CHANGE,
+                limiter::Command::CheckSet(set) => SMALL + ENTRY * set.entries().len(),
+                limiter::Command::Change(change) => match &**change {
+                    limiter::Change::PutRuleSet { new, .. } => RULE_CHANGE + RULE * new.len(),
+                    _ => RULE_CHANGE,
+                },
+                limiter::Command::PlanRuleSet(plan) => LIST + plan.rules().len(),
+                limiter::Command::GetRuleSet(_) => RULE_SET,
                 limiter::Command::Match(_)
                 | limiter::Command::ListRules { .. }
                 | limiter::Command::ListOverrides { .. }
                 | limiter::Command::ListCounters { .. }
                 | limiter::Command::ListGroups { .. }
+                | limiter::Command::ListRuleSets(_)
                 | limiter::Command::ListLeases { .. } => LIST,
                 _ => SMALL,
             },
@@ -220,6 +246,12 @@ impl Request {
             | Command::ListAudit(_)
             | Command::ListShardAudit(_) => LIST,
             Command::Locks(_) | Command::Events(_) => SMALL,
+            Command::Decisions(command) => match command {
+                decisions::Command::Decide(decide) => decide.weight(),
+                decisions::Command::Batch(items) => items.iter().map(decisions::BatchItem::weight).sum(),
+                decisions::Command::List { .. } => LIST,
+                _ => 4 * SMALL,
+            },
         }
     }
 
@@ -231,14 +263,30 @@ impl Request {
     /// The request that takes this one back, if its client goes away before the answer. None if that is not needed: the
     /// answer can be asked for again, and nothing waits for the request.
     pub fn cancellation(&self) -> Option<Request> {
-        let Command::Locks(locks::Command::Acquire(wanted)) = &self.command else { return None };
-        let command = Command::Locks(locks::Command::Abandon(wanted.id().clone()));
+        let command = match &self.command {
+            Command::Locks(locks::Command::Acquire(wanted)) => {
+                Command::Locks(locks::Command::Abandon(wanted.id().clone()))
+            }
+            Command::Limiter(limiter::Command::TakeLease(new)) if new.wait() > Millis(0) => {
+                Command::Limiter(limiter::Command::AbandonLease(new.id().clone()))
+            }
+            Command::Decisions(decisions::Command::Decide(decide)) => {
+                let (operation_id, waiter) = (decide.operation_id().clone(), decide.waiter()?.clone());
+                Command::Decisions(decisions::Command::Abandon { operation_id, waiter })
+            }
+            _ => return None,
+        };
         Some(Request::new(self.namespace.clone(), command))
     }
 
     /// Whether the request only takes back an earlier one.
     pub fn is_cancellation(&self) -> bool {
-        matches!(self.command, Command::Locks(locks::Command::Abandon(_)))
+        matches!(
+            self.command,
+            Command::Locks(locks::Command::Abandon(_))
+                | Command::Limiter(limiter::Command::AbandonLease(_))
+                | Command::Decisions(decisions::Command::Abandon { .. })
+        )
     }
 
     /// Whether the request is accepted although the disk is full, because it removes more than it writes.
@@ -247,7 +295,10 @@ impl Request {
         let keeps_reply = self.idempotency.is_some();
         self.command.frees_room()
             && !(keeps_reply
-                && matches!(self.command, Command::Ledger(_) | Command::Limiter(_) | Command::Locks(_)))
+                && matches!(
+                    self.command,
+                    Command::Ledger(_) | Command::Limiter(_) | Command::Locks(_) | Command::Decisions(_)
+                ))
     }
 
     /// Whether the request ends or keeps alive what an earlier request began: a release, a commit, a rollback, a
@@ -258,6 +309,10 @@ impl Request {
         match &self.command {
             Command::Ledger(Ledger::Transfer(transfer)) => finishes(transfer),
             Command::Ledger(Ledger::Batch(transfers)) => transfers.iter().all(finishes),
+            Command::Decisions(decisions::Command::Settle(_) | decisions::Command::Rollback(_)) => true,
+            Command::Decisions(decisions::Command::Batch(items)) => {
+                !items.iter().any(|item| matches!(item, decisions::BatchItem::Decide(_)))
+            }
             command => command.frees_room(),
         }
     }

@@ -32,6 +32,8 @@ pub enum TimerSource {
     UnwrittenWindows,
     /// Windows, which may become idle.
     Windows,
+    /// Ended decisions, which must be dropped.
+    EndedOperations,
 }
 
 /// What to do when the timer fires.
@@ -54,6 +56,14 @@ pub(crate) enum Timer {
     EventKey { stream: Position, key: Position },
     /// Refuse a request that has waited for locks for as long as it may.
     LockWait { wait: WaitId },
+    /// Refuse a lease that has waited for as long as it may.
+    LeaseWait { wait: WaitId },
+    /// Refuse a decision that has waited for as long as it may.
+    DecisionWait { place: WaitId },
+    /// End a decision whose holder has sent no heartbeat, with all its parts.
+    OperationExpiry { position: Position },
+    /// Drop the oldest period of ended decisions.
+    DropEndedOperations,
 }
 
 /// The memory that a timer takes, without the text in it.

@@ -180,12 +180,19 @@ pub(crate) struct Turn<'a> {
     pub(crate) quotas: &'a Quotas,
     /// The resident bytes of the namespace as the turn began, without those of the family whose turn it is.
     pub(crate) other_bytes: u64,
+    /// The number of requests that waited in the namespace as the turn began, without those of the family whose turn it is.
+    pub(crate) other_waiting: usize,
 }
 
 impl Turn<'_> {
     /// Begins the turn of a family that has so many resident bytes.
     pub(crate) fn begin_family(&mut self, bytes: u64) {
         self.other_bytes = self.other_bytes.saturating_sub(bytes);
+    }
+
+    /// Begins the turn of a family in which so many requests wait.
+    pub(crate) fn begin_waits(&mut self, waiting: usize) {
+        self.other_waiting = self.other_waiting.saturating_sub(waiting);
     }
 
     /// Fails if the namespace, which has `used`, must not get `more`.

@@ -2,6 +2,7 @@
 
 mod answers;
 mod bytes;
+mod decisions;
 mod limits;
 mod scenarios;
 mod time;

@@ -4,7 +4,7 @@
 use limina_engine::{
     Command, Idempotency, KeyValues, Millis, Name, Outcome, Page, Position, Request, Time, UncheckedRequest,
     audit::AuditCursor,
-    events,
+    decisions, events,
     key_values::Value,
     ledger::{self, AsOf, Finish, Patch, Transfer},
     limiter::{self, Change, Durability, Limit, Window},
@@ -38,7 +38,8 @@ kinds![
     Change::PutOverride { .. },
     Change::PatchOverride { .. },
     Change::DeleteOverride { .. },
-    Change::ApplyFile(_),
+    Change::PutRuleSet { .. },
+    Change::DeleteRuleSet { .. },
 ];
 
 kinds![
@@ -66,15 +67,20 @@ kinds![
     Command::Limiter(limiter::Command::ListRules { .. }),
     Command::Limiter(limiter::Command::GetOverride { .. }),
     Command::Limiter(limiter::Command::ListOverrides { .. }),
+    Command::Limiter(limiter::Command::PlanRuleSet(_)),
+    Command::Limiter(limiter::Command::GetRuleSet(_)),
+    Command::Limiter(limiter::Command::ListRuleSets(_)),
     Command::Limiter(limiter::Command::Match(_)),
     Command::Limiter(limiter::Command::Check(_)),
     Command::Limiter(limiter::Command::CheckBatch(_)),
+    Command::Limiter(limiter::Command::CheckSet(_)),
     Command::Limiter(limiter::Command::MoveCounter(_)),
     Command::Limiter(limiter::Command::SetCounter(_)),
     Command::Limiter(limiter::Command::ListCounters { .. }),
     Command::Limiter(limiter::Command::TakeLease(_)),
     Command::Limiter(limiter::Command::ExtendLease { .. }),
     Command::Limiter(limiter::Command::ReleaseLease { .. }),
+    Command::Limiter(limiter::Command::AbandonLease(_)),
     Command::Limiter(limiter::Command::GetLease(_)),
     Command::Limiter(limiter::Command::ListLeases { .. }),
     Command::Limiter(limiter::Command::ListGroups { .. }),
@@ -92,6 +98,14 @@ kinds![
     Command::Events(events::Command::List(_)),
     Command::Events(events::Command::Incubating(_)),
     Command::Events(events::Command::Changes(_)),
+    Command::Decisions(decisions::Command::Decide(_)),
+    Command::Decisions(decisions::Command::Settle(_)),
+    Command::Decisions(decisions::Command::Rollback(_)),
+    Command::Decisions(decisions::Command::Heartbeat(_)),
+    Command::Decisions(decisions::Command::Batch(_)),
+    Command::Decisions(decisions::Command::Abandon { .. }),
+    Command::Decisions(decisions::Command::Get(_)),
+    Command::Decisions(decisions::Command::List { .. }),
 ];
 
 #[test]
@@ -127,7 +141,8 @@ fn commands() -> Vec<Command> {
     ];
     let all = ledger().into_iter().map(Command::Ledger).chain(limiter().into_iter().map(Command::Limiter));
     let all = all.chain(locks().into_iter().map(Command::Locks));
-    all.chain(events().into_iter().map(Command::Events)).chain(namespaces).collect()
+    let all = all.chain(events().into_iter().map(Command::Events));
+    all.chain(decisions().into_iter().map(Command::Decisions)).chain(namespaces).collect()
 }
 
 fn ledger() -> Vec<ledger::Command> {
@@ -185,7 +200,9 @@ fn limiter() -> Vec<limiter::Command> {
     use limiter::Command::*;
     let limit = limiter::RequestLimit::new(5, Millis(1_000)).unwrap();
     let take = limiter::Take::new(key_values(), -1).unwrap().with_limit(Some(limit));
-    let check = limiter::Check::new(vec![take]).unwrap().with_dry_run(true).with_require_match(true);
+    let entry = limiter::SetEntry::new(take.clone(), limiter::EntryMode::Report).with_alternative(Some(1));
+    let set = limiter::CheckSet::new(vec![entry]).unwrap();
+    let check = limiter::Check::new(vec![take]).unwrap().with_report(true).with_require_match(true);
     let lease = limiter::NewLease::new(name("id"), name("session"), key_values(), 1, Millis(100)).unwrap();
     let lease = lease.with_owner(Some(name("owner"))).with_require_match(true);
     let amount = |key_values, amount| limiter::CounterChange::new(key_values, amount).unwrap();
@@ -196,9 +213,13 @@ fn limiter() -> Vec<limiter::Command> {
         ListRules { query: rules, page: page() },
         GetOverride { rule: name("r"), name: name("o") },
         ListOverrides { rule: name("r"), query: query(), page: page() },
+        PlanRuleSet(limiter::RuleSetPlan::new(name("s"), rule_set()).unwrap()),
+        GetRuleSet(name("s")),
+        ListRuleSets(page()),
         Match(key_values()),
         Check(check.clone()),
         CheckBatch(limiter::CheckBatch::new(vec![check.clone(), check]).unwrap()),
+        CheckSet(set),
         MoveCounter(amount(key_values(), -3)),
         SetCounter(amount(KeyValues::empty(), 3)),
         ListCounters { query: query(), page: Page::new(Some(limiter::CounterId(9)), 100).unwrap() },
@@ -206,6 +227,7 @@ fn limiter() -> Vec<limiter::Command> {
         ExtendLease { id: name("id"), session: name("session") },
         ReleaseLease { id: name("id"), session: Some(name("session")) },
         ReleaseLease { id: name("id"), session: None },
+        AbandonLease(name("id")),
         GetLease(name("id")),
         ListLeases { owner: Some(name("owner")), page: page() },
         ListLeases { owner: None, page: page() },
@@ -219,8 +241,31 @@ fn limiter() -> Vec<limiter::Command> {
     changes.chain(reads_and_checks).collect()
 }
 
+fn rule_set() -> limiter::NewRuleSet {
+    let rule = limiter::NewRule {
+        name: name("r"),
+        group_by: vec!["text".into()],
+        selection: selection(),
+        limit: Limit::Unlimited,
+        window: Some(Window::Bucket { per: Millis(3), burst: None }),
+        shadow: false,
+        durability: None,
+        description: None,
+    };
+    let item = limiter::NewOverride {
+        name: name("o"),
+        key_values: key_values(),
+        limit: Limit::Unlimited,
+        burst: Some(1),
+    };
+    limiter::NewRuleSet {
+        rules: vec![limiter::SetRule { rule, overrides: vec![item] }],
+        overrides: limiter::SetOverrides::Open,
+    }
+}
+
 fn changes() -> Vec<Change> {
-    use limiter::{FileRule, NewOverride, NewRule, OverridePatch, RulePatch};
+    use limiter::{NewOverride, NewRule, OverridePatch, RulePatch, SetAuthor};
     let windows = [
         None,
         Some(Window::Fixed { per: Millis(1) }),
@@ -260,7 +305,8 @@ fn changes() -> Vec<Change> {
         Change::PatchOverride { rule: rule(), name: name("o"), patch: override_patch },
         Change::PatchOverride { rule: rule(), name: name("o"), patch: OverridePatch::default() },
         Change::DeleteOverride { rule: rule(), name: name("o") },
-        Change::ApplyFile(vec![FileRule { rule: rules[2].clone(), overrides: vec![new] }]),
+        Change::PutRuleSet { set: name("s"), new: rule_set(), author: SetAuthor::Client },
+        Change::DeleteRuleSet { set: name("s"), author: SetAuthor::Server },
     ];
     rules.map(Change::CreateRule).into_iter().chain(others).collect()
 }
@@ -301,6 +347,44 @@ fn events() -> Vec<events::Command> {
         List(page()),
         Incubating(name("s")),
         Changes(events::ChangesAfter::new(name("s"), u64::MAX, 1).unwrap()),
+    ]
+}
+
+fn decisions() -> Vec<decisions::Command> {
+    use decisions::{Command::*, PartCheck, Parts};
+    let parts = Parts {
+        checks: vec![PartCheck {
+            name: Some(name("tokens")),
+            require_match: true,
+            estimate: true,
+            ..PartCheck::new(key_values(), 5)
+        }],
+        holds: vec![ledger::Change::new(name("a"), -5)],
+        create_missing: true,
+        locks: vec![Lock { key_values: key_values(), mode: locks::Mode::Shared }],
+        event: Some(events::Submit::new(name("s"), "🌮".into()).unwrap()),
+    };
+    let decide = decisions::Decide::new(name("op"), parts).unwrap().with_owner(Some(name("me")));
+    let settle = decisions::Settle::new(name("op")).with_checks(vec![(name("tokens"), 7)]).unwrap();
+    let items = vec![
+        decisions::BatchItem::Decide(decide.clone()),
+        decisions::BatchItem::Settle(settle.clone()),
+        decisions::BatchItem::Rollback(name("op")),
+    ];
+    let decide = decide.with_wait(Millis(300_000), name("w")).unwrap();
+    vec![
+        Decide(decide.with_ttl(Millis(100)).unwrap().with_dry_run(true).with_explain(true)),
+        Settle(settle.with_holds(vec![(name("a"), i64::MIN)]).unwrap().with_record(true)),
+        Rollback(name("op")),
+        Heartbeat(name("op")),
+        Batch(decisions::Batch::new(items).unwrap()),
+        Abandon { operation_id: name("op"), waiter: name("w") },
+        Get(name("op")),
+        List {
+            owner: Some(name("me")),
+            older_than: Some(Millis(1)),
+            page: Page::new(Some(Position(7)), 10).unwrap(),
+        },
     ]
 }
 

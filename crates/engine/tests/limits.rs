@@ -5,6 +5,7 @@
 
 use limina_engine::{
     Invalid, KeyValues, Millis, Name, Page, Request, UncheckedRequest,
+    decisions::{Decide, PartCheck, Parts, Settle},
     events::{ChangesAfter, Mode as Duplicates, StreamTerms, Submit},
     key_values::Value,
     ledger::{
@@ -12,8 +13,9 @@ use limina_engine::{
         Transfer, Values,
     },
     limiter::{
-        Change as Rules, Check, CheckBatch, CounterChange, FileRule, Limit, MAX_COUNT, NewLease, NewOverride,
-        NewRule, OverridePatch, RequestLimit, RuleChange, RulePatch, RuleQuery, Take, Window,
+        Change as Rules, Check, CheckBatch, CheckSet, CounterChange, EntryMode, Limit, MAX_COUNT, NewLease,
+        NewOverride, NewRule, NewRuleSet, OverridePatch, RequestLimit, RuleChange, RulePatch, RuleQuery,
+        RuleSetPlan, SetAuthor, SetEntry, SetOverrides, SetRule, Take, Window,
     },
     locks::{Acquire, Lock, Mode},
     selection::{Query, Selection, Test},
@@ -177,6 +179,42 @@ fn ledger() {
 }
 
 #[test]
+fn decisions() {
+    let hold = |limit: &Name| Change::new(limit.clone(), 1);
+    let lock = |key: &str| Lock { key_values: one(key), mode: Mode::Shared };
+    let part =
+        |name: Option<&str>, hits| PartCheck { name: name.map(self::name), ..PartCheck::new(one("k"), hits) };
+    let decide = |parts: Parts| Decide::new(name("op"), parts);
+    let of_checks = |checks| decide(Parts { checks, ..Parts::default() });
+    let of_holds = |holds| decide(Parts { holds, ..Parts::default() });
+    let of_locks = |locks| decide(Parts { locks, ..Parts::default() });
+    check(decide(Parts::default()), "checks: must have from 1 to 16 items, and has 0");
+    check(of_checks(vec![part(None, MAX_COUNT); 16]), "");
+    check(of_checks(vec![part(None, 1); 17]), "checks: must not have more than 16 items, and has 17");
+    check(of_checks(vec![part(None, MAX_COUNT + 1)]), "checks[0].hits: must be from 0 to 2^53−1");
+    let twice = vec![part(Some("n"), 1), part(None, 0), part(Some("n"), 1)];
+    check(of_checks(twice), "checks[2].name: repeats an earlier one");
+    check(of_holds(names(64).iter().map(hold).collect()), "");
+    check(
+        of_holds(names(65).iter().map(hold).collect()),
+        "holds: must not have more than 64 items, and has 65",
+    );
+    check(of_holds(vec![hold(&name("a")); 2]), "holds[1].limit_name: repeats an earlier one");
+    check(of_locks(vec![lock("a"), lock("a")]), "locks[1].key_values: repeats an earlier one");
+    let empty = Lock { key_values: KeyValues::empty(), mode: Mode::Exclusive };
+    check(of_locks(vec![empty]), "locks[0].key_values: must have from 1 to 64 items, and has 0");
+    let ttl = |millis| of_locks(vec![lock("a")]).unwrap().with_ttl(Millis(millis));
+    check(ttl(100), "");
+    check(ttl(99), "ttl: must be from 100 ms to 24 hours");
+    check(ttl(DAY + 1), "ttl: must be from 100 ms to 24 hours");
+    let settle = || Settle::new(name("op"));
+    check(settle().with_checks(vec![(name("n"), MAX_COUNT)]), "");
+    check(settle().with_checks(vec![(name("n"), MAX_COUNT + 1)]), "checks[0].hits: must be from 0 to 2^53−1");
+    check(settle().with_checks(vec![(name("n"), 1); 2]), "checks[1].name: repeats an earlier one");
+    check(settle().with_holds(vec![(name("n"), 1); 2]), "holds[1].limit_name: repeats an earlier one");
+}
+
+#[test]
 fn locks() {
     let acquire = |keys: &[String], ttl| {
         let lock = |key: &String| Lock { key_values: one(key), mode: Mode::Shared };
@@ -245,6 +283,13 @@ fn checks_and_leases() {
     check(batch(8192), "");
     check(batch(0), "checks: must have from 1 to 8192 items, and has 0");
     check(batch(8193), "checks: must have from 1 to 8192 items, and has 8193");
+    let set = |count, hits, mode| CheckSet::new(vec![SetEntry::new(take(hits).unwrap(), mode); count]);
+    check(set(64, 1, EntryMode::Take), "");
+    check(set(0, 1, EntryMode::Take), "entries: must have from 1 to 64 items, and has 0");
+    check(set(65, 1, EntryMode::Take), "entries: must have from 1 to 64 items, and has 65");
+    check(set(1, 0, EntryMode::Take), "entries[0].hits: must be from 1 to 2^53−1");
+    check(set(1, 1, EntryMode::Look), "entries[0].hits: must be from 0 to 0");
+    check(set(1, -1, EntryMode::Report), "");
     let amount = |amount| CounterChange::new(one("k"), amount);
     check(amount(MOST), "");
     check(amount(-MOST), "");
@@ -257,6 +302,7 @@ fn checks_and_leases() {
     check(lease(MAX_COUNT + 1, 100), "hits: must be from 1 to 2^53−1");
     check(lease(1, 99), "ttl: must be from 100 ms to 24 hours");
     check(lease(1, DAY + 1), "ttl: must be from 100 ms to 24 hours");
+    check(lease(1, 100).unwrap().with_wait(Millis(300_001)), "wait: must be from 0 to 5 minutes");
 }
 
 fn rule() -> NewRule {
@@ -327,12 +373,65 @@ fn rules_and_overrides() {
         patch(OverridePatch { limit: too_much, ..OverridePatch::default() }),
         "limit: must be from 0 to 2^53−1",
     );
-    let file = |overrides| RuleChange::new(Rules::ApplyFile(vec![FileRule { rule: rule(), overrides }]));
-    check(file(vec![new(Limit::Unlimited, None)]), "");
-    check(
-        file(vec![new(Limit::Unlimited, None), new(Limit::Unlimited, Some(0))]),
+}
+
+#[test]
+fn rule_sets() {
+    #[track_caller]
+    fn check_set(rules: Vec<SetRule>, expect: &str) {
+        let new = NewRuleSet { rules, overrides: SetOverrides::Closed };
+        check(RuleSetPlan::new(name("s"), new.clone()), expect);
+        check(RuleChange::new(Rules::PutRuleSet { set: name("s"), new, author: SetAuthor::Client }), expect);
+    }
+    let rule = |number: usize| NewRule {
+        name: name(&format!("r{number}")),
+        group_by: vec!["k".into()],
+        selection: Selection::default(),
+        limit: Limit::Unlimited,
+        window: None,
+        shadow: false,
+        durability: None,
+        description: None,
+    };
+    let bucket = NewRule { window: Some(Window::Bucket { per: Millis(1), burst: None }), ..rule(0) };
+    let new = |of: &str, key: &str, burst| NewOverride {
+        name: name(of),
+        key_values: one(key),
+        limit: Limit::Unlimited,
+        burst,
+    };
+    let one_rule = |rule: &NewRule, overrides| vec![SetRule { rule: rule.clone(), overrides }];
+    let many =
+        |count| (0..count).map(|number| SetRule { rule: rule(number), overrides: Vec::new() }).collect();
+    check_set(Vec::new(), "");
+    check_set(many(10_000), "");
+    check_set(many(10_001), "rules: must not have more than 10000 items, and has 10001");
+    check_set([many(9), many(1)].concat(), "rules[9].name: repeats an earlier one");
+    check_set(one_rule(&bucket, vec![new("a", "k", Some(1))]), "");
+    check_set(
+        one_rule(&bucket, vec![new("a", "k", None), new("b", "k", Some(0))]),
         "rules[0].overrides[1].burst: must be from 1 to 2^53−1",
     );
+    check_set(
+        one_rule(&rule(0), vec![new("a", "k", Some(1))]),
+        "rules[0].overrides[0].burst: must be absent, because the rule is not a bucket",
+    );
+    check_set(
+        one_rule(&rule(0), vec![new("a", "x", None)]),
+        "rules[0].overrides[0].key_values.k: is required, because the rule groups by it",
+    );
+    check_set(
+        one_rule(&rule(0), vec![new("a", "k", None), new("b", "k", None)]),
+        "rules[0].overrides[1].key_values: repeats an earlier one",
+    );
+    let other = KeyValues::new(vec![("k", Value::<&str>::Integer(7))]).unwrap();
+    let other = NewOverride { key_values: other, ..new("a", "k", None) };
+    check_set(
+        one_rule(&rule(0), vec![new("a", "k", None), other]),
+        "rules[0].overrides[1].name: repeats an earlier one",
+    );
+    let too_much = NewRule { limit: Limit::AtMost(MAX_COUNT + 1), ..rule(0) };
+    check_set(one_rule(&too_much, Vec::new()), "rules[0].limit: must be from 0 to 2^53−1");
 }
 
 /// A peer may send any bytes. The numbers are the variants of `Command` and of a family's commands; a tuple is encoded as
@@ -400,7 +499,7 @@ fn a_decoded_request_is_checked_by_the_same_limits() {
     let batch = vec![(vec![take(i64::MIN, None)], false, false)];
     sent(batch, 7, Family::Limiter, "checks[0].entries[0].hits: must be from −(2^53−1) to 2^53−1");
     sent((one("k"), i64::MAX), 8, Family::Limiter, "counters: must be from −(2^53−1) to 2^53−1");
-    let lease = ("id", "session", one("k"), 1_u64, 0_u64, NONE, false);
+    let lease = ("id", "session", one("k"), 1_u64, 0_u64, NONE, false, 0_u64);
     sent(lease, 11, Family::Limiter, "ttl: must be from 100 ms to 24 hours");
 
     // Locks: a lock that was named twice was held by two, which stopped the shard.

@@ -5,11 +5,12 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use limina_engine::{Loading, Options};
-use limina_store::Batch;
+use limina_store::{Batch, RecordRef};
 
 fuzz_target!(|input: &[u8]| {
     let Ok(batch) = Batch::decode(Bytes::copy_from_slice(input)) else { return };
-    assert_eq!(Batch::new(batch.images()).images().count(), kept(&batch));
+    let records: Vec<RecordRef<'_>> = batch.images().collect();
+    assert_eq!(Batch::new(records.iter().copied()).images().count(), kept(&batch));
     let mut images: Vec<(Bytes, Bytes)> = batch
         .images()
         .filter_map(|image| Some((Bytes::copy_from_slice(image.key), Bytes::copy_from_slice(image.value?))))

@@ -3,9 +3,10 @@
 
 use crate::{listen::Listen, quotas::Quotas};
 use limina_engine::QuotaTable;
+use limina_envoy::CountRefused;
 use limina_server::{InvalidOrigin, Origin, TlsFiles};
 use serde::Deserialize;
-use std::{path::PathBuf, str::FromStr, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, str::FromStr, time::Duration};
 
 /// The port for other nodes.
 const PEER_PORT: u16 = 7071;
@@ -73,6 +74,12 @@ pub(crate) struct ServeArgs {
     /// File of limiter rules (TOML): applied at start, and again when it changes
     #[arg(long, env = "LIMINA_RULES", value_name = "FILE")]
     rules: Option<PathBuf>,
+    /// Envoy's rate limits: a YAML file of envoyproxy/ratelimit, or a directory of them; followed as it changes
+    #[arg(long, env = "LIMINA_ENVOY_CONFIG", value_name = "FILE|DIR")]
+    envoy_config: Option<PathBuf>,
+    /// Address on which only Envoy's rate limit service is served, besides the common port
+    #[arg(long, env = "LIMINA_ENVOY_LISTEN", value_name = "HOST:PORT")]
+    envoy_listen: Option<Listen>,
     /// File of tokens (TOML), by which clients are let in: followed as it changes [default: loopback addresses only, no tokens]
     #[arg(long, env = "LIMINA_TOKENS", value_name = "FILE")]
     tokens: Option<PathBuf>,
@@ -142,6 +149,11 @@ struct File {
     storage_reserve_mib: Option<u64>,
     max_wait_ms: Option<u64>,
     rules: Option<PathBuf>,
+    envoy_config: Option<PathBuf>,
+    envoy_listen: Option<Listen>,
+    /// Settings of single domains of Envoy.
+    #[serde(default)]
+    envoy: BTreeMap<String, EnvoyDomain>,
     tokens: Option<PathBuf>,
     audit_days: Option<u64>,
     #[serde(default)]
@@ -150,6 +162,32 @@ struct File {
     allow_origin: Vec<String>,
     #[serde(default)]
     quotas: Quotas,
+}
+
+/// The settings of one domain of Envoy.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EnvoyDomain {
+    count_refused: CountRefusedWord,
+}
+
+/// Which refused hits count: see [`CountRefused`].
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum CountRefusedWord {
+    Explicit,
+    Always,
+    Never,
+}
+
+impl From<CountRefusedWord> for CountRefused {
+    fn from(word: CountRefusedWord) -> CountRefused {
+        match word {
+            CountRefusedWord::Explicit => CountRefused::Explicit,
+            CountRefusedWord::Always => CountRefused::Always,
+            CountRefusedWord::Never => CountRefused::Never,
+        }
+    }
 }
 
 /// The settings in effect.
@@ -177,6 +215,10 @@ pub(crate) struct Config {
     pub(crate) storage_reserve_mib: Option<u64>,
     pub(crate) max_wait: Duration,
     pub(crate) rules: Option<PathBuf>,
+    pub(crate) envoy_config: Option<PathBuf>,
+    pub(crate) envoy_listen: Option<Listen>,
+    /// Which refused hits count, for the domains that say so.
+    pub(crate) envoy_count_refused: BTreeMap<String, CountRefused>,
     pub(crate) tokens: Option<PathBuf>,
     /// How long the audit is kept.
     pub(crate) audit_kept: Duration,
@@ -215,6 +257,8 @@ pub(crate) enum ConfigError {
     ClientCaWithoutTls,
     #[error("--insecure-no-auth and --tokens exclude each other: clients need a token, or they do not")]
     TokensAndInsecure,
+    #[error("--envoy-listen needs --envoy-config: without limits there is nothing to serve there")]
+    EnvoyListenWithoutConfig,
     #[error("allow_origin")]
     Origin(#[from] InvalidOrigin),
 }
@@ -251,6 +295,13 @@ impl ServeArgs {
         if tokens.is_some() && insecure_no_auth {
             return Err(ConfigError::TokensAndInsecure);
         }
+        let envoy_config = self.envoy_config.or(file.envoy_config);
+        let envoy_listen = self.envoy_listen.or(file.envoy_listen);
+        if envoy_listen.is_some() && envoy_config.is_none() {
+            return Err(ConfigError::EnvoyListenWithoutConfig);
+        }
+        let envoy_count_refused =
+            file.envoy.into_iter().map(|(domain, envoy)| (domain, envoy.count_refused.into())).collect();
         let allow_origin = match self.allow_origin.is_empty() {
             true => file.allow_origin.iter().map(|text| text.parse()).collect::<Result<_, _>>()?,
             false => self.allow_origin,
@@ -273,6 +324,9 @@ impl ServeArgs {
             storage_reserve_mib: self.storage_reserve_mib.or(file.storage_reserve_mib),
             max_wait: Duration::from_millis(self.max_wait_ms.or(file.max_wait_ms).unwrap_or(250)),
             rules: self.rules.or(file.rules),
+            envoy_config,
+            envoy_listen,
+            envoy_count_refused,
             tokens,
             audit_kept: Duration::from_secs(self.audit_days.or(file.audit_days).unwrap_or(400) * 86_400),
             insecure_no_auth,
@@ -422,6 +476,8 @@ mod tests {
         check("journal_segment_mib = 0", "journal_segment_mib must be between 1 and 1024");
         check("[quotas]\nlimits = 1", "unknown quota `limits`");
         check("[quotas.\"shop-*\"]\nrules = -1", "a whole number from 0 on, or \"unlimited\"");
+        check("[envoy.edge]\ncount_refused = \"sometimes\"", "unknown variant `sometimes`");
+        check("envoy_listen = \":8081\"", "--envoy-listen needs --envoy-config");
         check("max_wait_ms = 60001", "max_wait_ms must be between 1 and 60000");
         check("tokens = \"t\"\ninsecure_no_auth = true", "exclude each other");
         check("allow_origin = [\"example.com\"]", "\"example.com\" is not an origin");

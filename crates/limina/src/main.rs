@@ -4,6 +4,7 @@ mod access;
 mod clock;
 mod config;
 mod descriptors;
+mod envoy;
 mod listen;
 mod logs;
 mod memory;
@@ -56,7 +57,7 @@ enum Command {
 
 #[derive(clap::Subcommand)]
 enum RulesCommand {
-    /// Check a rules file without a server: prints every mistake with its line.
+    /// Check a rules file, or a configuration of Envoy, without a server: prints every mistake with its line.
     Check(rules::CheckArgs),
 }
 

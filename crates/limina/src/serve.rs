@@ -5,6 +5,7 @@ use crate::{
     clock,
     config::{Config, ServeArgs},
     descriptors::Descriptors,
+    envoy::EnvoyFiles,
     listen::Listen,
     logs,
     memory::{self, MemoryLimit},
@@ -15,7 +16,7 @@ use crate::{
 use futures_util::future::OptionFuture;
 use limina_embed::{Metrics, Service};
 use limina_node::{Budget, memory::Kind};
-use limina_server::{App, HttpPeers};
+use limina_server::{App, EnvoyLimits, HttpPeers};
 use prometheus_client::registry::Registry;
 use std::{error::Error, future::Future, pin::pin, sync::Arc, time::Duration};
 use tokio::{
@@ -56,11 +57,21 @@ async fn run(
         Some(listen) => Some(bind(listen).await?),
         None => None,
     };
+    let envoy_listener = match &config.envoy_listen {
+        Some(listen) => Some(bind(listen).await?),
+        None => None,
+    };
     let stop = stop_signal()?;
     // Read the files of tokens, rules and certificates before the store is opened: a start that fails because of a file has changed
     // nothing.
     let tokens = config.tokens.as_deref().map(TokensFile::open).transpose()?;
     let policy = access::policy(&config, tokens.as_ref(), address)?;
+    if let Some(listener) = &envoy_listener {
+        access::policy(&config, tokens.as_ref(), listener.local_addr()?)?;
+    }
+    let envoy_limits = EnvoyLimits::new(config.envoy_count_refused.clone());
+    let envoy = config.envoy_config.as_deref().map(|path| EnvoyFiles::open(path, envoy_limits.clone()));
+    let envoy = envoy.transpose()?;
     let rules = config.rules.as_deref().map(RulesFile::open).transpose()?;
     let tls = config.tls.clone().map(TlsWatch::open).transpose()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
@@ -80,6 +91,9 @@ async fn run(
     app.limit_connections(descriptors.connections);
     app.limit_memory(memory);
     app.protect(policy);
+    if envoy.is_some() {
+        app.use_envoy_limits(envoy_limits);
+    }
     if let Some(tokens) = tokens {
         tokio::spawn(tokens.run());
     }
@@ -96,6 +110,13 @@ async fn run(
         }
     };
     let clients = limina_server::serve(listener, app.clone(), stopped());
+    let envoys = match envoy_listener {
+        None => None,
+        Some(listener) => {
+            tracing::info!("Envoy's rate limit service listens on {scheme}://{}", listener.local_addr()?);
+            Some(limina_server::serve_envoy(listener, app.clone(), stopped()))
+        }
+    };
     let (joining, nodes) = match peer_listener {
         None => (None, None),
         Some(listener) => {
@@ -107,7 +128,10 @@ async fn run(
             (Some(Joining { advertised, peers }), Some(nodes))
         }
     };
-    let front = tokio::spawn(async move { tokio::join!(clients, OptionFuture::from(nodes)) });
+    let front =
+        tokio::spawn(
+            async move { tokio::join!(clients, OptionFuture::from(nodes), OptionFuture::from(envoys)) },
+        );
 
     let mut stop = pin!(stop);
     let limina = tokio::select! {
@@ -127,12 +151,28 @@ async fn run(
     };
     let serving = async {
         service.until_served().await;
-        match rules {
-            None => {
-                ready();
-                std::future::pending().await
+        let envoy = match envoy {
+            None => None,
+            Some(envoy) => Some(envoy.begin(service.clone()).await),
+        };
+        let rules = async {
+            match rules {
+                None => {
+                    ready();
+                    std::future::pending().await
+                }
+                Some(rules) => rules.run(service.clone(), ready).await,
             }
-            Some(rules) => rules.run(service.clone(), ready).await,
+        };
+        let envoy = async {
+            match envoy {
+                None => std::future::pending().await,
+                Some(envoy) => envoy.follow().await,
+            }
+        };
+        tokio::select! {
+            never = rules => never,
+            never = envoy => never,
         }
     };
     let failed = tokio::select! {

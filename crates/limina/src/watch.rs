@@ -10,13 +10,13 @@ use std::{
 };
 
 /// The largest file, in bytes.
-const MAX_BYTES: u64 = 16 << 20;
+pub(crate) const MAX_BYTES: u64 = 16 << 20;
 /// A changed file is used after it has stayed the same for this long. Before that, a program may still be writing it.
-const SETTLED: Duration = Duration::from_millis(200);
+pub(crate) const SETTLED: Duration = Duration::from_millis(200);
 /// An invalid file is reported after it has stayed invalid for this much longer.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// If the file changes continuously, the check gives up after this many readings. The next check tries again.
-const MAX_READINGS: usize = 10;
+pub(crate) const MAX_READINGS: usize = 10;
 
 /// The file, and its last reading. `T` is what the file contains, and `E` why it cannot be used.
 pub(crate) struct Watch<T, E> {
@@ -38,9 +38,9 @@ struct Reading {
 
 /// Device, inode, size, and the times of the last write and the last change. It differs whenever the contents change or
 /// another file takes this one's place.
-type Stamp = (u64, u64, u64, (i64, i64), (i64, i64));
+pub(crate) type Stamp = (u64, u64, u64, (i64, i64), (i64, i64));
 
-fn stamp(found: &Metadata) -> Stamp {
+pub(crate) fn stamp(found: &Metadata) -> Stamp {
     let (written, changed) = ((found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec()));
     (found.dev(), found.ino(), found.size(), written, changed)
 }
@@ -102,7 +102,7 @@ impl<T, E> Watch<T, E> {
 }
 
 /// The file may be on a slow network file system, so it is read on a blocking thread.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.expect("reading a file does not panic")
 }
 

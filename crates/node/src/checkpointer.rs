@@ -64,15 +64,17 @@ impl<J: Journal, T: Table> Checkpointer<J, T> {
         let is_tight =
             stats.live_bytes > self.journal_bytes || self.journal.free_space() == FreeSpace::Reserve;
         let is_pinning = |shard| is_tight && stats.pinning.iter().any(|(pinning, _)| *pinning == shard);
-        let mut stores: Vec<_> = self.stores.all().into_iter().collect();
-        stores.sort_by_key(|(_, store)| std::cmp::Reverse(store.backlog().bytes));
-        let mut excess = self.excess(stores.iter().map(|(_, store)| store.backlog().bytes).sum());
-        let due = stores.into_iter().filter(|(shard, store)| {
+        // Each backlog is read once. It grows while shards append, and sorting by values that change panics.
+        let stores = self.stores.all().into_iter();
+        let mut stores: Vec<_> = stores.map(|(shard, store)| (store.backlog(), shard, store)).collect();
+        stores.sort_by_key(|(backlog, ..)| std::cmp::Reverse(backlog.bytes));
+        let mut excess = self.excess(stores.iter().map(|(backlog, ..)| backlog.bytes).sum());
+        let due = stores.into_iter().filter(|(backlog, shard, _)| {
             let is_heavy = excess > 0;
-            excess = excess.saturating_sub(store.backlog().bytes);
-            store.backlog().due || is_pinning(*shard) || is_heavy
+            excess = excess.saturating_sub(backlog.bytes);
+            backlog.due || is_pinning(*shard) || is_heavy
         });
-        due.map(|(_, store)| store).collect()
+        due.map(|(_, _, store)| store).collect()
     }
 
     /// The bytes by which all overlays together should shrink: to half of their share, once they exceed it.

@@ -36,6 +36,8 @@ cluster_shard_opening_seconds histogram
 cluster_shards_claimed counter
 cluster_shards_given counter
 cluster_shards_lost counter
+decisions_expired counter
+decisions_open gauge
 due_postponed counter
 event_streams gauge
 fetch_duration_seconds histogram

@@ -16,6 +16,12 @@ pub use crate::peers::fuzzing::{
     encode_peer_request, peer_answer, peer_feed, peer_messages, peer_refusals, peer_request,
 };
 
+/// Reads a message of Liminator's Thrift interface. None: the request would be rejected, or names no limit.
+pub fn liminator_command(bytes: &[u8]) -> Option<Command> {
+    let (_, call) = crate::liminator::messages::read_call(bytes).ok()?;
+    crate::http::liminator::command(&call).ok()?
+}
+
 /// Reads a body as one of the calls of the API would. `kind` selects the call. None: the request would be rejected.
 pub fn command(kind: usize, body: &[u8]) -> Option<Command> {
     read(kind, body).ok()
@@ -29,7 +35,7 @@ fn read(kind: usize, body: &[u8]) -> Result<Command, Failure> {
         let batch = engine_ledger::Batch::new(vec![transfer])?;
         Ok(Command::Ledger(engine_ledger::Command::Batch(batch)))
     };
-    match kind % 20 {
+    match kind % 21 {
         0 => ledger::new_limit(parse(body)?),
         1 => ledger::limit_patch(name(), parse(body)?),
         2 => transfer(ledger::hold(parse(body)?)?),
@@ -58,6 +64,10 @@ fn read(kind: usize, body: &[u8]) -> Result<Command, Failure> {
             name: name(),
             terms: events::terms(&name(), parse(body)?)?,
         })),
+        19 => {
+            let new = limiter::rule_set(&name(), parse(body)?)?;
+            limiter(engine_limiter::Command::PlanRuleSet(engine_limiter::RuleSetPlan::new(name(), new)?))
+        }
         _ => match parse(body) {
             Ok(event) => Ok(Command::Events(events::submit(name(), &event)?)),
             Err(_) => Ok(Command::Events(events::submit_body(name(), body, engine_events::Mode::OnlyOnce)?)),

@@ -7,14 +7,16 @@
 //! Read in this order: [`backend`] (the interface to the service), `http/routes.rs` (the routes, and the
 //! right that each needs), `http/ledger.rs` and
 //! `http/limiter` (the calls of two families), `http/extract.rs` (the conventions of requests), `http/status` (the
-//! statuses of answers). [`rules_file`] reads rules from a TOML file. `stomp` pushes events over WebSocket. `tls`
-//! loads certificates. `peers` is the protocol between nodes.
+//! statuses of answers). [`rules_file`] reads rules from a TOML file. `stomp` pushes events over WebSocket. `envoy`
+//! is Envoy's rate limit service over gRPC. `tls` loads certificates. `peers` is the protocol between nodes.
 
 mod access;
 pub mod backend;
+mod envoy;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod http;
+mod liminator;
 mod peers;
 pub mod rules_file;
 mod stomp;
@@ -22,6 +24,7 @@ mod tls;
 
 pub use access::{InvalidOrigin, Origin, Policy};
 pub use backend::Backend;
-pub use http::{App, Metrics, openapi_json, rights_table, serve, serve_peers};
+pub use envoy::EnvoyLimits;
+pub use http::{App, Metrics, openapi_json, rights_table, serve, serve_envoy, serve_peers};
 pub use peers::{HttpPeers, IdentityError};
 pub use tls::{LoadedTls, Tls, TlsFileError, TlsFiles};

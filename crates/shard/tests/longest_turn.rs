@@ -3,10 +3,13 @@
 
 use crate::harness::{Bench, name};
 use limina_engine::{
-    Command, KeyValues,
+    Command, KeyValues, Millis,
     key_values::Value,
     ledger::{self, Batch, Change as LimitChange, Hold, Transfer},
-    limiter::{self, Change, Check, CheckBatch, CounterChange, Limit, NewRule, RuleChange, Take},
+    limiter::{
+        self, Change, Check, CheckBatch, CounterChange, Limit, NewRule, NewRuleSet, RuleChange, RuleSetPlan,
+        SetAuthor, SetOverrides, SetRule, Take, Window,
+    },
     lists::Page,
     selection::{Query, Selection, Test},
 };
@@ -67,6 +70,7 @@ fn longest_turns() {
         hold_batch(&mut Bench::new(slice, options()));
         check_batch(&mut Bench::new(slice, options()));
         query_and_deletion(&mut Bench::new(slice, options()));
+        rule_set(&mut Bench::new(slice, options()));
     }
 }
 
@@ -95,6 +99,37 @@ fn check_batch(bench: &mut Bench) {
         bench,
         limiter(limiter::Command::CheckBatch(checks)),
     );
+}
+
+fn rule_set(bench: &mut Bench) {
+    let set = |limit: u64| {
+        let rule = |number: usize| NewRule {
+            name: name(&format!("rule {number}")),
+            group_by: vec!["user".into()],
+            selection: Selection::new(vec![("path".into(), vec![Test::Eq(Value::Integer(number as i64))])])
+                .unwrap(),
+            limit: Limit::AtMost(limit),
+            window: Some(Window::Fixed { per: Millis(1_000) }),
+            shadow: false,
+            durability: None,
+            description: Some("what it is for".into()),
+        };
+        let rules = (0..NewRuleSet::MAX_RULES).map(rule);
+        let rules = rules.map(|rule| SetRule { rule, overrides: Vec::new() }).collect();
+        NewRuleSet { rules, overrides: SetOverrides::Closed }
+    };
+    let put = |limit| {
+        let change = Change::PutRuleSet { set: name("s"), new: set(limit), author: SetAuthor::Client };
+        limiter(limiter::Command::Change(RuleChange::new(change).unwrap()))
+    };
+    report("a set of 10,000 rules, made", bench, put(1));
+    report("the same set again", bench, put(1));
+    let plan = RuleSetPlan::new(name("s"), set(2)).unwrap();
+    report("a plan that changes all", bench, limiter(limiter::Command::PlanRuleSet(plan)));
+    report("every rule changed", bench, put(2));
+    report("the set read", bench, limiter(limiter::Command::GetRuleSet(name("s"))));
+    let delete = RuleChange::delete_rule_set(name("s"), SetAuthor::Client);
+    report("the set deleted", bench, limiter(limiter::Command::Change(delete)));
 }
 
 fn query_and_deletion(bench: &mut Bench) {

@@ -6,3 +6,4 @@ mod limiter;
 mod locks;
 mod ownership;
 mod seeds;
+mod waiting;

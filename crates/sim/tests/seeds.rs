@@ -38,7 +38,8 @@ fn check(seeds: std::ops::Range<u64>, options: &Options) -> Report {
             && *lags > 10
             && *held_back > 20
             && *slices > 1_000
-            && *continued > 0,
+            // In a short run hardly any batch is cut and then repeated.
+            && (*continued > 0 || options.requests < 1_000),
         "the faults did not happen: {total:?}"
     );
     let Counts { changes, begun, moves, compared, .. } = followers;

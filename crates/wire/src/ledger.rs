@@ -329,6 +329,8 @@ pub enum EntryType {
     Rollback,
     /// A held value was freed because the hold had expired.
     Expiry,
+    /// A decision recorded more than it held, or after its hold had ended. The entry stands in place of a commit.
+    Overage,
 }
 
 /// One entry in the history of a limit, with the sums after it.

@@ -8,6 +8,7 @@
 
 pub mod audit;
 pub mod cluster;
+pub mod decisions;
 pub mod duration;
 pub mod events;
 pub mod heartbeat;

@@ -106,6 +106,9 @@ pub struct HeldLock<'a> {
 pub struct Lock<'a> {
     /// The id of the grant.
     pub lock_id: Cow<'a, str>,
+    /// The decision that the grant is a part of, or `null`.
+    #[schema(required)]
+    pub operation_id: Option<Cow<'a, str>>,
     /// The holder's name for itself, or `null`.
     #[schema(required)]
     pub owner: Option<Cow<'a, str>>,

@@ -12,7 +12,7 @@ pub struct RefusedRequest<'a> {
     /// The namespace of the request.
     #[schema(value_type = Name)]
     pub namespace: &'a str,
-    /// The family of the request: `limiter`, `locks`, `events` or `ledger`.
+    /// The family of the request: `limiter`, `locks`, `events`, `ledger` or `decisions`.
     pub family: &'a str,
     /// The error code, as in problem documents.
     pub code: &'a str,
@@ -28,7 +28,7 @@ pub struct RefusedRequest<'a> {
     /// The group of the rule, or the lock.
     #[schema(required)]
     pub key_values: Option<KeyValues<'a>>,
-    /// The operation of the ledger.
+    /// The operation of the ledger, or the decision.
     #[schema(required)]
     pub operation_id: Option<&'a str>,
 }

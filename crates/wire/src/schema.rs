@@ -9,7 +9,7 @@
 //! - `x-integer-range`: the range of a number that is written without a point and without an exponent.
 //! - `x-number-range`: the range of the number that a string contains.
 //! - `x-max-parts`, `x-max-depth`: the size of a query with all queries inside it.
-//! - `x-at-most-one`: an object may have only one of these fields.
+//! - `x-at-most-one`: of each list of fields, an object may have only one.
 
 use serde_json::json;
 use std::borrow::Cow;

@@ -2,16 +2,10 @@
 
 use std::path::Path;
 
-use crate::packages::{self, Package};
+use crate::packages;
 
 /// The folder with the scripts of the tests and the pinned versions of the clients.
 const SOURCES: &str = "crates/limina/tests/clients";
-
-const PACKAGES: &[Package] = &[
-    Package { name: "nodejs", is_installed: || packages::runs("node", &["--version"]) },
-    Package { name: "npm", is_installed: || packages::runs("npm", &["--version"]) },
-    packages::PYTHON,
-];
 
 /// Installs the clients from npm and PyPI, unless the same versions are already installed.
 pub(crate) fn install() -> Result<(), String> {
@@ -21,7 +15,7 @@ pub(crate) fn install() -> Result<(), String> {
     if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted.all()) {
         return Ok(());
     }
-    packages::install(PACKAGES)?;
+    packages::install(&[packages::NODE, packages::NPM, packages::PYTHON])?;
     // An earlier attempt may have left an incomplete installation.
     let _none_yet = std::fs::remove_dir_all(&place);
     wanted.install(&place)?;

@@ -10,10 +10,7 @@ use std::{
     process::Command,
 };
 
-const BUILD_PACKAGES: &[Package] = &[
-    Package { name: "nodejs", is_installed: || packages::runs("node", &["--version"]) },
-    Package { name: "npm", is_installed: || packages::runs("npm", &["--version"]) },
-];
+const BUILD_PACKAGES: &[Package] = &[packages::NODE, packages::NPM];
 const BROWSER: &[Package] =
     &[Package { name: "chromium", is_installed: || Path::new("/usr/bin/chromium").exists() }];
 

@@ -16,6 +16,7 @@ const CARGO_FUZZ: &str = "0.13.2";
 const TARGETS: &[(&str, Seeds)] = &[
     ("stomp", Seeds::Literals("crates/stomp/tests")),
     ("bodies", Seeds::Json),
+    ("thrift", Seeds::None),
     ("keys", Seeds::None),
     ("frames", Seeds::None),
     ("records", Seeds::None),
@@ -173,7 +174,7 @@ impl Seeds {
                 {
                     let text = crate::modules::read(&crate::root().join(name))?;
                     for example in json_examples(&text) {
-                        inputs.extend((0..20).map(|kind: u8| [&[kind], example.as_bytes()].concat()));
+                        inputs.extend((0..21).map(|kind: u8| [&[kind], example.as_bytes()].concat()));
                     }
                 }
                 inputs

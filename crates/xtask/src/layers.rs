@@ -12,17 +12,22 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("limina-store", &[]),
     ("limina-wire", &[]),
     ("limina-access", &["limina-engine"]),
+    ("limina-envoy", &["limina-engine"]),
     ("limina-shard", &["limina-engine"]),
     ("limina-sim", &["limina-engine", "limina-node", "limina-shard", "limina-store"]),
     ("limina-node", &["limina-engine", "limina-shard", "limina-store"]),
     ("limina-embed", &["limina-engine", "limina-node", "limina-store"]),
-    ("limina-server", &["limina-access", "limina-engine", "limina-node", "limina-stomp", "limina-wire"]),
+    (
+        "limina-server",
+        &["limina-access", "limina-engine", "limina-envoy", "limina-node", "limina-stomp", "limina-wire"],
+    ),
     (
         "limina",
         &[
             "limina-access",
             "limina-embed",
             "limina-engine",
+            "limina-envoy",
             "limina-node",
             "limina-server",
             "limina-store",
@@ -33,6 +38,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "limina-bench",
         &[
             "limina-engine",
+            "limina-envoy",
             "limina-node",
             "limina-pg-server",
             "limina-server",

@@ -2,9 +2,11 @@
 
 mod architecture;
 mod chaos;
+mod client_packages;
 mod clients;
 mod console;
 mod edge;
+mod envoy;
 mod fuzz;
 mod hostile;
 mod layers;
@@ -37,6 +39,8 @@ fn main() -> ExitCode {
         ),
         Some("chaos") => chaos::run(rest),
         Some("clients") if rest.is_empty() => clients::install(),
+        Some("clients-e2e") => client_packages::run(rest),
+        Some("envoy") => envoy::run(rest),
         Some("console") if rest.is_empty() => console::build(),
         Some("console-e2e") => console::test(rest),
         Some("fuzz") => fuzz::run(rest),
@@ -68,6 +72,11 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             repeats a run
   standby   under load, lose the servers of a PostgreSQL with a synchronous standby, and promote the standby: --rounds 6
   clients   install the STOMP clients that the end-to-end tests use, under `target`; `test` includes this
+  clients-e2e
+            test the client packages under `clients` against the server: names of packages (all if none). --smoke runs
+            the few tests that `test` includes
+  envoy     test the server with the real Envoy in front of it; `test` includes a part, --smoke. Installs Envoy under
+            `target`
   console   bundle the sources in `console` into the files that the server embeds
   console-e2e
             test the console against the server in a real browser; screenshots are kept under `target`. --smoke runs the

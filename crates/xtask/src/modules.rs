@@ -19,7 +19,7 @@ const LAYERS: &[&[&str]] = &[
     &["reads", "sweep"],
     &["turn"],
     &["events", "ledger", "limiter", "locks"],
-    &["audit"],
+    &["audit", "decisions"],
     &["outcome", "request"],
     &["idempotency"],
     &["job"],

@@ -21,6 +21,10 @@ pub(crate) const C_COMPILER: Package = Package { name: "gcc libc6-dev", is_insta
 /// The end-to-end tests of TLS use a client with another TLS library than the server's.
 pub(crate) const CURL: Package = Package { name: "curl", is_installed: || runs("curl", &["--version"]) };
 
+pub(crate) const NODE: Package = Package { name: "nodejs", is_installed: || runs("node", &["--version"]) };
+
+pub(crate) const NPM: Package = Package { name: "npm", is_installed: || runs("npm", &["--version"]) };
+
 /// The STOMP clients of the tests and schemathesis are installed from PyPI. Without this package Debian has the module `venv`,
 /// but not `ensurepip`, which a new environment needs.
 pub(crate) const PYTHON: Package =

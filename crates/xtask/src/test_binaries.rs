@@ -20,8 +20,16 @@ use crate::{Environment, Outcome};
 const LANES: usize = 2;
 
 /// The binaries that take longest, so that none of them starts last.
-const SLOWEST_FIRST: &[&str] =
-    &["limina: e2e", "limina: cluster", "schemathesis", "console", "store: all", "bench: tiny", "sim: all"];
+const SLOWEST_FIRST: &[&str] = &[
+    "limina: e2e",
+    "limina: cluster",
+    "schemathesis",
+    "client packages",
+    "console",
+    "store: all",
+    "bench: tiny",
+    "sim: all",
+];
 
 /// One program to run: a test binary, or cargo with the documentation tests.
 pub(crate) struct Job {
@@ -59,6 +67,8 @@ pub(crate) fn build(environment: &Environment) -> Result<Vec<Job>, String> {
             jobs.push(binary(artifact.manifest_path.as_std_path(), &artifact.target, program)?);
         } else if artifact.target.name == "limina" {
             jobs.push(schemathesis(program)?);
+            jobs.push(envoy(program)?);
+            jobs.push(client_packages(program)?);
             jobs.push(console(program)?);
         }
     }
@@ -122,10 +132,22 @@ fn binary(manifest: &Path, target: &cargo_metadata::Target, program: &Path) -> R
     })
 }
 
+/// Envoy in front of the server that the end-to-end tests use.
+fn envoy(server: &Path) -> Result<Job, String> {
+    let command = crate::envoy::job(server)?;
+    Ok(Job { name: "envoy".into(), again: "cargo xtask envoy --smoke".into(), command })
+}
+
 /// schemathesis against the server that the end-to-end tests use.
 fn schemathesis(server: &Path) -> Result<Job, String> {
     let command = crate::schemathesis::job(server)?;
     Ok(Job { name: "schemathesis".into(), again: "cargo xtask schemathesis".into(), command })
+}
+
+/// The packages under `clients` against the same server.
+fn client_packages(server: &Path) -> Result<Job, String> {
+    let command = crate::client_packages::job(server)?;
+    Ok(Job { name: "client packages".into(), again: "cargo xtask clients-e2e --smoke".into(), command })
 }
 
 /// The console against the same server, in a browser.

@@ -46,6 +46,7 @@ fn reply(check: Check<'_>, status: Option<u16>) -> CheckReply<'_> {
         reset_ms: Some(RESET_MS),
         shadow: false,
         exceeded: false,
+        waiting: 0,
     };
     CheckReply { status, allowed: true, limits: vec![limit], retry_after_ms: None }
 }

@@ -48,6 +48,7 @@ pub struct Check {
     takes: Vec<Take>,
     dry_run: bool,
     require_match: bool,
+    report: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -65,6 +66,7 @@ pub struct NewLease {
     ttl: Duration,
     owner: Option<String>,
     require_match: bool,
+    wait: Duration,
 }
 
 impl Rule {
@@ -276,7 +278,7 @@ impl OverridePatch {
 impl Check {
     /// A check of one hit for these key-values.
     pub fn of(keys: impl Into<Keys>) -> Check {
-        Check { takes: Vec::new(), dry_run: false, require_match: false }.and(keys)
+        Check { takes: Vec::new(), dry_run: false, require_match: false, report: false }.and(keys)
     }
 
     /// Adds key-values, with one hit. Either everything in the check is taken, or nothing.
@@ -307,6 +309,15 @@ impl Check {
         self
     }
 
+    /// Says that it has happened already: the check is counted whatever the limits say, and a bucket goes into debt. The
+    /// decision says whether it was within all limits. Negative hits give back what still counts. A check that was also made a
+    /// [dry run](Check::dry_run) takes nothing.
+    #[must_use]
+    pub fn report(mut self) -> Check {
+        self.report = true;
+        self
+    }
+
     /// Refuses the check with [`Refusal::NoRuleApplies`](super::Refusal::NoRuleApplies) if no rule applies to some of its
     /// key-values. Without this, a check that no rule applies to is allowed.
     #[must_use]
@@ -324,7 +335,7 @@ impl Check {
             take.build().map_err(|invalid| invalid.within_item("entries", index))
         };
         let entries = self.takes.into_iter().enumerate().map(entry).collect::<Result<_, Invalid>>()?;
-        let check = engine::Check::new(entries)?.with_dry_run(self.dry_run);
+        let check = engine::Check::new(entries)?.with_report(self.report).with_dry_run(self.dry_run);
         Ok(check.with_require_match(self.require_match))
     }
 }
@@ -353,7 +364,15 @@ impl NewLease {
     /// A lease for these key-values.
     pub fn of(keys: impl Into<Keys>) -> NewLease {
         let ttl = Duration::from_secs(30);
-        NewLease { keys: keys.into(), hits: 1, ttl, owner: None, require_match: false }
+        NewLease { keys: keys.into(), hits: 1, ttl, owner: None, require_match: false, wait: Duration::ZERO }
+    }
+
+    /// How long to wait while only limits without a window refuse, at most 5 minutes. Dropping the future of the call ends the
+    /// wait.
+    #[must_use]
+    pub fn wait(mut self, wait: Duration) -> NewLease {
+        self.wait = wait;
+        self
     }
 
     /// How much the lease takes; at least 1.
@@ -389,6 +408,6 @@ impl NewLease {
         let owner = self.owner.as_deref().map(|owner| name("owner", owner)).transpose()?;
         let key_values = self.keys.clone().build()?;
         let lease = engine::NewLease::new(id, session, key_values, self.hits, millis(self.ttl))?;
-        Ok(lease.with_owner(owner).with_require_match(self.require_match))
+        lease.with_owner(owner).with_require_match(self.require_match).with_wait(millis(self.wait))
     }
 }

@@ -27,8 +27,9 @@ mod args;
 
 pub use args::{Check, NewLease, Override, OverridePatch, Rule, RulePatch};
 pub use limina_engine::limiter::{
-    CounterId, CounterInfo, Decision, Durability, FileChanges, GroupInfo, LeaseInfo, Limit, LimitStatus,
-    OverrideInfo, Refusal, RuleInfo, RuleMatch, Usage, Window,
+    ChangedRule, CounterId, CounterInfo, Decision, Durability, GroupInfo, LeaseInfo, Limit, LimitStatus,
+    ManagedRule, OverrideInfo, Refusal, RuleField, RuleInfo, RuleMatch, RuleOfSet, RuleSet, RuleSetInfo,
+    SetChanges, SetConflict, SetOverrides, Usage, Window,
 };
 
 use crate::{
@@ -154,20 +155,48 @@ impl Limiter {
         reply!(self.call(command).await, Reply::Rules(rules) => rules)
     }
 
-    /// Makes the rules that this method manages exactly these, each with its overrides, or changes nothing. Rules that were
-    /// created in another way stay as they are. For configuration in files or code: managed rules cannot be changed by the
-    /// other methods ([`Refusal::RuleManagedByFile`]).
-    pub async fn apply_rules(
+    /// Makes a rule set exactly these rules, each with its overrides, in one step, or changes nothing. For configuration in
+    /// files or code. A rule that belongs to no set is taken over; the rules of a set cannot be changed by other methods
+    /// ([`Refusal::RuleManagedBySet`]).
+    pub async fn put_rule_set(
         &self,
+        set: &str,
         rules: impl IntoIterator<Item = (Rule, Vec<Override>)>,
-    ) -> Result<FileChanges> {
-        let rule = |(rule, overrides): (Rule, Vec<Override>)| {
-            let overrides = overrides.into_iter().map(Override::build);
-            let overrides = overrides.collect::<std::result::Result<_, Invalid>>()?;
-            Ok(engine::FileRule { rule: rule.build()?, overrides })
-        };
-        let rules = rules.into_iter().map(rule).collect::<std::result::Result<_, Invalid>>()?;
-        reply!(self.change(Change::ApplyFile(rules)).await, Reply::FileApplied(changes) => changes)
+        overrides: SetOverrides,
+    ) -> Result<SetChanges> {
+        let new = new_rule_set(rules, overrides)?;
+        let change = Change::PutRuleSet { set: name("set", set)?, new, author: engine::SetAuthor::Client };
+        reply!(self.change(change).await, Reply::RuleSetPut { changes, .. } => changes)
+    }
+
+    /// What [`Limiter::put_rule_set`] would change, and why it would be refused. Changes nothing.
+    pub async fn plan_rule_set(
+        &self,
+        set: &str,
+        rules: impl IntoIterator<Item = (Rule, Vec<Override>)>,
+        overrides: SetOverrides,
+    ) -> Result<SetChanges> {
+        let plan = engine::RuleSetPlan::new(name("set", set)?, new_rule_set(rules, overrides)?)?;
+        let command = Command::PlanRuleSet(plan);
+        reply!(self.call(command).await, Reply::RuleSetPlanned(changes) => changes)
+    }
+
+    /// Deletes a rule set with its rules. Returns which rules that were.
+    pub async fn delete_rule_set(&self, set: &str) -> Result<SetChanges> {
+        let change = Change::DeleteRuleSet { set: name("set", set)?, author: engine::SetAuthor::Client };
+        reply!(self.change(change).await, Reply::RuleSetDeleted(changes) => changes)
+    }
+
+    /// Reads a rule set with its rules.
+    pub async fn rule_set(&self, set: &str) -> Result<RuleSet> {
+        let command = Command::GetRuleSet(name("set", set)?);
+        reply!(self.call(command).await, Reply::RuleSet(set) => set)
+    }
+
+    /// The rule sets by name: at most `limit` of those that follow `after`.
+    pub async fn rule_sets(&self, after: Option<&Name>, limit: usize) -> Result<Listed<RuleSetInfo, Name>> {
+        let command = Command::ListRuleSets(page(after, limit)?);
+        reply!(self.call(command).await, Reply::RuleSets(sets) => sets)
     }
 
     /// Creates an override of a rule.
@@ -330,4 +359,17 @@ fn decided(outcome: Outcome) -> Result<Reply> {
         Outcome::Limiter(Err(refusal)) => Err(Error::Refused(refusal)),
         outcome => Err(Error::Failed(failure(&outcome))),
     }
+}
+
+fn new_rule_set(
+    rules: impl IntoIterator<Item = (Rule, Vec<Override>)>,
+    overrides: SetOverrides,
+) -> std::result::Result<engine::NewRuleSet, Invalid> {
+    let rule = |(rule, overrides): (Rule, Vec<Override>)| {
+        let overrides = overrides.into_iter().map(Override::build);
+        let overrides = overrides.collect::<std::result::Result<_, Invalid>>()?;
+        Ok(engine::SetRule { rule: rule.build()?, overrides })
+    };
+    let rules = rules.into_iter().map(rule).collect::<std::result::Result<_, Invalid>>()?;
+    Ok(engine::NewRuleSet { rules, overrides })
 }

@@ -4,12 +4,13 @@ use super::{
     Applied, Engine, Sizes,
     audit::Draft,
     context::Context,
+    guard::guard,
     namespace::{Families, KeyedWait, Namespace, kept_replies, own_bytes},
 };
 use crate::{
     Command, Fetched, Job, Missing, Name, Outcome, Quota, QuotaExceeded, Read, Request, Time,
     answer_size::TooLarge,
-    events,
+    decisions, events,
     idempotency::{self, Found, FoundReply, KeptParts},
     ids::{NamespaceId, WaitId},
     ledger, limiter, locks,
@@ -55,6 +56,15 @@ impl Engine {
             Command::Events(command) => self.decide(now, request, fetched, |families, turn, _| {
                 let result = events::apply(&mut families.events, turn, command, max_answer);
                 durable(result, max_answer, Outcome::Events)
+            }),
+            Command::Decisions(command) => self.decide(now, request, fetched, |families, turn, wait| {
+                let (decisions, mut families) = families.split();
+                match decisions::apply(decisions, &mut families, turn, command, wait, max_answer) {
+                    Ok(Attempt::Waits) => Ok(Applied::Waiting(wait)),
+                    Ok(Attempt::TooManyWaiting) => Ok(Applied::durable(Outcome::TooManyWaiting)),
+                    Ok(Attempt::Done(result)) => Ok(Applied::durable(Outcome::Decisions(result))),
+                    Err(stop) => durable(Err(stop), max_answer, Outcome::Decisions),
+                }
             }),
             Command::DeleteNamespace => {
                 Ok(Applied::durable(self.delete_namespace(&request.namespace, &request.caller)))
@@ -105,6 +115,12 @@ impl Engine {
                 note(ledger::missing(&families.ledger, view, command, self.options.max_answer))
             }
             Command::Events(command) => note(events::missing(&families.events, view, command)),
+            Command::Decisions(decisions::Command::Batch(items)) => {
+                let slice = Slice::new(self.options.slice_work);
+                let progress = &job.progress.decisions;
+                note(decisions::batch::prefetch(&families.decisions, view, items, progress, &slice));
+            }
+            Command::Decisions(command) => note(decisions::missing(&families.decisions, view, command)),
             // These need only what is resident, or do not depend on the namespace.
             Command::ListAudit(_)
             | Command::ListShardAudit(_)
@@ -126,6 +142,7 @@ impl Engine {
         run: impl FnOnce(&mut Families, &mut Turn<'_>, WaitId) -> Result<Applied, Missing>,
     ) -> Result<Applied, Missing> {
         let wait = WaitId(self.next_wait);
+        let max_answer = self.options.max_answer;
         let applied = self.in_namespace(&request.namespace, |context, namespace| {
             if namespace.is_key_in_use(request) {
                 return Ok(Applied::durable(Outcome::IdempotencyKeyInUse));
@@ -134,7 +151,7 @@ impl Engine {
             let mut replaced = None;
             let mut draft = None;
             let applied = context.step(namespace, now, fetched, |families, turn| {
-                match find_kept(families, turn, request)? {
+                match find_kept(families, turn, request, max_answer)? {
                     KeptReply::Nothing { replaced: period } => replaced = period,
                     KeptReply::Outcome(outcome) => return Ok(Applied::durable(outcome)),
                     // A batch began under this key, and this request is no batch.
@@ -145,7 +162,10 @@ impl Engine {
                 }
                 let before = turn.head.position;
                 draft = Draft::of(request, families, turn.now);
-                let applied = run(families, turn, wait);
+                let applied = match guard(families, turn, &request.command, max_answer) {
+                    Some(outcome) => Ok(Applied::durable(outcome)),
+                    None => run(families, turn, wait),
+                };
                 if let Ok(Applied::Done { outcome, .. }) = &applied
                     && let Some(draft) = draft.take()
                     && outcome.is_done()
@@ -229,6 +249,7 @@ pub(super) fn find_kept(
     families: &mut Families,
     turn: &mut Turn<'_>,
     request: &Request,
+    max_answer: usize,
 ) -> Result<KeptReply, Missing> {
     let Some(idempotency) = &request.idempotency else { return Ok(KeptReply::Nothing { replaced: None }) };
     match turn.view().read(|reader| idempotency::find(reader, turn.view(), idempotency)) {
@@ -236,8 +257,10 @@ pub(super) fn find_kept(
             let replaced = is_present.then(|| idempotency::period_of(turn.now));
             Ok(match reply {
                 Some(FoundReply::Parts(kept)) => KeptReply::Parts(kept),
-                Some(FoundReply::Whole(kept)) => repeat_reply(families, turn, &request.command, kept)
-                    .map_or(KeptReply::Nothing { replaced }, KeptReply::Outcome),
+                Some(FoundReply::Whole(kept)) => {
+                    repeat_reply(families, turn, &request.command, kept, max_answer)
+                        .map_or(KeptReply::Nothing { replaced }, KeptReply::Outcome)
+                }
                 None => KeptReply::Nothing { replaced },
             })
         }
@@ -282,6 +305,7 @@ fn quota_exceeded(command: &Command, exceeded: QuotaExceeded) -> Outcome {
         Command::Limiter(_) => Outcome::Limiter(Err(exceeded.into())),
         Command::Locks(_) => Outcome::Locks(Err(exceeded.into())),
         Command::Events(_) => Outcome::Events(Err(exceeded.into())),
+        Command::Decisions(_) => Outcome::Decisions(Err(exceeded.into())),
         Command::DeleteNamespace
         | Command::ListNamespaces(_)
         | Command::ListAudit(_)
@@ -291,18 +315,18 @@ fn quota_exceeded(command: &Command, exceeded: QuotaExceeded) -> Outcome {
     }
 }
 
-/// The kept outcome of a repeated request, as of now. `None` if the request must be decided again, because the lock or lease
-/// of the kept outcome has ended.
+/// The kept outcome of a repeated request, as of now. `None` if the request must be decided again, because the lock, lease or
+/// decision of the kept outcome has ended.
 fn repeat_reply(
     families: &mut Families,
     turn: &mut Turn<'_>,
     command: &Command,
     kept: Outcome,
+    max_answer: usize,
 ) -> Option<Outcome> {
     match kept {
-        Outcome::Limiter(Ok(reply)) => {
-            limiter::repeat_reply(&families.limiter, turn, &reply).map(|reply| Outcome::Limiter(Ok(reply)))
-        }
+        Outcome::Limiter(Ok(reply)) => limiter::repeat_reply(&mut families.limiter, turn, &reply)
+            .map(|reply| Outcome::Limiter(Ok(reply))),
         Outcome::Locks(Ok(reply)) => {
             let command = match command {
                 Command::Locks(command) => Some(command),
@@ -310,6 +334,11 @@ fn repeat_reply(
             };
             locks::repeat_reply(&mut families.locks, turn, command, reply)
                 .map(|reply| Outcome::Locks(Ok(reply)))
+        }
+        Outcome::Decisions(Ok(reply)) => {
+            let (decisions, families) = families.split();
+            decisions::repeat_reply(decisions, &families, turn.now, reply, max_answer)
+                .map(|reply| Outcome::Decisions(Ok(reply)))
         }
         other => Some(other),
     }

@@ -46,13 +46,13 @@ impl Draft {
     ) -> (Target, Option<State>) {
         let Draft { caller: Caller { actor, address }, action, target, before } = self;
         let after = match outcome {
-            Outcome::Limiter(Ok(limiter::Reply::FileApplied(changes))) => {
-                Some(State::RulesFile(changes.clone()).bounded())
-            }
+            Outcome::Limiter(Ok(
+                limiter::Reply::RuleSetPut { changes, .. } | limiter::Reply::RuleSetDeleted(changes),
+            )) => Some(State::RuleSetChanges(changes.clone()).bounded()),
             _ => look(families, turn.now, &target),
         };
         let (time, namespace, position) = (turn.now, turn.head.name.clone(), turn.head.position);
-        let (kept_target, kept_after) = (target.clone(), after.clone());
+        let (kept_target, kept_after) = (target.clone(), look(families, turn.now, &target));
         let record = AuditRecord { time, namespace, position, actor, address, action, target, before, after };
         store(turn.changes, &record);
         (kept_target, kept_after)
@@ -69,7 +69,7 @@ pub(super) fn store(changes: &mut BatchChanges, record: &AuditRecord) {
 
 /// The present state of the target. `None` if it does not exist.
 fn look(families: &Families, now: Time, target: &Target) -> Option<State> {
-    let Families { ledger, limiter, locks, events } = families;
+    let Families { ledger, limiter, locks, events, decisions: _ } = families;
     let state = match target {
         Target::Rule(name) => State::Rule(limiter::find_rule(limiter, name)?),
         Target::Override { rule, name } => State::Override(limiter::find_override(limiter, rule, name)?),
@@ -78,7 +78,8 @@ fn look(families: &Families, now: Time, target: &Target) -> Option<State> {
         Target::Limit(name) => State::Limit(ledger::find_limit(ledger, name)?),
         Target::Stream(name) => State::Stream(events::find_stream(events, name)?),
         Target::Lock(id) => State::Lock(locks::find_grant(locks, now, id)?),
-        Target::RulesFile | Target::Namespace => return None,
+        Target::RuleSet(name) => State::RuleSet(limiter::find_rule_set(limiter, name)?),
+        Target::Namespace => return None,
     };
     Some(state.bounded())
 }
@@ -150,7 +151,8 @@ impl Command {
                 Change::PutOverride { rule, new } => (Action::PutOverride, of_rule(rule, &new.name)),
                 Change::PatchOverride { rule, name, .. } => (Action::PatchOverride, of_rule(rule, name)),
                 Change::DeleteOverride { rule, name } => (Action::DeleteOverride, of_rule(rule, name)),
-                Change::ApplyFile(_) => (Action::ApplyRulesFile, Target::RulesFile),
+                Change::PutRuleSet { set, .. } => (Action::PutRuleSet, Target::RuleSet(set.clone())),
+                Change::DeleteRuleSet { set, .. } => (Action::DeleteRuleSet, Target::RuleSet(set.clone())),
             },
             Command::Locks(locks::Command::Release { id, session: None }) => {
                 (Action::ForceReleaseLock, Target::Lock(id.clone()))
@@ -165,6 +167,7 @@ impl Command {
             | Command::Limiter(_)
             | Command::Locks(_)
             | Command::Events(_)
+            | Command::Decisions(_)
             | Command::ListNamespaces(_)
             | Command::ListAudit(_)
             | Command::ListShardAudit(_) => return None,

@@ -5,7 +5,7 @@ use super::{
     namespace::{Families, KeyedWait, KeyedWaits, Namespace, kept_replies, own_bytes},
 };
 use crate::{
-    Fetched, Name, Outcome, Time, events, idempotency,
+    Fetched, Name, Outcome, Time, decisions, events, idempotency,
     ids::{NamespaceId, WaitId},
     leftovers::Leftovers,
     limiter,
@@ -25,6 +25,10 @@ pub(super) struct Context {
     pub(super) sizes: Sizes,
     /// Namespaces that the next seal must flush.
     pub(super) changed: Vec<Name>,
+    /// The largest size of an answer, in bytes.
+    pub(super) max_answer: usize,
+    /// Namespaces in which more requests that wait may be granted.
+    pub(super) granting: BTreeSet<NamespaceId>,
     /// Namespaces with a rule that is being backfilled.
     pub(super) backfilling: BTreeSet<NamespaceId>,
     pub(super) completions: Vec<(WaitId, Outcome)>,
@@ -54,13 +58,16 @@ pub(super) enum Garbage {
 fn sizes_of(head: &NamespaceHead, families: &Families, waits: &KeyedWaits) -> Sizes {
     Sizes { kept_replies: kept_replies(head, waits), ..families.sizes() }
 }
+/// The largest number of waiting requests that one step grants or refuses. The others follow in the next slices: nothing can
+/// overtake them, because they keep their places.
+const MOST_GRANTS: usize = 256;
 /// The number of entries that one slice frees.
 const FREE_SLICE: usize = 1_024;
 /// The number of timers that one slice looks at.
 const TIMERS_SLICE: usize = 4_096;
 
 impl Context {
-    pub(super) fn new() -> Context {
+    pub(super) fn new(max_answer: usize) -> Context {
         let mut changes = BatchChanges::default();
         // This empty batch shares its hash function with the batch being built, so that a look-up hashes the key once.
         let (sealed, _) = changes.take();
@@ -70,6 +77,8 @@ impl Context {
             sealed,
             sizes: Sizes::default(),
             changed: Vec::new(),
+            max_answer,
+            granting: BTreeSet::new(),
             backfilling: BTreeSet::new(),
             completions: Vec::new(),
             unfinished: BTreeSet::new(),
@@ -100,23 +109,37 @@ impl Context {
             fetched,
             quotas,
             other_bytes: own_bytes + sizes_before.resident_bytes,
+            other_waiting: sizes_before.locks.waiting,
         };
         let result = act(families, &mut turn);
-        for (wait, outcome) in families.take_completed() {
-            if let Some(draft) = drafts.remove(&wait)
-                && outcome.is_done()
-            {
-                let (target, after) = draft.store(&mut turn, families, &outcome);
-                // A change that waited behind this one begins where this one has ended.
-                drafts.values_mut().for_each(|draft| draft.follow(&target, after.as_ref()));
+        // A timer's work is done as of the time at which it was due. Grants begin now.
+        turn.now = now;
+        let mut grants = 0;
+        loop {
+            for (wait, outcome) in families.take_completed() {
+                if let Some(draft) = drafts.remove(&wait)
+                    && outcome.is_done()
+                {
+                    let (target, after) = draft.store(&mut turn, families, &outcome);
+                    // A change that waited behind this one begins where this one has ended.
+                    drafts.values_mut().for_each(|draft| draft.follow(&target, after.as_ref()));
+                }
+                if let Some(KeyedWait { idempotency, replaced }) = waits.end(wait)
+                    && outcome.is_done()
+                {
+                    idempotency::keep(&mut turn, &idempotency, &outcome, replaced);
+                }
+                self.completions.push((wait, outcome));
             }
-            if let Some(KeyedWait { idempotency, replaced }) = waits.end(wait)
-                && outcome.is_done()
-            {
-                idempotency::keep(&mut turn, &idempotency, &outcome, replaced);
+            if grants == MOST_GRANTS || !grant_next(families, &mut turn, own_bytes, self.max_answer) {
+                break;
             }
-            self.completions.push((wait, outcome));
+            grants += 1;
         }
+        match grants == MOST_GRANTS {
+            true => self.granting.insert(*id),
+            false => self.granting.remove(id),
+        };
         let is_changed = (head.position, head.replies) != before;
 
         let sizes = sizes_of(head, families, waits);
@@ -162,4 +185,10 @@ impl Context {
             self.garbage.pop();
         }
     }
+}
+
+/// Asks the next waiting request that may be granted. Returns false if there is none.
+fn grant_next(families: &mut Families, turn: &mut Turn<'_>, own_bytes: u64, max_answer: usize) -> bool {
+    let (decisions, mut parts) = families.split();
+    decisions::grant_next(decisions, &mut parts, turn, own_bytes, max_answer)
 }

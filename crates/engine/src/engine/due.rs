@@ -2,7 +2,7 @@
 
 use super::{Engine, namespace::Families};
 use crate::{
-    Effect, Fetched, Millis, Missing, Read, Time, audit, events, idempotency,
+    Effect, Fetched, Millis, Missing, Read, Time, audit, decisions, events, idempotency,
     ids::NamespaceId,
     ledger, limiter, locks,
     reads::{self, Reader},
@@ -30,7 +30,7 @@ pub enum Due {
     Timer(TimerKey),
     /// A slice of a sweep. There is no hurry.
     Sweep(u64),
-    /// A slice of a backfill. A client waits for it.
+    /// A slice of a backfill, or of grants to requests that wait. Clients wait for it.
     Backfill(NamespaceId),
     /// A slice of memory to free. There is no hurry.
     Free,
@@ -52,9 +52,10 @@ impl Engine {
         self.sweeps.keys().next().map(|id| Due::Sweep(*id))
     }
 
-    /// The next slice of a backfill, if there is one. While a batch is unfinished, the rules of its namespace do not change.
+    /// The next slice of a backfill or of grants, if there is one. While a batch is unfinished, the rules of its namespace do not
+    /// change.
     pub fn next_backfill(&self) -> Option<Due> {
-        let mut waiting = self.context.backfilling.iter();
+        let mut waiting = self.context.granting.iter().chain(&self.context.backfilling);
         waiting.find(|id| !self.context.unfinished.contains(*id)).map(|id| Due::Backfill(*id))
     }
 
@@ -112,8 +113,11 @@ impl Engine {
             return;
         };
         let slice = self.options.backfill_slice;
+        // The step itself continues with the grants.
         self.context.step(namespace, now, fetched, |families, turn| {
-            limiter::continue_backfill(&mut families.limiter, turn, slice);
+            if families.limiter.is_backfilling() {
+                limiter::continue_backfill(&mut families.limiter, turn, slice);
+            }
         });
         self.begin_sweeps();
     }
@@ -126,9 +130,10 @@ impl Engine {
             return Ok(());
         };
         let namespace = self.namespaces.get_mut(name).expect("a named namespace exists");
-        let done = self
-            .context
-            .step(namespace, now, fetched, |families, turn| fire_timer(families, turn, key, timer));
+        let max_answer = self.options.max_answer;
+        let done = self.context.step(namespace, now, fetched, |families, turn| {
+            fire_timer(families, turn, key, timer, max_answer)
+        });
         self.begin_sweeps();
         done
     }
@@ -186,6 +191,7 @@ fn fire_timer(
     turn: &mut Turn<'_>,
     key: TimerKey,
     timer: Timer,
+    max_answer: usize,
 ) -> Result<(), Missing> {
     let now = turn.now;
     match timer {
@@ -217,6 +223,16 @@ fn fire_timer(
         Timer::LockExpiry { token } => locks::expire(&mut families.locks, turn, token),
         Timer::EventKey { stream, key } => events::expire_key(&mut families.events, turn, stream, key),
         Timer::LockWait { wait } => locks::end_wait(&mut families.locks, turn, wait),
+        Timer::LeaseWait { wait } => limiter::end_wait(&mut families.limiter, turn, wait, max_answer),
+        Timer::DecisionWait { place } => {
+            let (decisions, mut families) = families.split();
+            decisions::end_wait(decisions, &mut families, turn, place, max_answer);
+        }
+        Timer::OperationExpiry { position } => {
+            let (decisions, mut families) = families.split();
+            decisions::expire(decisions, &mut families, turn, position, key.due, max_answer);
+        }
+        Timer::DropEndedOperations => decisions::drop_ended(&mut families.decisions, turn),
     }
     turn.timers.cancel(key);
     Ok(())

@@ -64,14 +64,14 @@ impl Loading {
             first_audit: None,
         };
         let engine = Engine {
+            context: Context::new(options.max_answer),
             options,
             meta,
             stored_time: Time(0),
             namespaces: BTreeMap::new(),
             names: HashMap::new(),
             sweeps: BTreeMap::new(),
-            next_wait: 0,
-            context: Context::new(),
+            next_wait: 1,
         };
         Loading { engine, current: None }
     }

@@ -7,6 +7,7 @@ mod apply;
 mod audit;
 mod context;
 mod due;
+mod guard;
 mod loading;
 mod namespace;
 mod slices;
@@ -19,13 +20,14 @@ pub use stats::{Sizes, Stats};
 use crate::{
     Caller, Effect, Millis, Name, Options, Outcome, Page, QuotaTable, Time,
     audit::{Action, AuditRecord, Target},
+    decisions,
     ids::{NamespaceId, WaitId},
     ledger,
     outcome::NamespaceInfo,
     recent::Writes,
     record::{self, key},
     sweep::Sweeping,
-    timers::Timer,
+    timers::{Timer, TimerKey, TimerSource},
 };
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use context::{Context, Garbage};
@@ -74,12 +76,14 @@ pub struct Sealed {
 }
 
 impl Engine {
-    /// Gives every lock and lease at least its whole ttl from `ready` on, so that no holder loses one because the server
+    /// Gives every lock, lease and decision at least its whole ttl from `ready` on, so that no holder loses one because the server
     /// was away. Call it right after opening, unless the shard was handed over without a pause.
     pub fn apply_grace_period(&mut self, ready: Time) {
         for Namespace { id, families, .. } in self.namespaces.values_mut() {
             families.limiter.apply_grace_period(ready, *id, &mut self.context.timers);
             families.locks.apply_grace_period(ready, *id, &mut self.context.timers);
+            let (decisions, mut families) = families.split();
+            decisions.apply_grace_period(&mut families, ready, *id, &mut self.context.timers);
         }
     }
 
@@ -167,15 +171,19 @@ impl Engine {
         let context = &mut self.context;
         context.backfilling.remove(&id);
         context.unfinished.remove(&id);
-        let Families { ledger, mut limiter, locks, events } = families;
+        let Families { ledger, mut limiter, locks, events, decisions } = families;
         let (lock_waits, locks) = locks.into_waits_and_leftovers();
-        let waits = limiter.stop_rule_changes().chain(lock_waits);
+        let (decision_waits, decisions, waiting) = decisions.into_waits_and_leftovers();
+        context.granting.remove(&id);
+        let waits = limiter.stop_waits().chain(lock_waits).chain(decision_waits);
         context.completions.extend(waits.map(|wait| (wait, Outcome::NamespaceNotFound)));
         // The namespace is gone at this position. Its memory is freed in slices, and so are its timers: a timer of a
         // namespace that does not exist does nothing.
         context.garbage.push(Garbage::Timers { namespace: id, from: None });
         context.garbage.push(Garbage::Maps(ledger.into_leftovers()));
         context.garbage.push(Garbage::Maps(locks));
+        context.garbage.push(Garbage::Maps(decisions));
+        context.garbage.push(Garbage::Maps(waiting));
         context.garbage.extend(limiter.into_garbage().map(Garbage::Limiter));
         for (stream, garbage) in events.into_garbage(id) {
             context.garbage.push(Garbage::Events(garbage));
@@ -213,12 +221,24 @@ impl Engine {
         any
     }
 
-    /// Ends every wait for locks and returns the requests that waited. For a planned stop. They have changed nothing.
+    /// Ends every wait for locks and slots, and returns the requests that waited. For a planned stop. They have changed nothing.
     pub fn end_lock_waits(&mut self) -> Vec<WaitId> {
         let mut ended = Vec::new();
         for namespace in self.namespaces.values_mut() {
             let before = namespace.sizes();
             let Namespace { id, families, waits, .. } = namespace;
+            for (wait, until) in families.limiter.end_waits() {
+                let source = TimerSource::Wait(wait);
+                self.context.timers.cancel(TimerKey { due: until, namespace: *id, source });
+                waits.end(wait);
+                ended.push(wait);
+            }
+            let (decisions, mut parts) = families.split();
+            for (wait, timer) in decisions::end_waits(decisions, &mut parts, *id) {
+                self.context.timers.cancel(timer);
+                waits.end(wait);
+                ended.push(wait);
+            }
             for waiter in families.locks.end_waits() {
                 self.context.timers.cancel(waiter.timer_key(*id));
                 waits.end(waiter.wait);

@@ -3,6 +3,7 @@
 use super::{Sizes, audit::Draft};
 use crate::{
     Idempotency, Name, Outcome, Position, Request,
+    decisions::{self, Decisions},
     events::{self, Events},
     ids::{NamespaceId, WaitId},
     ledger::{self, Ledger},
@@ -52,10 +53,10 @@ impl Namespace {
 
     /// The same, with the resident bytes of every entry summed up anew, except those of timers of the ledger.
     pub(super) fn recount(&self) -> Sizes {
-        let Families { ledger, limiter, locks, events } = &self.families;
+        let Families { ledger, limiter, locks, events, decisions } = &self.families;
         let (limiter_sizes, limiter_bytes) = limiter.recount();
         let bytes = ledger.recount_bytes() + limiter_bytes + locks.recount_bytes() + events.recount_bytes();
-        let resident_bytes = own_bytes(&self.head.name) + bytes;
+        let resident_bytes = own_bytes(&self.head.name) + bytes + decisions.recount_bytes();
         Sizes { limiter: limiter_sizes, resident_bytes, ..self.sizes() }
     }
 }
@@ -122,21 +123,33 @@ pub(super) struct Families {
     pub(super) limiter: Limiter,
     pub(super) locks: Locks,
     pub(super) events: Events,
+    pub(super) decisions: Decisions,
 }
 
 impl Families {
+    /// The decisions, and the families that they are made about.
+    pub(super) fn split(&mut self) -> (&mut Decisions, decisions::Families<'_>) {
+        let Families { ledger, limiter, locks, events, decisions } = self;
+        (decisions, decisions::Families { ledger, limiter, locks, events })
+    }
+
     /// What the families have. Kept replies are not theirs.
     pub(super) fn sizes(&self) -> Sizes {
         Sizes {
             ledger_limits: self.ledger.len(),
             limiter: self.limiter.sizes(),
-            locks: self.locks.sizes(),
+            locks: locks::Sizes {
+                waiting: self.locks.sizes().waiting + self.limiter.waiting() + self.decisions.waiting(),
+                ..self.locks.sizes()
+            },
             events: self.events.sizes(),
+            decisions: self.decisions.len(),
             kept_replies: 0,
             resident_bytes: self.ledger.resident_bytes()
                 + self.limiter.resident_bytes()
                 + self.locks.resident_bytes()
-                + self.events.resident_bytes(),
+                + self.events.resident_bytes()
+                + self.decisions.resident_bytes(),
         }
     }
 
@@ -145,7 +158,9 @@ impl Families {
         let limiter = self.limiter.take_completed().into_iter();
         let locks = self.locks.take_completed().into_iter();
         let limiter = limiter.map(|(wait, result)| (wait, Outcome::Limiter(result)));
-        limiter.chain(locks.map(|(wait, result)| (wait, Outcome::Locks(result))))
+        let decisions = self.decisions.take_completed().into_iter();
+        let decisions = decisions.map(|(wait, result)| (wait, Outcome::Decisions(result)));
+        limiter.chain(locks.map(|(wait, result)| (wait, Outcome::Locks(result)))).chain(decisions)
     }
 
     /// Loads a stored record of one of the families.
@@ -160,6 +175,10 @@ impl Families {
             limiter::keys::FAMILY => self.limiter.load(key, bytes),
             locks::keys::FAMILY => self.locks.load(key, bytes),
             events::keys::FAMILY => self.events.load(key, bytes),
+            decisions::keys::FAMILY => {
+                let (decisions, mut families) = self.split();
+                decisions.load(&mut families, key, bytes, timers)
+            }
             _ => Err(Malformed),
         }
     }

@@ -12,7 +12,7 @@ use super::{
     namespace::{Families, kept_replies},
 };
 use crate::{
-    Fetched, Job, Missing, Outcome, Time, idempotency, ledger, limiter,
+    Fetched, Job, Missing, Outcome, Time, decisions, idempotency, ledger, limiter,
     request::BatchCommand,
     turn::{CannotRun, Slice, Sliced, Turn},
 };
@@ -73,7 +73,7 @@ fn run_slice(
     max_answer: usize,
 ) -> Result<Applied, Missing> {
     if !job.is_begun {
-        match find_kept(families, turn, &job.request)? {
+        match find_kept(families, turn, &job.request, max_answer)? {
             KeptReply::Nothing { replaced } => {
                 if let Some(refused) = refuse_to_keep_reply(turn, &job.request, used_replies, replaced) {
                     return Ok(Applied::durable(refused));
@@ -114,6 +114,11 @@ fn run_slice(
                 max_answer,
             )
             .map_err(CannotRun::from)
+        }
+        BatchCommand::Operations(items) => {
+            let (decisions, mut families) = families.split();
+            let progress = &mut progress.decisions;
+            decisions::batch::run(decisions, &mut families, turn, items, progress, slice, max_answer)
         }
     };
     *changed |= turn.head.position != before;
@@ -196,7 +201,7 @@ fn take_answer(job: &mut Job) -> (Outcome, bool) {
     let Job { request, progress, .. } = job;
     let batch = request.command.as_batch().expect("only a batch is done in slices");
     let is_relaxed = match batch {
-        BatchCommand::Transfers(_) => false,
+        BatchCommand::Transfers(_) | BatchCommand::Operations(_) => false,
         BatchCommand::Checks(_) => progress.limiter.is_relaxed(),
     };
     (progress.take_results(batch), is_relaxed)

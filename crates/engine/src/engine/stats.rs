@@ -39,6 +39,8 @@ pub struct Sizes {
     pub locks: locks::Sizes,
     /// Streams of events.
     pub events: events::Sizes,
+    /// Open decisions. Their leases, locks and events are counted above too.
+    pub decisions: usize,
     /// Replies that are kept under idempotency keys, and waiting requests whose reply will be kept.
     pub kept_replies: u64,
     /// An estimate of the memory that all of this takes, in bytes.
@@ -52,6 +54,7 @@ impl Sizes {
         self.limiter.change(before.limiter, after.limiter);
         self.locks.change(before.locks, after.locks);
         self.events.streams = self.events.streams + after.events.streams - before.events.streams;
+        self.decisions = self.decisions + after.decisions - before.decisions;
         self.kept_replies = self.kept_replies + after.kept_replies - before.kept_replies;
         self.resident_bytes = self.resident_bytes + after.resident_bytes - before.resident_bytes;
     }

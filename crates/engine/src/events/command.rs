@@ -105,7 +105,7 @@ impl Submit {
         self.make.as_ref()
     }
 
-    fn validate(&self) -> Result<(), Invalid> {
+    pub(crate) fn validate(&self) -> Result<(), Invalid> {
         check_bytes("event", &self.event, 1..=Submit::MAX_EVENT_BYTES)?;
         self.make.as_ref().map_or(Ok(()), StreamTerms::validate)
     }

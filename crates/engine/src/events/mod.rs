@@ -12,6 +12,7 @@ mod command;
 mod due;
 pub(crate) mod keys;
 mod lists;
+pub(crate) mod parts;
 mod reads;
 mod reply;
 mod stream;
@@ -19,6 +20,7 @@ mod submit;
 
 pub use crate::effect::{Change, ChangeKind, Event, EventInfo, KeyFrame};
 pub use command::{ChangesAfter, Command, KEPT_CHANGES, Mode, StreamTerms, Submit};
+pub use parts::{EventPart, EventState, RefusedEvent};
 pub use reply::{Changes, Refusal, Reply, StreamInfo, Submitted};
 pub use stream::Sizes;
 pub(crate) use stream::{Events, Garbage};

@@ -97,6 +97,8 @@ pub(super) struct Key {
     /// The position of the change that closed the key last. It identifies the timer.
     pub(super) since: Position,
     pub(super) is_incubating: bool,
+    /// The position of the open decision whose event this is. Such an event does not fall due, and has no timer.
+    pub(super) operation: Option<Position>,
 }
 
 impl Key {
@@ -243,7 +245,7 @@ impl Events {
     /// Sets the timers of the loaded keys.
     pub(crate) fn finish_load(&self, namespace: NamespaceId, timers: &mut Timers) {
         for stream in self.streams.values() {
-            for (number, key) in &stream.keys {
+            for (number, key) in stream.keys.iter().filter(|(_, key)| key.operation.is_none()) {
                 timers.set(key.timer_key(namespace), stream.timer(*number));
             }
         }
@@ -336,7 +338,9 @@ impl Stream {
         tally.bytes -= key_bytes(&key.event);
         self.numbers.remove(&key.event);
         self.incubating -= usize::from(key.is_incubating);
-        turn.timers.cancel(key.timer_key(turn.namespace));
+        if key.operation.is_none() {
+            turn.timers.cancel(key.timer_key(turn.namespace));
+        }
         turn.remove(keys::event(turn.namespace, self.head.made_at, number));
         Some(key)
     }
@@ -355,7 +359,9 @@ impl Garbage {
         for _ in 0..GARBAGE_SLICE {
             let Some((_, key)) = self.stream.keys.pop_first() else { return true };
             self.stream.numbers.remove(&key.event);
-            timers.cancel(key.timer_key(self.namespace));
+            if key.operation.is_none() {
+                timers.cancel(key.timer_key(self.namespace));
+            }
         }
         false
     }

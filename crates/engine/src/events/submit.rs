@@ -33,7 +33,14 @@ pub(super) fn submit(
     let until = turn.now.after(duration);
     let Some(number) = stream.numbers.get(event).copied() else {
         let number = turn.advance();
-        let key = Key { event: event.clone(), time: turn.now, until, since: number, is_incubating: true };
+        let key = Key {
+            event: event.clone(),
+            time: turn.now,
+            until,
+            since: number,
+            is_incubating: true,
+            operation: None,
+        };
         turn.put(keys::event(turn.namespace, stream.head.made_at, number), &key);
         turn.timers.set(key.timer_key(turn.namespace), stream.timer(number));
         let info = key.info();
@@ -48,13 +55,16 @@ pub(super) fn submit(
         Mode::OnlyOnce => (key.time, false),
         Mode::StrictlyOnce => {
             let (time, was_incubating) = (key.time, key.is_incubating);
-            turn.timers.cancel(key.timer_key(turn.namespace));
+            if key.operation.is_none() {
+                turn.timers.cancel(key.timer_key(turn.namespace));
+            }
             *key = Key {
                 event: key.event.clone(),
                 time: turn.now,
                 until,
                 since: turn.advance(),
                 is_incubating: false,
+                operation: None,
             };
             turn.put(keys::event(turn.namespace, stream.head.made_at, number), &*key);
             let timer_key = key.timer_key(turn.namespace);

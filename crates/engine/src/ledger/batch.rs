@@ -4,7 +4,9 @@
 //! transfer. Then the transfers are done. Both go in slices: a turn ends when its work is used up, and the next turn
 //! continues behind what is done. Only timers of the namespace run in between, and these make no answer larger.
 
-use super::{Finalization, Refusal, Reply, Transfer, commit_rollback, hold, keys, operations, state::Ledger};
+use super::{
+    Finalization, Refusal, Reply, Transfer, commit_rollback, hold, keys, operations, parts, state::Ledger,
+};
 use crate::{
     Name,
     answer_size::{self, AnswerBudget},
@@ -126,6 +128,9 @@ pub(super) fn apply_transfer(
     turn: &mut Turn<'_>,
     transfer: &Transfer,
 ) -> Result<Result<Reply, Refusal>, CannotRun> {
+    if let Some(refusal) = parts::refuse(ledger, transfer.operation_id()) {
+        return Ok(Err(refusal));
+    }
     match transfer {
         Transfer::Hold(hold) => hold::apply(ledger, turn, hold),
         Transfer::Finish(finalization) => commit_rollback::apply(ledger, turn, finalization),

@@ -131,7 +131,7 @@ impl Context {
         Ok(context)
     }
 
-    fn validate(&self) -> Result<(), Invalid> {
+    pub(crate) fn validate(&self) -> Result<(), Invalid> {
         check_items("context", self.0.len(), 0..=Context::MAX_ENTRIES)?;
         self.0.iter().try_for_each(|(key, value)| {
             check_bytes("", key, 1..=Context::MAX_KEY_BYTES)

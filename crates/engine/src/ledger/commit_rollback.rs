@@ -167,7 +167,7 @@ fn repeat(
     Ok(Decision::Repeat(FinalizationReply { operation_id: id.clone(), position, values }))
 }
 
-fn execute(
+pub(super) fn execute(
     ledger: &mut Ledger,
     turn: &mut Turn<'_>,
     id: &Name,
@@ -179,8 +179,13 @@ fn execute(
     let mut expiries: Vec<(Time, Position)> = Vec::new();
     for &(index, committed) in ends {
         let hold = &mut operation.holds[index];
+        // Only a decision commits more than is held.
+        let kind = match kind {
+            EntryKind::Commit if !is_within(committed, hold.value) => EntryKind::Overage,
+            kind => kind,
+        };
         hold.state = match kind {
-            EntryKind::Commit => HoldState::Committed { value: committed, at: position },
+            EntryKind::Commit | EntryKind::Overage => HoldState::Committed { value: committed, at: position },
             _ => HoldState::RolledBack { at: position, expired: kind == EntryKind::Expiry },
         };
         if let Some(due) = hold.expires_at
@@ -190,7 +195,10 @@ fn execute(
         }
         let (number, held) = (hold.limit, hold.value);
         let balance = ledger.end_hold(number, held, committed);
-        let value = if kind == EntryKind::Commit { committed } else { held };
+        let value = match kind {
+            EntryKind::Commit | EntryKind::Overage => committed,
+            _ => held,
+        };
         entries::put(turn, id, kind, number, position, value, balance);
     }
     turn.put(keys::operation(turn.namespace, id), &operation);
@@ -257,6 +265,6 @@ fn finished_at(state: HoldState) -> Option<Position> {
 }
 
 /// Whether a hold of `held` can be committed with `value`: 0, or the same sign and no larger.
-fn is_within(value: i64, held: i64) -> bool {
+pub(crate) fn is_within(value: i64, held: i64) -> bool {
     if held >= 0 { (0..=held).contains(&value) } else { (held..=0).contains(&value) }
 }

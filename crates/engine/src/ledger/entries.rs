@@ -22,6 +22,9 @@ pub enum EntryKind {
     Rollback,
     /// A held value was freed because the hold had expired.
     Expiry,
+    /// The value that was recorded for a decision. It exceeds what was held, or nothing was held any more. It stands in place
+    /// of a commit.
+    Overage,
 }
 
 /// An entry as it is stored. Its key is (limit, position).

@@ -5,7 +5,8 @@ use super::{
     entries::{self, EntryKind},
     expiry, keys, limits, operations,
     operations::{HeldLimit, Operation},
-    state::{Balance, Ledger, Terms, expiry_bytes, limit_bytes},
+    parts::{self, RefusedHold},
+    state::{Ledger, Terms, expiry_bytes, limit_bytes},
     values,
 };
 use crate::{
@@ -40,7 +41,7 @@ pub(super) fn apply(
             if let Err(exceeded) = check_quotas(ledger, turn, hold) {
                 return Ok(Err(exceeded.into()));
             }
-            Ok(Ok(Reply::Hold(execute(ledger, turn, hold, operation, &fresh, skipped))))
+            Ok(Ok(Reply::Hold(execute(ledger, turn, hold, operation, &fresh, skipped).0)))
         }
     }
 }
@@ -98,18 +99,11 @@ fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> 
         return refuse(Refusal::OperationTooLarge { operation_id: operation_id() });
     }
 
-    let mut exceeded = Vec::new();
-    let mut overflowing = Vec::new();
-    for change in fresh.iter().map(|index| &hold.changes[*index]) {
-        let limit = ledger.find(&change.limit_name).map(|number| ledger.limit(number));
-        let balance = limit.map_or(Balance::default(), |limit| limit.balance);
-        let ceiling = limit.map_or(change.ceiling, |limit| limit.terms.ceiling);
-        if let Some(limit) =
-            ceiling.and_then(|ceiling| balance.exceeded(&change.limit_name, change.value, ceiling))
-        {
-            exceeded.push(limit);
-        } else if balance.hold(change.value).is_none() {
-            overflowing.push(change.limit_name.clone());
+    let (mut exceeded, mut overflowing) = (Vec::new(), Vec::new());
+    for refused in parts::ask(ledger, fresh.iter().map(|index| &hold.changes[*index])) {
+        match refused {
+            RefusedHold::LimitExceeded(limit) => exceeded.push(limit),
+            RefusedHold::ValueOverflow { limit_name } => overflowing.push(limit_name),
         }
     }
     if !exceeded.is_empty() {
@@ -136,14 +130,15 @@ fn check_quotas(ledger: &Ledger, turn: &Turn<'_>, hold: &Hold) -> Result<(), Quo
     turn.check_bytes(ledger.resident_bytes(), limits + expiry)
 }
 
-fn execute(
+/// Holds, and returns the reply and all holds of the operation.
+pub(super) fn execute(
     ledger: &mut Ledger,
     turn: &mut Turn<'_>,
     hold: &Hold,
     operation: Option<Operation>,
     fresh: &[usize],
     skipped: Vec<Name>,
-) -> HoldReply {
+) -> (HoldReply, Vec<HeldLimit>) {
     let mut numbers = Vec::with_capacity(hold.changes.len());
     for change in &hold.changes {
         let number = ledger.find(&change.limit_name).unwrap_or_else(|| {
@@ -190,5 +185,6 @@ fn execute(
         expiry::set_timer(ledger, turn, &hold.operation_id, due, position);
     }
     let values = numbers.iter().map(|number| ledger.value_now(*number)).collect();
-    HoldReply { operation_id: hold.operation_id.clone(), position, values, skipped }
+    let reply = HoldReply { operation_id: hold.operation_id.clone(), position, values, skipped };
+    (reply, operation.holds)
 }

@@ -15,7 +15,8 @@ mod expiry;
 mod hold;
 pub(crate) mod keys;
 mod limits;
-mod operations;
+pub(crate) mod operations;
+pub(crate) mod parts;
 mod reply;
 mod state;
 mod values;
@@ -26,6 +27,7 @@ pub use command::{
 };
 pub use entries::EntryKind;
 pub use operations::{HoldState, MAX_LIMITS_PER_OPERATION};
+pub use parts::RefusedHold;
 pub use reply::{
     EntryInfo, ExceededLimit, FinalizationReply, HeldLimitInfo, HoldReply, LimitInfo, Nearness,
     OperationInfo, Refusal, Reply, Value, ValuesReply,

@@ -117,7 +117,10 @@ impl Operation {
                 value: hold.value,
                 position: hold.position,
                 held_at: hold.held_at,
-                expires_at: hold.expires_at,
+                expires_at: match hold.state {
+                    HoldState::Held => hold.expires_at.or_else(|| ledger.reserved.get(operation_id).copied()),
+                    _ => hold.expires_at,
+                },
                 state: hold.state,
                 is_deleted,
             })
@@ -131,7 +134,7 @@ impl Operation {
     }
 }
 
-pub(super) fn find(
+pub(crate) fn find(
     ledger: &Ledger,
     reader: &Reader<'_>,
     namespace: NamespaceId,

@@ -322,6 +322,11 @@ pub enum Refusal {
         /// The value to commit.
         value: i64,
     },
+    /// The operation is that of a decision, which is open. Only the decision as a whole can be changed.
+    PartOfOperation {
+        /// The operation.
+        operation_id: Name,
+    },
     /// A hold is open in the limit, so it cannot be deleted.
     LimitInUse {
         /// The limit.
@@ -380,6 +385,7 @@ impl Refusal {
             Refusal::LimitExceeded { .. } => "LimitExceeded",
             Refusal::ValueOverflow { .. } => "ValueOverflow",
             Refusal::CommitExceedsHold { .. } => "CommitExceedsHold",
+            Refusal::PartOfOperation { .. } => "PartOfOperation",
             Refusal::LimitInUse { .. } => "LimitInUse",
             Refusal::OperationTooLarge { .. } | Refusal::PositionNotReached { .. } => "InvalidRequest",
             Refusal::LimitsValuesReadingException => "LimitsValuesReadingException",

@@ -2,7 +2,7 @@
 
 use super::{Context, ExceededLimit, HoldState, LimitInfo, Nearness, Value, keys, operations::Operation};
 use crate::{
-    Name, Position, Quota, QuotaExceeded,
+    Name, Position, Quota, QuotaExceeded, Time,
     ids::NamespaceId,
     leftovers::Leftovers,
     record::{self, Malformed, key::ResidentKey},
@@ -26,6 +26,9 @@ pub(crate) struct Ledger {
     names: BTreeMap<Name, u32>,
     /// The numbers of the limits that the next flush writes, each once.
     changed: Vec<u32>,
+    /// The ids of operations that are more than their holds, with the times at which they expire: only their owner changes
+    /// the holds. The owner counts their bytes.
+    pub(super) reserved: HashMap<Name, Time>,
     /// The resident bytes of all limits, and of the timers of holds.
     bytes: u64,
 }
@@ -137,6 +140,14 @@ impl Balance {
         })
     }
 
+    /// Whether `value` can be committed after an open hold of `held` has ended (0 if there is none), without a sum that could
+    /// overflow, whichever other holds are committed later.
+    pub(crate) fn can_book(self, held: i64, value: i64) -> bool {
+        let Balance { commit, held_up, held_down } = self.end_hold(held, 0);
+        let Some(commit) = commit.checked_add(value) else { return false };
+        commit.checked_add(held_up).is_some() && commit.checked_add(held_down).is_some()
+    }
+
     /// The balance after an open hold of `held` has ended and `committed` of it was committed.
     pub(crate) fn end_hold(mut self, held: i64, committed: i64) -> Balance {
         if held >= 0 {
@@ -156,7 +167,7 @@ impl Ledger {
 
     /// All memory of the ledger of a deleted namespace.
     pub(crate) fn into_leftovers(self) -> Leftovers {
-        Leftovers::of(self.names).and(self.by_name).and(self.limits)
+        Leftovers::of(self.names).and(self.by_name).and(self.limits).and(self.reserved)
     }
 
     pub(crate) fn find(&self, name: &Name) -> Option<u32> {
@@ -274,6 +285,13 @@ impl Ledger {
         let limit = self.mark(number, false);
         limit.balance = limit.balance.end_hold(held, committed);
         limit.open_holds -= 1;
+        limit.balance
+    }
+
+    /// Commits a value that is not held, which the decision has checked, and returns the new balance.
+    pub(crate) fn book(&mut self, number: u32, value: i64) -> Balance {
+        let limit = self.mark(number, false);
+        limit.balance.commit += value;
         limit.balance
     }
 

@@ -98,7 +98,10 @@ pub(crate) fn begin(
     }
     if limiter.rule_changes.is_busy() {
         let bytes = resident::of_encoded(change);
-        let is_deletion = matches!(change, Change::DeleteRule(_) | Change::DeleteOverride { .. });
+        let is_deletion = matches!(
+            change,
+            Change::DeleteRule(_) | Change::DeleteOverride { .. } | Change::DeleteRuleSet { .. }
+        );
         if !is_deletion && let Err(exceeded) = turn.check_bytes(limiter.resident_bytes(), bytes) {
             return Attempt::Done(Err(exceeded.into()));
         }

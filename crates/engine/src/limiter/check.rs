@@ -5,16 +5,17 @@
 
 use super::{
     Decided, Limiter,
-    command::{Check, Take},
+    command::{Check, CheckMode, Take},
     counters::Counter,
     groups::{GroupOwner, WriteWhen},
     reply::{Decision, LimitStatus, Refusal, Reply},
     terms::Limit,
     touched_groups::{TouchedGroup, TouchedGroups},
+    waiting::{FIRST, LAST},
     window::GroupState,
 };
 use crate::{
-    Millis, QuotaExceeded, Time,
+    Millis, QuotaExceeded, Time, WaitId,
     answer_size::{AnswerBudget, TooLarge},
     key_values::KeyValues,
     slab::SlabIndex,
@@ -23,18 +24,36 @@ use crate::{
 use alloc::vec::Vec;
 
 /// An estimate of the bytes of a stored window without its group. A sliding window with many entries takes more.
-const WINDOW_BYTES: usize = 256;
+pub(super) const WINDOW_BYTES: usize = 256;
 
 /// What an entry takes from, besides the windows that apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TakeKind {
     /// The counter changes only if a limit without a window applies. The decision is relaxed if `may_relax` and if none
     /// of the limits is durable.
-    Check { dry_run: bool, may_relax: bool },
+    Check { mode: CheckMode, may_relax: bool },
     /// The counter's unleased part always changes.
     Counter,
-    /// The counter's leased part always changes. The lease itself has so many resident bytes.
-    Lease { bytes: u64 },
+    /// The counter's leased part always changes. The lease itself has so many resident bytes, and waits at this place.
+    Lease { bytes: u64, place: WaitId },
+    /// The counter's leased part changes only if a limit without a window applies: a decision holds it.
+    Part,
+}
+
+impl TakeKind {
+    /// Whether the entries are counted whatever the limits say.
+    fn is_report(self) -> bool {
+        matches!(self, TakeKind::Check { mode: CheckMode::Report, .. })
+    }
+
+    /// The place in the queues of requests that wait. What has happened already passes all that waits.
+    fn place(self) -> WaitId {
+        match self {
+            TakeKind::Lease { place, .. } => place,
+            TakeKind::Check { mode: CheckMode::Report, .. } => FIRST,
+            TakeKind::Check { .. } | TakeKind::Counter | TakeKind::Part => LAST,
+        }
+    }
 }
 
 /// A decision, and whether it may be released before its batch is durable.
@@ -48,7 +67,7 @@ impl CheckResult {
     /// The decision if nothing refuses.
     pub(super) fn allowed_or_refused(self) -> Result<Decision, Refusal> {
         match self.decision {
-            Ok(decision) if decision.allowed => Ok(decision),
+            Ok(decision) if !decision.is_refused() => Ok(decision),
             Ok(decision) => Err(Refusal::LimitReached(decision)),
             Err(refusal) => Err(refusal),
         }
@@ -62,7 +81,7 @@ pub(super) fn check(
     may_relax: bool,
     budget: AnswerBudget,
 ) -> Result<Decided, TooLarge> {
-    let kind = TakeKind::Check { dry_run: check.dry_run, may_relax };
+    let kind = TakeKind::Check { mode: check.mode, may_relax };
     let decided = decide(limiter, turn, &check.entries, check.require_match, kind, budget)?;
     let is_relaxed = decided.is_relaxed;
     Ok(Decided { result: decided.allowed_or_refused().map(Reply::Allowed), is_relaxed })
@@ -70,7 +89,7 @@ pub(super) fn check(
 
 /// The decision for a request that takes nothing from any limit.
 pub(super) fn allowed_without_limits() -> Decision {
-    Decision { allowed: true, limits: Vec::new(), retry_after: None }
+    Decision { allowed: true, reported: false, limits: Vec::new(), retry_after: None }
 }
 
 /// Decides all entries together. Fails before anything is taken if the answer would be too large.
@@ -87,7 +106,7 @@ pub(super) fn decide(
 }
 
 /// Decides the entries one after another: a later entry sees what an earlier one has taken. If one is refused, what all of
-/// them took is undone. The first entry that exceeds a quota ends the check, unless a limit has refused it before.
+/// them took is undone, unless it is a report. The first entry that exceeds a quota ends the check, unless a limit has refused it before.
 pub(super) fn decide_touched(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
@@ -101,13 +120,14 @@ pub(super) fn decide_touched(
     let TouchedGroups { mut groups, ends, .. } = touched;
     let is_relaxed = match kind {
         TakeKind::Check { may_relax, .. } => may_relax && groups.iter().all(|group| !group.is_durable),
-        TakeKind::Counter | TakeKind::Lease { .. } => false,
+        TakeKind::Counter | TakeKind::Lease { .. } | TakeKind::Part => false,
     };
     if let Some(Take { key_values, .. }) = unmatched {
         let key_values = key_values.clone();
         return CheckResult { decision: Err(Refusal::NoRuleApplies { key_values }), is_relaxed };
     }
-    let is_dry_run = matches!(kind, TakeKind::Check { dry_run: true, .. });
+    let is_dry_run = matches!(kind, TakeKind::Check { mode: CheckMode::DryRun, .. });
+    let is_report = kind.is_report();
     let when = if is_relaxed { WriteWhen::Soon } else { WriteWhen::Now };
 
     let mut is_refused = false;
@@ -118,11 +138,12 @@ pub(super) fn decide_touched(
     for (entry, end) in entries.iter().zip(ends) {
         let own = &mut groups[begin..end];
         begin = end;
-        let is_entry_refused = is_refused_by(limiter, now, entry, own);
+        let is_entry_refused = is_refused_by(limiter, now, entry, own, kind.place());
         is_refused |= is_entry_refused;
         // In a dry run of several entries, later entries must see what earlier ones would take. It is undone below.
-        if !is_entry_refused && entry.hits != 0 && (!is_dry_run || undo.is_some()) {
-            if !is_refused
+        let is_taken = is_report || !is_entry_refused;
+        if is_taken && entry.hits != 0 && (!is_dry_run || undo.is_some()) {
+            if (is_report || !is_refused)
                 && !is_dry_run
                 && let Err(exceeded) = check_quotas(limiter, turn, entry, own, kind)
             {
@@ -133,7 +154,7 @@ pub(super) fn decide_touched(
             is_counter_changed |= take(limiter, turn, entry, own, kind, when, undo.as_mut());
         }
     }
-    if is_refused || is_dry_run {
+    if (is_refused && !is_report) || is_dry_run {
         undo_all(limiter, turn, undo.unwrap_or_default());
     } else {
         if is_counter_changed || (is_window_changed && !is_relaxed) {
@@ -143,13 +164,16 @@ pub(super) fn decide_touched(
             limiter.schedule_window_timers(turn);
         }
     }
-    let retry_after = if is_refused { retry_after(limiter, now, entries, &groups) } else { None };
-    let limits = statuses(limiter, now, groups, entries.len() > 1);
-    CheckResult { decision: Ok(Decision { allowed: !is_refused, limits, retry_after }), is_relaxed }
+    // A report has been counted, so there is nothing to retry.
+    let retry_after =
+        if is_refused && !is_report { retry_after(limiter, now, entries, &groups) } else { None };
+    let limits = statuses(limiter, now, groups, entries.len() > 1, kind.place());
+    let decision = Decision { allowed: !is_refused, reported: is_report, limits, retry_after };
+    CheckResult { decision: Ok(decision), is_relaxed }
 }
 
 /// Fails if a quota forbids the groups, the counter or the lease that the entry would create.
-fn check_quotas(
+pub(super) fn check_quotas(
     limiter: &Limiter,
     turn: &Turn<'_>,
     entry: &Take,
@@ -160,7 +184,7 @@ fn check_quotas(
         return Ok(());
     }
     let mut growth = limiter.growth_by_take(turn.now, entry, groups, is_counted(kind, groups));
-    if let TakeKind::Lease { bytes } = kind {
+    if let TakeKind::Lease { bytes, .. } = kind {
         growth.leases += 1;
         growth.bytes += bytes;
     }
@@ -168,19 +192,26 @@ fn check_quotas(
 }
 
 /// Whether an entry takes from its counter.
-fn is_counted(kind: TakeKind, groups: &[TouchedGroup]) -> bool {
-    !matches!(kind, TakeKind::Check { .. }) || groups.iter().any(|group| group.is_count())
+pub(super) fn is_counted(kind: TakeKind, groups: &[TouchedGroup]) -> bool {
+    matches!(kind, TakeKind::Counter | TakeKind::Lease { .. }) || groups.iter().any(|group| group.is_count())
 }
 
-/// Looks up the groups of an entry and marks the limits that it exceeds. Returns whether one of those refuses; a shadow
-/// limit never does.
-fn is_refused_by(limiter: &Limiter, now: Time, entry: &Take, groups: &mut [TouchedGroup]) -> bool {
+/// Looks up the groups of an entry and marks the limits that it exceeds, and those in which an earlier request than `place`
+/// waits. Returns whether one of them refuses; a shadow limit never does.
+pub(super) fn is_refused_by(
+    limiter: &Limiter,
+    now: Time,
+    entry: &Take,
+    groups: &mut [TouchedGroup],
+    place: WaitId,
+) -> bool {
     let hits = u64::try_from(entry.hits).unwrap_or(0);
     let mut is_refused = false;
     for group in groups {
         group.index = limiter.groups.find(group.owner, group.values.as_bytes());
         if group.is_limit {
-            group.exceeded = group.meter.exceeds(state_at(limiter, group.index), now, hits);
+            group.exceeded = group.meter.exceeds(state_at(limiter, group.index), now, hits)
+                || (hits > 0 && group.is_slot() && limiter.slots.has_earlier(group, place));
             is_refused |= group.exceeded && !group.is_shadow;
         }
     }
@@ -188,14 +219,14 @@ fn is_refused_by(limiter: &Limiter, now: Time, entry: &Take, groups: &mut [Touch
 }
 
 /// How to undo one change of a check.
-enum Undo {
+pub(super) enum Undo {
     /// Restores the window's state; `None` removes the window.
     Window(GroupOwner, KeyValues, Option<GroupState>),
     Counter(KeyValues, Counter),
 }
 
 /// Takes, or gives back if `hits` is negative, for one entry. Returns whether a counter changed.
-fn take(
+pub(super) fn take(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
     entry: &Take,
@@ -222,6 +253,9 @@ fn take(
         }
         limiter.groups.change(index, when, |state| match entry.hits < 0 {
             true => group.meter.give_back(state, turn.now, hits),
+            false if kind.is_report() && group.is_limit => {
+                group.meter.take_past_limit(state, turn.now, hits);
+            }
             false => group.meter.take(state, turn.now, hits, group.is_shadow),
         });
     }
@@ -235,16 +269,19 @@ fn take(
     }
     let (unleased, leased) = match kind {
         _ if entry.hits < 0 => (before.unleased.saturating_sub(hits), before.leased),
-        TakeKind::Lease { .. } => (before.unleased, before.leased + u128::from(hits)),
+        TakeKind::Lease { .. } | TakeKind::Part => (before.unleased, before.leased + u128::from(hits)),
         TakeKind::Check { .. } | TakeKind::Counter => {
             (before.unleased.saturating_add(hits).min(Counter::MAX_UNLEASED), before.leased)
         }
     };
     limiter.set_counter(turn, key_values, unleased, leased);
+    if entry.hits < 0 {
+        limiter.wake_by_counter(key_values);
+    }
     (unleased, leased) != (before.unleased, before.leased)
 }
 
-fn undo_all(limiter: &mut Limiter, turn: &mut Turn<'_>, steps: Vec<Undo>) {
+pub(super) fn undo_all(limiter: &mut Limiter, turn: &mut Turn<'_>, steps: Vec<Undo>) {
     for step in steps.into_iter().rev() {
         match step {
             Undo::Window(owner, values, before) => {
@@ -259,13 +296,22 @@ fn undo_all(limiter: &mut Limiter, turn: &mut Turn<'_>, steps: Vec<Undo>) {
 
 /// The time after which every limit would allow the same entries if nothing else happened. `None` if one of the limits
 /// never would, or if the time is not known, as when an earlier entry gives back to the same group.
-fn retry_after(limiter: &Limiter, now: Time, entries: &[Take], groups: &[TouchedGroup]) -> Option<Millis> {
+pub(super) fn retry_after(
+    limiter: &Limiter,
+    now: Time,
+    entries: &[Take],
+    groups: &[TouchedGroup],
+) -> Option<Millis> {
     let mut longest = Millis(0);
     for group in groups.iter().filter(|group| group.is_limit && !group.is_shadow) {
         // An entry that takes nothing, or takes from an unlimited limit, is always allowed.
         let Ok(mut hits @ 1..) = u64::try_from(entries[group.entry as usize].hits) else { continue };
         if group.meter.limit == Limit::Unlimited {
             continue;
+        }
+        // Nobody knows when those who wait will have had their turn.
+        if group.exceeded && group.is_count() {
+            return None;
         }
         // A retry sends the earlier entries too, so what they take from this group is added.
         for other in groups.iter().take_while(|other| other.entry < group.entry) {
@@ -281,7 +327,13 @@ fn retry_after(limiter: &Limiter, now: Time, entries: &[Take], groups: &[Touched
 
 /// The status of every limit after the check. `is_stale` says that changes may have been undone, so that groups must be
 /// looked up again.
-fn statuses(limiter: &Limiter, now: Time, groups: Vec<TouchedGroup>, is_stale: bool) -> Vec<LimitStatus> {
+pub(super) fn statuses(
+    limiter: &Limiter,
+    now: Time,
+    groups: Vec<TouchedGroup>,
+    is_stale: bool,
+    place: WaitId,
+) -> Vec<LimitStatus> {
     let limits = groups.into_iter().filter(|group| group.is_limit);
     limits
         .map(|group| {
@@ -290,7 +342,9 @@ fn statuses(limiter: &Limiter, now: Time, groups: Vec<TouchedGroup>, is_stale: b
                 false => group.index,
             };
             let state = state_at(limiter, index);
+            let waiting = limiter.slots.waiting(&group, place);
             LimitStatus {
+                waiting,
                 entry: group.entry,
                 limit: group.meter.reported_limit(),
                 used: group.meter.used(state, now),
@@ -307,6 +361,6 @@ fn statuses(limiter: &Limiter, now: Time, groups: Vec<TouchedGroup>, is_stale: b
         .collect()
 }
 
-fn state_at(limiter: &Limiter, index: Option<SlabIndex>) -> Option<&GroupState> {
+pub(super) fn state_at(limiter: &Limiter, index: Option<SlabIndex>) -> Option<&GroupState> {
     limiter.groups.at(index?).map(|(_, state)| state)
 }

@@ -104,7 +104,7 @@ pub(crate) fn run(
         };
         let bytes = turn.changes.bytes();
         let work = CHECK_WEIGHT + 2 * touched.groups.len();
-        let kind = TakeKind::Check { dry_run: check.dry_run, may_relax };
+        let kind = TakeKind::Check { mode: check.mode, may_relax };
         let CheckResult { decision, is_relaxed } =
             decide_touched(limiter, turn, &check.entries, touched, check.require_match, kind);
         slice.spend(work + Slice::work_of_bytes(turn.changes.bytes() - bytes));

@@ -4,8 +4,9 @@
 //! [`UncheckedRequest`](crate::UncheckedRequest), which are checked afterwards.
 
 use super::{
+    check_set::CheckSet,
     reply::Usage,
-    terms::{FileRule, MAX_COUNT, NewOverride, NewRule, OverridePatch, RulePatch, check_per},
+    terms::{MAX_COUNT, NewOverride, NewRule, NewRuleSet, OverridePatch, RulePatch, SetAuthor, check_per},
 };
 use crate::{
     Millis, Name, Page,
@@ -81,6 +82,9 @@ pub enum Command {
         /// The session of the holder. None is for operators, who need no session.
         session: Option<Name>,
     },
+    /// The client of a [`Command::TakeLease`] that waits has gone: the request stops waiting. A lease that it was granted
+    /// meanwhile ends, unless another request was answered with it.
+    AbandonLease(Name),
     /// Read a lease.
     GetLease(Name),
     /// A page of the leases, by id.
@@ -100,6 +104,14 @@ pub enum Command {
         /// The page.
         page: Page<GroupId>,
     },
+    /// What a client's [`Change::PutRuleSet`] would change. It changes nothing.
+    PlanRuleSet(RuleSetPlan),
+    /// Read a rule set with its rules.
+    GetRuleSet(Name),
+    /// A page of the rule sets, by name.
+    ListRuleSets(Page<Name>),
+    /// Several checks at one instant, allowed or refused together.
+    CheckSet(CheckSet),
 }
 
 impl Command {
@@ -109,15 +121,20 @@ impl Command {
             Command::Change(_)
             | Command::Check(_)
             | Command::CheckBatch(_)
+            | Command::CheckSet(_)
             | Command::MoveCounter(_)
             | Command::SetCounter(_)
             | Command::TakeLease(_)
             | Command::ExtendLease { .. }
-            | Command::ReleaseLease { .. } => true,
+            | Command::ReleaseLease { .. }
+            | Command::AbandonLease(_) => true,
             Command::GetRule(_)
             | Command::ListRules { .. }
             | Command::GetOverride { .. }
             | Command::ListOverrides { .. }
+            | Command::PlanRuleSet(_)
+            | Command::GetRuleSet(_)
+            | Command::ListRuleSets(_)
             | Command::Match(_)
             | Command::ListCounters { .. }
             | Command::ListGroups { .. }
@@ -138,13 +155,18 @@ impl Command {
             Command::ListLeases { owner: _, page } => page.validate(),
             Command::Check(check) => check.validate(),
             Command::CheckBatch(batch) => batch.validate(),
+            Command::CheckSet(set) => set.validate(),
             Command::MoveCounter(change) | Command::SetCounter(change) => change.validate(),
             Command::TakeLease(lease) => lease.validate(),
+            Command::PlanRuleSet(plan) => plan.new.validate(),
+            Command::ListRuleSets(page) => page.validate(),
             Command::GetRule(_)
             | Command::GetOverride { .. }
+            | Command::GetRuleSet(_)
             | Command::Match(_)
             | Command::ExtendLease { .. }
             | Command::ReleaseLease { .. }
+            | Command::AbandonLease(_)
             | Command::GetLease(_) => Ok(()),
         }
     }
@@ -230,8 +252,22 @@ pub enum Change {
         /// The override.
         name: Name,
     },
-    /// Make the namespace's file-managed rules exactly these, with these overrides, or change nothing.
-    ApplyFile(Vec<FileRule>),
+    /// Make a rule set exactly this, or change nothing. Creates the set if it does not exist.
+    PutRuleSet {
+        /// The set.
+        set: Name,
+        /// What it is to be.
+        new: NewRuleSet,
+        /// Who asks.
+        author: SetAuthor,
+    },
+    /// Remove a rule set with its rules.
+    DeleteRuleSet {
+        /// The set.
+        set: Name,
+        /// Who asks.
+        author: SetAuthor,
+    },
 }
 
 /// A [`Change`] that was checked.
@@ -250,6 +286,11 @@ impl RuleChange {
         RuleChange(Change::DeleteRule(name))
     }
 
+    /// Removes a rule set with its rules.
+    pub fn delete_rule_set(set: Name, author: SetAuthor) -> RuleChange {
+        RuleChange(Change::DeleteRuleSet { set, author })
+    }
+
     /// Removes an override of a rule.
     pub fn delete_override(rule: Name, name: Name) -> RuleChange {
         RuleChange(Change::DeleteOverride { rule, name })
@@ -264,6 +305,31 @@ impl Deref for RuleChange {
     }
 }
 
+/// A change of a rule set that is only looked at.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RuleSetPlan {
+    pub(super) set: Name,
+    pub(super) new: NewRuleSet,
+}
+
+impl RuleSetPlan {
+    /// Takes a set whose rules and overrides are within their limits.
+    pub fn new(set: Name, new: NewRuleSet) -> Result<RuleSetPlan, Invalid> {
+        new.validate()?;
+        Ok(RuleSetPlan { set, new })
+    }
+
+    /// The set.
+    pub fn set(&self) -> &Name {
+        &self.set
+    }
+
+    /// What the set would be.
+    pub fn rules(&self) -> &NewRuleSet {
+        &self.new
+    }
+}
+
 impl Change {
     fn validate(&self) -> Result<(), Invalid> {
         match self {
@@ -271,10 +337,8 @@ impl Change {
             Change::PatchRule { name: _, patch } => patch.validate(),
             Change::CreateOverride { rule: _, new } | Change::PutOverride { rule: _, new } => new.validate(),
             Change::PatchOverride { rule: _, name: _, patch } => patch.validate(),
-            Change::ApplyFile(rules) => rules.iter().enumerate().try_for_each(|(index, rule)| {
-                rule.validate().map_err(|invalid| invalid.within_item("rules", index))
-            }),
-            Change::DeleteRule(_) | Change::DeleteOverride { .. } => Ok(()),
+            Change::PutRuleSet { set: _, new, author: _ } => new.validate(),
+            Change::DeleteRule(_) | Change::DeleteOverride { .. } | Change::DeleteRuleSet { .. } => Ok(()),
         }
     }
 }
@@ -283,8 +347,19 @@ impl Change {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Check {
     pub(super) entries: Vec<Take>,
-    pub(super) dry_run: bool,
+    pub(super) mode: CheckMode,
     pub(super) require_match: bool,
+}
+
+/// What a check does with what its entries take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum CheckMode {
+    /// Take all of it, or nothing if a limit refuses.
+    Take,
+    /// Take nothing.
+    DryRun,
+    /// Take all of it, whatever the limits say: it has happened already.
+    Report,
 }
 
 impl Check {
@@ -294,13 +369,31 @@ impl Check {
     /// Takes what the entries say, at least one. HTTP sends one entry.
     pub fn new(entries: Vec<Take>) -> Result<Check, Invalid> {
         check_items("entries", entries.len(), 1..=Check::MAX_ENTRIES)?;
-        Ok(Check { entries, dry_run: false, require_match: false })
+        Ok(Check { entries, mode: CheckMode::Take, require_match: false })
     }
 
-    /// Whether the check only decides, and takes nothing.
+    /// Whether the check only decides, and takes nothing. A dry run reports nothing: see [`Check::with_report`].
     #[must_use]
     pub fn with_dry_run(self, dry_run: bool) -> Check {
-        Check { dry_run, ..self }
+        self.with_mode(CheckMode::DryRun, dry_run)
+    }
+
+    /// Whether the check says that it has happened already: it is counted whatever the limits say, and a bucket goes into debt.
+    /// The decision says whether it was within all limits. An entry with negative hits is a refund: it gives back what still
+    /// counts now. That is what was counted in the present span of a fixed window, the newest entries of a sliding window, and
+    /// what is missing in a bucket. A report is no dry run: see [`Check::with_dry_run`].
+    #[must_use]
+    pub fn with_report(self, report: bool) -> Check {
+        self.with_mode(CheckMode::Report, report)
+    }
+
+    /// Turns a mode on, or turns it off if it is on.
+    fn with_mode(self, mode: CheckMode, is_on: bool) -> Check {
+        match is_on {
+            true => Check { mode, ..self },
+            false if self.mode == mode => Check { mode: CheckMode::Take, ..self },
+            false => self,
+        }
     }
 
     /// Whether the check is refused with [`Refusal::NoRuleApplies`](super::reply::Refusal::NoRuleApplies) if no rule applies
@@ -317,7 +410,12 @@ impl Check {
 
     /// Whether the check only decides, and takes nothing.
     pub fn dry_run(&self) -> bool {
-        self.dry_run
+        self.mode == CheckMode::DryRun
+    }
+
+    /// Whether the check is counted whatever the limits say.
+    pub fn report(&self) -> bool {
+        self.mode == CheckMode::Report
     }
 
     /// Whether a rule must apply to every entry.
@@ -405,7 +503,7 @@ impl Take {
         self.limit
     }
 
-    fn validate(&self) -> Result<(), Invalid> {
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
         check_hits(self.hits)?;
         self.limit.map_or(Ok(()), |limit| limit.validate())
     }
@@ -489,9 +587,12 @@ pub struct NewLease {
     pub(super) ttl: Millis,
     pub(super) owner: Option<Name>,
     pub(super) require_match: bool,
+    pub(super) wait: Millis,
 }
 
 impl NewLease {
+    /// The longest wait.
+    pub const MAX_WAIT: Millis = Millis(5 * 60_000);
     /// The shortest ttl.
     pub const MIN_TTL: Millis = Millis(100);
     /// The longest ttl.
@@ -510,7 +611,16 @@ impl NewLease {
         hits: u64,
         ttl: Millis,
     ) -> Result<NewLease, Invalid> {
-        let lease = NewLease { id, session, key_values, hits, ttl, owner: None, require_match: false };
+        let lease = NewLease {
+            id,
+            session,
+            key_values,
+            hits,
+            ttl,
+            owner: None,
+            require_match: false,
+            wait: Millis(0),
+        };
         lease.validate()?;
         Ok(lease)
     }
@@ -525,6 +635,18 @@ impl NewLease {
     #[must_use]
     pub fn with_require_match(self, require_match: bool) -> NewLease {
         NewLease { require_match, ..self }
+    }
+
+    /// How long the request waits for limits without a window, at most [`NewLease::MAX_WAIT`].
+    pub fn with_wait(self, wait: Millis) -> Result<NewLease, Invalid> {
+        let lease = NewLease { wait, ..self };
+        lease.validate()?;
+        Ok(lease)
+    }
+
+    /// How long the request waits for limits without a window.
+    pub fn wait(&self) -> Millis {
+        self.wait
     }
 
     /// The id of the lease.
@@ -566,6 +688,7 @@ impl NewLease {
         if !(1..=MAX_COUNT).contains(&self.hits) {
             return Err(Invalid::new("hits", Reason::Number { min: 1, max: MAX_AMOUNT }));
         }
-        check_duration("ttl", self.ttl, NewLease::MIN_TTL..=NewLease::MAX_TTL)
+        check_duration("ttl", self.ttl, NewLease::MIN_TTL..=NewLease::MAX_TTL)?;
+        check_duration("wait", self.wait, Millis(0)..=NewLease::MAX_WAIT)
     }
 }

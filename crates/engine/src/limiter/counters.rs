@@ -51,6 +51,7 @@ pub(super) fn set(
     let leased = limiter.counters.get(key_values).leased;
     turn.advance();
     limiter.set_counter(turn, key_values, u64::try_from(to).unwrap_or(0), leased);
+    limiter.wake_by_counter(key_values);
     Ok(Reply::Counter(limiter.counters.info(key_values)))
 }
 
@@ -61,6 +62,7 @@ fn give_back(limiter: &mut Limiter, turn: &mut Turn<'_>, key_values: &KeyValues,
     if unleased != counter.unleased {
         turn.advance();
         limiter.set_counter(turn, key_values, unleased, counter.leased);
+        limiter.wake_by_counter(key_values);
     }
 }
 

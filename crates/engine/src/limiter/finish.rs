@@ -8,7 +8,8 @@ use super::{
     plan::{NewActiveRule, Plan, PlannedReply, Step},
     reply::Reply,
     rule_index::RuleNumber,
-    terms::{NewOverride, NewRule},
+    rule_sets::StoredRuleSet,
+    terms::{NewOverride, NewRule, SetOverrides},
     window::BucketClock,
 };
 use crate::{Name, key_values::KeyValues, turn::Turn};
@@ -29,13 +30,18 @@ pub(super) fn finish(limiter: &mut Limiter, turn: &mut Turn<'_>, plan: Plan) -> 
     }
     for step in plan.steps {
         match step {
-            Step::ChangeRule(number, terms) => change_in_place(limiter, turn, number, terms),
+            Step::ChangeRule(number, terms, set) => change_in_place(limiter, turn, number, terms, set),
             Step::DeleteRule(number) => delete_rule(limiter, turn, number),
-            Step::PutOverride(number, new) => put_override_in_place(limiter, turn, number, new),
+            Step::PutOverride { rule, new, is_of_set } => {
+                put_override_in_place(limiter, turn, rule, new, is_of_set);
+            }
             Step::DeleteOverride(number, name) => drop(delete_override(limiter, turn, number, &name)),
+            Step::PutSet(set, overrides) => put_set(limiter, turn, set, overrides),
+            Step::DeleteSet(set) => delete_set(limiter, turn, &set),
         }
     }
     limiter.schedule_window_timers(turn);
+    limiter.requeue();
     reply(limiter, plan.reply)
 }
 
@@ -51,7 +57,8 @@ fn reply(limiter: &Limiter, reply: PlannedReply) -> Reply {
             if is_new { Reply::OverrideCreated(info) } else { Reply::Override(info) }
         }
         PlannedReply::OverrideDeleted => Reply::OverrideDeleted,
-        PlannedReply::File(changes) => Reply::FileApplied(changes),
+        PlannedReply::Set { is_new, changes } => Reply::RuleSetPut { is_new, changes },
+        PlannedReply::SetDeleted(changes) => Reply::RuleSetDeleted(changes),
     }
 }
 
@@ -83,7 +90,13 @@ fn activate(limiter: &mut Limiter, turn: &mut Turn<'_>, rule: NewActiveRule) {
     }
 }
 
-fn change_in_place(limiter: &mut Limiter, turn: &mut Turn<'_>, number: RuleNumber, terms: NewRule) {
+fn change_in_place(
+    limiter: &mut Limiter,
+    turn: &mut Turn<'_>,
+    number: RuleNumber,
+    terms: NewRule,
+    managed_by: Option<Name>,
+) {
     let position = turn.advance();
     let resets_groups = limiter.rules.at(number).resets_groups(&terms);
     limiter.rules.change(number, |stored| {
@@ -92,6 +105,7 @@ fn change_in_place(limiter: &mut Limiter, turn: &mut Turn<'_>, number: RuleNumbe
             stored.generation = position;
         }
         stored.terms = terms;
+        stored.managed_by = managed_by;
     });
     if resets_groups {
         limiter.groups.mark_stale_groups();
@@ -113,8 +127,30 @@ fn delete_rule(limiter: &mut Limiter, turn: &mut Turn<'_>, number: RuleNumber) {
     limiter.groups.mark_stale_groups();
 }
 
+/// Creates a rule set, or changes whether clients may make overrides of its rules.
+fn put_set(limiter: &mut Limiter, turn: &mut Turn<'_>, name: Name, overrides: SetOverrides) {
+    let position = turn.advance();
+    let id = limiter.rules.sets.get(&name).map_or(position, |set| set.id);
+    let stored = StoredRuleSet { name, id, overrides };
+    turn.put(keys::rule_set(turn.namespace, id), &stored);
+    limiter.rules.sets.insert(stored);
+}
+
+fn delete_set(limiter: &mut Limiter, turn: &mut Turn<'_>, name: &Name) {
+    turn.advance();
+    if let Some(stored) = limiter.rules.sets.remove(name) {
+        turn.remove(keys::rule_set(turn.namespace, stored.id));
+    }
+}
+
 /// Creates or replaces an override that needs no backfill.
-fn put_override_in_place(limiter: &mut Limiter, turn: &mut Turn<'_>, number: RuleNumber, new: NewOverride) {
+fn put_override_in_place(
+    limiter: &mut Limiter,
+    turn: &mut Turn<'_>,
+    number: RuleNumber,
+    new: NewOverride,
+    is_of_set: bool,
+) {
     let position = turn.advance();
     let rule = limiter.rules.at(number);
     let id = rule.stored.id;
@@ -124,11 +160,12 @@ fn put_override_in_place(limiter: &mut Limiter, turn: &mut Turn<'_>, number: Rul
             let item = overrides.get_mut(&new.name).expect("it was just found");
             item.stored.clock.change(turn.now, new.limit);
             item.stored.terms = new;
+            item.stored.is_of_set = is_of_set;
             turn.put(keys::override_of(turn.namespace, id, item.stored.id), &item.stored);
         });
         return;
     }
-    let mut stored = StoredOverride::new(new, position, turn.now);
+    let mut stored = StoredOverride::new(new, position, turn.now, is_of_set);
     if let Some(old) = delete_override(limiter, turn, number, &stored.terms.name) {
         stored.created_at = old.stored.created_at;
     }

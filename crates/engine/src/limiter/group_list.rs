@@ -10,6 +10,7 @@ use super::{
     groups::{GroupKey, GroupOwner},
     reply::{GroupInfo, Refusal, Reply, Usage},
     rule::Rule,
+    waiting::SlotQueues,
     window::GroupState,
 };
 use crate::{
@@ -36,7 +37,9 @@ pub(super) fn groups(
         groups,
         page.limit(),
         LOOKED_AT,
-        |(_, key, state)| info(rule, key, state, now).filter(|found| Some(found.usage()) > above),
+        |(_, key, state)| {
+            info(&limiter.slots, rule, key, state, now).filter(|found| Some(found.usage()) > above)
+        },
         |(index, ..)| GroupId(*index),
     );
     if listed.next.is_none() && until < limiter.groups.end() {
@@ -46,7 +49,7 @@ pub(super) fn groups(
 }
 
 /// The group, if it is one of the rule's and counts anything.
-fn info(rule: &Rule, key: &GroupKey, state: &GroupState, now: Time) -> Option<GroupInfo> {
+fn info(slots: &SlotQueues, rule: &Rule, key: &GroupKey, state: &GroupState, now: Time) -> Option<GroupInfo> {
     let item = match key.owner {
         GroupOwner::Rule(generation) if generation == rule.stored.generation => {
             rule.overrides.exact(&rule.keys, &key.values)
@@ -64,8 +67,7 @@ fn info(rule: &Rule, key: &GroupKey, state: &GroupState, now: Time) -> Option<Gr
         limit: meter.reported_limit(),
         used,
         reset: meter.resets_after(Some(state), now),
-        // No request waits for what is in use.
-        waiting: 0,
+        waiting: slots.waiting_in(key),
     })
 }
 

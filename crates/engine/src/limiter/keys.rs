@@ -17,6 +17,7 @@ const OVERRIDE: u8 = FAMILY + 1;
 const WINDOW: u8 = FAMILY + 2;
 const COUNTER: u8 = FAMILY + 3;
 const LEASE: u8 = FAMILY + 4;
+const RULE_SET: u8 = FAMILY + 5;
 
 /// A parsed key.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,6 +27,7 @@ pub(super) enum Resident {
     Window(SlabIndex),
     Counter(SlabIndex),
     Lease(Position),
+    RuleSet(Position),
 }
 
 pub(super) fn parse(key: ResidentKey<'_>) -> Option<Resident> {
@@ -36,6 +38,7 @@ pub(super) fn parse(key: ResidentKey<'_>) -> Option<Resident> {
         WINDOW => Resident::Window(rest.u32()?),
         COUNTER => Resident::Counter(rest.u32()?),
         LEASE => Resident::Lease(Position(rest.u64()?)),
+        RULE_SET => Resident::RuleSet(Position(rest.u64()?)),
         _ => return None,
     };
     rest.end(parsed)
@@ -72,6 +75,11 @@ pub(super) fn lease(id: NamespaceId, token: Position) -> Key {
     key::resident(id, LEASE).u64(token.0)
 }
 
+/// A rule set, by its id.
+pub(super) fn rule_set(id: NamespaceId, set: Position) -> Key {
+    key::resident(id, RULE_SET).u64(set.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,6 +98,7 @@ mod tests {
         check(window(id, 5), Resident::Window(5));
         check(counter(id, 5), Resident::Counter(5));
         check(lease(id, Position(5)), Resident::Lease(Position(5)));
+        check(rule_set(id, Position(5)), Resident::RuleSet(Position(5)));
     }
 
     #[test]

@@ -9,7 +9,6 @@ use super::{
 };
 use crate::{
     Effect, Millis, Name, Page, Position, Time,
-    answer_size::{AnswerBudget, TooLarge},
     ids::NamespaceId,
     key_values::KeyValues,
     lists::{LOOKED_AT, pick},
@@ -22,15 +21,21 @@ use serde::{Deserialize, Serialize};
 /// A lease, in memory and as stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Lease {
-    id: Name,
-    session: Name,
-    key_values: KeyValues,
-    hits: u64,
-    owner: Option<Name>,
-    ttl: Millis,
-    taken_at: Time,
-    expires_at: Time,
-    token: Position,
+    pub(super) id: Name,
+    pub(super) session: Name,
+    pub(super) key_values: KeyValues,
+    pub(super) hits: u64,
+    pub(super) owner: Option<Name>,
+    pub(super) ttl: Millis,
+    pub(super) taken_at: Time,
+    pub(super) expires_at: Time,
+    pub(super) token: Position,
+    /// The decision that the lease is a part of. The decision stores such a lease, and ends it.
+    pub(super) operation_id: Option<Name>,
+    /// Whether the lease ends if the client that waited for it has gone: no other request was answered with it. This is not
+    /// stored. After an opening, its ttl ends a lease that nobody has heard of.
+    #[serde(skip)]
+    pub(super) ends_with_client: bool,
 }
 
 impl Lease {
@@ -44,6 +49,7 @@ impl Lease {
 
     pub(super) fn resident_bytes(&self) -> u64 {
         resident_bytes::of_lease_parts(&self.id, &self.session, &self.key_values, self.owner.as_ref())
+            + self.operation_id.as_ref().map_or(0, Name::heap)
     }
 
     /// The answer to the client that has taken the lease. No other answer contains the session.
@@ -61,30 +67,28 @@ impl Lease {
             taken_at: self.taken_at,
             expires_at: self.expires_at,
             fencing_token: self.token,
+            operation_id: self.operation_id.clone(),
             now,
         }
     }
 }
 
-pub(super) fn take(
-    limiter: &mut Limiter,
-    turn: &mut Turn<'_>,
-    new: &NewLease,
-    budget: AnswerBudget,
-) -> Result<Result<Reply, Refusal>, TooLarge> {
-    // This is a retry by a node that does not know the result of the first attempt.
-    if let Some(lease) = limiter.leases.get(&new.id) {
-        let decision = check::allowed_without_limits();
-        return Ok(Ok(lease.taken(turn.now, decision)));
-    }
-    let entry = Take { key_values: new.key_values.clone(), hits: new.hits as i64, limit: None };
-    let kind = check::TakeKind::Lease { bytes: resident_bytes::of_lease(new) };
-    let entries = core::slice::from_ref(&entry);
-    let decided = check::decide(limiter, turn, entries, new.require_match, kind, budget)?;
-    let decision = match decided.allowed_or_refused() {
-        Ok(decision) => decision,
-        Err(refusal) => return Ok(Err(refusal)),
-    };
+/// What the lease takes.
+pub(super) fn entry_of(new: &NewLease) -> Take {
+    Take { key_values: new.key_values.clone(), hits: new.hits as i64, limit: None }
+}
+
+/// The answer to a retry by a node that does not know the result of the first attempt. `None` if there is no such lease.
+pub(super) fn find_taken(limiter: &Limiter, now: Time, new: &NewLease) -> Option<Result<Reply, Refusal>> {
+    let lease = limiter.leases.get(&new.id)?;
+    Some(match lease.operation_id.clone() {
+        Some(operation_id) => Err(Refusal::PartOfOperation { lease_id: new.id.clone(), operation_id }),
+        None => Ok(lease.taken(now, check::allowed_without_limits())),
+    })
+}
+
+/// Makes the lease. What it holds was taken.
+pub(super) fn make(limiter: &mut Limiter, turn: &mut Turn<'_>, new: &NewLease, decision: Decision) -> Reply {
     let lease = Lease {
         id: new.id.clone(),
         session: new.session.clone(),
@@ -95,12 +99,14 @@ pub(super) fn take(
         taken_at: turn.now,
         expires_at: turn.now.after(new.ttl),
         token: turn.advance(),
+        operation_id: None,
+        ends_with_client: new.wait > Millis(0),
     };
     let reply = lease.taken(turn.now, decision);
     keep(turn, &lease);
     limiter.lease_bytes += lease.resident_bytes();
     limiter.leases.insert(new.id.clone(), lease);
-    Ok(Ok(reply))
+    reply
 }
 
 pub(super) fn extend(
@@ -143,7 +149,7 @@ fn check_session(limiter: &Limiter, id: &Name, session: Option<&Name>) -> Result
 }
 
 /// Gives back what the lease holds. Returns whether there was a lease.
-fn end(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name) -> bool {
+pub(super) fn end(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name) -> bool {
     let Some(lease) = limiter.leases.remove(id) else { return false };
     limiter.lease_bytes -= lease.resident_bytes();
     turn.timers.cancel(lease.timer_key(turn.namespace));
@@ -152,6 +158,7 @@ fn end(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name) -> bool {
     let counter = limiter.counters.get(&lease.key_values);
     let leased = counter.leased.saturating_sub(u128::from(lease.hits));
     limiter.set_counter(turn, &lease.key_values, counter.unleased, leased);
+    limiter.wake_by_counter(&lease.key_values);
     true
 }
 
@@ -181,9 +188,11 @@ pub(super) fn list(limiter: &Limiter, now: Time, owner: Option<&Name>, page: &Pa
 }
 
 /// A kept reply, with the lease as it is now. `None` if the lease has ended.
-pub(super) fn repeat_reply(limiter: &Limiter, now: Time, reply: &Reply) -> Option<Reply> {
+pub(super) fn repeat_reply(limiter: &mut Limiter, now: Time, reply: &Reply) -> Option<Reply> {
     let Reply::LeaseTaken { lease, decision, .. } = reply else { return Some(reply.clone()) };
-    Some(limiter.leases.get(&lease.id)?.taken(now, decision.clone()))
+    let lease = limiter.leases.get_mut(&lease.id)?;
+    lease.ends_with_client = false;
+    Some(lease.taken(now, decision.clone()))
 }
 
 /// Stores the lease and sets the timer of its expiry.
@@ -206,7 +215,7 @@ impl Limiter {
 
     /// Gives each lease at least its whole ttl from `now` on.
     pub(crate) fn apply_grace_period(&mut self, now: Time, namespace: NamespaceId, timers: &mut Timers) {
-        for lease in self.leases.values_mut() {
+        for lease in self.leases.values_mut().filter(|lease| lease.operation_id.is_none()) {
             timers.cancel(lease.timer_key(namespace));
             lease.expires_at = lease.expires_at.max(now.after(lease.ttl));
             timers.set(lease.timer_key(namespace), lease.timer());
@@ -215,7 +224,7 @@ impl Limiter {
 
     /// Sets the timers of the loaded leases.
     pub(super) fn set_lease_timers(&self, namespace: NamespaceId, timers: &mut Timers) {
-        for lease in self.leases.values() {
+        for lease in self.leases.values().filter(|lease| lease.operation_id.is_none()) {
             timers.set(lease.timer_key(namespace), lease.timer());
         }
     }

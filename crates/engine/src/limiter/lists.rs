@@ -4,7 +4,7 @@ use super::{
     Limiter,
     command::CounterId,
     counters,
-    reply::{Refusal, Reply, RuleMatch},
+    reply::{Refusal, Reply, RuleMatch, RuleOfSet, RuleSet},
     rule::Rule,
 };
 use crate::{
@@ -57,6 +57,42 @@ pub(super) fn overrides(
         |item| query.finds(&item.stored.terms.key_values).then(|| rule.override_info(item)),
         |item| item.stored.terms.name.clone(),
     )))
+}
+
+/// A rule set with its rules and the overrides that belong to it.
+pub(super) fn rule_set(
+    limiter: &Limiter,
+    name: &Name,
+    mut budget: AnswerBudget,
+) -> Result<Result<Reply, Refusal>, TooLarge> {
+    let sets = &limiter.rules.sets;
+    let Some(set) = sets.get(name) else {
+        return Ok(Err(Refusal::RuleSetNotFound { set: name.clone() }));
+    };
+    let mut rules = Vec::new();
+    for rule in sets.rules_of(name).filter_map(|name| limiter.rule(name)) {
+        let of_set = rule.overrides.iter().map(|(_, item)| item).filter(|item| item.stored.is_of_set);
+        let mut of_rule = RuleOfSet { rule: rule.info(), overrides: Vec::new() };
+        budget.spend(answer_size::estimate(&of_rule))?;
+        for item in of_set {
+            let info = rule.override_info(item);
+            budget.spend(answer_size::estimate(&info))?;
+            of_rule.overrides.push(info);
+        }
+        rules.push(of_rule);
+    }
+    Ok(Ok(Reply::RuleSet(RuleSet { info: sets.info(set), rules })))
+}
+
+pub(super) fn rule_sets(limiter: &Limiter, page: &Page<Name>) -> Reply {
+    let sets = &limiter.rules.sets;
+    Reply::RuleSets(pick(
+        sets.after(page.after.as_ref()),
+        page.limit(),
+        looked_at(1),
+        |set| Some(sets.info(set)),
+        |set| set.name.clone(),
+    ))
 }
 
 pub(super) fn counters(limiter: &Limiter, query: &Query, page: &Page<CounterId>) -> Reply {

@@ -4,12 +4,13 @@
 //! limit applies to what is in use: the sum of counters, which is kept in memory for every group as counters change. With
 //! a window, each group counts its own hits. All of it is resident.
 //!
-//! Read in this order: `command`, `terms`, `reply`, `rule`, `check`, `window`, then `prepare`, `backfill` and `finish`, which
+//! Read in this order: `command`, `terms`, `reply`, `rule`, `check`, `window`, `waiting`, then `prepare`, `backfill` and `finish`, which
 //! change rules.
 
 mod backfill;
 mod check;
 pub(crate) mod check_batch;
+mod check_set;
 mod command;
 mod counters;
 mod finish;
@@ -21,36 +22,42 @@ pub(crate) mod keys;
 mod leases;
 mod lists;
 mod overrides;
+pub(crate) mod parts;
 mod plan;
 mod prepare;
-mod prepare_file;
+mod prepare_set;
 mod reply;
 mod resident_bytes;
 mod rule;
 mod rule_index;
+mod rule_sets;
 mod rules;
 mod state;
 mod terms;
 mod touched_groups;
+pub(crate) mod waiting;
 mod window;
 mod window_timers;
 
 pub(crate) use backfill::continue_backfill;
+pub use check_set::{CheckSet, EntryMode, SetEntry};
 pub use command::{
     Change, Check, CheckBatch, Command, CounterChange, CounterId, GroupId, NewLease, RequestLimit,
-    RuleChange, RuleQuery, Take,
+    RuleChange, RuleQuery, RuleSetPlan, Take,
 };
 pub(crate) use garbage::Garbage;
 pub use group_list::MostUsed;
-pub use prepare::check_override;
+pub use parts::{HeldBy, LimitOfCheck};
 pub use reply::{
-    CounterInfo, Decision, FileChanges, GroupInfo, LeaseInfo, LimitStatus, OverrideInfo, Refusal, Reply,
-    RuleInfo, RuleMatch, Usage,
+    ChangedRule, CounterInfo, Decision, GroupInfo, LeaseInfo, LimitStatus, ManagedRule, OverrideInfo,
+    Refusal, Reply, RuleField, RuleInfo, RuleMatch, RuleOfSet, RuleSet, RuleSetInfo, SetChanges, SetConflict,
+    Usage,
 };
 pub(crate) use state::Limiter;
 pub use state::Sizes;
 pub use terms::{
-    Durability, FileRule, Limit, MAX_COUNT, NewOverride, NewRule, OverridePatch, RulePatch, Window,
+    Durability, Limit, MAX_COUNT, NewOverride, NewRule, NewRuleSet, OverridePatch, RulePatch,
+    SERVERS_OWN_SETS, SetAuthor, SetOverrides, SetRule, Window,
 };
 
 use crate::{
@@ -76,6 +83,7 @@ pub(crate) fn apply(
     options: &Options,
 ) -> Result<Attempt<Decided>, TooLarge> {
     turn.begin_family(limiter.resident_bytes());
+    turn.begin_waits(limiter.waiting());
     let budget = AnswerBudget::new(options.max_answer);
     let durable = |result| Decided { result, is_relaxed: false };
     let decided = match command {
@@ -87,6 +95,7 @@ pub(crate) fn apply(
             });
         }
         Command::Check(check) => check::check(limiter, turn, check, may_relax, budget)?,
+        Command::CheckSet(set) => check_set::check_set(limiter, turn, set, may_relax, budget)?,
         Command::CheckBatch(_) => unreachable!("a batch is run in slices"),
         Command::MoveCounter(CounterChange { key_values, amount }) => {
             durable(counters::move_by(limiter, turn, key_values, *amount, budget)?)
@@ -94,11 +103,21 @@ pub(crate) fn apply(
         Command::SetCounter(CounterChange { key_values, amount }) => {
             durable(counters::set(limiter, turn, key_values, *amount))
         }
-        Command::TakeLease(new) => durable(leases::take(limiter, turn, new, budget)?),
+        Command::TakeLease(new) => {
+            return Ok(match waiting::take(limiter, turn, new, wait, budget)? {
+                Attempt::Done(result) => Attempt::Done(durable(result)),
+                Attempt::Waits => Attempt::Waits,
+                Attempt::TooManyWaiting => Attempt::TooManyWaiting,
+            });
+        }
         Command::ExtendLease { id, session } => durable(leases::extend(limiter, turn, id, session)),
         Command::ReleaseLease { id, session } => {
             durable(leases::release(limiter, turn, id, session.as_ref()))
         }
+        Command::AbandonLease(id) => durable(Ok(waiting::abandon(limiter, turn, id, options.max_answer))),
+        Command::PlanRuleSet(plan) => durable(prepare_set::plan(limiter, turn, plan)),
+        Command::GetRuleSet(set) => durable(lists::rule_set(limiter, set, budget)?),
+        Command::ListRuleSets(page) => durable(Ok(lists::rule_sets(limiter, page))),
         Command::Match(key_values) => durable(Ok(lists::matches(limiter, key_values, budget)?)),
         Command::GetRule(name) => durable(lists::rule(limiter, name)),
         Command::ListRules { query, page } => durable(Ok(lists::rules(limiter, query, page))),
@@ -124,6 +143,11 @@ pub(crate) fn find_rule(limiter: &Limiter, name: &Name) -> Option<RuleInfo> {
     }
 }
 
+/// A rule set as it is now, without its rules.
+pub(crate) fn find_rule_set(limiter: &Limiter, set: &Name) -> Option<RuleSetInfo> {
+    limiter.rules.sets.get(set).map(|stored| limiter.rules.sets.info(stored))
+}
+
 /// An override as it is now.
 pub(crate) fn find_override(limiter: &Limiter, rule: &Name, name: &Name) -> Option<OverrideInfo> {
     match lists::override_of(limiter, rule, name) {
@@ -147,8 +171,14 @@ pub(crate) fn find_counter(limiter: &Limiter, key_values: &KeyValues) -> Option<
 
 /// The kept reply to a repeated request, as of now. `None` if the request must be decided again, because the lease of the
 /// kept reply has ended.
-pub(crate) fn repeat_reply(limiter: &Limiter, turn: &Turn<'_>, reply: &Reply) -> Option<Reply> {
+pub(crate) fn repeat_reply(limiter: &mut Limiter, turn: &Turn<'_>, reply: &Reply) -> Option<Reply> {
     leases::repeat_reply(limiter, turn.now, reply)
+}
+
+/// Ends the wait of a lease because it has lasted for as long as it may.
+pub(crate) fn end_wait(limiter: &mut Limiter, turn: &mut Turn<'_>, wait: WaitId, max_answer: usize) {
+    turn.begin_family(limiter.resident_bytes());
+    waiting::time_out(limiter, turn, wait, max_answer);
 }
 
 /// Gives back what the lease holds, because its ttl has passed.

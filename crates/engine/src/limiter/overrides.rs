@@ -27,12 +27,14 @@ pub(crate) struct StoredOverride {
     pub(crate) created_at: Position,
     /// Used only while the rule is a bucket.
     pub(crate) clock: BucketClock,
+    /// Whether the override belongs to the set of its rule. Otherwise a client has made it.
+    pub(crate) is_of_set: bool,
 }
 
 impl StoredOverride {
-    pub(crate) fn new(terms: NewOverride, id: Position, now: Time) -> StoredOverride {
+    pub(crate) fn new(terms: NewOverride, id: Position, now: Time, is_of_set: bool) -> StoredOverride {
         let clock = BucketClock::new(now, terms.limit);
-        StoredOverride { terms, id, created_at: id, clock }
+        StoredOverride { terms, id, created_at: id, clock, is_of_set }
     }
 }
 

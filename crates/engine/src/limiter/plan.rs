@@ -2,9 +2,9 @@
 
 use super::{
     Limiter,
-    reply::FileChanges,
+    reply::SetChanges,
     rule_index::RuleNumber,
-    terms::{NewOverride, NewRule},
+    terms::{NewOverride, NewRule, SetOverrides},
 };
 use crate::Name;
 use alloc::vec::Vec;
@@ -31,10 +31,17 @@ pub(super) struct NewActiveRule {
 
 #[derive(Debug)]
 pub(super) enum Step {
-    ChangeRule(RuleNumber, NewRule),
+    /// Give a rule these terms, and make it a rule of this set or of none.
+    ChangeRule(RuleNumber, NewRule, Option<Name>),
     DeleteRule(RuleNumber),
-    PutOverride(RuleNumber, NewOverride),
+    PutOverride {
+        rule: RuleNumber,
+        new: NewOverride,
+        is_of_set: bool,
+    },
     DeleteOverride(RuleNumber, Name),
+    PutSet(Name, SetOverrides),
+    DeleteSet(Name),
 }
 
 /// The reply, as far as it is known before the change is carried out.
@@ -44,7 +51,8 @@ pub(super) enum PlannedReply {
     RuleDeleted,
     Override { rule: Name, name: Name, is_new: bool },
     OverrideDeleted,
-    File(FileChanges),
+    Set { is_new: bool, changes: SetChanges },
+    SetDeleted(SetChanges),
 }
 
 impl Plan {

@@ -1,13 +1,13 @@
 //! The first half of a change of rules or overrides: check everything that could refuse it, and make the plan that `finish`
-//! carries out. Changes of a rules file are planned in `prepare_file`.
+//! carries out. Changes of rule sets are planned in `prepare_set`.
 
 use super::{
     Limiter,
     command::Change,
     overrides::{Override, Overrides, StoredOverride},
     plan::{NewActiveRule, Plan, PlannedReply, Step},
-    prepare_file,
-    reply::Refusal,
+    prepare_set,
+    reply::{ManagedRule, Refusal},
     resident_bytes::{of_override, of_rule},
     rule::{Rule, StoredRule},
     rule_index::RuleNumber,
@@ -15,7 +15,7 @@ use super::{
     window::BucketClock,
 };
 use crate::{Name, Quota, turn::Turn};
-use alloc::sync::Arc;
+use alloc::{sync::Arc, vec::Vec};
 
 /// Checks everything that could refuse the change, and inserts, inactive, what must be backfilled. A refused change has
 /// changed nothing.
@@ -44,7 +44,7 @@ pub(super) fn prepare(limiter: &mut Limiter, turn: &mut Turn<'_>, change: &Chang
             Ok(Plan::with_step(PlannedReply::RuleDeleted, Step::DeleteRule(number)))
         }
         Change::CreateOverride { rule, new } => {
-            let number = find_editable(limiter, rule)?;
+            let number = find_open(limiter, rule)?;
             let kept = &limiter.rules.at(number).overrides;
             if let Some(other) = kept.get(&new.name).or_else(|| kept.by_key_values(&new.key_values)) {
                 return Err(already_exists(rule, other));
@@ -52,11 +52,11 @@ pub(super) fn prepare(limiter: &mut Limiter, turn: &mut Turn<'_>, change: &Chang
             put_override(limiter, turn, number, new)
         }
         Change::PutOverride { rule, new } => {
-            let number = find_editable(limiter, rule)?;
+            let number = find_editable_override(limiter, rule, &new.name)?;
             put_override(limiter, turn, number, new)
         }
         Change::PatchOverride { rule, name, patch } => {
-            let number = find_editable(limiter, rule)?;
+            let number = find_editable_override(limiter, rule, name)?;
             let kept = limiter.rules.at(number);
             let new = match kept.overrides.get(name) {
                 Some(item) => patched_override(&item.stored.terms, patch),
@@ -65,23 +65,53 @@ pub(super) fn prepare(limiter: &mut Limiter, turn: &mut Turn<'_>, change: &Chang
             put_override(limiter, turn, number, &new)
         }
         Change::DeleteOverride { rule, name } => {
-            let number = find_editable(limiter, rule)?;
+            let number = find_editable_override(limiter, rule, name)?;
             if limiter.rules.at(number).overrides.get(name).is_none() {
                 return Err(override_not_found(rule, name));
             }
             Ok(Plan::with_step(PlannedReply::OverrideDeleted, Step::DeleteOverride(number, name.clone())))
         }
-        Change::ApplyFile(rules) => prepare_file::prepare(limiter, turn, rules),
+        Change::PutRuleSet { set, new, author } => prepare_set::put(limiter, turn, set, new, *author),
+        Change::DeleteRuleSet { set, author } => prepare_set::delete(limiter, set, *author),
     }
 }
 
-/// Finds a rule that clients may change: rules of the rules file are changed by the file alone.
+/// Finds a rule that can be changed by itself: a rule of a set is changed with its set.
 fn find_editable(limiter: &Limiter, name: &Name) -> Result<RuleNumber, Refusal> {
-    let number = limiter.rules.number(name).ok_or_else(|| Refusal::RuleNotFound { rule: name.clone() })?;
-    match limiter.rules.at(number).stored.is_file_managed {
-        true => Err(Refusal::RuleManagedByFile { rule: name.clone() }),
-        false => Ok(number),
+    let number = find(limiter, name)?;
+    match &limiter.rules.at(number).stored.managed_by {
+        Some(set) => Err(managed_by(set, name)),
+        None => Ok(number),
     }
+}
+
+/// Finds a rule of which clients may make overrides: one of no set, or of an open one.
+fn find_open(limiter: &Limiter, name: &Name) -> Result<RuleNumber, Refusal> {
+    let number = find(limiter, name)?;
+    match &limiter.rules.at(number).stored.managed_by {
+        Some(set) if !limiter.rules.sets.is_open(set) => Err(managed_by(set, name)),
+        _ => Ok(number),
+    }
+}
+
+/// Finds the rule of an override that clients may put, change or delete: the override does not belong to a set.
+fn find_editable_override(limiter: &Limiter, rule: &Name, name: &Name) -> Result<RuleNumber, Refusal> {
+    let number = find_open(limiter, rule)?;
+    let found = limiter.rules.at(number);
+    match &found.stored.managed_by {
+        Some(set) if found.overrides.get(name).is_some_and(|item| item.stored.is_of_set) => {
+            Err(managed_by(set, rule))
+        }
+        _ => Ok(number),
+    }
+}
+
+fn find(limiter: &Limiter, name: &Name) -> Result<RuleNumber, Refusal> {
+    limiter.rules.number(name).ok_or_else(|| Refusal::RuleNotFound { rule: name.clone() })
+}
+
+fn managed_by(set: &Name, rule: &Name) -> Refusal {
+    Refusal::RuleManagedBySet { rules: Vec::from([ManagedRule { rule: rule.clone(), set: set.clone() }]) }
 }
 
 fn override_not_found(rule: &Name, name: &Name) -> Refusal {
@@ -141,7 +171,7 @@ pub(super) struct RuleSizes {
 
 impl RuleSizes {
     fn of_rule(terms: &NewRule) -> RuleSizes {
-        RuleSizes { rules: 1, overrides: 0, bytes: of_rule(terms) }
+        RuleSizes { rules: 1, overrides: 0, bytes: of_rule(terms, None) }
     }
 
     fn of_override(terms: &NewOverride) -> RuleSizes {
@@ -151,27 +181,28 @@ impl RuleSizes {
 
 fn create_rule(limiter: &mut Limiter, turn: &mut Turn<'_>, new: &NewRule) -> Result<Plan, Refusal> {
     check_quotas(limiter, turn, RuleSizes::default(), RuleSizes::of_rule(new))?;
-    let number = insert_inactive(limiter, turn, new.clone(), false, &[]);
+    let number = insert_inactive(limiter, turn, new.clone(), None, &[]);
     let reply = PlannedReply::Rule { name: new.name.clone(), is_new: true };
     Ok(Plan::with_rule(reply, NewActiveRule { number, replaces: None }))
 }
 
-/// Inserts a new rule with its overrides. The rule takes part in checks once it is activated.
+/// Inserts a new rule with its overrides, which belong to its set if it has one. The rule takes part in checks once it is
+/// activated.
 pub(super) fn insert_inactive(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
     terms: NewRule,
-    is_file_managed: bool,
+    set: Option<Name>,
     overrides: &[NewOverride],
 ) -> RuleNumber {
     let id = turn.advance();
     let clock = BucketClock::new(turn.now, terms.limit);
     let mut kept = Overrides::default();
     for new in overrides {
-        let stored = StoredOverride::new(new.clone(), turn.advance(), turn.now);
+        let stored = StoredOverride::new(new.clone(), turn.advance(), turn.now, set.is_some());
         kept.insert(Override { stored, is_active: true });
     }
-    let stored = StoredRule { terms, is_file_managed, id, generation: id, clock };
+    let stored = StoredRule { terms, managed_by: set, id, generation: id, clock };
     limiter.rules.insert_unnamed(Rule::new(stored, kept.into(), false))
 }
 
@@ -193,10 +224,10 @@ fn change_rule(
     check_quotas(limiter, turn, RuleSizes::of_rule(rule.terms()), RuleSizes::of_rule(&terms))?;
     let reply = PlannedReply::Rule { name, is_new: false };
     if !rule.needs_backfill(&terms) {
-        return Ok(Plan::with_step(reply, Step::ChangeRule(number, terms)));
+        return Ok(Plan::with_step(reply, Step::ChangeRule(number, terms, None)));
     }
     let overrides = rule.overrides.clone();
-    let replacement = insert_replacement(limiter, turn, number, terms, overrides);
+    let replacement = insert_replacement(limiter, turn, number, terms, None, overrides);
     Ok(Plan::with_rule(reply, NewActiveRule { number: replacement, replaces: Some(number) }))
 }
 
@@ -207,12 +238,14 @@ pub(super) fn insert_replacement(
     turn: &mut Turn<'_>,
     number: RuleNumber,
     terms: NewRule,
+    set: Option<Name>,
     overrides: Arc<Overrides>,
 ) -> RuleNumber {
     let generation = turn.advance();
     let mut stored = limiter.rules.at(number).stored.clone();
     stored.clock.change(turn.now, terms.limit);
     stored.terms = terms;
+    stored.managed_by = set;
     stored.generation = generation;
     limiter.rules.insert_unnamed(Rule::new(stored, overrides, false))
 }
@@ -248,26 +281,22 @@ fn put_override(
             let created_at = old.stored.created_at;
             let mut overrides = Overrides::clone(&rule.overrides);
             overrides.remove(&new.name);
-            let stored = StoredOverride::new(new.clone(), turn.advance(), turn.now);
+            let stored = StoredOverride::new(new.clone(), turn.advance(), turn.now, false);
             overrides.insert(Override { stored: StoredOverride { created_at, ..stored }, is_active: true });
-            let terms = rule.terms().clone();
-            let replacement = insert_replacement(limiter, turn, number, terms, overrides.into());
+            let (terms, set) = (rule.terms().clone(), rule.stored.managed_by.clone());
+            let replacement = insert_replacement(limiter, turn, number, terms, set, overrides.into());
             Ok(Plan::with_rule(reply, NewActiveRule { number: replacement, replaces: Some(number) }))
         }
         None if is_counted => {
-            let stored = StoredOverride::new(new.clone(), turn.advance(), turn.now);
+            let stored = StoredOverride::new(new.clone(), turn.advance(), turn.now, false);
             let item = Override { stored, is_active: false };
             limiter.rules.change_overrides(number, |overrides| overrides.insert(item));
             Ok(Plan { new_override: Some((number, new.name.clone())), ..Plan::new(reply) })
         }
-        _ => Ok(Plan::with_step(reply, Step::PutOverride(number, new.clone()))),
+        _ => {
+            Ok(Plan::with_step(reply, Step::PutOverride { rule: number, new: new.clone(), is_of_set: false }))
+        }
     }
-}
-
-/// Checks what can be checked of a new override without looking at the other overrides of its rule.
-pub fn check_override(rule: &NewRule, new: &NewOverride) -> Result<(), Refusal> {
-    check_group_keys(rule, new)?;
-    check_burst(rule, new)
 }
 
 fn check_group_keys(rule: &NewRule, new: &NewOverride) -> Result<(), Refusal> {

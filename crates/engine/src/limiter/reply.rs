@@ -2,7 +2,7 @@
 
 use super::{
     command::{CounterId, GroupId},
-    terms::{Limit, NewOverride, NewRule},
+    terms::{Limit, NewOverride, NewRule, SetOverrides},
 };
 use crate::{Listed, Millis, Name, Position, QuotaExceeded, Time, key_values::KeyValues};
 use alloc::vec::Vec;
@@ -28,8 +28,13 @@ pub enum Reply {
     OverrideDeleted,
     /// A page of a rule's overrides, sorted by name.
     Overrides(Listed<OverrideInfo, Name>),
-    /// What the rules file has changed.
-    FileApplied(FileChanges),
+    /// The rule set is what it is to be.
+    RuleSetPut {
+        /// Whether this command has created the set.
+        is_new: bool,
+        /// What has changed.
+        changes: SetChanges,
+    },
     /// The rules that apply, sorted by name.
     Matches(Vec<RuleMatch>),
     /// The check is allowed.
@@ -37,6 +42,8 @@ pub enum Reply {
     /// One decision for each check, in order, allowed or not. A check that no limit has decided is refused with
     /// [`Refusal::NoRuleApplies`] or [`Refusal::QuotaExceeded`].
     Batch(Vec<Result<Decision, Refusal>>),
+    /// The decision of a check set, allowed or not. It is no refusal, because a refused set may have counted something.
+    Set(Decision),
     /// The counter after taking or giving back.
     Moved {
         /// The counter.
@@ -61,10 +68,20 @@ pub enum Reply {
     Lease(LeaseInfo),
     /// The lease has ended, and what it held is given back.
     LeaseReleased,
+    /// The request no longer waits.
+    LeaseAbandoned,
     /// A page of the leases, sorted by id.
     Leases(Listed<LeaseInfo, Name>),
     /// A part of a rule's groups, sorted by index.
     Groups(Listed<GroupInfo, GroupId>),
+    /// What putting the rule set would change.
+    RuleSetPlanned(SetChanges),
+    /// The rule set and its rules are deleted.
+    RuleSetDeleted(SetChanges),
+    /// A rule set with its rules.
+    RuleSet(RuleSet),
+    /// A page of the rule sets, sorted by name.
+    RuleSets(Listed<RuleSetInfo, Name>),
 }
 
 /// Why a command was refused. If several apply, the first in this order is returned.
@@ -75,10 +92,20 @@ pub enum Refusal {
         /// The name.
         rule: Name,
     },
-    /// The rule is managed by the rules file. Only the file can change it.
-    RuleManagedByFile {
+    /// The rule set does not exist.
+    RuleSetNotFound {
         /// The name.
-        rule: Name,
+        set: Name,
+    },
+    /// The rule set is the server's own. Only the server's configuration can change it.
+    RuleSetManagedByServer {
+        /// The name.
+        set: Name,
+    },
+    /// The rules belong to a set, or to another one. Only a change of their set can change them.
+    RuleManagedBySet {
+        /// All such rules that the command names, sorted by name. There is at least one.
+        rules: Vec<ManagedRule>,
     },
     /// A rule of this name exists already.
     RuleAlreadyExists {
@@ -128,6 +155,13 @@ pub enum Refusal {
         /// The id of the lease.
         lease_id: Name,
     },
+    /// The lease is a part of a decision, which is open. Only the decision as a whole can be changed.
+    PartOfOperation {
+        /// The id of the lease.
+        lease_id: Name,
+        /// The decision.
+        operation_id: Name,
+    },
     /// No rule applies to the key-values, and the request requires one. Nothing was taken.
     NoRuleApplies {
         /// The key-values.
@@ -150,7 +184,9 @@ impl Refusal {
     pub fn code(&self) -> &'static str {
         match self {
             Refusal::RuleNotFound { .. } => "RuleNotFound",
-            Refusal::RuleManagedByFile { .. } => "RuleManagedByFile",
+            Refusal::RuleSetNotFound { .. } => "RuleSetNotFound",
+            Refusal::RuleSetManagedByServer { .. } => "RuleSetManagedByServer",
+            Refusal::RuleManagedBySet { .. } => "RuleManagedBySet",
             Refusal::RuleAlreadyExists { .. } => "RuleAlreadyExists",
             Refusal::OverridesConflict { .. } => "OverridesConflict",
             Refusal::OverrideNotFound { .. } => "OverrideNotFound",
@@ -159,6 +195,7 @@ impl Refusal {
             Refusal::LeaseNotFound { .. } => "LeaseNotFound",
             Refusal::SessionMismatch { .. } => "SessionMismatch",
             Refusal::NoRuleApplies { .. } => "NoRuleApplies",
+            Refusal::PartOfOperation { .. } => "PartOfOperation",
             Refusal::LimitReached(_) => "LimitReached",
             Refusal::QuotaExceeded(_) => "QuotaExceeded",
         }
@@ -168,12 +205,12 @@ impl Refusal {
 /// A rule as clients see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RuleInfo {
-    /// What the client or the file has set.
+    /// What was set.
     pub rule: NewRule,
     /// The number of overrides.
     pub overrides: usize,
-    /// Whether the rules file manages the rule.
-    pub is_file_managed: bool,
+    /// The set to which the rule belongs.
+    pub managed_by: Option<Name>,
     /// The position of the change that created it.
     pub created_at: Position,
 }
@@ -183,7 +220,7 @@ pub struct RuleInfo {
 pub struct OverrideInfo {
     /// The rule it belongs to.
     pub rule: Name,
-    /// What the client or the file has set.
+    /// What was set.
     pub item: NewOverride,
     /// The position of the change that created it.
     pub created_at: Position,
@@ -200,27 +237,179 @@ pub struct RuleMatch {
     pub overrides: Vec<OverrideInfo>,
 }
 
-/// The names of the rules that the rules file has changed, each list sorted.
+/// A rule set without its rules.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleSetInfo {
+    /// The name.
+    pub name: Name,
+    /// The number of its rules.
+    pub rules: usize,
+    /// Whether clients may make overrides of the rules.
+    pub overrides: SetOverrides,
+    /// The position of the change that created it.
+    pub created_at: Position,
+}
+
+/// A rule set with its rules.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RuleSet {
+    /// The set.
+    pub info: RuleSetInfo,
+    /// Its rules, sorted by name.
+    pub rules: Vec<RuleOfSet>,
+}
+
+/// A rule of a set.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RuleOfSet {
+    /// The rule.
+    pub rule: RuleInfo,
+    /// Those of its overrides that belong to the set, sorted by name. Clients' overrides of an open set are not among
+    /// them.
+    pub overrides: Vec<OverrideInfo>,
+}
+
+/// A rule and the set that it belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ManagedRule {
+    /// The rule.
+    pub rule: Name,
+    /// The set.
+    pub set: Name,
+}
+
+/// What a change of a rule set changes. Each list is sorted by the names of rules.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct FileChanges {
+pub struct SetChanges {
     /// Created rules.
     pub created: Vec<Name>,
-    /// Rules that changed, or whose overrides did.
-    pub changed: Vec<Name>,
+    /// Rules that change, or whose overrides do.
+    pub changed: Vec<ChangedRule>,
     /// Deleted rules.
     pub deleted: Vec<Name>,
+    /// Why the change is refused. None if it is not.
+    pub conflicts: Vec<SetConflict>,
+}
+
+impl SetChanges {
+    /// Whether no rule changes.
+    pub fn is_empty(&self) -> bool {
+        self.created.is_empty() && self.changed.is_empty() && self.deleted.is_empty()
+    }
+}
+
+/// A rule that a change of its set changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedRule {
+    /// The rule.
+    pub rule: Name,
+    /// What changes, at least one.
+    pub fields: Vec<RuleField>,
+    /// Whether what the rule has counted is forgotten: it has another window or groups by other keys.
+    pub starts_empty: bool,
+}
+
+/// A field of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum RuleField {
+    /// The keys by which it groups.
+    GroupBy,
+    /// Its selection.
+    Selection,
+    /// Its limit.
+    Limit,
+    /// Its window.
+    Window,
+    /// Whether it only reports.
+    Shadow,
+    /// Whether its answers wait for the disk.
+    Durability,
+    /// Its description.
+    Description,
+    /// Its overrides.
+    Overrides,
+    /// The set that it belongs to.
+    ManagedBy,
+}
+
+impl RuleField {
+    /// The field's name in the API.
+    pub fn word(self) -> &'static str {
+        match self {
+            RuleField::GroupBy => "group_by",
+            RuleField::Selection => "selection",
+            RuleField::Limit => "limit",
+            RuleField::Window => "window",
+            RuleField::Shadow => "shadow",
+            RuleField::Durability => "durability",
+            RuleField::Description => "description",
+            RuleField::Overrides => "overrides",
+            RuleField::ManagedBy => "managed_by",
+        }
+    }
+}
+
+/// Why a rule set cannot be put.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SetConflict {
+    /// The rule belongs to another set.
+    RuleManagedBySet(ManagedRule),
+    /// An override that a client has made lacks a key of the new group_by.
+    OverridesConflict {
+        /// The rule.
+        rule: Name,
+        /// The first such override by name.
+        name: Name,
+    },
+    /// An override that a client has made has the key-values of an override of the set, and another name.
+    OverrideAlreadyExists {
+        /// The rule.
+        rule: Name,
+        /// The client's override.
+        name: Name,
+    },
+}
+
+impl SetConflict {
+    /// The rule that the conflict is about.
+    pub fn rule(&self) -> &Name {
+        match self {
+            SetConflict::RuleManagedBySet(managed) => &managed.rule,
+            SetConflict::OverridesConflict { rule, .. } | SetConflict::OverrideAlreadyExists { rule, .. } => {
+                rule
+            }
+        }
+    }
+
+    /// The error code with which putting the set is refused.
+    pub fn code(&self) -> &'static str {
+        match self {
+            SetConflict::RuleManagedBySet(_) => "RuleManagedBySet",
+            SetConflict::OverridesConflict { .. } => "OverridesConflict",
+            SetConflict::OverrideAlreadyExists { .. } => "OverrideAlreadyExists",
+        }
+    }
 }
 
 /// The decision of a check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// Whether the check is allowed.
+    /// Whether the check is allowed or, if it was reported, whether it was within all limits.
     pub allowed: bool,
+    /// Whether the check was counted whatever the limits say.
+    pub reported: bool,
     /// Every limit that applied, sorted by entry of the check, then by rule, then by override.
     pub limits: Vec<LimitStatus>,
     /// The time after which the same check would be allowed if nothing else happened. `None` if it is allowed now, if it never
     /// would be, or if the time is not known.
     pub retry_after: Option<Millis>,
+}
+
+impl Decision {
+    /// Whether a limit refuses, so that nothing was taken.
+    pub fn is_refused(&self) -> bool {
+        !self.allowed && !self.reported
+    }
 }
 
 /// The status of one limit in a check.
@@ -249,6 +438,8 @@ pub struct LimitStatus {
     pub shadow: bool,
     /// Whether the check asked for more than was left.
     pub exceeded: bool,
+    /// The number of requests that wait in the group. If an earlier one waits, the limit counts as exceeded.
+    pub waiting: usize,
 }
 
 impl LimitStatus {
@@ -363,6 +554,8 @@ pub struct LeaseInfo {
     pub expires_at: Time,
     /// A number that is larger than that of every earlier lease of the namespace.
     pub fencing_token: Position,
+    /// The decision that the lease is a part of.
+    pub operation_id: Option<Name>,
     /// The time of this reply, from which clients compute remaining times.
     pub now: Time,
 }

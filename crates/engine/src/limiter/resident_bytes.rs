@@ -8,6 +8,7 @@ use super::{
     overrides::Override,
     rule::Rule,
     rule_index::RuleNumber,
+    rule_sets::StoredRuleSet,
     terms::{NewOverride, NewRule},
     window::GroupState,
 };
@@ -18,7 +19,7 @@ use crate::{
     selection::Test,
     timers::TIMER_BYTES,
 };
-use alloc::{boxed::Box, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeSet, vec::Vec};
 
 /// A rule without its texts, its conditions and its overrides.
 const RULE: u64 = resident::vec_slot::<Option<Rule>>()
@@ -33,8 +34,8 @@ const GROUP: u64 = resident::slab_slot::<(GroupKey, Group)>();
 const COUNTER: u64 = resident::slab_slot::<(KeyValues, Counter)>();
 const LEASE: u64 = resident::tree_slot::<(Name, Lease)>() + TIMER_BYTES;
 
-/// A rule without its overrides.
-pub(super) fn of_rule(terms: &NewRule) -> u64 {
+/// A rule without its overrides. A rule of a set is in the list of the set's rules too.
+pub(super) fn of_rule(terms: &NewRule, set: Option<&Name>) -> u64 {
     let text = |text: &str| size_of::<Box<str>>() as u64 + resident::heap(text.len());
     // The keys of `group_by` are kept twice: as they were given, and sorted.
     let keys = terms.group_by.iter().map(|key| 2 * text(key)).sum::<u64>();
@@ -43,7 +44,8 @@ pub(super) fn of_rule(terms: &NewRule) -> u64 {
         text(key) + size_of::<Vec<Test>>() as u64 + tests_bytes + tests.iter().map(of_test).sum::<u64>()
     });
     let description = terms.description.as_deref().map_or(0, |text| resident::heap(text.len()));
-    RULE + ANCHOR + terms.name.heap() + keys + conditions.sum::<u64>() + description
+    let in_set = set.map_or(0, |set| set.heap() + resident::tree_slot::<Name>());
+    RULE + ANCHOR + terms.name.heap() + keys + conditions.sum::<u64>() + description + in_set
 }
 
 fn of_test(test: &Test) -> u64 {
@@ -71,6 +73,13 @@ fn text_of(value: &OwnedValue) -> u64 {
         Value::String(text) => resident::heap(text.len()),
         Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => 0,
     }
+}
+
+/// A rule set without its rules.
+pub(super) fn of_rule_set(name: &Name) -> u64 {
+    resident::tree_slot::<(Name, StoredRuleSet)>()
+        + resident::tree_slot::<(Name, BTreeSet<Name>)>()
+        + 2 * name.heap()
 }
 
 pub(super) fn of_override(terms: &NewOverride) -> u64 {

@@ -7,7 +7,7 @@ use super::{
     terms::{Durability, NewRule, Window},
     window::{BucketClock, Meter},
 };
-use crate::{Position, key_values::KeyValues};
+use crate::{Name, Position, key_values::KeyValues};
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,8 @@ pub(crate) struct Rule {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StoredRule {
     pub(crate) terms: NewRule,
-    pub(crate) is_file_managed: bool,
+    /// The set to which the rule belongs.
+    pub(crate) managed_by: Option<Name>,
     /// The position of the change that created the rule: its id in the keys of records.
     pub(crate) id: Position,
     /// The position of the change since which its groups count. A new generation begins with empty groups.
@@ -49,7 +50,12 @@ impl Rule {
 
     /// The resident bytes of the rule and its overrides.
     pub(crate) fn resident_bytes(&self) -> u64 {
-        of_rule(self.terms()) + self.overrides.resident_bytes()
+        self.own_bytes() + self.overrides.resident_bytes()
+    }
+
+    /// The resident bytes of the rule without its overrides.
+    pub(crate) fn own_bytes(&self) -> u64 {
+        of_rule(self.terms(), self.stored.managed_by.as_ref())
     }
 
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut StoredRule)) {
@@ -126,7 +132,7 @@ impl Rule {
         RuleInfo {
             rule: self.terms().clone(),
             overrides: self.overrides.active(),
-            is_file_managed: self.stored.is_file_managed,
+            managed_by: self.stored.managed_by.clone(),
             created_at: self.stored.id,
         }
     }

@@ -2,9 +2,10 @@
 
 use super::{
     overrides::Overrides,
-    resident_bytes::{of_override, of_rule},
+    resident_bytes::of_override,
     rule::{Rule, StoredRule},
     rule_index::{RuleIndex, RuleNumber},
+    rule_sets::RuleSets,
 };
 use crate::{Name, Position, key_values::KeyValues, leftovers::Leftovers};
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
@@ -22,6 +23,7 @@ pub(super) struct Rules {
     by_id: HashMap<Position, RuleNumber>,
     by_generation: HashMap<Position, RuleNumber>,
     index: RuleIndex,
+    pub(super) sets: RuleSets,
     /// Removed rules with overrides. Their memory is freed in slices.
     removed: Vec<Rule>,
     /// The number of overrides of all rules.
@@ -40,14 +42,14 @@ impl Rules {
     }
 
     pub(super) fn resident_bytes(&self) -> u64 {
-        self.bytes
+        self.bytes + self.sets.resident_bytes()
     }
 
     /// The number of overrides and the resident bytes, summed up anew.
     pub(super) fn recount(&self) -> (usize, u64) {
-        self.rules.iter().flatten().fold((0, 0), |(overrides, bytes), rule| {
+        self.rules.iter().flatten().fold((0, self.sets.recount_bytes()), |(overrides, bytes), rule| {
             let own = rule.overrides.iter().map(|(_, item)| of_override(&item.stored.terms)).sum::<u64>();
-            (overrides + rule.overrides.iter().len(), bytes + of_rule(rule.terms()) + own)
+            (overrides + rule.overrides.iter().len(), bytes + rule.own_bytes() + own)
         })
     }
 
@@ -144,6 +146,9 @@ impl Rules {
     pub(super) fn publish(&mut self, number: RuleNumber) {
         let rule = self.at(number);
         let (name, id) = (rule.terms().name.clone(), rule.stored.id);
+        if let Some(set) = rule.stored.managed_by.clone() {
+            self.sets.add_rule(set, name.clone());
+        }
         self.by_name.insert(name, number);
         self.by_id.insert(id, number);
     }
@@ -156,6 +161,9 @@ impl Rules {
         self.by_generation.remove(&rule.stored.generation);
         if self.by_name.get(&rule.terms().name) == Some(&number) {
             self.by_name.remove(&rule.terms().name);
+            if let Some(set) = &rule.stored.managed_by {
+                self.sets.remove_rule(set, &rule.terms().name);
+            }
         }
         if self.by_id.get(&rule.stored.id) == Some(&number) {
             self.by_id.remove(&rule.stored.id);
@@ -166,14 +174,25 @@ impl Rules {
         }
     }
 
-    /// Changes a rule's record, and updates the look-ups that depend on it. The name and the id must stay.
+    /// Changes a rule's record, and updates the look-ups that depend on it. The name and the id must stay, and clients must be
+    /// able to name the rule.
     pub(super) fn change(&mut self, number: RuleNumber, change: impl FnOnce(&mut StoredRule)) {
         let mut rule = self.rules[number as usize].take().expect("a number in use belongs to a rule");
         self.index.remove(number, &rule);
         self.by_generation.remove(&rule.stored.generation);
         self.bytes -= rule.resident_bytes();
+        let old_set = rule.stored.managed_by.clone();
         rule.change(change);
         self.bytes += rule.resident_bytes();
+        if old_set != rule.stored.managed_by {
+            let name = &rule.terms().name;
+            if let Some(set) = old_set {
+                self.sets.remove_rule(&set, name);
+            }
+            if let Some(set) = rule.stored.managed_by.clone() {
+                self.sets.add_rule(set, name.clone());
+            }
+        }
         self.index.insert(number, &rule);
         self.by_generation.insert(rule.stored.generation, number);
         self.rules[number as usize] = Some(rule);
@@ -187,6 +206,7 @@ impl Rules {
     /// All rules, also those that were removed and not taken yet, and the look-ups that led to them.
     pub(super) fn into_garbage(self) -> (Vec<Rule>, Leftovers) {
         let look_ups = self.index.into_leftovers().and(self.by_name).and(self.by_id).and(self.by_generation);
+        let look_ups = self.sets.into_leftovers(look_ups);
         (self.rules.into_iter().flatten().chain(self.removed).collect(), look_ups)
     }
 }

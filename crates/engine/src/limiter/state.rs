@@ -11,8 +11,10 @@ use super::{
     reply::{Refusal, Reply},
     rule::{Rule, StoredRule},
     rule_index::RuleNumber,
+    rule_sets::StoredRuleSet,
     rules::Rules,
     terms::{Limit, Window},
+    waiting::{LeaseWaiter, SlotQueues},
     window::{BucketClock, Meter},
 };
 use crate::{
@@ -25,6 +27,7 @@ use crate::{
     turn::{BatchChanges, Turn},
 };
 use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
+use hashbrown::HashMap;
 
 /// An estimate of the bytes of a stored counter without its key-values.
 const COUNTER_BYTES: usize = 32;
@@ -36,8 +39,15 @@ pub(crate) struct Limiter {
     pub(super) groups: Groups,
     pub(super) counters: Counters,
     pub(super) leases: BTreeMap<Name, Lease>,
-    /// The resident bytes of all leases.
+    /// The resident bytes of all leases, and of those that wait.
     pub(super) lease_bytes: u64,
+    /// The queues of requests that wait for limits without a window.
+    pub(super) slots: SlotQueues,
+    pub(super) lease_waiters: BTreeMap<WaitId, LeaseWaiter>,
+    /// The waiting leases, by their ids.
+    pub(super) lease_waits: HashMap<Name, WaitId>,
+    /// Replies to leases that waited.
+    pub(super) completed: Vec<(WaitId, Result<Reply, Refusal>)>,
     pub(super) rule_changes: RuleChangeQueue,
     pub(super) is_write_timer_set: bool,
     pub(super) is_idle_timer_set: bool,
@@ -85,6 +95,7 @@ impl Limiter {
             + self.groups.resident_bytes()
             + self.counters.resident_bytes()
             + self.lease_bytes
+            + self.slots.resident_bytes()
             + self.rule_changes.resident_bytes()
     }
 
@@ -93,7 +104,8 @@ impl Limiter {
         let (overrides, rules) = self.rules.recount();
         let leases = self.leases.values().map(Lease::resident_bytes).sum::<u64>();
         let counted = rules + self.groups.recount_bytes() + self.counters.recount_bytes() + leases;
-        (Sizes { overrides, ..self.sizes() }, counted + self.rule_changes.recount_bytes())
+        let waiting = self.recount_waiters() + self.slots.recount_bytes();
+        (Sizes { overrides, ..self.sizes() }, counted + waiting + self.rule_changes.recount_bytes())
     }
 
     pub(super) fn rule(&self, name: &Name) -> Option<&Rule> {
@@ -172,14 +184,17 @@ impl Limiter {
         self.rule_changes.is_busy()
     }
 
-    /// The replies to changes of rules that waited and were completed since the last call, in order.
+    /// The replies to changes of rules, and then those to leases, that waited and were completed since the last call, in order.
     pub(crate) fn take_completed(&mut self) -> Vec<(WaitId, Result<Reply, Refusal>)> {
-        self.rule_changes.take_completed()
+        let mut completed = self.rule_changes.take_completed();
+        completed.append(&mut self.completed);
+        completed
     }
 
-    /// Drops all changes of rules that wait or are being backfilled, and returns the requests that wait for them.
-    pub(crate) fn stop_rule_changes(&mut self) -> impl Iterator<Item = WaitId> + use<> {
-        core::mem::take(&mut self.rule_changes).into_waiting()
+    /// Drops all changes of rules that wait or are being backfilled, and all leases that wait. Returns the requests.
+    pub(crate) fn stop_waits(&mut self) -> impl Iterator<Item = WaitId> + use<> {
+        let leases: Vec<WaitId> = self.lease_waiters.keys().copied().collect();
+        core::mem::take(&mut self.rule_changes).into_waiting().chain(leases)
     }
 
     /// Memory that went out of use since the last call.
@@ -194,13 +209,16 @@ impl Limiter {
         let rules = (!rules.is_empty()).then_some(Garbage::Rules(rules));
         let has_counts = self.groups.len() + self.counters.len() > 0;
         let counts = has_counts.then(|| Garbage::Counts(Box::new((self.groups, self.counters))));
-        rules.into_iter().chain(counts).chain([Garbage::Maps(look_ups.and(self.leases))])
+        let waiting = self.slots.into_leftovers().and(self.lease_waiters).and(self.lease_waits);
+        let maps = [Garbage::Maps(look_ups.and(self.leases)), Garbage::Maps(waiting)];
+        rules.into_iter().chain(counts).chain(maps)
     }
 }
 
 /// Loading of stored records.
 impl Limiter {
-    /// Loads a stored record. Records come in the order of their keys: rules, overrides, windows, counters, leases.
+    /// Loads a stored record. Records come in the order of their keys: rules, overrides, windows, counters, leases,
+    /// rule sets.
     pub(crate) fn load(&mut self, key: ResidentKey<'_>, bytes: &[u8]) -> Result<(), Malformed> {
         match keys::parse(key).ok_or(Malformed)? {
             keys::Resident::Rule(id) => self.load_rule(id, bytes),
@@ -208,6 +226,7 @@ impl Limiter {
             keys::Resident::Window(index) => self.groups.load(index, bytes),
             keys::Resident::Counter(index) => self.counters.load(index, bytes),
             keys::Resident::Lease(_) => self.load_lease(bytes),
+            keys::Resident::RuleSet(id) => self.load_rule_set(id, bytes),
         }
     }
 
@@ -227,6 +246,15 @@ impl Limiter {
             let item = Override { stored, is_active: true };
             self.rules.change_overrides(number, |overrides| overrides.insert(item));
         }
+        Ok(())
+    }
+
+    fn load_rule_set(&mut self, id: Position, bytes: &[u8]) -> Result<(), Malformed> {
+        let stored: StoredRuleSet = record::decode(bytes)?;
+        if stored.id != id || self.rules.sets.get(&stored.name).is_some() {
+            return Err(Malformed);
+        }
+        self.rules.sets.insert(stored);
         Ok(())
     }
 
@@ -277,7 +305,7 @@ fn count_for_overrides(
 }
 
 /// The meter of a group. `None` if its rule or override no longer exists.
-fn meter_of(rules: &Rules, key: &GroupKey) -> Option<Meter> {
+pub(super) fn meter_of(rules: &Rules, key: &GroupKey) -> Option<Meter> {
     let (generation, override_id) = match key.owner {
         GroupOwner::Rule(generation) => (generation, None),
         GroupOwner::Override { generation, id } => (generation, Some(id)),

@@ -5,7 +5,7 @@
 
 use crate::{
     Millis, Name,
-    invalid::{Invalid, Reason, check_bytes, check_distinct, check_duration, check_items},
+    invalid::{Invalid, Reason, check_bytes, check_distinct, check_duration, check_items, key_path},
     key_values::{KeyValues, check_key},
     selection::Selection,
 };
@@ -203,6 +203,20 @@ impl NewOverride {
         limit.validate()?;
         burst.map_or(Ok(()), |burst| check_burst("burst", burst))
     }
+
+    /// Checks that the override fits the rule: it has every key by which the rule groups, and a burst only if the rule is
+    /// a bucket.
+    pub fn validate_for(&self, rule: &NewRule) -> Result<(), Invalid> {
+        if let Some(key) = rule.group_by.iter().find(|key| self.key_values.get(key).is_none()) {
+            return Err(Invalid::new(key_path("key_values", key), Reason::GroupKeyMissing));
+        }
+        match (self.burst, rule.window) {
+            (Some(_), None | Some(Window::Fixed { .. } | Window::Sliding { .. })) => {
+                Err(Invalid::new("burst", Reason::BurstWithoutBucket))
+            }
+            (None, _) | (Some(_), Some(Window::Bucket { .. })) => Ok(()),
+        }
+    }
 }
 
 /// The fields of an override to be changed. None keeps a field as it is.
@@ -224,20 +238,76 @@ impl OverridePatch {
     }
 }
 
-/// A rule as a file describes it.
+/// A rule of a set, with those of its overrides that belong to the set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FileRule {
+pub struct SetRule {
     /// The rule.
     pub rule: NewRule,
-    /// All overrides of the rule.
+    /// The overrides that belong to the set, each name and each key-values once.
     pub overrides: Vec<NewOverride>,
 }
 
-impl FileRule {
-    pub(super) fn validate(&self) -> Result<(), Invalid> {
-        self.rule.validate()?;
-        self.overrides.iter().enumerate().try_for_each(|(index, new)| {
-            new.validate().map_err(|invalid| invalid.within_item("overrides", index))
-        })
+impl SetRule {
+    fn validate(&self) -> Result<(), Invalid> {
+        let SetRule { rule, overrides } = self;
+        rule.validate()?;
+        for (index, new) in overrides.iter().enumerate() {
+            let checked = new.validate().and_then(|()| new.validate_for(rule));
+            checked.map_err(|invalid| invalid.within_item("overrides", index))?;
+        }
+        let field = |index: usize, field: &str| format!("overrides[{index}].{field}");
+        check_distinct(overrides.iter().map(|new| &new.name), |index| field(index, "name"))?;
+        check_distinct(overrides.iter().map(|new| &new.key_values), |index| field(index, "key_values"))
     }
 }
+
+/// What a rule set is to be: exactly these rules, with these overrides.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NewRuleSet {
+    /// The rules, each name once, at most [`NewRuleSet::MAX_RULES`].
+    pub rules: Vec<SetRule>,
+    /// Whether clients may make overrides of the rules.
+    pub overrides: SetOverrides,
+}
+
+impl NewRuleSet {
+    /// The most rules of a set.
+    pub const MAX_RULES: usize = 10_000;
+
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
+        check_items("rules", self.rules.len(), 0..=NewRuleSet::MAX_RULES)?;
+        for (index, rule) in self.rules.iter().enumerate() {
+            rule.validate().map_err(|invalid| invalid.within_item("rules", index))?;
+        }
+        let names = self.rules.iter().map(|rule| &rule.rule.name);
+        check_distinct(names, |index| format!("rules[{index}].name"))
+    }
+
+    /// The number of rules and overrides.
+    pub(crate) fn len(&self) -> usize {
+        self.rules.iter().map(|rule| 1 + rule.overrides.len()).sum()
+    }
+}
+
+/// Whether clients may make overrides of the rules of a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum SetOverrides {
+    /// The rules have the overrides of the set, and no others.
+    #[default]
+    Closed,
+    /// Clients may make overrides of their own. A change of the set leaves them as they are.
+    Open,
+}
+
+/// Who changes a rule set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SetAuthor {
+    /// A client, who cannot change [the server's own sets](SERVERS_OWN_SETS).
+    Client,
+    /// The server itself, from its configuration.
+    Server,
+}
+
+/// The sets that the server makes from its configuration: `file` from its rules file, and `envoy` from Envoy's
+/// configuration. Clients cannot put or delete them.
+pub const SERVERS_OWN_SETS: [&str; 2] = ["file", "envoy"];

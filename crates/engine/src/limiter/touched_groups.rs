@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 /// An upper bound of what an answer contains for each check without its limits: a whole problem document, if refused.
 const DECISION_BYTES: usize = 512;
 /// An upper bound of what an answer contains for each limit without its names and its group.
-const LIMIT_BYTES: usize = 320;
+const LIMIT_BYTES: usize = 352;
 
 /// A group that an entry of a check touches.
 #[derive(Clone)]

@@ -29,6 +29,16 @@ pub(crate) enum GroupState {
     Bucket { full_at: u128 },
 }
 
+/// When hits were taken from a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum TakenAt {
+    /// From a fixed or sliding window, at this time.
+    Window(Time),
+    /// From a bucket: the reading of its clock at which the bucket would then have been full again, and how much of that was
+    /// for these hits.
+    Bucket { full_at: u128, units: u128 },
+}
+
 /// A limit with its kind of window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Meter {
@@ -268,6 +278,77 @@ impl Meter {
             }
             (MeterKind::Bucket { per, .. }, GroupState::Bucket { full_at }) => {
                 *full_at = full_at.saturating_sub(tokens(hits, per));
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds hits to a window although they exceed the limit. A bucket goes into debt.
+    pub(crate) fn take_past_limit(&self, state: &mut GroupState, now: Time, hits: u64) {
+        match (self.kind, state) {
+            (MeterKind::Fixed { per }, GroupState::Fixed { window, used }) => {
+                let current = now.0 / per.0;
+                if *window != current {
+                    (*window, *used) = (current, 0);
+                }
+                *used = used.saturating_add(hits);
+            }
+            (MeterKind::Sliding { per }, GroupState::Sliding(entries)) => slide(entries, per, now, hits),
+            (MeterKind::Bucket { per, clock, .. }, GroupState::Bucket { full_at })
+                if self.limit != Limit::Unlimited =>
+            {
+                // More debt than this is worked off in no time that anybody waits for.
+                let reading = clock.read(now);
+                let most = reading.saturating_add(tokens(MAX_COUNT, per));
+                let taken = reading.max(*full_at).saturating_add(tokens(hits, per));
+                *full_at = (*full_at).max(taken.min(most));
+            }
+            _ => {}
+        }
+    }
+
+    /// What must be known of hits that were just taken, to refund them later. `before` is the state before them.
+    pub(crate) fn taken(&self, before: Option<&GroupState>, after: &GroupState, now: Time) -> TakenAt {
+        match (self.kind, after) {
+            (MeterKind::Bucket { clock, .. }, GroupState::Bucket { full_at }) => {
+                let from = match before {
+                    Some(GroupState::Bucket { full_at }) => clock.read(now).max(*full_at),
+                    _ => clock.read(now),
+                };
+                TakenAt::Bucket { full_at: *full_at, units: full_at.saturating_sub(from) }
+            }
+            _ => TakenAt::Window(now),
+        }
+    }
+
+    /// Refunds hits, as far as they still count since they were taken: in the same span of a fixed window, in the entry or
+    /// slot of that time of a sliding one. Of a bucket, what has been refilled since is not refunded; hits that were taken
+    /// before are refilled first.
+    pub(crate) fn refund(&self, state: &mut GroupState, now: Time, taken: TakenAt, hits: u64) {
+        match (self.kind, state, taken) {
+            (MeterKind::Fixed { per }, GroupState::Fixed { window, used }, TakenAt::Window(time))
+                if *window == time.0 / per.0 =>
+            {
+                *used = used.saturating_sub(hits);
+            }
+            (MeterKind::Sliding { per }, GroupState::Sliding(entries), TakenAt::Window(time)) => {
+                let index = entries.partition_point(|(end, _)| *end < time);
+                if let Some((end, count)) = entries.get_mut(index)
+                    && (*end == time || *end == slot_end(time, per))
+                {
+                    *count = count.saturating_sub(hits);
+                    if *count == 0 {
+                        entries.remove(index);
+                    }
+                }
+            }
+            (
+                MeterKind::Bucket { per, clock, .. },
+                GroupState::Bucket { full_at },
+                TakenAt::Bucket { full_at: end, units },
+            ) => {
+                let left = end.saturating_sub(clock.read(now));
+                *full_at = full_at.saturating_sub(tokens(hits, per).min(units).min(left));
             }
             _ => {}
         }

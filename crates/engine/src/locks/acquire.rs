@@ -2,6 +2,7 @@
 
 use super::{
     command::Acquire,
+    parts,
     reply::{Refusal, Reply},
     state::{Locks, Waiter},
 };
@@ -20,14 +21,17 @@ pub(super) fn acquire(
     wait: WaitId,
 ) -> Attempt<Result<Reply, Refusal>> {
     // This is a retry by a node that does not know the result of the first attempt. It must not wait behind itself.
+    if let Some(earlier) = locks.waits.get(&wanted.id).copied() {
+        time_out(locks, turn, earlier);
+    }
     if let Some(grant) = locks.by_id(&wanted.id) {
+        if let Some(refusal) = parts::refuse(grant) {
+            return Attempt::Done(Err(refusal));
+        }
         let (token, session) = (grant.token, grant.session.clone());
         locks.listen(turn, token, Some(&wanted.id));
         let grant = locks.info(turn.now, &locks.grants[&token]);
         return Attempt::Done(Ok(Reply::Granted { grant, session }));
-    }
-    if let Some(earlier) = locks.waits.get(&wanted.id).copied() {
-        time_out(locks, turn, earlier);
     }
     let Some(blocked) = locks.blocked(turn.now, &wanted.locks, wait) else {
         if let Err(exceeded) = locks.check_grant(turn, wanted) {
@@ -50,11 +54,13 @@ pub(super) fn acquire(
     Attempt::Waits
 }
 
-/// Refuses a waiting request because it has waited for as long as it may.
+/// Refuses a waiting request because it has waited for as long as it may. If it was just woken, it is granted.
 pub(super) fn time_out(locks: &mut Locks, turn: &mut Turn<'_>, wait: WaitId) {
     let Some(waiter) = locks.waiters.get(&wait) else { return };
-    let blocked = locks.blocked(turn.now, &waiter.wanted.locks, wait).expect("what is free is granted");
-    locks.leave(turn, wait, Refusal::LockWaitTimeout(blocked));
+    match locks.blocked(turn.now, &waiter.wanted.locks, wait) {
+        Some(blocked) => locks.leave(turn, wait, Refusal::LockWaitTimeout(blocked)),
+        None => locks.ask_again(turn, wait),
+    }
 }
 
 /// Handles the hang-up of a request: its wait ends, and so does a grant that was returned to no other request.

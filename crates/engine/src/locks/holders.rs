@@ -1,6 +1,7 @@
 //! `heartbeat`, `release` and the expiry of grants.
 
 use super::{
+    parts,
     reply::{Refusal, Reply},
     state::{Grant, Locks},
 };
@@ -42,6 +43,9 @@ pub(super) fn expire(locks: &mut Locks, turn: &mut Turn<'_>, token: Position) {
 
 fn held<'a>(locks: &'a Locks, id: &Name, session: Option<&Name>) -> Result<&'a Grant, Refusal> {
     let grant = locks.by_id(id).ok_or_else(|| Refusal::LockNotFound { lock_id: id.clone() })?;
+    if let Some(refusal) = parts::refuse(grant) {
+        return Err(refusal);
+    }
     match session.is_none_or(|session| *session == grant.session) {
         true => Ok(grant),
         false => Err(Refusal::SessionMismatch { lock_id: id.clone() }),

@@ -80,7 +80,10 @@ impl Locks {
     }
 
     fn listened_to_by(&self, request: &Name) -> Vec<Position> {
-        let own = self.tokens.get(request).filter(|token| !self.listeners.contains_key(*token)).copied();
+        let is_own = |token: &&Position| {
+            !self.listeners.contains_key(*token) && self.grants[*token].operation_id.is_none()
+        };
+        let own = self.tokens.get(request).filter(is_own).copied();
         let first = (request.clone(), Position(0));
         let others = self.listening.range(first..).take_while(|(name, _)| name == request);
         let mut tokens: Vec<Position> = own.into_iter().chain(others.map(|(_, token)| *token)).collect();

@@ -4,6 +4,8 @@
 //! earlier waiter of any of them conflicts with it. A waiting request holds none of its locks, so there is no deadlock. No
 //! request is granted before an earlier one that it conflicts with, so there is no starvation.
 //!
+//! Decisions wait in the same queues. Locks only wake them; `decisions` grants them, in one order with leases that wait.
+//!
 //! Grants are stored; waiting requests are not. All of it is resident.
 //!
 //! Read in this order: `command`, `reply`, `queue`, `state`, `acquire`, `listeners`, `holders`.
@@ -14,11 +16,13 @@ mod holders;
 pub(crate) mod keys;
 mod listeners;
 mod lists;
+pub(crate) mod parts;
 mod queue;
 mod reply;
 mod state;
 
 pub use command::{Acquire, Command, Lock, Mode};
+pub use parts::RefusedLock;
 pub use reply::{Blocked, GrantInfo, Holder, Refusal, Reply};
 pub(crate) use state::Locks;
 pub use state::Sizes;
@@ -44,6 +48,7 @@ pub(crate) fn apply(
     wait: WaitId,
 ) -> Attempt<Result<Reply, Refusal>> {
     turn.begin_family(locks.resident_bytes());
+    turn.begin_waits(locks.sizes().waiting);
     Attempt::Done(match command {
         Command::Acquire(wanted) => return acquire::acquire(locks, turn, wanted, wait),
         Command::Abandon(id) => Ok(acquire::abandon(locks, turn, id)),

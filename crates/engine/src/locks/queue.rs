@@ -75,6 +75,10 @@ impl Queue {
         self.waiters.keys().copied()
     }
 
+    pub(super) fn has_waiter(&self, wait: WaitId) -> bool {
+        self.waiters.contains_key(&wait)
+    }
+
     pub(super) fn is_unused(&self) -> bool {
         self.holders.is_empty() && self.waiters.is_empty()
     }

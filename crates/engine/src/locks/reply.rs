@@ -44,6 +44,13 @@ pub enum Refusal {
         /// The id of the request.
         lock_id: Name,
     },
+    /// The grant is a part of a decision, which is open. Only the decision as a whole can be changed.
+    PartOfOperation {
+        /// The id of the request.
+        lock_id: Name,
+        /// The decision.
+        operation_id: Name,
+    },
     /// The namespace would have more than its quota allows. Nothing has changed.
     QuotaExceeded(QuotaExceeded),
 }
@@ -62,6 +69,7 @@ impl Refusal {
             Refusal::LockWaitTimeout(_) => "LockWaitTimeout",
             Refusal::LockNotFound { .. } => "LockNotFound",
             Refusal::SessionMismatch { .. } => "SessionMismatch",
+            Refusal::PartOfOperation { .. } => "PartOfOperation",
             Refusal::QuotaExceeded(_) => "QuotaExceeded",
         }
     }
@@ -109,6 +117,8 @@ pub struct GrantInfo {
     pub fencing_token: Position,
     /// The number of requests that wait for any of the locks. Above a few thousand, it is the length of the longest queue.
     pub waiting: usize,
+    /// The decision that the grant is a part of.
+    pub operation_id: Option<Name>,
     /// The time of this reply, from which clients compute remaining times.
     pub now: Time,
 }

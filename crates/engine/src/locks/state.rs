@@ -42,9 +42,11 @@ pub(crate) struct Locks {
     pub(super) listeners: BTreeMap<Position, Listeners>,
     /// The same, by request.
     pub(super) listening: BTreeSet<(Name, Position)>,
-    queues: HashMap<KeyValues, Queue>,
+    pub(super) queues: HashMap<KeyValues, Queue>,
     /// The resident bytes of all grants, waiters and listeners.
     pub(super) bytes: u64,
+    /// Requests that may be granted, because a holder or a waiter has left one of their queues.
+    woken: BTreeSet<WaitId>,
     /// Replies to requests that waited.
     completed: Vec<(WaitId, Result<Reply, Refusal>)>,
 }
@@ -76,12 +78,17 @@ pub(super) struct Grant {
     pub(super) granted_at: Time,
     pub(super) expires_at: Time,
     pub(super) token: Position,
+    /// The decision that the grant is a part of. The decision stores such a grant, and ends it.
+    pub(super) operation_id: Option<Name>,
 }
 
 impl Grant {
-    fn resident_bytes(&self) -> u64 {
+    pub(super) fn resident_bytes(&self) -> u64 {
         let place = resident::tree_slot::<Position>();
-        GRANT_BYTES + parts_bytes(&self.id, &self.session, self.owner.as_ref(), &self.locks, place)
+        let operation = self.operation_id.as_ref().map_or(0, Name::heap);
+        GRANT_BYTES
+            + parts_bytes(&self.id, &self.session, self.owner.as_ref(), &self.locks, place)
+            + operation
     }
 
     pub(super) fn timer_key(&self, namespace: NamespaceId) -> TimerKey {
@@ -165,11 +172,11 @@ impl Locks {
 
     /// Checks that the namespace may have one more waiting request.
     pub(super) fn check_wait(&self, turn: &Turn<'_>, wanted: &Acquire) -> Result<(), QuotaExceeded> {
-        turn.check_quota(Quota::LocksWaiting, self.waiters.len(), 1)?;
+        turn.check_quota(Quota::LocksWaiting, turn.other_waiting + self.waiters.len(), 1)?;
         turn.check_bytes(self.resident_bytes(), wanted.waiter_bytes() + self.new_queue_bytes(&wanted.locks))
     }
 
-    fn new_queue_bytes(&self, locks: &[Lock]) -> u64 {
+    pub(super) fn new_queue_bytes(&self, locks: &[Lock]) -> u64 {
         locks.iter().filter(|lock| !self.queues.contains_key(&lock.key_values)).count() as u64 * QUEUE_BYTES
     }
 
@@ -205,6 +212,7 @@ impl Locks {
             granted_at: turn.now,
             expires_at: turn.now.after(wanted.ttl),
             token: turn.advance(),
+            operation_id: None,
         };
         grant.keep(turn);
         let is_possible = self.insert(grant.clone());
@@ -213,7 +221,7 @@ impl Locks {
     }
 
     /// Inserts a grant. Returns false if it conflicts with another grant: that is a bug, or a damaged record.
-    fn insert(&mut self, grant: Grant) -> bool {
+    pub(super) fn insert(&mut self, grant: Grant) -> bool {
         let mut is_possible = true;
         self.bytes += grant.resident_bytes();
         for lock in &grant.locks {
@@ -226,17 +234,23 @@ impl Locks {
 
     /// Ends a grant, and grants the waiting requests that are no longer blocked.
     pub(super) fn end_grant(&mut self, turn: &mut Turn<'_>, token: Position) -> Option<Grant> {
-        let grant = self.grants.remove(&token)?;
-        self.bytes -= grant.resident_bytes();
-        self.tokens.remove(&grant.id);
+        let grant = self.remove_grant(token)?;
         turn.timers.cancel(grant.timer_key(turn.namespace));
         turn.advance();
         turn.remove(keys::grant(turn.namespace, token));
         if self.forget_listeners(token) {
             turn.remove(keys::listeners(turn.namespace, token));
         }
-        self.change_queues(&grant.locks, |queue| queue.release(token));
         self.grant_next(turn, &grant.locks);
+        Some(grant)
+    }
+
+    /// Removes a grant from memory, and from the queues of its locks.
+    pub(super) fn remove_grant(&mut self, token: Position) -> Option<Grant> {
+        let grant = self.grants.remove(&token)?;
+        self.bytes -= grant.resident_bytes();
+        self.tokens.remove(&grant.id);
+        self.change_queues(&grant.locks, |queue| queue.release(token));
         Some(grant)
     }
 
@@ -271,26 +285,57 @@ impl Locks {
     /// Grants the waiting requests that are no longer blocked, in the order of their arrival, after a holder or a waiter has
     /// left these queues. A new grant unblocks nothing: as a holder it blocks the same requests as it did as a waiter. So it is
     /// enough to look at the requests that were at the head of their queues before the first grant. A request that a quota
-    /// refuses leaves its queues, and so the requests behind it are looked at too. They have come later.
-    fn grant_next(&mut self, turn: &mut Turn<'_>, locks: &[Lock]) {
-        let mut next = self.next_in_line(locks);
-        while let Some(wait) = next.pop_first() {
-            if self.blocked(turn.now, &self.waiters[&wait].wanted.locks, wait).is_some() {
-                continue;
+    /// refuses leaves its queues, and so the requests behind it are looked at too. They have come later. Decisions that wait are
+    /// only woken.
+    pub(super) fn grant_next(&mut self, turn: &mut Turn<'_>, locks: &[Lock]) {
+        self.wake(locks);
+        let mut passed = None;
+        while let Some(wait) =
+            self.woken.range(passed.map_or(WaitId(0), |WaitId(wait)| WaitId(wait + 1))..).next()
+        {
+            let wait = *wait;
+            passed = Some(wait);
+            if self.waiters.contains_key(&wait) {
+                self.woken.remove(&wait);
+                self.ask_again(turn, wait);
             }
-            let Some(Waiter { wanted, .. }) = self.remove_waiter(turn, wait) else { continue };
-            let result = match self.check_grant(turn, &wanted) {
-                Ok(()) => {
-                    let grant = self.grant(turn, &wanted);
-                    Ok(Reply::Granted { grant, session: wanted.session })
-                }
-                Err(exceeded) => {
-                    next.append(&mut self.next_in_line(&wanted.locks));
-                    Err(exceeded.into())
-                }
-            };
-            self.completed.push((wait, result));
         }
+    }
+
+    /// Wakes the requests at the heads of these queues.
+    pub(super) fn wake(&mut self, locks: &[Lock]) {
+        let mut next = self.next_in_line(locks);
+        self.woken.append(&mut next);
+    }
+
+    /// The earliest of the woken requests.
+    pub(crate) fn first_woken(&self) -> Option<WaitId> {
+        self.woken.first().copied()
+    }
+
+    pub(crate) fn handle_woken(&mut self, wait: WaitId) {
+        self.woken.remove(&wait);
+    }
+
+    /// Grants a waiting request if nothing blocks it any more. If a quota refuses it, it leaves its queues, and the requests
+    /// behind it are woken.
+    pub(crate) fn ask_again(&mut self, turn: &mut Turn<'_>, wait: WaitId) {
+        let Some(waiter) = self.waiters.get(&wait) else { return };
+        if self.blocked(turn.now, &waiter.wanted.locks, wait).is_some() {
+            return;
+        }
+        let Some(Waiter { wanted, .. }) = self.remove_waiter(turn, wait) else { return };
+        let result = match self.check_grant(turn, &wanted) {
+            Ok(()) => {
+                let grant = self.grant(turn, &wanted);
+                Ok(Reply::Granted { grant, session: wanted.session })
+            }
+            Err(exceeded) => {
+                self.wake(&wanted.locks);
+                Err(exceeded.into())
+            }
+        };
+        self.completed.push((wait, result));
     }
 
     /// The waiters at the heads of these queues.
@@ -299,7 +344,7 @@ impl Locks {
         queues.flat_map(Queue::next_in_line).collect()
     }
 
-    fn change_queues(&mut self, locks: &[Lock], change: impl Fn(&mut Queue)) {
+    pub(super) fn change_queues(&mut self, locks: &[Lock], change: impl Fn(&mut Queue)) {
         for lock in locks {
             if let Some(queue) = self.queues.get_mut(&lock.key_values) {
                 change(queue);
@@ -320,6 +365,7 @@ impl Locks {
             expires_at: grant.expires_at,
             fencing_token: grant.token,
             waiting: self.waiting_for(&grant.locks),
+            operation_id: grant.operation_id.clone(),
             now,
         }
     }
@@ -351,6 +397,7 @@ impl Locks {
             self.bytes -= waiter.wanted.waiter_bytes();
             self.change_queues(&waiter.wanted.locks, |queue| queue.leave(*wait));
         }
+        self.woken.clear();
         waiters.into_values().collect()
     }
 
@@ -377,14 +424,14 @@ impl Locks {
 
     /// Sets the timers of the loaded grants.
     pub(crate) fn finish_load(&self, namespace: NamespaceId, timers: &mut Timers) {
-        for grant in self.grants.values() {
+        for grant in self.grants.values().filter(|grant| grant.operation_id.is_none()) {
             timers.set(grant.timer_key(namespace), Timer::LockExpiry { token: grant.token });
         }
     }
 
     /// Gives each grant at least its whole ttl from `now` on.
     pub(crate) fn apply_grace_period(&mut self, now: Time, namespace: NamespaceId, timers: &mut Timers) {
-        for grant in self.grants.values_mut() {
+        for grant in self.grants.values_mut().filter(|grant| grant.operation_id.is_none()) {
             timers.cancel(grant.timer_key(namespace));
             grant.expires_at = grant.expires_at.max(now.after(grant.ttl));
             timers.set(grant.timer_key(namespace), Timer::LockExpiry { token: grant.token });

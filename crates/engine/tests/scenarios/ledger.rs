@@ -225,6 +225,7 @@ pub(crate) fn show_refusal(refusal: &Refusal) -> String {
         Refusal::CommitExceedsHold { limit_name, held, value, .. } => {
             format!("{limit_name} held {held} value {value}")
         }
+        Refusal::PartOfOperation { operation_id } => operation_id.to_string(),
         Refusal::PositionNotReached { current } => format!("now @{}", current.0),
         Refusal::OperationTooLarge { .. } | Refusal::LimitsValuesReadingException | Refusal::Unreadable => {
             String::new()

@@ -7,11 +7,12 @@ use super::{
 use limina_engine::{
     Command, Millis,
     limiter::{
-        self, Change, Check, CheckBatch, CounterChange, CounterId, CounterInfo, Decision, Durability,
-        FileRule, GroupId, GroupInfo, Limit, LimitStatus, NewLease, NewOverride, NewRule, OverrideInfo,
-        OverridePatch, Refusal, Reply, RuleChange, RuleInfo, RulePatch, RuleQuery, Take, Usage, Window,
+        self, Change, Check, CheckBatch, CheckSet, CounterChange, CounterId, CounterInfo, Decision,
+        Durability, EntryMode, GroupId, GroupInfo, Limit, LimitStatus, NewLease, NewOverride, NewRule,
+        NewRuleSet, OverrideInfo, OverridePatch, Refusal, Reply, RequestLimit, RuleChange, RuleInfo,
+        RulePatch, RuleQuery, RuleSetInfo, RuleSetPlan, SetAuthor, SetChanges, SetConflict, SetEntry,
+        SetOverrides, SetRule, Take, Usage, Window,
     },
-    selection::Selection,
 };
 
 /// `verb [NAME…] [key=value…] [option[:value]…]`, if the verb is one of the limiter's. A limit of -1 is no limit.
@@ -74,24 +75,19 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
             },
         }),
         "delete-rule" => changed(Change::DeleteRule(name(names[0]))),
-        // `file NAME=LIMIT…`: these are the rules of the file.
-        "file" => {
-            let rules = words.iter().filter_map(|word| word.split_once('='));
-            let rules = rules.map(|(rule, limit)| FileRule {
-                rule: NewRule {
-                    name: name(rule),
-                    group_by: Vec::new(),
-                    selection: Selection::default(),
-                    limit: limit_of(limit.parse().unwrap()),
-                    window: None,
-                    shadow: false,
-                    durability: None,
-                    description: None,
-                },
-                overrides: Vec::new(),
-            });
-            changed(Change::ApplyFile(rules.collect()))
+        // `put-set SET [open] [server] / RULE … / RULE OVERRIDE …`: behind each slash is a rule as `rule` describes it, or
+        // an override of the rule before it as `override` describes it. `plan-set` only says what would change.
+        "put-set" => {
+            let (set, new) = rule_set(words);
+            changed(Change::PutRuleSet { set, new, author: author(words) })
         }
+        "plan-set" => {
+            let (set, new) = rule_set(words);
+            limiter::Command::PlanRuleSet(RuleSetPlan::new(set, new).unwrap())
+        }
+        "delete-set" => limiter::Command::Change(RuleChange::delete_rule_set(name(names[0]), author(words))),
+        "get-set" => limiter::Command::GetRuleSet(name(names[0])),
+        "sets" => limiter::Command::ListRuleSets(page(words, name)),
         "get-rule" => limiter::Command::GetRule(name(names[0])),
         "rules" => {
             limiter::Command::ListRules { query: RuleQuery::new(found()).unwrap(), page: page(words, name) }
@@ -118,6 +114,7 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
             let back = option("back").map(|pair| Take::new(conditions::key_values([pair]), -1).unwrap());
             let entries = back.into_iter().chain([Take::new(key_values(), hits()).unwrap()]).collect();
             let check = Check::new(entries).unwrap().with_dry_run(option("dry").is_some());
+            let check = check.with_report(option("report").is_some());
             limiter::Command::Check(check.with_require_match(option("require").is_some()))
         }
         // Checks, separated by a slash.
@@ -126,9 +123,31 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
                 let hits = option_of(words, "hits").map_or(1, |hits| hits.parse().unwrap());
                 let take = Take::new(key_values_of(words), hits).unwrap();
                 let check = Check::new(vec![take]).unwrap().with_dry_run(option_of(words, "dry").is_some());
+                let check = check.with_report(option_of(words, "report").is_some());
                 check.with_require_match(option_of(words, "require").is_some())
             });
             limiter::Command::CheckBatch(CheckBatch::new(checks.collect()).unwrap())
+        }
+        // Entries, separated by a slash: `look`, `report`, `or:NUMBER` for an alternative, `limit: per:` for a limit of the request.
+        "check-set" => {
+            let entries = words.split(|word| *word == "/").map(|words| {
+                let option = |key: &str| option_of(words, key);
+                let is = |word: &str| words.contains(&word);
+                let number = |key: &str| option(key).map(|text| text.parse::<i64>().unwrap());
+                let pairs = words.iter().filter(|word| word.contains('=') && !word.contains(':'));
+                let hits = number("hits").unwrap_or(if is("look") { 0 } else { 1 });
+                let given = number("limit").map(|limit| {
+                    RequestLimit::new(limit as u64, Millis(number("per").unwrap() as u64)).unwrap()
+                });
+                let take = Take::new(conditions::key_values(pairs.copied()), hits).unwrap().with_limit(given);
+                let mode = match (is("look"), is("report")) {
+                    (true, _) => EntryMode::Look,
+                    (_, true) => EntryMode::Report,
+                    _ => EntryMode::Take,
+                };
+                SetEntry::new(take, mode).with_alternative(number("or").map(|number| number as u16))
+            });
+            limiter::Command::CheckSet(CheckSet::new(entries.collect()).unwrap())
         }
         "counter" => limiter::Command::MoveCounter(amount("by")),
         "set" => limiter::Command::SetCounter(amount("to")),
@@ -140,11 +159,13 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
             let (id, ttl) = (name(names[0]), millis("ttl").unwrap());
             let lease = NewLease::new(id, session(), key_values(), hits() as u64, ttl).unwrap();
             let lease = lease.with_owner(option("owner").map(name));
+            let lease = lease.with_wait(millis("wait").unwrap_or(Millis(0))).unwrap();
             limiter::Command::TakeLease(lease.with_require_match(option("require").is_some()))
         }
         "heartbeat" => limiter::Command::ExtendLease { id: name(names[0]), session: session() },
         "release" => limiter::Command::ReleaseLease { id: name(names[0]), session: Some(session()) },
         "force-release" => limiter::Command::ReleaseLease { id: name(names[0]), session: None },
+        "leave" => limiter::Command::AbandonLease(name(names[0])),
         "get-lease" => limiter::Command::GetLease(name(names[0])),
         "leases" => {
             limiter::Command::ListLeases { owner: option("owner").map(name), page: page(words, name) }
@@ -161,6 +182,30 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
         _ => return None,
     };
     Some(Command::Limiter(command))
+}
+
+fn author(words: &[&str]) -> SetAuthor {
+    if words.contains(&"server") { SetAuthor::Server } else { SetAuthor::Client }
+}
+
+fn rule_set(words: &[&str]) -> (limina_engine::Name, NewRuleSet) {
+    let mut parts = words.split(|word| *word == "/");
+    let head = parts.next().unwrap();
+    let mut rules: Vec<SetRule> = Vec::new();
+    for part in parts {
+        let has_key_values = part.iter().any(|word| word.contains('=') && !word.contains(':'));
+        let verb = if has_key_values { "override" } else { "rule" };
+        let Some(Command::Limiter(limiter::Command::Change(change))) = parse(verb, part) else {
+            panic!("{part:?}")
+        };
+        match &*change {
+            Change::CreateRule(rule) => rules.push(SetRule { rule: rule.clone(), overrides: Vec::new() }),
+            Change::CreateOverride { new, .. } => rules.last_mut().unwrap().overrides.push(new.clone()),
+            other => panic!("{other:?}"),
+        }
+    }
+    let overrides = if head.contains(&"open") { SetOverrides::Open } else { SetOverrides::Closed };
+    (name(head[0]), NewRuleSet { rules, overrides })
 }
 
 fn limit_of(number: i64) -> Limit {
@@ -180,7 +225,7 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
             let overrides: Vec<_> = found.overrides.iter().map(|item| item.item.name.as_str()).collect();
             format!("{} {:?} {overrides:?}", found.rule.rule.name, found.group)
         })),
-        Reply::Allowed(decision) => show_decision(decision),
+        Reply::Allowed(decision) | Reply::Set(decision) => show_decision(decision),
         Reply::Moved { counter, decision } => {
             format!("{}\n{}", show_counter(counter), show_decision(decision))
         }
@@ -191,13 +236,24 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
         }
         Reply::Lease(lease) => show_lease(lease),
         Reply::LeaseReleased => "released".into(),
+        Reply::LeaseAbandoned => "abandoned".into(),
         Reply::Leases(leases) => lines(leases.items.iter().map(show_lease)),
         Reply::Groups(groups) => lines(groups.items.iter().map(show_group)),
         Reply::Batch(decisions) => lines(decisions.iter().map(|decision| match decision {
             Ok(decision) => show_decision(decision),
             Err(refusal) => show_refusal(refusal),
         })),
-        Reply::FileApplied(changes) => format!("{changes:?}"),
+        Reply::RuleSetPut { is_new: true, changes } => format!("created\n{}", show_changes(changes)),
+        Reply::RuleSetPut { is_new: false, changes } => format!("put\n{}", show_changes(changes)),
+        Reply::RuleSetPlanned(changes) => show_changes(changes),
+        Reply::RuleSetDeleted(changes) => format!("deleted\n{}", show_changes(changes)),
+        Reply::RuleSet(set) => {
+            lines(std::iter::once(show_set(&set.info)).chain(set.rules.iter().flat_map(|of_set| {
+                let overrides = of_set.overrides.iter().map(show_override);
+                std::iter::once(show_rule(&of_set.rule)).chain(overrides)
+            })))
+        }
+        Reply::RuleSets(sets) => lines(sets.items.iter().map(show_set)),
     }
 }
 
@@ -207,6 +263,25 @@ pub(crate) fn show_refusal(refusal: &Refusal) -> String {
         Refusal::QuotaExceeded(exceeded) => show_quota(exceeded),
         other => format!("{other:?}"),
     }
+}
+
+fn show_set(info: &RuleSetInfo) -> String {
+    format!("{} {:?} {} rules made @{}", info.name, info.overrides, info.rules, info.created_at.0)
+}
+
+fn show_changes(changes: &SetChanges) -> String {
+    let mut shown: Vec<String> = changes.created.iter().map(|name| format!("+ {name}")).collect();
+    shown.extend(changes.changed.iter().map(|changed| {
+        let fields: Vec<_> = changed.fields.iter().map(|field| field.word()).collect();
+        let empty = if changed.starts_empty { " starts empty" } else { "" };
+        format!("~ {} {}{empty}", changed.rule, fields.join(" "))
+    }));
+    shown.extend(changes.deleted.iter().map(|name| format!("- {name}")));
+    shown.extend(changes.conflicts.iter().map(|conflict| match conflict {
+        SetConflict::RuleManagedBySet(managed) => format!("! {} is of {}", managed.rule, managed.set),
+        other => format!("! {other:?}"),
+    }));
+    if shown.is_empty() { "no change".into() } else { shown.join("\n") }
 }
 
 fn show_rule(info: &RuleInfo) -> String {
@@ -224,9 +299,10 @@ fn show_rule(info: &RuleInfo) -> String {
     let shadow = if *shadow { " shadow" } else { "" };
     let about = description.as_ref().map_or(String::new(), |text| format!(" about {text}"));
     let overrides = if info.overrides > 0 { format!(" overrides {}", info.overrides) } else { String::new() };
+    let set = info.managed_by.as_ref().map_or(String::new(), |set| format!(" of {set}"));
     format!(
-        "{name} by {group_by:?} limit {}{window} {durability}{shadow}{about}{overrides} made @{}",
-        show_limit(*limit),
+        "{name} by {group_by:?} limit {}{window} {durability}{shadow}{about}{overrides}{set} made @{}",
+        show_number(*limit),
         info.created_at.0
     )
 }
@@ -234,10 +310,10 @@ fn show_rule(info: &RuleInfo) -> String {
 fn show_override(info: &OverrideInfo) -> String {
     let NewOverride { name, key_values, limit, burst } = &info.item;
     let burst = burst.map_or(String::new(), |burst| format!(" burst {burst}"));
-    format!("{}/{name} {key_values:?} limit {}{burst}", info.rule, show_limit(*limit))
+    format!("{}/{name} {key_values:?} limit {}{burst}", info.rule, show_number(*limit))
 }
 
-fn show_limit(limit: Limit) -> String {
+fn show_number(limit: Limit) -> String {
     match limit {
         Limit::Unlimited => "none".into(),
         Limit::AtMost(limit) => limit.to_string(),
@@ -245,17 +321,25 @@ fn show_limit(limit: Limit) -> String {
 }
 
 /// One limit a line: `rule/override{group} used/limit`, `!` where it refuses, and when it is all given back.
+pub(crate) fn show_limit(limit: &LimitStatus) -> String {
+    let rule = limit.rule.as_ref().map_or("", |rule| rule.as_str());
+    let item = limit.override_name.as_ref().map_or(String::new(), |name| format!("/{name}"));
+    let reset = limit.reset.map_or(String::new(), |reset| format!(" reset {}", reset.0));
+    let mark = if limit.exceeded { " !" } else { "" };
+    let shadow = if limit.shadow { " shadow" } else { "" };
+    let waiting = if limit.waiting > 0 { format!(" waiting {}", limit.waiting) } else { String::new() };
+    let (used, of) = (limit.used, show_number(limit.limit));
+    format!("{rule}{item}{:?} {used}/{of}{reset}{shadow}{waiting}{mark}", limit.group)
+}
+
 fn show_decision(decision: &Decision) -> String {
-    let status = |limit: &LimitStatus| {
-        let rule = limit.rule.as_ref().map_or("", |rule| rule.as_str());
-        let item = limit.override_name.as_ref().map_or(String::new(), |name| format!("/{name}"));
-        let reset = limit.reset.map_or(String::new(), |reset| format!(" reset {}", reset.0));
-        let mark = if limit.exceeded { " !" } else { "" };
-        let shadow = if limit.shadow { " shadow" } else { "" };
-        let (used, of) = (limit.used, show_limit(limit.limit));
-        format!("\n{rule}{item}{:?} {used}/{of}{reset}{shadow}{mark}", limit.group)
+    let status = |limit| format!("\n{}", show_limit(limit));
+    let allowed = match (decision.allowed, decision.reported) {
+        (true, false) => "allowed",
+        (false, false) => "refused",
+        (true, true) => "reported",
+        (false, true) => "reported, exceeded",
     };
-    let allowed = if decision.allowed { "allowed" } else { "refused" };
     let retry = decision.retry_after.map_or(String::new(), |retry| format!(" retry {}", retry.0));
     format!("{allowed}{retry}{}", decision.limits.iter().map(status).collect::<String>())
 }
@@ -269,14 +353,16 @@ fn show_counter(counter: &CounterInfo) -> String {
 fn show_group(group: &GroupInfo) -> String {
     let item = group.override_name.as_ref().map_or(String::new(), |name| format!("/{name}"));
     let reset = group.reset.map_or(String::new(), |reset| format!(" reset {}", reset.0));
-    format!("{item}{:?} {}/{}{reset}", group.group, group.used, show_limit(group.limit))
+    let waiting = if group.waiting > 0 { format!(" waiting {}", group.waiting) } else { String::new() };
+    format!("{item}{:?} {}/{}{reset}{waiting}", group.group, group.used, show_number(group.limit))
 }
 
 fn show_lease(lease: &limiter::LeaseInfo) -> String {
     let owner = lease.owner.as_ref().map_or(String::new(), |owner| format!(" of {owner}"));
+    let operation = lease.operation_id.as_ref().map_or(String::new(), |id| format!(" in {id}"));
     let (held, left) = (lease.now.0 - lease.taken_at.0, lease.expires_at.0 - lease.now.0);
     format!(
-        "lease {}{owner} {:?} x{} token {} held {held} left {left}",
+        "lease {}{operation}{owner} {:?} x{} token {} held {held} left {left}",
         lease.id, lease.key_values, lease.hits, lease.fencing_token.0
     )
 }

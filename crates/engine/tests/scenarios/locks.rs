@@ -39,7 +39,7 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
     Some(Command::Locks(command))
 }
 
-fn lock_of(word: &str) -> Lock {
+pub(crate) fn lock_of(word: &str) -> Lock {
     let (key, mode) = match word.strip_suffix("/shared") {
         Some(key) => (key, Mode::Shared),
         None => (word, Mode::Exclusive),
@@ -88,9 +88,10 @@ fn show_grant(grant: &GrantInfo) -> String {
     let held = grant.now.0 - grant.granted_at.0;
     let left = grant.expires_at.0 - grant.now.0;
     let (token, waiting) = (grant.fencing_token.0, grant.waiting);
+    let operation = grant.operation_id.as_ref().map_or(String::new(), |id| format!(" in {id}"));
     let owner = grant.owner.as_ref().map_or(String::new(), |owner| format!(" of {owner}"));
     format!(
-        "{}{owner} [{}] token {token} held {held} left {left} waiting {waiting}",
+        "{}{operation}{owner} [{}] token {token} held {held} left {left} waiting {waiting}",
         grant.id,
         locks.join(", ")
     )

@@ -22,6 +22,7 @@
 //! answer is shown with its command in parentheses. Every stored record goes through its bytes.
 
 mod conditions;
+mod decisions;
 mod events;
 mod ledger;
 mod limiter;
@@ -32,6 +33,7 @@ use limina_engine::{
     Applied, Caller, Command, Engine, Fetched, Idempotency, Job, Millis, Missing, Name, Options, Outcome,
     Page, Quota, QuotaExceeded, QuotaTable, Read, ReadResult, Request, Sizes, Time, WaitId,
     audit::{AuditRecord, State},
+    decisions::Reply as Decisions,
     events::{Refusal as EventsRefusal, Reply as Events},
     ledger::Reply as Ledger,
     limiter::Reply as Limiter,
@@ -399,6 +401,7 @@ fn parse(verb: &str, words: &[&str]) -> Request {
         _ => limiter::parse(verb, words)
             .or_else(|| locks::parse(verb, words))
             .or_else(|| events::parse(verb, words))
+            .or_else(|| decisions::parse(verb, words))
             .unwrap_or_else(|| ledger::parse(verb, words)),
     };
     let idempotency = option_of(words, "key").map(|key| Idempotency {
@@ -437,6 +440,8 @@ fn show_items(outcome: &Outcome) -> String {
         Outcome::Events(Err(EventsRefusal::QuotaExceeded(exceeded))) => show_quota(exceeded),
         Outcome::Events(Err(refusal)) => format!("{refusal:?}"),
         Outcome::Audit(list) => lines(list.items.iter().map(show_audit)),
+        Outcome::Decisions(Ok(reply)) => decisions::show_reply(reply),
+        Outcome::Decisions(Err(refusal)) => decisions::show_refusal(refusal),
         Outcome::Namespaces(list) => {
             lines(list.iter().map(|info| format!("{} @{}", info.name, info.position.0)))
         }
@@ -451,7 +456,9 @@ fn show_audit(record: &AuditRecord) -> String {
         None => "nothing".to_owned(),
         Some(State::Rule(rule)) => format!("limit {:?}", rule.rule.limit),
         Some(State::Limit(limit)) => format!("ceiling {:?}", limit.ceiling),
-        Some(State::RulesFile(changes)) => format!("{} created", changes.created.len()),
+        Some(State::RuleSet(set)) => format!("{} rules", set.rules),
+        Some(State::RuleSetChanges(changes)) => format!("{} created", changes.created.len()),
+        Some(State::RuleSetCounts { created, .. }) => format!("in short {created} created"),
         Some(State::TooLarge { .. }) => "too large".to_owned(),
         Some(
             State::Override(_) | State::Counter(_) | State::Lease(_) | State::Stream(_) | State::Lock(_),
@@ -472,11 +479,15 @@ fn next(outcome: &Outcome, size: usize) -> Option<String> {
         Outcome::Ledger(Ok(Ledger::Entries { next, .. })) => next.map(|position| position.0.to_string()),
         Outcome::Limiter(Ok(Limiter::Rules(list))) => list.next.as_ref().map(Name::to_string),
         Outcome::Limiter(Ok(Limiter::Overrides(list))) => list.next.as_ref().map(Name::to_string),
+        Outcome::Limiter(Ok(Limiter::RuleSets(list))) => list.next.as_ref().map(Name::to_string),
         Outcome::Limiter(Ok(Limiter::Counters(list))) => list.next.map(|id| id.0.to_string()),
         Outcome::Limiter(Ok(Limiter::Leases(list))) => list.next.as_ref().map(Name::to_string),
         Outcome::Limiter(Ok(Limiter::Groups(list))) => list.next.map(|id| id.0.to_string()),
         Outcome::Locks(Ok(Locks::Grants(list))) => list.next.map(|position| position.0.to_string()),
         Outcome::Events(Ok(Events::Streams(list))) => list.next.as_ref().map(Name::to_string),
+        Outcome::Decisions(Ok(Decisions::Decisions(list))) => {
+            list.next.map(|position| position.0.to_string())
+        }
         Outcome::Namespaces(list) if list.len() == size => list.last().map(|info| info.name.to_string()),
         _ => None,
     }

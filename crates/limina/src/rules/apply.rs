@@ -1,9 +1,11 @@
-//! Applies the rules of the file to every namespace.
+//! Makes one of the server's own rule sets, in every namespace, what the configuration says.
 
 use super::{INTERVAL, INTERVAL_AT_START};
 use limina_engine::{
     Command, Name, Outcome, Page, QuotaExceeded, Request,
-    limiter::{self, Change, FileChanges, FileRule, Refusal, Reply, RuleChange},
+    limiter::{
+        self, Change, NewRuleSet, Refusal, Reply, RuleChange, SetAuthor, SetChanges, SetOverrides, SetRule,
+    },
 };
 use limina_node::{Service, Unavailable};
 use limina_server::rules_file::Rules;
@@ -21,17 +23,34 @@ const RETRY_REFUSED: Duration = Duration::from_secs(10);
 /// The most names in one log line.
 const MAX_NAMES: usize = 20;
 
-/// Knows which namespaces do not have the rules of the file yet, and applies them.
-pub(super) struct Applier {
+/// A rule set of the server itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OwnSet {
+    /// Its name, in every namespace: one of [`limiter::SERVERS_OWN_SETS`].
+    pub(crate) name: &'static str,
+    /// Whether clients may make overrides of its rules.
+    pub(crate) overrides: SetOverrides,
+}
+
+/// The set of the rules file.
+pub(crate) const FILE: OwnSet = OwnSet { name: "file", overrides: SetOverrides::Closed };
+
+/// The set of Envoy's configuration.
+pub(crate) const ENVOY: OwnSet = OwnSet { name: "envoy", overrides: SetOverrides::Open };
+
+/// Knows which namespaces do not have the rules of the set yet, and applies them. Every node of a cluster does so, with the
+/// same configuration: a set that is what it is to be already is not written.
+pub(crate) struct Applier {
     service: Service,
-    /// Namespaces that may have rules of the file, of this version or of an earlier one.
+    set: OwnSet,
+    /// Namespaces that may have rules of the set, of this version or of an earlier one.
     managed: BTreeSet<Name>,
     pending: BTreeMap<Name, Pending>,
 }
 
-/// A namespace that does not have the rules of the file yet.
+/// A namespace that does not have the rules of the set yet.
 struct Pending {
-    rules: Vec<FileRule>,
+    rules: Vec<SetRule>,
     state: State,
     /// When to try next.
     next: Instant,
@@ -46,13 +65,13 @@ enum State {
 }
 
 impl Applier {
-    pub(super) fn new(service: Service) -> Applier {
-        Applier { service, managed: BTreeSet::new(), pending: BTreeMap::new() }
+    pub(crate) fn new(service: Service, set: OwnSet) -> Applier {
+        Applier { service, set, managed: BTreeSet::new(), pending: BTreeMap::new() }
     }
 
     /// Applies the first rules. Returns when every namespace has its rules, with two exceptions: a namespace that refuses them
     /// keeps its old rules, and while the storage is full nothing is applied, but then no check is allowed either.
-    pub(super) async fn begin(&mut self, rules: Rules) {
+    pub(crate) async fn begin(&mut self, rules: Rules) {
         // An earlier process may have applied rules to any namespace.
         self.managed = self.namespaces().await;
         self.set_target(rules);
@@ -71,8 +90,8 @@ impl Applier {
         }
     }
 
-    /// Sets the rules to apply. Rules of the file in all other namespaces are removed.
-    pub(super) fn set_target(&mut self, rules: Rules) {
+    /// Sets the rules to apply. In all other namespaces the set is deleted.
+    pub(crate) fn set_target(&mut self, rules: Rules) {
         let no_rules = self.managed.iter().map(|name| (name.clone(), Vec::new()));
         let mut target: Rules = no_rules.collect();
         target.extend(rules);
@@ -83,16 +102,16 @@ impl Applier {
     }
 
     /// Makes one attempt for each namespace whose next attempt is due.
-    pub(super) async fn apply_due(&mut self) {
+    pub(crate) async fn apply_due(&mut self) {
         let now = Instant::now();
         let due = self.pending.iter().filter(|(_, pending)| pending.next <= now);
         let due: Vec<Name> = due.map(|(name, _)| name.clone()).collect();
         for names in due.chunks(MAX_CONCURRENT) {
             let mut asked = JoinSet::new();
             for name in names {
-                let (service, name) = (self.service.clone(), name.clone());
+                let (service, set, name) = (self.service.clone(), self.set, name.clone());
                 let rules = self.pending[&name].rules.clone();
-                asked.spawn(async move { (name.clone(), apply(&service, name, rules).await) });
+                asked.spawn(async move { (name.clone(), apply(&service, set, name, rules).await) });
             }
             let answers: BTreeMap<Name, Answer> = asked.join_all().await.into_iter().collect();
             for (name, answer) in answers {
@@ -105,7 +124,7 @@ impl Applier {
         let Some(pending) = self.pending.get_mut(&name) else { return };
         match answer {
             Answer::Applied(changes) => {
-                log(&name, &changes);
+                log(self.set, &name, &changes);
                 if pending.rules.is_empty() {
                     self.managed.remove(&name);
                 }
@@ -117,6 +136,7 @@ impl Applier {
                 if std::mem::replace(&mut pending.state, state.clone()) != state {
                     tracing::error!(
                         namespace = %name,
+                        rule_set = self.set.name,
                         code = refusal.code(),
                         "the namespace keeps the rules that it has: {}",
                         reason(&refusal)
@@ -127,7 +147,7 @@ impl Applier {
                 pending.next = Instant::now() + INTERVAL / 2;
                 let state = State::Unavailable(code);
                 if std::mem::replace(&mut pending.state, state.clone()) != state {
-                    tracing::warn!(namespace = %name, code, "the rules of the file could not be applied yet; trying again");
+                    tracing::warn!(namespace = %name, rule_set = self.set.name, code, "the rule set could not be applied yet; trying again");
                 }
             }
         }
@@ -157,18 +177,31 @@ impl Applier {
 
 /// The result of one attempt.
 enum Answer {
-    Applied(FileChanges),
+    Applied(SetChanges),
     Refused(Refusal),
     /// A later attempt may succeed.
     Unavailable(&'static str),
 }
 
-async fn apply(service: &Service, namespace: Name, rules: Vec<FileRule>) -> Answer {
-    let change =
-        RuleChange::new(Change::ApplyFile(rules)).expect("each rule was checked when the file was read");
+/// Makes the set in this namespace exactly these rules, or deletes it if there are none, so that a namespace that the
+/// configuration does not name has no empty set.
+async fn apply(service: &Service, set: OwnSet, namespace: Name, rules: Vec<SetRule>) -> Answer {
+    let name = Name::new(set.name).expect("the name of an own set is valid");
+    let author = SetAuthor::Server;
+    let change = match rules.is_empty() {
+        true => RuleChange::delete_rule_set(name, author),
+        false => {
+            let new = NewRuleSet { rules, overrides: set.overrides };
+            let change = RuleChange::new(Change::PutRuleSet { set: name, new, author });
+            change.expect("the rules were checked when the configuration was read")
+        }
+    };
     let command = Command::Limiter(limiter::Command::Change(change));
     match service.submit(Request::new(namespace, command)).await {
-        Ok(Outcome::Limiter(Ok(Reply::FileApplied(changes)))) => Answer::Applied(changes),
+        Ok(Outcome::Limiter(Ok(Reply::RuleSetPut { changes, .. } | Reply::RuleSetDeleted(changes)))) => {
+            Answer::Applied(changes)
+        }
+        Ok(Outcome::Limiter(Err(Refusal::RuleSetNotFound { .. }))) => Answer::Applied(SetChanges::default()),
         Ok(Outcome::Limiter(Err(refusal))) => Answer::Refused(refusal),
         // For example, a namespace that is being deleted.
         Ok(other) => Answer::Unavailable(other.code()),
@@ -176,39 +209,59 @@ async fn apply(service: &Service, namespace: Name, rules: Vec<FileRule>) -> Answ
     }
 }
 
-fn log(namespace: &Name, FileChanges { created, changed, deleted }: &FileChanges) {
-    if created.is_empty() && changed.is_empty() && deleted.is_empty() {
+fn log(set: OwnSet, namespace: &Name, changes: &SetChanges) {
+    if changes.is_empty() {
         return;
     }
+    let changed: Vec<Name> = changes.changed.iter().map(|changed| changed.rule.clone()).collect();
+    let starts_empty = changes.changed.iter().filter(|changed| changed.starts_empty);
+    let starts_empty: Vec<Name> = starts_empty.map(|changed| changed.rule.clone()).collect();
     tracing::info!(
         %namespace,
-        created = few(created),
-        changed = few(changed),
-        deleted = few(deleted),
-        "rules of the file applied"
+        rule_set = set.name,
+        created = few(&changes.created),
+        changed = few(&changed),
+        starts_empty = few(&starts_empty),
+        deleted = few(&changes.deleted),
+        "rule set applied"
     );
 }
 
 /// The first names, and how many more there are; `None` if there are no names.
 fn few(names: &[Name]) -> Option<String> {
-    let mut text = names.iter().take(MAX_NAMES).map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
-    if names.len() > MAX_NAMES {
-        text.push_str(&format!(", and {} more", names.len() - MAX_NAMES));
+    let names: Vec<&str> = names.iter().map(Name::as_str).collect();
+    (!names.is_empty()).then(|| few_of(&names))
+}
+
+/// The first texts, and how many more there are.
+fn few_of(texts: &[impl AsRef<str>]) -> String {
+    let first: Vec<&str> = texts.iter().take(MAX_NAMES).map(AsRef::as_ref).collect();
+    let mut text = first.join(", ");
+    if texts.len() > MAX_NAMES {
+        text.push_str(&format!(", and {} more", texts.len() - MAX_NAMES));
     }
-    (!names.is_empty()).then_some(text)
+    text
 }
 
 fn reason(refusal: &Refusal) -> String {
     match refusal {
-        Refusal::RuleAlreadyExists { rule } => {
-            format!("a client has made the rule {rule:?}; delete that one, or name the file's otherwise")
+        Refusal::RuleManagedBySet { rules } => {
+            let named: Vec<String> =
+                rules.iter().map(|managed| format!("{:?} of {:?}", managed.rule, managed.set)).collect();
+            format!("these rules belong to other rule sets: {}", few_of(&named))
+        }
+        Refusal::OverridesConflict { rule, name } => {
+            format!("a client's override {name:?} of the rule {rule:?} lacks a key of the new group_by")
+        }
+        Refusal::OverrideAlreadyExists { rule, name } => {
+            format!("a client's override {name:?} of the rule {rule:?} has the key-values of one of the set")
         }
         Refusal::QuotaExceeded(QuotaExceeded { quota, limit, used }) => {
             format!(
                 "the namespace may have {limit} {quota}, and has {used}: see [quotas] in the configuration"
             )
         }
-        // Every other reason for a refusal is found when the file is parsed.
+        // Every other reason for a refusal is found when the configuration is read.
         other => format!("{other:?}"),
     }
 }

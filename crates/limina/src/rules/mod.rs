@@ -1,18 +1,19 @@
 //! Rules from a file: applied before any request is served, and again when the file changes.
 //!
 //! A file that is not valid at the start is an error: a deployment must not start without its limits. Later, a file that
-//! is not valid changes nothing. One command of the engine applies all rules of a namespace or none, and marks them, so that
-//! clients cannot change them.
+//! is not valid changes nothing. In each namespace that the file names, its rules are the rule set `file`: one command of the
+//! engine applies all of them or none, and clients cannot change them.
 
 mod apply;
 mod check;
 mod gate;
 
+pub(crate) use apply::{Applier, ENVOY};
 pub(crate) use check::{CheckArgs, check};
 pub(crate) use gate::Gate;
 
 use crate::watch::Watch;
-use apply::Applier;
+use apply::FILE;
 use limina_node::Service;
 use limina_server::rules_file::{self, Problem, Rules};
 use std::{
@@ -25,7 +26,7 @@ use std::{
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The interval at which the file is checked for changes, and failed attempts are repeated.
-const INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 /// The interval at which failed attempts are repeated before any request is served.
 const INTERVAL_AT_START: Duration = Duration::from_millis(100);
 /// The most problems in one error text.
@@ -83,7 +84,7 @@ impl RulesFile {
     /// Applies the rules, calls `ready`, and then applies every change of the file, forever.
     pub(crate) async fn run(self, service: Service, ready: impl FnOnce()) -> Infallible {
         let RulesFile { mut watch, mut hangup, rules } = self;
-        let mut applier = Applier::new(service);
+        let mut applier = Applier::new(service, FILE);
         applier.begin(rules).await;
         ready();
         let mut is_broken = false;

@@ -9,6 +9,7 @@ mod cluster;
 mod common;
 mod compare;
 mod database;
+mod decisions;
 mod fail_over;
 mod followers;
 mod forwarding;

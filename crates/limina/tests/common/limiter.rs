@@ -353,9 +353,18 @@ fn refusing(body: &Value) -> Vec<String> {
 pub(crate) fn check_limits(body: &Value) {
     let limits = limits_of(body);
     for limit in limits {
-        for field in
-            ["rule", "override", "group", "limit", "used", "remaining", "reset_ms", "shadow", "exceeded"]
-        {
+        for field in [
+            "rule",
+            "override",
+            "group",
+            "limit",
+            "used",
+            "remaining",
+            "reset_ms",
+            "shadow",
+            "exceeded",
+            "waiting",
+        ] {
             assert!(limit.get(field).is_some(), "no `{field}` in {limit}");
         }
         let (most, used) =

@@ -2,6 +2,7 @@
 // Each of them uses a part of it.
 #![allow(dead_code)]
 
+pub(crate) mod decisions;
 pub(crate) mod events;
 pub(crate) mod harness;
 pub(crate) mod ledger;

@@ -118,7 +118,7 @@ fn installed(what: &str) -> PathBuf {
     let path = target.join("clients").join(what);
     assert!(
         path.exists(),
-        "{} is missing: this test runs a real STOMP client, which `cargo xtask test` installs; run that",
+        "{} is missing: this test runs a real client, which `cargo xtask test` installs; run that",
         path.display()
     );
     path

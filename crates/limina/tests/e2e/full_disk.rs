@@ -12,7 +12,7 @@ use crate::ledger::{Ledger, hold};
 use crate::reply::Reply;
 
 const MIB: u64 = 1024 * 1024;
-const FLAGS: [&str; 4] = ["--journal-segment-mib", "1", "--storage-reserve-mib", "8"];
+const FLAGS: [&str; 4] = ["--journal-segment-mib", "4", "--storage-reserve-mib", "16"];
 
 /// A file system of 96 MiB, unmounted however the test ends.
 struct SmallDisk {
@@ -149,7 +149,7 @@ fn below_the_reserve_writes_are_refused_until_there_is_room() {
     let Some(disk) = SmallDisk::mount() else { return };
     let (mut server, mut writer) = start(&disk.data());
     for round in 0..2 {
-        let ballast = disk.leave(6 * MIB);
+        let ballast = disk.leave(12 * MIB);
         let ledger = server.ledger();
         writer.until(&ledger, |reply| reply.code() == "StorageFull");
         ledger.post("/limits", serde_json::json!({"name": "more"})).refused(503, "StorageFull");
@@ -191,7 +191,7 @@ fn its_own_writes_stop_at_the_reserve() {
     let Some(disk) = SmallDisk::mount() else { return };
     let (mut server, mut writer) = start(&disk.data());
     // Room for a few segments above the reserve.
-    let _ballast = disk.leave(12 * MIB);
+    let _ballast = disk.leave(26 * MIB);
     let mut full = false;
     for round in 0..400 {
         let operations: Vec<_> = (0..500).map(|n| hold(&format!("{round:0150}/{n}"), &[("a", 1)])).collect();
@@ -217,7 +217,7 @@ fn its_own_writes_stop_at_the_reserve() {
         }
     }
     assert!(full, "wrote for ever; {} bytes are free", disk.free());
-    assert!(disk.free() > 2 * MIB, "only {} bytes of the reserve are left", disk.free());
+    assert!(disk.free() > 4 * MIB, "only {} bytes of the reserve are left", disk.free());
     writer.check(&server.ledger());
     server.crash_and_restart();
     writer.check(&server.ledger());

@@ -13,8 +13,14 @@ use tempfile::TempDir;
 use crate::harness::Server;
 
 /// In the order in which a newcomer reads them.
-const PAGES: [&str; 5] =
-    ["README.md", "docs/ledger.md", "docs/limiter.md", "docs/locks.md", "docs/events.md"];
+const PAGES: [&str; 6] = [
+    "README.md",
+    "docs/ledger.md",
+    "docs/limiter.md",
+    "docs/locks.md",
+    "docs/events.md",
+    "docs/decisions.md",
+];
 /// The address in the pages.
 const ADDRESS: &str = "localhost:7070";
 /// Blocks with these show something else than how a running server answers.

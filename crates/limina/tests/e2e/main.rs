@@ -10,7 +10,9 @@ mod clients;
 mod common;
 mod concurrency;
 mod conventions;
+mod decision_flows;
 mod durability;
+mod envoy;
 mod event_flows;
 mod failing_disk;
 #[path = "../../../store/tests/faults/mod.rs"]
@@ -30,4 +32,6 @@ mod refusals;
 mod tls;
 mod verify;
 
-use common::{events, harness, ledger, limiter, load, locks, raw, reply, shape, sse, stomp, websocket};
+use common::{
+    decisions, events, harness, ledger, limiter, load, locks, raw, reply, shape, sse, stomp, websocket,
+};

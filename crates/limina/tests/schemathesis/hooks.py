@@ -65,15 +65,18 @@ def keeps_keywords(schema, value, root):
         # `uniqueItems` compares whole items, not one field of them.
         if "x-unique-by" in schema:
             field = schema["x-unique-by"]
-            keys = [json.dumps(item.get(field), sort_keys=True) for item in value if isinstance(item, dict)]
+            # The name of a check is optional. Those without a name do not differ, and need not.
+            named = [item.get(field) for item in value if isinstance(item, dict) and item.get(field) is not None]
+            keys = [json.dumps(name, sort_keys=True) for name in named]
             if len(set(keys)) < len(keys):
                 return False
         if not all(keeps_keywords(schema.get("items", {}), item, root) for item in value):
             return False
     if isinstance(value, dict):
         # A schema for each choice of names would be a schema for each combination of choices.
-        if sum(value.get(name) is not None for name in schema.get("x-at-most-one", [])) > 1:
-            return False
+        for choice in schema.get("x-at-most-one", []):
+            if sum(value.get(name) is not None for name in choice) > 1:
+                return False
         others = schema.get("additionalProperties")
         for key, part in value.items():
             if not keeps_keywords(schema.get("propertyNames", {}), key, root):
@@ -136,12 +139,21 @@ def keeps_parameter_limits(operation, path_parameters, query):
 
 
 def waits_long(case):
-    # A request for locks may wait for five minutes for another request's lock. The limit is the same for short waits.
-    if case.method.upper() != "POST" or not case.operation.path.endswith("/locks") or not isinstance(case.body, dict):
+    # A request for locks or a decision may wait for five minutes for another request. The limit is the same for short waits.
+    waiting = ("/locks", "/decisions")
+    if case.method.upper() != "POST" or not case.operation.path.endswith(waiting) or not isinstance(case.body, dict):
         return False
     wait = case.body.get("wait") or case.body.get("wait_ms")
     length = millis(wait) if isinstance(wait, str) else wait
     return isinstance(length, (int, float)) and length > 1_000
+
+
+def waits_in_batch(case):
+    # A batch has the schema of single decisions, but its items must not wait.
+    if not case.operation.path.endswith("/decisions/batch") or not isinstance(case.body, dict):
+        return False
+    items = [item for item in case.body.get("operations") or [] if isinstance(item, dict)]
+    return any(item.get("wait") or item.get("wait_ms") for item in items)
 
 
 def keeps_name(case):
@@ -159,6 +171,7 @@ def keeps_limits(case):
         and keeps_parameter_limits(operation, case.path_parameters or {}, case.query or {})
         and keeps_name(case)
         and not waits_long(case)
+        and not waits_in_batch(case)
     )
 
 

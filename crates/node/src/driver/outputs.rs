@@ -100,6 +100,10 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 let owner = owner.as_ref().map(Name::as_str);
                 tracing::debug!(%namespace, %lock_id, owner, "a lock expired");
             }
+            Effect::OperationExpired { namespace, operation_id, position } => {
+                self.metrics.decisions.expired.inc();
+                tracing::debug!(%namespace, %operation_id, position = position.0, "a decision expired");
+            }
             Effect::StreamChanged { namespace, stream, change } => {
                 self.service.streams().changed(&namespace, &stream, change);
             }

@@ -1,6 +1,6 @@
 //! The memory of large answers, before they exist.
 
-use limina_engine::{Command, events, ledger, limiter, locks};
+use limina_engine::{Command, decisions, events, ledger, limiter, locks};
 
 /// The memory of one item of a page, as a rule.
 const ITEM: usize = 4 << 10;
@@ -36,7 +36,9 @@ pub(super) fn answer_bytes(command: &Command) -> usize {
             events::Command::Incubating(_) => return PAGE,
             _ => 0,
         },
-        Command::Locks(_) | Command::DeleteNamespace => 0,
+        Command::Decisions(decisions::Command::List { page, .. }) => page.limit(),
+        Command::Decisions(decisions::Command::Batch(items)) => return items.len().saturating_mul(ITEM),
+        Command::Locks(_) | Command::Decisions(_) | Command::DeleteNamespace => 0,
     };
     items.saturating_mul(ITEM).min(PAGE)
 }

@@ -5,6 +5,7 @@
 //! number of values.
 
 mod cluster;
+mod decisions;
 mod events;
 mod ledger;
 mod limiter;
@@ -35,6 +36,7 @@ pub struct Metrics {
     pub(crate) limiter: limiter::Metrics,
     pub(crate) locks: locks::Metrics,
     pub(crate) events: events::Metrics,
+    pub(crate) decisions: decisions::Metrics,
     pub(crate) memory: memory::Metrics,
 }
 
@@ -55,6 +57,7 @@ impl Metrics {
         self.limiter.register(registry);
         self.locks.register(registry);
         self.events.register(registry);
+        self.decisions.register(registry);
         self.memory.register(registry);
     }
 
@@ -64,6 +67,7 @@ impl Metrics {
         self.limiter.replace_sizes(&old.sizes, &new.sizes);
         self.locks.replace_sizes(&old.sizes, &new.sizes);
         self.events.replace_sizes(&old.sizes, &new.sizes);
+        self.decisions.replace_sizes(&old.sizes, &new.sizes);
     }
 }
 

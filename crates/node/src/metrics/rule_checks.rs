@@ -69,7 +69,9 @@ impl CountedChecks {
         let Command::Limiter(command) = &request.command else { return None };
         let dry_runs = match command {
             limiter::Command::Check(check) if !check.dry_run() => Vec::new(),
-            limiter::Command::MoveCounter(_) | limiter::Command::TakeLease(_) => Vec::new(),
+            limiter::Command::CheckSet(_)
+            | limiter::Command::MoveCounter(_)
+            | limiter::Command::TakeLease(_) => Vec::new(),
             limiter::Command::CheckBatch(checks) => {
                 let dry_runs = checks.iter().enumerate().filter(|(_, check)| check.dry_run());
                 dry_runs.map(|(index, _)| index).collect()
@@ -91,7 +93,7 @@ impl RuleChecks {
     pub(crate) fn count(&self, checks: &CountedChecks, outcome: &Outcome) {
         let Outcome::Limiter(result) = outcome else { return };
         match result {
-            Ok(Reply::Allowed(decision) | Reply::LeaseTaken { decision, .. }) => {
+            Ok(Reply::Allowed(decision) | Reply::Set(decision) | Reply::LeaseTaken { decision, .. }) => {
                 self.count_check(&checks.namespace, decision);
             }
             // A counter counts even if no rule applies, and needs none to give back.
@@ -128,7 +130,7 @@ impl RuleChecks {
             self.with_results_of(namespace, rule, |results| match (limit.exceeded, limit.shadow) {
                 (true, true) => drop(results.shadow_refused.inc()),
                 (true, false) => drop(results.refused.inc()),
-                (false, _) if decision.allowed => drop(results.allowed.inc()),
+                (false, _) if !decision.is_refused() => drop(results.allowed.inc()),
                 // Another limit refused the check.
                 (false, _) => {}
             });

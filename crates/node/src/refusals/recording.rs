@@ -2,7 +2,7 @@
 
 use super::{Refusals, RefusedRequest};
 use limina_engine::{
-    Command, KeyValues, Name, Outcome, Request, events,
+    Command, KeyValues, Name, Outcome, Request, decisions, events,
     ledger::{self, Transfer},
     limiter::{self, Decision},
     locks,
@@ -23,6 +23,8 @@ enum Details {
     Operation(Name),
     /// The operations of a batch, in its order.
     Operations(Vec<Name>),
+    /// The decisions of a batch, in its order. `None` for a dry run.
+    Decisions(Vec<Option<Name>>),
     /// The indexes of the dry runs of a batch of checks, ascending.
     DryRuns(Vec<usize>),
     Stream(Name),
@@ -50,6 +52,23 @@ impl RefusalSubject {
                 let dry_runs = checks.iter().enumerate().filter(|(_, check)| check.dry_run());
                 Details::DryRuns(dry_runs.map(|(index, _)| index).collect())
             }
+            Command::Decisions(command) => match command {
+                decisions::Command::Decide(decide) => Details::Operation(decide.operation_id().clone()),
+                decisions::Command::Settle(settle) => Details::Operation(settle.operation_id().clone()),
+                decisions::Command::Rollback(id) | decisions::Command::Heartbeat(id) => {
+                    Details::Operation(id.clone())
+                }
+                decisions::Command::Batch(items) => {
+                    let id = |item: &decisions::BatchItem| match item {
+                        decisions::BatchItem::Decide(decide) if decide.dry_run() => None,
+                        item => Some(item.operation_id().clone()),
+                    };
+                    Details::Decisions(items.iter().map(id).collect())
+                }
+                decisions::Command::Abandon { .. }
+                | decisions::Command::Get(_)
+                | decisions::Command::List { .. } => return None,
+            },
             Command::Events(events::Command::Submit(submit)) => Details::Stream(submit.stream().clone()),
             Command::Locks(locks::Command::Abandon(_)) => return None,
             _ => Details::Nothing,
@@ -91,6 +110,9 @@ impl Refusals {
     pub(crate) fn record(&self, subject: &RefusalSubject, outcome: &Outcome) {
         match outcome {
             Outcome::Limiter(Err(refusal)) => self.record_one(limited(subject, refusal)),
+            Outcome::Limiter(Ok(limiter::Reply::Set(decision))) if !decision.allowed => {
+                self.record_one(reached(subject, decision));
+            }
             Outcome::Limiter(Ok(limiter::Reply::Batch(results))) => {
                 let is_dry_run = |index: usize| match &subject.details {
                     Details::DryRuns(indexes) => indexes.binary_search(&index).is_ok(),
@@ -98,7 +120,7 @@ impl Refusals {
                 };
                 let refused = results.iter().enumerate().filter_map(|(index, result)| match result {
                     _ if is_dry_run(index) => None,
-                    Ok(decision) if decision.allowed => None,
+                    Ok(decision) if !decision.is_refused() => None,
                     Ok(decision) => Some(reached(subject, decision)),
                     Err(refusal) => Some(limited(subject, refusal)),
                 });
@@ -122,9 +144,19 @@ impl Refusals {
                     }
                     locks::Refusal::LockNotFound { .. }
                     | locks::Refusal::SessionMismatch { .. }
+                    | locks::Refusal::PartOfOperation { .. }
                     | locks::Refusal::QuotaExceeded(_) => None,
                 };
                 self.record_one(RefusedRequest { key_values, ..subject.refused("locks", refusal.code()) });
+            }
+            Outcome::Decisions(Err(refusal)) => self.record_one(not_decided(subject, None, refusal)),
+            Outcome::Decisions(Ok(decisions::Reply::Batch(results))) => {
+                let Details::Decisions(ids) = &subject.details else { return };
+                let refused = ids.iter().zip(results).filter_map(|(id, result)| {
+                    let refusal = result.as_ref().err()?;
+                    Some(not_decided(subject, Some(id.clone()?), refusal))
+                });
+                self.record_all(refused);
             }
             Outcome::Events(Err(refusal)) => self.record_one(subject.refused("events", refusal.code())),
             // A request that succeeded, or that no family has refused.
@@ -177,6 +209,7 @@ fn held_back(subject: &RefusalSubject, operation: Option<Name>, refusal: &ledger
         DuplicateOperation { limits, .. } => limits.first().map(|(name, _)| name),
         LimitExceeded { limits } => limits.first().map(|limit| &limit.limit_name),
         OperationTooLarge { .. }
+        | PartOfOperation { .. }
         | PositionNotReached { .. }
         | LimitsValuesReadingException
         | Unreadable
@@ -185,4 +218,47 @@ fn held_back(subject: &RefusalSubject, operation: Option<Name>, refusal: &ledger
     let refused = subject.refused("ledger", refusal.code());
     let operation_id = operation.or(refused.operation_id);
     RefusedRequest { limit_name: limit_name.cloned(), operation_id, ..refused }
+}
+
+/// The first rule, limit or lock that refused the decision. `operation` is that of an item of a batch.
+fn not_decided(
+    subject: &RefusalSubject,
+    operation: Option<Name>,
+    refusal: &decisions::Refusal,
+) -> RefusedRequest {
+    use decisions::Refusal::*;
+    let refused = subject.refused("decisions", refusal.code());
+    let operation_id = operation.or(refused.operation_id);
+    let refused = RefusedRequest { operation_id, ..refused };
+    match refusal {
+        Refused(parts) => {
+            let limit = parts.limits.iter().find(|limit| limit.refuses).map(|limit| &limit.status);
+            let lock = || parts.locks.first().map(|lock| lock.key_values.clone());
+            RefusedRequest {
+                rule: limit.and_then(|limit| limit.rule.clone()),
+                key_values: limit.map(|limit| limit.group.clone()).or_else(lock),
+                limit_name: parts.holds.first().map(|hold| match &hold.refused {
+                    ledger::RefusedHold::LimitExceeded(limit) => limit.limit_name.clone(),
+                    ledger::RefusedHold::ValueOverflow { limit_name } => limit_name.clone(),
+                }),
+                ..refused
+            }
+        }
+        LimitNotFound { limit_names } | ValueOverflow { limit_names } => {
+            RefusedRequest { limit_name: limit_names.first().cloned(), ..refused }
+        }
+        CommitExceedsHold { limit_name, .. } | NotHeld { limit_name } => {
+            RefusedRequest { limit_name: Some(limit_name.clone()), ..refused }
+        }
+        StreamNotFound { stream } => RefusedRequest { stream: Some(stream.clone()), ..refused },
+        NoRuleApplies { key_values } => RefusedRequest { key_values: Some(key_values.clone()), ..refused },
+        OperationReused { .. }
+        | OperationWaits { .. }
+        | OperationAlreadyInFinalState { .. }
+        | OperationNotFound { .. }
+        | NotEstimated { .. }
+        | AnswerTooLarge { .. }
+        | Unreadable
+        | QuotaExceeded(_) => refused,
+    }
 }

@@ -28,7 +28,7 @@ use crate::{
 use limina_engine::{
     Command, Listed, Name, Outcome, Page, Request,
     audit::{AuditCursor, AuditRecord},
-    limiter::{self, Change},
+    limiter::{self, Change, SetAuthor},
     outcome::NamespaceInfo,
 };
 use limina_store::{ShardId, Sharding};
@@ -266,11 +266,16 @@ impl Service {
     }
 
     /// If another node forwards a request of one of its clients, clients do reach the shards of this process. Requests that
-    /// a node makes on its own, to apply its rules file, prove nothing.
+    /// a node makes on its own, to apply its rule sets, prove nothing.
     fn forwarded_by_peer(&self, command: &Command) {
         let is_for_a_client = match command {
             Command::ListNamespaces(_) | Command::ListShardAudit(_) => false,
-            Command::Limiter(limiter::Command::Change(change)) => !matches!(**change, Change::ApplyFile(_)),
+            Command::Limiter(limiter::Command::Change(change)) => match **change {
+                Change::PutRuleSet { author, .. } | Change::DeleteRuleSet { author, .. } => {
+                    author == SetAuthor::Client
+                }
+                _ => true,
+            },
             _ => true,
         };
         if is_for_a_client && !*self.inner.is_serving.borrow() {

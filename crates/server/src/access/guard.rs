@@ -18,8 +18,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use limina_access::{Exceeded, Resource, Token};
-use limina_engine::Name;
+use limina_access::{Exceeded, Resource};
 use std::sync::Arc;
 
 /// The guard of one route.
@@ -92,35 +91,12 @@ impl Guard {
             self.log(&identity, &failure);
             return Err(failure);
         }
-        if self.needs.may_create_namespace()
-            && let Some(token) = identity.token()
-            && !token.has_room_for(&namespace)
-        {
-            self.check_namespaces(&identity, token, &namespace).await?;
+        let scope = Scope::of_route(namespace, identity, self.needs);
+        if self.needs.may_create_namespace() {
+            admit_namespace(&self.app, &scope).await?;
         }
-        parts.extensions.insert(Scope::of_route(namespace, identity, self.needs));
+        parts.extensions.insert(scope);
         Ok(())
-    }
-
-    /// Fails if the request might create one namespace too many. Counted are the namespaces that exist and that the token may
-    /// read.
-    async fn check_namespaces(
-        &self,
-        identity: &Identity,
-        token: &Token,
-        wanted: &Name,
-    ) -> Result<(), Failure> {
-        let max = token.maxima.namespaces.unwrap_or(u64::MAX);
-        let count = usize::try_from(max).unwrap_or(usize::MAX).saturating_add(1);
-        let existing = visible_namespaces(&self.app, identity, count).await?;
-        token.admit_namespace(existing, wanted).map_err(|Exceeded { limit }| {
-            let detail =
-                format!("The token may use {limit} namespaces, and as many exist. Nothing was done.");
-            Failure::new(Code::QuotaExceeded, detail)
-                .with("quota", "namespaces")
-                .with("limit", limit)
-                .with("used", limit)
-        })
     }
 
     /// Counts the connection and the memory of the request for the token.
@@ -144,6 +120,25 @@ impl Guard {
     fn log(&self, identity: &Identity, failure: &Failure) {
         self.app.policy().log_denial(identity, self.recorder.operation(), failure);
     }
+}
+
+/// Fails if a request that writes might create one namespace too many. Counted are the namespaces that exist and that the token
+/// may read.
+pub(crate) async fn admit_namespace(app: &App, scope: &Scope) -> Result<(), Failure> {
+    let Scope { namespace, identity, .. } = scope;
+    let Some(token) = identity.token().filter(|token| !token.has_room_for(namespace)) else {
+        return Ok(());
+    };
+    let max = token.maxima.namespaces.unwrap_or(u64::MAX);
+    let count = usize::try_from(max).unwrap_or(usize::MAX).saturating_add(1);
+    let existing = visible_namespaces(app, identity, count).await?;
+    token.admit_namespace(existing, namespace).map_err(|Exceeded { limit }| {
+        let detail = format!("The token may use {limit} namespaces, and as many exist. Nothing was done.");
+        Failure::new(Code::QuotaExceeded, detail)
+            .with("quota", "namespaces")
+            .with("limit", limit)
+            .with("used", limit)
+    })
 }
 
 fn address(parts: &Parts) -> Option<std::net::IpAddr> {

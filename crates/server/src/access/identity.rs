@@ -59,6 +59,17 @@ impl Identity {
         if self.token().is_none_or(|token| token.allows(need)) { Ok(()) } else { Err(forbidden(need)) }
     }
 
+    /// Fails with 403 if the token must not record what has happened past its limits.
+    pub(crate) fn require_record(&self) -> Result<(), Failure> {
+        match self.token() {
+            Some(token) if !token.may_record => {
+                let detail = "The token must not `record`: its entry has `record = false`.";
+                Err(Failure::new(Code::Forbidden, detail).with("needs", "record"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether the token has this level in at least one family of the namespace.
     pub(crate) fn sees(&self, namespace: &str, level: Level) -> bool {
         self.token().is_none_or(|token| token.sees(namespace, level))
@@ -107,6 +118,12 @@ impl Scope {
             _ => None,
         };
         Scope { namespace, identity, family }
+    }
+
+    /// Fails with 403 if the client does not have this level in the family, for requests that also touch other families than
+    /// that of their route.
+    pub(crate) fn require_in(&self, family: Family, level: Level) -> Result<(), Failure> {
+        self.identity.require(Need::Family(self.namespace.as_str(), family, level))
     }
 
     /// Fails with 403 if the client does not have this level in the family of the route, for requests that need more than

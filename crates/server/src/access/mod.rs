@@ -10,7 +10,7 @@ mod needs;
 mod origin;
 mod policy;
 
-pub(crate) use guard::{Guard, enter};
+pub(crate) use guard::{Guard, admit_namespace, enter};
 pub(crate) use identity::{Identity, Scope, forbidden, unauthorized};
 pub(crate) use needs::Needs;
 pub use origin::{InvalidOrigin, Origin};

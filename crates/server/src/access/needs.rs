@@ -22,6 +22,8 @@ pub(crate) enum Needs {
     ClusterRead,
     /// A token in the header, or in the CONNECT frame. Each frame is judged by itself.
     Frames,
+    /// `limiter:use` in the namespace that the body names as its domain. The handler checks it.
+    Domain,
 }
 
 impl From<Level> for Needs {
@@ -47,7 +49,7 @@ impl Needs {
     /// The right for this namespace. `None` if any valid token will do.
     pub(super) fn right(self, namespace: &str) -> Option<Need<'_>> {
         match self {
-            Needs::Nothing | Needs::Token | Needs::Frames => None,
+            Needs::Nothing | Needs::Token | Needs::Frames | Needs::Domain => None,
             // A route of a family knows its family. Anything else needs the right of all families.
             Needs::Level(level) | Needs::Namespace(level) | Needs::AnyFamily(level) => {
                 Some(Need::Namespace(namespace, level))
@@ -67,6 +69,7 @@ impl fmt::Display for Needs {
             Needs::Frames => {
                 f.write_str("any token, here or in CONNECT; `NAMESPACE/events:read` to subscribe")
             }
+            Needs::Domain => f.write_str("`DOMAIN/limiter:use`"),
             Needs::AnyFamily(level) => write!(f, "`{level}` in one family of the namespace"),
             Needs::Level(_) | Needs::Family(..) | Needs::Namespace(_) | Needs::ClusterRead => {
                 write!(f, "`{}`", self.right("NAMESPACE").expect("these have a right"))

@@ -119,7 +119,8 @@ fn family_of(action: Action) -> Option<Family> {
         | Action::PutOverride
         | Action::PatchOverride
         | Action::DeleteOverride
-        | Action::ApplyRulesFile
+        | Action::PutRuleSet
+        | Action::DeleteRuleSet
         | Action::SetCounter
         | Action::ForceReleaseLease => Some(Family::Limiter),
         Action::CreateLimit | Action::PatchLimit | Action::DeleteLimit => Some(Family::Ledger),

@@ -11,13 +11,14 @@ pub(crate) use body::{discard_body, read_body};
 pub(crate) use headers::LastEventId;
 pub(crate) use json::{parse, shortened};
 pub(crate) use path::{
-    LeaseId, LimitName, LockId, Namespace, OperationId, OverrideName, RuleName, StreamName,
-    default_namespace, empty_name, path_namespace,
+    DecisionId, LeaseId, LimitName, LockId, Namespace, OperationId, OverrideName, RuleName, RuleSetName,
+    StreamName, default_namespace, empty_name, path_namespace,
 };
 pub(crate) use query::{
-    ClusterQuery, GroupsQuery, LeasesQuery, LimitsQuery, NoQuery, OperationsQuery, Paging, ReleaseQuery,
+    ClusterQuery, DecisionsQuery, DryRun, GroupsQuery, LeasesQuery, LimitsQuery, NoQuery, OperationsQuery,
+    Paging, ReleaseQuery,
 };
-pub(crate) use unparsed::{Batched, Changing, Reading, Searching, Unparsed};
+pub(crate) use unparsed::{Batched, Changing, Reading, Replacing, Searching, Unparsed};
 
 use super::{App, problem::Failure, status::unavailable};
 use crate::access::Scope;
@@ -25,13 +26,13 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use bytes::Bytes;
 use headers::{check_media_type, fingerprint, idempotency_key};
 use limina_engine::Idempotency;
-use limina_wire::{AtMost, MAX_BATCH, Object, ledger};
+use limina_wire::{AtMost, MAX_BATCH, Object, decisions, ledger};
 use query::Query;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
 /// The largest body in bytes, except for batches.
-const MAX_BODY: usize = 1 << 20;
+pub(super) const MAX_BODY: usize = 1 << 20;
 /// The largest body of a batch in bytes.
 const MAX_BATCH_BODY: usize = 16 << 20;
 /// A body of more bytes is parsed only if its shard would accept the request now. Parsing a smaller one costs no more than
@@ -109,6 +110,22 @@ impl JsonBody for ledger::LimitPatch {
 
 impl JsonBody for ledger::ValuesQuery {
     const TAKES_KEY: bool = false;
+}
+
+impl JsonBody for decisions::CommitDecision {
+    const MAKES_ROOM: bool = true;
+}
+
+impl JsonBody for decisions::CommitItem {
+    const MAKES_ROOM: bool = true;
+}
+
+impl JsonBody for decisions::RollbackItem {
+    const MAKES_ROOM: bool = true;
+}
+
+impl JsonBody for decisions::NoFields {
+    const MAKES_ROOM: bool = true;
 }
 
 impl<T: JsonBody> RequestBody for T {

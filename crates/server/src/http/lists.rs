@@ -5,9 +5,10 @@ use crate::access::Scope;
 use axum::{http::StatusCode, response::Response};
 use limina_engine::{
     Command, Listed, Name, Outcome, Page, Position, answer_size,
+    decisions::{self, Decision},
     events::{self, StreamInfo},
     ledger::{self, LimitInfo, OperationInfo},
-    limiter::{self, CounterId, CounterInfo, LeaseInfo, OverrideInfo, RuleInfo},
+    limiter::{self, CounterId, CounterInfo, LeaseInfo, OverrideInfo, RuleInfo, RuleSetInfo},
     locks::{self, GrantInfo},
 };
 use serde::Serialize;
@@ -55,9 +56,11 @@ items! {
     OverrideInfo, Name, Limiter, limiter::Reply::Overrides;
     CounterInfo, CounterId, Limiter, limiter::Reply::Counters;
     LeaseInfo, Name, Limiter, limiter::Reply::Leases;
+    RuleSetInfo, Name, Limiter, limiter::Reply::RuleSets;
     GrantInfo, Position, Locks, locks::Reply::Grants;
     StreamInfo, Name, Events, events::Reply::Streams;
     OperationInfo, Name, Ledger, ledger::Reply::Operations;
+    Decision, Position, Decisions, decisions::Reply::Decisions;
 }
 
 /// Requests part after part until the page has enough items or bytes, the list ends, or [`MAX_TIME`] has passed. Each part

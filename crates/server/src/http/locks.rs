@@ -3,6 +3,7 @@
 use super::{
     App,
     extract::{Call, Changing, LockId, Namespace, NoQuery, Paging, ReleaseQuery, Searching, Unparsed},
+    forced::require_decisions,
     from_wire,
     lists::list,
     problem::{Code, Failure},
@@ -88,7 +89,7 @@ pub(in crate::http) async fn acquire(
 }
 
 /// The answer to a client that has closed only its sending side and still reads.
-fn hung_up() -> Failure {
+pub(in crate::http) fn hung_up() -> Failure {
     Failure::new(
         Code::ClientHungUp,
         "The client closed its side of the connection before the answer. It holds nothing.",
@@ -135,6 +136,10 @@ pub(in crate::http) async fn release(
     LockId(id): LockId,
     ReleaseQuery(session): ReleaseQuery,
 ) -> Answer {
+    if session.is_none() {
+        let get = engine::Command::Locks(Command::Get(id.clone()));
+        require_decisions(&app, &namespace, get).await?;
+    }
     submit(app, namespace, None, Command::Release { id, session }).await
 }
 

@@ -2,14 +2,17 @@
 
 mod audit;
 mod console;
+mod decisions;
 mod docs;
 mod door;
 pub(crate) mod events;
 pub(crate) mod extract;
+mod forced;
 pub(crate) mod from_wire;
 mod handshakes;
 mod health;
 mod ledger;
+pub(crate) mod liminator;
 mod limiter;
 mod lists;
 mod locks;
@@ -20,7 +23,7 @@ mod openapi;
 pub(crate) mod problem;
 mod rate_limit;
 mod refusals;
-mod routes;
+pub(crate) mod routes;
 mod serve;
 mod socket;
 mod stalls;
@@ -35,13 +38,13 @@ pub(crate) use metrics::Recorder;
 pub(crate) use namespaces::visible_namespaces;
 pub use openapi::openapi_json;
 pub use routes::rights_table;
-pub use serve::{serve, serve_peers};
+pub use serve::{serve, serve_envoy, serve_peers};
 pub(crate) use socket::ClientConnection;
 
 use crate::{
-    Backend, Policy, Tls,
+    Backend, EnvoyLimits, Policy, Tls,
     access::{Guard, Needs, Scope, enter},
-    peers,
+    envoy, peers,
     stomp::TimeSync,
 };
 use axum::{
@@ -49,7 +52,7 @@ use axum::{
     extract::{Request, State},
     handler::Handler,
     http::{StatusCode, header::CONTENT_TYPE},
-    middleware::{Next, from_fn_with_state},
+    middleware::{Next, from_fn_with_state, map_response},
     response::{IntoResponse, Response},
     routing::{MethodRouter, any},
 };
@@ -57,6 +60,7 @@ use limina_engine::{Command, Idempotency, Outcome, Request as EngineRequest};
 use limina_node::{Budget, Unavailable};
 use problem::{Code, Failure};
 use prometheus_client::registry::Registry;
+use routes::Entry;
 use serde::Serialize;
 use std::{
     sync::{Arc, OnceLock},
@@ -86,6 +90,8 @@ struct Shared {
     max_connections: OnceLock<usize>,
     /// The memory budget; not set: unlimited.
     memory: OnceLock<Budget>,
+    /// Envoy's rate limits; not set: Envoy is not served.
+    envoy: OnceLock<EnvoyLimits>,
     /// Becomes `true` when the server stops. STOMP sessions and feeds of other nodes listen to it; it is closed when the last of
     /// them has ended.
     stopping: watch::Sender<bool>,
@@ -105,6 +111,7 @@ impl App {
             policy: OnceLock::new(),
             max_connections: OnceLock::new(),
             memory: OnceLock::new(),
+            envoy: OnceLock::new(),
             stopping: watch::Sender::new(false),
         }))
     }
@@ -168,6 +175,15 @@ impl App {
         self.0.memory.get_or_init(Budget::unlimited)
     }
 
+    /// Answers Envoy with these limits. Call it before [`serve`]; only the first call has an effect.
+    pub fn use_envoy_limits(&self, limits: EnvoyLimits) {
+        self.0.envoy.get_or_init(|| limits);
+    }
+
+    pub(crate) fn envoy(&self) -> Option<&EnvoyLimits> {
+        self.0.envoy.get()
+    }
+
     pub(crate) fn backend(&self) -> &dyn Backend {
         &*self.0.backend
     }
@@ -193,7 +209,7 @@ impl App {
     }
 
     /// Executes a command and returns its outcome.
-    async fn ask(
+    pub(crate) async fn ask(
         &self,
         scope: Scope,
         idempotency: Option<Idempotency>,
@@ -247,14 +263,34 @@ impl App {
 
     /// The router of all paths for clients.
     fn router(&self) -> Router {
-        let mut router = Router::new();
-        for entry in routes::all() {
-            let methods = self.guarded(entry.family, entry.operation, entry.needs, entry.handler);
-            router = router.route(&entry.path, methods);
-        }
+        let mut router = self.router_of(|_| true);
         for (path, parameter) in routes::empty_names() {
             router = router.route(&path, self.empty_name(parameter));
         }
+        self.with_fallbacks(router)
+    }
+
+    /// The router of the paths that Envoy uses, and of the probes.
+    fn envoy_router(&self) -> Router {
+        let is_wanted = |entry: &Entry| {
+            entry.family == routes::ENVOY || matches!(entry.path.as_str(), "/healthz" | "/readyz")
+        };
+        self.with_fallbacks(self.router_of(is_wanted))
+    }
+
+    fn router_of(&self, is_wanted: impl Fn(&Entry) -> bool) -> Router<App> {
+        let mut router = Router::new();
+        for entry in routes::all().into_iter().filter(is_wanted) {
+            let mut methods = self.guarded(entry.family, entry.operation, entry.needs, entry.handler);
+            if entry.is_grpc {
+                methods = methods.layer(map_response(envoy::answer_as_grpc));
+            }
+            router = router.route(&entry.path, methods);
+        }
+        router
+    }
+
+    fn with_fallbacks(&self, router: Router<App>) -> Router {
         router
             .method_not_allowed_fallback(
                 method_not_allowed.layer(from_fn_with_state(

@@ -2,7 +2,7 @@
 
 mod exact;
 
-use super::{audit, docs, events, health, ledger, limiter, locks, namespaces, refusals, routes};
+use super::{audit, decisions, docs, events, health, ledger, limiter, locks, namespaces, refusals, routes};
 use crate::{access::Needs, stomp};
 use axum::http::Method;
 use limina_wire::{Problem, problem::MEDIA_TYPE};
@@ -17,7 +17,7 @@ use utoipa::{
 };
 
 /// The paths of these families also exist below `/v1/ns/{namespace}`.
-const FAMILIES: [&str; 5] = ["ledger", "limiter", "locks", "events", "refusals"];
+const FAMILIES: [&str; 6] = ["ledger", "limiter", "locks", "events", "decisions", "refusals"];
 
 #[derive(OpenApi)]
 #[openapi(
@@ -58,6 +58,10 @@ const FAMILIES: [&str; 5] = ["ledger", "limiter", "locks", "events", "refusals"]
         limiter::overrides::put_override,
         limiter::overrides::patch_override,
         limiter::overrides::delete_override,
+        limiter::rule_sets::list_rule_sets,
+        limiter::rule_sets::get_rule_set,
+        limiter::rule_sets::put_rule_set,
+        limiter::rule_sets::delete_rule_set,
         limiter::rules::match_rules,
         limiter::rules::query_rules,
         limiter::overrides::query_overrides,
@@ -87,6 +91,15 @@ const FAMILIES: [&str; 5] = ["ledger", "limiter", "locks", "events", "refusals"]
         events::follow,
         events::only_once_event,
         events::strictly_once_event,
+        decisions::decide,
+        decisions::list_decisions,
+        decisions::get_decision,
+        decisions::commit_decision,
+        decisions::rollback_decision,
+        decisions::heartbeat_decision,
+        decisions::decide_batch,
+        decisions::commit_decisions,
+        decisions::rollback_decisions,
         stomp::upgrade,
         stomp::time_sync,
         namespaces::list_namespaces,
@@ -107,6 +120,7 @@ const FAMILIES: [&str; 5] = ["ledger", "limiter", "locks", "events", "refusals"]
         (name = "limiter", description = "Rules that limit any combination of key-values, and overrides for exact values. Checks, counters and leases take from the limits."),
         (name = "locks", description = "Locks on sets of key-values: exclusive or shared, several at once, granted in the order of arrival, with fencing tokens."),
         (name = "events", description = "Events that are accepted once per duration. Followers receive what happens to them by server-sent events, or by STOMP over WebSocket."),
+        (name = "decisions", description = "One decision over checks, holds, locks and an event: all of it at one instant, or nothing. Reserve an estimate, settle the actual."),
         (name = "namespaces", description = "A namespace is the unit of atomicity and order. The first write to it creates it."),
         (name = "server", description = "Health, metrics, the cluster, and this reference."),
     ),
@@ -263,13 +277,14 @@ fn describe(parameter: &mut Parameter) {
         }
         "limit" => "The maximum number of items, 1–1000. Default: 100.",
         "after" => "The `next` of the previous page. Absent: the first page.",
-        "name" | "operation_id" | "override" | "lease_id" | "lock_id" | "stream" | "namespace" => {
+        "name" | "set" | "operation_id" | "override" | "lease_id" | "lock_id" | "stream" | "namespace" => {
             "1–256 bytes of UTF-8 without control characters, percent-encoded."
         }
         "session_id" => {
             "The `session_id` that was granted together with the lock. Required, except with `force=true`."
         }
         "force" => "`true`: release the lock without its session, as an operator. Default: `false`.",
+        "dry_run" => "`true`: change nothing, and say what would change. Default: `false`.",
         "Last-Event-ID" => {
             "The `id` of the last message that the client received. Absent: start with a key frame."
         }

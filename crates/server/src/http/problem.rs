@@ -72,10 +72,10 @@ codes! {
         "The field `limit_name` names the limit. PATCH changes it."
     LimitNotFound NOT_FOUND "A limit does not exist"
         "The field `limit_names` lists all limits that do not exist; `limit_name` is the first of them. Create them, or send `create_missing` with the hold."
-    OperationNotFound NOT_FOUND "The operation has no such hold"
-        "The operation is not known, has no hold in `limit_name`, or was finished in another way. In the last case `state` says how."
+    OperationNotFound NOT_FOUND "There is no such operation, or it has ended"
+        "In the ledger: the operation is not known, has no hold in `limit_name`, or was finished in another way. A decision: it is not known, still waits, or has ended in another way. The field `state` says so where it is known."
     OperationAlreadyInFinalState CONFLICT "The operation is already finished"
-        "The operation was committed or rolled back in the limits of `limit_names`. It cannot hold there again: use a new operation id."
+        "In the ledger: the operation was committed or rolled back in the limits of `limit_names`, and cannot hold there again. A decision: it ended at `position`, with `state`. Use a new operation id."
     DuplicateOperation CONFLICT "The operation already has an open hold"
         "The field `limits` lists each limit in which it has one, with the `held_value`. With `skip_existing_holds` the server leaves holds of the same value as they are; the error then lists only holds of another value."
     LimitExceeded CONFLICT "A ceiling would be exceeded"
@@ -86,12 +86,22 @@ codes! {
         "The field `limit_names` lists the limits."
     CommitExceedsHold CONFLICT "The commit is larger than the hold"
         "A commit may have at most the held value, with the same sign. The field `held_value` is the held value, `value` the requested one."
+    Refused CONFLICT "The decision is refused"
+        "Nothing has moved, and the id is free. The field `refused_by` lists what refuses, and `limits`, `holds`, `locks` and `event` say why, each with its own `code`. `retry_after_ms` is the time after which all of it would be allowed if nothing else happened; it is `null` if a slot, a ceiling or a lock refuses. The status is 429 if a limit of the limiter refuses."
+    OperationReused UNPROCESSABLE_ENTITY "The operation id belongs to another request"
+        "A decision is open or waits under this id, with another request, or an operation of the ledger has it. Nothing was done. Use a new id for each new request."
+    OperationWaits CONFLICT "The same request waits again"
+        "The same decision was asked for again while this request waited. The later request has taken its place."
     RuleNotFound NOT_FOUND "The rule does not exist"
         "The field `rule` names it."
     RuleAlreadyExists CONFLICT "The rule already exists"
         "The field `rule` names it. PUT replaces the rule, PATCH changes parts of it."
-    RuleManagedByFile CONFLICT "The rule is managed by the rules file"
-        "Only the server's rules file can change the rule and its overrides. The field `rule` names it."
+    RuleSetNotFound NOT_FOUND "The rule set does not exist"
+        "The field `rule_set` names it. PUT creates it."
+    RuleSetManagedByServer CONFLICT "The rule set is the server's own"
+        "Only the server's configuration can change the rule sets `file` and `envoy`. The field `rule_set` names the set."
+    RuleManagedBySet CONFLICT "The rule belongs to a rule set"
+        "Only a PUT or DELETE of its set can change the rule. The field `rules` lists each such rule with the set in `managed_by`; `rule` and `managed_by` are those of the first one."
     OverridesConflict CONFLICT "An override lacks a key of the new group_by"
         "The field `override` names one such override of `rule`. Change or delete it first."
     OverrideNotFound NOT_FOUND "The override does not exist"
@@ -114,6 +124,8 @@ codes! {
         "It was released, has expired, or was never granted. A holder that gets this answer no longer holds the lock. The field `lock_id` names it."
     SessionMismatch CONFLICT "The lock or the lease is held by another session"
         "The `session_id` is not the one that was granted together with this `lock_id` or `lease_id`. Nothing was changed."
+    PartOfOperation CONFLICT "It is a part of an open decision"
+        "Only the decision as a whole can be committed, rolled back or extended. The field `operation_id` names it."
     StreamNotFound NOT_FOUND "The stream does not exist"
         "The field `stream` names it. PUT creates it."
     StreamModeConflict CONFLICT "The stream has another mode"
@@ -141,6 +153,7 @@ codes! {
 /// A request that is answered with a problem document.
 #[derive(Debug)]
 pub(crate) struct Failure {
+    code: Code,
     problem: Box<Problem>,
     /// Set for an invalid request: which kind of thing `field` names. The problem's `detail` is then only a predicate, such as
     /// "must not be empty", until [`Failure::into_problem`] makes it a sentence.
@@ -172,7 +185,7 @@ impl Failure {
             code: Cow::Borrowed(code.word()),
             extensions: serde_json::Map::new(),
         };
-        Failure { problem: Box::new(problem), invalid: None, hint: None, closes: false, retry_after: 1 }
+        Failure { code, problem: Box::new(problem), invalid: None, hint: None, closes: false, retry_after: 1 }
     }
 
     /// A field of the body is invalid; `field` is its path, or `body` for the body as a whole. `reason` is a predicate, such as
@@ -201,6 +214,17 @@ impl Failure {
         Failure { invalid: Some(part), ..failure }
     }
 
+    /// The code of the problem.
+    pub(crate) fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The same problem with another status than that of its code.
+    pub(crate) fn with_status(mut self, status: StatusCode) -> Failure {
+        self.problem.status = status.as_u16();
+        self
+    }
+
     /// Adds a field for programs.
     pub(crate) fn with(mut self, field: &str, value: impl Into<Value>) -> Failure {
         self.problem.extensions.insert(field.to_owned(), value.into());
@@ -211,6 +235,14 @@ impl Failure {
     pub(crate) fn hinting(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// The same mistake, seen from an object that has the invalid object at this path.
+    pub(crate) fn within(self, path: &str) -> Failure {
+        match self.field().map(str::to_owned) {
+            Some(field) => self.with("field", format!("{path}.{field}")),
+            None => self,
+        }
     }
 
     /// Closes the connection after the answer, because the rest of the request is not read.

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
 use limina_engine::{
     Millis,
-    limiter::{Decision, Limit, LimitStatus},
+    limiter::{Limit, LimitStatus},
 };
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use std::{borrow::Cow, cmp::Ordering, fmt::Write};
@@ -24,8 +24,12 @@ const MAX_INTEGER: u64 = 999_999_999_999_999;
 const ENCODED: &AsciiSet = &CONTROLS.add(b'"').add(b'\\').add(b'%');
 
 /// Adds both headers, if any enforced limit applied.
-pub(crate) fn add_headers(headers: &mut HeaderMap, decision: &Decision) {
-    let enforced = decision.limits.iter().filter_map(Enforced::new);
+pub(crate) fn add_headers<'a>(
+    headers: &mut HeaderMap,
+    limits: impl Iterator<Item = &'a LimitStatus>,
+    retry_after: Option<Millis>,
+) {
+    let enforced = limits.filter_map(Enforced::new);
     let mut tightest: Vec<Enforced<'_>> = enforced.collect();
     if tightest.is_empty() {
         return;
@@ -37,7 +41,7 @@ pub(crate) fn add_headers(headers: &mut HeaderMap, decision: &Decision) {
         if policy.len() >= MAX_BYTES {
             break;
         }
-        limit.write(decision.retry_after, &mut policy, &mut state).expect("writing to a string succeeds");
+        limit.write(retry_after, &mut policy, &mut state).expect("writing to a string succeeds");
     }
     for (name, text) in [(POLICY, policy), (STATE, state)] {
         let value = HeaderValue::from_maybe_shared(Bytes::from(text));
@@ -144,13 +148,14 @@ mod tests {
             refill: None,
             shadow: false,
             exceeded: false,
+            waiting: 0,
         }
     }
 
     #[track_caller]
     fn check(limits: Vec<LimitStatus>, retry_after: Option<Millis>, expect: Option<(&str, &str)>) {
         let mut headers = HeaderMap::new();
-        add_headers(&mut headers, &Decision { allowed: retry_after.is_none(), limits, retry_after });
+        add_headers(&mut headers, limits.iter(), retry_after);
         let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap());
         assert_eq!(text(&POLICY).zip(text(&STATE)), expect);
         assert_eq!(headers.len(), expect.map_or(0, |_| 2));
@@ -185,7 +190,7 @@ mod tests {
     fn the_tightest_come_first() {
         let names = |limits: Vec<LimitStatus>| {
             let mut headers = HeaderMap::new();
-            add_headers(&mut headers, &Decision { allowed: true, limits, retry_after: None });
+            add_headers(&mut headers, limits.iter(), None);
             let members = headers[STATE].to_str().unwrap().split(", ");
             members.map(|member| member.split('"').nth(1).unwrap().to_owned()).collect::<Vec<_>>()
         };

@@ -4,8 +4,11 @@
 //! `("/path/{name}", "operation", post(Use, handler))`. The level (`Read`, `Use`, `Manage`) is the right in the namespace of the
 //! path. A handler that needs more for some requests, such as a forced release, asks `Scope::require`.
 
-use super::{App, audit, console, docs, events, health, ledger, limiter, locks, namespaces, refusals};
-use crate::{access::Needs, stomp};
+use super::{
+    App, audit, console, decisions, docs, events, health, ledger, liminator, limiter, locks, namespaces,
+    refusals,
+};
+use crate::{access::Needs, envoy, stomp};
 use axum::{
     handler::Handler,
     http::Method,
@@ -26,6 +29,15 @@ pub(crate) struct Call {
     method: Method,
     needs: Needs,
     handler: MethodRouter<App>,
+    /// Whether answers get the form of gRPC.
+    is_grpc: bool,
+}
+
+impl Call {
+    /// The same over gRPC.
+    pub(crate) fn over_grpc(self) -> Call {
+        Call { is_grpc: true, ..self }
+    }
 }
 
 macro_rules! methods {
@@ -36,7 +48,8 @@ macro_rules! methods {
             H: Handler<T, App>,
             T: 'static,
         {
-            Call { method: Method::$method, needs: needs.into(), handler: routing::$name(handler) }
+            let handler = routing::$name(handler);
+            Call { method: Method::$method, needs: needs.into(), handler, is_grpc: false }
         }
     )*};
 }
@@ -52,20 +65,25 @@ pub(super) struct Entry {
     pub(super) family: &'static str,
     pub(super) operation: &'static str,
     pub(super) handler: MethodRouter<App>,
+    pub(super) is_grpc: bool,
 }
 
 /// Paths in which a name is empty, with the parameter that it is.
 type EmptyNames = &'static [(&'static str, &'static str)];
 
 /// The families, with their routes, and their paths in which a name is empty.
-fn families() -> [(Family, Vec<Route>, EmptyNames); 4] {
+fn families() -> [(Family, Vec<Route>, EmptyNames); 5] {
     [
         (Family::Ledger, ledger::routes(), ledger::EMPTY_NAMES),
         (Family::Limiter, limiter::routes(), limiter::EMPTY_NAMES),
         (Family::Locks, locks::routes(), locks::EMPTY_NAMES),
         (Family::Events, events::routes(), events::EMPTY_NAMES),
+        (Family::Decisions, decisions::routes(), decisions::EMPTY_NAMES),
     ]
 }
+
+/// The label of Envoy's routes in metrics.
+pub(super) const ENVOY: &str = "envoy";
 
 /// The paths of a family exist with and without a namespace.
 const PREFIXES: [&str; 2] = ["/v1", "/v1/ns/{namespace}"];
@@ -73,21 +91,26 @@ const PREFIXES: [&str; 2] = ["/v1", "/v1/ns/{namespace}"];
 /// All routes.
 pub(super) fn all() -> Vec<Entry> {
     let mut entries = Vec::new();
-    for (path, family, operation, Call { method, needs, handler }) in outside_families() {
+    for (path, family, operation, Call { method, needs, handler, is_grpc }) in outside_families() {
         let path = path.to_owned();
-        entries.push(Entry { path, method, needs, family, operation, handler });
+        entries.push(Entry { path, method, needs, family, operation, handler, is_grpc });
     }
     for prefix in PREFIXES {
         for (family, routes, _) in families() {
-            for (path, operation, Call { method, needs, handler }) in routes {
+            for (path, operation, Call { method, needs, handler, is_grpc }) in routes {
                 let path = format!("{prefix}/{family}{path}");
                 let needs = needs.of_family(family);
-                entries.push(Entry { path, method, needs, family: family.word(), operation, handler });
+                let family = family.word();
+                entries.push(Entry { path, method, needs, family, operation, handler, is_grpc });
             }
         }
     }
     entries
 }
+
+/// Reading values needs this. The functions that write need `ledger:use`, which the handler checks: only the body says which
+/// function it is.
+const LIMINATOR: Needs = Needs::Family(Family::Ledger, Read);
 
 fn outside_families() -> Vec<(&'static str, &'static str, &'static str, Call)> {
     let mut routes = vec![
@@ -122,6 +145,8 @@ fn outside_families() -> Vec<(&'static str, &'static str, &'static str, Call)> {
             "listen_to_refusals",
             get(Needs::AnyFamily(Read), refusals::listen_in_namespace),
         ),
+        ("/liminator/v1", "ledger", "liminator", post(LIMINATOR, liminator::call)),
+        ("/v1/ns/{namespace}/liminator/v1", "ledger", "liminator", post(LIMINATOR, liminator::call)),
         ("/ws", "events", "stomp", get(Needs::Frames, stomp::upgrade)),
         ("/time-sync", "events", "time_sync", post(Needs::Token, stomp::time_sync)),
     ];
@@ -129,6 +154,7 @@ fn outside_families() -> Vec<(&'static str, &'static str, &'static str, Call)> {
         let needs = call.needs.of_family(Family::Events);
         routes.push((path, "events", operation, Call { needs, ..call }));
     }
+    routes.extend(envoy::routes().into_iter().map(|(path, operation, call)| (path, ENVOY, operation, call)));
     routes
 }
 
@@ -176,7 +202,9 @@ mod tests {
         let open: Vec<String> =
             all().into_iter().filter(|entry| entry.needs == Needs::Nothing).map(|entry| entry.path).collect();
         let console = ["/console", "/console/", "/console/{*rest}"];
-        assert_eq!(open, [&["/", "/healthz", "/readyz", "/openapi.json", "/docs"][..], &console].concat());
+        let health = ["/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"];
+        let server = ["/", "/healthz", "/readyz", "/openapi.json", "/docs"];
+        assert_eq!(open, [&server[..], &console, &health].concat());
         // A level without a family would be that of all families.
         assert!(!all().iter().any(|entry| matches!(entry.needs, Needs::Level(_))));
     }

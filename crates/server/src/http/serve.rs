@@ -60,6 +60,15 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
     listen(listener, Listening { app, door, router, builder, max_connections }, shutdown).await;
 }
 
+/// Serves Envoy on a port of its own, as [`serve`] serves all clients: the rate limit service, gRPC's health service, and the
+/// probes.
+pub async fn serve_envoy(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
+    let door = app.tls().cloned().map_or(Door::Plain, Door::Tls);
+    let (router, max_connections) = (app.envoy_router(), app.max_connections());
+    let builder = builder(&app);
+    listen(listener, Listening { app, door, router, builder, max_connections }, shutdown).await;
+}
+
 /// Serves other nodes, as [`serve`] serves clients: only nodes whose certificates the store lists, over TLS and HTTP/2. `peers`
 /// connects this node to them. At most so many connections are open at once.
 pub async fn serve_peers(

@@ -11,11 +11,10 @@ use crate::http::{
     extract::{parse as parse_json, shortened},
     from_wire::limiter as from_wire,
     problem::Failure,
-    status,
 };
 use limina_engine::{
     Name,
-    limiter::{FileRule, NewOverride, NewRule, check_override},
+    limiter::{NewOverride, NewRule, SetRule},
 };
 use lines::Lines;
 use std::{
@@ -29,7 +28,7 @@ use toml::{
 };
 
 /// The rules of a file, by namespace. A namespace with an empty list loses the rules that it had from the file.
-pub type Rules = BTreeMap<Name, Vec<FileRule>>;
+pub type Rules = BTreeMap<Name, Vec<SetRule>>;
 
 /// An error in a rules file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,7 +131,7 @@ impl Reader {
         rules
     }
 
-    fn namespace(&mut self, node: &Node<'_>) -> Vec<FileRule> {
+    fn namespace(&mut self, node: &Node<'_>) -> Vec<SetRule> {
         let Some(table) = self.table(node) else { return Vec::new() };
         self.only_key(&node.path, "rules", table);
         let Some((key, value)) = table.get_key_value("rules") else {
@@ -147,13 +146,13 @@ impl Reader {
         self.distinct(
             &rules,
             "name",
-            |(_, read): &(_, FileRule)| read.rule.name.clone(),
+            |(_, read): &(_, SetRule)| read.rule.name.clone(),
             |name| format!("must be unique: {name:?} is used twice"),
         );
         rules.into_iter().map(|(_, rule)| rule).collect()
     }
 
-    fn rule(&mut self, node: &Node<'_>) -> Option<FileRule> {
+    fn rule(&mut self, node: &Node<'_>) -> Option<SetRule> {
         let table = self.table(node)?;
         let rule: Option<NewRule> =
             self.read(node, table, "overrides", |json| from_wire::file_rule(parse_json(json)?));
@@ -175,11 +174,11 @@ impl Reader {
         );
         let rule = rule?;
         for (node, new) in &overrides {
-            if let Err(refusal) = check_override(&rule, new) {
-                self.failure(node, status::limiter::refusal(&refusal));
+            if let Err(invalid) = new.validate_for(&rule) {
+                self.failure(node, invalid.into());
             }
         }
-        Some(FileRule { rule, overrides: overrides.into_iter().map(|(_, new)| new).collect() })
+        Some(SetRule { rule, overrides: overrides.into_iter().map(|(_, new)| new).collect() })
     }
 
     fn new_override(&mut self, node: &Node<'_>) -> Option<NewOverride> {

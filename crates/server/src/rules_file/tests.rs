@@ -14,9 +14,9 @@ fn check(text: &str, expect: &[&str]) {
     assert_eq!(found, expect, "{text}");
 }
 
-fn shown(name: &Name, rules: Vec<FileRule>) -> Vec<String> {
+fn shown(name: &Name, rules: Vec<SetRule>) -> Vec<String> {
     let mut lines = vec![format!("{name}: {}", rules.len())];
-    for FileRule { rule, overrides } in rules {
+    for SetRule { rule, overrides } in rules {
         let window = match rule.window {
             None => "in use".to_owned(),
             Some(Window::Fixed { per: Millis(per) }) => format!("fixed {per}"),
@@ -205,9 +205,8 @@ limit = 1
             "line 8: namespaces.a.rules[0].overrides[1].name: must be unique: \"x\" is used twice (line 7)",
             "line 9: namespaces.a.rules[0].overrides[2].key_values: must be unique: another override of the rule \
              has the same key-values (line 7)",
-            "line 11: namespaces.a.rules[0].overrides[4].key_values.ip: is required, because the rule \"r\" groups by \
-             it",
-            "line 12: namespaces.a.rules[0].overrides[5].burst: must be absent, because the rule \"r\" is not a bucket",
+            "line 11: namespaces.a.rules[0].overrides[4].key_values.ip: is required, because the rule groups by it",
+            "line 12: namespaces.a.rules[0].overrides[5].burst: must be absent, because the rule is not a bucket",
             "line 13: namespaces.a.rules[0].overrides[6].name: is required",
             "line 16: namespaces.a.rules[1].name: must be unique: \"r\" is used twice (line 2)",
         ],

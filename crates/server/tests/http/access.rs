@@ -4,12 +4,12 @@ use super::*;
 use limina_access::{Access, Secret, parse};
 
 /// A token with these rights and other lines of its block.
-struct Entry {
-    secret: Secret,
+pub(super) struct Entry {
+    pub(super) secret: Secret,
     lines: String,
 }
 
-fn entry(name: &str, rights: &[&str], more: &str) -> Entry {
+pub(super) fn entry(name: &str, rights: &[&str], more: &str) -> Entry {
     let lines = format!("name = \"{name}\"\nallow = {rights:?}\n{more}\n");
     Entry { secret: Secret::draw().unwrap(), lines }
 }
@@ -19,7 +19,7 @@ fn file(entries: &[&Entry]) -> limina_access::Tokens {
     parse(&entries.iter().map(block).collect::<String>()).unwrap()
 }
 
-async fn protected(entries: &[&Entry]) -> (Server, Access) {
+pub(super) async fn protected(entries: &[&Entry]) -> (Server, Access) {
     let access = Access::new(file(entries));
     let policy = Policy::tokens(access.clone());
     let server = start_app(|app| {
@@ -57,12 +57,20 @@ fn level(method: &str, path: &str) -> &'static str {
         "/ledger/extend",
         "/only-once-event",
         "/strictly-once-event",
+        "/decisions",
+        "/decisions/batch",
+        "/decisions/commit/batch",
+        "/decisions/rollback/batch",
+        "/decisions/{operation_id}/commit",
+        "/decisions/{operation_id}/rollback",
+        "/decisions/{operation_id}/heartbeat",
     ];
     let managing = [
         "/limiter/rules",
         "/limiter/rules/{name}",
         "/limiter/rules/{name}/overrides",
         "/limiter/rules/{name}/overrides/{override}",
+        "/limiter/rule-sets/{set}",
         "/limiter/counters/set",
         "/ledger/limits",
         "/ledger/limits/{name}",
@@ -238,6 +246,98 @@ async fn a_forced_release_needs_more() {
     assert_eq!(server.asks(&operator, "DELETE", path).send().await.unwrap().status(), 204);
     let own = server.asks(&user, "DELETE", "/v1/locks/id?session_id=s").send().await.unwrap();
     assert_eq!(own.status(), 204);
+}
+
+/// A forced release of a part of a decision ends the whole decision.
+#[tokio::test]
+async fn a_forced_release_of_a_part_needs_decisions_too() {
+    use limina_engine::{limiter, locks};
+    let operator = entry("o", &["*/locks:manage", "*/limiter:manage"], "");
+    let chief = entry("c", &["*/*:manage"], "");
+    let (server, _) = protected(&[&operator, &chief]).await;
+    let grant = || {
+        let grant = super::locks::grant("id");
+        locks::Reply::Grant(locks::GrantInfo { operation_id: Some(name("op")), ..grant })
+    };
+    let lease = || {
+        let lease = super::limiter::lease("id");
+        limiter::Reply::Lease(limiter::LeaseInfo { operation_id: Some(name("op")), ..lease })
+    };
+    for (path, part) in [
+        ("/v1/locks/id?force=true", Outcome::Locks(Ok(grant()))),
+        ("/v1/limiter/leases/id?force=true", Outcome::Limiter(Ok(lease()))),
+    ] {
+        server.fake.script.lock().unwrap().push_back(part);
+        let answer = server.asks(&operator, "DELETE", path).send().await.unwrap();
+        assert_eq!(problem_of(answer, 403, "Forbidden").await["needs"], "default/decisions:manage");
+        // One that is no part of a decision, and one whose part could not be read.
+        assert_eq!(server.asks(&operator, "DELETE", path).send().await.unwrap().status(), 204);
+        server.answers(Err(Unavailable::ShardUnavailable));
+        let answer = server.asks(&operator, "DELETE", path).send().await.unwrap();
+        problem_of(answer, 503, "ShardUnavailable").await;
+        *server.fake.answer.lock().unwrap() = None;
+        assert_eq!(server.asks(&chief, "DELETE", path).send().await.unwrap().status(), 204);
+    }
+}
+
+/// Making a decision needs `use` in the family of each part; ending it needs decisions alone.
+#[tokio::test]
+async fn a_decision_needs_the_families_of_its_parts() {
+    let families = ["limiter", "ledger", "locks", "events"];
+    let all: Vec<String> = families.iter().map(|family| format!("*/{family}:use")).collect();
+    let rights = |without: &str| {
+        let used = all.iter().filter(|right| !right.contains(without)).map(String::as_str);
+        used.chain(["*/decisions:use"]).collect::<Vec<_>>()
+    };
+    let entries = families.map(|family| entry(family, &rights(family), ""));
+    let (only, meter) = (entry("d", &["*/decisions:use"], ""), entry("m", &["*/*:use"], "record = false"));
+    let (server, _) = protected(&entries.iter().chain([&only, &meter]).collect::<Vec<_>>()).await;
+    let parts = [
+        r#""checks": [{"key_values": {"k": 1}}]"#,
+        r#""holds": [{"limit_name": "a", "value": 1}]"#,
+        r#""locks": [{"key_values": {"k": 1}}]"#,
+        r#""event": {"stream": "s", "event": "e"}"#,
+    ];
+    let ask = async |entry: &Entry, path: &str, body: String| {
+        server.asks(entry, "POST", &format!("/v1/decisions{path}")).body(body).send().await.unwrap()
+    };
+    for (family, part) in families.iter().zip(parts) {
+        let body = format!(r#"{{"operation_id": "op", "dry_run": true, {part}}}"#);
+        for (other, entry) in families.iter().zip(&entries) {
+            let answer = ask(entry, "", body.clone()).await;
+            let batch = ask(entry, "/batch", format!(r#"{{"operations": [{body}]}}"#)).await;
+            let item = batch.json::<Json>().await.unwrap()["results"][0].clone();
+            if family == other {
+                let needs = format!("default/{family}:use");
+                assert_eq!(problem_of(answer, 403, "Forbidden").await["needs"], needs);
+                assert_eq!((&item["status"], &item["needs"]), (&json!(403), &json!(needs)));
+            } else {
+                assert_eq!(
+                    (answer.status().as_u16(), &item["status"]),
+                    (200, &json!(200)),
+                    "{family} as {other}"
+                );
+            }
+        }
+    }
+    for (path, body) in [
+        ("/op/commit", ""),
+        ("/op/rollback", ""),
+        ("/op/heartbeat", ""),
+        ("/op/commit", r#"{"record": true}"#),
+    ] {
+        assert_eq!(ask(&only, path, body.to_owned()).await.status(), 200, "{path}");
+    }
+    assert_eq!(ask(&meter, "/op/commit", r#"{"record": false}"#.to_owned()).await.status(), 200);
+    let answer = ask(&meter, "/op/commit", r#"{"record": true}"#.to_owned()).await;
+    assert_eq!(problem_of(answer, 403, "Forbidden").await["needs"], "record");
+    let batch = ask(
+        &meter,
+        "/commit/batch",
+        r#"{"operations": [{"operation_id": "op", "record": true}]}"#.to_owned(),
+    )
+    .await;
+    assert_eq!(batch.json::<Json>().await.unwrap()["results"][0]["status"], 403);
 }
 
 const WAITING: &str = r#"{"key_values": {"a": 1}, "ttl": "10s", "wait": "1m"}"#;

@@ -86,12 +86,12 @@ async fn the_reference() {
     assert_eq!(document, serde_json::from_str::<Json>(&openapi_json()).unwrap());
     assert_eq!(openapi_json(), openapi_json());
     let paths = document["paths"].as_object().unwrap();
-    let families = ["/v1/ledger", "/v1/limiter", "/v1/locks", "/v1/events"];
+    let families = ["/v1/ledger", "/v1/limiter", "/v1/locks", "/v1/events", "/v1/decisions"];
     let of_family = |path: &&String| families.iter().any(|family| path.starts_with(family));
     for path in paths.keys().filter(of_family) {
         assert!(paths.contains_key(&path.replace("/v1/", "/v1/ns/{namespace}/")), "{path}");
     }
-    assert_eq!(paths.len(), 2 * (13 + 16 + 4 + 4 + 1) + 4 + 4 + 6);
+    assert_eq!(paths.len(), 2 * (13 + 18 + 4 + 4 + 8 + 1) + 4 + 4 + 6);
     let mut ids = BTreeSet::new();
     for (path, item) in paths {
         for (method, operation) in item.as_object().unwrap() {

@@ -25,7 +25,7 @@ fn one(key: &str) -> KeyValues {
     KeyValues::new(vec![(key, KeyValue::<&str>::Integer(1))]).unwrap()
 }
 
-fn grant(id: &str) -> GrantInfo {
+pub(super) fn grant(id: &str) -> GrantInfo {
     GrantInfo {
         id: name(id),
         owner: Some(name("me")),
@@ -35,6 +35,7 @@ fn grant(id: &str) -> GrantInfo {
         expires_at: Time(7_000),
         fencing_token: Position(9),
         waiting: 2,
+        operation_id: None,
         now: Time(2_500),
     }
 }
@@ -133,7 +134,7 @@ async fn nobody_but_the_holder_sees_a_session() {
     let server = start().await;
     let shown = json!({
         "lock_id": "l", "owner": "me", "locks": [{"key_values": {"k": 1}, "mode": "shared"}],
-        "held_ms": 1500, "expires_in_ms": 4500, "ttl_ms": 5000, "fencing_token": 9, "waiting": 2,
+        "held_ms": 1500, "expires_in_ms": 4500, "ttl_ms": 5000, "fencing_token": 9, "waiting": 2, "operation_id": null,
     });
     let get = async |method: &str, path: &str, body: &str| -> Json {
         server.send(method, path, body).await.json().await.unwrap()

@@ -32,9 +32,11 @@ use tokio::{
 
 mod access;
 mod bodies;
+mod decisions;
 mod details;
 mod events;
 mod health;
+mod liminator;
 mod limiter;
 mod locks;
 mod memory;
@@ -185,6 +187,7 @@ fn plausible(command: &Command) -> Outcome {
         Command::Events(command) => return Outcome::Events(Ok(events::plausible(command))),
         Command::Locks(command) => return Outcome::Locks(Ok(locks::plausible(command))),
         Command::Limiter(command) => return Outcome::Limiter(Ok(limiter::plausible(command))),
+        Command::Decisions(command) => return Outcome::Decisions(Ok(decisions::plausible(command))),
         Command::Ledger(command) => match command {
             CreateLimit(_) | PatchLimit { .. } | GetLimit(_) => Reply::Limit(limit("a")),
             DeleteLimit(_) => Reply::LimitDeleted,

@@ -149,6 +149,7 @@ async fn replies_have_their_form() {
         (EntryKind::Commit, "commit"),
         (EntryKind::Rollback, "rollback"),
         (EntryKind::Expiry, "expiry"),
+        (EntryKind::Overage, "overage"),
     ] {
         let entry = EntryInfo {
             position: Position(4),

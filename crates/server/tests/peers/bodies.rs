@@ -40,7 +40,7 @@ async fn what_is_no_request_is_refused() {
         }
     }
     // A whole request: the namespace `n`, no key, nobody who asks, and that it is to be deleted.
-    let whole = vec![1, b'n', 0, 0, 0, 4];
+    let whole = vec![1, b'n', 0, 0, 0, 5];
     assert_eq!(post(&node, PATHS[0], "0", whole.clone()).await.0, StatusCode::OK);
     for shard in ["", "-1", "65536", "one"] {
         assert_eq!(post(&node, PATHS[0], shard, whole.clone()).await.0, StatusCode::BAD_REQUEST);
@@ -93,7 +93,12 @@ async fn an_invalid_command_is_refused() {
     let acquire = ("n", none, (none, none), (2_u8, 0_u8), "id", "session", locks, 1_000_u64, 0_u64, none);
     ask(bytes(&acquire), "locks[1].key_values").await;
     ask(bytes(&("n", none, (none, none), (3_u8, 2_u8), "s", "", none)), "event").await;
-    ask(bytes(&("n", none, (none, none), 5_u8, none, 0_usize)), "limit").await;
+    // A decision without parts.
+    let parts = (0_u8, 0_u8, false, 0_u8, none);
+    let decide =
+        ("n", none, (none, none), (4_u8, 0_u8), "op", none, 60_000_u64, parts, (false, false), 0_u64, none);
+    ask(bytes(&decide), "checks").await;
+    ask(bytes(&("n", none, (none, none), 6_u8, none, 0_usize)), "limit").await;
     let wanted = (0_u16, "n", "s", none, Some((0_u8, 10_u64, 0_u32, 10_000_u64)));
     check(bytes(&wanted), PATHS[1], "make.max_events").await;
     assert!(node.fake.asked.lock().unwrap().is_empty());

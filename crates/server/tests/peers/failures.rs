@@ -60,11 +60,11 @@ async fn what_may_have_been_done_is_lost() {
     check("an error", async |c, s| c.answer(s, INTERNAL_SERVER_ERROR, b"").await, lost()).await;
     check("no body", async |c, s| c.answer(s, OK, b"").await, lost()).await;
     check("another body", async |c, s| c.answer(s, OK, b"\xff\xff\xff").await, lost()).await;
-    check("bytes to spare", async |c, s| c.answer(s, OK, &[0, 4, 4]).await, lost()).await;
-    check("as it should be", async |c, s| c.answer(s, OK, &[0, 4]).await, Ok(Outcome::NamespaceDeleted))
+    check("bytes to spare", async |c, s| c.answer(s, OK, &[0, 5, 5]).await, lost()).await;
+    check("as it should be", async |c, s| c.answer(s, OK, &[0, 5]).await, Ok(Outcome::NamespaceDeleted))
         .await;
     let found = Outcome::Namespaces(vec![NamespaceInfo { name: name("n"), position: Position(7) }]);
-    let bytes = [0, 6, 1, 1, b'n', 7];
+    let bytes = [0, 7, 1, 1, b'n', 7];
     check("as it should be", async |c, s| c.answer(s, OK, &bytes).await, Ok(found)).await;
 }
 
@@ -115,13 +115,13 @@ async fn connections_are_shared_and_replaced_when_broken() {
     let node = async {
         let mut connection = raw.accept().await;
         let streams = [connection.request().await, connection.request().await];
-        connection.answer(streams[1], OK, &[0, 4]).await;
-        connection.answer(streams[0], OK, &[0, 4]).await;
+        connection.answer(streams[1], OK, &[0, 5]).await;
+        connection.answer(streams[0], OK, &[0, 5]).await;
         connection.request().await;
         drop(connection);
         let mut connection = raw.accept().await;
         let stream = connection.request().await;
-        connection.answer(stream, OK, &[0, 4]).await;
+        connection.answer(stream, OK, &[0, 5]).await;
         connection
     };
     let client = async {
@@ -148,8 +148,8 @@ async fn a_node_that_goes_away_answers_what_it_has_and_is_asked_nothing_more() {
         seen.send(()).unwrap();
         let mut second = raw.accept().await;
         let other = second.request().await;
-        second.answer(other, OK, &[0, 4]).await;
-        first.answer(stream, OK, &[0, 4]).await;
+        second.answer(other, OK, &[0, 5]).await;
+        first.answer(stream, OK, &[0, 5]).await;
         (first, second)
     };
     let later = async {
@@ -174,7 +174,7 @@ async fn unused_connections_are_closed() {
         let node = async {
             let mut connection = raw.accept().await;
             let stream = connection.request().await;
-            connection.answer(stream, OK, &[0, 4]).await;
+            connection.answer(stream, OK, &[0, 5]).await;
             connection.ended().await;
         };
         let asked = async { tokio::join!(peers.ask(&raw.address, ShardId(0), &request), node) };

@@ -9,7 +9,7 @@ use super::{
     order::Branch,
 };
 use limina_engine::{
-    Command, Outcome, Request, Time,
+    Command, Outcome, Request, Time, decisions,
     ledger::{self, Batch},
     limiter::{self, CheckBatch},
 };
@@ -100,6 +100,7 @@ impl Namespace {
         let items = match &request.command {
             Command::Ledger(ledger::Command::Batch(transfers)) => transfers.len(),
             Command::Limiter(limiter::Command::CheckBatch(checks)) => checks.len(),
+            Command::Decisions(decisions::Command::Batch(items)) => items.len(),
             _ => return Err("a batch".into()),
         };
         if answer.is_some_and(|answer| !is_batch_reply(answer) || len(answer) != items) {
@@ -139,6 +140,10 @@ impl Namespace {
             (Command::Limiter(command), None) => self.run_limiter(now, part, command, None),
             (Command::Limiter(command), Some(Outcome::Limiter(answer))) => {
                 self.run_limiter(now, part, command, Some(answer))
+            }
+            (Command::Decisions(command), None) => Ok(vec![self.run_decisions(now, command, None)?]),
+            (Command::Decisions(command), Some(Outcome::Decisions(answer))) => {
+                Ok(vec![self.run_decisions(now, command, Some(answer))?])
             }
             _ => Err("an answer of the family that was asked".into()),
         }
@@ -211,14 +216,18 @@ fn begun(
 pub fn is_batch(request: &Request) -> bool {
     matches!(
         &request.command,
-        Command::Ledger(ledger::Command::Batch(_)) | Command::Limiter(limiter::Command::CheckBatch(_))
+        Command::Ledger(ledger::Command::Batch(_))
+            | Command::Limiter(limiter::Command::CheckBatch(_))
+            | Command::Decisions(decisions::Command::Batch(_))
     )
 }
 
 fn is_batch_reply(outcome: &Outcome) -> bool {
     matches!(
         outcome,
-        Outcome::Ledger(Ok(ledger::Reply::Batch(_))) | Outcome::Limiter(Ok(limiter::Reply::Batch(_)))
+        Outcome::Ledger(Ok(ledger::Reply::Batch(_)))
+            | Outcome::Limiter(Ok(limiter::Reply::Batch(_)))
+            | Outcome::Decisions(Ok(decisions::Reply::Batch(_)))
     )
 }
 
@@ -227,6 +236,7 @@ fn len(outcome: &Outcome) -> usize {
     match outcome {
         Outcome::Ledger(Ok(ledger::Reply::Batch(results))) => results.len(),
         Outcome::Limiter(Ok(limiter::Reply::Batch(results))) => results.len(),
+        Outcome::Decisions(Ok(decisions::Reply::Batch(results))) => results.len(),
         _ => 0,
     }
 }
@@ -243,6 +253,10 @@ fn part(request: &Request, range: Range<usize>) -> Request {
             let part = CheckBatch::new(checks[range].to_vec());
             Command::Limiter(limiter::Command::CheckBatch(part.expect(VALID)))
         }
+        Command::Decisions(decisions::Command::Batch(items)) => {
+            let part = decisions::Batch::new(items[range].to_vec());
+            Command::Decisions(decisions::Command::Batch(part.expect(VALID)))
+        }
         other => other.clone(),
     };
     Request { command, ..request.clone() }
@@ -256,6 +270,9 @@ fn results(outcome: &Outcome, range: Range<usize>) -> Outcome {
         }
         Outcome::Limiter(Ok(limiter::Reply::Batch(results))) => {
             Outcome::Limiter(Ok(limiter::Reply::Batch(results[range].to_vec())))
+        }
+        Outcome::Decisions(Ok(decisions::Reply::Batch(results))) => {
+            Outcome::Decisions(Ok(decisions::Reply::Batch(results[range].to_vec())))
         }
         other => other.clone(),
     }
@@ -273,6 +290,10 @@ fn join(first: Option<&Outcome>, second: Option<&Outcome>) -> Option<Outcome> {
             Some(Outcome::Limiter(Ok(limiter::Reply::Batch(a)))),
             Outcome::Limiter(Ok(limiter::Reply::Batch(b))),
         ) => Outcome::Limiter(Ok(limiter::Reply::Batch(a.iter().chain(b).cloned().collect()))),
+        (
+            Some(Outcome::Decisions(Ok(decisions::Reply::Batch(a)))),
+            Outcome::Decisions(Ok(decisions::Reply::Batch(b))),
+        ) => Outcome::Decisions(Ok(decisions::Reply::Batch(a.iter().chain(b).cloned().collect()))),
         _ => second.clone(),
     })
 }

@@ -288,6 +288,7 @@ fn may_be_relaxed(request: &Request) -> bool {
         Command::Ledger(_)
         | Command::Locks(_)
         | Command::Events(_)
+        | Command::Decisions(_)
         | Command::DeleteNamespace
         | Command::ListNamespaces(_)
         | Command::ListAudit(_)
@@ -295,6 +296,6 @@ fn may_be_relaxed(request: &Request) -> bool {
             return false;
         }
     };
-    matches!(command, limiter::Command::Check(_) | limiter::Command::CheckBatch(_))
-        && request.idempotency.is_none()
+    use limiter::Command::{Check, CheckBatch, CheckSet};
+    matches!(command, Check(_) | CheckBatch(_) | CheckSet(_)) && request.idempotency.is_none()
 }

@@ -304,6 +304,7 @@ impl Locks {
             expires_at: Time(expires_at),
             fencing_token: Position(token),
             waiting: self.requests.iter().filter(waits_for_it).count(),
+            operation_id: None,
             now: Time(now),
         }
     }

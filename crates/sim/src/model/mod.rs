@@ -7,6 +7,7 @@
 //! Read in this order: `judge.rs` (answers and losses, in order), this file (namespaces and repeats), then a family.
 
 mod batches;
+mod decisions;
 mod events;
 mod judge;
 mod ledger;
@@ -90,7 +91,11 @@ impl Model {
                 }
                 _ => Ok(vec![(self, false)]),
             },
-            Command::Ledger(_) | Command::Limiter(_) | Command::Locks(_) | Command::Events(_) => {
+            Command::Ledger(_)
+            | Command::Limiter(_)
+            | Command::Locks(_)
+            | Command::Events(_)
+            | Command::Decisions(_) => {
                 let undone = (answer.is_none() && is_change && self.may_lack(&request.namespace))
                     .then(|| self.clone());
                 let mut ways = self.in_namespace(now, request, answer)?;
@@ -285,6 +290,7 @@ impl Model {
         for namespace in self.namespaces.values_mut() {
             namespace.ledger.expire(&mut namespace.order, now.0);
             namespace.events.expire(&mut namespace.order, now.0);
+            namespace.decisions.expire(&mut namespace.order, now.0);
             if namespace.limiter.expire(now.0) {
                 namespace.order.grow(0);
             }
@@ -301,8 +307,12 @@ impl Model {
     /// The states after the next due timer that answers no request; several if the order is not known.
     fn after_next_due(&self, now: Time) -> Vec<Model> {
         let due = |namespace: &Namespace| {
-            let families =
-                [namespace.limiter.next_expiry(), namespace.locks.next_due(), namespace.events.next_due()];
+            let families = [
+                namespace.limiter.next_expiry(),
+                namespace.locks.next_due(),
+                namespace.events.next_due(),
+                namespace.decisions.next_due(),
+            ];
             families.into_iter().flatten().min()
         };
         let Some(first) = self.namespaces.values().filter_map(due).min().filter(|first| *first <= now.0)
@@ -314,6 +324,8 @@ impl Model {
             let mut namespace = namespace.clone();
             if namespace.events.next_due() == Some(first) {
                 namespace.events.expire_next(&mut namespace.order);
+            } else if namespace.decisions.next_due() == Some(first) {
+                namespace.decisions.expire_next(&mut namespace.order);
             } else if namespace.limiter.next_expiry() == Some(first) {
                 namespace.limiter.expire_next();
                 namespace.order.grow(0);
@@ -339,11 +351,12 @@ impl Model {
         }
     }
 
-    /// Extends every lease and lock to its full ttl from now on.
+    /// Extends every lease, lock and decision to its full ttl from now on.
     fn reopen(&mut self, ready: Time) {
         for namespace in self.namespaces.values_mut() {
             namespace.limiter.reopen(ready.0);
             namespace.locks.reopen(ready.0);
+            namespace.decisions.reopen(ready.0);
         }
     }
 
@@ -356,6 +369,7 @@ impl Model {
                     namespace.limiter.differs_solidly(&other.limiter)
                         || namespace.locks != other.locks
                         || namespace.events != other.events
+                        || namespace.decisions != other.decisions
                 })
             })
     }

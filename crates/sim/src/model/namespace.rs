@@ -2,14 +2,16 @@
 
 use super::{
     Bounds, Branch, Changed, DAY, Order,
+    decisions::Decisions,
     events::Events,
     ledger::{self, Ledger},
     limiter::Limiter,
     locks::{self, Locks},
 };
 use limina_engine::{
-    Command, Idempotency, Name, Outcome, Request, Time, events as engine_events, ledger as engine_ledger,
-    limiter as engine_limiter, locks as engine_locks,
+    Command, Idempotency, Name, Outcome, Position, Request, Time,
+    decisions::{self as engine_decisions, Decision},
+    events as engine_events, ledger as engine_ledger, limiter as engine_limiter, locks as engine_locks,
 };
 use std::collections::BTreeMap;
 
@@ -21,6 +23,7 @@ pub(super) struct Namespace {
     pub(super) limiter: Limiter,
     pub(super) locks: Locks,
     pub(super) events: Events,
+    pub(super) decisions: Decisions,
     pub(super) replies: BTreeMap<(Option<Name>, Name), Kept>,
 }
 
@@ -53,6 +56,8 @@ pub(super) struct Kept {
 pub(super) enum Granted {
     Lease(Name),
     Lock(Name),
+    /// The decision that was made at this position.
+    Decision(Position),
 }
 
 /// The expected answer to a request with a known idempotency key.
@@ -75,6 +80,7 @@ impl Namespace {
             limiter: Limiter::new(bounds),
             locks: Locks::new(bounds),
             events: Events::new(bounds),
+            decisions: Decisions::new(bounds),
             replies: BTreeMap::new(),
         }
     }
@@ -82,15 +88,19 @@ impl Namespace {
     pub(super) fn repeat(&self, now: Time, request: &Request, answer: Option<&Outcome>) -> Option<Repeat> {
         let key = request.idempotency.as_ref()?;
         let kept = self.replies.get(&key.owned_key()).filter(|kept| now.0 < kept.given + DAY)?;
-        let is_lease_gone = matches!(&kept.grant, Some(Granted::Lease(id)) if !self.limiter.has_lease(id));
-        let is_lock_gone =
-            matches!(&kept.grant, Some(Granted::Lock(id)) if self.locks.grant_info(now.0, id).is_none());
+        let is_grant_gone = match &kept.grant {
+            None => false,
+            Some(Granted::Lease(id)) => !self.limiter.has_lease(id),
+            Some(Granted::Lock(id)) => self.locks.grant_info(now.0, id).is_none(),
+            Some(Granted::Decision(token)) => self.decisions.open_info(now.0, *token).is_none(),
+        };
         let is_same = kept.fingerprint == key.fingerprint;
         // A batch that was cut continues.
-        if is_same && (is_lease_gone || is_lock_gone || kept.progress.is_some()) {
+        if is_same && (is_grant_gone || kept.progress.is_some()) {
             return None;
         }
         // If a lease has ended, its key may or may not be remembered.
+        let is_lease_gone = is_grant_gone && matches!(kept.grant, Some(Granted::Lease(_)));
         let is_certain = kept.is_certain && !is_lease_gone;
         let mut next = self.clone();
         if let (Some(Granted::Lock(id)), true) = (&kept.grant, is_same) {
@@ -131,6 +141,12 @@ impl Namespace {
             (Some(Granted::Lock(id)), Outcome::Locks(Ok(engine_locks::Reply::Granted { grant, .. }))) => {
                 *grant = self.locks.grant_info(now.0, id)?;
             }
+            (
+                Some(Granted::Decision(token)),
+                Outcome::Decisions(Ok(engine_decisions::Reply::Decided(kept))),
+            ) => {
+                **kept = Decision { repeated: true, ..self.decisions.open_info(now.0, *token)? };
+            }
             _ => {}
         }
         known.then_some(outcome)
@@ -151,6 +167,10 @@ impl Namespace {
             (Command::Events(command), None) => vec![self.run_events(now, command, None)?],
             (Command::Events(command), Some(Outcome::Events(answer))) => {
                 vec![self.run_events(now, command, Some(answer))?]
+            }
+            (Command::Decisions(command), None) => vec![self.run_decisions(now, command, None)?],
+            (Command::Decisions(command), Some(Outcome::Decisions(answer))) => {
+                vec![self.run_decisions(now, command, Some(answer))?]
             }
             (Command::Ledger(command), None) => vec![self.run_ledger(now, command, None)?],
             (Command::Ledger(command), Some(Outcome::Ledger(answer))) => {
@@ -175,7 +195,11 @@ impl Namespace {
     ) -> Result<Ended, String> {
         let mut next = self.clone();
         let ran = next.at_locks(now, |locks, turn| locks.run(turn, request, command, answer));
-        let expected = ran.0.ok_or("it has to wait")?;
+        let mut expected = ran.0.ok_or("it has to wait")?;
+        // A namespace of decisions is asked for all its locks, and has no others.
+        if let Ok(engine_locks::Reply::Grants(listed)) = &mut expected {
+            listed.items.extend(next.decisions.grants(now.0));
+        }
         if answer.is_some_and(|answer| *answer != expected) {
             return Err(format!("{expected:?}"));
         }
@@ -199,6 +223,22 @@ impl Namespace {
         let changed = if next.order == self.order { Changed::No } else { Changed::Yes };
         let order = next.order;
         Ok((Branch { state: next, order, changed, is_relaxed: false }, Some(Outcome::Events(expected))))
+    }
+
+    pub(super) fn run_decisions(
+        &self,
+        now: Time,
+        command: &engine_decisions::Command,
+        answer: Option<&Result<engine_decisions::Reply, engine_decisions::Refusal>>,
+    ) -> Result<Ended, String> {
+        let mut next = self.clone();
+        let expected = next.decisions.run(now.0, &mut next.order, command, answer);
+        if answer.is_some_and(|answer| *answer != expected) {
+            return Err(format!("{expected:?}"));
+        }
+        let changed = if next.order == self.order { Changed::No } else { Changed::Yes };
+        let order = next.order;
+        Ok((Branch { state: next, order, changed, is_relaxed: false }, Some(Outcome::Decisions(expected))))
     }
 
     /// One step of the locks. Records which waiting requests must be answered, and keeps the replies of those with a
@@ -233,6 +273,9 @@ impl Namespace {
             }
             (_, Some(Outcome::Locks(Ok(engine_locks::Reply::Granted { grant, .. })))) => {
                 Some(Granted::Lock(grant.id.clone()))
+            }
+            (_, Some(Outcome::Decisions(Ok(engine_decisions::Reply::Decided(decision))))) => {
+                decision.fencing_token.map(Granted::Decision)
             }
             _ => None,
         };

@@ -6,9 +6,10 @@ use limina_engine::{
     KeyValues, Millis, Name, Page,
     key_values::{OwnedValue, Value},
     limiter::{
-        Change, Check, CheckBatch, Command, CounterChange, CounterId, Durability, FileRule, GroupId, Limit,
-        MAX_COUNT, NewLease, NewOverride, NewRule, OverridePatch, RequestLimit, RuleChange, RulePatch,
-        RuleQuery, Take, Usage, Window,
+        Change, Check, CheckBatch, CheckSet, Command, CounterChange, CounterId, Durability, EntryMode,
+        GroupId, Limit, MAX_COUNT, NewLease, NewOverride, NewRule, NewRuleSet, OverridePatch, RequestLimit,
+        RuleChange, RulePatch, RuleQuery, RuleSetPlan, SetAuthor, SetEntry, SetOverrides, SetRule, Take,
+        Usage, Window,
     },
     selection::Query,
 };
@@ -90,7 +91,10 @@ impl LimiterWorkload {
         }
         match random.below(100) {
             0..=13 => changed(self.change(random)),
-            14..=54 => Command::Check(self.check(random)),
+            14..=54 => match self.check(random) {
+                check if random.one_in(6) => as_set(&check).unwrap_or(Command::Check(check)),
+                check => Command::Check(check),
+            },
             55..=57 => {
                 let checks = (0..1 + random.below(6)).map(|_| self.check(random)).collect();
                 Command::CheckBatch(CheckBatch::new(checks).expect(VALID))
@@ -126,6 +130,7 @@ impl LimiterWorkload {
     pub fn looks(&self) -> Vec<Command> {
         let mut looks = vec![
             Command::ListRules { query: RuleQuery::default(), page: whole() },
+            Command::ListRuleSets(whole()),
             Command::ListLeases { owner: None, page: whole() },
             Command::ListCounters { query: Query::default(), page: whole() },
         ];
@@ -169,7 +174,16 @@ impl LimiterWorkload {
                 },
             },
             18 => Change::DeleteOverride { rule: self.rule_name(random), name: self.override_name(random) },
-            _ => Change::ApplyFile(self.file(random)),
+            _ => {
+                let set = self.set_name(random);
+                // Sometimes a client tries to change a set of the server.
+                let is_client = if set.as_str() == "file" { random.one_in(8) } else { !random.one_in(8) };
+                let author = if is_client { SetAuthor::Client } else { SetAuthor::Server };
+                match random.one_in(8) {
+                    true => Change::DeleteRuleSet { set, author },
+                    false => Change::PutRuleSet { set, new: self.rule_set(random), author },
+                }
+            }
         }
     }
 
@@ -207,14 +221,18 @@ impl LimiterWorkload {
         }
     }
 
-    /// Rules as a file may contain them: each name once, and each override consistent with its rule.
-    fn file(&self, random: &mut Random) -> Vec<FileRule> {
-        let mut rules: Vec<FileRule> = Vec::new();
+    fn set_name(&self, random: &mut Random) -> Name {
+        name(random.pick::<&str>(&["set0", "set1", "file"]))
+    }
+
+    /// A set of rules: each name once, and each override consistent with its rule.
+    fn rule_set(&self, random: &mut Random) -> NewRuleSet {
+        let mut rules: Vec<SetRule> = Vec::new();
         for i in 0..random.below(3) {
             let mut rule = self.new_rule(random);
             // Sometimes use the name of a rule that clients create.
             if !random.one_in(8) {
-                rule.name = name(&format!("file{i}"));
+                rule.name = name(&format!("managed{i}"));
             }
             if rules.iter().any(|other| other.rule.name == rule.name) {
                 continue;
@@ -234,9 +252,10 @@ impl LimiterWorkload {
                     overrides.push(new);
                 }
             }
-            rules.push(FileRule { rule, overrides });
+            rules.push(SetRule { rule, overrides });
         }
-        rules
+        let overrides = *random.pick(&[SetOverrides::Closed, SetOverrides::Open]);
+        NewRuleSet { rules, overrides }
     }
 
     fn window(&self, random: &mut Random) -> Option<Window> {
@@ -273,7 +292,7 @@ impl LimiterWorkload {
         };
         let entries = (0..entries).map(|_| take(random)).collect();
         let check = Check::new(entries).expect(VALID).with_dry_run(random.one_in(10));
-        check.with_require_match(random.one_in(8))
+        check.with_require_match(random.one_in(8)).with_report(random.one_in(12))
     }
 
     fn lease(&mut self, random: &mut Random) -> NewLease {
@@ -288,7 +307,7 @@ impl LimiterWorkload {
     }
 
     fn read(&self, random: &mut Random) -> Command {
-        match random.below(12) {
+        match random.below(15) {
             0 => Command::GetRule(self.rule_name(random)),
             1 => Command::ListRules {
                 query: RuleQuery::default(),
@@ -318,6 +337,12 @@ impl LimiterWorkload {
                 above: random.one_in(2).then(|| Usage { limit: self.limit(random), used: random.below(5) }),
                 page: page(random, |random| GroupId(random.below(8) as u32)),
             },
+            11 => {
+                let (set, new) = (self.set_name(random), self.rule_set(random));
+                Command::PlanRuleSet(RuleSetPlan::new(set, new).expect(VALID))
+            }
+            12 => Command::GetRuleSet(self.set_name(random)),
+            13 => Command::ListRuleSets(page(random, |random| self.set_name(random))),
             _ => Command::ListLeases {
                 owner: random.one_in(3).then(|| name("owner")),
                 page: page(random, |random| self.lease_id(random)),
@@ -327,7 +352,7 @@ impl LimiterWorkload {
 
     fn rule_name(&self, random: &mut Random) -> Name {
         match random.below(12) {
-            0 => name("file0"),
+            0 => name("managed0"),
             _ => name(&format!("rule{}", random.below(self.rules))),
         }
     }
@@ -356,6 +381,13 @@ impl LimiterWorkload {
             _ => 1 + random.below(3) as i64,
         }
     }
+}
+
+/// The same as a set whose entries all take. `None` if one of them takes nothing.
+fn as_set(check: &Check) -> Option<Command> {
+    let takes_all = check.entries().iter().all(|take| take.hits() > 0);
+    let entries = check.entries().iter().map(|take| SetEntry::new(take.clone(), EntryMode::Take));
+    takes_all.then(|| Command::CheckSet(CheckSet::new(entries.collect()).expect(VALID)))
 }
 
 fn session(id: &Name) -> Name {

@@ -1,11 +1,13 @@
 //! Random requests that often concern the same things: few names, many repetitions, sometimes extreme values.
 
+mod decisions;
 mod events;
 mod ledger;
 mod limiter;
 mod locks;
 mod vocabulary;
 
+pub use decisions::DecisionWorkload;
 pub use events::EventWorkload;
 pub use limiter::LimiterWorkload;
 pub use locks::LockWorkload;
@@ -22,6 +24,7 @@ pub struct Workload {
     limiter: LimiterWorkload,
     locks: LockWorkload,
     events: EventWorkload,
+    decisions: DecisionWorkload,
     keys: u64,
     /// The last request for locks that had an idempotency key.
     keyed: Option<Request>,
@@ -36,6 +39,8 @@ enum Families {
     Limiter,
     Locks,
     Events,
+    /// Decisions over holds and locks, which nothing else changes.
+    Decisions,
     LedgerAndLimiter,
 }
 
@@ -56,8 +61,8 @@ fn whole<C>() -> Page<C> {
 
 impl Workload {
     /// Chooses at random how many names there are. Ledger and limiter share a namespace only if `may_mix`: if outcomes
-    /// can be unknown, the model could not know the positions of the ledger there. Locks and events have namespaces of
-    /// their own, because their positions are tokens and clocks.
+    /// can be unknown, the model could not know the positions of the ledger there. Locks, events and decisions have
+    /// namespaces of their own, because their positions are tokens and clocks.
     pub fn new(random: &mut Random, may_mix: bool) -> Workload {
         let is_mixed = may_mix && random.one_in(2);
         let families = |i: u64| match i % 4 {
@@ -69,12 +74,17 @@ impl Workload {
         };
         let first = random.below(4);
         let namespaces = (0..1 + random.below(3)).map(|i| (name(&format!("n{i}")), families(first + i)));
+        let mut namespaces: Vec<(Name, Families)> = namespaces.collect();
+        if random.one_in(4) {
+            namespaces.push((name("decided"), Families::Decisions));
+        }
         Workload {
-            namespaces: namespaces.collect(),
+            namespaces,
             ledger: ledger::LedgerWorkload::new(random, !is_mixed),
             limiter: LimiterWorkload::new(random),
             locks: LockWorkload::new(random),
             events: EventWorkload::new(random),
+            decisions: DecisionWorkload::new(random),
             keys: 1 + random.below(30),
             keyed: None,
             batches: VecDeque::new(),
@@ -129,6 +139,7 @@ impl Workload {
             (_, Families::Ledger) => Command::Ledger(self.ledger.command(random)),
             (_, Families::Locks) => Command::Locks(self.locks.command(random)),
             (_, Families::Events) => Command::Events(self.events.command(random)),
+            (_, Families::Decisions) => Command::Decisions(self.decisions.command(random)),
             (_, Families::Limiter | Families::LedgerAndLimiter) => {
                 Command::Limiter(self.limiter.command(random))
             }
@@ -148,8 +159,10 @@ impl Workload {
     /// A namespace that is created again continues the position of the deleted one. With the limiter that position is
     /// not known, but tokens, clocks and the positions of the ledger must be.
     fn may_delete(&self, families: Families) -> bool {
-        let is_exact =
-            |families: Families| matches!(families, Families::Ledger | Families::Locks | Families::Events);
+        let is_exact = |families: Families| {
+            use Families::{Decisions, Events, Ledger, Locks};
+            matches!(families, Ledger | Locks | Events | Decisions)
+        };
         is_exact(families) || !self.namespaces.iter().any(|(_, families)| is_exact(*families))
     }
 
@@ -159,6 +172,11 @@ impl Workload {
         let body = random.below(4) as u8;
         let owner = (body % 2 == 1).then(|| name("token"));
         Idempotency { owner, key, fingerprint: [body; 16] }
+    }
+
+    /// Whether the namespace is one of decisions. Their holds are operations of the ledger too, which its model does not know.
+    pub fn has_decisions(&self, namespace: &Name) -> bool {
+        self.namespaces.iter().any(|(name, families)| name == namespace && *families == Families::Decisions)
     }
 
     /// All streams that may exist, each with its namespace.
@@ -173,7 +191,8 @@ impl Workload {
     /// Reads that show the state of a namespace's locks and limiter. Those that show the most come first.
     pub fn looks(&self) -> Vec<Command> {
         let limiter = self.limiter.looks().into_iter().map(Command::Limiter);
-        std::iter::once(Command::Locks(self.locks.look())).chain(limiter).collect()
+        let first = [Command::Locks(self.locks.look()), Command::Decisions(self.decisions.look())];
+        first.into_iter().chain(limiter).collect()
     }
 }
 

@@ -4,7 +4,7 @@ use super::{World, is_about_locks, key_of_change};
 use crate::model;
 use crate::model::{Fate, LostAnswer, is_batch};
 use limina_engine::ledger::Reply as LedgerReply;
-use limina_engine::{Command, Outcome, Request, Time, events, ledger};
+use limina_engine::{Command, Outcome, Request, Time, decisions, events, ledger};
 use limina_shard::{Failure, Reply};
 use std::fmt::Write as _;
 
@@ -86,7 +86,7 @@ impl World {
 fn may_read(request: &Request) -> bool {
     request.idempotency.is_some()
         || match &request.command {
-            Command::Ledger(_) => true,
+            Command::Ledger(_) | Command::Decisions(_) => true,
             Command::Events(command) => matches!(command, events::Command::Changes(_)),
             Command::Limiter(_)
             | Command::Locks(_)
@@ -99,10 +99,15 @@ fn may_read(request: &Request) -> bool {
 
 /// Whether a record could not be read, so that something was not done.
 fn has_unreadable(outcome: &Outcome) -> bool {
-    let Outcome::Ledger(Ok(LedgerReply::Batch(results))) = outcome else {
-        return model::is_unreadable(outcome);
-    };
-    results.contains(&Err(ledger::Refusal::Unreadable))
+    match outcome {
+        Outcome::Ledger(Ok(LedgerReply::Batch(results))) => {
+            results.contains(&Err(ledger::Refusal::Unreadable))
+        }
+        Outcome::Decisions(Ok(decisions::Reply::Batch(results))) => {
+            results.contains(&Err(decisions::Refusal::Unreadable))
+        }
+        _ => model::is_unreadable(outcome),
+    }
 }
 
 fn difference(at: Time, request: &Request, fate: &Fate, expected: &str) -> String {

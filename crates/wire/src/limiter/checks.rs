@@ -23,6 +23,10 @@ pub struct Check<'a> {
     /// `false`: then the check is allowed.
     #[serde(default)]
     pub require_match: bool,
+    /// It has happened already: count it whatever the limits say, so that a bucket goes into debt. The answer is 200, and
+    /// `allowed` says whether it was within all limits. Not together with `dry_run`. Default: `false`.
+    #[serde(default)]
+    pub report: bool,
 }
 
 pub(super) fn one() -> u64 {
@@ -46,7 +50,8 @@ pub struct CheckReply<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub status: Option<u16>,
-    /// Whether the check took its hits, or, with `dry_run`, would have taken them.
+    /// Whether the check took its hits or, with `dry_run`, would have taken them. With `report`: whether it was within all
+    /// limits.
     pub allowed: bool,
     /// Every limit that applied, ordered by rule, then by override.
     pub limits: Vec<LimitStatus<'a>>,
@@ -70,7 +75,7 @@ pub struct LimitStatus<'a> {
     pub group: KeyValues<'a>,
     /// The limit; for a bucket, its burst. −1: no limit.
     pub limit: i64,
-    /// How much is used: after this check if it was allowed, otherwise unchanged. For a bucket: the burst minus the
+    /// How much is used: after this check if it was allowed or is a `report`, otherwise unchanged. For a bucket: the burst minus the
     /// whole tokens left.
     pub used: u64,
     /// `limit` − `used`, at least 0; `null` if there is no limit.
@@ -82,8 +87,10 @@ pub struct LimitStatus<'a> {
     pub reset_ms: Option<u64>,
     /// Whether the rule only counts and reports.
     pub shadow: bool,
-    /// Whether the check asked for more than remained.
+    /// Whether the check asked for more than remained, or earlier requests wait for it.
     pub exceeded: bool,
+    /// The number of requests that wait in the group.
+    pub waiting: usize,
 }
 
 /// The problem document of a refused check, counter or lease. Nothing was taken.

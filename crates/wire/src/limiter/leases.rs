@@ -3,7 +3,7 @@
 use super::{LimitStatus, checks::one};
 use crate::{
     Duration, KeyValues,
-    schema::{Name, Ttl},
+    schema::{Name, Ttl, Wait},
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -28,6 +28,14 @@ pub struct NewLease<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 100, maximum = 86_400_000)]
     pub ttl_ms: Option<u64>,
+    /// How long to wait for limits without a window: 0–5 min. Default: 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Wait>)]
+    pub wait: Option<Duration>,
+    /// The wait in milliseconds, in place of `wait`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 300_000)]
+    pub wait_ms: Option<u64>,
     /// The client's name for itself, which everybody can read. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Name>, example = "worker-3")]
@@ -57,6 +65,9 @@ pub struct LeaseReply<'a> {
 pub struct Lease<'a> {
     /// The id of the lease.
     pub lease_id: Cow<'a, str>,
+    /// The decision that the lease is a part of, or `null`.
+    #[schema(required)]
+    pub operation_id: Option<Cow<'a, str>>,
     /// A number that grows with every lease of the namespace.
     pub fencing_token: u64,
     /// The key-values with which the hits were taken.

@@ -7,6 +7,7 @@ mod counters;
 mod groups;
 mod leases;
 mod overrides;
+mod rule_sets;
 mod rules;
 
 pub use checks::{Check, CheckBatch, CheckBatchReply, CheckReply, CheckResult, LimitReached, LimitStatus};
@@ -14,9 +15,12 @@ pub use counters::{Counter, CounterChange, CounterReply};
 pub use groups::{Group, Groups};
 pub use leases::{Lease, LeaseReply, NewLease};
 pub use overrides::{NewOverride, Override, OverridePatch};
+pub use rule_sets::{
+    ChangedRule, NewRuleSet, NewSetRule, RuleSet, RuleSetChanges, RuleSetInfo, SetConflict, SetOverrides,
+    SetRule,
+};
 pub use rules::{
-    Durability, ManagedBy, MatchQuery, MatchReply, NewRule, NewWindow, Rule, RuleMatch, RulePatch, Window,
-    WindowType,
+    Durability, MatchQuery, MatchReply, NewRule, NewWindow, Rule, RuleMatch, RulePatch, Window, WindowType,
 };
 
 #[cfg(test)]
@@ -82,5 +86,13 @@ mod tests {
         let item = r#"{"rule": "r", "name": "o", "key_values": {}, "limit": 1, "burst": null, "created_position": 8}"#;
         check::<NewOverride<'_>>(item, None);
         check::<RulePatch<'_>>(r#"{"created_position": 7}"#, Some("unknown field"));
+        let with_overrides = rule.replace(r#""overrides": 2"#, &format!(r#""overrides": [{item}]"#));
+        let set = format!(
+            r#"{{"name": "s", "rules": [{with_overrides}], "overrides": "open", "created_position": 9}}"#
+        );
+        check::<NewRuleSet<'_>>(&set, None);
+        // A rule of a set has its overrides with it, and not their number.
+        check::<NewRuleSet<'_>>(&format!(r#"{{"rules": [{rule}]}}"#), Some("invalid type: integer"));
+        check::<NewRuleSet<'_>>(r#"{"overrides": "closed"}"#, Some("missing field `rules`"));
     }
 }

@@ -174,9 +174,9 @@ pub struct Rule<'a> {
     pub description: Option<Cow<'a, str>>,
     /// The number of overrides of the rule.
     pub overrides: u64,
-    /// `file` if the rule comes from the server's rules file, which alone can change it; otherwise `null`.
+    /// The rule set that the rule belongs to, which alone can change it, or `null`. `file` is the server's rules file.
     #[schema(required)]
-    pub managed_by: Option<ManagedBy>,
+    pub managed_by: Option<Cow<'a, str>>,
     /// The position at which the rule was created.
     pub created_position: u64,
 }
@@ -192,14 +192,6 @@ pub struct Window {
     /// The most that a bucket can contain; `null` for the limit, and for the other types.
     #[schema(required)]
     pub burst: Option<u64>,
-}
-
-/// What manages a rule that clients cannot change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ManagedBy {
-    /// The server's rules file.
-    File,
 }
 
 /// `POST /rules/match`: which rules and overrides would apply to a check.

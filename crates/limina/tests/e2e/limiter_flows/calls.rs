@@ -13,6 +13,7 @@ fn every_call_and_its_json() {
     for limiter in [server.limiter(), server.limiter_of("a/b 🌮")] {
         rules(&limiter);
         overrides(&limiter);
+        rule_sets(&limiter);
         verdicts(&limiter);
         counters(&limiter);
         leases(&limiter);
@@ -98,6 +99,51 @@ fn overrides(limiter: &Limiter) {
 }
 
 /// A check, a dry run, a batch; and their refusals.
+/// Leaves no rule and no set behind.
+fn rule_sets(limiter: &Limiter) {
+    let rule = |limit: u64| {
+        json!({"name": "a", "group_by": ["user"], "limit": limit, "window": {"type": "fixed", "per": LONG},
+            "overrides": [{"name": "vip", "key_values": {"user": 1}, "limit": 9}]})
+    };
+    let set = |rules: Value| json!({"rules": rules, "overrides": "open"});
+    let changes = json!({"created": ["a", "b"], "changed": [], "deleted": [], "conflicts": []});
+    let both = set(json!([rule(5), {"name": "b", "limit": 1}]));
+    assert_eq!(limiter.put("/rule-sets/my%20set?dry_run=true", both.clone()).ok().body, changes);
+    limiter.get("/rule-sets/my%20set").refused(404, "RuleSetNotFound").has("rule_set", "my set");
+    assert_eq!(limiter.put("/rule-sets/my%20set", both).created().body, changes);
+    limiter.get("/rules/a").ok().has("managed_by", "my set").has("overrides", 1);
+    let refused = limiter.patch("/rules/a", json!({"limit": 6})).refused(409, "RuleManagedBySet");
+    refused.has("rule", "a").has("rules", json!([{"rule": "a", "managed_by": "my set"}]));
+    limiter.override_as("a", "own", json!({"user": 2}), 3).created();
+
+    // What was read can be put again, and changes nothing.
+    let read = limiter.get("/rule-sets/my%20set").ok().has("overrides", "open");
+    let nothing = json!({"created": [], "changed": [], "deleted": [], "conflicts": []});
+    assert_eq!(limiter.put("/rule-sets/my%20set", read.body.clone()).ok().body, nothing);
+    let overrides = &read.body["rules"][0]["overrides"];
+    assert_eq!((overrides.as_array().map(Vec::len), &overrides[0]["name"]), (Some(1), &json!("vip")));
+    let position = &read.body["created_position"];
+    let listed = json!({"items": [{"name": "my set", "rules": 2, "overrides": "open",
+        "created_position": position}], "next": null});
+    assert_eq!(limiter.get("/rule-sets").ok().body, listed);
+
+    let mut changed = rule(6);
+    changed["window"] = json!({"type": "sliding", "per": LONG});
+    let expected = json!({"created": [], "deleted": ["b"], "conflicts": [],
+        "changed": [{"rule": "a", "fields": ["limit", "window"], "starts_empty": true}]});
+    assert_eq!(limiter.put("/rule-sets/my%20set", set(json!([changed]))).ok().body, expected);
+    let conflict = set(json!([{"name": "a", "limit": 1}]));
+    let planned = limiter.put("/rule-sets/other?dry_run=true", conflict.clone()).ok();
+    let told = json!([{"rule": "a", "code": "RuleManagedBySet", "managed_by": "my set", "override": null}]);
+    assert_eq!(planned.body["conflicts"], told);
+    limiter.put("/rule-sets/other", conflict).refused(409, "RuleManagedBySet").has("rule", "a");
+    limiter.put("/rule-sets/my%20set?dry_run=1", set(json!([]))).invalid("dry_run");
+    limiter.put("/rule-sets/my%20set", json!({"rules": [{"name": "x"}]})).invalid("rules[0].limit");
+    limiter.delete("/rule-sets/my%20set").is(204);
+    limiter.delete("/rule-sets/my%20set").refused(404, "RuleSetNotFound");
+    limiter.get("/rules/a").refused(404, "RuleNotFound");
+}
+
 fn verdicts(limiter: &Limiter) {
     limiter.window("window", &["window"], 1, fixed(LONG));
     let check = json!({"key_values": {"user": "ann", "vip": true, "window": 1}, "hits": 1});
@@ -106,11 +152,11 @@ fn verdicts(limiter: &Limiter) {
     assert!(reset.as_u64().is_some_and(|ms| ms > 0), "{}", reply.text);
     let vip = |used: u64| {
         json!({"rule": "user", "override": "vip", "group": {"user": "ann", "vip": true}, "limit": 3,
-            "used": used, "remaining": 3 - used, "reset_ms": null, "shadow": false, "exceeded": false})
+            "used": used, "remaining": 3 - used, "reset_ms": null, "shadow": false, "exceeded": false, "waiting": 0})
     };
     let window = |reset: &Value, exceeded: bool| {
         json!({"rule": "window", "override": null, "group": {"window": 1}, "limit": 1, "used": 1,
-            "remaining": 0, "reset_ms": reset, "shadow": false, "exceeded": exceeded})
+            "remaining": 0, "reset_ms": reset, "shadow": false, "exceeded": exceeded, "waiting": 0})
     };
     assert_eq!(
         reply.body,
@@ -156,7 +202,7 @@ fn counters(limiter: &Limiter) {
     let counter = |key_values: Value, counters: i64| json!({"key_values": key_values, "counters": counters});
     let moved = limiter.post("/counters", counter(json!({"user": "eve"}), 2)).ok();
     let limit = json!({"rule": "user", "override": null, "group": {"user": "eve"}, "limit": 2, "used": 2,
-        "remaining": 0, "reset_ms": null, "shadow": false, "exceeded": false});
+        "remaining": 0, "reset_ms": null, "shadow": false, "exceeded": false, "waiting": 0});
     assert_eq!(
         moved.body,
         json!({"key_values": {"user": "eve"}, "counters": 2, "leased": 0, "allowed": true,
@@ -188,7 +234,7 @@ fn leases(limiter: &Limiter) {
         assert!(left.is_some_and(|ms| ms <= 600_000) && held.is_some_and(|ms| ms < 600_000), "{item}");
         let expected = json!({"lease_id": lease.id, "fencing_token": taken.body["fencing_token"],
             "key_values": {"user": "gus"}, "hits": 2, "owner": "worker 🌮", "held_ms": held,
-            "expires_in_ms": left, "ttl_ms": 600_000});
+            "expires_in_ms": left, "ttl_ms": 600_000, "operation_id": null});
         assert_eq!(item, expected);
     }
     let stranger = Lease { session: "another".into(), ..lease.clone() };

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Server, eventually};
 use crate::limiter::Limiter;
+use crate::raw;
 
 /// The clocks of both sides tell whole milliseconds.
 const SLACK: Duration = Duration::from_millis(10);
@@ -36,6 +37,40 @@ fn a_dead_holders_slots_come_back() {
     limiter.release(&id).refused(404, "LeaseNotFound");
     limiter.look(json!({"pool": 1})).uses("slots", 2);
     assert_eq!(limiter.all("/leases", None, 10).len(), 0);
+}
+
+/// A lease that waits gets the slot when it is released, and one whose client has gone does not.
+#[test]
+fn a_lease_waits_for_its_slot() {
+    let server = Server::fresh();
+    let limiter = server.limiter();
+    limiter.rule("slots", &["pool"], 1);
+    let first = limiter.lease(json!({"pool": 1}), 1, "1h").created().lease();
+    let wanted = json!({"key_values": {"pool": 1}, "ttl": "1h", "wait": "5m"});
+    let ask = || {
+        let mut connection = raw::Connection::open(server.address());
+        connection.send(raw::request("POST", "/v1/limiter/leases", "", wanted.to_string().as_bytes()));
+        connection
+    };
+    let await_waiting = |count: u64| {
+        let looked = || {
+            let limits = limiter.look(json!({"pool": 1})).body["limits"].clone();
+            (limits[0]["waiting"] == count).then_some(())
+        };
+        eventually(looked).unwrap_or_else(|| panic!("{count} do not wait"));
+    };
+    let gone = ask();
+    await_waiting(1);
+    let mut patient = ask();
+    await_waiting(2);
+    // A request without a wait is refused, and the client that hangs up leaves the queue.
+    limiter.lease(json!({"pool": 1}), 1, "1h").denied(&["slots"]);
+    drop(gone);
+    await_waiting(1);
+    limiter.release(&first).is(204);
+    assert_eq!(patient.receive().status, 201);
+    await_waiting(0);
+    assert_eq!(limiter.all("/leases", None, 10).len(), 1);
 }
 
 /// Heartbeats keep a lease far beyond its ttl.

@@ -79,13 +79,16 @@ fn over(namespace: &str, name: &str, ip: &str, limit: i64) -> String {
     )
 }
 
-/// Every rule as `name limit`, with a star if a file manages it.
+/// Every rule as `name limit`, with a star if the file manages it, and a plus if another rule set does.
 fn rules(limiter: &Limiter) -> Vec<String> {
     let shown = |rule: &Value| {
         let managed_by = rule.get("managed_by").unwrap_or_else(|| panic!("no `managed_by` in {rule}"));
-        assert!(managed_by.is_null() || managed_by == "file", "{rule}");
-        let star = if managed_by.is_null() { "" } else { "*" };
-        format!("{} {}{star}", rule["name"].as_str().expect("`name`"), rule["limit"])
+        let mark = match managed_by.as_str() {
+            None => "",
+            Some("file") => "*",
+            Some(_) => "+",
+        };
+        format!("{} {}{mark}", rule["name"].as_str().expect("`name`"), rule["limit"])
     };
     limiter.all("/rules", None, 100).iter().map(shown).collect()
 }
@@ -133,7 +136,7 @@ fn the_files_rules_are_there_from_the_start() {
     shop.check(json!({"ip": "1"})).allowed();
     shop.check(json!({"ip": "1"})).denied(&["per-ip"]);
     // One line for each namespace, which says what it is.
-    assert_eq!(times(&server, "rules of the file applied"), 2, "{}", server.log());
+    assert_eq!(times(&server, "rule set applied"), 2, "{}", server.log());
     assert_eq!(times(&server, "created=\"per-ip\""), 2, "{}", server.log());
 }
 
@@ -142,7 +145,7 @@ fn only_the_file_changes_them() {
     let home = Home::with(&format!("{}{}", rule("default", "r", 5), over("default", "o", "1", 9)));
     let server = home.serve();
     let limiter = server.limiter();
-    let refused = |reply: Reply| drop(reply.refused(409, "RuleManagedByFile").has("rule", "r"));
+    let refused = |reply: Reply| drop(reply.refused(409, "RuleManagedBySet").has("rule", "r"));
     refused(limiter.put("/rules/r", json!({"group_by": ["ip"], "limit": 6})));
     refused(limiter.patch("/rules/r", json!({"limit": 6})));
     refused(limiter.patch("/rules/r", json!({})));
@@ -195,7 +198,7 @@ fn a_changed_file_is_applied() {
     limiter.delete("/rules/own").is(204);
     // A line for each namespace that changed, each time; the last may come a little after the change.
     says_soon(&server, "deleted=\"s\"");
-    assert_eq!(times(&server, "rules of the file applied"), 6, "{}", server.log());
+    assert_eq!(times(&server, "rule set applied"), 6, "{}", server.log());
     assert_eq!(times(&server, "ERROR"), 0, "{}", server.log());
 }
 
@@ -292,16 +295,16 @@ fn the_file_may_change_while_the_server_is_down() {
     assert_eq!(rules_of(&server), ["b 2*"]);
     assert_eq!(rules(&server.limiter_of("shop")), ["own 3"]);
     assert_eq!(rules(&server.limiter_of("other")), ["own 4"]);
-    assert_eq!(times(&server, "rules of the file applied"), 2, "{}", server.log());
+    assert_eq!(times(&server, "rule set applied"), 2, "{}", server.log());
     // Nothing has changed: nothing is said.
     server.crash_and_restart();
     assert_eq!(rules_of(&server), ["b 2*"]);
-    assert_eq!(times(&server, "rules of the file applied"), 0, "{}", server.log());
+    assert_eq!(times(&server, "rule set applied"), 0, "{}", server.log());
     // Without the flag nothing is applied, and what stands belongs to the file still.
     server.stop();
     let without = Server::start(home.data());
     assert_eq!(rules_of(&without), ["b 2*"]);
-    without.limiter().delete("/rules/b").refused(409, "RuleManagedByFile");
+    without.limiter().delete("/rules/b").refused(409, "RuleManagedBySet");
     drop(without);
     // A file without rules has them removed.
     home.write("[namespaces]\n");
@@ -310,26 +313,33 @@ fn the_file_may_change_while_the_server_is_down() {
 }
 
 #[test]
-fn a_clients_rule_is_never_touched() {
+fn a_clients_rule_is_taken_over_unless_it_belongs_to_a_set() {
     let home = Home::with("[namespaces]\n");
     let mut server = home.serve();
-    server.limiter().rule("taken", &["user"], 7);
+    server.limiter().rule("taken", &["ip"], 7);
+    home.write(&rule("default", "taken", 1));
+    become_soon(&server, "default", &["taken 1*"]);
+    let set = json!({"rules": [{"name": "theirs", "limit": 7}]});
+    server.limiter().put("/rule-sets/clients", set).created();
     let file =
-        format!("{}{}{}", rule("default", "taken", 1), rule("default", "free", 1), rule("shop", "s", 1));
+        format!("{}{}{}", rule("default", "theirs", 1), rule("default", "free", 1), rule("shop", "s", 1));
     home.write(&file);
     // The namespace as a whole is refused, and the other one is not.
+    let refused = "these rules belong to other rule sets: \"theirs\" of \"clients\"";
     become_soon(&server, "shop", &["s 1*"]);
-    says_soon(&server, "a client has made the rule \"taken\"");
-    assert_eq!(rules_of(&server), ["taken 7"]);
-    // The same at a start, which it does not prevent: only at a running server can the rule be deleted.
+    says_soon(&server, refused);
+    assert_eq!(rules_of(&server), ["taken 1*", "theirs 7+"]);
+    // The same at a start, which it does not prevent: only at a running server can the set be deleted.
     server.restart();
-    says_soon(&server, "a client has made the rule \"taken\"");
-    assert_eq!(rules_of(&server), ["taken 7"]);
-    assert_eq!(rules(&server.limiter_of("shop")), ["s 1*"]);
-    server.limiter().patch("/rules/taken", json!({"limit": 8})).ok();
-    server.limiter().delete("/rules/taken").is(204);
-    become_soon(&server, "default", &["free 1*", "taken 1*"]);
-    assert_eq!(times(&server, "a client has made the rule"), 1, "told once:\n{}", server.log());
+    says_soon(&server, refused);
+    assert_eq!(rules_of(&server), ["taken 1*", "theirs 7+"]);
+    for path in ["/rule-sets/file", "/rule-sets/envoy"] {
+        server.limiter().put(path, json!({"rules": []})).refused(409, "RuleSetManagedByServer");
+        server.limiter().delete(path).refused(409, "RuleSetManagedByServer");
+    }
+    server.limiter().delete("/rule-sets/clients").is(204);
+    become_soon(&server, "default", &["free 1*", "theirs 1*"]);
+    assert_eq!(times(&server, refused), 1, "told once:\n{}", server.log());
 }
 
 #[test]

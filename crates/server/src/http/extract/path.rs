@@ -60,6 +60,17 @@ impl FromRequestParts<App> for OperationId {
     }
 }
 
+/// The id of a decision: the `{operation_id}` of the path, or `batch` if the decision has that id.
+pub(crate) struct DecisionId(pub(crate) Name);
+
+impl FromRequestParts<App> for DecisionId {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<DecisionId, Failure> {
+        name_or_segment(parts, app, "operation_id").await.map(DecisionId)
+    }
+}
+
 /// The name of a rule: the `{name}` of the path. A rule may have the name of a fixed path, such as `match` or `query`;
 /// then the last segment of the path is its name.
 pub(crate) struct RuleName(pub(crate) Name);
@@ -80,6 +91,17 @@ impl FromRequestParts<App> for OverrideName {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<OverrideName, Failure> {
         name_or_segment(parts, app, "override").await.map(OverrideName)
+    }
+}
+
+/// The `{set}` of the path: the name of a rule set.
+pub(crate) struct RuleSetName(pub(crate) Name);
+
+impl FromRequestParts<App> for RuleSetName {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<RuleSetName, Failure> {
+        path_name(parts, app, "set").await?.map(RuleSetName).ok_or_else(|| empty_name("set"))
     }
 }
 

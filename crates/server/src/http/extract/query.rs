@@ -61,15 +61,10 @@ impl FromRequestParts<App> for OperationsQuery {
                 ));
             }
         };
-        // As in bodies, 0 needs no unit.
-        let older_than = query.get("older_than").map(|text| if text == "0" { "0ms" } else { text });
-        let older_than = older_than.map(str::parse::<Duration>).transpose();
-        let older_than =
-            older_than.map_err(|error| Failure::invalid_parameter("older_than", error.to_string()))?;
+        let older_than = query.duration("older_than")?;
         let limit_name = query.get("limit_name").map(Name::new).transpose();
         let limit_name =
             limit_name.map_err(|error| Failure::invalid_parameter("limit_name", error.to_string()))?;
-        let older_than = older_than.map(|span| Millis(span.millis));
         let filter = OperationFilter { only_held, older_than, limit_name };
         Ok(OperationsQuery { filter, page: query.page()? })
     }
@@ -123,6 +118,28 @@ impl FromRequestParts<App> for LeasesQuery {
     }
 }
 
+/// The query parameters of `GET /decisions`. Only open decisions are listed.
+pub(crate) struct DecisionsQuery {
+    /// Only the decisions of this owner; `None` for all.
+    pub(crate) owner: Option<Name>,
+    pub(crate) older_than: Option<Millis>,
+    pub(crate) page: Page<Position>,
+}
+
+impl FromRequestParts<App> for DecisionsQuery {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<DecisionsQuery, Failure> {
+        let query = Query::parse(parts, &["limit", "after", "state", "owner", "older_than"])?;
+        match query.get("state") {
+            None | Some("open") => {}
+            Some(_) => return Err(Failure::invalid_parameter("state", "must be `open`, or absent")),
+        }
+        let (owner, older_than) = (query.name("owner")?, query.duration("older_than")?);
+        Ok(DecisionsQuery { owner, older_than, page: query.page()? })
+    }
+}
+
 /// The query parameters of `GET /limiter/rules/{name}/groups`: how many groups. The only order is `used`.
 pub(crate) struct GroupsQuery(pub(crate) usize);
 
@@ -161,6 +178,25 @@ impl FromRequestParts<App> for ReleaseQuery {
             (None, false) => {
                 Err(Failure::invalid_parameter("session_id", "is required, except with `force=true`"))
             }
+        }
+    }
+}
+
+/// Whether `dry_run=true` was given.
+pub(crate) struct DryRun(pub(crate) bool);
+
+impl DryRun {
+    pub(super) const PARAMETERS: &'static [&'static str] = &["dry_run"];
+}
+
+impl FromRequestParts<App> for DryRun {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<DryRun, Failure> {
+        match Query::parse(parts, DryRun::PARAMETERS)?.get("dry_run") {
+            None | Some("false") => Ok(DryRun(false)),
+            Some("true") => Ok(DryRun(true)),
+            Some(_) => Err(Failure::invalid_parameter("dry_run", "must be `true` or `false`")),
         }
     }
 }
@@ -242,6 +278,14 @@ impl Query {
     fn name(&self, parameter: &'static str) -> Result<Option<Name>, Failure> {
         let name = self.get(parameter).map(Name::new).transpose();
         name.map_err(|error| Failure::invalid_parameter(parameter, error.to_string()))
+    }
+
+    fn duration(&self, parameter: &'static str) -> Result<Option<Millis>, Failure> {
+        // As in bodies, 0 needs no unit.
+        let text = self.get(parameter).map(|text| if text == "0" { "0ms" } else { text });
+        let span = text.map(str::parse::<Duration>).transpose();
+        let span = span.map_err(|error| Failure::invalid_parameter(parameter, error.to_string()))?;
+        Ok(span.map(|span| Millis(span.millis)))
     }
 
     fn limit(&self) -> Result<usize, Failure> {

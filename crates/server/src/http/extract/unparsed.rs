@@ -1,10 +1,15 @@
 //! Bodies that the handler parses. A wire type that borrows its strings from the body cannot be returned by an extractor.
 
-use super::{MAX_BATCH_BODY, MAX_BODY, RequestBody, json::parse, query::PAGE_PARAMETERS};
+use super::{
+    MAX_BATCH_BODY, MAX_BODY, RawBatch, RequestBody,
+    json::parse,
+    query::{DryRun, PAGE_PARAMETERS},
+};
 use crate::http::problem::Failure;
 use bytes::Bytes;
 use limina_wire::{
     AtMost, MAX_BATCH, Object,
+    decisions::{DecisionBatch, NewDecision},
     limiter::{Check, CheckBatch},
 };
 use serde::Deserialize;
@@ -37,6 +42,15 @@ pub(crate) struct Batched;
 impl Kind for Batched {
     const MAX_BYTES: usize = MAX_BATCH_BODY;
     const TAKES_KEY: bool = true;
+}
+
+/// A PUT of many items as one, which may be a dry run.
+pub(crate) struct Replacing;
+
+impl Kind for Replacing {
+    const MAX_BYTES: usize = MAX_BATCH_BODY;
+    const TAKES_KEY: bool = true;
+    const PARAMETERS: &'static [&'static str] = DryRun::PARAMETERS;
 }
 
 /// A request without an idempotency key: a PATCH, or a POST that changes nothing.
@@ -76,6 +90,15 @@ impl Unparsed<Batched> {
         }
         let RawChecks { checks: AtMost(checks) } = parse(&self.bytes)?;
         Ok(checks.into_iter().map(|item| parse(item.get().as_bytes())).collect())
+    }
+
+    /// The decisions of a batch. A decision that does not parse fails alone.
+    pub(crate) fn operations(&self) -> Result<Vec<Result<NewDecision<'_>, Failure>>, Failure> {
+        if let Ok(Object(batch)) = serde_json::from_slice::<Object<DecisionBatch<'_>>>(&self.bytes) {
+            return Ok(batch.operations.into_iter().map(Ok).collect());
+        }
+        let RawBatch { operations: AtMost(operations) } = parse(&self.bytes)?;
+        Ok(operations.into_iter().map(|item| parse(item.get().as_bytes())).collect())
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn hold(hold: wire::Hold) -> Result<Transfer, Failure> {
     Ok(Transfer::Hold(hold))
 }
 
-fn hold_change(change: wire::Change) -> Result<Change, Invalid> {
+pub(super) fn hold_change(change: wire::Change) -> Result<Change, Invalid> {
     Ok(Change {
         limit_name: name("limit_name", &change.limit_name)?,
         value: change.value,

@@ -7,8 +7,8 @@ use super::{
 use limina_engine::{
     Invalid, KeyValues, Name,
     limiter::{
-        Change, Check, Command, CounterChange, Durability, Limit, NewLease, NewOverride, NewRule,
-        OverridePatch, RuleChange, RulePatch, Take, Window,
+        Change, Check, Command, CounterChange, Durability, Limit, NewLease, NewOverride, NewRule, NewRuleSet,
+        OverridePatch, RuleChange, RulePatch, SetOverrides, SetRule, Take, Window,
     },
     selection::Selection,
 };
@@ -18,7 +18,11 @@ pub(crate) fn check(check: wire::Check<'_>) -> Result<Check, Failure> {
     // A number that is too large for the engine's type is too large for the engine.
     let hits = i64::try_from(check.hits).unwrap_or(i64::MAX);
     let take = Take::new(checked_key_values(check.key_values)?, hits)?;
-    Ok(Check::new(vec![take])?.with_dry_run(check.dry_run).with_require_match(check.require_match))
+    if check.report && check.dry_run {
+        return Err(Failure::invalid("report", "A check cannot be both a report and a dry run."));
+    }
+    let checked = Check::new(vec![take])?.with_require_match(check.require_match);
+    Ok(checked.with_dry_run(check.dry_run).with_report(check.report))
 }
 
 pub(crate) fn match_query(query: wire::MatchQuery<'_>) -> Result<KeyValues, Failure> {
@@ -44,6 +48,11 @@ pub(crate) fn new_lease(id: Name, session: Name, lease: wire::NewLease<'_>) -> R
     let ttl = Span::new("ttl", lease.ttl, lease.ttl_ms)?;
     let new = NewLease::new(id, session, key_values, lease.hits, ttl.required()?)
         .map_err(|invalid| ttl.as_sent(invalid))?;
+    let wait = Span::new("wait", lease.wait, lease.wait_ms)?;
+    let new = match wait.millis {
+        Some(millis) => new.with_wait(millis).map_err(|invalid| wait.as_sent(invalid))?,
+        None => new,
+    };
     Ok(new.with_owner(owner).with_require_match(lease.require_match))
 }
 
@@ -55,6 +64,54 @@ pub(crate) fn extend_lease(id: Name, request: &Heartbeat<'_>) -> Result<Command,
 pub(crate) fn create_rule(rule: wire::NewRule<'_>) -> Result<RuleChange, Failure> {
     let name = required_name(rule.name.as_deref())?;
     Ok(RuleChange::new(Change::CreateRule(new_rule(name, rule)?))?)
+}
+
+/// What a rule set is to be. The path contains its name, and the body may contain it too.
+pub(crate) fn rule_set(set: &Name, new: wire::NewRuleSet<'_>) -> Result<NewRuleSet, Failure> {
+    check_same_name(set, new.name.as_deref())?;
+    let rules = new.rules.into_iter().enumerate();
+    let rules = rules
+        .map(|(index, rule)| set_rule(rule).map_err(|failure| failure.within(&format!("rules[{index}]"))));
+    let overrides = match new.overrides {
+        None | Some(wire::SetOverrides::Closed) => SetOverrides::Closed,
+        Some(wire::SetOverrides::Open) => SetOverrides::Open,
+    };
+    Ok(NewRuleSet { rules: rules.collect::<Result<_, _>>()?, overrides })
+}
+
+fn set_rule(rule: wire::NewSetRule<'_>) -> Result<SetRule, Failure> {
+    let wire::NewSetRule {
+        name: text,
+        group_by,
+        selection,
+        limit,
+        window,
+        shadow,
+        durability,
+        description,
+        overrides,
+        managed_by: _,
+        created_position: _,
+    } = rule;
+    let rule = wire::NewRule {
+        name: None,
+        group_by,
+        selection,
+        limit,
+        window,
+        shadow,
+        durability,
+        description,
+        overrides: None,
+        managed_by: None,
+        created_position: None,
+    };
+    let rule = new_rule(name("name", &text)?, rule)?;
+    let overrides = overrides.into_iter().enumerate().map(|(index, new)| {
+        let named = required_name(new.name.as_deref()).and_then(|name| new_override(name, new));
+        named.map_err(|failure| failure.within(&format!("overrides[{index}]")))
+    });
+    Ok(SetRule { rule, overrides: overrides.collect::<Result<_, _>>()? })
 }
 
 /// A rule of a file. It contains its own name.

@@ -46,7 +46,7 @@ pub(crate) fn heartbeat(id: Name, request: &Heartbeat<'_>) -> Result<Command, Fa
     Ok(Command::Heartbeat { id, session: name("session_id", &request.session_id)? })
 }
 
-fn several(wanted: Vec<wire::WantedLock<'_>>) -> Result<Vec<Lock>, Invalid> {
+pub(super) fn several(wanted: Vec<wire::WantedLock<'_>>) -> Result<Vec<Lock>, Invalid> {
     let locks = wanted.into_iter().enumerate().map(|(index, wanted)| {
         lock(wanted.key_values, wanted.mode).map_err(|invalid| invalid.within_item("locks", index))
     });

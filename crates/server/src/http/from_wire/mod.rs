@@ -2,6 +2,7 @@
 //! the field's name in the API. Checked here is only what the engine cannot express, such as two fields that exclude each
 //! other.
 
+pub(crate) mod decisions;
 pub(crate) mod events;
 mod key_values;
 pub(crate) mod ledger;

@@ -4,16 +4,28 @@ use super::{
     super::{
         App,
         extract::{Call, Changing, LeaseId, LeasesQuery, Namespace, NoQuery, ReleaseQuery, Unparsed},
+        forced::require_decisions,
         from_wire::limiter as from_wire,
+        locks::hung_up,
+        socket::ClientConnection,
+        status,
     },
     Answer, list, submit,
 };
-use axum::extract::State;
-use limina_engine::limiter::{Command, LeaseInfo};
-use limina_node::draw_id;
+use crate::access::unauthorized;
+use axum::{Extension, extract::State, http::StatusCode};
+use limina_access::Resource;
+use limina_engine::{
+    self as engine, Outcome,
+    limiter::{Command, LeaseInfo, Reply},
+};
+use limina_node::{Unavailable, draw_id};
 use limina_wire::{Heartbeat, Page, Problem, limiter as wire};
 
 /// Take a lease: check, and hold the hits until the lease is released or expires.
+///
+/// With a `wait`, the request waits while only limits without a window refuse it. If the client hangs up, the request is
+/// abandoned.
 #[utoipa::path(
     post, path = "/v1/limiter/leases", tag = "limiter",
     params(("Idempotency-Key" = Option<String>, Header)),
@@ -21,13 +33,41 @@ use limina_wire::{Heartbeat, Page, Problem, limiter as wire};
     responses(
         (status = 201, description = "The lease is granted.", body = wire::LeaseReply<'_>, headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds; for a bucket also its `burst`."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
         (status = 422, description = "`NoRuleApplies`: no rule applies, and the request has `require_match`.", body = Problem, content_type = "application/problem+json"),
-        (status = 429, description = "`LimitReached`: a limit refuses. Nothing was taken.", body = wire::LimitReached<'_>, content_type = "application/problem+json", headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds; for a bucket also its `burst`."), ("Retry-After" = u64, description = "The number of seconds after which the same request would pass. Absent if that is not known."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
+        (status = 429, description = "`LimitReached`: a limit refuses, with a `wait` at its end. Nothing was taken.", body = wire::LimitReached<'_>, content_type = "application/problem+json", headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds; for a bucket also its `burst`."), ("Retry-After" = u64, description = "The number of seconds after which the same request would pass. Absent if that is not known."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
     ),
 )]
-pub(in crate::http) async fn take_lease(State(app): State<App>, call: Call<Unparsed<Changing>>) -> Answer {
+pub(in crate::http) async fn take_lease(
+    State(app): State<App>,
+    Extension(client): Extension<ClientConnection>,
+    call: Call<Unparsed<Changing>>,
+) -> Answer {
     let Call { namespace, idempotency, body } = call;
-    let lease = from_wire::new_lease(draw_id()?, draw_id()?, body.json()?)?;
-    submit(app, namespace, idempotency, Command::TakeLease(lease)).await
+    let id = draw_id()?;
+    let lease = from_wire::new_lease(id.clone(), draw_id()?, body.json()?)?;
+    if lease.wait().0 == 0 {
+        return submit(app, namespace, idempotency, Command::TakeLease(lease)).await;
+    }
+    let _permit = namespace.identity.take(Resource::Waits)?;
+    let command = engine::Command::Limiter(Command::TakeLease(lease));
+    let outcome = tokio::select! {
+        biased;
+        outcome = app.ask(namespace.clone(), idempotency, command) => outcome,
+        () = namespace.identity.until_denied(None) => return Err(unauthorized(true)),
+        // Dropping the future of `ask` makes the service abandon the request.
+        () = client.hung_up() => return Err(hung_up()),
+    };
+    let may_be_held = matches!(
+        outcome,
+        Ok(Outcome::Limiter(Ok(Reply::LeaseTaken { .. }))) | Err(Unavailable::OutcomeUnknown)
+    );
+    // The runtime may learn of the grant before it learns that the client has hung up, so ask the kernel.
+    if may_be_held && client.has_hung_up() {
+        // In a task of its own: the connection ends as soon as the runtime learns of the hang-up, and this call with it.
+        let abandon = tokio::spawn(submit(app, namespace, None, Command::AbandonLease(id)));
+        let _nobody_to_tell = abandon.await;
+        return Err(hung_up());
+    }
+    status::answer(outcome, StatusCode::OK)
 }
 
 /// List the leases, ordered by id.
@@ -83,6 +123,10 @@ pub(in crate::http) async fn release_lease(
     LeaseId(id): LeaseId,
     ReleaseQuery(session): ReleaseQuery,
 ) -> Answer {
+    if session.is_none() {
+        let get = engine::Command::Limiter(Command::GetLease(id.clone()));
+        require_decisions(&app, &namespace, get).await?;
+    }
     submit(app, namespace, None, Command::ReleaseLease { id, session }).await
 }
 

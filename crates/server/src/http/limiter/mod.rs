@@ -4,6 +4,7 @@ pub(in crate::http) mod checks;
 pub(in crate::http) mod groups;
 pub(in crate::http) mod leases;
 pub(in crate::http) mod overrides;
+pub(in crate::http) mod rule_sets;
 pub(in crate::http) mod rules;
 
 use super::{
@@ -33,6 +34,10 @@ pub(in crate::http) fn routes() -> Vec<Route> {
         ("/rules/{name}/overrides", "create_override", post(Manage, overrides::create_override)),
         ("/rules/{name}/overrides", "list_overrides", get(Read, overrides::list_overrides)),
         ("/rules/{name}/overrides/query", "query_overrides", post(Read, overrides::query_overrides)),
+        ("/rule-sets", "list_rule_sets", get(Read, rule_sets::list_rule_sets)),
+        ("/rule-sets/{set}", "get_rule_set", get(Read, rule_sets::get_rule_set)),
+        ("/rule-sets/{set}", "put_rule_set", put(Manage, rule_sets::put_rule_set)),
+        ("/rule-sets/{set}", "delete_rule_set", delete(Manage, rule_sets::delete_rule_set)),
         ("/check", "check", post(Use, checks::check)),
         ("/check/batch", "check_batch", post(Use, checks::check_batch)),
         ("/counters", "move_counter", post(Use, checks::move_counter)),
@@ -71,6 +76,7 @@ pub(in crate::http) const EMPTY_NAMES: &[(&str, &str)] = &[
     ("/rules//overrides", "name"),
     ("/rules//overrides/{*rest}", "name"),
     ("/rules/{name}/overrides/", "override"),
+    ("/rule-sets/", "set"),
     ("/leases/", "lease_id"),
     ("/leases//heartbeat", "lease_id"),
 ];

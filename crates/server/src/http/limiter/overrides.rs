@@ -26,7 +26,7 @@ use limina_wire::{Page, Problem, limiter as wire, selection::Query as Search};
     responses(
         (status = 201, description = "The override was created.", body = wire::Override<'_>),
         (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`RuleManagedByFile` or `OverrideAlreadyExists` (of the same name, or with the same key-values)", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`RuleManagedBySet` or `OverrideAlreadyExists` (of the same name, or with the same key-values)", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(in crate::http) async fn create_override(
@@ -84,7 +84,7 @@ pub(in crate::http) async fn get_override(
         (status = 200, description = "The override was replaced.", body = wire::Override<'_>),
         (status = 201, description = "The override was created.", body = wire::Override<'_>),
         (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`RuleManagedByFile` or `OverrideAlreadyExists` (with the same key-values)", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`RuleManagedBySet` or `OverrideAlreadyExists` (with the same key-values)", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(in crate::http) async fn put_override(
@@ -104,7 +104,7 @@ pub(in crate::http) async fn put_override(
     responses(
         (status = 200, description = "The override after the change.", body = wire::Override<'_>),
         (status = 404, description = "`RuleNotFound` or `OverrideNotFound`", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`RuleManagedByFile` or `OverrideAlreadyExists` (with the same key-values)", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`RuleManagedBySet` or `OverrideAlreadyExists` (with the same key-values)", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(in crate::http) async fn patch_override(
@@ -123,7 +123,7 @@ pub(in crate::http) async fn patch_override(
     responses(
         (status = 204, description = "The override is deleted."),
         (status = 404, description = "`RuleNotFound` or `OverrideNotFound`", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`RuleManagedByFile`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`RuleManagedBySet`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(in crate::http) async fn delete_override(

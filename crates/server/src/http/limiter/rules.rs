@@ -72,7 +72,7 @@ pub(in crate::http) async fn get_rule(
     responses(
         (status = 200, description = "The rule was replaced.", body = wire::Rule<'_>),
         (status = 201, description = "The rule was created.", body = wire::Rule<'_>),
-        (status = 409, description = "`RuleManagedByFile` or `OverridesConflict`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`RuleManagedBySet` or `OverridesConflict`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(in crate::http) async fn put_rule(
@@ -91,7 +91,7 @@ pub(in crate::http) async fn put_rule(
     responses(
         (status = 200, description = "The rule after the change.", body = wire::Rule<'_>),
         (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`RuleManagedByFile`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`RuleManagedBySet`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(in crate::http) async fn patch_rule(
@@ -109,7 +109,7 @@ pub(in crate::http) async fn patch_rule(
     responses(
         (status = 204, description = "The rule and its overrides are deleted."),
         (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`RuleManagedByFile`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`RuleManagedBySet`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(in crate::http) async fn delete_rule(

@@ -29,12 +29,21 @@ pub(super) fn complete_schemas(schemas: &mut Schemas) {
     split_lock(schemas);
     split_values_query(schemas);
     split_durations(schemas);
+    split_decision(schemas);
+    allow_overlap(schemas);
     for (optional, named) in NAMED {
         if let Some(mut object) = object(schemas, optional) {
             replace(&mut object, "name", Ref::from_schema_name("Name"));
             object.required.push("name".to_owned());
             schemas.insert((*named).to_owned(), object.into());
         }
+    }
+    // An override of a set has no path that names it.
+    if let Some(RefOr::T(Schema::Object(rule))) = schemas.get_mut("NewSetRule")
+        && let Some(RefOr::T(Schema::Array(overrides))) = rule.properties.get_mut("overrides")
+    {
+        let named = Ref::from_schema_name("CreateOverride");
+        overrides.items = ArrayItems::RefOrSchema(Box::new(named.into()));
     }
     add_rule_query(schemas);
     if let Some(event) = object(schemas, "NewEvent").and_then(|event| event.properties.get("event").cloned())
@@ -51,6 +60,15 @@ const UNIQUE: &[(&str, &str, &str)] = &[
     ("Hold", "changes", "limit_name"),
     ("Finalization", "changes", "limit_name"),
     ("NewLock", "locks", "key_values"),
+    ("NewRuleSet", "rules", "name"),
+    ("NewSetRule", "overrides", "name"),
+    ("NewDecision", "checks", "name"),
+    ("NewDecision", "holds", "limit_name"),
+    ("NewDecision", "locks", "key_values"),
+    ("CommitDecision", "checks", "name"),
+    ("CommitDecision", "holds", "limit_name"),
+    ("CommitItem", "checks", "name"),
+    ("CommitItem", "holds", "limit_name"),
 ];
 
 /// Types whose name is optional in a PUT, and the same types for a POST, which has no name in its path.
@@ -74,6 +92,9 @@ const OPTIONAL_BODIES: &[&str] = &[
     "query_overrides",
     "query_counters",
     "query_locks",
+    "commit_decision",
+    "rollback_decision",
+    "heartbeat_decision",
 ];
 
 /// Completes an operation: its parameters, and the schema of its body.
@@ -109,18 +130,21 @@ fn complete_parameter(parameter: &mut Parameter, operation: &str) {
     };
     let schema: RefOr<Schema> = match (parameter.name.as_str(), operation) {
         ("limit", _) => integer(1, 1000).into(),
-        ("after", "list_entries" | "list_locks" | "query_locks") => integer(0, u64::MAX).into(),
+        ("after", "list_entries" | "list_locks" | "query_locks" | "list_decisions") => {
+            integer(0, u64::MAX).into()
+        }
         ("after", "query_counters") => integer(0, u32::MAX.into()).into(),
         ("after" | "session_id" | "owner", _)
         | ("namespace", "cluster")
         | ("limit_name", "list_operations") => Ref::from_schema_name("Name").into(),
+        ("state", "list_decisions") => words(&["open"]).into(),
         ("state", _) => words(&["held"]).into(),
         ("order", _) => words(&["used"]).into(),
         ("older_than", _) => {
             let units = "^(0|(?!$)([0-9]{1,6}d)?([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?([0-9]{1,9}ms)?)$";
             ObjectBuilder::new().schema_type(Type::String).pattern(Some(units)).into()
         }
-        ("force", _) => ObjectBuilder::new().schema_type(Type::Boolean).into(),
+        ("force" | "dry_run", _) => ObjectBuilder::new().schema_type(Type::Boolean).into(),
         ("Last-Event-ID", _) => integer(0, u64::MAX).into(),
         ("Idempotency-Key", _) => {
             let key = ObjectBuilder::new().schema_type(Type::String).pattern(Some(IDEMPOTENCY_KEY));
@@ -193,16 +217,22 @@ const REQUIRED_DURATIONS: &[(&str, &str)] = &[
 ];
 
 /// Durations that a request may give, under one of two names.
-const OPTIONAL_DURATIONS: &[(&str, &str)] =
-    &[("NewLock", "wait"), ("PutStream", "key_frame_every"), ("Hold", "expires_after")];
+const OPTIONAL_DURATIONS: &[(&str, &[&str])] = &[
+    ("NewLease", &["wait"]),
+    ("NewLock", &["wait"]),
+    ("PutStream", &["key_frame_every"]),
+    ("Hold", &["expires_after"]),
+    ("NewDecision", &["ttl", "wait"]),
+];
 
 /// A duration is given with units, or in milliseconds, but not both.
 fn split_durations(schemas: &mut Schemas) {
-    for (name, field) in OPTIONAL_DURATIONS {
+    for (name, fields) in OPTIONAL_DURATIONS {
         if let Some(schema) = schemas.get_mut(*name) {
-            let names = [(*field).to_owned(), format!("{field}_ms")];
+            let choices: Vec<[String; 2]> =
+                fields.iter().map(|field| [(*field).to_owned(), format!("{field}_ms")]).collect();
             for object in forms_mut(schema) {
-                object.extensions = Some([("x-at-most-one", names.to_vec())].into_iter().collect());
+                object.extensions = Some([("x-at-most-one", choices.clone())].into_iter().collect());
             }
         }
     }
@@ -227,6 +257,38 @@ fn split_durations(schemas: &mut Schemas) {
             description = description.or(split.description.clone());
         }
         schemas.insert((*name).to_owned(), forms.description(description).into());
+    }
+}
+
+/// A decision has at least one part: a check, a hold, a lock or an event.
+fn split_decision(schemas: &mut Schemas) {
+    let Some(mut decision) = object(schemas, "NewDecision") else { return };
+    let description = decision.description.take();
+    let mut forms = AnyOfBuilder::new().description(description);
+    for list in ["checks", "holds", "locks"] {
+        let mut form = decision.clone();
+        if let Some(RefOr::T(Schema::Array(parts))) = form.properties.get_mut(list) {
+            parts.min_items = Some(1);
+        }
+        form.required.push(list.to_owned());
+        forms = forms.item(form);
+    }
+    replace(&mut decision, "event", Ref::from_schema_name("DecisionEvent"));
+    decision.required.push("event".to_owned());
+    schemas.insert("NewDecision".to_owned(), forms.item(decision).into());
+}
+
+/// The results of batches of which one form is a problem document, and another one a problem document with known fields.
+const OVERLAPPING: &[&str] = &["CheckResult", "DecisionResult"];
+
+/// A value of these types may have several of their forms.
+fn allow_overlap(schemas: &mut Schemas) {
+    for name in OVERLAPPING {
+        if let Some(RefOr::T(Schema::OneOf(forms))) = schemas.get(*name) {
+            let any = AnyOfBuilder::new().description(forms.description.clone());
+            let any = forms.items.iter().fold(any, |any, form| any.item(form.clone()));
+            schemas.insert((*name).to_owned(), any.into());
+        }
     }
 }
 

@@ -96,15 +96,7 @@ pub(crate) fn refusal(refusal: ledger::Refusal) -> Failure {
             &limit_names,
         ),
         CommitExceedsHold { operation_id, limit_name, held, value } => {
-            let (id, name) = (operation_id.as_str(), limit_name.as_str());
-            let detail = format!(
-                "The operation {id:?} holds {held} in the limit {name:?}. A commit of {value} is not a part of it."
-            );
-            Failure::new(Code::CommitExceedsHold, detail)
-                .with("operation_id", id)
-                .with("limit_name", name)
-                .with("held_value", held)
-                .with("value", value)
+            commit_exceeds_hold(&operation_id, &limit_name, held, value)
         }
         OperationTooLarge { operation_id } => {
             let most = ledger::MAX_LIMITS_PER_OPERATION;
@@ -120,12 +112,25 @@ pub(crate) fn refusal(refusal: ledger::Refusal) -> Failure {
             Code::LimitsValuesReadingException,
             "The stored history could not be read. Nothing was done.",
         ),
+        PartOfOperation { operation_id } => super::part_of_operation(&operation_id),
         Unreadable => unreadable(),
         QuotaExceeded(exceeded) => quota_exceeded(exceeded),
     }
 }
 
-fn about_limits(code: Code, detail: String, names: &[Name]) -> Failure {
+pub(super) fn commit_exceeds_hold(operation_id: &Name, limit_name: &Name, held: i64, value: i64) -> Failure {
+    let (id, name) = (operation_id.as_str(), limit_name.as_str());
+    let detail = format!(
+        "The operation {id:?} holds {held} in the limit {name:?}. A commit of {value} is not a part of it."
+    );
+    Failure::new(Code::CommitExceedsHold, detail)
+        .with("operation_id", id)
+        .with("limit_name", name)
+        .with("held_value", held)
+        .with("value", value)
+}
+
+pub(super) fn about_limits(code: Code, detail: String, names: &[Name]) -> Failure {
     let failure = Failure::new(code, detail);
     let failure = match names.first() {
         Some(first) => failure.with("limit_name", first.as_str()),
@@ -134,14 +139,14 @@ fn about_limits(code: Code, detail: String, names: &[Name]) -> Failure {
     failure.with("limit_names", names.iter().map(Name::as_str).collect::<Vec<_>>())
 }
 
-fn no_such_limits(names: &[Name]) -> String {
+pub(super) fn no_such_limits(names: &[Name]) -> String {
     let verb = if names.len() == 1 { "does" } else { "do" };
     let text = listed(names);
     format!("T{} {verb} not exist.", &text[1..])
 }
 
 /// "the limit "a"", or "the limits "a", "b"".
-fn listed(names: &[Name]) -> String {
+pub(super) fn listed(names: &[Name]) -> String {
     let noun = if names.len() == 1 { "limit" } else { "limits" };
     let quoted: Vec<String> = names.iter().map(|name| format!("{:?}", name.as_str())).collect();
     format!("the {noun} {}", quoted.join(", "))

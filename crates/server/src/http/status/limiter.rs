@@ -1,7 +1,7 @@
 //! The limiter's answers and refusals.
 
 use super::super::{
-    json,
+    json as respond,
     problem::{Code, Failure},
     rate_limit,
     to_wire::{key_values::key_values as to_wire_key_values, limiter as to_wire},
@@ -13,8 +13,9 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use limina_engine::limiter::{Decision, Refusal, Reply};
+use limina_engine::limiter::{Decision, ManagedRule, Refusal, Reply};
 use limina_wire::problem::MEDIA_TYPE;
+use serde_json::{Value, json};
 
 pub(super) fn answer(result: Result<Reply, Refusal>) -> Result<Response, Failure> {
     let reply = match result {
@@ -25,27 +26,37 @@ pub(super) fn answer(result: Result<Reply, Refusal>) -> Result<Response, Failure
     let done = StatusCode::OK;
     let made = StatusCode::CREATED;
     Ok(match &reply {
-        Reply::Rule(info) => json(done, &to_wire::rule(info)),
-        Reply::RuleCreated(info) => json(made, &to_wire::rule(info)),
-        Reply::Rules(listed) => json(done, &to_wire::rules(listed)),
-        Reply::Override(info) => json(done, &to_wire::override_(info)),
-        Reply::OverrideCreated(info) => json(made, &to_wire::override_(info)),
-        Reply::Overrides(listed) => json(done, &to_wire::overrides(listed)),
-        Reply::RuleDeleted | Reply::OverrideDeleted | Reply::LeaseReleased | Reply::FileApplied(_) => {
-            StatusCode::NO_CONTENT.into_response()
+        Reply::Rule(info) => respond(done, &to_wire::rule(info)),
+        Reply::RuleCreated(info) => respond(made, &to_wire::rule(info)),
+        Reply::Rules(listed) => respond(done, &to_wire::rules(listed)),
+        Reply::Override(info) => respond(done, &to_wire::override_(info)),
+        Reply::OverrideCreated(info) => respond(made, &to_wire::override_(info)),
+        Reply::Overrides(listed) => respond(done, &to_wire::overrides(listed)),
+        Reply::RuleDeleted
+        | Reply::OverrideDeleted
+        | Reply::LeaseReleased
+        | Reply::LeaseAbandoned
+        | Reply::RuleSetDeleted(_) => StatusCode::NO_CONTENT.into_response(),
+        Reply::RuleSetPut { is_new: true, changes } => respond(made, &to_wire::rule_set_changes(changes)),
+        Reply::RuleSetPut { is_new: false, changes } | Reply::RuleSetPlanned(changes) => {
+            respond(done, &to_wire::rule_set_changes(changes))
         }
-        Reply::Matches(matches) => json(done, &to_wire::matches(matches)),
-        Reply::Allowed(decision) => with_rate_limits(json(done, &to_wire::check(decision)), decision),
-        Reply::Batch(decisions) => json(done, &to_wire::check_batch(decisions, Vec::new())),
-        Reply::Moved { counter, decision } => json(done, &to_wire::moved(counter, decision)),
-        Reply::Counter(info) => json(done, &to_wire::counter(info)),
-        Reply::Counters(listed) => json(done, &to_wire::counters(listed)),
+        Reply::RuleSet(set) => respond(done, &to_wire::rule_set(set)),
+        Reply::RuleSets(listed) => respond(done, &to_wire::rule_sets(listed)),
+        Reply::Matches(matches) => respond(done, &to_wire::matches(matches)),
+        Reply::Allowed(decision) | Reply::Set(decision) => {
+            with_rate_limits(respond(done, &to_wire::check(decision)), decision)
+        }
+        Reply::Batch(decisions) => respond(done, &to_wire::check_batch(decisions, Vec::new())),
+        Reply::Moved { counter, decision } => respond(done, &to_wire::moved(counter, decision)),
+        Reply::Counter(info) => respond(done, &to_wire::counter(info)),
+        Reply::Counters(listed) => respond(done, &to_wire::counters(listed)),
         Reply::LeaseTaken { lease, session, decision } => {
-            with_rate_limits(json(made, &to_wire::lease_taken(lease, session, decision)), decision)
+            with_rate_limits(respond(made, &to_wire::lease_taken(lease, session, decision)), decision)
         }
-        Reply::Lease(info) => json(done, &to_wire::lease(info)),
-        Reply::Leases(listed) => json(done, &to_wire::leases(listed)),
-        Reply::Groups(part) => json(done, &to_wire::groups(&part.items, part.next.is_none())),
+        Reply::Lease(info) => respond(done, &to_wire::lease(info)),
+        Reply::Leases(listed) => respond(done, &to_wire::leases(listed)),
+        Reply::Groups(part) => respond(done, &to_wire::groups(&part.items, part.next.is_none())),
     })
 }
 
@@ -64,14 +75,33 @@ pub(crate) fn counter_refused(decision: &Decision) -> Response {
 }
 
 fn limit_reached(decision: &Decision, status: StatusCode) -> Response {
-    let mut response = json(status, &to_wire::limit_reached(decision, status.as_u16()));
+    let mut response = respond(status, &to_wire::limit_reached(decision, status.as_u16()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
     response
 }
 
 fn with_rate_limits(mut response: Response, decision: &Decision) -> Response {
-    rate_limit::add_headers(response.headers_mut(), decision);
+    rate_limit::add_headers(response.headers_mut(), decision.limits.iter(), decision.retry_after);
     response
+}
+
+/// The rules that belong to a set, or to another one.
+fn managed_by_set(rules: &[ManagedRule]) -> Failure {
+    let detail = match rules {
+        [ManagedRule { rule, set }] => {
+            format!("The rule {rule:?} belongs to the rule set {set:?}, and is changed with it.")
+        }
+        several => format!("These {} rules belong to a rule set, and are changed with it.", several.len()),
+    };
+    let listed: Vec<Value> = rules
+        .iter()
+        .map(|managed| json!({"rule": managed.rule.as_str(), "managed_by": managed.set.as_str()}))
+        .collect();
+    let failure = Failure::new(Code::RuleManagedBySet, detail).with("rules", listed);
+    match rules.first() {
+        Some(first) => failure.with("rule", first.rule.as_str()).with("managed_by", first.set.as_str()),
+        None => failure,
+    }
 }
 
 pub(crate) fn refusal(refusal: &Refusal) -> Failure {
@@ -80,11 +110,15 @@ pub(crate) fn refusal(refusal: &Refusal) -> Failure {
             Failure::new(Code::RuleNotFound, format!("The rule {rule:?} does not exist."))
                 .with("rule", rule.as_str())
         }
-        Refusal::RuleManagedByFile { rule } => Failure::new(
-            Code::RuleManagedByFile,
-            format!("The rule {rule:?} can only be changed in the rules file."),
-        )
-        .with("rule", rule.as_str()),
+        Refusal::RuleSetNotFound { set } => {
+            Failure::new(Code::RuleSetNotFound, format!("The rule set {set:?} does not exist."))
+                .with("rule_set", set.as_str())
+        }
+        Refusal::RuleSetManagedByServer { set } => {
+            let detail = format!("Only the server's configuration can change the rule set {set:?}.");
+            Failure::new(Code::RuleSetManagedByServer, detail).with("rule_set", set.as_str())
+        }
+        Refusal::RuleManagedBySet { rules } => managed_by_set(rules),
         Refusal::RuleAlreadyExists { rule } => {
             Failure::new(Code::RuleAlreadyExists, format!("The rule {rule:?} already exists."))
                 .with("rule", rule.as_str())
@@ -125,6 +159,9 @@ pub(crate) fn refusal(refusal: &Refusal) -> Failure {
         Refusal::SessionMismatch { lease_id } => {
             Failure::new(Code::SessionMismatch, format!("The lease {lease_id:?} is held by another session."))
                 .with("lease_id", lease_id.as_str())
+        }
+        Refusal::PartOfOperation { lease_id, operation_id } => {
+            super::part_of_operation(operation_id).with("lease_id", lease_id.as_str())
         }
         Refusal::NoRuleApplies { key_values } => {
             let given = serde_json::to_value(to_wire_key_values(key_values)).unwrap_or_default();

@@ -36,6 +36,9 @@ fn refusal(refusal: Refusal) -> Failure {
             Failure::new(Code::SessionMismatch, format!("The lock {lock_id:?} is held by another session."))
                 .with("lock_id", lock_id.as_str())
         }
+        Refusal::PartOfOperation { lock_id, operation_id } => {
+            super::part_of_operation(&operation_id).with("lock_id", lock_id.as_str())
+        }
         Refusal::QuotaExceeded(exceeded) => super::quota_exceeded(exceeded),
     }
 }

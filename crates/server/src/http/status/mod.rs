@@ -1,8 +1,11 @@
 //! Maps outcomes to HTTP statuses and problem documents. No other module does. The matches have no catch-all arm, so a new
 //! outcome of the engine does not compile until it has a line here.
 
+pub(crate) mod decisions;
+pub(crate) mod envoy;
 pub(crate) mod events;
 pub(crate) mod ledger;
+pub(crate) mod liminator;
 pub(crate) mod limiter;
 mod locks;
 
@@ -15,7 +18,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use limina_engine::{Outcome, Quota, QuotaExceeded, ledger::Reply};
+use limina_engine::{Name, Outcome, Quota, QuotaExceeded, ledger::Reply};
 use limina_node::Unavailable;
 use limina_wire::Page;
 
@@ -29,6 +32,7 @@ pub(crate) fn answer(result: Result<Outcome, Unavailable>, success: StatusCode) 
         Outcome::Limiter(result) => limiter::answer(result),
         Outcome::Locks(result) => locks::answer(result),
         Outcome::Events(result) => events::answer(result),
+        Outcome::Decisions(result) => decisions::answer(result),
         Outcome::NamespaceDeleted => Ok(StatusCode::NO_CONTENT.into_response()),
         Outcome::NamespaceNotFound => {
             Err(Failure::new(Code::NamespaceNotFound, "The namespace does not exist."))
@@ -52,11 +56,13 @@ pub(crate) fn answer(result: Result<Outcome, Unavailable>, success: StatusCode) 
             "Too many requests of this kind wait in this namespace. Nothing was done.",
         )),
         Outcome::Unreadable => Err(unreadable()),
-        Outcome::AnswerTooLarge { max_bytes } => {
-            let detail = format!("The answer could have more than {max_bytes} bytes. Nothing was done.");
-            Err(Failure::new(Code::AnswerTooLarge, detail).with("max_bytes", max_bytes))
-        }
+        Outcome::AnswerTooLarge { max_bytes } => Err(answer_too_large(max_bytes)),
     }
+}
+
+pub(crate) fn answer_too_large(max_bytes: u64) -> Failure {
+    let detail = format!("The answer could have more than {max_bytes} bytes. Nothing was done.");
+    Failure::new(Code::AnswerTooLarge, detail).with("max_bytes", max_bytes)
 }
 
 /// The answer to a request that has no outcome.
@@ -80,6 +86,12 @@ pub(crate) fn unavailable(reason: Unavailable) -> Failure {
         ),
     };
     Failure::new(code, detail)
+}
+
+/// A part of an open decision cannot be changed alone.
+pub(crate) fn part_of_operation(operation_id: &Name) -> Failure {
+    let detail = format!("It is a part of the decision {operation_id:?}, which is open. Nothing was done.");
+    Failure::new(Code::PartOfOperation, detail).with("operation_id", operation_id.as_str())
 }
 
 /// A namespace has its fill.

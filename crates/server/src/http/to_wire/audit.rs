@@ -1,7 +1,10 @@
 //! The records of the audit.
 
 use super::{events::stream, key_values::key_values, ledger, limiter, locks::lock, text};
-use limina_engine::audit::{AuditCursor, AuditRecord, State, Target};
+use limina_engine::{
+    Name,
+    audit::{AuditCursor, AuditRecord, State, Target},
+};
 use limina_wire::audit as wire;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -33,13 +36,13 @@ pub(crate) fn cursor(cursor: &AuditCursor) -> String {
 fn target_text(target: &Target, namespace: &str) -> String {
     match target {
         Target::Rule(name)
+        | Target::RuleSet(name)
         | Target::Lease(name)
         | Target::Limit(name)
         | Target::Stream(name)
         | Target::Lock(name) => text(name),
         Target::Override { rule, name } => format!("{rule}/{name}"),
         Target::Counter(of) => json_of(&key_values(of)).to_string(),
-        Target::RulesFile => "rules file".to_owned(),
         Target::Namespace => namespace.to_owned(),
     }
 }
@@ -53,20 +56,36 @@ fn state(state: State) -> Value {
         State::Limit(info) => json_of(&ledger::limit(info)),
         State::Stream(info) => json_of(&stream(&info)),
         State::Lock(info) => json_of(&lock(&info)),
-        State::RulesFile(changes) => {
-            let names = |names: &[limina_engine::Name]| names.iter().map(text).collect::<Vec<_>>();
-            json!({
+        State::RuleSet(info) => json_of(&limiter::rule_set_info(&info)),
+        State::RuleSetChanges(changes) => {
+            let changed = changes.changed.iter().map(|changed| &changed.rule);
+            let value = json!({
                 "created": names(&changes.created),
-                "changed": names(&changes.changed),
+                "changed": names(changed),
                 "deleted": names(&changes.deleted),
-            })
+            });
+            if value.to_string().len() > MAX_STATE {
+                let (created, changed) = (changes.created.len(), changes.changed.len());
+                return counts(created as u64, changed as u64, changes.deleted.len() as u64);
+            }
+            value
         }
+        State::RuleSetCounts { created, changed, deleted } => return counts(created, changed, deleted),
         State::TooLarge { bytes } => return summary(bytes),
     };
     match value.to_string().len() {
         bytes if bytes > MAX_STATE => summary(bytes as u64),
         _ => value,
     }
+}
+
+fn names<'a>(names: impl IntoIterator<Item = &'a Name>) -> Vec<String> {
+    names.into_iter().map(text).collect()
+}
+
+/// The summary of a change of a rule set with very many rules.
+fn counts(created: u64, changed: u64, deleted: u64) -> Value {
+    json!({ "summary": format!("{created} rules created, {changed} changed, {deleted} deleted") })
 }
 
 fn summary(bytes: u64) -> Value {

@@ -117,7 +117,7 @@ pub(crate) fn limit(info: ledger::LimitInfo) -> Limit {
     }
 }
 
-fn value(value: &ledger::Value) -> LimitValue {
+pub(super) fn value(value: &ledger::Value) -> LimitValue {
     LimitValue {
         limit_name: text(&value.limit_name),
         limit_id: value.limit_id.as_ref().map(text),
@@ -171,6 +171,7 @@ fn entry(info: ledger::EntryInfo) -> Entry {
         EntryKind::Commit => EntryType::Commit,
         EntryKind::Rollback => EntryType::Rollback,
         EntryKind::Expiry => EntryType::Expiry,
+        EntryKind::Overage => EntryType::Overage,
     };
     Entry {
         position: info.position.0,

@@ -17,9 +17,9 @@ use limina_engine::{
 use limina_wire::{
     Page, Problem,
     limiter::{
-        CheckBatchReply, CheckReply, CheckResult, Counter, CounterReply, Durability, Group, Groups, Lease,
-        LeaseReply, LimitReached, LimitStatus, ManagedBy, MatchReply, Override, Rule, RuleMatch, Window,
-        WindowType,
+        ChangedRule, CheckBatchReply, CheckReply, CheckResult, Counter, CounterReply, Durability, Group,
+        Groups, Lease, LeaseReply, LimitReached, LimitStatus, MatchReply, Override, Rule, RuleMatch, RuleSet,
+        RuleSetChanges, RuleSetInfo, SetConflict, SetOverrides, SetRule, Window, WindowType,
     },
 };
 use std::borrow::Cow;
@@ -66,9 +66,9 @@ pub(crate) fn check_batch(
 }
 
 fn check_result(decision: &Decision) -> CheckResult<'_> {
-    match decision.allowed {
-        true => CheckResult::Allowed(CheckReply { status: Some(200), ..check(decision) }),
-        false => CheckResult::LimitReached(limit_reached(decision, Code::LimitReached.status().as_u16())),
+    match decision.is_refused() {
+        false => CheckResult::Allowed(CheckReply { status: Some(200), ..check(decision) }),
+        true => CheckResult::LimitReached(limit_reached(decision, Code::LimitReached.status().as_u16())),
     }
 }
 
@@ -76,7 +76,7 @@ fn limits(decision: &Decision) -> Vec<LimitStatus<'_>> {
     decision.limits.iter().map(limit_status).collect()
 }
 
-fn limit_status(status: &limiter::LimitStatus) -> LimitStatus<'_> {
+pub(super) fn limit_status(status: &limiter::LimitStatus) -> LimitStatus<'_> {
     LimitStatus {
         rule: status.rule.as_ref().map(borrowed),
         override_name: status.override_name.as_ref().map(borrowed),
@@ -87,11 +87,12 @@ fn limit_status(status: &limiter::LimitStatus) -> LimitStatus<'_> {
         reset_ms: millis(status.reset),
         shadow: status.shadow,
         exceeded: status.exceeded,
+        waiting: status.waiting,
     }
 }
 
 pub(crate) fn rule(info: &limiter::RuleInfo) -> Rule<'_> {
-    let limiter::RuleInfo { rule, overrides, is_file_managed, created_at } = info;
+    let limiter::RuleInfo { rule, overrides, managed_by, created_at } = info;
     Rule {
         name: borrowed(&rule.name),
         group_by: rule.group_by.iter().map(|key| Cow::Borrowed(&**key)).collect(),
@@ -105,13 +106,101 @@ pub(crate) fn rule(info: &limiter::RuleInfo) -> Rule<'_> {
         },
         description: rule.description.as_deref().map(Cow::Borrowed),
         overrides: *overrides as u64,
-        managed_by: is_file_managed.then_some(ManagedBy::File),
+        managed_by: managed_by.as_ref().map(borrowed),
         created_position: created_at.0,
     }
 }
 
 pub(crate) fn rules(listed: &Listed<limiter::RuleInfo, Name>) -> Page<Rule<'_>> {
     Page { items: listed.items.iter().map(rule).collect(), next: listed.next.as_ref().map(Name::to_string) }
+}
+
+/// A rule set with its rules.
+pub(crate) fn rule_set(set: &limiter::RuleSet) -> RuleSet<'_> {
+    let limiter::RuleSet { info, rules } = set;
+    RuleSet {
+        name: borrowed(&info.name),
+        rules: rules.iter().map(|of_set| set_rule(&info.name, of_set)).collect(),
+        overrides: set_overrides(info.overrides),
+        created_position: info.created_at.0,
+    }
+}
+
+fn set_rule<'a>(set: &'a Name, of_set: &'a limiter::RuleOfSet) -> SetRule<'a> {
+    let Rule {
+        name,
+        group_by,
+        selection,
+        limit,
+        window,
+        shadow,
+        durability,
+        description,
+        created_position,
+        overrides: _,
+        managed_by: _,
+    } = rule(&of_set.rule);
+    SetRule {
+        name,
+        group_by,
+        selection,
+        limit,
+        window,
+        shadow,
+        durability,
+        description,
+        overrides: of_set.overrides.iter().map(override_).collect(),
+        managed_by: borrowed(set),
+        created_position,
+    }
+}
+
+fn set_overrides(overrides: limiter::SetOverrides) -> SetOverrides {
+    match overrides {
+        limiter::SetOverrides::Closed => SetOverrides::Closed,
+        limiter::SetOverrides::Open => SetOverrides::Open,
+    }
+}
+
+pub(crate) fn rule_set_info(info: &limiter::RuleSetInfo) -> RuleSetInfo<'_> {
+    RuleSetInfo {
+        name: borrowed(&info.name),
+        rules: info.rules as u64,
+        overrides: set_overrides(info.overrides),
+        created_position: info.created_at.0,
+    }
+}
+
+pub(crate) fn rule_sets(listed: &Listed<limiter::RuleSetInfo, Name>) -> Page<RuleSetInfo<'_>> {
+    let items = listed.items.iter().map(rule_set_info).collect();
+    Page { items, next: listed.next.as_ref().map(Name::to_string) }
+}
+
+/// What putting a rule set has changed, or would change.
+pub(crate) fn rule_set_changes(changes: &limiter::SetChanges) -> RuleSetChanges<'_> {
+    let limiter::SetChanges { created, changed, deleted, conflicts } = changes;
+    RuleSetChanges {
+        created: created.iter().map(borrowed).collect(),
+        changed: changed
+            .iter()
+            .map(|changed| ChangedRule {
+                rule: borrowed(&changed.rule),
+                fields: changed.fields.iter().map(|field| field.word()).collect(),
+                starts_empty: changed.starts_empty,
+            })
+            .collect(),
+        deleted: deleted.iter().map(borrowed).collect(),
+        conflicts: conflicts.iter().map(set_conflict).collect(),
+    }
+}
+
+fn set_conflict(conflict: &limiter::SetConflict) -> SetConflict<'_> {
+    let (managed_by, override_name) = match conflict {
+        limiter::SetConflict::RuleManagedBySet(managed) => (Some(borrowed(&managed.set)), None),
+        limiter::SetConflict::OverridesConflict { rule: _, name }
+        | limiter::SetConflict::OverrideAlreadyExists { rule: _, name } => (None, Some(borrowed(name))),
+    };
+    SetConflict { rule: borrowed(conflict.rule()), code: conflict.code(), managed_by, override_name }
 }
 
 pub(crate) fn override_(info: &limiter::OverrideInfo) -> Override<'_> {
@@ -193,6 +282,7 @@ pub(crate) fn lease_taken<'a>(
 pub(crate) fn lease(info: &limiter::LeaseInfo) -> Lease<'_> {
     Lease {
         lease_id: borrowed(&info.id),
+        operation_id: info.operation_id.as_ref().map(borrowed),
         fencing_token: info.fencing_token.0,
         key_values: key_values(&info.key_values),
         hits: info.hits,

@@ -23,6 +23,7 @@ pub(crate) fn granted<'a>(grant: &'a GrantInfo, session: &'a Name) -> Granted<'a
 pub(crate) fn lock(grant: &GrantInfo) -> Lock<'_> {
     Lock {
         lock_id: borrowed(&grant.id),
+        operation_id: grant.operation_id.as_ref().map(borrowed),
         owner: grant.owner.as_ref().map(borrowed),
         locks: grant.locks.iter().map(held).collect(),
         held_ms: span(grant.granted_at, grant.now),
@@ -38,10 +39,13 @@ pub(crate) fn page(listed: &Listed<GrantInfo, Position>) -> Page<Lock<'_>> {
     Page { items: listed.items.iter().map(lock).collect(), next }
 }
 
-fn held(lock: &locks::Lock) -> HeldLock<'_> {
-    let mode = match lock.mode {
+pub(super) fn held(lock: &locks::Lock) -> HeldLock<'_> {
+    HeldLock { key_values: key_values(&lock.key_values), mode: mode(lock.mode) }
+}
+
+pub(super) fn mode(mode: locks::Mode) -> Mode {
+    match mode {
         locks::Mode::Exclusive => Mode::Exclusive,
         locks::Mode::Shared => Mode::Shared,
-    };
-    HeldLock { key_values: key_values(&lock.key_values), mode }
+    }
 }

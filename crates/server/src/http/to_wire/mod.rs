@@ -1,6 +1,7 @@
 //! Converts the engine's types to wire types.
 
 pub(crate) mod audit;
+pub(crate) mod decisions;
 pub(crate) mod events;
 pub(crate) mod key_values;
 pub(crate) mod ledger;

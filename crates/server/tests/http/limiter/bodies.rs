@@ -127,6 +127,10 @@ async fn bodies_that_do_not_parse_or_validate_name_the_field() {
     lease(r#", "ttl": "1s", "owner": """#, "owner").await;
     lease(r#", "ttl": "1s", "require_match": null"#, "require_match").await;
     check("POST", "/leases/l/heartbeat", r#"{"ttl": 1}"#, "ttl").await;
+    check("POST", "/check", r#"{"key_values": {}, "report": true, "dry_run": true}"#, "report").await;
+    check("POST", "/leases", r#"{"key_values": {}, "ttl": "1s", "report": true}"#, "report").await;
+    check("POST", "/leases", r#"{"key_values": {}, "ttl": "1s", "wait": "6m"}"#, "wait").await;
+    check("POST", "/leases", r#"{"key_values": {}, "ttl": "1s", "wait_ms": 300001}"#, "wait_ms").await;
     check("POST", "/leases/l/heartbeat", "", "body").await;
     check("POST", "/leases/l/heartbeat", "{}", "session_id").await;
     check("DELETE", "/leases/l", "", "session_id").await;

@@ -5,10 +5,11 @@ use limina_engine::{
     KeyValues, Listed,
     key_values::Value as KeyValue,
     limiter::{
-        Change, Check, Command as LimiterCommand, CounterChange, CounterId, CounterInfo, Decision,
-        Durability, GroupId, GroupInfo, LeaseInfo, Limit, LimitStatus, NewOverride, NewRule, OverrideInfo,
-        OverridePatch, Refusal as Refused, Reply as LimiterReply, RuleChange, RuleInfo, RuleMatch, RulePatch,
-        Take, Window,
+        Change, ChangedRule, Check, Command as LimiterCommand, CounterChange, CounterId, CounterInfo,
+        Decision, Durability, GroupId, GroupInfo, LeaseInfo, Limit, LimitStatus, ManagedRule, NewOverride,
+        NewRule, NewRuleSet, OverrideInfo, OverridePatch, Refusal as Refused, Reply as LimiterReply,
+        RuleChange, RuleField, RuleInfo, RuleMatch, RuleOfSet, RulePatch, RuleSet, RuleSetInfo, RuleSetPlan,
+        SetAuthor, SetChanges, SetConflict, SetOverrides, SetRule, Take, Window,
     },
     selection::{Query, Selection, Test},
 };
@@ -31,14 +32,21 @@ pub(crate) fn plausible(command: &LimiterCommand) -> LimiterReply {
                 LimiterReply::Override(an_override("o"))
             }
             self::Change::DeleteOverride { .. } => LimiterReply::OverrideDeleted,
-            self::Change::ApplyFile(_) => LimiterReply::FileApplied(Default::default()),
+            self::Change::PutRuleSet { .. } => {
+                LimiterReply::RuleSetPut { is_new: true, changes: SetChanges::default() }
+            }
+            self::Change::DeleteRuleSet { .. } => LimiterReply::RuleSetDeleted(SetChanges::default()),
         },
         GetRule(_) => LimiterReply::Rule(rule("r")),
         ListRules { .. } => LimiterReply::Rules(Listed { items: vec![rule("r")], next: None }),
         GetOverride { .. } => LimiterReply::Override(an_override("o")),
         ListOverrides { .. } => LimiterReply::Overrides(Listed { items: vec![an_override("o")], next: None }),
+        PlanRuleSet(_) => LimiterReply::RuleSetPlanned(SetChanges::default()),
+        GetRuleSet(_) => LimiterReply::RuleSet(rule_set()),
+        ListRuleSets(_) => LimiterReply::RuleSets(Listed { items: vec![rule_set().info], next: None }),
         Match(_) => LimiterReply::Matches(Vec::new()),
         Check(_) => LimiterReply::Allowed(decision(Vec::new())),
+        CheckSet(_) => LimiterReply::Set(decision(Vec::new())),
         CheckBatch(checks) => LimiterReply::Batch(checks.iter().map(|_| Ok(decision(Vec::new()))).collect()),
         MoveCounter(_) => LimiterReply::Moved { counter: counter(3, 1), decision: decision(Vec::new()) },
         SetCounter(_) => LimiterReply::Counter(counter(3, 1)),
@@ -46,6 +54,7 @@ pub(crate) fn plausible(command: &LimiterCommand) -> LimiterReply {
         TakeLease(_) => lease_taken(decision(Vec::new())),
         ExtendLease { .. } | GetLease(_) => LimiterReply::Lease(lease("l")),
         ReleaseLease { .. } => LimiterReply::LeaseReleased,
+        AbandonLease(_) => LimiterReply::LeaseAbandoned,
         ListLeases { .. } => LimiterReply::Leases(Listed { items: vec![lease("l")], next: None }),
         ListGroups { .. } => LimiterReply::Groups(Listed { items: vec![group(3)], next: None }),
     }
@@ -77,7 +86,20 @@ fn new_rule(text: &str) -> NewRule {
 }
 
 fn rule(text: &str) -> RuleInfo {
-    RuleInfo { rule: new_rule(text), overrides: 2, is_file_managed: false, created_at: Position(7) }
+    RuleInfo { rule: new_rule(text), overrides: 2, managed_by: None, created_at: Position(7) }
+}
+
+fn rule_set() -> RuleSet {
+    let rule = RuleInfo { managed_by: Some(name("s")), ..rule("r") };
+    RuleSet {
+        info: RuleSetInfo {
+            name: name("s"),
+            rules: 1,
+            overrides: SetOverrides::Open,
+            created_at: Position(8),
+        },
+        rules: vec![RuleOfSet { rule, overrides: vec![an_override("o")] }],
+    }
 }
 
 fn an_override(text: &str) -> OverrideInfo {
@@ -87,10 +109,10 @@ fn an_override(text: &str) -> OverrideInfo {
 }
 
 fn decision(limits: Vec<LimitStatus>) -> Decision {
-    Decision { allowed: true, limits, retry_after: None }
+    Decision { allowed: true, reported: false, limits, retry_after: None }
 }
 
-fn limit_status(rule: &str) -> LimitStatus {
+pub(super) fn limit_status(rule: &str) -> LimitStatus {
     LimitStatus {
         entry: 0,
         rule: Some(name(rule)),
@@ -103,6 +125,7 @@ fn limit_status(rule: &str) -> LimitStatus {
         refill: None,
         shadow: false,
         exceeded: false,
+        waiting: 0,
     }
 }
 
@@ -119,7 +142,7 @@ fn lease_taken(decision: Decision) -> LimiterReply {
     LimiterReply::LeaseTaken { lease: lease("l"), session: name("s"), decision }
 }
 
-fn lease(id: &str) -> LeaseInfo {
+pub(super) fn lease(id: &str) -> LeaseInfo {
     LeaseInfo {
         id: name(id),
         key_values: one("k"),
@@ -129,6 +152,7 @@ fn lease(id: &str) -> LeaseInfo {
         taken_at: Time(1_000_000),
         expires_at: Time(1_012_000),
         fencing_token: Position(41),
+        operation_id: None,
         now: Time(1_005_000),
     }
 }

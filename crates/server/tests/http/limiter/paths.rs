@@ -34,6 +34,19 @@ async fn rules_may_have_the_names_of_calls() {
         let expect = changed(Change::DeleteOverride { rule: name("r"), name: name("query") });
         check("DELETE", "/rules/r/overrides/query", "", expect).await;
     }
+    let set = r#"{"rules": [{"name": "r", "limit": 5}]}"#;
+    let new = || NewRuleSet {
+        rules: vec![SetRule { rule: new_rule("r"), overrides: Vec::new() }],
+        overrides: SetOverrides::Closed,
+    };
+    let put = Change::PutRuleSet { set: name("a/b"), new: new(), author: SetAuthor::Client };
+    check("PUT", "/rule-sets/a%2Fb", set, changed(put.clone())).await;
+    check("PUT", "/rule-sets/a%2Fb?dry_run=false", set, changed(put)).await;
+    let plan = LimiterCommand::PlanRuleSet(RuleSetPlan::new(name("a/b"), new()).unwrap());
+    check("PUT", "/rule-sets/a%2Fb?dry_run=true", set, plan).await;
+    check("GET", "/rule-sets/a%2Fb", "", LimiterCommand::GetRuleSet(name("a/b"))).await;
+    let delete = Change::DeleteRuleSet { set: name("a/b"), author: SetAuthor::Client };
+    check("DELETE", "/rule-sets/a%2Fb", "", changed(delete)).await;
     check("POST", "/rules/match", r#"{"key_values": {}}"#, LimiterCommand::Match(KeyValues::empty())).await;
 }
 
@@ -51,6 +64,7 @@ async fn names_and_methods() {
     refused("GET", "/rules//overrides/o", "name").await;
     refused("POST", "/rules//overrides/query", "name").await;
     refused("GET", "/rules/r/overrides/", "override").await;
+    refused("GET", "/rule-sets/", "set").await;
     refused("DELETE", "/leases/", "lease_id").await;
     refused("POST", "/leases//heartbeat", "lease_id").await;
     refused("GET", "/rules//groups", "name").await;

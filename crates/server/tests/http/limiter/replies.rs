@@ -6,7 +6,7 @@ const CHECK: &str = r#"{"key_values": {"k": 1}}"#;
 
 fn status_json(rule: &str) -> Json {
     json!({"rule": rule, "override": null, "group": {"k": 1}, "limit": 10, "used": 4, "remaining": 6,
-        "reset_ms": 1500, "shadow": false, "exceeded": false})
+        "reset_ms": 1500, "shadow": false, "exceeded": false, "waiting": 0})
 }
 
 fn refusal() -> Decision {
@@ -15,6 +15,7 @@ fn refusal() -> Decision {
     let shadow = LimitStatus { shadow: true, exceeded: true, ..limit_status("s") };
     Decision {
         allowed: false,
+        reported: false,
         limits: vec![exceeded, limit_status("b"), shadow],
         retry_after: Some(Millis(1001)),
     }
@@ -23,7 +24,7 @@ fn refusal() -> Decision {
 #[track_caller]
 fn is_refusal(found: &Json, status: u16) {
     let exceeded = json!({"rule": "a", "override": "o\"", "group": {"k": 1}, "limit": 10, "used": 10,
-        "remaining": 0, "reset_ms": 1500, "shadow": false, "exceeded": true});
+        "remaining": 0, "reset_ms": 1500, "shadow": false, "exceeded": true, "waiting": 0});
     let mut shadow = status_json("s");
     shadow["shadow"] = json!(true);
     shadow["exceeded"] = json!(true);
@@ -71,7 +72,7 @@ async fn replies_have_their_form() {
         description: Some("words".into()),
         ..new_rule("r")
     };
-    let info = RuleInfo { rule: full, is_file_managed: true, ..rule("r") };
+    let info = RuleInfo { rule: full, managed_by: Some(name("file")), ..rule("r") };
     let full_json = r#"{"name":"r","group_by":["b","a"],
         "selection":{"x":1.0,"y":{"gte":1,"exists":true},"z":{"eq":true,"prefix":"p"}},"limit":-1,
         "window":{"type":"bucket","per_ms":60000,"burst":20},"shadow":true,"durability":"relaxed",
@@ -92,6 +93,33 @@ async fn replies_have_their_form() {
     let listed = Listed { items: vec![an_override("o")], next: None };
     check(LimiterReply::Overrides(listed), 200, &format!(r#"{{"items":[{override_json}],"next":null}}"#))
         .await;
+    let of_set = rule_json
+        .replace(r#""overrides":2"#, &format!(r#""overrides":[{override_json}]"#))
+        .replace(r#""managed_by":null"#, r#""managed_by":"s""#);
+    let set_json = format!(r#"{{"name":"s","rules":[{of_set}],"overrides":"open","created_position":8}}"#);
+    check(LimiterReply::RuleSet(rule_set()), 200, &set_json).await;
+    let listed = Listed { items: vec![rule_set().info], next: Some(name("s")) };
+    let info_json =
+        r#"{"items":[{"name":"s","rules":1,"overrides":"open","created_position":8}],"next":"s"}"#;
+    check(LimiterReply::RuleSets(listed), 200, info_json).await;
+    let changes = || SetChanges {
+        created: vec![name("a")],
+        changed: vec![ChangedRule {
+            rule: name("b"),
+            fields: vec![RuleField::GroupBy, RuleField::Overrides, RuleField::ManagedBy],
+            starts_empty: true,
+        }],
+        deleted: vec![name("c")],
+        conflicts: vec![SetConflict::OverridesConflict { rule: name("d"), name: name("o") }],
+    };
+    let changes_json = r#"{"created":["a"],
+        "changed":[{"rule":"b","fields":["group_by","overrides","managed_by"],"starts_empty":true}],
+        "deleted":["c"],
+        "conflicts":[{"rule":"d","code":"OverridesConflict","managed_by":null,"override":"o"}]}"#;
+    check(LimiterReply::RuleSetPlanned(changes()), 200, changes_json).await;
+    check(LimiterReply::RuleSetPut { is_new: false, changes: changes() }, 200, changes_json).await;
+    check(LimiterReply::RuleSetPut { is_new: true, changes: changes() }, 201, changes_json).await;
+    check(LimiterReply::RuleSetDeleted(changes()), 204, "").await;
     let matched = RuleMatch { rule: rule("r"), group: one("g"), overrides: vec![an_override("o")] };
     let inner = rule_json.trim_end_matches('}');
     let matched_json =
@@ -110,7 +138,7 @@ async fn replies_have_their_form() {
         LimitStatus { limit: Limit::Unlimited, group, reset: None, per: None, ..limit_status("r") };
     let unlimited_json = r#"{"allowed":true,"limits":[{"rule":"r","override":null,
         "group":{"b":false,"f":1.0,"i":1,"s":"\"é"},"limit":-1,"used":4,"remaining":null,"reset_ms":null,
-        "shadow":false,"exceeded":false}],"retry_after_ms":null}"#;
+        "shadow":false,"exceeded":false,"waiting":0}],"retry_after_ms":null}"#;
     check(LimiterReply::Allowed(decision(vec![unlimited])), 200, unlimited_json).await;
     let moved = LimiterReply::Moved { counter: counter(3, 1), decision: decision(Vec::new()) };
     let moved_json = r#"{"key_values":{"k":1},"counters":3,"leased":1,"allowed":true,"limits":[],
@@ -124,7 +152,7 @@ async fn replies_have_their_form() {
     let taken_json =
         r#"{"lease_id":"l","session_id":"s","fencing_token":41,"expires_in_ms":7000,"limits":[]}"#;
     check(taken, 201, taken_json).await;
-    let lease_json = r#"{"lease_id":"l","fencing_token":41,"key_values":{"k":1},"hits":2,"owner":"me",
+    let lease_json = r#"{"lease_id":"l","operation_id":null,"fencing_token":41,"key_values":{"k":1},"hits":2,"owner":"me",
         "held_ms":5000,"expires_in_ms":7000,"ttl_ms":10000}"#;
     check(LimiterReply::Lease(lease("l")), 200, lease_json).await;
     let listed = Listed { items: vec![lease("l")], next: None };
@@ -147,7 +175,14 @@ async fn refusals_have_their_status_and_members() {
     let (r, o) = (|| name("r"), || name("o"));
     let both = || json!({"rule": "r", "override": "o"});
     check(Refused::RuleNotFound { rule: r() }, 404, "RuleNotFound", json!({"rule": "r"})).await;
-    check(Refused::RuleManagedByFile { rule: r() }, 409, "RuleManagedByFile", json!({"rule": "r"})).await;
+    let set = || name("s");
+    check(Refused::RuleSetNotFound { set: set() }, 404, "RuleSetNotFound", json!({"rule_set": "s"})).await;
+    let own = Refused::RuleSetManagedByServer { set: set() };
+    check(own, 409, "RuleSetManagedByServer", json!({"rule_set": "s"})).await;
+    let rules = ["q", "r"].map(|rule| ManagedRule { rule: name(rule), set: set() }).to_vec();
+    let listed = json!([{"rule": "q", "managed_by": "s"}, {"rule": "r", "managed_by": "s"}]);
+    let members = json!({"rule": "q", "managed_by": "s", "rules": listed});
+    check(Refused::RuleManagedBySet { rules }, 409, "RuleManagedBySet", members).await;
     check(Refused::RuleAlreadyExists { rule: r() }, 409, "RuleAlreadyExists", json!({"rule": "r"})).await;
     check(Refused::OverridesConflict { rule: r(), name: o() }, 409, "OverridesConflict", both()).await;
     check(Refused::OverrideNotFound { rule: r(), name: o() }, 404, "OverrideNotFound", both()).await;

@@ -9,7 +9,7 @@ use super::{
 use crate::model::{Branch, Changed, Order};
 use limina_engine::{
     KeyValues, Millis, Name,
-    limiter::{Decision, Durability, Limit, LimitStatus, Take, Window},
+    limiter::{Decision, Durability, Limit, LimitStatus, MAX_COUNT, Take, Window},
 };
 use std::collections::BTreeMap;
 
@@ -18,6 +18,8 @@ pub(super) struct Case<'a> {
     pub(super) now: u64,
     pub(super) entries: &'a [Take],
     pub(super) dry_run: bool,
+    /// It is counted whatever the limits say.
+    pub(super) report: bool,
     pub(super) is_keyed: bool,
     pub(super) mode: Mode<'a>,
 }
@@ -51,6 +53,15 @@ struct Applied {
     rate: Limit,
     /// A limit of 0 lets nothing pass, not even a burst.
     is_closed: bool,
+}
+
+impl Applied {
+    fn window(self) -> Option<GroupKey> {
+        match self.source {
+            Source::Window { key, .. } => Some(key),
+            Source::InUse { .. } => None,
+        }
+    }
 }
 
 enum Source {
@@ -108,18 +119,19 @@ impl Limiter {
             if !(if allowed { can_allow } else { can_refuse }) {
                 continue;
             }
-            let takes = allowed && !case.dry_run;
+            let takes = (allowed || case.report) && !case.dry_run;
             let decision = match answer {
                 Some(answer) => answer.clone(),
-                None => example(&found, allowed, takes),
+                None => example(&found, case.report, allowed, takes),
             };
+            // Without an answer, a report says nothing about the histories that are possible.
             let fitting = if answer.is_some() {
-                fitting(&found, &decision, allowed, takes)
+                fitting(&found, case.report, &decision, allowed, takes)
             } else {
-                allowing(&found, allowed)
+                allowing(&found, allowed && !case.report)
             };
             let Some(fitting) = fitting else {
-                expected.push(format!("{:?}", example(&found, allowed, takes)));
+                expected.push(format!("{:?}", example(&found, case.report, allowed, takes)));
                 continue;
             };
             let mut state = if takes { moved.clone() } else { self.clone() };
@@ -199,7 +211,13 @@ impl Limiter {
 
     /// Takes an entry from everything that it applies to, whether it fits or not.
     fn take(&mut self, case: &Case<'_>, take: &Take, is_durable: bool) {
+        let shown: Vec<GroupKey> = match case.report {
+            false => Vec::new(),
+            true => self.applied(0, take).into_iter().filter_map(Applied::window).collect(),
+        };
         for (key, rate, burst) in self.windows(take) {
+            // A report takes a limit's bucket into debt. The bucket of a rule that an override replaces has its bound.
+            let burst = if shown.contains(&key) { MAX_COUNT } else { burst };
             let histories = self.groups.entry(key).or_insert_with(|| vec![History::new(case.now, rate)]);
             histories.iter_mut().for_each(|history| history.take(case.now, take.hits(), burst, is_durable));
         }
@@ -274,6 +292,7 @@ impl Limiter {
                     refill: None,
                     shadow: false,
                     exceeded: false,
+                    waiting: 0,
                 },
                 source: Source::Window { key, shape },
                 is_relaxed: true,
@@ -393,6 +412,7 @@ impl Rule {
                 },
                 shadow: terms.shadow,
                 exceeded: false,
+                waiting: 0,
             },
             source,
             is_relaxed: match terms.durability {
@@ -443,28 +463,30 @@ impl Found {
 /// with.
 fn fitting(
     found: &[Found],
+    report: bool,
     answer: &Decision,
     allowed: bool,
     takes: bool,
 ) -> Option<BTreeMap<GroupKey, Vec<bool>>> {
     let refuses = |status: &LimitStatus| status.exceeded && !status.shadow;
     if answer.allowed != allowed
+        || answer.reported != report
         || answer.limits.len() != found.len()
         || answer.limits.iter().any(refuses) == allowed
-        || (allowed && answer.retry_after.is_some())
+        || ((allowed || report) && answer.retry_after.is_some())
     {
         return None;
     }
     let retry = answer.retry_after.map_or(NEVER, |span| span.0);
     let mut all = BTreeMap::new();
-    let mut is_retry_due = allowed || found.iter().any(|limit| limit.is_open);
+    let mut is_retry_due = allowed || report || found.iter().any(|limit| limit.is_open);
     for (limit, status) in found.iter().zip(&answer.limits) {
         let LimitStatus { used, reset, exceeded, .. } = *status;
         if (LimitStatus { used, reset, exceeded, ..limit.applied.status.clone() }) != *status {
             return None;
         }
         // Each limit that refuses can be retried by then, and one of them not before.
-        let is_asked = refuses(status) && !limit.is_open;
+        let is_asked = refuses(status) && !limit.is_open && !report;
         let fits = |said: &Said| limit.fits(said, status, takes) && (!is_asked || said.retry.0 <= retry);
         let fits: Vec<bool> = limit.possible.iter().map(fits).collect();
         if !fits.contains(&true) {
@@ -495,7 +517,7 @@ fn note(all: &mut BTreeMap<GroupKey, Vec<bool>>, limit: &Found, fits: Vec<bool>)
 }
 
 /// One answer that would be correct.
-fn example(found: &[Found], allowed: bool, takes: bool) -> Decision {
+fn example(found: &[Found], report: bool, allowed: bool, takes: bool) -> Decision {
     let millis = |span: u64| (span != NEVER).then_some(Millis(span));
     let limits = found.iter().map(|limit| {
         let said = &limit.possible[0];
@@ -507,5 +529,6 @@ fn example(found: &[Found], allowed: bool, takes: bool) -> Decision {
     let limits: Vec<LimitStatus> = limits.collect();
     let refusing = found.iter().zip(&limits).filter(|(_, status)| status.exceeded && !status.shadow);
     let retry = refusing.map(|(limit, _)| limit.possible[0].retry.0).max().unwrap_or(NEVER);
-    Decision { allowed, limits, retry_after: millis(retry).filter(|_| !allowed) }
+    let retry_after = millis(retry).filter(|_| !allowed && !report);
+    Decision { allowed, reported: report, limits, retry_after }
 }

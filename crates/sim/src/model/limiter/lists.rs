@@ -8,7 +8,7 @@ use super::{
 use crate::model::{Branch, Order};
 use limina_engine::{
     Listed, Name, Page, Position,
-    limiter::{Command, CounterInfo, OverrideInfo, Refusal, Reply, RuleInfo, RuleMatch},
+    limiter::{Command, CounterInfo, OverrideInfo, Refusal, Reply, RuleInfo, RuleMatch, RuleSetInfo},
 };
 
 impl Limiter {
@@ -34,6 +34,9 @@ impl Limiter {
             self.rule(rule).ok_or("RuleNotFound")?;
             self.check_groups(now, rule, *above, page, shown)?;
             return Ok(self.clone().unchanged(order));
+        }
+        if let Command::PlanRuleSet(plan) = command {
+            return self.plan_set(now, order, plan, answer);
         }
         let mut expected = self.answer(now, command, answer);
         let mut next = self.clone();
@@ -74,6 +77,15 @@ impl Limiter {
                     rule(of)?.overrides.iter().filter(|item| select::finds(query, &item.item.key_values));
                 let all = all.map(|item| (item.item.name.clone(), item.info(of, none))).collect();
                 Ok(Reply::Overrides(part(all, page, next)))
+            }
+            Command::GetRuleSet(set) => self.whole_set(set),
+            Command::ListRuleSets(page) => {
+                let next = match shown {
+                    Ok(Reply::RuleSets(listed)) => listed.next.clone(),
+                    _ => None,
+                };
+                let all = self.sets.iter().map(|set| (set.name.clone(), self.set_info(set))).collect();
+                Ok(Reply::RuleSets(part(all, page, next)))
             }
             Command::Match(key_values) => {
                 let mut matches: Vec<RuleMatch> = Vec::new();
@@ -136,6 +148,18 @@ impl Limiter {
                     pairs.for_each(|(expected, shown)| self.adopt_override(order, expected, shown));
                 }
             }
+            (Reply::RuleSet(expected), Reply::RuleSet(shown)) => {
+                self.adopt_set(order, &mut expected.info, &shown.info);
+                for (expected, shown) in expected.rules.iter_mut().zip(&shown.rules) {
+                    self.adopt_rule(order, &mut expected.rule, &shown.rule);
+                    let pairs = expected.overrides.iter_mut().zip(&shown.overrides);
+                    pairs.for_each(|(expected, shown)| self.adopt_override(order, expected, shown));
+                }
+            }
+            (Reply::RuleSets(expected), Reply::RuleSets(shown)) => {
+                let pairs = expected.items.iter_mut().zip(&shown.items);
+                pairs.for_each(|(expected, shown)| self.adopt_set(order, expected, shown));
+            }
             (Reply::Leases(expected), Reply::Leases(shown)) => {
                 for (expected, shown) in expected.items.iter_mut().zip(&shown.items) {
                     let Some(lease) = self.leases.iter_mut().find(|lease| lease.id == expected.id) else {
@@ -155,6 +179,13 @@ impl Limiter {
         };
         expected.created_at = rule.created.expect(shown.created_at);
         rule.created.known = Some(expected.created_at.0);
+        order.learn(expected.created_at);
+    }
+
+    fn adopt_set(&mut self, order: &mut Order, expected: &mut RuleSetInfo, shown: &RuleSetInfo) {
+        let Some(set) = self.sets.iter_mut().find(|set| set.name == expected.name) else { return };
+        expected.created_at = set.created.expect(shown.created_at);
+        set.created.known = Some(expected.created_at.0);
         order.learn(expected.created_at);
     }
 

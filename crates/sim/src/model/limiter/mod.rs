@@ -4,6 +4,7 @@ mod decide;
 mod groups;
 mod lists;
 mod quotas;
+mod rule_sets;
 mod rules;
 mod window;
 
@@ -24,6 +25,7 @@ type Answer = Result<Reply, Refusal>;
 pub(super) struct Limiter {
     bounds: Bounds,
     rules: Vec<Rule>,
+    sets: Vec<rule_sets::Set>,
     /// Every change of a counter, except by leases.
     moves: Vec<(KeyValues, i128)>,
     /// The leases that have not ended.
@@ -72,13 +74,17 @@ impl Limiter {
         is_keyed: bool,
         answer: Option<&Answer>,
     ) -> Result<Vec<Branch<Limiter>>, String> {
-        // The items of a batch are bounded one by one.
-        if matches!(command, Command::CheckBatch(_)) {
+        // The items of a batch are bounded one by one, and a plan changes nothing.
+        if matches!(command, Command::CheckBatch(_) | Command::PlanRuleSet(_)) {
             return self.run_unbounded(now, order, command, is_keyed, answer);
         }
         if let Some(Err(Refusal::QuotaExceeded(exceeded))) = answer {
             let ways = self.run_unbounded(now, order, command, is_keyed, None)?;
-            let entries = if let Command::Check(check) = command { check.entries().len() } else { 1 };
+            let entries = match command {
+                Command::Check(check) => check.entries().len(),
+                Command::CheckSet(set) => set.entries().len(),
+                _ => 1,
+            };
             return self.refused_by(exceeded, order, entries, ways.iter().map(|way| &way.state));
         }
         let mut ways = self.run_unbounded(now, order, command, is_keyed, answer)?;
@@ -112,6 +118,7 @@ impl Limiter {
                     now,
                     entries: check.entries(),
                     dry_run: check.dry_run(),
+                    report: check.report(),
                     is_keyed,
                     mode: Mode::Check,
                 };
@@ -123,10 +130,20 @@ impl Limiter {
                 }
                 let ways = self.decide(order, &case, decided.as_ref())?;
                 fitting(ways.into_iter().map(|way| {
-                    let reply =
-                        if way.allowed { Ok(Reply::Allowed(way.decision)) } else { Err(way.decision) };
+                    let reply = if way.decision.is_refused() {
+                        Err(way.decision)
+                    } else {
+                        Ok(Reply::Allowed(way.decision))
+                    };
                     fit(way.way, &reply.map_err(Refusal::LimitReached), answer)
                 }))
+            }
+            // The workload sends sets whose entries all take, without alternatives: such a set is decided as a check is.
+            Command::CheckSet(set) => {
+                let entries = set.entries();
+                let case = Case { now, entries, dry_run: false, report: false, is_keyed, mode: Mode::Check };
+                let ways = self.decide(order, &case, decided.as_ref())?;
+                fitting(ways.into_iter().map(|way| fit(way.way, &Ok(Reply::Set(way.decision)), answer)))
             }
             Command::CheckBatch(checks) => {
                 let results = match answer {
@@ -138,7 +155,7 @@ impl Limiter {
                     vec![Branch { state: self.clone(), order, changed: Changed::No, is_relaxed: !is_keyed }];
                 for (place, check) in checks.iter().enumerate() {
                     let result = results.map(|results| match results[place].clone() {
-                        Ok(decision) if decision.allowed => Ok(Reply::Allowed(decision)),
+                        Ok(decision) if !decision.is_refused() => Ok(Reply::Allowed(decision)),
                         Ok(decision) => Err(Refusal::LimitReached(decision)),
                         Err(refusal) => Err(refusal),
                     });
@@ -194,7 +211,7 @@ impl Limiter {
                     return fitting([fit(self.clone().unchanged(order), &Err(refusal), answer)]);
                 }
                 let mode = Mode::Lease(&lease);
-                let case = Case { now, entries: &entries, dry_run: false, is_keyed, mode };
+                let case = Case { now, entries: &entries, dry_run: false, report: false, is_keyed, mode };
                 let ways = self.decide(order, &case, decided.as_ref())?;
                 fitting(ways.into_iter().map(|decided| {
                     let mut way = decided.way;
@@ -233,6 +250,9 @@ impl Limiter {
                 next.leases.retain(|lease| lease.id != *id);
                 fitting([fit(next.way(order, Changed::Yes), &Ok(Reply::LeaseReleased), answer)])
             }
+            Command::AbandonLease(_) => {
+                fitting([fit(self.clone().unchanged(order), &Ok(Reply::LeaseAbandoned), answer)])
+            }
             Command::GetLease(id) => match self.lease(id) {
                 Some(_) => self.clone().show_lease(now, order, Changed::No, id, answer),
                 None => fitting([fit(self.clone().unchanged(order), &Err(lease_not_found(id)), answer)]),
@@ -241,6 +261,9 @@ impl Limiter {
             | Command::ListRules { .. }
             | Command::GetOverride { .. }
             | Command::ListOverrides { .. }
+            | Command::PlanRuleSet(_)
+            | Command::GetRuleSet(_)
+            | Command::ListRuleSets(_)
             | Command::Match(_)
             | Command::ListCounters { .. }
             | Command::ListGroups { .. }
@@ -264,12 +287,13 @@ impl Limiter {
             let back = self.unleased(key_values).min(i128::from(by.unsigned_abs()));
             next.moves.push((key_values.clone(), -back));
             let changed = if back == 0 { Changed::Unclear } else { Changed::Yes };
-            let decision = Decision { allowed: true, limits: Vec::new(), retry_after: None };
+            let decision = Decision { allowed: true, reported: false, limits: Vec::new(), retry_after: None };
             let reply = Ok(Reply::Moved { counter: next.counter(key_values), decision });
             return fitting([fit(next.way(order, changed), &reply, answer)]);
         }
         let entries = [Take::new(key_values.clone(), by).expect("a counter is within the limits")];
-        let case = Case { now, entries: &entries, dry_run: false, is_keyed: false, mode: Mode::Move };
+        let case =
+            Case { now, entries: &entries, dry_run: false, report: false, is_keyed: false, mode: Mode::Move };
         let decided = answer.and_then(decision_in);
         let ways = self.decide(order, &case, decided.as_ref())?;
         fitting(ways.into_iter().map(|way| {
@@ -384,6 +408,7 @@ impl Limiter {
             taken_at: Time(lease.taken_at),
             expires_at: Time(lease.expires_at),
             fencing_token: lease.token.expect(shown),
+            operation_id: None,
             now: Time(now),
         })
     }
@@ -438,7 +463,12 @@ fn lease_not_found(id: &Name) -> Refusal {
 /// The decision about limits in the answer.
 fn decision_in(answer: &Answer) -> Option<Decision> {
     match answer {
-        Ok(Reply::Allowed(decision) | Reply::Moved { decision, .. } | Reply::LeaseTaken { decision, .. })
+        Ok(
+            Reply::Allowed(decision)
+            | Reply::Set(decision)
+            | Reply::Moved { decision, .. }
+            | Reply::LeaseTaken { decision, .. },
+        )
         | Err(Refusal::LimitReached(decision)) => Some(decision.clone()),
         _ => None,
     }

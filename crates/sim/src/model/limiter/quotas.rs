@@ -12,7 +12,16 @@ const EXACT: [Quota; 4] = [Quota::Rules, Quota::Overrides, Quota::Counters, Quot
 impl Limiter {
     /// Whether the quotas allow that a command makes this of it.
     pub(super) fn may_become(&self, after: &Limiter) -> bool {
-        EXACT.into_iter().chain([Quota::Groups]).all(|quota| {
+        self.allows(after, EXACT.into_iter().chain([Quota::Groups]))
+    }
+
+    /// Whether the quotas allow these rules and overrides. Their groups are counted only when they are made.
+    pub(super) fn may_have_rules(&self, after: &Limiter) -> bool {
+        self.allows(after, [Quota::Rules, Quota::Overrides].into_iter())
+    }
+
+    fn allows(&self, after: &Limiter, mut quotas: impl Iterator<Item = Quota>) -> bool {
+        quotas.all(|quota| {
             let (before, after) = (self.count(quota), after.count(quota));
             after <= before || self.bounds.limit(quota).is_none_or(|limit| after as u64 <= limit)
         })

@@ -5,15 +5,15 @@ use crate::model::{Branch, Changed, Mark, Order};
 use limina_engine::{
     KeyValues, Name, Position,
     limiter::{
-        Change, FileChanges, FileRule, Limit, MAX_COUNT, NewOverride, NewRule, OverrideInfo, Refusal, Reply,
-        RuleInfo, Window,
+        Change, Limit, MAX_COUNT, ManagedRule, NewOverride, NewRule, OverrideInfo, Refusal, Reply, RuleInfo,
+        Window,
     },
 };
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Rule {
     pub(super) terms: NewRule,
-    pub(super) is_file_managed: bool,
+    pub(super) managed_by: Option<Name>,
     pub(super) created: Mark,
     pub(super) overrides: Vec<Override>,
 }
@@ -22,13 +22,14 @@ pub(super) struct Rule {
 pub(super) struct Override {
     pub(super) item: NewOverride,
     pub(super) created: Mark,
+    pub(super) is_of_set: bool,
 }
 
 /// One possible result of a change, and its answer, except for positions.
 pub(super) struct Outcome {
-    limiter: Limiter,
-    answer: Answer,
-    changed: Changed,
+    pub(super) limiter: Limiter,
+    pub(super) answer: Answer,
+    pub(super) changed: Changed,
 }
 
 impl Rule {
@@ -81,7 +82,7 @@ impl Rule {
         RuleInfo {
             rule: self.terms.clone(),
             overrides: self.overrides.len(),
-            is_file_managed: self.is_file_managed,
+            managed_by: self.managed_by.clone(),
             created_at,
         }
     }
@@ -91,12 +92,12 @@ impl Rule {
     }
 
     /// When the override was created that this one replaces. With other key-values it counts as a new one.
-    fn created_or(&self, new: &NewOverride, created: Mark) -> Mark {
+    pub(super) fn created_or(&self, new: &NewOverride, created: Mark) -> Mark {
         let old = self.item(&new.name).filter(|old| old.item.key_values == new.key_values);
         old.map_or(created, |old| old.created)
     }
 
-    fn missing_key(&self, key_values: &KeyValues) -> Vec<Box<str>> {
+    pub(super) fn missing_key(&self, key_values: &KeyValues) -> Vec<Box<str>> {
         let has = |key: &str| key_values.iter().any(|pair| pair.key == key);
         self.terms.group_by.iter().filter(|key| !has(key)).cloned().collect()
     }
@@ -143,7 +144,7 @@ impl Limiter {
                 }
             },
             Change::CreateOverride { rule, new } => {
-                let rule = match self.own_rule(rule) {
+                let rule = match self.rule_with_overrides(rule, None) {
                     Err(refusal) => return self.refuse(refusal),
                     Ok(rule) => rule,
                 };
@@ -154,17 +155,17 @@ impl Limiter {
                 if !refusals.is_empty() {
                     return refusals.into_iter().flat_map(|refusal| self.refuse(refusal)).collect();
                 }
-                self.put_override(now, rule, Override { item: new.clone(), created })
+                self.put_override(now, rule, Override { item: new.clone(), created, is_of_set: false })
             }
-            Change::PutOverride { rule, new } => match self.own_rule(rule) {
+            Change::PutOverride { rule, new } => match self.rule_with_overrides(rule, Some(&new.name)) {
                 Err(refusal) => self.refuse(refusal),
                 Ok(rule) => {
                     let created = rule.created_or(new, created);
-                    self.put_override(now, rule, Override { item: new.clone(), created })
+                    self.put_override(now, rule, Override { item: new.clone(), created, is_of_set: false })
                 }
             },
             Change::PatchOverride { rule: rule_name, name, patch } => {
-                let rule = match self.own_rule(rule_name) {
+                let rule = match self.rule_with_overrides(rule_name, Some(name)) {
                     Err(refusal) => return self.refuse(refusal),
                     Ok(rule) => rule,
                 };
@@ -177,7 +178,7 @@ impl Limiter {
                 self.put_override(now, rule, new)
             }
             Change::DeleteOverride { rule: rule_name, name } => {
-                let rule = match self.own_rule(rule_name) {
+                let rule = match self.rule_with_overrides(rule_name, Some(name)) {
                     Err(refusal) => return self.refuse(refusal),
                     Ok(rule) => rule,
                 };
@@ -190,7 +191,8 @@ impl Limiter {
                 limiter.replace_rule(now, new);
                 vec![Outcome { limiter, answer: Ok(Reply::OverrideDeleted), changed: Changed::Yes }]
             }
-            Change::ApplyFile(rules) => self.apply_file(now, created, rules),
+            Change::PutRuleSet { set, new, author } => self.put_set(now, created, set, new, *author),
+            Change::DeleteRuleSet { set, author } => self.delete_set(set, *author),
         }
     }
 
@@ -202,18 +204,28 @@ impl Limiter {
     fn own_rule(&self, name: &Name) -> Result<&Rule, Refusal> {
         match self.rule(name) {
             None => Err(no_rule(name)),
-            Some(rule) if rule.is_file_managed => Err(Refusal::RuleManagedByFile { rule: name.clone() }),
-            Some(rule) => Ok(rule),
+            Some(rule) => match &rule.managed_by {
+                Some(set) => Err(managed_by(set, name)),
+                None => Ok(rule),
+            },
         }
     }
 
-    fn refuse(&self, refusal: Refusal) -> Vec<Outcome> {
+    /// The rule, if clients may change its override with this name, or make new ones.
+    fn rule_with_overrides(&self, rule: &Name, name: Option<&Name>) -> Result<&Rule, Refusal> {
+        let found = self.rule(rule).ok_or_else(|| no_rule(rule))?;
+        let Some(set) = &found.managed_by else { return Ok(found) };
+        let is_of_set = name.and_then(|name| found.item(name)).is_some_and(|item| item.is_of_set);
+        if self.is_open(set) && !is_of_set { Ok(found) } else { Err(managed_by(set, rule)) }
+    }
+
+    pub(super) fn refuse(&self, refusal: Refusal) -> Vec<Outcome> {
         vec![Outcome { limiter: self.clone(), answer: Err(refusal), changed: Changed::No }]
     }
 
     fn replace_terms(&self, now: u64, rule: &Rule, terms: NewRule) -> Vec<Outcome> {
-        if rule.is_file_managed {
-            return self.refuse(Refusal::RuleManagedByFile { rule: terms.name });
+        if let Some(set) = &rule.managed_by {
+            return self.refuse(managed_by(set, &terms.name));
         }
         let new = Rule { terms, ..rule.clone() };
         let lacking = new.overrides.iter().filter(|item| !new.missing_key(&item.item.key_values).is_empty());
@@ -272,65 +284,13 @@ impl Limiter {
         vec![Outcome { limiter, answer: Ok(reply), changed }]
     }
 
-    fn apply_file(&self, now: u64, created: Mark, rules: &[FileRule]) -> Vec<Outcome> {
-        let of_clients = rules.iter().filter_map(|file| self.rule(&file.rule.name));
-        let of_clients: Vec<&Rule> = of_clients.filter(|rule| !rule.is_file_managed).collect();
-        if !of_clients.is_empty() {
-            let refuse =
-                |rule: &Rule| self.refuse(Refusal::RuleAlreadyExists { rule: rule.terms.name.clone() });
-            return of_clients.into_iter().flat_map(refuse).collect();
-        }
-        let mut limiter = self.clone();
-        let mut changes = FileChanges::default();
-        for rule in self.rules.iter().filter(|rule| rule.is_file_managed) {
-            if rules.iter().all(|file| file.rule.name != rule.terms.name) {
-                changes.deleted.push(rule.terms.name.clone());
-                limiter.remove_rule(&rule.terms.name);
-            }
-        }
-        for file in rules {
-            let name = file.rule.name.clone();
-            let old = self.rule(&name);
-            let overrides = file.overrides.iter().map(|item| Override {
-                item: item.clone(),
-                // If a file changes a rule, its overrides may count as new ones.
-                created: old
-                    .filter(|old| old.terms == file.rule)
-                    .map_or(created, |old| old.created_or(item, created)),
-            });
-            let mut new = Rule {
-                terms: file.rule.clone(),
-                is_file_managed: true,
-                created: old.map_or(created, |old| old.created),
-                overrides: overrides.collect(),
-            };
-            new.overrides.sort_by(|a, b| a.item.name.cmp(&b.item.name));
-            let is_same = old.is_some_and(|old| {
-                let mut old = old.clone();
-                old.overrides.sort_by(|a, b| a.item.name.cmp(&b.item.name));
-                old == new
-            });
-            match old {
-                None => changes.created.push(name),
-                Some(_) if !is_same => changes.changed.push(name),
-                Some(_) => {}
-            }
-            limiter.replace_rule(now, new);
-        }
-        for names in [&mut changes.created, &mut changes.changed, &mut changes.deleted] {
-            names.sort();
-        }
-        let changed = if changes == FileChanges::default() { Changed::Unclear } else { Changed::Yes };
-        vec![Outcome { limiter, answer: Ok(Reply::FileApplied(changes)), changed }]
-    }
-
-    fn remove_rule(&mut self, name: &Name) {
+    pub(super) fn remove_rule(&mut self, name: &Name) {
         self.rules.retain(|rule| rule.terms.name != *name);
         self.groups.retain(|key, _| key.rule() != Some(name));
     }
 
     /// Replaces the rule of that name, and keeps the counts that still have a meaning.
-    fn replace_rule(&mut self, now: u64, new: Rule) {
+    pub(super) fn replace_rule(&mut self, now: u64, new: Rule) {
         let name = new.terms.name.clone();
         if let Some(old) = self.rule(&name).cloned() {
             let shape = |rule: &Rule| rule.terms.window.map(Shape::of);
@@ -369,7 +329,7 @@ impl Limiter {
 
 impl Rule {
     fn client(terms: NewRule, created: Mark) -> Rule {
-        Rule { terms, is_file_managed: false, created, overrides: Vec::new() }
+        Rule { terms, managed_by: None, created, overrides: Vec::new() }
     }
 
     fn exists(&self, item: &Override) -> Refusal {
@@ -408,6 +368,10 @@ impl GroupKey {
 
 fn is_bucket(rule: &Rule) -> bool {
     matches!(rule.terms.window, Some(Window::Bucket { .. }))
+}
+
+fn managed_by(set: &Name, rule: &Name) -> Refusal {
+    Refusal::RuleManagedBySet { rules: vec![ManagedRule { rule: rule.clone(), set: set.clone() }] }
 }
 
 fn no_rule(name: &Name) -> Refusal {

@@ -1,0 +1,210 @@
+"""Guards: a lock, a lease or a decision that is held while a block runs.
+
+Every guard sends heartbeats from a thread of its own, also while the event loop is busy. It is `lost` when the server says so, and
+at its deadline, whatever the network says. The deadline counts from when the last successful request left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from .._bodies import settlement
+from .._keeper import Grant
+from .._wire import Reply, Request, encode, new_key
+from ..errors import LiminaError, Lost, NotFound, Unavailable
+from ..types import DecisionStatus, LimitStatus
+from .io import AsyncListener, in_thread
+from .namespace import AsyncNamespace
+
+
+class AsyncGuard:
+    """What all guards have."""
+
+    def __init__(self, namespace: AsyncNamespace, grant: Grant, fencing_token: int) -> None:
+        self._namespace = namespace
+        self._grant = grant
+        self.fencing_token = fencing_token
+        """Larger than that of every earlier grant of the namespace. Send it with every write, and let the resource reject
+        smaller ones: then a holder that was paused for too long can do no harm."""
+
+    @property
+    def lost(self) -> bool:
+        """Somebody else may hold it now: stop the work. Once true, it stays true."""
+        return self._grant.lost
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the guard is lost if no heartbeat succeeds any more."""
+        return self._grant.remaining
+
+    def raise_if_lost(self) -> None:
+        """Raises `Lost` if the guard is lost. Call it between the steps of the work."""
+        if self.lost:
+            raise Lost("the grant has expired, or the server has ended it")
+
+    def on_lost(self, listener: Callable[[], None]) -> None:
+        """Calls the listener once, when the guard is lost; at once if it already is."""
+        self._grant.on_lost(AsyncListener(listener))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        # A child process that was forked inside the block leaves it too, but the parent still holds the grant.
+        if self._grant.of_this_process and self._grant.alive:
+            # If the release does not arrive, the `ttl` ends the grant. The block's own outcome matters more.
+            with contextlib.suppress(LiminaError):
+                await self._leave()
+
+    async def _leave(self) -> None:
+        raise NotImplementedError
+
+
+class AsyncLockGuard(AsyncGuard):
+    """Locks that are held."""
+
+    def __init__(self, namespace: AsyncNamespace, grant: Grant, granted: _Granted) -> None:
+        super().__init__(namespace, grant, granted.fencing_token)
+        self.lock_id = granted.lock_id
+        self._session = granted.session_id
+
+    async def release(self) -> None:
+        """Releases the locks. Raises `NotFound` if they had expired before."""
+        self._grant.end()
+        await self._namespace.release(self._namespace.path("locks/{}", self.lock_id, session_id=self._session))
+
+    async def _leave(self) -> None:
+        await self.release()
+
+
+class AsyncLeaseGuard(AsyncGuard):
+    """Slots of the limiter that are held."""
+
+    def __init__(self, namespace: AsyncNamespace, grant: Grant, granted: _Granted) -> None:
+        super().__init__(namespace, grant, granted.fencing_token)
+        self.lease_id = granted.lease_id
+        self.limits = granted.limits
+        """The limits that applied, with what is used in each."""
+        self._session = granted.session_id
+
+    async def release(self) -> None:
+        """Gives the slots back. Raises `NotFound` if the lease had expired before."""
+        self._grant.end()
+        await self._namespace.release(self._namespace.path("limiter/leases/{}", self.lease_id, session_id=self._session))
+
+    async def _leave(self) -> None:
+        await self.release()
+
+
+class AsyncDecisionGuard(AsyncGuard):
+    """An open decision. Leaving its block without a commit rolls it back."""
+
+    def __init__(self, namespace: AsyncNamespace, grant: Grant, status: DecisionStatus) -> None:
+        super().__init__(namespace, grant, status.fencing_token or 0)
+        self.operation_id = status.operation_id
+        self.status = status
+        """The decision as the server answered it: its limits, values, locks and event."""
+
+    @property
+    def limits(self) -> list[LimitStatus]:
+        """The limits that applied, with what is used in each."""
+        return self.status.limits
+
+    async def commit(
+        self,
+        hits: Mapping[str, int] | None = None,
+        /,
+        *,
+        holds: Mapping[str, int] | None = None,
+        record: bool = False,
+        **named_hits: int,
+    ) -> DecisionStatus:
+        """It has happened, at these amounts: `commit(tokens=812)` settles the check with the name `tokens`.
+
+        What is not named ends at its default: checks at their estimate, holds as they were held. `record` says that it has
+        happened anyway: more than was held, past a ceiling and after the expiry is booked too.
+
+        If the commit ends with `Unavailable`, it may have been executed: the end of the block then does not roll back.
+        Commit again, or let the `ttl` decide.
+        """
+        body = settlement({**(hits or {}), **named_hits}, holds, record)
+        # While the commit is under way, a heartbeat that finds the operation ended would mean nothing.
+        self._grant.end()
+        try:
+            return await self._finish("commit", body)
+        except (Unavailable, NotFound):
+            # It may be committed, or it is gone. In neither case may the end of the block roll it back.
+            raise
+        except LiminaError:
+            self._grant.resume()
+            raise
+
+    async def rollback(self) -> DecisionStatus:
+        """It has not happened."""
+        self._grant.end()
+        return await self._finish("rollback", {})
+
+    async def _finish(self, how: str, body: dict[str, Any]) -> DecisionStatus:
+        target = self._namespace.path(f"decisions/{{}}/{how}", self.operation_id)
+        return await self._namespace.change(DecisionStatus, "POST", target, body)
+
+    async def _leave(self) -> None:
+        await self.rollback()
+
+
+class _Granted(msgspec.Struct):
+    """The answer to a request for a lock or a lease."""
+
+    session_id: str
+    fencing_token: int
+    lock_id: str = ""
+    lease_id: str = ""
+    limits: list[LimitStatus] = []
+
+
+async def acquire_lock(namespace: AsyncNamespace, body: dict[str, Any], ttl: float, wait: float) -> AsyncLockGuard:
+    reply = await _ask(namespace, namespace.path("locks"), body, wait)
+    granted = reply.read(_Granted)
+    beat = namespace.path("locks/{}/heartbeat", granted.lock_id)
+    grant = Grant(namespace.keeper, reply, ttl=ttl, path=beat, body=encode({"session_id": granted.session_id}))
+    guard = AsyncLockGuard(namespace, grant, granted)
+    await _keep(grant)
+    return guard
+
+
+async def acquire_lease(namespace: AsyncNamespace, body: dict[str, Any], ttl: float, wait: float) -> AsyncLeaseGuard:
+    reply = await _ask(namespace, namespace.path("limiter/leases"), body, wait)
+    granted = reply.read(_Granted)
+    beat = namespace.path("limiter/leases/{}/heartbeat", granted.lease_id)
+    grant = Grant(namespace.keeper, reply, ttl=ttl, path=beat, body=encode({"session_id": granted.session_id}))
+    guard = AsyncLeaseGuard(namespace, grant, granted)
+    await _keep(grant)
+    return guard
+
+
+async def decide(namespace: AsyncNamespace, body: dict[str, Any], ttl: float, wait: float, heartbeats: bool) -> AsyncDecisionGuard:
+    reply = await _ask(namespace, namespace.path("decisions"), body, wait)
+    status = reply.read(DecisionStatus)
+    beat = namespace.path("decisions/{}/heartbeat", status.operation_id)
+    grant = Grant(namespace.keeper, reply, ttl=ttl, path=beat, body=b"{}")
+    guard = AsyncDecisionGuard(namespace, grant, status)
+    if heartbeats:
+        await _keep(grant)
+    return guard
+
+
+async def _ask(namespace: AsyncNamespace, target: str, body: dict[str, Any], wait: float) -> Reply:
+    return await namespace.transport.call(Request("POST", target, encode(body), new_key(), repeatable=True, wait=wait))
+
+
+async def _keep(grant: Grant) -> None:
+    """Starts the heartbeats. If the answer took long, or the request waited, the first one comes before the caller gets the guard:
+    only then its deadline is known to be far away."""
+    if grant.late:
+        await in_thread(grant.confirm)
+    grant.keep()

@@ -1,0 +1,156 @@
+"""The limiter's rules, rule sets, counters and leases. Checks themselves are `client.check`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from .._wire import KeyValues, fields
+from ..types import Counter, Group, LeaseStatus, Override, Page, Rule, RuleMatch, RuleSet, RuleSetChanges, RuleSetInfo, Window
+from .namespace import AsyncNamespace
+
+
+class AsyncRules:
+    """`client.rules`: rules and their overrides."""
+
+    def __init__(self, namespace: AsyncNamespace) -> None:
+        self._namespace = namespace
+
+    async def create(
+        self,
+        name: str,
+        *,
+        limit: int,
+        group_by: Sequence[str] = (),
+        selection: Mapping[str, Any] | None = None,
+        window: Window | None = None,
+        shadow: bool = False,
+        durability: Literal["durable", "relaxed"] | None = None,
+        description: str | None = None,
+    ) -> Rule:
+        """Creates a rule. Raises `Conflict` if there is one with this name.
+
+        `limit` is for each combination of the values of the `group_by` keys: −1 is no limit. Without a `window` it limits
+        what is in use at the same time; otherwise what happens in `fixed(60)`, `sliding(60)` or `bucket(60, burst=20)`.
+        """
+        rule = Rule(name, limit, list(group_by), dict(selection or {}), window, shadow, durability, description)
+        return await self._namespace.change(Rule, "POST", self._namespace.path("limiter/rules"), rule)
+
+    async def put(self, rule: Rule) -> Rule:
+        """Replaces a rule, or creates it."""
+        return await self._namespace.change(Rule, "PUT", self._namespace.path("limiter/rules/{}", rule.name), rule)
+
+    async def patch(self, name: str, **changes: Any) -> Rule:
+        """Changes the given fields (`limit`, `window`, `selection`, `shadow`, `durability`, `description`). `None` removes one."""
+        return await self._namespace.patch(Rule, self._namespace.path("limiter/rules/{}", name), changes)
+
+    async def get(self, name: str) -> Rule:
+        return await self._namespace.get(Rule, self._namespace.path("limiter/rules/{}", name))
+
+    async def list(self, *, limit: int | None = None, after: str | None = None) -> Page[Rule]:
+        return await self._namespace.get(Page[Rule], self._namespace.path("limiter/rules", limit=limit, after=after))
+
+    async def delete(self, name: str) -> None:
+        """Deletes a rule and all its overrides."""
+        await self._namespace.delete(self._namespace.path("limiter/rules/{}", name))
+
+    async def match(self, key_values: KeyValues) -> Sequence[RuleMatch]:
+        """Which rules and overrides would apply. Takes nothing."""
+        target = self._namespace.path("limiter/rules/match")
+        return (await self._namespace.query(_Matches, target, {"key_values": key_values})).rules
+
+    async def groups(self, name: str, *, order: str = "used", limit: int | None = None) -> Sequence[Group]:
+        """The groups of a rule with the most in use, or nearest to their limit."""
+        target = self._namespace.path("limiter/rules/{}/groups", name, order=order, limit=limit)
+        return (await self._namespace.get(Page[Group], target)).items
+
+    async def put_override(self, rule: str, name: str, key_values: KeyValues, *, limit: int, burst: int | None = None) -> Override:
+        """Replaces the limit of a rule for exact values."""
+        target = self._namespace.path("limiter/rules/{}/overrides/{}", rule, name)
+        body = fields(key_values=key_values, limit=limit, burst=burst)
+        return await self._namespace.change(Override, "PUT", target, body)
+
+    async def overrides(self, rule: str, *, limit: int | None = None, after: str | None = None) -> Page[Override]:
+        target = self._namespace.path("limiter/rules/{}/overrides", rule, limit=limit, after=after)
+        return await self._namespace.get(Page[Override], target)
+
+    async def delete_override(self, rule: str, name: str) -> None:
+        await self._namespace.delete(self._namespace.path("limiter/rules/{}/overrides/{}", rule, name))
+
+
+class AsyncRuleSets:
+    """`client.rule_sets`: named sets of rules that are replaced whole or not at all."""
+
+    def __init__(self, namespace: AsyncNamespace) -> None:
+        self._namespace = namespace
+
+    async def put(self, name: str, rules: Sequence[Rule], *, overrides: Literal["closed", "open"] = "closed") -> RuleSetChanges:
+        """Makes the set exactly these rules, in one step. In an `open` set clients may make overrides of their own."""
+        target = self._namespace.path("limiter/rule-sets/{}", name)
+        return await self._namespace.change(RuleSetChanges, "PUT", target, _set_of(rules, overrides))
+
+    async def diff(self, name: str, rules: Sequence[Rule], *, overrides: Literal["closed", "open"] = "closed") -> RuleSetChanges:
+        """What `put` would do. Changes nothing."""
+        target = self._namespace.path("limiter/rule-sets/{}", name, dry_run="true")
+        return await self._namespace.change(RuleSetChanges, "PUT", target, _set_of(rules, overrides))
+
+    async def list(self, *, limit: int | None = None, after: str | None = None) -> Page[RuleSetInfo]:
+        target = self._namespace.path("limiter/rule-sets", limit=limit, after=after)
+        return await self._namespace.get(Page[RuleSetInfo], target)
+
+    async def get(self, name: str) -> RuleSet:
+        return await self._namespace.get(RuleSet, self._namespace.path("limiter/rule-sets/{}", name))
+
+    async def delete(self, name: str) -> None:
+        """Deletes the set and its rules."""
+        await self._namespace.delete(self._namespace.path("limiter/rule-sets/{}", name))
+
+
+class AsyncCounters:
+    """`client.counters`: what is in use under exact key-values."""
+
+    def __init__(self, namespace: AsyncNamespace) -> None:
+        self._namespace = namespace
+
+    async def add(self, key_values: KeyValues, counters: int) -> Counter:
+        """Takes (positive) or gives back (negative). Raises `Refused` if a limit is reached."""
+        body = {"key_values": key_values, "counters": counters}
+        return await self._namespace.change(Counter, "POST", self._namespace.path("limiter/counters"), body)
+
+    async def set(self, key_values: KeyValues, counters: int) -> Counter:
+        """Sets the part that no lease holds, whatever the rules say. Removes the counter at 0."""
+        body = {"key_values": key_values, "counters": counters}
+        return await self._namespace.change(Counter, "PUT", self._namespace.path("limiter/counters/set"), body)
+
+    async def query(self, where: Mapping[str, Any] | None = None, **query: Any) -> Page[Counter]:
+        """Finds counters by their key-values."""
+        body = {**fields(where=where), **query}
+        return await self._namespace.query(Page[Counter], self._namespace.path("limiter/counters/query"), body)
+
+
+class AsyncLeases:
+    """`client.leases`: who holds slots. Leases are taken by `client.lease`."""
+
+    def __init__(self, namespace: AsyncNamespace) -> None:
+        self._namespace = namespace
+
+    async def list(self, *, owner: str | None = None, limit: int | None = None, after: str | None = None) -> Page[LeaseStatus]:
+        target = self._namespace.path("limiter/leases", owner=owner, limit=limit, after=after)
+        return await self._namespace.get(Page[LeaseStatus], target)
+
+    async def get(self, lease_id: str) -> LeaseStatus:
+        return await self._namespace.get(LeaseStatus, self._namespace.path("limiter/leases/{}", lease_id))
+
+    async def release_by_force(self, lease_id: str) -> None:
+        """Ends a lease of somebody else: for operators."""
+        await self._namespace.release(self._namespace.path("limiter/leases/{}", lease_id, force="true"))
+
+
+class _Matches(msgspec.Struct):
+    rules: list[RuleMatch]
+
+
+def _set_of(rules: Sequence[Rule], overrides: str) -> dict[str, Any]:
+    return {"rules": list(rules), "overrides": overrides}

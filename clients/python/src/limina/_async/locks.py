@@ -1,0 +1,33 @@
+"""Who holds which locks. Locks are taken by `client.lock`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .._wire import fields
+from ..types import LockStatus, Page
+from .namespace import AsyncNamespace
+
+
+class AsyncLocks:
+    """`client.locks`."""
+
+    def __init__(self, namespace: AsyncNamespace) -> None:
+        self._namespace = namespace
+
+    async def list(self, *, limit: int | None = None, after: str | None = None) -> Page[LockStatus]:
+        """The grants, the longest held first."""
+        return await self._namespace.get(Page[LockStatus], self._namespace.path("locks", limit=limit, after=after))
+
+    async def get(self, lock_id: str) -> LockStatus:
+        return await self._namespace.get(LockStatus, self._namespace.path("locks/{}", lock_id))
+
+    async def query(self, where: Mapping[str, Any] | None = None, **query: Any) -> Page[LockStatus]:
+        """Finds grants by key-values."""
+        body = {**fields(where=where), **query}
+        return await self._namespace.query(Page[LockStatus], self._namespace.path("locks/query"), body)
+
+    async def release_by_force(self, lock_id: str) -> None:
+        """Ends a grant of somebody else: for operators."""
+        await self._namespace.release(self._namespace.path("locks/{}", lock_id, force="true"))

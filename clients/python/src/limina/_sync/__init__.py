@@ -1,0 +1,1 @@
+"""The client for threads. It is made from the package `_async` by `unasync.py`, except `io.py`."""

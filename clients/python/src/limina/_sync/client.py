@@ -1,0 +1,194 @@
+# Made from _async/client.py by unasync.py.
+"""The client: checks, and the way to everything else."""
+
+from __future__ import annotations
+
+import random
+import ssl
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from .._bodies import holds_of
+from .._clock import Seconds, milliseconds, now, seconds
+from .._keeper import Keeper
+from .._wire import Config, KeyValues, Request, encode, fields
+from ..types import Check, Decision, Event, Hold, Lock
+from .decisions import Decisions
+from .events import Events
+from .guards import DecisionGuard, LeaseGuard, LockGuard, acquire_lease, acquire_lock, decide
+from .io import sleep
+from .ledger import Ledger
+from .limiter import Counters, Leases, Rules, RuleSets
+from .locks import Locks
+from .namespace import Namespace
+from .transport import Transport
+
+
+class Limina:
+    """A client of Limina. Make one and share it: it may be used from everywhere in the program, and after a fork.
+
+    `timeout` is for one attempt, in seconds. `retries` is how often a call is sent again where that is safe.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:7070",
+        *,
+        token: str | None = None,
+        namespace: str = "default",
+        timeout: Seconds = 2.0,
+        retries: int = 2,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        config = Config(url.rstrip("/"), token, seconds(timeout), retries)
+        self._set(Namespace(namespace, Transport(config, tls), Keeper(config, tls)))
+
+    def _set(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+        self.rules = Rules(namespace)
+        self.rule_sets = RuleSets(namespace)
+        self.counters = Counters(namespace)
+        self.leases = Leases(namespace)
+        self.locks = Locks(namespace)
+        self.events = Events(namespace)
+        self.ledger = Ledger(namespace)
+        self.decisions = Decisions(namespace)
+
+    @property
+    def namespace(self) -> str:
+        return self._namespace.name
+
+    def with_namespace(self, name: str) -> Limina:
+        """The same client for another namespace. It shares the connections, and closing one closes both."""
+        other = object.__new__(Limina)
+        other._set(Namespace(name, self._namespace.transport, self._namespace.keeper))
+        return other
+
+    def check(
+        self,
+        key_values: KeyValues,
+        hits: int = 1,
+        *,
+        require_match: bool = False,
+        report: bool = False,
+        dry_run: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Decision:
+        """Takes `hits` from every limit that applies, or from none. A refusal is a value: look at `allowed`.
+
+        Checks that are called at the same time travel together. A lost answer raises `Unavailable` with `done = "unknown"` and
+        is not asked for again, because a repeat would count again. With an `idempotency_key` it is, and the check travels alone and
+        waits for the disk.
+        """
+        body: dict[str, Any] = {"key_values": key_values}
+        if hits != 1:
+            body["hits"] = hits
+        for name, given in (("require_match", require_match), ("report", report), ("dry_run", dry_run)):
+            if given:
+                body[name] = True
+        item = encode(body)
+        if idempotency_key is None:
+            reply = self._namespace.transport.call_in_batch("check", self.namespace, item)
+        else:
+            target = self._namespace.path("limiter/check")
+            request = Request("POST", target, item, idempotency_key, repeatable=True, refusal_is_value=True)
+            reply = self._namespace.transport.call(request)
+        return reply.read(Decision)
+
+    def wait(self, key_values: KeyValues, hits: int = 1, *, at_most: Seconds, require_match: bool = False) -> Decision:
+        """Checks until it is allowed, sleeping for as long as the server says, with some jitter. Returns the refusal if it would
+        take longer than `at_most`, or if no time is known: to wait for slots, use `lease` with `wait`."""
+        until = now() + seconds(at_most)
+        while True:
+            decision = self.check(key_values, hits, require_match=require_match)
+            if decision.allowed or decision.retry_after is None or now() + decision.retry_after > until:
+                return decision
+            sleep(decision.retry_after + random.uniform(0.001, 0.01 + min(1.0, decision.retry_after / 10)))
+
+    def lock(
+        self,
+        key_values: KeyValues | Sequence[Lock],
+        *,
+        ttl: Seconds,
+        wait: Seconds = 0,
+        mode: Literal["exclusive", "shared"] = "exclusive",
+        owner: str | None = None,
+    ) -> LockGuard:
+        """Acquires a lock, or several at once, and holds it while the block runs. Waits for at most `wait`, then raises
+        `Refused`."""
+        what: dict[str, Any]
+        if isinstance(key_values, Mapping):
+            what = {"key_values": key_values, "mode": mode}
+        else:
+            what = {"locks": key_values}
+        body = {**what, **fields(ttl_ms=milliseconds(ttl), wait_ms=milliseconds(wait) or None, owner=owner)}
+        return acquire_lock(self._namespace, body, seconds(ttl), seconds(wait))
+
+    def lease(
+        self,
+        key_values: KeyValues,
+        hits: int = 1,
+        *,
+        ttl: Seconds,
+        wait: Seconds = 0,
+        owner: str | None = None,
+        require_match: bool = False,
+    ) -> LeaseGuard:
+        """Takes `hits` slots like a check, and holds them while the block runs. Waits for slots for at most `wait`, then raises
+        `Refused`."""
+        body = fields(
+            key_values=key_values,
+            hits=hits,
+            ttl_ms=milliseconds(ttl),
+            wait_ms=milliseconds(wait) or None,
+            owner=owner,
+            require_match=require_match or None,
+        )
+        return acquire_lease(self._namespace, body, seconds(ttl), seconds(wait))
+
+    def decide(
+        self,
+        operation_id: str,
+        *,
+        checks: Sequence[Check] = (),
+        holds: Mapping[str, int] | Sequence[Hold] = (),
+        locks: Sequence[Lock] = (),
+        event: Event | None = None,
+        create_missing: bool = False,
+        ttl: Seconds = 60,
+        wait: Seconds = 0,
+        owner: str | None = None,
+        explain: bool = False,
+        heartbeats: bool = True,
+    ) -> DecisionGuard:
+        """May all of this happen now? Takes, holds, locks and submits everything at one instant, or nothing: then it raises
+        `Refused`, whose `problem` names all that refuses.
+
+        Commit it within the block, at the actual amounts. Leaving the block without a commit rolls it back. Without `heartbeats`
+        the decision is not kept alive: choose a `ttl` that is long enough.
+        """
+        body = fields(
+            operation_id=operation_id,
+            checks=list(checks) or None,
+            holds=holds_of(holds) or None,
+            locks=list(locks) or None,
+            event=event,
+            create_missing=create_missing or None,
+            ttl_ms=milliseconds(ttl),
+            wait_ms=milliseconds(wait) or None,
+            owner=owner,
+            explain=explain or None,
+        )
+        return decide(self._namespace, body, seconds(ttl), seconds(wait), heartbeats)
+
+    def close(self) -> None:
+        """Closes the connections and ends the heartbeats. Grants that are still held end with their `ttl`."""
+        self._namespace.keeper.close()
+        self._namespace.transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,100 @@
+"""Middleware for ASGI applications (Starlette, FastAPI, …): every request is checked before the application sees it.
+
+app.add_middleware(LiminaMiddleware, client=client, key_values=lambda scope: {"client": scope["client"][0]})
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Literal
+
+from ._async.client import AsyncLimina
+from ._headers import rate_limit_headers
+from ._wire import KeyValues
+from .errors import Unavailable
+from .types import Decision
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class LiminaMiddleware:
+    """Checks each HTTP request. Adds `RateLimit-Policy` and `RateLimit` to its answer, or answers 429 with `Retry-After`.
+
+    `key_values(scope)` says what the request is about, or returns `None` for requests without a limit. `on_unavailable` says what
+    happens if there is no decision: `"allow"` lets the request pass, `"refuse"` answers 503. Other errors, such as a check that the
+    server calls invalid, are raised: they are bugs or missing rights, and must not switch the limits off.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        client: AsyncLimina,
+        key_values: Callable[[Scope], KeyValues | None],
+        hits: Callable[[Scope], int] = lambda scope: 1,
+        on_unavailable: Literal["allow", "refuse"] = "allow",
+    ) -> None:
+        self._app = app
+        self._client = client
+        self._key_values = key_values
+        self._hits = hits
+        self._on_unavailable = on_unavailable
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        about = self._key_values(scope) if scope["type"] == "http" else None
+        if about is None:
+            await self._app(scope, receive, send)
+            return
+        try:
+            decision = await self._client.check(about, self._hits(scope))
+        except Unavailable as error:
+            if self._on_unavailable == "allow":
+                await self._app(scope, receive, send)
+            else:
+                await _answer(send, 503, {"retry-after": str(math.ceil(error.retry_after or 1))}, _UNAVAILABLE)
+            return
+        headers = rate_limit_headers(decision)
+        if decision.allowed:
+            await self._app(scope, receive, _with_headers(send, headers))
+        else:
+            await _answer(send, 429, headers, _refusal(decision))
+
+
+_UNAVAILABLE = {"title": "Service unavailable", "status": 503, "detail": "The rate limiter cannot be reached."}
+
+
+def _refusal(decision: Decision) -> dict[str, Any]:
+    return {
+        "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+        "title": "A limit is reached",
+        "status": 429,
+        "code": "LimitReached",
+        "violated-policies": [limit.rule for limit in decision.limits if limit.exceeded and not limit.shadow],
+        "retry_after_ms": decision.retry_after_ms,
+    }
+
+
+async def _answer(send: Send, status: int, headers: dict[str, str], problem: dict[str, Any]) -> None:
+    body = json.dumps(problem).encode()
+    fields = {"content-type": "application/problem+json", "content-length": str(len(body)), **headers}
+    await send({"type": "http.response.start", "status": status, "headers": _encoded(fields)})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _with_headers(send: Send, headers: dict[str, str]) -> Send:
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", []), *_encoded(headers)]}
+        await send(message)
+
+    return send_with_headers
+
+
+def _encoded(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode()) for name, value in headers.items()]

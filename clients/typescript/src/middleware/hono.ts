@@ -1,0 +1,17 @@
+/** `limina/hono`: limits the requests of a Hono application. */
+import type { Context, MiddlewareHandler } from "hono";
+import type { Limina } from "../client.js";
+import { limiter, type LimitOptions } from "./limit.js";
+
+export type { LimitOptions };
+
+export function limit(client: Limina, options: LimitOptions<Context>): MiddlewareHandler {
+  const judge = limiter(client, options);
+  return async (context, next) => {
+    const { headers, refusal } = await judge(context);
+    for (const [name, value] of Object.entries(headers)) context.header(name, value);
+    if (refusal) return context.newResponse(refusal.body, refusal.status as 429 | 503);
+    await next();
+    return undefined;
+  };
+}

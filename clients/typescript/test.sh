@@ -1,0 +1,34 @@
+#!/bin/sh
+# Tests the TypeScript client against the server's binary, which LIMINA_BIN names.
+#
+#   test.sh smoke   what every test run includes
+#   test.sh full    also all conformance scripts, the README's examples, the types of the OpenAPI document, a browser, and the package
+set -eu
+
+kind=${1:-full}
+case $kind in smoke | full) ;; *) echo "usage: test.sh [smoke|full]" >&2 && exit 2 ;; esac
+LIMINA_BIN=$(realpath "${LIMINA_BIN:?must name the binary of the server}")
+export LIMINA_BIN LIMINA_TEST="$kind"
+cd "$(dirname "$0")"
+
+# Installing takes longer than the smoke tests, so it is left out where nothing has changed.
+if ! cmp -s package-lock.json node_modules/.installed; then
+  npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+  cp package-lock.json node_modules/.installed
+fi
+export PATH="$PWD/node_modules/.bin:$PATH"
+
+rm -rf dist build
+tsc -p .
+tests="build/test/*.test.js"
+if [ "$kind" = smoke ]; then
+  tsc -p test --noCheck
+else
+  tsc -p test
+  npm run --silent types
+  tests="$tests build/test/full/*.test.js"
+fi
+
+# Most tests mostly wait, so several files run at a time.
+# shellcheck disable=SC2086 # The patterns are to be expanded.
+node --test --test-reporter=dot --test-concurrency=4 $tests

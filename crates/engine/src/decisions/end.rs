@@ -1,0 +1,280 @@
+//! How decisions end: by commit, by rollback, or because their ttl has passed. Each ends whole, at one instant.
+
+use super::{
+    Families,
+    command::Settle,
+    ended::{self, Amounts, Ended},
+    reply::{Decision, Refusal, Reply, State},
+    state::{Decisions, Open},
+    waiting,
+};
+use crate::{
+    Effect, Name, Position, Time,
+    answer_size::{self, AnswerBudget},
+    events,
+    ledger::{self, operations, parts::End},
+    limiter, locks,
+    reads::ReadError,
+    turn::{CannotRun, Turn},
+};
+use alloc::{boxed::Box, vec::Vec};
+
+/// How a decision ends.
+enum Ending {
+    Commit(Amounts),
+    Rollback { is_forced: bool },
+    Expiry,
+}
+
+pub(super) fn commit(
+    decisions: &mut Decisions,
+    families: &mut Families<'_>,
+    turn: &mut Turn<'_>,
+    settle: &Settle,
+    max_answer: usize,
+) -> Result<Result<Reply, Refusal>, CannotRun> {
+    let Some(open) = decisions.find(&settle.operation_id) else {
+        return commit_ended(decisions, families, turn, settle, max_answer);
+    };
+    let amounts = match Amounts::of(&open.request, settle) {
+        Ok(amounts) => amounts,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let ends = || open.holds.iter().zip(&amounts.holds).map(|(hold, value)| (hold.limit, hold.value, *value));
+    if let Some((number, held, value)) =
+        ends().find(|(_, held, value)| !ledger::parts::is_within(*value, *held))
+        && !settle.record
+    {
+        return Ok(Err(Refusal::CommitExceedsHold {
+            operation_id: settle.operation_id.clone(),
+            limit_name: families.ledger.limit(number).terms.name.clone(),
+            held,
+            value,
+        }));
+    }
+    let limit_names = ledger::parts::overflowing(families.ledger, ends());
+    if !limit_names.is_empty() {
+        return Ok(Err(Refusal::ValueOverflow { limit_names }));
+    }
+    let position = open.position;
+    let answer = end(decisions, families, turn, position, Ending::Commit(amounts), turn.now, max_answer);
+    Ok(Ok(Reply::Ended(Box::new(answer))))
+}
+
+/// Commits a decision that is not open: the same again, or one that is recorded late.
+fn commit_ended(
+    decisions: &mut Decisions,
+    families: &mut Families<'_>,
+    turn: &mut Turn<'_>,
+    settle: &Settle,
+    max_answer: usize,
+) -> Result<Result<Reply, Refusal>, CannotRun> {
+    let id = &settle.operation_id;
+    let view = turn.view();
+    let (ended, operation) = view.read(|reader| {
+        let ended = ended::find(reader, view, id)?;
+        let operation = match &ended {
+            Some(ended) if settle.record && !ended.request.parts.holds.is_empty() => {
+                let operation = operations::find(families.ledger, reader, view.namespace, id)?;
+                Some(operation.ok_or(ReadError::Unreadable)?)
+            }
+            _ => None,
+        };
+        Ok((ended, operation))
+    })?;
+    let not_found = |state| Ok(Err(Refusal::OperationNotFound { operation_id: id.clone(), state }));
+    let Some(mut ended) = ended else { return not_found(None) };
+    AnswerBudget::new(max_answer).spend(answer_size::estimate(&ended.answer))?;
+    let amounts = match Amounts::of(&ended.request, settle) {
+        Ok(amounts) => amounts,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    if ended.amounts.as_ref() == Some(&amounts) {
+        return Ok(Ok(Reply::Ended(Box::new(ended.answer))));
+    }
+    if !settle.record || !ended.can_be_recorded() {
+        return not_found(Some(ended.answer.state));
+    }
+
+    let held: Vec<u32> =
+        operation.iter().flat_map(|operation| operation.holds.iter().map(|h| h.limit)).collect();
+    let names = ended.request.parts.holds.iter().map(|change| &change.limit_name);
+    let deleted: Vec<Name> = held
+        .iter()
+        .zip(names)
+        .filter(|(number, _)| !families.ledger.has(**number))
+        .map(|(_, name)| name.clone())
+        .collect();
+    if !deleted.is_empty() {
+        return Ok(Err(Refusal::LimitNotFound { limit_names: deleted }));
+    }
+    let ends = held.iter().zip(&amounts.holds).map(|(number, value)| (*number, 0, *value));
+    let limit_names = ledger::parts::overflowing(families.ledger, ends);
+    if !limit_names.is_empty() {
+        return Ok(Err(Refusal::ValueOverflow { limit_names }));
+    }
+    let holds = operation.as_ref().map(|operation| operation.holds.clone()).unwrap_or_default();
+    let position = match operation {
+        Some(operation) => ledger::parts::book_late(families.ledger, turn, id, operation, &amounts.holds),
+        None => turn.advance(),
+    };
+    // What was taken has been refunded as far as it still counted. All of it counts now.
+    for (taken, actual) in ended.taken.iter().zip(&amounts.checks) {
+        limiter::parts::settle(families.limiter, turn, &taken.windows, 0, *actual);
+    }
+    let takes = ended.request.takes();
+    let mut budget = AnswerBudget::new(max_answer);
+    let limits = limiter::parts::look(families.limiter, turn.now, &takes, &mut budget).unwrap_or_default();
+    ended.answer = Decision {
+        state: State::Committed,
+        late: true,
+        position: Some(position),
+        limits: super::state::named(&ended.request, limits),
+        values: ledger::parts::values(families.ledger, &holds),
+        now: turn.now,
+        ..ended.answer
+    };
+    (ended.amounts, ended.was_forced) = (Some(amounts), false);
+    ended::remember(decisions, turn, &ended);
+    Ok(Ok(Reply::Ended(Box::new(ended.answer))))
+}
+
+pub(super) fn roll_back(
+    decisions: &mut Decisions,
+    families: &mut Families<'_>,
+    turn: &mut Turn<'_>,
+    id: &Name,
+    max_answer: usize,
+) -> Result<Result<Reply, Refusal>, CannotRun> {
+    if let Some(position) = decisions.by_id.get(id).copied() {
+        let ending = Ending::Rollback { is_forced: false };
+        let answer = end(decisions, families, turn, position, ending, turn.now, max_answer);
+        return Ok(Ok(Reply::Ended(Box::new(answer))));
+    }
+    if let Some(reply) = waiting::roll_back(decisions, families, turn, id, max_answer) {
+        return Ok(Ok(reply));
+    }
+    let view = turn.view();
+    let ended = view.read(|reader| ended::find(reader, view, id))?;
+    Ok(match ended.map(|ended| ended.answer) {
+        Some(answer) if answer.state != State::Committed => {
+            AnswerBudget::new(max_answer).spend(answer_size::estimate(&answer))?;
+            Ok(Reply::Ended(Box::new(answer)))
+        }
+        other => {
+            let state = other.map(|answer| answer.state);
+            Err(Refusal::OperationNotFound { operation_id: id.clone(), state })
+        }
+    })
+}
+
+/// Rolls an open decision back, because an operator has released one of its parts.
+pub(super) fn force(
+    decisions: &mut Decisions,
+    families: &mut Families<'_>,
+    turn: &mut Turn<'_>,
+    id: &Name,
+    max_answer: usize,
+) {
+    if let Some(position) = decisions.by_id.get(id).copied() {
+        let ending = Ending::Rollback { is_forced: true };
+        end(decisions, families, turn, position, ending, turn.now, max_answer);
+    }
+}
+
+/// Ends an open decision because its ttl has passed. `due` is when that was.
+pub(super) fn expire(
+    decisions: &mut Decisions,
+    families: &mut Families<'_>,
+    turn: &mut Turn<'_>,
+    position: Position,
+    due: Time,
+    max_answer: usize,
+) {
+    let Some(id) = decisions.open.get(&position).map(|open| open.id().clone()) else { return };
+    let answer = end(decisions, families, turn, position, Ending::Expiry, due, max_answer);
+    let (namespace, position) = (turn.head.name.clone(), answer.position.unwrap_or(position));
+    turn.effect(Effect::OperationExpired { namespace, operation_id: id, position });
+}
+
+/// Ends all parts, at one position, as of `at`.
+fn end(
+    decisions: &mut Decisions,
+    families: &mut Families<'_>,
+    turn: &mut Turn<'_>,
+    position: Position,
+    ending: Ending,
+    at: Time,
+    max_answer: usize,
+) -> Decision {
+    let now = core::mem::replace(&mut turn.now, at);
+    let open = decisions.remove(turn, position).expect("the decision is open");
+    let Open { request, made_at, taken, leases, holds, event, .. } = &open;
+    let end = match &ending {
+        Ending::Commit(amounts) => End::Commit(&amounts.holds),
+        Ending::Rollback { .. } => End::Rollback,
+        Ending::Expiry => End::Expiry,
+    };
+    let ended_at = match holds.is_empty() {
+        true => turn.advance(),
+        false => ledger::parts::end(families.ledger, turn, open.id(), position, holds.clone(), end),
+    };
+    ledger::parts::free(families.ledger, open.id());
+    for (place, taken) in taken.iter().enumerate() {
+        let actual = match &ending {
+            Ending::Commit(amounts) => amounts.checks[place],
+            Ending::Rollback { .. } | Ending::Expiry => 0,
+        };
+        let hits = request.parts.checks[place].hits;
+        limiter::parts::settle(families.limiter, turn, &taken.windows, hits, actual);
+    }
+    for lease in leases {
+        limiter::parts::end(families.limiter, turn, lease);
+    }
+    let event = event.as_ref().and_then(|(stream, info)| {
+        let state = match &ending {
+            Ending::Commit(_) => events::parts::commit(families.events, turn, *stream, position, ended_at),
+            Ending::Rollback { .. } | Ending::Expiry => {
+                events::parts::roll_back(families.events, turn, *stream, position)
+            }
+        };
+        Some(open.event_part(info, state?))
+    });
+    // An ending is never refused. If its answer would be too large, the limits are left out.
+    let mut budget = AnswerBudget::new(max_answer);
+    let limits =
+        limiter::parts::look(families.limiter, at, &request.takes(), &mut budget).unwrap_or_default();
+    let state = match &ending {
+        Ending::Commit(_) => State::Committed,
+        Ending::Rollback { .. } => State::RolledBack,
+        Ending::Expiry => State::Expired,
+    };
+    let answer = Decision {
+        operation_id: open.id().clone(),
+        state,
+        repeated: false,
+        late: false,
+        owner: request.owner.clone(),
+        position: Some(ended_at),
+        fencing_token: Some(position),
+        ttl: request.ttl,
+        made_at: *made_at,
+        expires_at: None,
+        limits: super::state::named(request, limits),
+        values: ledger::parts::values(families.ledger, holds),
+        locks: request.parts.locks.clone(),
+        event,
+        now: at,
+    };
+    let was_forced = matches!(ending, Ending::Rollback { is_forced: true });
+    let amounts = match ending {
+        Ending::Commit(amounts) => Some(amounts),
+        Ending::Rollback { .. } | Ending::Expiry => None,
+    };
+    let Open { request, taken, .. } = open;
+    let ended = Ended { answer: answer.clone(), ended_at: at, request, taken, amounts, was_forced };
+    ended::remember(decisions, turn, &ended);
+    turn.now = now;
+    locks::parts::end(families.locks, position);
+    answer
+}

@@ -1,0 +1,416 @@
+//! The checks of a decision. What they take from limits without a window is held by a lease that the decision stores, extends
+//! and ends together with its other parts. What they take from windows can be settled later, if it was an estimate.
+
+use super::{
+    Limiter,
+    check::{self, TakeKind, Undo},
+    command::Take,
+    groups::{GroupKey, GroupOwner, WriteWhen},
+    leases::Lease,
+    reply::LimitStatus,
+    state::meter_of,
+    touched_groups::{TouchedGroup, TouchedGroups},
+    waiting::{LAST, Slots},
+    window::TakenAt,
+};
+use crate::{
+    Millis, Name, Position, Quota, QuotaExceeded, Time, WaitId,
+    answer_size::{AnswerBudget, TooLarge},
+    key_values::KeyValues,
+    turn::Turn,
+};
+use alloc::{format, vec::Vec};
+use serde::{Deserialize, Serialize};
+
+/// The number of leases that one explanation looks at.
+pub(crate) const EXPLAINED: usize = 1_024;
+
+/// The status of a limit that applies to a check of a decision.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LimitOfCheck {
+    /// The name of the check. The place of a check without a name is the `entry` of the status.
+    pub check: Option<Name>,
+    /// The status of the limit.
+    pub status: LimitStatus,
+    /// Whether the limit refuses the check. A shadow limit never does.
+    pub refuses: bool,
+    /// Some of those who hold what is in use, the longest holder first. Only of a limit without a window that refuses, and
+    /// only if the request wants an explanation.
+    pub held_by: Vec<HeldBy>,
+}
+
+/// Who holds a part of a limit: an open decision, or a lease.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldBy {
+    /// The decision. `None` for a lease by itself.
+    pub operation_id: Option<Name>,
+    /// The lease. `None` for a decision.
+    pub lease_id: Option<Name>,
+    /// The name that the holder gave itself.
+    pub owner: Option<Name>,
+    /// For how long it has been held.
+    pub held: Millis,
+    /// The time until it expires, unless there is a heartbeat.
+    pub expires_in: Millis,
+}
+
+/// The groups that the checks of a decision touch.
+pub(crate) struct Touched(TouchedGroups);
+
+impl Touched {
+    pub(crate) fn collect(
+        limiter: &Limiter,
+        entries: &[Take],
+        budget: &mut AnswerBudget,
+    ) -> Result<Touched, TooLarge> {
+        Ok(Touched(TouchedGroups::collect(limiter, entries, budget)?))
+    }
+
+    fn groups_of(&self, entry: usize) -> &[TouchedGroup] {
+        let begin = entry.checked_sub(1).map_or(0, |before| self.0.ends[before]);
+        &self.0.groups[begin..self.0.ends[entry]]
+    }
+
+    /// The groups in which the entries wait. `None` if they would be refused even if nothing were in use.
+    pub(crate) fn slots(&self, entries: &[Take]) -> Option<Slots> {
+        Slots::of(entries, &self.0)
+    }
+
+    /// Whether a rule applies to the entry.
+    pub(crate) fn is_matched(&self, entry: usize) -> bool {
+        !self.groups_of(entry).is_empty()
+    }
+
+    /// Whether the entry takes from limits without a window.
+    fn is_counted(&self, entries: &[Take], entry: usize) -> bool {
+        entries[entry].hits > 0 && check::is_counted(TakeKind::Part, self.groups_of(entry))
+    }
+
+    /// The resident bytes of what is remembered for the settlement of an entry.
+    pub(crate) fn settlement_bytes(&self, entry: usize) -> u64 {
+        let windows = self.groups_of(entry).iter().filter(|group| !group.is_count());
+        windows.map(|group| TakenWindow::BYTES + group.values.heap()).sum()
+    }
+}
+
+/// What an entry has taken from a window, for its settlement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TakenWindow {
+    owner: GroupOwner,
+    values: KeyValues,
+    at: TakenAt,
+    /// The override by whose clock a bucket was refilled then. By another clock nothing can be refunded.
+    clock: Option<Position>,
+}
+
+impl TakenWindow {
+    const BYTES: u64 = size_of::<TakenWindow>() as u64;
+
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        TakenWindow::BYTES + self.values.heap()
+    }
+}
+
+/// What one entry has taken.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Taken {
+    /// Whether a lease holds what was taken from limits without a window.
+    pub(crate) is_counted: bool,
+    /// What was taken from windows. Empty unless it will be settled.
+    pub(crate) windows: Vec<TakenWindow>,
+}
+
+/// What the limiter says to all checks of a decision.
+pub(crate) struct Decided {
+    pub(crate) is_refused: bool,
+    pub(crate) limits: Vec<LimitOfCheck>,
+    pub(crate) retry_after: Option<Millis>,
+    /// For each entry. Empty if nothing was taken.
+    pub(crate) taken: Vec<Taken>,
+}
+
+/// What to do if no entry is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Take.
+    Take,
+    /// Take nothing, and show what would be used.
+    DryRun,
+    /// Take nothing, because another part of the decision refuses.
+    Look,
+}
+
+/// Asks all entries, as a request at this place in the queues. Each sees what earlier ones would take. `is_estimate` says which entries will be settled.
+pub(crate) fn decide(
+    limiter: &mut Limiter,
+    turn: &mut Turn<'_>,
+    entries: &[Take],
+    touched: Touched,
+    mode: Mode,
+    place: WaitId,
+    is_estimate: impl Fn(usize) -> bool,
+) -> Result<Decided, QuotaExceeded> {
+    let (is_taking, is_dry_run) = (mode == Mode::Take, mode == Mode::DryRun);
+    let now = turn.now;
+    let counted: Vec<bool> = (0..entries.len()).map(|entry| touched.is_counted(entries, entry)).collect();
+    let Touched(TouchedGroups { mut groups, ends, .. }) = touched;
+    let (mut is_refused, mut is_window_changed) = (false, false);
+    let mut exceeded = None;
+    let mut undo: Vec<Undo> = Vec::new();
+    // For each entry, where its steps of `undo` end.
+    let mut undo_ends = Vec::with_capacity(entries.len());
+    let mut begin = 0;
+    for (entry, end) in entries.iter().zip(&ends) {
+        let own = &mut groups[begin..*end];
+        begin = *end;
+        let is_entry_refused = check::is_refused_by(limiter, now, entry, own, place);
+        is_refused |= is_entry_refused;
+        if !is_entry_refused && entry.hits > 0 {
+            if is_taking && !is_refused && exceeded.is_none() {
+                exceeded = check::check_quotas(limiter, turn, entry, own, TakeKind::Part).err();
+            }
+            is_window_changed |= own.iter().any(|group| !group.is_count());
+            check::take(limiter, turn, entry, own, TakeKind::Part, WriteWhen::Now, Some(&mut undo));
+        }
+        undo_ends.push(undo.len());
+    }
+    let leases = counted.iter().filter(|is_counted| **is_counted).count();
+    if exceeded.is_none() {
+        exceeded = turn.check_quota(Quota::Leases, limiter.leases.len(), leases).err();
+    }
+    let mut taken = Vec::new();
+    // A dry run shows what would be used.
+    let would_be = match !is_refused && !is_taking {
+        true => Some(check::statuses(limiter, now, groups.clone(), true, place)),
+        false => None,
+    };
+    if is_refused || !is_taking || exceeded.is_some() {
+        check::undo_all(limiter, turn, undo);
+    } else {
+        let is_settled = |entry: usize| entries[entry].hits > 0 && is_estimate(entry);
+        let windows = taken_windows(limiter, now, &undo, &undo_ends, is_settled);
+        taken = counted
+            .into_iter()
+            .zip(windows)
+            .map(|(is_counted, windows)| Taken { is_counted, windows })
+            .collect();
+        if is_window_changed {
+            limiter.schedule_window_timers(turn);
+        }
+    }
+    if let (false, true, Some(exceeded)) = (is_refused, is_taking, exceeded) {
+        return Err(exceeded);
+    }
+    let retry_after = if is_refused { check::retry_after(limiter, now, entries, &groups) } else { None };
+    let limits = match would_be.filter(|_| is_dry_run) {
+        Some(limits) => limits,
+        None => check::statuses(limiter, now, groups, true, place),
+    };
+    let limits = limits.into_iter().map(|status| LimitOfCheck {
+        check: None,
+        refuses: status.exceeded && !status.shadow,
+        status,
+        held_by: Vec::new(),
+    });
+    Ok(Decided { is_refused, limits: limits.collect(), retry_after, taken })
+}
+
+/// What the entries have taken from windows. The steps that would undo it say how the windows were before.
+fn taken_windows(
+    limiter: &Limiter,
+    now: Time,
+    undo: &[Undo],
+    undo_ends: &[usize],
+    is_settled: impl Fn(usize) -> bool,
+) -> Vec<Vec<TakenWindow>> {
+    let mut begin = 0;
+    let mut taken = Vec::with_capacity(undo_ends.len());
+    for (entry, end) in undo_ends.iter().enumerate() {
+        let mut own = Vec::new();
+        for index in (begin..*end).filter(|_| is_settled(entry)) {
+            let Undo::Window(owner, values, before) = &undo[index] else { continue };
+            // The state after this step is the one before the next step at the same window.
+            let next = undo[index + 1..].iter().find_map(|step| match step {
+                Undo::Window(o, v, before) if o == owner && v == values => Some(before.as_ref()),
+                _ => None,
+            });
+            let group = limiter.groups.find(*owner, values.as_bytes());
+            let after = next.unwrap_or_else(|| check::state_at(limiter, group));
+            let key = GroupKey { owner: *owner, values: values.clone() };
+            if let (Some(after), Some(meter)) = (after, meter_of(&limiter.rules, &key)) {
+                own.push(TakenWindow {
+                    owner: *owner,
+                    values: values.clone(),
+                    at: meter.taken(before.as_ref(), after, now),
+                    clock: clock_of(limiter, &key),
+                });
+            }
+        }
+        begin = *end;
+        taken.push(own);
+    }
+    taken
+}
+
+/// The override by whose clock the group's bucket is refilled. `None` if that is the rule's clock.
+fn clock_of(limiter: &Limiter, key: &GroupKey) -> Option<Position> {
+    match key.owner {
+        GroupOwner::Rule(generation) => {
+            let rule = limiter.rules.by_generation(generation)?;
+            rule.overrides.exact(&rule.keys, &key.values).map(|item| item.stored.id)
+        }
+        GroupOwner::Override { id, .. } => Some(id),
+        GroupOwner::Request(_) => None,
+    }
+}
+
+/// Settles what an entry took from windows: refunds what was taken beyond `actual` as far as it still counts, or counts what
+/// is beyond `taken` past the limits. Windows of deleted rules, and those that were restarted, are passed over.
+pub(crate) fn settle(
+    limiter: &mut Limiter,
+    turn: &mut Turn<'_>,
+    windows: &[TakenWindow],
+    taken: u64,
+    actual: u64,
+) {
+    for window in windows.iter().filter(|_| taken != actual) {
+        let key = GroupKey { owner: window.owner, values: window.values.clone() };
+        let Some(meter) = meter_of(&limiter.rules, &key) else { continue };
+        let index = match limiter.groups.find(key.owner, key.values.as_bytes()) {
+            Some(index) => index,
+            None if actual < taken => continue,
+            None => limiter.groups.insert(key.owner, &key.values, meter.initial()),
+        };
+        let is_same_clock = clock_of(limiter, &key) == window.clock;
+        turn.changes.will_write(check::WINDOW_BYTES + key.values.as_bytes().len());
+        limiter.groups.change(index, WriteWhen::Now, |state| match actual.checked_sub(taken) {
+            Some(more) => meter.take_past_limit(state, turn.now, more),
+            None if is_same_clock => meter.refund(state, turn.now, window.at, taken - actual),
+            None => {}
+        });
+    }
+    limiter.schedule_window_timers(turn);
+}
+
+/// The statuses of all limits that apply to the entries now.
+pub(crate) fn look(
+    limiter: &Limiter,
+    now: Time,
+    entries: &[Take],
+    budget: &mut AnswerBudget,
+) -> Result<Vec<LimitOfCheck>, TooLarge> {
+    let touched = TouchedGroups::collect(limiter, entries, budget)?;
+    let limits = check::statuses(limiter, now, touched.groups, true, LAST).into_iter();
+    let limits =
+        limits.map(|status| LimitOfCheck { check: None, refuses: false, status, held_by: Vec::new() });
+    Ok(limits.collect())
+}
+
+/// A new lease for a check of a decision. It begins now.
+pub(crate) struct NewPart<'a> {
+    pub(crate) operation_id: &'a Name,
+    pub(crate) owner: Option<&'a Name>,
+    pub(crate) key_values: &'a KeyValues,
+    pub(crate) hits: u64,
+    /// The place of the check in its decision.
+    pub(crate) place: usize,
+    pub(crate) ttl: Millis,
+    pub(crate) taken_at: Time,
+    pub(crate) expires_at: Time,
+    pub(crate) token: Position,
+}
+
+/// The resident bytes of the lease.
+pub(crate) fn bytes_of(limiter: &Limiter, new: &NewPart<'_>) -> u64 {
+    lease(limiter, new).resident_bytes()
+}
+
+/// Holds what [`decide`] has taken from limits without a window. Returns the id of the lease.
+pub(crate) fn hold(limiter: &mut Limiter, new: &NewPart<'_>) -> Name {
+    let lease = lease(limiter, new);
+    let id = lease.id.clone();
+    limiter.lease_bytes += lease.resident_bytes();
+    limiter.leases.insert(id.clone(), lease);
+    id
+}
+
+/// Holds what a stored decision has. All counters must be loaded before.
+pub(crate) fn load(limiter: &mut Limiter, new: &NewPart<'_>) -> Name {
+    limiter.counters.load_lease(new.key_values, new.hits);
+    hold(limiter, new)
+}
+
+fn lease(limiter: &Limiter, new: &NewPart<'_>) -> Lease {
+    // The caller of an embedded engine draws the ids of its leases, so it could have drawn this one too.
+    let mut text = format!("operation-{}-{}", new.token.0, new.place);
+    let id = loop {
+        let id = Name::new(&text).expect("it is short and has no control characters");
+        if !limiter.leases.contains_key(&id) {
+            break id;
+        }
+        text.push('+');
+    };
+    Lease {
+        id,
+        session: new.operation_id.clone(),
+        key_values: new.key_values.clone(),
+        hits: new.hits,
+        owner: new.owner.cloned(),
+        ttl: new.ttl,
+        taken_at: new.taken_at,
+        expires_at: new.expires_at,
+        token: new.token,
+        operation_id: Some(new.operation_id.clone()),
+        ends_with_client: false,
+    }
+}
+
+/// The decision that the lease is a part of.
+pub(crate) fn operation_of<'l>(limiter: &'l Limiter, lease_id: &Name) -> Option<&'l Name> {
+    limiter.leases.get(lease_id)?.operation_id.as_ref()
+}
+
+/// Says when the lease of a decision expires from now on.
+pub(crate) fn extend(limiter: &mut Limiter, lease_id: &Name, expires_at: Time) {
+    if let Some(lease) = limiter.leases.get_mut(lease_id) {
+        lease.expires_at = expires_at;
+    }
+}
+
+/// Gives back what the lease of a decision holds.
+pub(crate) fn end(limiter: &mut Limiter, turn: &mut Turn<'_>, lease_id: &Name) {
+    let Some(lease) = limiter.leases.remove(lease_id) else { return };
+    limiter.lease_bytes -= lease.resident_bytes();
+    let counter = limiter.counters.get(&lease.key_values);
+    let leased = counter.leased.saturating_sub(u128::from(lease.hits));
+    limiter.set_counter(turn, &lease.key_values, counter.unleased, leased);
+    limiter.wake_by_counter(&lease.key_values);
+}
+
+/// The leases that hold most of the time a part of what is in use in the group of a limit, the longest holder first: at most
+/// `shown` of those that were looked at.
+pub(crate) fn held_by(limiter: &Limiter, now: Time, limit: &LimitStatus, shown: usize) -> Vec<HeldBy> {
+    let Some(rule) = limit.rule.as_ref().and_then(|name| limiter.rule(name)) else { return Vec::new() };
+    let (mut group, mut scratch) = (Vec::new(), Vec::new());
+    let mut is_counted = |lease: &Lease| {
+        rule.applies(&lease.key_values, &mut group)
+            && match &limit.override_name {
+                None => group == limit.group.as_bytes(),
+                Some(name) => {
+                    let mut applying = rule.overrides.applying(&lease.key_values, &mut scratch);
+                    applying.any(|item| item.stored.terms.name == *name)
+                }
+            }
+    };
+    let looked_at = limiter.leases.values().take(EXPLAINED);
+    let mut holders: Vec<&Lease> = looked_at.filter(|lease| is_counted(lease)).collect();
+    holders.sort_by_key(|lease| lease.token);
+    let held_by = |lease: &&Lease| HeldBy {
+        operation_id: lease.operation_id.clone(),
+        lease_id: lease.operation_id.is_none().then(|| lease.id.clone()),
+        owner: lease.owner.clone(),
+        held: Millis(now.0.saturating_sub(lease.taken_at.0)),
+        expires_in: Millis(lease.expires_at.0.saturating_sub(now.0)),
+    };
+    holders.iter().take(shown).map(held_by).collect()
+}

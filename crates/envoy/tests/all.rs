@@ -1,0 +1,5 @@
+//! The crate's tests from outside.
+
+mod configurations;
+mod json;
+mod requests;

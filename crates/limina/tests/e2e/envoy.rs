@@ -1,0 +1,209 @@
+//! Envoy's door: gRPC, JSON, health, rights, and a configuration that is followed. `cargo xtask envoy` has the real Envoy.
+
+use crate::harness::{LIMINA, Server, eventually};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+const SHOULD_RATE_LIMIT: &str = "envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+
+fn limits(per_year: u32) -> String {
+    let limit = format!("rate_limit: {{unit: year, requests_per_unit: {per_year}}}");
+    format!("domain: edge\ndescriptors:\n  - key: user\n    {limit}\n    detailed_metric: true\n")
+}
+
+fn request(domain: &str, user: &str) -> Value {
+    json!({"domain": domain, "descriptors": [{"entries": [{"key": "user", "value": user}]}]})
+}
+
+#[track_caller]
+fn ask(server: &Server, domain: &str, user: &str) -> (u16, Value) {
+    let answer =
+        server.http().post(server.url("/json")).body(request(domain, user).to_string()).send().unwrap();
+    (answer.status().as_u16(), answer.json().unwrap())
+}
+
+/// A field of protobuf with a length.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    [&[number << 3 | 2, u8::try_from(bytes.len()).unwrap()][..], bytes].concat()
+}
+
+/// The same request as a message of gRPC.
+fn message(domain: &str, user: &str) -> Vec<u8> {
+    let entry = [field(1, b"user"), field(2, user.as_bytes())].concat();
+    framed(&[field(1, domain.as_bytes()), field(2, &field(1, &entry))].concat())
+}
+
+fn framed(message: &[u8]) -> Vec<u8> {
+    [&[0][..], &u32::try_from(message.len()).unwrap().to_be_bytes(), message].concat()
+}
+
+/// Calls a method of gRPC. Returns the status, if it came with the head as that of an error does, and the message.
+#[track_caller]
+fn call(origin: &str, method: &str, token: Option<&str>, body: Vec<u8>) -> (Option<u16>, Vec<u8>) {
+    let client = reqwest::blocking::Client::builder().http2_prior_knowledge().build().unwrap();
+    let mut call =
+        client.post(format!("{origin}/{method}")).header("content-type", "application/grpc").body(body);
+    if let Some(token) = token {
+        call = call.bearer_auth(token);
+    }
+    let answer = call.send().unwrap();
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.headers()["content-type"], "application/grpc");
+    let status = answer.headers().get("grpc-status").map(|status| status.to_str().unwrap().parse().unwrap());
+    (status, answer.bytes().unwrap().to_vec())
+}
+
+/// The code of a response: its first field.
+#[track_caller]
+fn code(answer: &(Option<u16>, Vec<u8>)) -> u8 {
+    assert_eq!(answer.0, None, "the call has failed");
+    assert_eq!((answer.1[0], answer.1[5]), (0, 0x08), "{answer:?}");
+    answer.1[6]
+}
+
+const OK: u8 = 1;
+const OVER_LIMIT: u8 = 2;
+
+#[test]
+fn envoys_limits_are_rules() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("edge.yaml"), limits(2)).unwrap();
+    let flags =
+        ["--envoy-config", home.path().join("edge.yaml").to_str().unwrap(), "--envoy-listen", "127.0.0.1:0"]
+            .map(str::to_owned);
+    let server = Server::start_with(home.path().join("data"), &flags.each_ref().map(String::as_str));
+    let log = server.log();
+    assert!(log.contains("a setting of Envoy's configuration has no effect"), "{log}");
+    let (_, own) = log.split_once("Envoy's rate limit service listens on ").expect("the address in the log");
+    let origins = [server.url(""), own.split_whitespace().next().unwrap().to_owned()];
+
+    // Each door counts in the same limits.
+    let (status, answer) = ask(&server, "edge", "ann");
+    assert_eq!((status, &answer["overallCode"]), (200, &json!("OK")));
+    let limit = json!({"requestsPerUnit": 2, "unit": "YEAR"});
+    assert_eq!(
+        (&answer["statuses"][0]["currentLimit"], &answer["statuses"][0]["limitRemaining"]),
+        (&limit, &json!(1))
+    );
+    assert_eq!(code(&call(&origins[0], SHOULD_RATE_LIMIT, None, message("edge", "ann"))), OK);
+    assert_eq!(code(&call(&origins[1], SHOULD_RATE_LIMIT, None, message("edge", "ann"))), OVER_LIMIT);
+    let (status, answer) = ask(&server, "edge", "ann");
+    assert_eq!((status, &answer["statuses"][0]["code"]), (429, &json!("OVER_LIMIT")));
+    assert_eq!(
+        ask(&server, "elsewhere", "ann").1,
+        json!({"overallCode": "OK", "statuses": [{"code": "OK"}]})
+    );
+
+    // Clients see the rules, and may override them.
+    let rule = server.get("/v1/ns/edge/limiter/rules/user").body.clone();
+    assert_eq!((&rule["managed_by"], &rule["limit"]), (&json!("envoy"), &json!(2)));
+    let more = json!({"name": "ann", "key_values": {"0:user": "ann"}, "limit": 3});
+    let made = server
+        .http()
+        .post(server.url("/v1/ns/edge/limiter/rules/user/overrides"))
+        .body(more.to_string())
+        .send();
+    assert_eq!(made.unwrap().status(), 201);
+    assert_eq!(ask(&server, "edge", "ann").1["statuses"][0]["currentLimit"]["requestsPerUnit"], 3);
+    assert_eq!(ask(&server, "edge", "ann").0, 429);
+
+    // What cannot be decided, with gRPC's statuses.
+    for origin in &origins {
+        assert_eq!(call(origin, SHOULD_RATE_LIMIT, None, message("", "ann")).0, Some(3));
+        assert_eq!(call(origin, SHOULD_RATE_LIMIT, None, framed(b"\xff\xff")).0, Some(3));
+        assert_eq!(call(origin, SHOULD_RATE_LIMIT, None, b"junk".to_vec()).0, Some(3));
+        let healthy = framed(&[0x08, 1]);
+        assert_eq!(call(origin, "grpc.health.v1.Health/Check", None, framed(&[])), (None, healthy));
+        assert_eq!(call(origin, "grpc.health.v1.Health/Check", None, framed(&field(1, b"else"))).0, Some(12));
+    }
+    // Nothing else is served on Envoy's port.
+    assert_eq!(server.http().get(format!("{}/v1/ns", origins[1])).send().unwrap().status(), 404);
+    assert_eq!(server.http().post(server.url("/json")).body("{}").send().unwrap().status(), 400);
+    // Refusals and metrics are those of checks.
+    let metrics = server.get("/metrics").text.clone();
+    assert!(
+        metrics
+            .contains(r#"limina_limiter_rule_checks_total{namespace="edge",rule="user",result="refused"}"#),
+        "{metrics}"
+    );
+    assert!(metrics.contains(r#"operation="should_rate_limit",status="429""#), "{metrics}");
+}
+
+#[test]
+fn the_configuration_is_followed() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("limits");
+    fs::create_dir(&folder).unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.join(name), text).unwrap();
+    write("edge.yaml", &limits(1));
+    write(".hidden", "nonsense: [");
+    let server = Server::start_with(home.path().join("data"), &["--envoy-config", folder.to_str().unwrap()]);
+    assert_eq!((ask(&server, "edge", "ann").0, ask(&server, "edge", "ann").0), (200, 429));
+    // A larger limit, and another domain.
+    write("edge.yaml", &limits(2));
+    write("core.yaml", &limits(1).replace("edge", "core"));
+    eventually(|| (ask(&server, "core", "ann").0 == 429).then_some(())).expect("the new domain");
+    assert_eq!((ask(&server, "edge", "ann").0, ask(&server, "edge", "ann").0), (200, 429));
+    // Whole or not at all: one broken file keeps everything as it is.
+    write("core.yaml", "domain: core\ndescriptors:\n  - key: user\n    ratelimit: {}\n");
+    write("edge.yaml", &limits(9));
+    let said = "core.yaml: line 4: the key `ratelimit` is unknown";
+    eventually(|| server.log().contains(said).then_some(())).expect("the reason in the log");
+    assert_eq!((ask(&server, "edge", "ann").0, ask(&server, "core", "ann").0), (429, 429));
+    // A domain that is gone has no limits.
+    fs::remove_file(folder.join("core.yaml")).unwrap();
+    eventually(|| (ask(&server, "core", "ann").0 == 200).then_some(())).expect("the domain has no limits");
+    assert_eq!(ask(&server, "edge", "ann").0, 200);
+    assert_eq!(server.get("/v1/ns/core/limiter/rules").body["items"], json!([]));
+}
+
+#[test]
+fn a_domain_needs_its_right() {
+    let home = tempfile::tempdir().unwrap();
+    let config = home.path().join("edge.yaml");
+    fs::write(&config, limits(5)).unwrap();
+    let made = Command::new(LIMINA)
+        .args(["token", "new", "--name", "envoy", "--allow", "edge/limiter:use"])
+        .output();
+    let made = String::from_utf8(made.unwrap().stdout).unwrap();
+    let (token, block) = made.split_once("\n\n").unwrap();
+    let tokens = home.path().join("tokens.toml");
+    fs::write(&tokens, block).unwrap();
+    let flags = ["--envoy-config", config.to_str().unwrap(), "--tokens", tokens.to_str().unwrap()];
+    let server = Server::start_with(home.path().join("data"), &flags);
+    let origin = format!("http://{}", server.address());
+    let ask =
+        |token: Option<&str>, domain: &str| call(&origin, SHOULD_RATE_LIMIT, token, message(domain, "ann"));
+    assert_eq!(ask(None, "edge").0, Some(16));
+    assert_eq!(ask(Some("limina_wrong"), "edge").0, Some(16));
+    assert_eq!(ask(Some(token), "core").0, Some(7));
+    assert_eq!(code(&ask(Some(token), "edge")), OK);
+    // Health needs none.
+    assert_eq!(call(&origin, "grpc.health.v1.Health/Check", None, framed(&[])).0, None);
+}
+
+#[test]
+fn a_configuration_is_checked_without_a_server() {
+    #[track_caller]
+    fn check(path: &Path, succeeds: bool, expect: &str) {
+        let mut command = Command::new(LIMINA);
+        command.args(["rules", "check", "--envoy"]).arg(path).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        let text =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), succeeds, "{text}");
+        assert!(text.contains(expect), "{text}");
+    }
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("edge.yaml");
+    fs::write(&file, limits(5)).unwrap();
+    check(&file, true, "edge: 1 rule\nnote: detailed_metric has no effect");
+    check(home.path(), true, "edge: 1 rule");
+    fs::write(home.path().join("core.yaml"), "domain: core\ndescriptors:\n  - value: x\n").unwrap();
+    check(home.path(), false, "problem: core.yaml: line 3: the descriptor has no key");
+    check(&home.path().join("none"), false, "cannot be read");
+}

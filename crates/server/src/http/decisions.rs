@@ -1,0 +1,300 @@
+//! The calls of decisions.
+
+use super::{
+    App,
+    extract::{Batched, Call, Changing, DecisionId, DecisionsQuery, Items, Namespace, NoQuery, Unparsed},
+    from_wire::{CheckedBatch, batch as checked_batch, decisions as from_wire},
+    json,
+    lists::list,
+    problem::{Code, Failure},
+    routes::{Route, get, post},
+    socket::ClientConnection,
+    status,
+    to_wire::decisions as to_wire,
+};
+use crate::access::{Scope, unauthorized};
+use axum::{Extension, extract::State, http::StatusCode, response::Response};
+use limina_access::{
+    Family,
+    Level::{Read, Use},
+    Resource,
+};
+use limina_engine::{
+    self as engine, Idempotency, Outcome,
+    decisions::{Batch, BatchItem, Command, Decide, Decision, Parts, Reply, Settle},
+};
+use limina_node::draw_id;
+use limina_wire::{Page, Problem, decisions as wire, ledger};
+
+pub(in crate::http) fn routes() -> Vec<Route> {
+    vec![
+        ("", "decide", post(Use, decide)),
+        ("", "list_decisions", get(Read, list_decisions)),
+        ("/batch", "decide_batch", post(Use, decide_batch)),
+        ("/batch", "get_decision", get(Read, get_decision)),
+        ("/commit/batch", "commit_decisions", post(Use, commit_decisions)),
+        ("/rollback/batch", "rollback_decisions", post(Use, rollback_decisions)),
+        ("/{operation_id}", "get_decision", get(Read, get_decision)),
+        ("/{operation_id}/commit", "commit_decision", post(Use, commit_decision)),
+        ("/{operation_id}/rollback", "rollback_decision", post(Use, rollback_decision)),
+        ("/{operation_id}/heartbeat", "heartbeat_decision", post(Use, heartbeat_decision)),
+    ]
+}
+
+/// Paths in which a name is empty, with the parameter that names it.
+pub(in crate::http) const EMPTY_NAMES: &[(&str, &str)] = &[
+    ("/", "operation_id"),
+    ("//commit", "operation_id"),
+    ("//rollback", "operation_id"),
+    ("//heartbeat", "operation_id"),
+];
+
+type Answer = Result<Response, Failure>;
+
+async fn submit(app: App, namespace: Scope, idempotency: Option<Idempotency>, command: Command) -> Answer {
+    app.submit(namespace, idempotency, engine::Command::Decisions(command), StatusCode::OK).await
+}
+
+/// Decide: take, hold, lock and submit at one instant, or nothing.
+///
+/// Needs `use` in the family of each part too. With a `wait`, the request waits for locks and slots; if the client hangs up,
+/// it stops waiting. A decision that was made is never taken back because its client has gone: its id finds it, its `ttl`
+/// ends it.
+#[utoipa::path(
+    post, path = "/v1/decisions", tag = "decisions",
+    params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = wire::NewDecision<'_>,
+    responses(
+        (status = 200, description = "The decision is open. `repeated`: the same request made it earlier.", body = wire::Decision<'_>, headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds; for a bucket also its `burst`."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
+        (status = 404, description = "`LimitNotFound` or `StreamNotFound`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`Refused` by holds, locks or the event. `OperationAlreadyInFinalState`: the id was used. `OperationWaits`: a repeated request waits in place of this one.", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "`OperationReused`: the id is that of another request. `NoRuleApplies`: no rule applies to a check that requires one.", body = Problem, content_type = "application/problem+json"),
+        (status = 429, description = "`Refused` by a limit of the limiter, and perhaps by other parts. Nothing has moved.", body = wire::Refused<'_>, content_type = "application/problem+json", headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds; for a bucket also its `burst`."), ("Retry-After" = u64, description = "The number of seconds after which the same request would pass. Absent if that is not known."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
+    ),
+)]
+pub(in crate::http) async fn decide(
+    State(app): State<App>,
+    Extension(client): Extension<ClientConnection>,
+    call: Call<Unparsed<Changing>>,
+) -> Answer {
+    let Call { namespace, idempotency, body } = call;
+    let decide = from_wire::decide(draw_id()?, body.json()?)?;
+    require_families(&namespace, &decide)?;
+    if decide.wait().0 == 0 {
+        return submit(app, namespace, idempotency, Command::Decide(decide)).await;
+    }
+    let _permit = namespace.identity.take(Resource::Waits)?;
+    let command = engine::Command::Decisions(Command::Decide(decide));
+    let outcome = tokio::select! {
+        biased;
+        outcome = app.ask(namespace.clone(), idempotency, command) => outcome,
+        // Dropping the future of `ask` makes the service end the wait. A decision that was made meanwhile stays.
+        () = namespace.identity.until_denied(None) => return Err(unauthorized(true)),
+        () = client.hung_up() => return Err(hung_up()),
+    };
+    status::answer(outcome, StatusCode::OK)
+}
+
+/// The answer to a client that has closed only its sending side and still reads.
+fn hung_up() -> Failure {
+    Failure::new(
+        Code::ClientHungUp,
+        "The client closed its side of the connection before the answer. The request no longer waits.",
+    )
+    .closing()
+}
+
+/// Fails with 403 if the client may not use one of the families of the parts.
+fn require_families(scope: &Scope, decide: &Decide) -> Result<(), Failure> {
+    let Parts { checks, holds, locks, event, .. } = decide.parts();
+    let families = [
+        (Family::Limiter, !checks.is_empty()),
+        (Family::Ledger, !holds.is_empty()),
+        (Family::Locks, !locks.is_empty()),
+        (Family::Events, event.is_some()),
+    ];
+    let used = families.into_iter().filter(|(_, is_used)| *is_used);
+    used.map(|(family, _)| family).try_for_each(|family| scope.require_in(family, Use))
+}
+
+/// Commit a decision: it has happened, at these amounts.
+///
+/// A repeated commit with the same amounts returns the result of the first one.
+#[utoipa::path(
+    post, path = "/v1/decisions/{operation_id}/commit", tag = "decisions",
+    params(("operation_id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    request_body = wire::CommitDecision,
+    responses(
+        (status = 200, description = "The decision is committed, by this request or by an earlier one.", body = wire::Decision<'_>),
+        (status = 404, description = "`OperationNotFound`: it is not open; `state` says how it ended, if that is known. `LimitNotFound`: it is recorded late, and a limit was deleted.", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`CommitExceedsHold` or `ValueOverflow`", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(in crate::http) async fn commit_decision(
+    State(app): State<App>,
+    DecisionId(id): DecisionId,
+    call: Call<wire::CommitDecision>,
+) -> Answer {
+    let Call { namespace, idempotency, body } = call;
+    let settle = from_wire::commit(id, body)?;
+    require_record(&namespace, &settle)?;
+    submit(app, namespace, idempotency, Command::Settle(settle)).await
+}
+
+/// Fails with 403 if the token must not record what passes the limits.
+fn require_record(scope: &Scope, settle: &Settle) -> Result<(), Failure> {
+    if settle.record() { scope.identity.require_record() } else { Ok(()) }
+}
+
+/// Roll a decision back: it has not happened.
+///
+/// A repeated rollback returns the result of the first one. An expired decision stays expired, and is returned too.
+#[utoipa::path(
+    post, path = "/v1/decisions/{operation_id}/rollback", tag = "decisions",
+    params(("operation_id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    request_body = wire::NoFields,
+    responses(
+        (status = 200, description = "The decision is rolled back, or has expired.", body = wire::Decision<'_>),
+        (status = 404, description = "`OperationNotFound`: it is not known, or is committed.", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(in crate::http) async fn rollback_decision(
+    State(app): State<App>,
+    DecisionId(id): DecisionId,
+    call: Call<wire::NoFields>,
+) -> Answer {
+    submit(app, call.namespace, call.idempotency, Command::Rollback(id)).await
+}
+
+/// Extend a decision: all of it lives for its ttl from now on.
+#[utoipa::path(
+    post, path = "/v1/decisions/{operation_id}/heartbeat", tag = "decisions",
+    params(("operation_id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    request_body = wire::NoFields,
+    responses(
+        (status = 200, description = "The decision, extended.", body = wire::Decision<'_>),
+        (status = 404, description = "`OperationNotFound`: it is not open; `state` says how it ended, if that is known.", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(in crate::http) async fn heartbeat_decision(
+    State(app): State<App>,
+    DecisionId(id): DecisionId,
+    call: Call<wire::NoFields>,
+) -> Answer {
+    submit(app, call.namespace, call.idempotency, Command::Heartbeat(id)).await
+}
+
+/// Read a decision: what became of each part.
+#[utoipa::path(
+    get, path = "/v1/decisions/{operation_id}", tag = "decisions",
+    params(("operation_id" = String, Path)),
+    responses(
+        (status = 200, description = "The decision, as it is or as it ended.", body = wire::Decision<'_>),
+        (status = 404, description = "`OperationNotFound`", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(in crate::http) async fn get_decision(
+    State(app): State<App>,
+    Namespace(namespace): Namespace,
+    DecisionId(id): DecisionId,
+    _: NoQuery,
+) -> Answer {
+    submit(app, namespace, None, Command::Get(id)).await
+}
+
+/// List the open decisions, the oldest first.
+#[utoipa::path(
+    get, path = "/v1/decisions", tag = "decisions",
+    params(
+        ("state" = Option<String>, Query, description = "`open`, which is also the default: ended decisions are not listed."),
+        ("owner" = Option<String>, Query, description = "Only the decisions of this owner."),
+        ("older_than" = Option<String>, Query, description = "A duration such as `1h`: only decisions that were made longer ago."),
+        ("limit" = Option<u16>, Query), ("after" = Option<String>, Query),
+    ),
+    responses((status = 200, description = "One page of the list.", body = Page<wire::Decision<'_>>)),
+)]
+pub(in crate::http) async fn list_decisions(
+    State(app): State<App>,
+    Namespace(namespace): Namespace,
+    DecisionsQuery { owner, older_than, page }: DecisionsQuery,
+) -> Answer {
+    let command = |page| engine::Command::Decisions(Command::List { owner: owner.clone(), older_than, page });
+    list::<Decision>(app, namespace, page, command).await
+}
+
+/// Make several decisions in order. Each succeeds or fails alone, and none waits.
+#[utoipa::path(
+    post, path = "/v1/decisions/batch", tag = "decisions",
+    params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = wire::DecisionBatch<'_>,
+    responses((status = 200, description = "One result per decision, in the order of the request.", body = wire::DecisionBatchReply<'_>)),
+)]
+pub(in crate::http) async fn decide_batch(State(app): State<App>, call: Call<Unparsed<Batched>>) -> Answer {
+    let Call { namespace, idempotency, body } = call;
+    let waiter = draw_id()?;
+    let convert = |new| {
+        let decide = from_wire::decide_now(waiter.clone(), new)?;
+        require_families(&namespace, &decide)?;
+        Ok(BatchItem::Decide(decide))
+    };
+    let checked = checked_batch("operations", body.operations()?, convert)?;
+    batch(app, namespace, idempotency, checked).await
+}
+
+/// Commit several decisions in order. Each succeeds or fails alone.
+#[utoipa::path(
+    post, path = "/v1/decisions/commit/batch", tag = "decisions",
+    params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = ledger::Batch<wire::CommitItem>,
+    responses((status = 200, description = "One result per commit, in the order of the request.", body = wire::DecisionBatchReply<'_>)),
+)]
+pub(in crate::http) async fn commit_decisions(
+    State(app): State<App>,
+    call: Call<Items<wire::CommitItem>>,
+) -> Answer {
+    let Call { namespace, idempotency, body: Items(items) } = call;
+    let convert = |item| {
+        let settle = from_wire::commit_item(item)?;
+        require_record(&namespace, &settle)?;
+        Ok(BatchItem::Settle(settle))
+    };
+    let checked = checked_batch("operations", items, convert)?;
+    batch(app, namespace, idempotency, checked).await
+}
+
+/// Roll several decisions back in order. Each succeeds or fails alone.
+#[utoipa::path(
+    post, path = "/v1/decisions/rollback/batch", tag = "decisions",
+    params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = ledger::Batch<wire::RollbackItem>,
+    responses((status = 200, description = "One result per rollback, in the order of the request.", body = wire::DecisionBatchReply<'_>)),
+)]
+pub(in crate::http) async fn rollback_decisions(
+    State(app): State<App>,
+    call: Call<Items<wire::RollbackItem>>,
+) -> Answer {
+    let Call { namespace, idempotency, body: Items(items) } = call;
+    let checked =
+        checked_batch("operations", items, |item| from_wire::rollback_item(item).map(BatchItem::Rollback))?;
+    batch(app, namespace, idempotency, checked).await
+}
+
+/// Executes the valid items. Each invalid item gets a problem document in its place.
+async fn batch(
+    app: App,
+    namespace: Scope,
+    idempotency: Option<Idempotency>,
+    checked: CheckedBatch<BatchItem>,
+) -> Answer {
+    let CheckedBatch { items, problems } = checked;
+    if items.is_empty() {
+        return Ok(json(StatusCode::OK, &to_wire::batch(&[], problems)));
+    }
+    let command = engine::Command::Decisions(Command::Batch(Batch::new(items)?));
+    match app.ask(namespace, idempotency, command).await {
+        Ok(Outcome::Decisions(Ok(Reply::Batch(results)))) => {
+            Ok(json(StatusCode::OK, &to_wire::batch(&results, problems)))
+        }
+        other => status::answer(other, StatusCode::OK),
+    }
+}

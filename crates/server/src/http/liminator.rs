@@ -1,0 +1,213 @@
+//! Liminator's Thrift interface over HTTP: `POST /liminator/v1`.
+//!
+//! Liminator's clients send the headers `woody.*`, and read from such headers which kind of error an answer is.
+
+use super::{
+    App,
+    extract::{MAX_BODY, NoQuery, read_body},
+    from_wire::ledger as from_wire,
+    problem::{Code, Failure},
+    status::{
+        self,
+        liminator::{MEDIA_TYPE, Unsuccessful, thrift, undeclared},
+    },
+};
+use crate::{
+    access::{Scope, admit_namespace, unauthorized},
+    liminator::messages::{
+        Call, Exception, LimitChange, LimitRequest, LimitResponse, Reply, read_call, write_reply,
+    },
+};
+use axum::{
+    extract::{FromRequestParts, Request, State},
+    http::{
+        HeaderMap, HeaderName, HeaderValue, StatusCode,
+        header::{CONTENT_ENCODING, CONTENT_TYPE},
+    },
+    response::{IntoResponse, Response},
+};
+use limina_access::Level;
+use limina_engine::{
+    Command, Outcome,
+    ledger::{self, Finish, Refusal},
+};
+use limina_node::Unavailable;
+use limina_wire::ledger as wire;
+
+/// The headers that trace a request through Liminator's services. A request must have them, and its answer has them too.
+const TRACE: [HeaderName; 3] = [
+    HeaderName::from_static("woody.trace-id"),
+    HeaderName::from_static("woody.span-id"),
+    HeaderName::from_static("woody.parent-id"),
+];
+
+/// Executes one function of Liminator.
+pub(super) async fn call(State(app): State<App>, request: Request) -> Response {
+    let trace: Vec<(HeaderName, HeaderValue)> = TRACE
+        .into_iter()
+        .filter_map(|name| request.headers().get(&name).cloned().map(|value| (name, value)))
+        .collect();
+    let mut response = match answer(app, request).await {
+        Ok(bytes) => thrift(bytes),
+        Err(unsuccessful) => unsuccessful.into_response(),
+    };
+    response.headers_mut().extend(trace);
+    response
+}
+
+async fn answer(app: App, request: Request) -> Result<Vec<u8>, Unsuccessful> {
+    let (mut parts, body) = request.into_parts();
+    // The body is read first, because an error that leaves it unread closes the connection.
+    let bytes = read_body(&parts, body, MAX_BODY, app.body_timeout()).await?;
+    let scope: Scope = parts.extensions.get().cloned().ok_or_else(|| unauthorized(false))?;
+    NoQuery::from_request_parts(&mut parts, &app).await?;
+    check_headers(&parts.headers)?;
+    let (head, call) = read_call(&bytes).map_err(|error| Failure::invalid("body", error.to_string()))?;
+    let Some(command) = command(&call)? else {
+        return Ok(write_reply(head, &nothing_to_do(&call)));
+    };
+    if command.is_write() {
+        scope.require(Level::Use)?;
+        admit_namespace(&app, &scope).await?;
+    }
+    let reply = match app.ask(scope, None, command).await {
+        Ok(Outcome::Ledger(Ok(reply))) => successful(reply)?,
+        Ok(Outcome::Ledger(Err(refusal))) => match declared(&call, &refusal) {
+            Some(exception) => {
+                let bytes = write_reply(head, &Reply::Exception(exception));
+                return Err(Unsuccessful::Declared(bytes, exception));
+            }
+            None => return Err(undeclared(status::ledger::refusal(refusal))),
+        },
+        Err(Unavailable::OutcomeUnknown) => {
+            return Err(Unsuccessful::Unknown(status::unavailable(Unavailable::OutcomeUnknown)));
+        }
+        Err(unavailable) => return Err(Unsuccessful::Unavailable(status::unavailable(unavailable))),
+        Ok(other) => match status::answer(Ok(other), StatusCode::OK) {
+            Err(failure) => return Err(undeclared(failure)),
+            // No other answer belongs to a command of the ledger.
+            Ok(_) => return Err(Unsuccessful::Unexpected(status::unreadable())),
+        },
+    };
+    Ok(write_reply(head, &reply))
+}
+
+fn check_headers(headers: &HeaderMap) -> Result<(), Failure> {
+    let media_type = headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or_default());
+    let is_thrift = media_type.is_none_or(|text| {
+        let essence = text.split(';').next().unwrap_or_default();
+        essence.trim().eq_ignore_ascii_case(MEDIA_TYPE)
+    });
+    if !is_thrift || headers.contains_key(CONTENT_ENCODING) {
+        let detail = format!("The body must be declared as {MEDIA_TYPE}, and must not be compressed.");
+        return Err(Failure::new(Code::UnsupportedMediaType, detail));
+    }
+    match TRACE.iter().find(|name| headers.get(*name).is_none_or(HeaderValue::is_empty)) {
+        Some(missing) => Err(Failure::invalid_header(missing.as_str(), "is required")),
+        None => Ok(()),
+    }
+}
+
+/// The answer to a call that names no limit.
+fn nothing_to_do(call: &Call) -> Reply {
+    match call {
+        Call::Hold(_) | Call::Get(_) | Call::GetLastLimitsValues(_) => Reply::Values(Vec::new()),
+        Call::Commit(_) | Call::Rollback(_) => Reply::Nothing,
+    }
+}
+
+/// The command of a call. `None` if the call names no limit.
+pub(crate) fn command(call: &Call) -> Result<Option<Command>, Failure> {
+    let transfer = |transfer| Some(Command::Ledger(ledger::Command::Transfer(transfer)));
+    Ok(match call {
+        Call::Hold(request) | Call::Commit(request) | Call::Rollback(request) | Call::Get(request)
+            if request.limit_changes.is_empty() =>
+        {
+            None
+        }
+        Call::Hold(request) => transfer(from_wire::hold(hold(request))?),
+        Call::Commit(request) => transfer(from_wire::finalization(Finish::Commit, finalization(request))?),
+        Call::Rollback(request) => {
+            transfer(from_wire::finalization(Finish::Rollback, finalization(request))?)
+        }
+        Call::Get(request) => {
+            let limit_names = request.limit_changes.iter().map(|change| change.limit_name.clone()).collect();
+            let operation_id = Some(request.operation_id.clone());
+            Some(from_wire::values_query(wire::ValuesQuery { limit_names, operation_id, position: None })?)
+        }
+        Call::GetLastLimitsValues(names) if names.is_empty() => None,
+        Call::GetLastLimitsValues(names) => {
+            let limit_names = names.clone();
+            Some(from_wire::values_query(wire::ValuesQuery {
+                limit_names,
+                operation_id: None,
+                position: None,
+            })?)
+        }
+    })
+}
+
+/// Liminator creates the limits that are missing, and accepts the same hold again.
+fn hold(request: &LimitRequest) -> wire::Hold {
+    let change = |change: &LimitChange| wire::Change {
+        limit_name: change.limit_name.clone(),
+        value: change.value,
+        limit_id: change.limit_id.clone(),
+        context: change.context.clone(),
+        ceiling: None,
+    };
+    wire::Hold {
+        operation_id: request.operation_id.clone(),
+        changes: request.limit_changes.iter().map(change).collect(),
+        skip_existing_holds: true,
+        create_missing: true,
+        expires_after: None,
+        expires_after_ms: None,
+    }
+}
+
+fn finalization(request: &LimitRequest) -> wire::Finalization {
+    let changes = request.limit_changes.iter().map(|change| wire::FinalizationChange {
+        limit_name: change.limit_name.clone(),
+        value: Some(change.value),
+    });
+    wire::Finalization { operation_id: request.operation_id.clone(), changes: Some(changes.collect()) }
+}
+
+fn successful(reply: ledger::Reply) -> Result<Reply, Unsuccessful> {
+    let values = |values: Vec<ledger::Value>| {
+        let response = |value: &ledger::Value| LimitResponse {
+            limit_id: value.limit_id.as_ref().map(ToString::to_string),
+            limit_name: value.limit_name.to_string(),
+            commit_value: value.commit_value,
+            total_value: value.total_value(),
+        };
+        Reply::Values(values.iter().map(response).collect())
+    };
+    match reply {
+        ledger::Reply::Hold(reply) => Ok(values(reply.values)),
+        ledger::Reply::Values(reply) => Ok(values(reply.values)),
+        ledger::Reply::Finalization(_) => Ok(Reply::Nothing),
+        _ => Err(Unsuccessful::Unexpected(status::unreadable())),
+    }
+}
+
+/// The exception that the function declares for this refusal.
+fn declared(call: &Call, refusal: &Refusal) -> Option<Exception> {
+    let exception = |id, name| Some(Exception { id, name });
+    match (call, refusal) {
+        (_, Refusal::LimitNotFound { .. }) => exception(1, "LimitNotFound"),
+        (Call::Hold(_), Refusal::DuplicateOperation { .. }) => exception(2, "DuplicateOperation"),
+        (Call::Hold(_), Refusal::OperationAlreadyInFinalState { .. }) => {
+            exception(3, "OperationAlreadyInFinalState")
+        }
+        (
+            Call::Commit(_) | Call::Rollback(_),
+            Refusal::OperationNotFound { .. } | Refusal::CommitExceedsHold { .. },
+        ) => exception(2, "OperationNotFound"),
+        (Call::Get(_) | Call::GetLastLimitsValues(_), Refusal::LimitsValuesReadingException) => {
+            exception(2, "LimitsValuesReadingException")
+        }
+        _ => None,
+    }
+}
