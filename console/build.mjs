@@ -1,8 +1,9 @@
 // Bundles the console into the files that the server embeds. The result depends on the sources and on package-lock.json alone, so
-// that a rebuild can be compared byte by byte.
+// that a rebuild can be compared byte by byte. The compressed copies also depend on Node's zlib: compare what is in them.
 import { build } from "esbuild";
-import { copyFile, mkdir } from "node:fs/promises";
+import { copyFile, mkdir, readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
 const output = process.argv[2] ?? here("../crates/server/assets/console");
@@ -22,3 +23,4 @@ await build({
   absWorkingDir: here("."),
 });
 for (const file of ["index.html", "icon.svg"]) await copyFile(here(`src/${file}`), `${output}/${file}`);
+for (const file of ["app.js", "app.css"]) await writeFile(`${output}/${file}.gz`, gzipSync(await readFile(`${output}/${file}`), { level: 9 }));

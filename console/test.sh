@@ -15,11 +15,17 @@ fi
 check() {
     built=$(mktemp -d)
     node build.mjs "$built"
-    if ! diff -rq "$built" ../crates/server/assets/console; then
+    embedded=../crates/server/assets/console
+    same=yes
+    diff -rq --exclude='*.gz' "$built" $embedded || same=no
+    for file in app.js app.css; do
+        gzip -dc $embedded/$file.gz | cmp - "$built/$file" || same=no
+    done
+    rm -r "$built"
+    if [ $same = no ]; then
         echo "the embedded console differs from its sources: run cargo xtask console" >&2
         exit 1
     fi
-    rm -r "$built"
 }
 
 case ${1:-full} in

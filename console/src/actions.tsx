@@ -234,6 +234,25 @@ export function rollBackOperation(id: string, done: Done): void {
   });
 }
 
+/** Ends the wait of a decision that has not been made. */
+export function endWait(id: string, done: Done): void {
+  ask({
+    title: "End this wait?",
+    action: "End the wait",
+    danger: true,
+    body: (
+      <p>
+        <Name text={id} /> leaves its queues, and its client is answered at once that the decision is refused. The client may ask again.
+      </p>
+    ),
+    run: async () => {
+      await call("POST", at`decisions/${id}/rollback`, {});
+      say("The wait is ended.");
+      done();
+    },
+  });
+}
+
 export function rollBackDecision(id: string, done: Done): void {
   ask({
     title: "Roll this decision back?",

@@ -17,6 +17,9 @@ export type Rule = {
   managed_by: string | null;
   created_position: number;
 };
+/** A rule set in a list: how many rules it has, and whether clients may make overrides of them. */
+export type RuleSetInfo = { name: string; rules: number; overrides: "open" | "closed"; created_position: number };
+export type RuleSet = Omit<RuleSetInfo, "rules"> & { rules: (Omit<Rule, "overrides"> & { overrides: Override[] })[] };
 export type Override = { rule: string; name: string; key_values: KeyValues; limit: Num; burst: Num | null };
 export type Group = {
   group: KeyValues;
@@ -25,7 +28,7 @@ export type Group = {
   used: Num;
   remaining: Num | null;
   reset_ms: number | null;
-  waiting?: number;
+  waiting: number;
 };
 export type LimitStatus = Group & { rule: string | null; shadow: boolean; exceeded: boolean };
 export type CheckReply = { allowed: boolean; limits: LimitStatus[]; retry_after_ms: number | null };
@@ -125,15 +128,18 @@ export type Refusal = {
 export type Decision = {
   operation_id: string;
   state: "open" | "committed" | "rolled_back" | "expired";
-  owner?: string | null;
+  owner: string | null;
+  /** Where it was made or, if it has ended, where it ended. */
   position: number | null;
+  /** Where it was made. */
   fencing_token: number | null;
-  held_ms?: number;
-  ttl_ms?: number;
-  late?: boolean;
+  held_ms: number;
+  ttl_ms: number;
+  /** Whether it was booked after it had ended. */
+  late: boolean;
   expires_in_ms: number | null;
-  limits?: (LimitStatus & { check?: string | number })[];
-  values?: LimitValue[];
-  locks?: { key_values: KeyValues; mode: string }[];
-  event?: { stream: string; event: string; status?: string; publishes_at?: number } | null;
+  limits: (LimitStatus & { check: string | number })[];
+  values: LimitValue[];
+  locks: { key_values: KeyValues; mode: string }[];
+  event: { stream: string; event: string; status: "submitted" | "published" | "invalidated"; time: number; publishes_at: number } | null;
 };

@@ -248,6 +248,11 @@ export function Use({ used, limit, label = true }: { used: Num; limit: Num; labe
   );
 }
 
+/** How many requests wait, if any. */
+export function Waiting({ of }: { of: { waiting: number } }) {
+  return of.waiting > 0 ? <Badge tone="warn">{number(of.waiting)}</Badge> : <span class="quiet">–</span>;
+}
+
 /** What a limit of the ledger has committed and held, below its ceiling. */
 export function Account({ commit, hold, ceiling }: { commit: Num; hold: Num; ceiling: Num | null }) {
   const [committed, held] = [Math.max(0, Number(commit)), Math.max(0, Number(hold))];

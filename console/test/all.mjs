@@ -1,10 +1,11 @@
 // Every screen of the console in a real browser, against a real server.
+//   node test/all.mjs smoke|full [PART OF A TEST'S NAME]
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { SCREENSHOTS, cleanUp, openPage, runTests, startBrowser, startServer, test } from "./harness.mjs";
-import { Client, fill } from "./seed.mjs";
+import { Client, fill, waiters } from "./seed.mjs";
 
-const LAPTOP = { width: 1366, height: 850 };
+const LAPTOP = { width: 1280, height: 800 };
 const PHONE = { width: 390, height: 844 };
 const isFull = process.argv[2] === "full";
 const [server, browser] = await Promise.all([startServer(), startBrowser()]);
@@ -171,24 +172,85 @@ test("the ledger: values as of a position, and the life of an operation", async 
   await see("Rolled back", page.locator(".life"));
 });
 
-test("decisions", async () => {
-  const made = await client.call("POST", "/v1/ns/shop/decisions", {
+test("a rule of a set is changed with its set", async () => {
+  await open("rules");
+  await row("plans/free").getByText("set plans").waitFor();
+  await page.getByRole("tab", { name: "Rule sets" }).click();
+  await row("plans").click();
+  await address("set", "plans");
+  await row("plans/free").click();
+  await see("The rule is changed with its set, and so are its overrides.");
+  await page.getByRole("table", { name: "Groups" }).getByText("17 / 20").waitFor();
+  assert.equal(await page.getByRole("button", { name: /Change limit|Only watch|Delete|Override/ }).count(), 0);
+  // In an open set, clients make overrides.
+  await open("rules?rule=models/at-once");
+  await see("overrides can also be made here");
+  await press("Override", page.getByRole("table", { name: "Groups" }));
+  await press("Cancel", page.locator("dialog"));
+});
+
+test("a decision waits, is granted, and ends", async () => {
+  const part = { checks: [{ key_values: { gpu: "a100" }, hits: 2 }], locks: [{ key_values: { session: "s-1" } }] };
+  const made = await client.must("POST", "/v1/ns/shop/decisions", {
     operation_id: "req-1",
     owner: "gw-3",
     ttl: "10m",
-    checks: [{ key_values: { tenant: "hooli" } }],
     holds: [{ limit_name: "turnover", value: 5 }],
-    locks: [{ key_values: { session: "s-1" } }],
+    event: { stream: "mails", event: "answer 1" },
+    ...part,
   });
+  assert.equal(made.state, "open");
+  await open("decisions?operation=req-2");
+  await see("There is no such decision");
+  const granted = client.must("POST", "/v1/ns/shop/decisions", { operation_id: "req-2", ttl: "10m", wait: "5m", ...part });
+  await see("Waiting", page.locator(".life"));
+  await open("try?kv=gpu%3Da100");
+  await see("2 in use, and an earlier request waits");
+  await open("rules?rule=models/at-once");
+  await page.getByRole("table", { name: "Groups" }).locator("tr", { hasText: "a100" }).locator(".badge", { hasText: "1" }).waitFor();
   await open("decisions");
-  if (made.status === 404) return see("This server makes no decisions");
-  assert.equal(made.status, 200, JSON.stringify(made.body));
   await row("gw-3").click();
-  await see("turnover");
-  await see("s-1");
+  for (const text of ["turnover", "s-1", "models/at-once", "answer 1"]) await see(text);
+  await see("expires in", page.locator(".life"));
+  await client.must("POST", "/v1/ns/shop/decisions/req-1/commit", {});
+  await see("Committed", page.locator(".life"));
+  await see("What it held");
+  assert.equal((await granted).state, "open");
+  await open("decisions?operation=req-2");
+  await press("Roll back");
+  await press("Cancel", page.locator("dialog"));
   await press("Roll back");
   await confirm();
-  await see("rolled back");
+  await see("Rolled back", page.locator(".life"));
+});
+
+test("an operator ends the wait of a decision", async () => {
+  await client.must("POST", "/v1/ns/shop/decisions", { operation_id: "req-4", ttl: "10m", locks: [{ key_values: { session: "s-4" } }] });
+  const refused = client.call("POST", "/v1/ns/shop/decisions", { operation_id: "req-5", wait: "5m", locks: [{ key_values: { session: "s-4" } }] });
+  await open("decisions?operation=req-5");
+  await press("End the wait");
+  await see("its client is answered at once", page.locator("dialog"));
+  await confirm();
+  assert.equal((await refused).body.code, "Refused");
+  await see("It was refused.");
+});
+
+test("why a decision was refused: all of its causes", async () => {
+  const { status } = await client.call("POST", "/v1/ns/shop/decisions", {
+    operation_id: "req-3",
+    checks: [{ key_values: { gpu: "h100" }, hits: 2 }],
+    holds: [{ limit_name: "card-1/daily", value: 90000 }],
+  });
+  assert.equal(status, 429);
+  await open("decisions");
+  await press("Why?", page.getByRole("table", { name: "Refused decisions" }).locator("tr", { hasText: "req-3" }));
+  const why = page.getByRole("complementary", { name: "Why" });
+  await see("refused as a whole", why);
+  await see("models/at-once", why);
+  await see("gateway-1", why);
+  await see("card-1/daily", why);
+  await open("decisions?operation=req-3");
+  await see("It was refused.");
 });
 
 test("a stream is live", async () => {
@@ -237,7 +299,7 @@ test("namespaces, keys, and an empty namespace", async () => {
   await page.keyboard.press("Escape");
   await page.keyboard.press("/");
   assert.ok(await page.locator("main [data-filter]").evaluate((field) => field === document.activeElement));
-  for (const screen of ["now", "refusals", "try", "rules", "locks", "locks?tab=slots", "ledger", "ledger?tab=operations", "streams", "audit"]) {
+  for (const screen of ["now", "refusals", "try", "rules", "rules?tab=sets", "locks", "locks?tab=slots", "ledger", "ledger?tab=operations", "decisions", "streams", "audit"]) {
     await open(screen, "void");
     await page.locator(".empty").first().waitFor();
   }
@@ -263,12 +325,18 @@ test("hostile names stay text, and break no layout", async () => {
     await client.must("PUT", at(`events/${encodeURIComponent(name)}`), { mode: "only_once", duration: "5m" });
     await client.must("POST", at(`events/${encodeURIComponent(name)}`), { event: name });
     assert.equal(rule.name, name);
+    const key_values = { [`d-${name.slice(0, 200)}`]: name };
+    await client.must("PUT", at(`limiter/rule-sets/${encodeURIComponent(name)}`), { rules: [{ name: `set-${name.slice(0, 200)}`, group_by: Object.keys(key_values), limit: 1, description: name }] });
+    const decision = { owner: name, ttl: "5m", checks: [{ name, key_values }], holds: [{ limit_name: name, value: 1 }], locks: [{ key_values }] };
+    await client.must("POST", at("decisions"), { operation_id: `d-${name.slice(0, 200)}`, ...decision, event: { stream: name, event: `d-${name}` } });
+    await client.call("POST", at("decisions"), { operation_id: `r-${name.slice(0, 200)}`, ...decision });
   }
   const encoded = encodeURIComponent;
-  const screens = ["now", "refusals", "rules", "locks", "locks?tab=slots", "ledger", "ledger?tab=operations", "streams", "audit"];
+  const screens = ["now", "refusals", "rules", "rules?tab=sets", "decisions", "locks", "locks?tab=slots", "ledger", "ledger?tab=operations", "streams", "audit"];
   for (const name of isFull ? [EVIL, RIGHT_TO_LEFT, LONG] : [EVIL, LONG]) {
     const why = encoded(JSON.stringify({ time: 0, family: "limiter", code: name, rule: name, key_values: { [name]: name } }));
     screens.push(`rules?rule=${encoded(name)}`, `ledger?limit=${encoded(name)}`, `ledger?operation=${encoded(name)}`, `streams?stream=${encoded(name)}`, `refusals?why=${why}`);
+    screens.push(`rules?set=${encoded(name)}`, `decisions?operation=${encoded(`d-${name.slice(0, 200)}`)}`, `decisions?operation=${encoded(`r-${name.slice(0, 200)}`)}`);
     screens.push(`try?kv=${encoded(`${JSON.stringify(name)}=${JSON.stringify(name)}`)}`);
   }
   // A phone is where a long name does the most harm.
@@ -277,7 +345,7 @@ test("hostile names stay text, and break no layout", async () => {
     for (const screen of screens) {
       await open(screen, EVIL);
       await page.locator("main .name, main .pair, main .banner, main h1").first().waitFor();
-      await page.locator(".loading").waitFor({ state: "detached" });
+      await page.waitForFunction(() => !document.querySelector(".loading"));
       assert.equal(await page.locator("main img, main script").count(), 0, screen);
       // Nothing that reorders or hides text reaches the page as it is.
       const text = (await page.locator("#app").innerText()) + (await page.title());
@@ -335,7 +403,7 @@ test("a token is asked for, stays in the tab, and shows only what it may see", a
     await row("builds/at-once").waitFor();
     const kept = await page.evaluate(() => [document.cookie, JSON.stringify(localStorage), Object.values(sessionStorage).join()]);
     assert.deepEqual(kept, ["", "{}", guarded.secrets.reader]);
-    for (const [screen, right] of [["cluster", "cluster:read"], ["now", "cluster:read"], ["ledger", "shop/ledger:read"], ["locks", "shop/locks:read"], ["audit", "manage"]]) {
+    for (const [screen, right] of [["cluster", "cluster:read"], ["now", "cluster:read"], ["ledger", "shop/ledger:read"], ["locks", "shop/locks:read"], ["decisions", "shop/decisions:read"], ["audit", "manage"]]) {
       await page.goto(`${guarded.url}/console/${screen}?ns=shop`);
       await see("Your token may not see");
       await see(right, page.locator(".failure"));
@@ -391,45 +459,66 @@ if (isFull) {
   });
 }
 
-const why = encodeURIComponent(JSON.stringify({ time: Date.now(), family: "limiter", code: "LimitReached", rule: "api/per-tenant", key_values: { tenant: "globex" } }));
+const whyOf = (refusal) => `refusals?why=${encodeURIComponent(JSON.stringify({ time: Date.now(), ...refusal }))}`;
 const SHOTS = {
   now: "now",
   refusals: "refusals",
-  why: `refusals?why=${why}`,
+  why: whyOf({ family: "limiter", code: "LimitReached", rule: "api/per-tenant", key_values: { tenant: "globex" } }),
+  "why-decision": whyOf({ family: "decisions", code: "Refused", rule: "models/at-once", key_values: { gpu: "h100" }, limit_name: "card-1/daily", operation_id: "chat-814" }),
   try: "try?kv=tenant%3Dglobex+rows:%3D200000",
   rules: "rules",
   rule: "rules?rule=api/per-tenant",
+  slot: "rules?rule=builds/at-once",
+  sets: "rules?tab=sets",
+  set: "rules?set=plans",
   locks: "locks",
   slots: "locks?tab=slots",
   ledger: "ledger",
   limit: "ledger?limit=provider-7/hourly",
+  operations: "ledger?tab=operations",
   operation: "ledger?operation=pay-3",
   decisions: "decisions",
+  decision: "decisions?operation=chat-812",
+  "decision-committed": "decisions?operation=chat-811",
+  "decision-waiting": "decisions?operation=chat-815",
+  "decision-refused": "decisions?operation=chat-814",
   streams: "streams",
   stream: "streams?stream=mails",
   cluster: "cluster",
   audit: "audit",
 };
 
+/** Takes pictures of screens, each of which has to fit. */
+async function shoot(names, look, viewport, colorScheme, ns) {
+  await page.setViewportSize(viewport);
+  await page.emulateMedia({ colorScheme });
+  for (const name of names) {
+    await open(SHOTS[name], ns);
+    await page.locator("main .card, main .empty, main .kpi, main .banner").first().waitFor();
+    await page.waitForFunction(() => !document.querySelector(".loading"));
+    assert.ok((await width()) <= 0, `${name} is wider than ${viewport.width} pixels`);
+    await page.screenshot({ path: join(SCREENSHOTS, `${name}-${look}.png`), fullPage: viewport.width < 500 && name !== "refusals" });
+  }
+}
+
 if (isFull)
-  test("every screen, light and dark, on a laptop and a phone", async () => {
-    const looks = [["laptop-light", LAPTOP, "light"], ["laptop-dark", LAPTOP, "dark"], ["phone-light", PHONE, "light"], ["phone-dark", PHONE, "dark"]];
-    for (const [look, viewport, colorScheme] of looks) {
-      await page.setViewportSize(viewport);
-      await page.emulateMedia({ colorScheme });
-      for (const [name, path] of Object.entries(SHOTS)) {
-        await open(path);
-        await page.locator("main .card, main .empty, main .kpi").first().waitFor();
-        await page.locator(".loading").waitFor({ state: "detached" });
-        assert.ok((await width()) <= 0, `${name} is wider than ${viewport.width} pixels`);
-        await page.screenshot({ path: join(SCREENSHOTS, `${name}-${look}.png`), fullPage: viewport.width < 500 && name !== "refusals" });
-      }
+  test("every screen, light and dark, on a laptop and a phone, full and empty", async () => {
+    const stop = new AbortController();
+    try {
+      waiters(client, stop.signal);
+      for (const [device, viewport] of [["laptop", LAPTOP], ["phone", PHONE]])
+        for (const scheme of ["light", "dark"]) await shoot(Object.keys(SHOTS), `${device}-${scheme}`, viewport, scheme);
+      const empty = ["now", "refusals", "rules", "sets", "locks", "slots", "ledger", "operations", "decisions", "streams", "audit"];
+      await shoot(empty, "empty-laptop", LAPTOP, "light", "void");
+      await shoot(empty, "empty-phone", PHONE, "dark", "void");
+    } finally {
+      stop.abort();
     }
   });
 
 let passed = false;
 try {
-  passed = await runTests(() => page);
+  passed = await runTests(() => page, process.argv[3]);
 } finally {
   await cleanUp();
 }

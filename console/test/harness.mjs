@@ -10,7 +10,7 @@ import { chromium } from "playwright-core";
 const PROGRAM = process.env.LIMINA_BIN ?? "limina";
 const BROWSER = process.env.CHROMIUM ?? "/usr/bin/chromium";
 export const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-export const SCREENSHOTS = join(ROOT, "target/console-screenshots");
+export const SCREENSHOTS = process.env.LIMINA_SCREENSHOTS ?? join(ROOT, "target/console-screenshots");
 
 const cleanups = [];
 export async function cleanUp() {
@@ -73,7 +73,7 @@ export async function startBrowser() {
 export const complaints = [];
 
 export async function openPage(browser, options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1366, height: 850 }, ...options });
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(20_000);
   page.on("pageerror", (error) => complaints.push(`error: ${error.message}`));
@@ -91,11 +91,12 @@ export async function openPage(browser, options = {}) {
 const tests = [];
 export const test = (name, run) => tests.push({ name, run });
 
-/** Runs the tests in order. Returns whether all passed. */
-export async function runTests(page) {
+/** Runs the tests whose names contain `part`, in order. Returns whether all passed. */
+export async function runTests(page, part = "") {
   mkdirSync(SCREENSHOTS, { recursive: true });
   let failures = 0;
-  for (const { name, run } of tests) {
+  const chosen = tests.filter(({ name }) => name.includes(part));
+  for (const { name, run } of chosen) {
     const began = Date.now();
     try {
       await run();
@@ -111,6 +112,6 @@ export async function runTests(page) {
       console.log(`      ${file}`);
     }
   }
-  console.log(failures === 0 ? `${tests.length} tests passed` : `${failures} of ${tests.length} tests failed`);
-  return failures === 0;
+  console.log(failures === 0 ? `${chosen.length} tests passed` : `${failures} of ${chosen.length} tests failed`);
+  return failures === 0 && chosen.length > 0;
 }

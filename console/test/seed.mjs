@@ -5,9 +5,9 @@ export class Client {
     this.url = url;
     this.token = token;
   }
-  async call(method, path, body) {
+  async call(method, path, body, signal) {
     const headers = { ...(body && { "content-type": "application/json" }), ...(this.token && { authorization: `Bearer ${this.token}` }) };
-    const answer = await fetch(this.url + path, { method, headers, body: body && JSON.stringify(body) });
+    const answer = await fetch(this.url + path, { method, headers, body: body && JSON.stringify(body), signal });
     const text = await answer.text();
     return { status: answer.status, body: text && JSON.parse(text) };
   }
@@ -66,16 +66,47 @@ export async function fill(client, ns = "shop") {
   for (const event of ["welcome, ann", "welcome, bob", "invoice 2026-11"]) await client.call("POST", at("events/mails"), { event });
   await client.call("POST", at("events/mails"), { event: "welcome, ann" });
   await client.must("POST", "/v1/ns/billing/ledger/limits", { name: "budget" });
+  await client.must("PUT", at("limiter/rule-sets/plans"), {
+    rules: [
+      { name: "plans/free", group_by: ["account"], selection: { plan: "free" }, limit: 20, window: { type: "sliding", per: "1m" }, description: "Accounts that pay nothing." },
+      { name: "plans/pro", group_by: ["account"], selection: { plan: "pro" }, limit: 2000, window: { type: "sliding", per: "1m" }, overrides: [{ name: "acme", key_values: { account: "acme" }, limit: 9000 }] },
+    ],
+  });
+  await client.must("PUT", at("limiter/rule-sets/models"), {
+    rules: [
+      { name: "models/tokens", group_by: ["model_tokens"], limit: 200000, window: { type: "sliding", per: "1m" } },
+      { name: "models/at-once", group_by: ["gpu"], limit: 2, description: "Calls of a model at the same time." },
+    ],
+    overrides: "open",
+  });
+  await client.must("POST", at("limiter/check"), { key_values: { plan: "free", account: "initech" }, hits: 17 });
+  const decide = (operation_id, more) =>
+    client.call("POST", at("decisions"), {
+      operation_id,
+      ttl: "30m",
+      checks: [{ name: "tokens", key_values: { model_tokens: "opus" }, hits: 48000, estimate: true }, { key_values: { gpu: "h100" } }],
+      holds: [{ limit_name: "budget/acme/2026-11", value: 52000 }],
+      ...more,
+    });
+  await decide("chat-811", { owner: "gateway-2" });
+  await client.must("POST", at("decisions/chat-811/commit"), { checks: [{ name: "tokens", hits: 31000 }], holds: [{ limit_name: "budget/acme/2026-11", value: 33700 }] });
+  await decide("chat-812", { owner: "gateway-1", locks: [{ key_values: { session: "s-812" } }], event: { stream: "mails", event: "answer 812" } });
+  await decide("chat-813", { owner: "gateway-3" });
+  await decide("chat-814", { owner: "gateway-3", holds: [{ limit_name: "card-1/daily", value: 900 }] });
+}
+
+/** Requests that wait until `signal` is aborted: for a lock, a slot, and a decision. */
+export function waiters(client, signal, ns = "shop") {
+  const send = (path, body) => client.call("POST", `/v1/ns/${ns}/${path}`, { wait: "5m", ...body }, signal).catch(() => {});
+  for (const owner of ["worker-5", "worker-6"]) void send("locks", { key_values: { order: 4711 }, ttl: "10s", owner });
+  void send("limiter/leases", { key_values: { team: "web", branch: "next" }, ttl: "10m", owner: "builder-8" });
+  void send("decisions", { operation_id: "chat-815", owner: "gateway-2", ttl: "30m", checks: [{ key_values: { gpu: "h100" } }] });
 }
 
 /** Keeps asking, so that the charts move. Ends when `signal` is aborted. */
 export async function traffic(client, signal, ns = "shop") {
   let n = 0;
-  for (const owner of ["worker-5", "worker-6"]) {
-    const body = JSON.stringify({ key_values: { order: 4711 }, ttl: "10s", wait: "4m", owner });
-    const headers = { "content-type": "application/json", ...(client.token && { authorization: `Bearer ${client.token}` }) };
-    fetch(`${client.url}/v1/ns/${ns}/locks`, { method: "POST", headers, body, signal }).catch(() => {});
-  }
+  waiters(client, signal, ns);
   while (!signal.aborted) {
     n++;
     const burst = 6 + Math.round(5 * Math.sin(n / 9));
@@ -87,6 +118,7 @@ export async function traffic(client, signal, ns = "shop") {
     if (n % 4 === 0) calls.push(client.call("POST", `/v1/ns/${ns}/locks`, { key_values: { order: 4711 }, ttl: "10s", owner: "worker-9" }).catch(() => {}));
     if (n % 10 === 0) calls.push(client.call("POST", `/v1/ns/${ns}/events/mails`, { event: `receipt ${n}` }).catch(() => {}));
     if (n % 6 === 0) calls.push(client.call("POST", `/v1/ns/${ns}/limiter/leases`, { key_values: { team: "web", branch: "fix" }, ttl: "10m" }).catch(() => {}));
+    if (n % 8 === 0) calls.push(client.call("POST", `/v1/ns/${ns}/decisions`, { operation_id: `chat-${900 + n}`, checks: [{ key_values: { gpu: "h100" } }] }).catch(() => {}));
     await Promise.all(calls);
     await new Promise((done) => setTimeout(done, 120));
   }

@@ -1,14 +1,18 @@
 import type { ComponentChildren } from "preact";
-import { rollBackDecision } from "../actions";
-import { at, get } from "../api";
-import { moment, number } from "../format";
+import { useEffect } from "preact/hooks";
+import { endWait, rollBackDecision } from "../actions";
+import { at, Failure, get } from "../api";
+import { clock, duration, moment, number } from "../format";
 import { useData } from "../hooks";
 import { print } from "../keyvalues";
+import { refusals, refusedBy, useRefusals } from "../live";
 import { pageQuery } from "../lists";
 import { change, go, href, param } from "../route";
-import { Name, Pairs, T } from "../text";
-import type { Decision, Page } from "../types";
-import { Badge, Card, Command, Empty, Facts, FailureNote, Filter, Left, Loading, Pager, Screen, Since, Table, Use } from "../ui";
+import { Name, Pairs } from "../text";
+import type { Decision, Page, Refusal } from "../types";
+import { Badge, Card, Command, Empty, FailureNote, Filter, Left, Loading, Pager, Screen, Since, Table, Use, Waiting } from "../ui";
+import { causeLink } from "./now";
+import { whyText } from "./refusals";
 import { curl } from "./try";
 
 export function Decisions() {
@@ -54,7 +58,7 @@ function OpenDecisions() {
         </>
       }
     >
-      {failure && (failure.status === 404 && failure.code === "NotFound" ? <Empty title="This server makes no decisions">Its version does not offer /v1/decisions.</Empty> : <FailureNote of={failure} what="the decisions of this namespace" />)}
+      {failure && <FailureNote of={failure} what="the decisions of this namespace" />}
       {!data && !failure && <Loading />}
       {data && data.items.length === 0 && (isFiltered ? <Empty title="No open decision matches" /> : <NoDecisions />)}
       {data && data.items.length > 0 && (
@@ -68,7 +72,7 @@ function OpenDecisions() {
               { head: "Operation", wide: true, cell: (decision) => <Name text={decision.operation_id} href={href("decisions", { operation: decision.operation_id })} /> },
               { head: "Owner", cell: (decision) => (decision.owner ? <Name text={decision.owner} /> : <span class="quiet">–</span>) },
               { head: "Parts", cell: (decision) => <span class="marks">{parts(decision)}</span> },
-              { head: "Since", cell: (decision) => (decision.held_ms === undefined ? "–" : <Since ms={decision.held_ms} at={time} />) },
+              { head: "Since", cell: (decision) => <Since ms={decision.held_ms} at={time} /> },
               { head: "Expires in", cell: (decision) => (decision.expires_in_ms === null ? "–" : <Left ms={decision.expires_in_ms} of={decision.ttl_ms} at={time} />) },
               {
                 head: "",
@@ -84,9 +88,46 @@ function OpenDecisions() {
           <Pager next={data.next} count={data.items.length} what="decisions" />
         </section>
       )}
+      <RefusedLately />
     </Screen>
   );
 }
+
+/** How many refused decisions are shown here; the screen of refusals has all of them. */
+const REFUSED = 10;
+
+function RefusedLately() {
+  useEffect(useRefusals, []);
+  const refused = refusals.value.filter((refusal) => refusal.family === "decisions");
+  if (refused.length === 0) return null;
+  return (
+    <Card title="Refused lately" note="A refused decision leaves nothing behind, and its id is free." tools={<a href={href("refusals", { family: "decisions" })}>All of them</a>} flush>
+      <Table
+        label="Refused decisions"
+        rows={refused.slice(0, REFUSED)}
+        rowKey={(refusal) => String(refusal.id)}
+        open={openWhy}
+        columns={[
+          { head: "When", cell: (refusal) => <span class="figures">{clock(refusal.time, true)}</span> },
+          { head: "Operation", wide: true, cell: (refusal) => <Name text={refusal.operation_id ?? ""} /> },
+          { head: "Refused by", cell: (refusal) => <Name text={refusedBy(refusal)} href={causeLink(refusal)} /> },
+          { head: "Code", cell: (refusal) => <Badge tone="bad">{refusal.code}</Badge> },
+          {
+            head: "",
+            align: "right",
+            cell: (refusal) => (
+              <button class="small" onClick={() => openWhy(refusal)}>
+                Why?
+              </button>
+            ),
+          },
+        ]}
+      />
+    </Card>
+  );
+}
+
+const openWhy = (refusal: Refusal) => go("refusals", { family: "decisions", why: whyText(refusal) });
 
 function NoDecisions() {
   const example = {
@@ -105,70 +146,174 @@ function NoDecisions() {
 }
 
 function parts(decision: Decision): ComponentChildren[] {
-  const checks = new Set(decision.limits?.map((limit) => limit.check)).size;
+  const checks = new Set(decision.limits.map((limit) => limit.check)).size;
   const count = (n: number, word: string) => n > 0 && <Badge key={word}>{n === 1 ? word : `${n} ${word}s`}</Badge>;
-  return [count(checks, "check"), count(decision.values?.length ?? 0, "hold"), count(decision.locks?.length ?? 0, "lock"), count(decision.event ? 1 : 0, "event")];
+  return [count(checks, "check"), count(decision.values.length, "hold"), count(decision.locks.length, "lock"), count(decision.event ? 1 : 0, "event")];
 }
 
-const STATE: Record<Decision["state"], [string, "warn" | "accent" | "plain" | "bad"]> = {
-  open: ["open", "warn"],
-  committed: ["committed", "accent"],
-  rolled_back: ["rolled back", "plain"],
-  expired: ["expired", "bad"],
-};
+/** The decision; `waiting` if a request under the id waits; `null` if the server knows nothing of the id. The page goes on asking in
+ * both cases: the decision may be made at any moment. */
+async function find(id: string, signal: AbortSignal): Promise<Decision | "waiting" | null> {
+  try {
+    return await get<Decision>(at`decisions/${id}`, signal);
+  } catch (error) {
+    if (!(error instanceof Failure) || error.status !== 404) throw error;
+    return error.problem.state === "waiting" ? "waiting" : null;
+  }
+}
 
 function OneDecision({ id }: { id: string }) {
-  const { data, failure, at: time, reload } = useData(`decision ${id}`, (signal) => get<Decision>(at`decisions/${id}`, signal), 3000);
+  const { data, failure, at: time, reload } = useData(`decision ${id}`, (signal) => find(id, signal), 2000);
   const lead = <a href={href("decisions")}>← Open decisions</a>;
-  if (!data)
+  if (data === undefined)
     return (
       <Screen title="Decision" lead={lead}>
-        {failure ? failure.status === 404 ? <Empty title="There is no such decision">An id that ended more than 24 hours ago and held nothing in the ledger is forgotten.</Empty> : <FailureNote of={failure} what="this decision" /> : <Loading />}
+        {failure ? <FailureNote of={failure} what="this decision" /> : <Loading />}
       </Screen>
     );
-  const [word, tone] = STATE[data.state] ?? [data.state, "plain"];
+  if (data === null)
+    return (
+      <Screen title={id} lead={lead}>
+        <Unknown id={id} />
+      </Screen>
+    );
+  const isOpen = data === "waiting" || data.state === "open";
   return (
     <Screen
       title={id}
       lead={lead}
       tools={
-        data.state === "open" && (
-          <button class="danger-text" onClick={() => rollBackDecision(id, reload)}>
-            Roll back
+        isOpen && (
+          <button class="danger-text" onClick={() => (data === "waiting" ? endWait : rollBackDecision)(id, reload)}>
+            {data === "waiting" ? "End the wait" : "Roll back"}
           </button>
         )
       }
     >
-      <Card>
-        <Facts
-          of={[
-            ["State", <Badge key="s" tone={tone}>{word}</Badge>],
-            ["Owner", data.owner ? <Name key="o" text={data.owner} /> : "–"],
-            ["Position", data.position === null ? "–" : number(data.position)],
-            ["Expires in", data.expires_in_ms === null ? "–" : <Left key="e" ms={data.expires_in_ms} of={data.ttl_ms} at={time} />],
-          ]}
-        />
+      {data === "waiting" ? <Queued /> : <Made decision={data} at={time} />}
+    </Screen>
+  );
+}
+
+/** Why there is no decision under the id: it was refused, or never asked for, or has been forgotten. */
+function Unknown({ id }: { id: string }) {
+  useEffect(useRefusals, []);
+  const refusal = refusals.value.find((candidate) => candidate.family === "decisions" && candidate.operation_id === id);
+  if (!refusal) return <Empty title="There is no such decision">An id that ended more than 24 hours ago and held nothing in the ledger is forgotten.</Empty>;
+  return (
+    <>
+      <div class="banner no" role="status">
+        <strong>It was refused.</strong>
+        <span>
+          At {moment(refusal.time)}, by <Name text={refusedBy(refusal)} href={causeLink(refusal)} />. Nothing of it has moved, and the id is free.
+        </span>
+      </div>
+      <p>
+        <button onClick={() => openWhy(refusal)}>Why?</button>
+      </p>
+    </>
+  );
+}
+
+function Queued() {
+  return (
+    <Card title="Its life" note="It holds nothing while it waits. It is made as soon as its slots and locks are free, or refused at the end of its wait.">
+      <ol class="life">
+        <li class="open">
+          <b>Waiting</b>
+          <span>for slots or locks, in order of arrival</span>
+        </li>
+        <li class="later">
+          <b>Decided</b>
+          <span class="quiet">this page will show it</span>
+        </li>
+      </ol>
+    </Card>
+  );
+}
+
+const ENDED = { committed: "Committed", rolled_back: "Rolled back", expired: "Expired" };
+
+function Life({ decision, at: time }: { decision: Decision; at: number }) {
+  const { state, held_ms, position, fencing_token, expires_in_ms, ttl_ms } = decision;
+  const isEnded = state === "committed" || state === "rolled_back" || state === "expired";
+  return (
+    <ol class="life">
+      <li class="done">
+        <b>Decided</b>
+        {!isEnded && (
+          <span class="figures">
+            {moment(time - held_ms)}, <Since ms={held_ms} at={time} /> ago
+          </span>
+        )}
+        {fencing_token !== null && <span class="quiet">position {number(fencing_token)}, its fencing token</span>}
+      </li>
+      {isEnded ? (
+        <li class={state === "committed" ? "done" : "done undone"}>
+          <b>{ENDED[state]}</b>
+          <span class="figures">after {duration(held_ms)}</span>
+          {position !== null && <span class="quiet">position {number(position)}</span>}
+          {decision.late && <span class="quiet">recorded late: it had ended before</span>}
+        </li>
+      ) : (
+        <li class="open">
+          <b>Open</b>
+          {expires_in_ms !== null && (
+            <span>
+              expires in <Left ms={expires_in_ms} of={ttl_ms} at={time} /> without a heartbeat
+            </span>
+          )}
+        </li>
+      )}
+    </ol>
+  );
+}
+
+function Made({ decision, at: time }: { decision: Decision; at: number }) {
+  const { operation_id, state, owner, limits, values, locks, event } = decision;
+  const isOpen = state === "open";
+  return (
+    <>
+      <Card
+        title="Its life"
+        note={
+          owner === null ? (
+            "All of its parts began at one instant, and end at one instant."
+          ) : (
+            <>
+              Made by <Name text={owner} />. All of its parts began at one instant, and end at one instant.
+            </>
+          )
+        }
+      >
+        <Life decision={decision} at={time} />
       </Card>
-      {data.limits && data.limits.length > 0 && (
-        <Card title="Limits" flush>
+      {limits.length > 0 && (
+        <Card title="Limits" note={isOpen ? "What it takes from, as it is now." : "What it took from, as it is now."} flush>
           <Table
             label="Limits"
-            rows={data.limits}
+            rows={limits}
             rowKey={(limit) => `${limit.check} ${limit.rule} ${limit.override}`}
             columns={[
               { head: "Check", cell: (limit) => (typeof limit.check === "string" ? <Name text={limit.check} /> : <span class="quiet">no. {Number(limit.check) + 1}</span>) },
               { head: "Rule", cell: (limit) => <Name text={limit.rule ?? ""} href={href("rules", { rule: limit.rule ?? "" })} /> },
-              { head: "Group", wide: true, cell: (limit) => <Pairs of={limit.group} /> },
+              { head: "Group", wide: true, cell: (limit) => <Pairs of={limit.group} empty="all together" /> },
               { head: "Use", cell: (limit) => <Use used={limit.used} limit={limit.limit} /> },
+              { head: "Waiting", align: "right", cell: (limit) => <Waiting of={limit} /> },
             ]}
           />
         </Card>
       )}
-      {data.values && data.values.length > 0 && (
-        <Card title="Ledger" note="The limits that it holds in, as they are now." flush>
+      {values.length > 0 && (
+        <Card
+          title="Ledger"
+          note={isOpen ? "The limits that it holds in, as they are now." : "The limits that it held in, as they are now."}
+          tools={<a href={href("ledger", { operation: operation_id })}>What it {isOpen ? "holds" : "held"}</a>}
+          flush
+        >
           <Table
             label="Values"
-            rows={data.values}
+            rows={values}
             rowKey={(value) => value.limit_name}
             columns={[
               { head: "Limit", wide: true, cell: (value) => <Name text={value.limit_name} href={href("ledger", { limit: value.limit_name })} /> },
@@ -178,23 +323,25 @@ function OneDecision({ id }: { id: string }) {
           />
         </Card>
       )}
-      {data.locks && data.locks.length > 0 && (
-        <Card title="Locks">
-          {data.locks.map((lock) => (
+      {locks.length > 0 && (
+        <Card title="Locks" note={isOpen ? "Held until the decision ends." : "Released when the decision ended."} tools={isOpen && <a href={href("locks", { q: print(locks[0].key_values) })}>Who waits</a>}>
+          {locks.map((lock) => (
             <div key={print(lock.key_values)}>
               <Pairs of={lock.key_values} /> <Badge>{lock.mode}</Badge>
             </div>
           ))}
         </Card>
       )}
-      {data.event && (
-        <Card title="Event">
+      {event && (
+        <Card title="Event" note={isOpen ? "It is not published before the decision is committed." : undefined}>
           <p>
-            <T text={data.event.event} /> <span class="quiet">in</span> <Name text={data.event.stream} href={href("streams", { stream: data.event.stream })} /> {data.event.status && <Badge>{data.event.status}</Badge>}
-            {data.event.publishes_at !== undefined && <span class="quiet"> due {moment(data.event.publishes_at)}</span>}
+            <Name text={event.event} /> <span class="quiet">in</span> <Name text={event.stream} href={href("streams", { stream: event.stream })} /> <Badge tone={EVENT_TONE[event.status]}>{event.status}</Badge>
+            {event.status === "submitted" && <span class="quiet"> due {moment(event.publishes_at)}</span>}
           </p>
         </Card>
       )}
-    </Screen>
+    </>
   );
 }
+
+const EVENT_TONE = { submitted: "warn", published: "accent", invalidated: "bad" } as const;

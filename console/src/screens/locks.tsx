@@ -7,7 +7,7 @@ import { pageQuery } from "../lists";
 import { href, param } from "../route";
 import { Name, Pairs, T } from "../text";
 import type { Lease, Lock, Page } from "../types";
-import { Badge, Empty, FailureNote, Filter, Left, Loading, Pager, Screen, Since, Table, Tabs } from "../ui";
+import { Badge, Empty, FailureNote, Filter, Left, Loading, Pager, Screen, Since, Table, Tabs, Waiting } from "../ui";
 
 export function Locks() {
   const isSlots = param("tab") === "slots";
@@ -34,9 +34,7 @@ const Owner = ({ of }: { of: { owner: string | null; operation_id?: string | nul
     {of.owner === null ? <span class="quiet">no owner named</span> : <Name text={of.owner} />}
     {of.operation_id && (
       <div>
-        <a class="quiet" href={href("decisions", { operation: of.operation_id })}>
-          part of a decision
-        </a>
+        <span class="quiet">by the decision</span> <Name text={of.operation_id} href={href("decisions", { operation: of.operation_id })} />
       </div>
     )}
   </>
@@ -86,7 +84,7 @@ function HeldLocks() {
           { head: "Held by", cell: (lock) => <Owner of={lock} /> },
           { head: "Since", cell: (lock) => <Since ms={lock.held_ms} at={time} /> },
           { head: "Expires in", cell: (lock) => <Left ms={lock.expires_in_ms} of={lock.ttl_ms} at={time} /> },
-          { head: "Waiting", align: "right", cell: (lock) => (lock.waiting > 0 ? <Badge tone="warn">{number(lock.waiting)}</Badge> : <span class="quiet">–</span>) },
+          { head: "Waiting", align: "right", cell: (lock) => <Waiting of={lock} /> },
           { head: "Fencing", align: "right", cell: (lock) => <span class="figures quiet">{number(lock.fencing_token)}</span> },
           {
             head: "",

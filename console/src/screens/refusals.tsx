@@ -70,7 +70,7 @@ export function Refusals() {
                     head: "For",
                     wide: true,
                     cell: (refusal) =>
-                      refusal.key_values ? <Pairs of={refusal.key_values} /> : refusal.operation_id !== null ? <Name text={refusal.operation_id} /> : <span class="quiet">–</span>,
+                      <Subject of={refusal} />,
                   },
                   // The panel says the code, and needs the room.
                   ...(asked ? [] : [{ head: "Code", cell: (refusal: Seen) => <Badge tone="bad">{refusal.code}</Badge> }]),
@@ -110,12 +110,23 @@ export function Refusals() {
   );
 }
 
+function Subject({ of: { key_values, operation_id } }: { of: Refusal }) {
+  if (key_values === null && operation_id === null) return <span class="quiet">–</span>;
+  return (
+    <span class="subject">
+      {operation_id !== null && <Name text={operation_id} />}
+      {key_values && <Pairs of={key_values} />}
+    </span>
+  );
+}
+
 function searchText(refusal: Refusal): string {
   const { code, family, operation_id, key_values } = refusal;
   return `${code} ${family} ${refusedBy(refusal)} ${operation_id ?? ""} ${key_values ? print(key_values) : ""}`.toLowerCase();
 }
 
-const whyText = ({ time, family, code, rule, limit_name, stream, key_values, operation_id }: Refusal) =>
+/** A refusal as the parameter `why` of this screen. */
+export const whyText = ({ time, family, code, rule, limit_name, stream, key_values, operation_id }: Refusal) =>
   encode(Object.fromEntries(Object.entries({ time, family, code, rule, limit_name, stream, key_values, operation_id }).filter(([, value]) => value !== null)));
 
 /** The refusal that the panel explains. It is whole in the URL, so that the link works after the server has forgotten it. */

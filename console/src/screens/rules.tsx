@@ -9,12 +9,15 @@ import { cut, pageQuery } from "../lists";
 import { change, go, href, param } from "../route";
 import { Name, Pairs, Selection, T } from "../text";
 import type { Group, Override, Page, Rule } from "../types";
-import { Badge, Card, Command, Empty, Facts, FailureNote, Filter, Loading, Pager, Screen, Table, Use } from "../ui";
+import { Badge, Card, Command, Empty, Facts, FailureNote, Filter, Loading, Pager, Screen, Table, Use, Waiting } from "../ui";
+import { AllSets, OneSet, RulesTabs, setOf } from "./sets";
 import { curl } from "./try";
 
 export function Rules() {
-  const name = param("rule");
-  return name ? <OneRule key={name} name={name} /> : <AllRules />;
+  const [name, set] = [param("rule"), param("set")];
+  if (name) return <OneRule key={name} name={name} />;
+  if (set) return <OneSet key={set} name={set} />;
+  return param("tab") === "sets" ? <AllSets /> : <AllRules />;
 }
 
 function AllRules() {
@@ -40,6 +43,7 @@ function AllRules() {
         </>
       }
     >
+      <RulesTabs />
       {failure && <FailureNote of={failure} what="the rules of this namespace" />}
       {!data && !failure && <Loading />}
       {data && data.items.length === 0 && <NoRules isFiltered={prefix !== "" || key !== "" || after !== ""} />}
@@ -79,7 +83,7 @@ function AllRules() {
   );
 }
 
-function Keys({ of }: { of: string[] }) {
+export function Keys({ of }: { of: string[] }) {
   if (of.length === 0) return <span class="quiet">all together</span>;
   return (
     <span class="pairs">
@@ -100,9 +104,11 @@ function Marks({ of: rule }: { of: Rule }) {
       {rule.shadow && <Badge tone="warn">only watches</Badge>}
       {rule.durability === "relaxed" && <Badge>relaxed</Badge>}
       {rule.managed_by && (
-        <Badge>
-          from <T text={rule.managed_by} />
-        </Badge>
+        <a href={href("rules", { set: rule.managed_by })} title="The rule set that this rule belongs to">
+          <Badge>
+            set <T text={rule.managed_by} />
+          </Badge>
+        </a>
       )}
     </span>
   );
@@ -122,6 +128,7 @@ function NoRules({ isFiltered }: { isFiltered: boolean }) {
 function OneRule({ name }: { name: string }) {
   const rule = useData(`rule ${name}`, (signal) => get<Rule>(at`limiter/rules/${name}`, signal), 5000);
   const groups = useData(`groups ${name}`, (signal) => get<{ items: Group[]; complete: boolean }>(at`limiter/rules/${name}/groups?order=used&limit=200`, signal), 2000);
+  const set = useData(rule.data?.managed_by ? `set of ${rule.data.managed_by}` : null, (signal) => setOf(rule.data!, signal));
   const reload = () => {
     rule.reload();
     groups.reload();
@@ -133,6 +140,7 @@ function OneRule({ name }: { name: string }) {
       </Screen>
     );
   const of = rule.data;
+  const mayOverride = of.managed_by === null || set.data?.overrides === "open";
   return (
     <Screen
       title={name}
@@ -152,11 +160,15 @@ function OneRule({ name }: { name: string }) {
           <a class="button" href={href("try", { kv: of.group_by.map((key) => `${/^[^\s"=:]+$/.test(key) ? key : JSON.stringify(key)}=`).join(" ") })}>
             Try it
           </a>
-          <button onClick={() => changeRuleLimit(of, reload)}>Change limit</button>
-          <button onClick={() => changeShadow(of, reload)}>{of.shadow ? "Enforce" : "Only watch"}</button>
-          <button class="danger-text" onClick={() => deleteRule(of, () => go("rules"))}>
-            Delete
-          </button>
+          {of.managed_by === null && (
+            <>
+              <button onClick={() => changeRuleLimit(of, reload)}>Change limit</button>
+              <button onClick={() => changeShadow(of, reload)}>{of.shadow ? "Enforce" : "Only watch"}</button>
+              <button class="danger-text" onClick={() => deleteRule(of, () => go("rules"))}>
+                Delete
+              </button>
+            </>
+          )}
         </>
       }
     >
@@ -169,13 +181,18 @@ function OneRule({ name }: { name: string }) {
             ["Applies to", <Selection key="s" of={of.selection} />],
             ["Durability", of.durability],
             ["State", of.shadow ? <Badge tone="warn">only watches</Badge> : <Badge tone="good">enforced</Badge>],
-            ...(of.managed_by ? [["Managed by", <T key="m" text={of.managed_by} />] as [string, preact.JSX.Element]] : []),
+            ...(of.managed_by !== null ? [["Rule set", <Name key="m" text={of.managed_by} href={href("rules", { set: of.managed_by })} />] as [string, preact.JSX.Element]] : []),
           ]}
         />
+        {of.managed_by !== null && (
+          <p class="note">
+            The rule is changed with its set{set.data && (set.data.overrides === "open" ? "; overrides can also be made here." : ", and so are its overrides.")}
+          </p>
+        )}
       </Card>
       {groups.failure && <FailureNote of={groups.failure} what="the groups of this rule" />}
-      {groups.data && <Groups rule={of} groups={groups.data.items} complete={groups.data.complete} at={groups.at} reload={reload} />}
-      <Overrides rule={of} reload={reload} />
+      {groups.data && <Groups rule={of} mayOverride={mayOverride} groups={groups.data.items} complete={groups.data.complete} at={groups.at} reload={reload} />}
+      <Overrides rule={of} mayOverride={mayOverride} reload={reload} />
     </Screen>
   );
 }
@@ -183,7 +200,7 @@ function OneRule({ name }: { name: string }) {
 const TRACKED = 3;
 const LINES: Line["color"][] = ["accent", "held", "muted"];
 
-function Groups({ rule, groups, complete, at: time, reload }: { rule: Rule; groups: Group[]; complete: boolean; at: number; reload: () => void }) {
+function Groups({ rule, mayOverride, groups, complete, at: time, reload }: { rule: Rule; mayOverride: boolean; groups: Group[]; complete: boolean; at: number; reload: () => void }) {
   const shown = Math.min(groups.length, Number(param("groups")) || 25);
   return (
     <>
@@ -201,16 +218,17 @@ function Groups({ rule, groups, complete, at: time, reload }: { rule: Rule; grou
                 { head: "Group", wide: true, cell: (group) => <Pairs of={group.group} empty="all together" /> },
                 { head: "Use", cell: (group) => <Use used={group.used} limit={group.limit} /> },
                 { head: "Free again", cell: (group) => (group.reset_ms === null ? <span class="quiet">when given back</span> : <span class="figures">in {duration(group.reset_ms)}</span>) },
-                { head: "Waiting", align: "right", cell: (group) => (group.waiting ? <b class="figures">{number(group.waiting)}</b> : <span class="quiet">–</span>) },
+                { head: "Waiting", align: "right", cell: (group) => <Waiting of={group} /> },
                 { head: "Override", cell: (group) => (group.override === null ? <span class="quiet">–</span> : <Name text={group.override} />) },
                 {
                   head: "",
                   align: "right",
-                  cell: (group) => (
-                    <button class="small" onClick={() => overrideGroup(rule, group, reload)}>
-                      {group.override === null ? "Override" : "Change"}
-                    </button>
-                  ),
+                  cell: (group) =>
+                    mayOverride && (
+                      <button class="small" onClick={() => overrideGroup(rule, group, reload)}>
+                        {group.override === null ? "Override" : "Change"}
+                      </button>
+                    ),
                 },
               ]}
             />
@@ -254,7 +272,7 @@ function UseOverTime({ groups, at: time }: { groups: Group[]; at: number }) {
   );
 }
 
-function Overrides({ rule, reload }: { rule: Rule; reload: () => void }) {
+function Overrides({ rule, mayOverride, reload }: { rule: Rule; mayOverride: boolean; reload: () => void }) {
   const after = param("after");
   const { data, failure, reload: again } = useData(`overrides ${rule.name} ${after} ${rule.overrides}`, (signal) => get<Page<Override>>(`${at`limiter/rules/${rule.name}/overrides`}?${pageQuery("", after, 50)}`, signal));
   const done = () => {
@@ -276,11 +294,12 @@ function Overrides({ rule, reload }: { rule: Rule; reload: () => void }) {
           {
             head: "",
             align: "right",
-            cell: (override) => (
-              <button class="small danger-text" onClick={() => deleteOverride(override, done)}>
-                Delete
-              </button>
-            ),
+            cell: (override) =>
+              mayOverride && (
+                <button class="small danger-text" onClick={() => deleteOverride(override, done)}>
+                  Delete
+                </button>
+              ),
           },
         ]}
       />

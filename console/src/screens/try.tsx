@@ -7,7 +7,7 @@ import { parse, type KeyValues } from "../keyvalues";
 import { change, href, param } from "../route";
 import { Name, Pairs, Selection, T } from "../text";
 import type { CheckReply, LimitStatus, Page, Rule, RuleMatch } from "../types";
-import { Badge, Card, Command, Empty, FailureNote, Loading, Screen, Table, Use } from "../ui";
+import { Badge, Card, Command, Empty, FailureNote, Loading, Screen, Table, Use, Waiting } from "../ui";
 
 export function Try() {
   const text = param("kv");
@@ -142,6 +142,7 @@ function Answer({ keyValues, hits }: { keyValues: KeyValues; hits: number }) {
               { head: "Override", cell: (limit) => (limit.override === null ? <span class="quiet">–</span> : <Name text={limit.override} />) },
               { head: "Group", wide: true, cell: (limit) => <Pairs of={limit.group} empty="all together" /> },
               { head: "Use", cell: (limit) => <Use used={limit.used} limit={limit.limit} /> },
+              { head: "Waiting", align: "right", cell: (limit) => <Waiting of={limit} /> },
               {
                 head: "",
                 align: "right",
@@ -188,6 +189,7 @@ function Answer({ keyValues, hits }: { keyValues: KeyValues; hits: number }) {
 function reason(limit: LimitStatus): string {
   const name = limit.override === null ? `Rule ${limit.rule}` : `Override ${limit.override} of ${limit.rule}`;
   if (Number(limit.limit) === 0) return `${name} lets nothing pass.`;
+  if (limit.waiting > 0) return `${name} allows ${number(limit.limit)}, ${number(limit.used)} in use, and ${limit.waiting === 1 ? "an earlier request waits" : `${number(limit.waiting)} earlier requests wait`}.`;
   return `${name} allows ${number(limit.limit)}, and ${number(limit.used)} ${Number(limit.used) === 1 ? "is" : "are"} used.`;
 }
 

@@ -8,9 +8,13 @@ import { contains, print, same, selection, type KeyValues } from "../keyvalues";
 import { change, href } from "../route";
 import { Name, Pairs, T } from "../text";
 import type { Group, Lease, Limit, Lock, Operation, Page, Refusal, Rule, Stream } from "../types";
+import { setOf } from "./sets";
 import { Account, Empty, FailureNote, Left, Loading, Since, Use } from "../ui";
 
 export function Why({ refusal }: { refusal: Refusal }) {
+  // A decision may be refused by several parts: the first rule, ceiling or lock of each kind is known.
+  const isDecision = refusal.family === "decisions";
+  const isByLock = refusal.key_values !== null && refusal.rule === null && refusal.stream === null && refusal.code !== "NoRuleApplies";
   return (
     <aside class="panel" aria-label="Why">
       <header>
@@ -24,15 +28,17 @@ export function Why({ refusal }: { refusal: Refusal }) {
           ✕
         </button>
       </header>
-      {refusal.rule !== null ? (
-        <ByRule name={refusal.rule} group={refusal.key_values ?? {}} />
-      ) : refusal.limit_name !== null ? (
-        <ByCeiling name={refusal.limit_name} operation={refusal.operation_id} />
-      ) : refusal.stream === null && refusal.key_values ? (
-        <ByLock keyValues={refusal.key_values} />
-      ) : refusal.stream !== null ? (
-        <ByStream name={refusal.stream} />
-      ) : (
+      {isDecision && refusal.operation_id !== null && (
+        <p>
+          The decision <Name text={refusal.operation_id} /> was refused as a whole: nothing of it has moved, and its id is free.
+        </p>
+      )}
+      {refusal.rule !== null && <ByRule name={refusal.rule} group={refusal.key_values ?? {}} />}
+      {refusal.limit_name !== null && <ByCeiling name={refusal.limit_name} operation={isDecision ? null : refusal.operation_id} />}
+      {refusal.code === "NoRuleApplies" && <ByNoRule keyValues={refusal.key_values ?? {}} />}
+      {isByLock && <ByLock keyValues={refusal.key_values!} />}
+      {refusal.stream !== null && <ByStream name={refusal.stream} />}
+      {refusal.rule === null && refusal.limit_name === null && refusal.stream === null && !isByLock && refusal.code !== "NoRuleApplies" && (
         <Empty title="The server knows no more than the code">
           <a href={`/docs#${encodeURIComponent(refusal.code)}`} target="_blank" rel="noreferrer">
             What <T text={refusal.code} /> means
@@ -52,6 +58,26 @@ function Step({ title, children }: { title: string; children: ComponentChildren 
   );
 }
 
+function ByNoRule({ keyValues }: { keyValues: KeyValues }) {
+  return (
+    <>
+      <Step title="The key-values">
+        <p class="boxed">
+          <Pairs of={keyValues} />
+        </p>
+        <p>No rule applied to them, and the request demanded one (<code>require_match</code>).</p>
+      </Step>
+      <Step title="What cures it">
+        <ul class="cures">
+          <li>
+            <a href={href("try", { kv: print(keyValues) })}>Try it: which rules apply now?</a>
+          </li>
+        </ul>
+      </Step>
+    </>
+  );
+}
+
 type Counter = { key_values: KeyValues; counters: number; leased: number };
 
 function ByRule({ name, group }: { name: string; group: KeyValues }) {
@@ -68,13 +94,14 @@ function ByRule({ name, group }: { name: string; group: KeyValues }) {
         leases = (await get<Page<Lease>>(at`limiter/leases?limit=1000`, signal)).items.filter((lease) => contains(lease.key_values, group));
         counters = (await call<Page<Counter>>("POST", at`limiter/counters/query?limit=100`, { where: selection(group) }, signal)).items;
       }
-      return { rule, use, leases: leases.sort((a, b) => b.hits - a.hits), counters: counters.filter((counter) => counter.counters > counter.leased) };
+      return { rule, use, set: await setOf(rule, signal), leases: leases.sort((a, b) => b.hits - a.hits), counters: counters.filter((counter) => counter.counters > counter.leased) };
     },
     2000,
   );
   if (failure && !data) return failure.status === 404 ? <Empty title="The rule is gone">It was deleted after this refusal.</Empty> : <FailureNote of={failure} what="this rule" />;
   if (!data) return <Loading />;
-  const { rule, use, leases, counters } = data;
+  const { rule, use, set, leases, counters } = data;
+  const waiting = use?.waiting ?? 0;
   const limit = use?.limit ?? rule.limit;
   const isFull = use ? Number(limit) >= 0 && Number(use.used) >= Number(limit) : Number(limit) === 0;
   return (
@@ -99,12 +126,15 @@ function ByRule({ name, group }: { name: string; group: KeyValues }) {
           <Pairs of={group} empty="all requests together" />
         </p>
         {use ? <Use used={use.used} limit={use.limit} /> : <p class="quiet">Nothing of it is used at the moment{isFull ? ", and nothing can be: the limit is 0" : ""}.</p>}
-        <p class={isFull ? "verdict no" : "verdict yes"}>
-          {isFull
+        <p class={isFull || waiting > 0 ? "verdict no" : "verdict yes"}>
+          {!isFull && waiting > 0
+            ? "There is room, but earlier requests wait for more of it, and nobody overtakes them."
+            : isFull
             ? use?.reset_ms != null
               ? `Still full. The window is empty again in ${duration(use.reset_ms)} if nothing more comes.`
               : "Still full: it is free when somebody gives something back."
             : "There is room again: the same request would probably pass now."}
+          {waiting > 0 && (waiting === 1 ? " One request waits in its queue." : ` ${number(waiting)} requests wait in its queue, first come first served.`)}
         </p>
       </Step>
       {!rule.window && (
@@ -144,13 +174,24 @@ function ByRule({ name, group }: { name: string; group: KeyValues }) {
         <ul class="cures">
           {use?.reset_ms != null && <li>Waiting: the window frees up by itself, the last of it in {duration(use.reset_ms)}.</li>}
           {!rule.window && leases.length > 0 && <li>Releasing a slot above, if its holder is gone.</li>}
+          {!rule.window && (
+            <li>
+              Asking for a lease with a <code>wait</code>: the request then stands in the queue, first come first served.
+            </li>
+          )}
           <li>
-            <button
-              class="small"
-              onClick={() => overrideGroup(rule, use ?? { group, override: null, limit: rule.limit, used: 0, remaining: null, reset_ms: null }, reload)}
-            >
-              {use?.override != null ? "Change the override" : "Give this group another limit"}
-            </button>
+            {set?.overrides === "closed" ? (
+              <>
+                Another limit: the rule and its overrides belong to the rule set <Name text={set.name} href={href("rules", { set: set.name })} />, and are changed with it.
+              </>
+            ) : (
+              <button
+                class="small"
+                onClick={() => overrideGroup(rule, use ?? { group, override: null, limit: rule.limit, used: 0, remaining: null, reset_ms: null, waiting: 0 }, reload)}
+              >
+                {use?.override != null ? "Change the override" : "Give this group another limit"}
+              </button>
+            )}
           </li>
           <li>
             <a href={href("try", { kv: print(group) })}>Try it with these key-values</a>

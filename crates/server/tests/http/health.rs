@@ -144,6 +144,22 @@ async fn console() {
             Client::new().get(format!("http://{}{path}", server.address)).header("if-none-match", &etag);
         assert_eq!(again.send().await.unwrap().status().as_u16(), 304, "{path}");
     }
+    // The large files are compressed for clients that accept it.
+    for (accepted, expected) in [
+        ("gzip, deflate, br", Some("gzip")),
+        ("br, GZIP;q=0.5", Some("gzip")),
+        ("gzip;q=0", None),
+        ("identity", None),
+    ] {
+        let request = Client::new().get(format!("http://{}/console/app.js", server.address));
+        let response = request.header("accept-encoding", accepted).send().await.unwrap();
+        let encoding =
+            response.headers().get("content-encoding").map(|value| value.to_str().unwrap().to_owned());
+        assert_eq!(encoding.as_deref(), expected, "{accepted}");
+        let bytes = response.bytes().await.unwrap();
+        let is_gzip = bytes.starts_with(&[0x1f, 0x8b]);
+        assert_eq!(is_gzip, expected.is_some(), "{accepted}");
+    }
 }
 
 #[tokio::test]
