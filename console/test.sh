@@ -1,10 +1,12 @@
 #!/bin/sh
 # Builds and tests the console. The variable LIMINA_BIN names the server's program.
+#   install   installs the packages of npm
 #   build     bundles the console into the files that the server embeds
 #   check     fails if those files are not what the sources give
 #   smoke     check, types, and one flow for each screen in a real browser
-#   full      the same, long lists, and screenshots of every screen in target/console-screenshots
+#   full      the same with more names, long lists, and screenshots of every screen
 #   pictures  makes the pictures of the README
+# Screenshots are in $LIMINA_SCREENSHOTS, or target/console-screenshots.
 set -eu
 cd "$(dirname "$0")"
 if ! cmp -s package-lock.json node_modules/.installed; then
@@ -29,6 +31,7 @@ check() {
 }
 
 case ${1:-full} in
+    install) ;;
     build) node build.mjs ;;
     check) check ;;
     smoke | full)
@@ -39,7 +42,7 @@ case ${1:-full} in
         ;;
     pictures) node test/pictures.mjs ;;
     *)
-        echo "usage: $0 build|check|smoke|full|pictures" >&2
+        echo "usage: $0 install|build|check|smoke|full|pictures" >&2
         exit 2
         ;;
 esac

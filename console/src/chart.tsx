@@ -1,4 +1,5 @@
 // Lines over time or position, by uPlot.
+import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
@@ -6,16 +7,18 @@ import { clock, number } from "./format";
 import { T } from "./text";
 import { dark } from "./theme";
 
-export type Line = { name: string; color: "accent" | "bad" | "muted" | "held"; fill?: boolean; dash?: boolean; step?: boolean };
+export type Line = { name: string; color: "accent" | "bad" | "muted" | "held" | "warn"; fill?: boolean; dash?: boolean; step?: boolean };
 
 const css = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const VARIABLE = { accent: "--accent", bad: "--bad", muted: "--muted", held: "--held" };
+const VARIABLE = { accent: "--accent", bad: "--bad", muted: "--muted", held: "--held", warn: "--warn" };
 
 export function Chart({ x, ys, lines, format, isTime = true, height = 180, mark }: { x: number[]; ys: (number | null)[][]; lines: Line[]; format: (value: number) => string; isTime?: boolean; height?: number; mark?: number }) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(undefined);
   const marked = useRef(mark);
   marked.current = mark;
+  /** The point below the pointer. */
+  const pointed = useSignal<number | null>(null);
   const isDark = dark.value;
   const shape = JSON.stringify(lines);
   useEffect(() => {
@@ -44,12 +47,12 @@ export function Chart({ x, ys, lines, format, isTime = true, height = 180, mark 
             dash: line.dash ? [4, 4] : undefined,
             fill: line.fill ? `color-mix(in srgb, ${color} 12%, transparent)` : undefined,
             points: { show: false },
-            spanGaps: true,
             paths: line.step ? uPlot.paths.stepped!({ align: 1 }) : undefined,
           };
         }),
       ],
       hooks: {
+        setCursor: [(u) => void (pointed.value = u.cursor.idx ?? null)],
         draw: [
           (u) => {
             if (marked.current === undefined) return;
@@ -77,15 +80,23 @@ export function Chart({ x, ys, lines, format, isTime = true, height = 180, mark 
   useEffect(() => {
     plot.current?.setData([x, ...ys]);
   }, [x, ys, mark]);
+  // Without a pointer, the captions show the newest values, or those at the mark.
+  const last = mark === undefined ? x.length - 1 : x.findLastIndex((at) => at <= mark);
+  const shown = pointed.value ?? last;
   return (
     <figure class="chart">
       <div ref={place} style={{ minHeight: `${height}px` }} />
       <figcaption>
-        {lines.map((line) => (
-          <span key={line.name} class={`swatch ${line.color} ${line.dash ? "dashed" : ""}`}>
-            <T text={line.name} />
-          </span>
-        ))}
+        {lines.map((line, n) => {
+          const value = ys[n]?.[shown];
+          return (
+            <span key={line.name} class={`swatch ${line.color} ${line.dash ? "dashed" : ""}`}>
+              <T text={line.name} />
+              {value != null && <b class="figures">{format(value)}</b>}
+            </span>
+          );
+        })}
+        {pointed.value !== null && x[shown] !== undefined && <span class="figures pointed">{isTime ? clock(1000 * x[shown]) : `position ${number(x[shown])}`}</span>}
       </figcaption>
     </figure>
   );

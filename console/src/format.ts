@@ -72,7 +72,7 @@ export function allowance(limit: Num, window: Window | null): string {
 }
 
 export function windowWord(window: Window | null): string {
-  if (!window) return "in use";
+  if (!window) return "no window";
   if (window.type === "bucket") return window.burst == null ? "bucket" : `bucket, burst ${number(window.burst)}`;
   return window.type;
 }

@@ -33,7 +33,11 @@ effect(() => {
   refusals.value = [];
   refusalState.value = "connecting";
   refusalFailure.value = null;
+  /** Turns of the timer since the connection was opened; negative without a connection. */
+  let turns = -1;
   const flush = () => {
+    // What the server remembers arrives within the first turn. Only then is an empty list known to be empty.
+    if (turns >= 0 && ++turns === 2) refusalState.value = "live";
     if (arrived.length === 0) return;
     refusals.value = [...arrived.reverse(), ...refusals.peek()].slice(0, KEPT);
     arrived = [];
@@ -45,7 +49,7 @@ effect(() => {
       // The server sends what it remembers again.
       arrived = [];
       refusals.value = [];
-      refusalState.value = "live";
+      turns = 0;
       refusalFailure.value = null;
     },
     event: ({ event, data }) => {
@@ -54,6 +58,7 @@ effect(() => {
       if (arrived.length > KEPT) arrived = arrived.slice(-KEPT);
     },
     lost: (failure) => {
+      turns = -1;
       refusalState.value = "lost";
       refusalFailure.value = failure;
     },

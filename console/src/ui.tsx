@@ -248,9 +248,14 @@ export function Use({ used, limit, label = true }: { used: Num; limit: Num; labe
   );
 }
 
+/** A value that a row does not have. On a phone, such cells are left out. */
+export function None() {
+  return <span class="quiet none">–</span>;
+}
+
 /** How many requests wait, if any. */
 export function Waiting({ of }: { of: { waiting: number } }) {
-  return of.waiting > 0 ? <Badge tone="warn">{number(of.waiting)}</Badge> : <span class="quiet">–</span>;
+  return of.waiting > 0 ? <Badge tone="warn">{number(of.waiting)}</Badge> : <None />;
 }
 
 /** What a limit of the ledger has committed and held, below its ceiling. */

@@ -10,7 +10,7 @@ import { pageQuery } from "../lists";
 import { change, go, href, param } from "../route";
 import { Name, Pairs } from "../text";
 import type { Decision, Page, Refusal } from "../types";
-import { Badge, Card, Command, Empty, FailureNote, Filter, Left, Loading, Pager, Screen, Since, Table, Use, Waiting } from "../ui";
+import { Badge, Card, Command, Empty, FailureNote, Filter, Left, Loading, None, Pager, Screen, Since, Table, Use, Waiting } from "../ui";
 import { causeLink } from "./now";
 import { whyText } from "./refusals";
 import { curl } from "./try";
@@ -70,7 +70,7 @@ function OpenDecisions() {
             open={(decision) => go("decisions", { operation: decision.operation_id })}
             columns={[
               { head: "Operation", wide: true, cell: (decision) => <Name text={decision.operation_id} href={href("decisions", { operation: decision.operation_id })} /> },
-              { head: "Owner", cell: (decision) => (decision.owner ? <Name text={decision.owner} /> : <span class="quiet">–</span>) },
+              { head: "Owner", cell: (decision) => (decision.owner ? <Name text={decision.owner} /> : <None />) },
               { head: "Parts", cell: (decision) => <span class="marks">{parts(decision)}</span> },
               { head: "Since", cell: (decision) => <Since ms={decision.held_ms} at={time} /> },
               { head: "Expires in", cell: (decision) => (decision.expires_in_ms === null ? "–" : <Left ms={decision.expires_in_ms} of={decision.ttl_ms} at={time} />) },
@@ -260,7 +260,7 @@ function Life({ decision, at: time }: { decision: Decision; at: number }) {
           <b>Open</b>
           {expires_in_ms !== null && (
             <span>
-              expires in <Left ms={expires_in_ms} of={ttl_ms} at={time} /> without a heartbeat
+              without a heartbeat, expires in <Left ms={expires_in_ms} of={ttl_ms} at={time} />
             </span>
           )}
         </li>

@@ -8,7 +8,7 @@ import { cut, pageQuery } from "../lists";
 import { change, go, href, param } from "../route";
 import { Name, T } from "../text";
 import type { Entry, Hold, Limit, LimitValue, Operation, Page } from "../types";
-import { Account, Badge, Card, Command, Empty, Facts, FailureNote, Filter, Left, Loading, Pager, Screen, Table, Tabs } from "../ui";
+import { Account, Badge, Card, Command, Empty, Facts, FailureNote, Filter, Left, Loading, None, Pager, Screen, Table, Tabs } from "../ui";
 import { curl } from "./try";
 
 export function Ledger() {
@@ -91,7 +91,7 @@ function AllLimits() {
           { head: "Limit", wide: true, cell: (limit) => <Name text={limit.name} href={href("ledger", { limit: limit.name })} /> },
           { head: "Committed, held", cell: (limit) => <Account commit={limit.commit_value} hold={limit.hold_value} ceiling={limit.ceiling} /> },
           { head: "Committed", align: "right", cell: (limit) => <span class="figures">{number(limit.commit_value)}</span> },
-          { head: "Held", align: "right", cell: (limit) => <span class="figures">{Number(limit.hold_value) ? number(limit.hold_value) : <span class="quiet">–</span>}</span> },
+          { head: "Held", align: "right", cell: (limit) => (Number(limit.hold_value) ? <span class="figures">{number(limit.hold_value)}</span> : <None />) },
           { head: "Ceiling", align: "right", cell: (limit) => <span class="figures">{limit.ceiling === null ? <span class="quiet">none</span> : number(limit.ceiling)}</span> },
           { head: "Free", align: "right", cell: (limit) => <b class="figures">{limit.available === null ? "∞" : number(limit.available)}</b> },
         ]}
@@ -389,9 +389,9 @@ function OneOperation({ id }: { id: string }) {
             },
             { head: "State", cell: (hold) => <StateBadge of={hold} /> },
             { head: "Held", align: "right", cell: (hold) => <span class="figures">{number(hold.held_value)}</span> },
-            { head: "Committed", align: "right", cell: (hold) => <span class="figures">{hold.committed_value === null ? <span class="quiet">–</span> : number(hold.committed_value)}</span> },
+            { head: "Committed", align: "right", cell: (hold) => (hold.committed_value === null ? <None /> : <span class="figures">{number(hold.committed_value)}</span>) },
             { head: "Held at", cell: (hold) => <span class="figures">{moment(hold.held_at)}</span> },
-            { head: "Expires", cell: (hold) => (hold.state === "held" ? <Expiry of={[hold]} /> : <span class="quiet">–</span>) },
+            { head: "Expires", cell: (hold) => (hold.state === "held" ? <Expiry of={[hold]} /> : <None />) },
           ]}
         />
       </Card>

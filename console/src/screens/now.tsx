@@ -108,10 +108,11 @@ const FACTS: [string, string, (value: number) => string, string?][] = [
   ["limina_limiter_groups", "Groups that count", number],
   ["limina_limiter_leases", "Slots held", number, "locks"],
   ["limina_locks_held", "Locks held", number, "locks"],
-  ["limina_locks_waiting", "Waiting for locks", number, "locks"],
+  ["limina_locks_waiting", "Waiting for a lock or slot", number, "locks"],
+  ["limina_decisions_open", "Decisions open", number, "decisions"],
   ["limina_ledger_limits", "Ledger limits", number, "ledger"],
   ["limina_event_streams", "Streams", number, "streams"],
-  ["limina_queue_depth", "Requests in queues", number],
+  ["limina_queue_depth", "Requests not answered yet", number],
   ["limina_memory_bytes", "Memory counted", bytes],
   ["limina_journal_bytes", "Journal", bytes],
 ];
@@ -178,7 +179,7 @@ function RefusedBy() {
               <i style={{ width: `${(100 * count) / most}%` }} />
             </span>
             <span class="figures">
-              <b>{number(count)}</b> <span class="quiet">{recent > 0 && `${number(recent)} in 1 min`}</span>
+              <b>{number(count)}</b> <span class="quiet">{recent === count ? "in a minute" : `${number(recent)} / min`}</span>
             </span>
           </li>
         ))}

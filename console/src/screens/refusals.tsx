@@ -7,7 +7,7 @@ import { missed, refusals, refusalFailure, refusalState, refusedBy, useRefusals,
 import { change, param } from "../route";
 import { Name, Pairs } from "../text";
 import type { Refusal } from "../types";
-import { Badge, Empty, FailureNote, Filter, Screen, Table } from "../ui";
+import { Badge, Empty, FailureNote, Filter, Loading, None, Screen, Table } from "../ui";
 import { causeLink } from "./now";
 import { Why } from "./why";
 
@@ -96,7 +96,7 @@ export function Refusals() {
               </div>
             </section>
           ) : (
-            refusalState.value === "live" &&
+            refusalState.value === "connecting" ? <Loading /> : refusalState.value === "live" &&
             (all.length > 0 ? (
               <Empty title="No refusal matches the filter" />
             ) : (
@@ -111,7 +111,7 @@ export function Refusals() {
 }
 
 function Subject({ of: { key_values, operation_id } }: { of: Refusal }) {
-  if (key_values === null && operation_id === null) return <span class="quiet">–</span>;
+  if (key_values === null && operation_id === null) return <None />;
   return (
     <span class="subject">
       {operation_id !== null && <Name text={operation_id} />}

@@ -9,7 +9,7 @@ import { cut, pageQuery } from "../lists";
 import { change, go, href, param } from "../route";
 import { Name, Pairs, Selection, T } from "../text";
 import type { Group, Override, Page, Rule } from "../types";
-import { Badge, Card, Command, Empty, Facts, FailureNote, Filter, Loading, Pager, Screen, Table, Use, Waiting } from "../ui";
+import { Badge, Card, Command, Empty, Facts, FailureNote, Filter, Loading, None, Pager, Screen, Table, Use, Waiting } from "../ui";
 import { AllSets, OneSet, RulesTabs, setOf } from "./sets";
 import { curl } from "./try";
 
@@ -72,7 +72,7 @@ function AllRules() {
               { head: "Allows", cell: (rule) => <span class="figures">{allowance(rule.limit, rule.window)}</span> },
               { head: "Window", cell: (rule) => <span class="quiet">{windowWord(rule.window)}</span> },
               { head: "For each", cell: (rule) => <Keys of={rule.group_by} /> },
-              { head: "Overrides", align: "right", cell: (rule) => <span class="figures">{rule.overrides > 0 ? number(rule.overrides) : <span class="quiet">–</span>}</span> },
+              { head: "Overrides", align: "right", cell: (rule) => (rule.overrides > 0 ? <span class="figures">{number(rule.overrides)}</span> : <None />) },
               { head: "", cell: (rule) => <Marks of={rule} /> },
             ]}
           />
@@ -198,7 +198,7 @@ function OneRule({ name }: { name: string }) {
 }
 
 const TRACKED = 3;
-const LINES: Line["color"][] = ["accent", "held", "muted"];
+const LINES: Line["color"][] = ["accent", "warn", "muted"];
 
 function Groups({ rule, mayOverride, groups, complete, at: time, reload }: { rule: Rule; mayOverride: boolean; groups: Group[]; complete: boolean; at: number; reload: () => void }) {
   const shown = Math.min(groups.length, Number(param("groups")) || 25);
@@ -219,7 +219,7 @@ function Groups({ rule, mayOverride, groups, complete, at: time, reload }: { rul
                 { head: "Use", cell: (group) => <Use used={group.used} limit={group.limit} /> },
                 { head: "Free again", cell: (group) => (group.reset_ms === null ? <span class="quiet">when given back</span> : <span class="figures">in {duration(group.reset_ms)}</span>) },
                 { head: "Waiting", align: "right", cell: (group) => <Waiting of={group} /> },
-                { head: "Override", cell: (group) => (group.override === null ? <span class="quiet">–</span> : <Name text={group.override} />) },
+                { head: "Override", cell: (group) => (group.override === null ? <None /> : <Name text={group.override} />) },
                 {
                   head: "",
                   align: "right",

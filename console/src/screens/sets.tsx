@@ -6,7 +6,7 @@ import { cut, pageQuery } from "../lists";
 import { go, href, param } from "../route";
 import { Name, T } from "../text";
 import type { Page, Rule, RuleSet, RuleSetInfo } from "../types";
-import { Badge, Command, Empty, FailureNote, Filter, Loading, Pager, Screen, Table, Tabs } from "../ui";
+import { Badge, Command, Empty, FailureNote, Filter, Loading, None, Pager, Screen, Table, Tabs } from "../ui";
 import { Keys } from "./rules";
 
 /** More rules than this are not rendered at once. */
@@ -143,7 +143,7 @@ export function OneSet({ name }: { name: string }) {
               { head: "Allows", cell: (rule) => <span class="figures">{allowance(rule.limit, rule.window)}</span> },
               { head: "Window", cell: (rule) => <span class="quiet">{windowWord(rule.window)}</span> },
               { head: "For each", cell: (rule) => <Keys of={rule.group_by} /> },
-              { head: "Overrides", align: "right", cell: (rule) => <span class="figures">{rule.overrides.length > 0 ? number(rule.overrides.length) : <span class="quiet">–</span>}</span> },
+              { head: "Overrides", align: "right", cell: (rule) => (rule.overrides.length > 0 ? <span class="figures">{number(rule.overrides.length)}</span> : <None />) },
               { head: "", cell: (rule) => rule.shadow && <Badge tone="warn">only watches</Badge> },
             ]}
           />

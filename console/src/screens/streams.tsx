@@ -189,6 +189,9 @@ function OneStream({ name }: { name: string }) {
   );
 }
 
+/** An event that is due for longer than this is part of an open decision, and is published when that is committed. */
+const OVERDUE = 3000;
+
 function Ripening({ from, ms }: { from: number; ms: number }) {
   const left = Math.max(0, from + ms - now.value);
   return (
@@ -196,7 +199,7 @@ function Ripening({ from, ms }: { from: number; ms: number }) {
       <span class="meter thin">
         <i style={{ width: `${Math.min(100, 100 * (1 - left / ms))}%` }} />
       </span>
-      <span class="figures">{left === 0 ? "now" : duration(Math.ceil(left / 1000) * 1000)}</span>
+      <span class="figures">{now.value - from - ms > OVERDUE ? "at its commit" : left === 0 ? "now" : duration(Math.ceil(left / 1000) * 1000)}</span>
     </span>
   );
 }

@@ -7,7 +7,7 @@ import { parse, type KeyValues } from "../keyvalues";
 import { change, href, param } from "../route";
 import { Name, Pairs, Selection, T } from "../text";
 import type { CheckReply, LimitStatus, Page, Rule, RuleMatch } from "../types";
-import { Badge, Card, Command, Empty, FailureNote, Loading, Screen, Table, Use, Waiting } from "../ui";
+import { Badge, Card, Command, Empty, FailureNote, Loading, None, Screen, Table, Use, Waiting } from "../ui";
 
 export function Try() {
   const text = param("kv");
@@ -139,7 +139,7 @@ function Answer({ keyValues, hits }: { keyValues: KeyValues; hits: number }) {
             rowKey={(limit) => `${limit.rule} ${limit.override}`}
             columns={[
               { head: "Rule", cell: (limit) => <Name text={limit.rule ?? ""} href={href("rules", { rule: limit.rule ?? "" })} /> },
-              { head: "Override", cell: (limit) => (limit.override === null ? <span class="quiet">–</span> : <Name text={limit.override} />) },
+              { head: "Override", cell: (limit) => (limit.override === null ? <None /> : <Name text={limit.override} />) },
               { head: "Group", wide: true, cell: (limit) => <Pairs of={limit.group} empty="all together" /> },
               { head: "Use", cell: (limit) => <Use used={limit.used} limit={limit.limit} /> },
               { head: "Waiting", align: "right", cell: (limit) => <Waiting of={limit} /> },

@@ -20,10 +20,11 @@ pub(crate) fn build() -> Outcome {
     run_script("build", None)
 }
 
-/// Installs the programs that the tests use.
+/// Installs what the tests use: the programs, and the packages of npm.
 pub(crate) fn install() -> Outcome {
     packages::install(BUILD_PACKAGES)?;
-    packages::install(BROWSER)
+    packages::install(BROWSER)?;
+    run_script("install", None)
 }
 
 /// Tests the console against a server. Options: `--smoke` for the tests that `cargo xtask test` runs; `--pictures` makes the
@@ -53,7 +54,8 @@ pub(crate) fn test(args: &[String]) -> Outcome {
 fn run_script(set: &str, server: Option<&Path>) -> Outcome {
     let script = crate::root().join("console/test.sh");
     let mut command = Command::new(&script);
-    command.arg(set).current_dir(crate::root());
+    let screenshots = crate::target_directory()?.join("console-screenshots");
+    command.arg(set).env("LIMINA_SCREENSHOTS", screenshots).current_dir(crate::root());
     if let Some(server) = server {
         command.env("LIMINA_BIN", server);
     }
