@@ -5,7 +5,7 @@ import { at, Failure, get } from "../api";
 import { clock, duration, moment, number } from "../format";
 import { useData } from "../hooks";
 import { print } from "../keyvalues";
-import { refusals, refusedBy, useRefusals } from "../live";
+import { refusals, refusalState, refusedBy, useRefusals } from "../live";
 import { pageQuery } from "../lists";
 import { change, go, href, param } from "../route";
 import { Name, Pairs } from "../text";
@@ -199,6 +199,7 @@ function OneDecision({ id }: { id: string }) {
 function Unknown({ id }: { id: string }) {
   useEffect(useRefusals, []);
   const refusal = refusals.value.find((candidate) => candidate.family === "decisions" && candidate.operation_id === id);
+  if (!refusal && refusalState.value === "connecting") return <Loading />;
   if (!refusal) return <Empty title="There is no such decision">An id that ended more than 24 hours ago and held nothing in the ledger is forgotten.</Empty>;
   return (
     <>
@@ -289,7 +290,7 @@ function Made({ decision, at: time }: { decision: Decision; at: number }) {
         <Life decision={decision} at={time} />
       </Card>
       {limits.length > 0 && (
-        <Card title="Limits" note={isOpen ? "What it takes from, as it is now." : "What it took from, as it is now."} flush>
+        <Card title="Limits" note={isOpen ? "What it takes from, as it is now." : "What it took from, as it stood when the decision ended."} flush>
           <Table
             label="Limits"
             rows={limits}
@@ -307,7 +308,7 @@ function Made({ decision, at: time }: { decision: Decision; at: number }) {
       {values.length > 0 && (
         <Card
           title="Ledger"
-          note={isOpen ? "The limits that it holds in, as they are now." : "The limits that it held in, as they are now."}
+          note={isOpen ? "The limits that it holds in, as they are now." : "The limits that it held in, as they stood when the decision ended."}
           tools={<a href={href("ledger", { operation: operation_id })}>What it {isOpen ? "holds" : "held"}</a>}
           flush
         >
