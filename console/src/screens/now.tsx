@@ -179,7 +179,7 @@ function RefusedBy() {
               <i style={{ width: `${(100 * count) / most}%` }} />
             </span>
             <span class="figures">
-              <b>{number(count)}</b> <span class="quiet">{recent === count ? "in a minute" : `${number(recent)} / min`}</span>
+              <b>{number(count)}</b> <span class="quiet">{recent === 0 ? "" : recent === count ? "in a minute" : `${number(recent)} / min`}</span>
             </span>
           </li>
         ))}
