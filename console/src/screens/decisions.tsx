@@ -163,7 +163,7 @@ async function find(id: string, signal: AbortSignal): Promise<Decision | "waitin
 }
 
 function OneDecision({ id }: { id: string }) {
-  const { data, failure, at: time, reload } = useData(`decision ${id}`, (signal) => find(id, signal), 2000);
+  const { data, failure, at: time, reload } = useData(`decision ${id}`, (signal) => find(id, signal), 1000);
   const lead = <a href={href("decisions")}>← Open decisions</a>;
   if (data === undefined)
     return (
