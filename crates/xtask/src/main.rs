@@ -4,6 +4,7 @@ mod architecture;
 mod chaos;
 mod client_packages;
 mod clients;
+mod console;
 mod edge;
 mod envoy;
 mod fuzz;
@@ -40,6 +41,8 @@ fn main() -> ExitCode {
         Some("clients") if rest.is_empty() => clients::install(),
         Some("clients-e2e") => client_packages::run(rest),
         Some("envoy") => envoy::run(rest),
+        Some("console") if rest.is_empty() => console::build(),
+        Some("console-e2e") => console::test(rest),
         Some("fuzz") => fuzz::run(rest),
         Some("hostile") => hostile::run(&words(rest)),
         Some("docs") if rest.is_empty() => docs(),
@@ -74,6 +77,10 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             the few tests that `test` includes
   envoy     test the server with the real Envoy in front of it; `test` includes a part, --smoke. Installs Envoy under
             `target`
+  console   bundle the sources in `console` into the files that the server embeds
+  console-e2e
+            test the console against the server in a real browser; screenshots are kept under `target`. --smoke runs the
+            tests that `test` includes; --pictures makes the pictures of the README
   fuzz      feed random bytes to the code that reads the bytes of clients, nodes and disks: --seconds N for each target
             (60), or for one: --seconds N TARGET. Installs cargo-fuzz under `target` if it is missing
   hostile   play hostile clients to the release binary, and watch its memory and an honest client's latency: names of

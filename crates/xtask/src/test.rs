@@ -3,7 +3,7 @@
 use std::{path::Path, process::Command, thread};
 
 use crate::{
-    Environment, Outcome, cargo, clients, envoy, fuzz, packages, rivals, schemathesis, test_binaries,
+    Environment, Outcome, cargo, clients, console, envoy, fuzz, packages, rivals, schemathesis, test_binaries,
 };
 
 pub(crate) fn run() -> Outcome {
@@ -53,6 +53,7 @@ fn install() -> Outcome {
     clients::install()?;
     schemathesis::install()?;
     envoy::install()?;
+    console::install()?;
     packages::install(&[packages::POSTGRES, packages::C_COMPILER, packages::CURL])
 }
 

@@ -25,6 +25,7 @@ const SLOWEST_FIRST: &[&str] = &[
     "limina: cluster",
     "schemathesis",
     "client packages",
+    "console",
     "store: all",
     "bench: tiny",
     "sim: all",
@@ -72,6 +73,7 @@ pub(crate) fn build(environment: &Environment) -> Result<Vec<Job>, String> {
             jobs.push(envoy(program)?);
             jobs.push(client_packages(program)?);
             server = Some(program.to_owned());
+            jobs.push(console(program)?);
         }
     }
     if !cargo.wait().map_err(failed)?.success() {
@@ -159,6 +161,12 @@ fn schemathesis(server: &Path) -> Result<Job, String> {
 fn client_packages(server: &Path) -> Result<Job, String> {
     let command = crate::client_packages::job(server)?;
     Ok(Job { name: "client packages".into(), again: "cargo xtask clients-e2e --smoke".into(), command })
+}
+
+/// The console against the same server, in a browser.
+fn console(server: &Path) -> Result<Job, String> {
+    let command = crate::console::job(server)?;
+    Ok(Job { name: "console".into(), again: "cargo xtask console-e2e --smoke".into(), command })
 }
 
 fn documentation_tests() -> Job {

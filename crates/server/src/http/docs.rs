@@ -3,7 +3,7 @@
 use super::{openapi, problem::Code};
 use axum::{
     http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
-    response::{IntoResponse, Redirect, Response},
+    response::{IntoResponse, Response},
 };
 use std::{fmt::Write, sync::LazyLock};
 
@@ -35,11 +35,6 @@ pub(super) async fn docs() -> Response {
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
     (headers, DOCS.as_str()).into_response()
-}
-
-/// The root leads to the reference, for people who open the address in a browser.
-pub(super) async fn root() -> Redirect {
-    Redirect::temporary("/docs")
 }
 
 /// The page with one section per error code. The `type` of a problem document links to such a section.

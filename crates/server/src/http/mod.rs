@@ -1,6 +1,7 @@
 //! The HTTP front end: what all handlers share. The routes are in `routes.rs`.
 
 mod audit;
+mod console;
 mod decisions;
 mod docs;
 mod door;

@@ -5,7 +5,8 @@
 //! path. A handler that needs more for some requests, such as a forced release, asks `Scope::require`.
 
 use super::{
-    App, audit, decisions, docs, events, health, ledger, liminator, limiter, locks, namespaces, refusals,
+    App, audit, console, decisions, docs, events, health, ledger, liminator, limiter, locks, namespaces,
+    refusals,
 };
 use crate::{access::Needs, envoy, stomp};
 use axum::{
@@ -113,11 +114,14 @@ const LIMINATOR: Needs = Needs::Family(Family::Ledger, Read);
 
 fn outside_families() -> Vec<(&'static str, &'static str, &'static str, Call)> {
     let mut routes = vec![
-        ("/", "server", "root", get(Needs::Nothing, docs::root)),
+        ("/", "server", "root", get(Needs::Nothing, console::root)),
         ("/healthz", "server", "healthz", get(Needs::Nothing, health::healthz)),
         ("/readyz", "server", "readyz", get(Needs::Nothing, health::readyz)),
         ("/openapi.json", "server", "openapi", get(Needs::Nothing, docs::openapi)),
         ("/docs", "server", "docs", get(Needs::Nothing, docs::docs)),
+        ("/console", "server", "console", get(Needs::Nothing, console::page)),
+        ("/console/", "server", "console", get(Needs::Nothing, console::page)),
+        ("/console/{*rest}", "server", "console", get(Needs::Nothing, console::below)),
         ("/metrics", "server", "metrics", get(Needs::ClusterRead, health::metrics)),
         ("/v1/cluster", "server", "cluster", get(Needs::ClusterRead, health::cluster)),
         ("/v1/ns", "namespaces", "list_namespaces", get(Needs::Token, namespaces::list_namespaces)),
@@ -197,8 +201,10 @@ mod tests {
     fn what_needs_no_token_has_no_data() {
         let open: Vec<String> =
             all().into_iter().filter(|entry| entry.needs == Needs::Nothing).map(|entry| entry.path).collect();
+        let console = ["/console", "/console/", "/console/{*rest}"];
         let health = ["/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"];
-        assert_eq!(open, [&["/", "/healthz", "/readyz", "/openapi.json", "/docs"][..], &health].concat());
+        let server = ["/", "/healthz", "/readyz", "/openapi.json", "/docs"];
+        assert_eq!(open, [&server[..], &console, &health].concat());
         // A level without a family would be that of all families.
         assert!(!all().iter().any(|entry| matches!(entry.needs, Needs::Level(_))));
     }

@@ -108,9 +108,6 @@ async fn the_reference() {
         let pointer = reference.split('"').next().unwrap();
         assert!(document.pointer(pointer).is_some(), "{pointer}");
     }
-    // Somebody who opens the address in a browser finds the reference.
-    let root = server.send("GET", "/", "").await;
-    assert_eq!((root.status().as_u16(), root.url().path()), (200, "/docs"));
     let response = server.send("GET", "/docs", "").await;
     let policy = response.headers()["content-security-policy"].to_str().unwrap().to_owned();
     assert!(policy.starts_with("default-src 'none'"), "{policy}");
@@ -118,6 +115,50 @@ async fn the_reference() {
     for code in ["InvalidRequest", "LimitExceeded", "LimitReached", "OutcomeUnknown", "IdempotencyKeyReused"]
     {
         assert!(page.contains(&format!("id=\"{code}\"")), "{code}");
+    }
+}
+
+#[tokio::test]
+async fn console() {
+    let server = start().await;
+    let root = server.send("GET", "/", "").await;
+    assert_eq!((root.status().as_u16(), root.url().path()), (200, "/console"));
+    for (path, media_type) in [
+        ("/console", "text/html"),
+        ("/console/", "text/html"),
+        ("/console/rules?rule=a", "text/html"),
+        ("/console/a/b", "text/html"),
+        ("/console/app.js", "text/javascript"),
+        ("/console/app.css", "text/css"),
+        ("/console/icon.svg", "image/svg+xml"),
+    ] {
+        let response = server.send("GET", path, "").await;
+        assert_eq!(response.status().as_u16(), 200, "{path}");
+        let header = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
+        assert!(header("content-type").starts_with(media_type), "{path}");
+        let policy = header("content-security-policy");
+        assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+        // A browser that has the file is told so.
+        let etag = header("etag");
+        let again =
+            Client::new().get(format!("http://{}{path}", server.address)).header("if-none-match", &etag);
+        assert_eq!(again.send().await.unwrap().status().as_u16(), 304, "{path}");
+    }
+    // The large files are compressed for clients that accept it.
+    for (accepted, expected) in [
+        ("gzip, deflate, br", Some("gzip")),
+        ("br, GZIP;q=0.5", Some("gzip")),
+        ("gzip;q=0", None),
+        ("identity", None),
+    ] {
+        let request = Client::new().get(format!("http://{}/console/app.js", server.address));
+        let response = request.header("accept-encoding", accepted).send().await.unwrap();
+        let encoding =
+            response.headers().get("content-encoding").map(|value| value.to_str().unwrap().to_owned());
+        assert_eq!(encoding.as_deref(), expected, "{accepted}");
+        let bytes = response.bytes().await.unwrap();
+        let is_gzip = bytes.starts_with(&[0x1f, 0x8b]);
+        assert_eq!(is_gzip, expected.is_some(), "{accepted}");
     }
 }
 
