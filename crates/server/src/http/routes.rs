@@ -118,6 +118,8 @@ fn outside_families() -> Vec<(&'static str, &'static str, &'static str, Call)> {
         ("/readyz", "server", "readyz", get(Needs::Nothing, health::readyz)),
         ("/openapi.json", "server", "openapi", get(Needs::Nothing, docs::openapi)),
         ("/docs", "server", "docs", get(Needs::Nothing, docs::docs)),
+        ("/docs/docs.css", "server", "docs", get(Needs::Nothing, docs::style)),
+        ("/docs/docs.js", "server", "docs", get(Needs::Nothing, docs::script)),
         ("/metrics", "server", "metrics", get(Needs::ClusterRead, health::metrics)),
         ("/v1/cluster", "server", "cluster", get(Needs::ClusterRead, health::cluster)),
         ("/v1/ns", "namespaces", "list_namespaces", get(Needs::Token, namespaces::list_namespaces)),
@@ -198,7 +200,8 @@ mod tests {
         let open: Vec<String> =
             all().into_iter().filter(|entry| entry.needs == Needs::Nothing).map(|entry| entry.path).collect();
         let health = ["/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"];
-        assert_eq!(open, [&["/", "/healthz", "/readyz", "/openapi.json", "/docs"][..], &health].concat());
+        let files = ["/docs", "/docs/docs.css", "/docs/docs.js"];
+        assert_eq!(open, [&["/", "/healthz", "/readyz", "/openapi.json"][..], &files, &health].concat());
         // A level without a family would be that of all families.
         assert!(!all().iter().any(|entry| matches!(entry.needs, Needs::Level(_))));
     }
