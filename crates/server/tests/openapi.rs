@@ -108,8 +108,8 @@ fn find_bare(path: &str, schema: &Value, missing: &mut Vec<String>) {
     for word in ["oneOf", "anyOf", "allOf"] {
         schema[word].as_array().into_iter().flatten().for_each(|part| find_bare(path, part, missing));
     }
-    for word in ["items", "additionalProperties"] {
-        find_bare(&format!("{path}[]"), &schema[word], missing);
+    for inner in ["items", "additionalProperties"].iter().filter_map(|word| schema.get(word)) {
+        find_bare(&format!("{path}[]"), inner, missing);
     }
 }
 
