@@ -1,4 +1,4 @@
-"""The examples: those of the README, and the programs under `examples/python`."""
+"""The examples: those of the README, those of the server's reference, and the programs under `examples/python`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ from .conformance import closed_port
 
 CLIENT = Path(__file__).parents[1]
 EXAMPLES = CLIENT.parents[1] / "examples" / "python"
+REFERENCE = CLIENT.parents[1] / "crates" / "server" / "assets" / "docs"
+CHAPTERS = ["limiter", "locks", "events", "ledger", "decisions"]
+SNIPPET = re.compile(r"^py:(?P<imports>.*)\n(?P<code>(?:\|.*\n)+)", re.M)
 BLOCK = re.compile(r"(<!-- needs: (?P<needs>\w+) -->\n)?```(?P<language>python|output)\n(?P<text>.*?)```", re.S)
 
 
@@ -39,6 +42,21 @@ def test_the_readme_prints_what_it_says(server: str, namespace: str, features: f
             with contextlib.redirect_stdout(io.StringIO()) as output:
                 exec(compile(block["text"], "README.md", "exec"), scope)
             printed = output.getvalue()
+
+
+@pytest.mark.smoke
+def test_the_snippets_of_the_reference_run(server: str, namespace: str) -> None:
+    """In the order of the page: later ones use what earlier ones have made."""
+    count = 0
+    with Limina(f"http://{server}", namespace=namespace, timeout=20) as client:
+        for chapter in CHAPTERS:
+            for snippet in SNIPPET.finditer((REFERENCE / f"{chapter}.txt").read_text()):
+                code = re.sub(r"^\| ?", "", snippet["code"], flags=re.M)
+                imports = f"from limina import {snippet['imports']}\n" if snippet["imports"].strip() else ""
+                with contextlib.redirect_stdout(io.StringIO()):
+                    exec(compile(imports + code, f"{chapter}.txt", "exec"), {"client": client})
+                count += 1
+    assert count > 40
 
 
 def start(name: str, server: str, **environment: str) -> subprocess.Popen[str]:

@@ -286,6 +286,10 @@ impl PartialSchema for KeyValue<'_> {
 const INTEGER_TEXT: &str = "^[+-]?[0-9]+$";
 const FLOAT_TEXT: &str = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$";
 
+const DATA_TYPE: &str = "0–4: an unsigned integer of 8, 16, 32, 64 bits or of a machine's size. 5–9: the same with a sign. 10 and 11: a \
+    float of 32 or 64 bits. 12: a string.";
+const VALUE: &str = "The value, as a string or as a number.";
+
 /// The typed form for these types: a number, or its text. `number` is none for the type of strings.
 fn typed_schema(
     data_types: &[u64],
@@ -300,13 +304,13 @@ fn typed_schema(
                 .schema_type(Type::String)
                 .pattern(Some(pattern))
                 .extensions(schema::extension("x-number-range", range));
-            OneOfBuilder::new().item(text).item(number).into()
+            OneOfBuilder::new().item(text).item(number).description(Some(VALUE)).into()
         }
-        None => schema::text(0, 1024).into(),
+        None => schema::text(0, 1024).description(Some(VALUE)).into(),
     };
     ObjectBuilder::new()
         .schema_type(Type::Object)
-        .property("DataType", data_type)
+        .property("DataType", data_type.description(Some(DATA_TYPE)))
         .property("Value", value)
         .required("DataType")
         .required("Value")

@@ -29,6 +29,7 @@ mod lock_flows;
 mod memory;
 mod moving;
 mod quotas;
+mod reference;
 mod refusals;
 mod tls;
 mod verify;

@@ -48,7 +48,7 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<Response, Failure> 
 /// With `namespace`, only the shard of that namespace is listed, whether the namespace exists or not.
 #[utoipa::path(
     get, path = "/v1/cluster", tag = "server",
-    params(("namespace" = Option<String>, Query)),
+    params(("namespace" = Option<String>, Query, description = "Only the shard of this namespace, whether the namespace exists or not.")),
     responses((status = 200, description = "All nodes and all shards, as the answering node sees them.", body = Cluster)),
 )]
 pub(super) async fn cluster(

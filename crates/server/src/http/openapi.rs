@@ -1,6 +1,7 @@
 //! The API reference, generated from the handlers and the wire types.
 
 mod exact;
+mod examples;
 
 use super::{audit, decisions, docs, events, health, ledger, limiter, locks, namespaces, refusals, routes};
 use crate::{access::Needs, stomp};
@@ -149,6 +150,7 @@ pub fn openapi_json() -> String {
     }
     document.paths.paths.extend(namespaced);
     add_rights(&mut document);
+    examples::add(&mut document.paths.paths);
     let mut json = document.to_pretty_json().expect("the document consists of JSON alone");
     json.push('\n');
     json

@@ -119,6 +119,8 @@ fn outside_families() -> Vec<(&'static str, &'static str, &'static str, Call)> {
         ("/readyz", "server", "readyz", get(Needs::Nothing, health::readyz)),
         ("/openapi.json", "server", "openapi", get(Needs::Nothing, docs::openapi)),
         ("/docs", "server", "docs", get(Needs::Nothing, docs::docs)),
+        ("/docs/docs.css", "server", "docs", get(Needs::Nothing, docs::style)),
+        ("/docs/docs.js", "server", "docs", get(Needs::Nothing, docs::script)),
         ("/console", "server", "console", get(Needs::Nothing, console::page)),
         ("/console/", "server", "console", get(Needs::Nothing, console::page)),
         ("/console/{*rest}", "server", "console", get(Needs::Nothing, console::below)),
@@ -203,8 +205,9 @@ mod tests {
             all().into_iter().filter(|entry| entry.needs == Needs::Nothing).map(|entry| entry.path).collect();
         let console = ["/console", "/console/", "/console/{*rest}"];
         let health = ["/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"];
-        let server = ["/", "/healthz", "/readyz", "/openapi.json", "/docs"];
-        assert_eq!(open, [&server[..], &console, &health].concat());
+        let server = ["/", "/healthz", "/readyz", "/openapi.json"];
+        let files = ["/docs", "/docs/docs.css", "/docs/docs.js"];
+        assert_eq!(open, [&server[..], &files, &console, &health].concat());
         // A level without a family would be that of all families.
         assert!(!all().iter().any(|entry| matches!(entry.needs, Needs::Level(_))));
     }

@@ -46,6 +46,7 @@ pub(super) fn complete_schemas(schemas: &mut Schemas) {
         overrides.items = ArrayItems::RefOrSchema(Box::new(named.into()));
     }
     add_rule_query(schemas);
+    describe_messages(schemas);
     if let Some(event) = object(schemas, "NewEvent").and_then(|event| event.properties.get("event").cloned())
     {
         schemas.insert("EventText".to_owned(), event);
@@ -313,7 +314,12 @@ fn add_rule_query(schemas: &mut Schemas) {
     let Some(mut query) = object(schemas, "Query") else { return };
     let exists = ObjectBuilder::new()
         .schema_type(Type::Object)
-        .property("exists", ObjectBuilder::new().schema_type(Type::Boolean))
+        .property(
+            "exists",
+            ObjectBuilder::new()
+                .schema_type(Type::Boolean)
+                .description(Some("Whether the rule groups by this key.")),
+        )
         .required("exists")
         .additional_properties(Some(AdditionalProperties::FreeForm(false)));
     if let Some(RefOr::T(Schema::Object(selection))) = schemas.get("Selection") {
@@ -339,9 +345,47 @@ fn object(schemas: &Schemas, name: &str) -> Option<Object> {
     }
 }
 
-/// Replaces the schema of a property.
+/// Replaces the schema of a property, which keeps its description.
 fn replace(object: &mut Object, property: &str, schema: impl Into<RefOr<Schema>>) {
-    object.properties.insert(property.to_owned(), schema.into());
+    let mut schema = schema.into();
+    let old = object.properties.get(property).and_then(description);
+    match &mut schema {
+        RefOr::Ref(reference) if reference.description.is_empty() => {
+            reference.description = old.unwrap_or_default();
+        }
+        // A property that must be absent has nothing to say.
+        RefOr::T(Schema::Object(new)) if new.schema_type != SchemaType::Type(Type::Null) => {
+            new.description = new.description.take().or(old);
+        }
+        RefOr::T(Schema::AllOf(new)) => new.description = new.description.take().or(old),
+        RefOr::T(Schema::OneOf(new)) => new.description = new.description.take().or(old),
+        _ => {}
+    }
+    object.properties.insert(property.to_owned(), schema);
+}
+
+/// The description of a property. An optional property has it inside its first form.
+fn description(schema: &RefOr<Schema>) -> Option<String> {
+    match schema {
+        RefOr::Ref(reference) => Some(reference.description.clone()).filter(|text| !text.is_empty()),
+        RefOr::T(Schema::Object(object)) => object.description.clone(),
+        RefOr::T(Schema::OneOf(forms)) => {
+            forms.description.clone().or_else(|| forms.items.iter().find_map(description))
+        }
+        _ => None,
+    }
+}
+
+/// The field by which a message says what it is comes from an attribute, so it has no comment.
+fn describe_messages(schemas: &mut Schemas) {
+    let Some(RefOr::T(Schema::OneOf(messages))) = schemas.get_mut("Message") else { return };
+    for message in &mut messages.items {
+        if let RefOr::T(Schema::Object(message)) = message
+            && let Some(RefOr::T(Schema::Object(word))) = message.properties.get_mut("messageType")
+        {
+            word.description = Some("What happened.".to_owned());
+        }
+    }
 }
 
 fn one_of(schemas: &mut Schemas, name: &str, forms: [Object; 2]) {
