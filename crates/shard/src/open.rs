@@ -95,6 +95,11 @@ impl<T> Open<T> {
                 self.building.count += 1;
             }
         }
+        self.record_completions(now);
+    }
+
+    /// Adds the answers to requests that waited to the batch, in the order in which the engine has decided them.
+    pub(crate) fn record_completions(&mut self, now: Time) {
         for (id, outcome) in self.engine.take_completions() {
             if let Some(ticket) = self.waiting.remove(&id) {
                 self.decisions += 1;

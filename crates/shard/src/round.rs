@@ -196,6 +196,8 @@ impl<T> Open<T> {
                     self.building.is_empty = false;
                     self.building.work += self.engine.take_work();
                     self.put_back_unfinished(&mut round, work, done_before, options, queue, outputs);
+                    // A slice of decisions may have ended what others wait for.
+                    self.record_completions(round.now);
                 }
                 Ok(mut applied) => {
                     if let Some(Applied::Done { is_relaxed, .. }) = &mut applied {

@@ -8,6 +8,7 @@
 pub mod followers;
 pub mod model;
 pub mod ownership;
+pub mod parts;
 pub mod random;
 pub mod workload;
 pub mod world;

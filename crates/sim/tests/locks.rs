@@ -8,7 +8,7 @@ use limina_engine::{
     locks::{self, GrantInfo, Mode, Reply},
     selection::Query,
 };
-use limina_sim::{model::Fate, random::Random, workload::LockWorkload};
+use limina_sim::{random::Random, workload::LockWorkload};
 
 #[derive(Debug, Clone)]
 enum What {
@@ -92,17 +92,9 @@ fn act(bench: &mut Bench, what: &What) -> Result<(), String> {
         }
         What::Seal => bench.seal(),
         What::Reopen => bench.reopen()?,
-        What::EndWaits => end_waits(bench)?,
+        What::EndWaits => bench.end_waits()?,
     }
     look(bench)
-}
-
-fn end_waits(bench: &mut Bench) -> Result<(), String> {
-    for id in bench.engine.end_lock_waits() {
-        let request = bench.waiting.remove(&id).ok_or("nobody is given up")?;
-        bench.decided(&request, Fate::GivenUp)?;
-    }
-    Ok(())
 }
 
 /// Whatever the model expects: two requests never hold an exclusive lock, and counts agree with the lists.

@@ -143,7 +143,8 @@ pub(super) fn check_set(
         let own = range(&mut groups, &ends, index);
         let mode = set.mode(index);
         is_refused.push(asks(limiter, turn.now, entry, mode, own));
-        if !is_refused[index] || mode == EntryMode::Report {
+        // An entry without hits creates nothing, so no quota refuses it.
+        if entry.hits != 0 && (!is_refused[index] || mode == EntryMode::Report) {
             if let Err(exceeded) = check_quotas(limiter, turn, entry, own, taking.kind(mode)) {
                 undo_all(limiter, turn, taking.undo.unwrap_or_default());
                 return Ok(Decided { result: Err(exceeded.into()), is_relaxed: false });

@@ -25,8 +25,9 @@ pub(crate) enum GroupState {
     Fixed { window: u64, used: u64 },
     /// Times and hits, oldest first. The hits of an entry happened after the time of the previous entry, and up to its own.
     Sliding(Vec<(Time, u64)>),
-    /// The reading of the bucket's [`BucketClock`] at which the bucket is full again.
-    Bucket { full_at: u128 },
+    /// The reading of the bucket's [`BucketClock`] at which the bucket is full again. `refunded` is the number of tokens,
+    /// rounded up, that were given back from in front of others: by so much earlier, what was taken behind them is refilled.
+    Bucket { full_at: u128, refunded: u64 },
 }
 
 /// When hits were taken from a window.
@@ -34,9 +35,9 @@ pub(crate) enum GroupState {
 pub(crate) enum TakenAt {
     /// From a fixed or sliding window, at this time.
     Window(Time),
-    /// From a bucket: the reading of its clock at which the bucket would then have been full again, and how much of that was
-    /// for these hits.
-    Bucket { full_at: u128, units: u128 },
+    /// From a bucket: the reading of its clock at which the bucket would then have been full again, how much of that was
+    /// for these hits, and how many tokens had been refunded then.
+    Bucket { full_at: u128, units: u128, refunded: u64 },
 }
 
 /// A limit with its kind of window.
@@ -232,9 +233,10 @@ impl Meter {
                 *used = used.saturating_add(hits);
             }
             (MeterKind::Sliding { per }, GroupState::Sliding(entries)) => slide(entries, per, now, hits),
-            (MeterKind::Bucket { per, burst, clock }, GroupState::Bucket { full_at }) => {
+            (MeterKind::Bucket { per, burst, clock }, GroupState::Bucket { full_at, refunded }) => {
                 if self.limit != Limit::Unlimited {
                     let reading = clock.read(now);
+                    forget_refunds(*full_at, refunded, per, reading);
                     let taken = reading.max(*full_at).saturating_add(tokens(hits, per));
                     let most = if is_shadow { MAX_COUNT } else { burst };
                     *full_at = (*full_at).max(taken.min(reading + tokens(most, per)));
@@ -276,8 +278,11 @@ impl Meter {
                     }
                 }
             }
-            (MeterKind::Bucket { per, .. }, GroupState::Bucket { full_at }) => {
-                *full_at = full_at.saturating_sub(tokens(hits, per));
+            (MeterKind::Bucket { per, clock, .. }, GroupState::Bucket { full_at, refunded }) => {
+                let left = full_at.saturating_sub(clock.read(now));
+                let back = tokens(hits, per).min(left);
+                *full_at -= back;
+                *refunded = refunded.saturating_add(tokens_of(back, per));
             }
             _ => {}
         }
@@ -294,11 +299,12 @@ impl Meter {
                 *used = used.saturating_add(hits);
             }
             (MeterKind::Sliding { per }, GroupState::Sliding(entries)) => slide(entries, per, now, hits),
-            (MeterKind::Bucket { per, clock, .. }, GroupState::Bucket { full_at })
+            (MeterKind::Bucket { per, clock, .. }, GroupState::Bucket { full_at, refunded })
                 if self.limit != Limit::Unlimited =>
             {
-                // More debt than this is worked off in no time that anybody waits for.
                 let reading = clock.read(now);
+                forget_refunds(*full_at, refunded, per, reading);
+                // More debt than this is worked off in no time that anybody waits for.
                 let most = reading.saturating_add(tokens(MAX_COUNT, per));
                 let taken = reading.max(*full_at).saturating_add(tokens(hits, per));
                 *full_at = (*full_at).max(taken.min(most));
@@ -310,20 +316,22 @@ impl Meter {
     /// What must be known of hits that were just taken, to refund them later. `before` is the state before them.
     pub(crate) fn taken(&self, before: Option<&GroupState>, after: &GroupState, now: Time) -> TakenAt {
         match (self.kind, after) {
-            (MeterKind::Bucket { clock, .. }, GroupState::Bucket { full_at }) => {
+            (MeterKind::Bucket { clock, .. }, GroupState::Bucket { full_at, refunded }) => {
                 let from = match before {
-                    Some(GroupState::Bucket { full_at }) => clock.read(now).max(*full_at),
+                    Some(GroupState::Bucket { full_at, .. }) => clock.read(now).max(*full_at),
                     _ => clock.read(now),
                 };
-                TakenAt::Bucket { full_at: *full_at, units: full_at.saturating_sub(from) }
+                let units = full_at.saturating_sub(from);
+                TakenAt::Bucket { full_at: *full_at, units, refunded: *refunded }
             }
             _ => TakenAt::Window(now),
         }
     }
 
     /// Refunds hits, as far as they still count since they were taken: in the same span of a fixed window, in the entry or
-    /// slot of that time of a sliding one. Of a bucket, what has been refilled since is not refunded; hits that were taken
-    /// before are refilled first.
+    /// slot of that time of a sliding one. Of a bucket, what has been refilled since is not refunded. Hits that were taken
+    /// before are refilled first, so a refund of those lets later ones be refilled earlier. The bucket does not know which of
+    /// its refunds were of earlier hits: it assumes it of all but those of the last hits.
     pub(crate) fn refund(&self, state: &mut GroupState, now: Time, taken: TakenAt, hits: u64) {
         match (self.kind, state, taken) {
             (MeterKind::Fixed { per }, GroupState::Fixed { window, used }, TakenAt::Window(time))
@@ -344,11 +352,18 @@ impl Meter {
             }
             (
                 MeterKind::Bucket { per, clock, .. },
-                GroupState::Bucket { full_at },
-                TakenAt::Bucket { full_at: end, units },
+                GroupState::Bucket { full_at, refunded },
+                TakenAt::Bucket { full_at: end, units, refunded: refunded_then },
             ) => {
-                let left = end.saturating_sub(clock.read(now));
-                *full_at = full_at.saturating_sub(tokens(hits, per).min(units).min(left));
+                let since = tokens(refunded.saturating_sub(refunded_then), per);
+                let left = end.saturating_sub(since).saturating_sub(clock.read(now));
+                let back = tokens(hits, per).min(units).min(left).min(*full_at);
+                // Nothing is behind the last hits.
+                let is_last = *full_at == end && *refunded == refunded_then;
+                *full_at -= back;
+                if !is_last {
+                    *refunded = refunded.saturating_add(tokens_of(back, per));
+                }
             }
             _ => {}
         }
@@ -360,13 +375,20 @@ impl Meter {
             MeterKind::Count => GroupState::Count(0),
             MeterKind::Fixed { .. } => GroupState::Fixed { window: 0, used: 0 },
             MeterKind::Sliding { .. } => GroupState::Sliding(Vec::new()),
-            MeterKind::Bucket { .. } => GroupState::Bucket { full_at: 0 },
+            MeterKind::Bucket { .. } => GroupState::Bucket { full_at: 0, refunded: 0 },
         }
     }
 
-    /// Whether the state is equivalent to none from now on.
+    /// Whether the state is equivalent to none from now on. A bucket that is full because of refunds is not, as long as it
+    /// could be asked for another refund.
     pub(crate) fn is_idle(&self, state: &GroupState, now: Time) -> bool {
-        self.used(Some(state), now) == 0
+        let is_full = self.used(Some(state), now) == 0;
+        match (self.kind, state) {
+            (MeterKind::Bucket { per, clock, .. }, GroupState::Bucket { full_at, refunded }) => {
+                is_full && are_refunds_over(*full_at, *refunded, per, clock.read(now))
+            }
+            _ => is_full,
+        }
     }
 }
 
@@ -382,8 +404,8 @@ impl GroupState {
     /// Converts the state of a bucket to another clock, with the same tokens left.
     pub(crate) fn convert(&mut self, from: BucketClock, to: BucketClock, now: Time) {
         let debt = debt(self, from, now);
-        if let GroupState::Bucket { full_at } = self {
-            *full_at = to.read(now) + debt;
+        if let GroupState::Bucket { full_at, refunded } = self {
+            (*full_at, *refunded) = (to.read(now) + debt, 0);
         }
     }
 }
@@ -392,11 +414,29 @@ fn tokens(hits: u64, per: Millis) -> u128 {
     u128::from(hits) * u128::from(per.0)
 }
 
+/// The tokens that contain so many units of a clock, rounded up.
+fn tokens_of(units: u128, per: Millis) -> u64 {
+    u64::try_from(units.div_ceil(u128::from(per.0))).unwrap_or(u64::MAX)
+}
+
+/// Whether everything that was ever taken from a bucket would have been refilled by now even without refunds. Then nothing
+/// can be refunded any more.
+fn are_refunds_over(full_at: u128, refunded: u64, per: Millis, reading: u128) -> bool {
+    full_at.saturating_add(tokens(refunded, per)) <= reading
+}
+
+/// Begins to count refunds anew when none of what was taken so far can be refunded any more.
+fn forget_refunds(full_at: u128, refunded: &mut u64, per: Millis, reading: u128) {
+    if are_refunds_over(full_at, *refunded, per, reading) {
+        *refunded = 0;
+    }
+}
+
 /// The units of the clock until the bucket is full.
 fn debt(state: &GroupState, clock: BucketClock, now: Time) -> u128 {
     match state {
         GroupState::Bucket { .. } if clock.rate.is_none() => 0,
-        GroupState::Bucket { full_at } => full_at.saturating_sub(clock.read(now)),
+        GroupState::Bucket { full_at, .. } => full_at.saturating_sub(clock.read(now)),
         _ => 0,
     }
 }

@@ -53,8 +53,7 @@ impl Model {
         let name = &request.namespace;
         let was_there = self.namespaces.contains_key(name);
         let live = self.batches.remove(name);
-        let namespace =
-            self.namespaces.remove(name).unwrap_or_else(|| Namespace::new(self.floor, &self.bounds));
+        let namespace = self.take_namespace(name);
         let mut ways = Vec::new();
         let mut expected = String::new();
         for (begun, namespace) in begun(now, request, live, &namespace) {
@@ -63,10 +62,12 @@ impl Model {
                 continue;
             }
             let part = part(request, from..from + len(outcome));
-            match namespace.run_part(now, &part, Some(outcome)) {
+            let mut answered = Vec::new();
+            match namespace.run_part(now, &part, Some(outcome), &mut answered) {
                 Err(text) => expected.push_str(&text),
                 Ok(ran) => ways.extend(ran.into_iter().map(|(way, _)| {
                     let mut model = self.clone();
+                    model.owe(answered.clone());
                     let (is_relaxed, begun) = (way.is_relaxed, begun.clone().and(now, outcome, way.changed));
                     if was_there || way.changed != Changed::No {
                         let mut namespace = way.settle();
@@ -96,6 +97,7 @@ impl Namespace {
         request: &Request,
         live: Option<Unfinished>,
         answer: Option<&Outcome>,
+        answered: &mut Vec<(Request, Outcome)>,
     ) -> Result<Vec<Branch<Namespace>>, String> {
         let items = match &request.command {
             Command::Ledger(ledger::Command::Batch(transfers)) => transfers.len(),
@@ -117,7 +119,8 @@ impl Namespace {
                 expected.push_str(&format!("it begins with {results:?}"));
                 continue;
             }
-            match namespace.run_part(now, &part(request, done..items), told.as_ref().map(|(_, rest)| rest)) {
+            let rest = told.as_ref().map(|(_, rest)| rest);
+            match namespace.run_part(now, &part(request, done..items), rest, answered) {
                 Err(text) => expected.push_str(&text),
                 Ok(ran) => ways.extend(ran.into_iter().map(|(way, rest)| {
                     let whole = answer.cloned().or_else(|| join(begun.results.as_ref(), rest.as_ref()));
@@ -131,7 +134,13 @@ impl Namespace {
         if ways.is_empty() { Err(expected) } else { Ok(ways) }
     }
 
-    fn run_part(&self, now: Time, part: &Request, answer: Option<&Outcome>) -> Result<Vec<Ended>, String> {
+    fn run_part(
+        &self,
+        now: Time,
+        part: &Request,
+        answer: Option<&Outcome>,
+        answered: &mut Vec<(Request, Outcome)>,
+    ) -> Result<Vec<Ended>, String> {
         match (&part.command, answer) {
             (Command::Ledger(command), None) => Ok(vec![self.run_ledger(now, command, None)?]),
             (Command::Ledger(command), Some(Outcome::Ledger(answer))) => {
@@ -141,10 +150,7 @@ impl Namespace {
             (Command::Limiter(command), Some(Outcome::Limiter(answer))) => {
                 self.run_limiter(now, part, command, Some(answer))
             }
-            (Command::Decisions(command), None) => Ok(vec![self.run_decisions(now, command, None)?]),
-            (Command::Decisions(command), Some(Outcome::Decisions(answer))) => {
-                Ok(vec![self.run_decisions(now, command, Some(answer))?])
-            }
+            (Command::Decisions(_), answer) => Ok(vec![self.run_decided(now, part, answer, answered)?]),
             _ => Err("an answer of the family that was asked".into()),
         }
     }

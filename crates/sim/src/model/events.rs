@@ -7,8 +7,8 @@ use super::{Bounds, Order};
 use limina_engine::{
     Listed, Name, Page, Quota, Time,
     events::{
-        Change, ChangeKind, Changes, Command, Event, EventInfo, KEPT_CHANGES, KeyFrame, Mode, Refusal, Reply,
-        StreamInfo, StreamTerms, Submitted,
+        Change, ChangeKind, Changes, Command, Event, EventInfo, EventState, KEPT_CHANGES, KeyFrame, Mode,
+        Refusal, RefusedEvent, Reply, StreamInfo, StreamTerms, Submitted,
     },
 };
 use std::collections::BTreeMap;
@@ -40,6 +40,8 @@ struct Closed {
     /// The position of the latest occurrence.
     since: u64,
     is_incubating: bool,
+    /// The position of the open decision whose event it is. Such an event does not fall due.
+    operation: Option<u64>,
 }
 
 impl Events {
@@ -137,7 +139,14 @@ impl Events {
                 return Err(Refusal::StreamFull { max_events });
             }
             let since = order.advance();
-            stream.closed.push(Closed { event: event.clone(), time: now, until, since, is_incubating: true });
+            stream.closed.push(Closed {
+                event: event.clone(),
+                time: now,
+                until,
+                since,
+                is_incubating: true,
+                operation: None,
+            });
             let clock = stream.change(ChangeKind::Submitted, event, now);
             let publishes_at = Time(until);
             let event = EventInfo { event: event.clone(), time: Time(now), publishes_at };
@@ -148,7 +157,14 @@ impl Events {
         let mut invalidated = false;
         if mode == Mode::StrictlyOnce {
             let since = order.advance();
-            *closed = Closed { event: event.clone(), time: now, until, since, is_incubating: false };
+            *closed = Closed {
+                event: event.clone(),
+                time: now,
+                until,
+                since,
+                is_incubating: false,
+                operation: None,
+            };
             invalidated = was_incubating;
         }
         if invalidated {
@@ -181,26 +197,28 @@ impl Events {
         Listed { items: all, next }
     }
 
-    /// When the next key expires.
-    pub(super) fn next_due(&self) -> Option<u64> {
-        self.streams.values().flat_map(|stream| &stream.closed).map(|closed| closed.until).min()
+    /// When the next key expires, and the position that set its timer.
+    pub(super) fn next_due(&self) -> Option<(u64, u64)> {
+        let closed = self.streams.values().flat_map(|stream| &stream.closed);
+        closed.filter_map(Closed::due).min()
     }
 
     /// Expires everything that is due by `now`, in due order.
     pub(super) fn expire(&mut self, order: &mut Order, now: u64) {
-        while self.next_due().is_some_and(|due| due <= now) {
+        while self.next_due().is_some_and(|(due, _)| due <= now) {
             self.expire_next(order);
         }
     }
 
     /// Expires what is due next. If several are due together, the one that was set first.
     pub(super) fn expire_next(&mut self, order: &mut Order) {
-        let firsts = self.streams.values_mut().filter_map(|stream| {
-            let due = |place: &usize| (stream.closed[*place].until, stream.closed[*place].since);
-            let place = (0..stream.closed.len()).min_by_key(due)?;
-            Some((due(&place), place, stream))
+        let Some(due) = self.next_due() else { return };
+        let is_due = |closed: &Closed| closed.due() == Some(due);
+        let found = self.streams.values_mut().find_map(|stream| {
+            let place = stream.closed.iter().position(is_due)?;
+            Some((stream, place))
         });
-        let Some((_, place, stream)) = firsts.min_by_key(|(due, ..)| *due) else { return };
+        let Some((stream, place)) = found else { return };
         order.advance();
         let closed = stream.closed.remove(place);
         if closed.is_incubating {
@@ -209,7 +227,87 @@ impl Events {
     }
 }
 
+/// The events of decisions.
+impl Events {
+    /// The number of the stream. It differs from that of a deleted stream of the same name.
+    pub(super) fn number(&self, stream: &Name) -> Option<u64> {
+        self.streams.get(stream).map(|stream| stream.began)
+    }
+
+    /// Why the stream does not accept the event.
+    pub(super) fn refused(&self, stream: &Name, event: &Event) -> Option<RefusedEvent> {
+        let stream = self.streams.get(stream)?;
+        let max_events = stream.terms.max_events();
+        match stream.closed.iter().find(|closed| closed.event == *event) {
+            Some(closed) => Some(RefusedEvent::EventConflict {
+                conflicting_time: Time(closed.time),
+                open_at: closed.operation.is_none().then_some(Time(closed.until)),
+            }),
+            None if stream.closed.len() >= max_events as usize => {
+                Some(RefusedEvent::StreamFull { max_events })
+            }
+            None => None,
+        }
+    }
+
+    /// The event as it would be if it were submitted now.
+    pub(super) fn would_be(&self, now: u64, stream: &Name, event: &Event) -> Option<EventInfo> {
+        let until = now + self.streams.get(stream)?.terms.duration().0;
+        Some(EventInfo { event: event.clone(), time: Time(now), publishes_at: Time(until) })
+    }
+
+    /// Submits the event of the decision at this position.
+    pub(super) fn submit_part(&mut self, now: u64, name: &Name, event: &Event, operation: u64) {
+        let stream = self.streams.get_mut(name).expect("the decision has found it");
+        stream.closed.push(Closed {
+            event: event.clone(),
+            time: now,
+            until: now + stream.terms.duration().0,
+            since: operation,
+            is_incubating: true,
+            operation: Some(operation),
+        });
+        stream.change(ChangeKind::Submitted, event, now);
+    }
+
+    /// What became of the event of the open decision at this position. `None` if the stream of this number was deleted.
+    pub(super) fn look(&self, number: u64, operation: u64) -> Option<EventState> {
+        let stream = self.streams.values().find(|stream| stream.began == number)?;
+        Some(match stream.place_of(operation) {
+            Some(_) => EventState::Submitted,
+            None => EventState::Invalidated,
+        })
+    }
+
+    /// The decision ends at `at`. If it was committed, at this position, its event is published, now or when its time has
+    /// come. Otherwise the event is invalidated.
+    pub(super) fn end_part(
+        &mut self,
+        at: u64,
+        number: u64,
+        operation: u64,
+        committed: Option<u64>,
+    ) -> Option<EventState> {
+        let stream = self.streams.values_mut().find(|stream| stream.began == number)?;
+        let Some(place) = stream.place_of(operation) else { return Some(EventState::Invalidated) };
+        let closed = &mut stream.closed[place];
+        if let Some(position) = committed.filter(|_| closed.until > at) {
+            (closed.operation, closed.since) = (None, position);
+            return Some(EventState::Submitted);
+        }
+        let Closed { event, time, .. } = stream.closed.remove(place);
+        let kind = if committed.is_some() { ChangeKind::Published } else { ChangeKind::Invalidated };
+        stream.change(kind, &event, time);
+        Some(if committed.is_some() { EventState::Published } else { EventState::Invalidated })
+    }
+}
+
 impl Stream {
+    /// The place of the event of the open decision at this position.
+    fn place_of(&self, operation: u64) -> Option<usize> {
+        self.closed.iter().position(|closed| closed.operation == Some(operation))
+    }
+
     fn clock(&self) -> u64 {
         self.began + self.changes.len() as u64
     }
@@ -222,6 +320,10 @@ impl Stream {
 }
 
 impl Closed {
+    fn due(&self) -> Option<(u64, u64)> {
+        self.operation.is_none().then_some((self.until, self.since))
+    }
+
     fn info(&self) -> EventInfo {
         EventInfo { event: self.event.clone(), time: Time(self.time), publishes_at: Time(self.until) }
     }

@@ -14,7 +14,7 @@ pub struct Judge {
     /// The possible states before `loose`, if there is any loose decision.
     durable: Option<Possible>,
     loose: Vec<Decided>,
-    /// Requests for locks that began to wait and have no answer yet.
+    /// Requests for locks and slots that began to wait and have no answer yet.
     waiting: Vec<Request>,
 }
 
@@ -93,18 +93,18 @@ impl Decided {
 }
 
 impl Judge {
-    /// Begins with an empty shard, whose namespaces have these quotas.
-    pub fn new(bounds: Bounds) -> Judge {
-        let live = Possible(vec![Model::new(bounds)]);
+    /// Begins with an empty shard, whose namespaces have these quotas. In the namespace of decisions, only they and the
+    /// commands that go with them are sent.
+    pub fn new(bounds: Bounds, decided: Option<Name>) -> Judge {
+        let live = Possible(vec![Model::new(bounds, decided)]);
         Judge { live, durable: None, loose: Vec::new(), waiting: Vec::new() }
     }
 
     /// Records a decision. Decisions must come in the order in which they were made. The error is the expected answer.
     pub fn decided(&mut self, at: Time, request: &Request, fate: Fate) -> Result<(), String> {
-        let is_about_locks = matches!(request.command, Command::Locks(_));
         match &fate {
             // Other waits have no place in a queue. They count as if the request had come when it is answered.
-            Fate::Waits if !is_about_locks => return Ok(()),
+            Fate::Waits if !waits_in_a_queue(request) => return Ok(()),
             // A lost read has no effect.
             Fate::InDoubt(_) | Fate::NotDone(_) if !request.command.is_write() => return Ok(()),
             _ => {}
@@ -279,6 +279,11 @@ impl Possible {
         }
         self.0 = unlike;
     }
+}
+
+/// Whether the request waits for locks or slots, if it waits.
+pub fn waits_in_a_queue(request: &Request) -> bool {
+    matches!(request.command, Command::Locks(_) | Command::Decisions(_))
 }
 
 /// Whether the answer to the request need not wait for the disk.

@@ -19,10 +19,12 @@ mod quotas;
 mod select;
 
 pub use batches::is_batch;
-pub use judge::{Fate, Judge, LostAnswer, TooManyStates};
+pub use judge::{Fate, Judge, LostAnswer, TooManyStates, waits_in_a_queue};
 pub use quotas::Bounds;
 
 use batches::Unfinished;
+use events::Events;
+use ledger::Ledger;
 use limina_engine::{
     Command, Name, Outcome, Page, Position, Request, Time, ledger as engine_ledger,
     limiter as engine_limiter, outcome::NamespaceInfo,
@@ -47,12 +49,27 @@ struct Model {
     /// fail.
     owed: VecDeque<(Request, Option<Outcome>)>,
     bounds: Bounds,
+    /// The namespace of decisions.
+    decided: Option<Name>,
 }
 
 impl Model {
-    fn new(bounds: Bounds) -> Model {
-        let floor = Order { position: 0, is_exact: true };
-        Model { namespaces: BTreeMap::new(), batches: BTreeMap::new(), floor, owed: VecDeque::new(), bounds }
+    fn new(bounds: Bounds, decided: Option<Name>) -> Model {
+        Model {
+            namespaces: BTreeMap::new(),
+            batches: BTreeMap::new(),
+            floor: Order { position: 0, is_exact: true },
+            owed: VecDeque::new(),
+            bounds,
+            decided,
+        }
+    }
+
+    /// Removes the namespace, which is empty if it does not exist.
+    fn take_namespace(&mut self, name: &Name) -> Namespace {
+        let is_decided = self.decided.as_ref() == Some(name);
+        let empty = || Namespace::new(self.floor, &self.bounds, is_decided);
+        self.namespaces.remove(name).unwrap_or_else(empty)
     }
 
     /// All possible states after the request that agree with the answer; all of them if the answer is not known. The
@@ -65,11 +82,12 @@ impl Model {
     ) -> Result<Vec<(Model, bool)>, String> {
         self.expire(now)?;
         let is_change = matches!(request.command, Command::Limiter(engine_limiter::Command::Change(_)));
-        let is_about_locks = matches!(request.command, Command::Locks(_));
+        let is_exact = matches!(request.command, Command::Locks(_))
+            || self.decided.as_ref() == Some(&request.namespace) && !is_change;
         match answer {
             Some(answer) if is_unreadable(answer) => return Ok(vec![(self, true)]),
             // The sender of requests knows whether a rule change is in progress.
-            Some(Outcome::IdempotencyKeyInUse) if request.idempotency.is_some() && !is_about_locks => {
+            Some(Outcome::IdempotencyKeyInUse) if request.idempotency.is_some() && !is_exact => {
                 return Ok(vec![(self, false)]);
             }
             // The namespace was deleted while a rule change waited.
@@ -85,7 +103,7 @@ impl Model {
             Command::DeleteNamespace => {
                 self.delete(&request.namespace, answer).map(|model| vec![(model, false)])
             }
-            Command::Locks(_) if self.is_key_waiting(request) => match answer {
+            _ if is_exact && self.is_key_waiting(request) => match answer {
                 Some(answer) if *answer != Outcome::IdempotencyKeyInUse => {
                     Err(format!("{:?}", Outcome::IdempotencyKeyInUse))
                 }
@@ -114,8 +132,7 @@ impl Model {
         let name = &request.namespace;
         let was_there = self.namespaces.contains_key(name);
         let live = if is_batch(request) { self.batches.remove(name) } else { None };
-        let namespace =
-            self.namespaces.remove(name).unwrap_or_else(|| Namespace::new(self.floor, &self.bounds));
+        let namespace = self.take_namespace(name);
         let mut ways = Vec::new();
         let mut expected = String::new();
         let repeat = namespace.repeat(now, request, answer);
@@ -132,7 +149,7 @@ impl Model {
         if repeat.is_none_or(|repeat| !repeat.is_certain) {
             let mut answered = Vec::new();
             let ran = match is_batch(request) {
-                true => namespace.run_batch(now, request, live, answer),
+                true => namespace.run_batch(now, request, live, answer, &mut answered),
                 false => namespace.run(now, request, answer, &mut answered),
             };
             match ran {
@@ -197,8 +214,8 @@ impl Model {
             _ => return Err(format!("{:?}", Outcome::NamespaceDeleted)),
         }
         if let Some(mut namespace) = there {
-            let waiting = namespace.locks.give_up().into_iter();
-            self.owe(waiting.map(|request| (request, Outcome::NamespaceNotFound)).collect());
+            let waiting = namespace.give_up();
+            self.owe(waiting.into_iter().map(|request| (request, Outcome::NamespaceNotFound)).collect());
             self.floor = Order {
                 position: self.floor.position.max(namespace.order.position),
                 is_exact: self.floor.is_exact && namespace.order.is_exact,
@@ -212,11 +229,8 @@ impl Model {
         self.namespaces.get(name).is_none_or(|there| there.existence == Existence::Maybe)
     }
 
-    /// A request for locks begins to wait.
+    /// A request for locks or slots begins to wait.
     fn wait(mut self, now: Time, request: &Request) -> Result<Model, String> {
-        let Command::Locks(command) = &request.command else {
-            return Err("only locks are waited for".into());
-        };
         self.expire(now)?;
         if self.is_key_waiting(request) {
             return Err(format!("{:?}", Outcome::IdempotencyKeyInUse));
@@ -225,11 +239,17 @@ impl Model {
         if namespace.repeat(now, request, None).is_some() {
             return Err("a kept reply".into());
         }
-        let (answer, answered) = namespace.at_locks(now, |locks, turn| {
-            let expected = locks.run(turn, request, command, None);
-            locks.grant_what_is_free(turn);
-            expected
-        });
+        let (answer, answered) = match &request.command {
+            Command::Locks(command) if !namespace.is_decided => {
+                let ran = namespace.at_locks(now, |locks, turn| {
+                    let expected = locks.run(turn, request, command, None);
+                    locks.grant_what_is_free(turn);
+                    expected
+                });
+                (ran.0.map(Outcome::Locks), ran.1)
+            }
+            _ => namespace.at_decisions(now, |decisions, turn| decisions.run(turn, request, None)),
+        };
         match answer {
             Some(answer) => Err(format!("{answer:?}")),
             None => {
@@ -248,6 +268,9 @@ impl Model {
             while answered.is_empty() && namespace.locks.next_due().is_some_and(|due| due <= now.0) {
                 ((), answered) = namespace.at_locks(now, Locks::expire_next);
             }
+            while answered.is_empty() && namespace.next_decided_due().is_some_and(|due| due <= now.0) {
+                answered = namespace.expire_decided(now);
+            }
             self.owe(answered);
         }
         match self.owed.pop_front() {
@@ -264,7 +287,7 @@ impl Model {
     /// A waiting request fails, like all that wait, because of a planned stop.
     fn give_up(mut self, request: &Request) -> Result<Model, String> {
         if self.owed.is_empty() {
-            let all = self.namespaces.values_mut().flat_map(|namespace| namespace.locks.give_up());
+            let all = self.namespaces.values_mut().flat_map(Namespace::give_up);
             self.owed = all.map(|request| (request, None)).collect();
         }
         match self.owed.pop_front() {
@@ -277,11 +300,14 @@ impl Model {
         self.owed.extend(answered.into_iter().map(|(request, outcome)| (request, Some(outcome))));
     }
 
-    /// Whether a request waits for locks under the same idempotency key.
+    /// Whether a request waits under the same idempotency key.
     fn is_key_waiting(&self, request: &Request) -> bool {
         let namespace = self.namespaces.get(&request.namespace);
         let key = request.idempotency.as_ref();
-        namespace.zip(key).is_some_and(|(namespace, key)| namespace.locks.uses_key(&key.owned_key()))
+        namespace.zip(key).is_some_and(|(namespace, key)| {
+            let key = key.owned_key();
+            namespace.locks.uses_key(&key) || namespace.decisions.uses_key(&key)
+        })
     }
 
     /// Executes everything that is due by `now`, in due order. Waiting requests that this answers must have been
@@ -292,8 +318,15 @@ impl Model {
         }
         for namespace in self.namespaces.values_mut() {
             namespace.ledger.expire(&mut namespace.order, now.0);
-            namespace.events.expire(&mut namespace.order, now.0);
-            namespace.decisions.expire(&mut namespace.order, now.0);
+            if !namespace.is_decided {
+                namespace.events.expire(&mut namespace.order, now.0);
+            }
+            while namespace.next_decided_due().is_some_and(|due| due <= now.0) {
+                let answered = namespace.expire_decided(now);
+                if !answered.is_empty() {
+                    return Err(format!("first {answered:?}"));
+                }
+            }
             if namespace.limiter.expire(now.0) {
                 namespace.order.grow(0);
             }
@@ -313,8 +346,8 @@ impl Model {
             let families = [
                 namespace.limiter.next_expiry(),
                 namespace.locks.next_due(),
-                namespace.events.next_due(),
-                namespace.decisions.next_due(),
+                namespace.events.next_due().map(|(due, _)| due),
+                namespace.decisions.next_due().map(|(due, ..)| due),
             ];
             families.into_iter().flatten().min()
         };
@@ -325,10 +358,12 @@ impl Model {
         let ready = self.namespaces.iter().filter(|(_, namespace)| due(namespace) == Some(first));
         let next = ready.filter_map(|(name, namespace)| {
             let mut namespace = namespace.clone();
-            if namespace.events.next_due() == Some(first) {
+            if namespace.is_decided {
+                if !namespace.expire_decided(now).is_empty() {
+                    return None;
+                }
+            } else if namespace.events.next_due().is_some_and(|(due, _)| due == first) {
                 namespace.events.expire_next(&mut namespace.order);
-            } else if namespace.decisions.next_due() == Some(first) {
-                namespace.decisions.expire_next(&mut namespace.order);
             } else if namespace.limiter.next_expiry() == Some(first) {
                 namespace.limiter.expire_next();
                 namespace.order.grow(0);
@@ -347,7 +382,7 @@ impl Model {
         self.batches.clear();
         for namespace in self.namespaces.values_mut() {
             namespace.limiter.forget(persisted.0);
-            namespace.locks.give_up();
+            namespace.give_up();
             if namespace.existence == Existence::Relaxed {
                 namespace.existence = Existence::Maybe;
             }
@@ -359,7 +394,7 @@ impl Model {
         for namespace in self.namespaces.values_mut() {
             namespace.limiter.reopen(ready.0);
             namespace.locks.reopen(ready.0);
-            namespace.decisions.reopen(ready.0);
+            namespace.decisions.reopen(&mut namespace.ledger, ready.0);
         }
     }
 
@@ -373,6 +408,7 @@ impl Model {
                         || namespace.locks != other.locks
                         || namespace.events != other.events
                         || namespace.decisions != other.decisions
+                        || (namespace.is_decided && namespace.ledger != other.ledger)
                 })
             })
     }

@@ -2,7 +2,7 @@
 
 use super::{
     Bounds, Branch, Changed, DAY, Order,
-    decisions::Decisions,
+    decisions::{self, Decisions},
     events::Events,
     ledger::{self, Ledger},
     limiter::Limiter,
@@ -24,6 +24,8 @@ pub(super) struct Namespace {
     pub(super) locks: Locks,
     pub(super) events: Events,
     pub(super) decisions: Decisions,
+    /// Everything in it is decided by the model of decisions, which knows all families.
+    pub(super) is_decided: bool,
     pub(super) replies: BTreeMap<(Option<Name>, Name), Kept>,
 }
 
@@ -72,7 +74,7 @@ pub(super) struct Repeat {
 pub(super) type Ended = (Branch<Namespace>, Option<Outcome>);
 
 impl Namespace {
-    pub(super) fn new(floor: Order, bounds: &Bounds) -> Namespace {
+    pub(super) fn new(floor: Order, bounds: &Bounds, is_decided: bool) -> Namespace {
         Namespace {
             order: floor,
             existence: Existence::Maybe,
@@ -81,6 +83,7 @@ impl Namespace {
             locks: Locks::new(bounds),
             events: Events::new(bounds),
             decisions: Decisions::new(bounds),
+            is_decided,
             replies: BTreeMap::new(),
         }
     }
@@ -92,7 +95,7 @@ impl Namespace {
             None => false,
             Some(Granted::Lease(id)) => !self.limiter.has_lease(id),
             Some(Granted::Lock(id)) => self.locks.grant_info(now.0, id).is_none(),
-            Some(Granted::Decision(token)) => self.decisions.open_info(now.0, *token).is_none(),
+            Some(Granted::Decision(token)) => !self.decisions.is_open(*token),
         };
         let is_same = kept.fingerprint == key.fingerprint;
         // A batch that was cut continues.
@@ -145,7 +148,9 @@ impl Namespace {
                 Some(Granted::Decision(token)),
                 Outcome::Decisions(Ok(engine_decisions::Reply::Decided(kept))),
             ) => {
-                **kept = Decision { repeated: true, ..self.decisions.open_info(now.0, *token)? };
+                let token = *token;
+                let (info, _) = self.at_decisions(now, |decisions, turn| decisions.open_info(turn, token));
+                **kept = Decision { repeated: true, ..info? };
             }
             _ => {}
         }
@@ -159,7 +164,12 @@ impl Namespace {
         answer: Option<&Outcome>,
         answered: &mut Vec<(Request, Outcome)>,
     ) -> Result<Vec<Branch<Namespace>>, String> {
+        let is_of_decisions =
+            matches!(request.command, Command::Decisions(_) | Command::Limiter(_) | Command::Locks(_));
         let ways = match (&request.command, answer) {
+            _ if self.is_decided && is_of_decisions => {
+                vec![self.run_decided(now, request, answer, answered)?]
+            }
             (Command::Locks(command), None) => vec![self.run_locks(now, request, command, None, answered)?],
             (Command::Locks(command), Some(Outcome::Locks(answer))) => {
                 vec![self.run_locks(now, request, command, Some(answer), answered)?]
@@ -167,10 +177,6 @@ impl Namespace {
             (Command::Events(command), None) => vec![self.run_events(now, command, None)?],
             (Command::Events(command), Some(Outcome::Events(answer))) => {
                 vec![self.run_events(now, command, Some(answer))?]
-            }
-            (Command::Decisions(command), None) => vec![self.run_decisions(now, command, None)?],
-            (Command::Decisions(command), Some(Outcome::Decisions(answer))) => {
-                vec![self.run_decisions(now, command, Some(answer))?]
             }
             (Command::Ledger(command), None) => vec![self.run_ledger(now, command, None)?],
             (Command::Ledger(command), Some(Outcome::Ledger(answer))) => {
@@ -201,11 +207,7 @@ impl Namespace {
             locks.grant_what_is_free(turn);
             (expected, changed)
         });
-        let mut expected = expected.ok_or("it has to wait")?;
-        // A namespace of decisions is asked for all its locks, and has no others.
-        if let Ok(engine_locks::Reply::Grants(listed)) = &mut expected {
-            listed.items.extend(next.decisions.grants(now.0));
-        }
+        let expected = expected.ok_or("it has to wait")?;
         if answer.is_some_and(|answer| *answer != expected) {
             return Err(format!("{expected:?}"));
         }
@@ -230,20 +232,71 @@ impl Namespace {
         Ok((Branch { state: next, order, changed, is_relaxed: false }, Some(Outcome::Events(expected))))
     }
 
-    pub(super) fn run_decisions(
+    /// A command in a namespace of decisions, except one of its ledger and of its streams.
+    pub(super) fn run_decided(
         &self,
         now: Time,
-        command: &engine_decisions::Command,
-        answer: Option<&Result<engine_decisions::Reply, engine_decisions::Refusal>>,
+        request: &Request,
+        answer: Option<&Outcome>,
+        answered: &mut Vec<(Request, Outcome)>,
     ) -> Result<Ended, String> {
         let mut next = self.clone();
-        let expected = next.decisions.run(now.0, &mut next.order, command, answer);
+        let ran = next.at_decisions(now, |decisions, turn| decisions.run(turn, request, answer));
+        let expected = ran.0.ok_or("it has to wait")?;
         if answer.is_some_and(|answer| *answer != expected) {
             return Err(format!("{expected:?}"));
         }
+        answered.extend(ran.1);
         let changed = if next.order == self.order { Changed::No } else { Changed::Yes };
         let order = next.order;
-        Ok((Branch { state: next, order, changed, is_relaxed: false }, Some(Outcome::Decisions(expected))))
+        // Only a check to which no rule applies is relaxed: all rules are durable.
+        let is_relaxed = match &expected {
+            Outcome::Limiter(Ok(engine_limiter::Reply::Allowed(decision))) => {
+                decision.limits.is_empty() && request.idempotency.is_none()
+            }
+            _ => false,
+        };
+        Ok((Branch { state: next, order, changed, is_relaxed }, Some(expected)))
+    }
+
+    /// One step of the decisions. Records which waiting requests must be answered, and keeps the replies of those with a key.
+    pub(super) fn at_decisions<R>(
+        &mut self,
+        now: Time,
+        act: impl FnOnce(&mut Decisions, &mut decisions::Turn<'_>) -> R,
+    ) -> (R, Vec<(Request, Outcome)>) {
+        let Namespace { decisions, order, ledger, events, .. } = self;
+        let mut turn = decisions::Turn { now: now.0, order, ledger, events, answered: Vec::new() };
+        let result = act(decisions, &mut turn);
+        let answered = turn.answered;
+        for (request, outcome) in &answered {
+            if outcome.is_done() {
+                self.keep_reply(now, request, Some(outcome.clone()), true);
+            }
+        }
+        (result, answered)
+    }
+
+    /// When the next decision, wait or event of a namespace of decisions is due.
+    pub(super) fn next_decided_due(&self) -> Option<u64> {
+        let events = self.events.next_due().map(|(due, _)| due);
+        let decisions = self.decisions.next_due().map(|(due, ..)| due);
+        events.into_iter().chain(decisions).min().filter(|_| self.is_decided)
+    }
+
+    /// Expires what is due next in a namespace of decisions. Returns the requests that this answers.
+    pub(super) fn expire_decided(&mut self, now: Time) -> Vec<(Request, Outcome)> {
+        let of_event = self.events.next_due().map(|(due, position)| (due, false, position));
+        let of_decision = self.decisions.next_due();
+        match (of_event, of_decision) {
+            (Some(event), Some(decision)) if event > decision => {}
+            (None, _) => {}
+            (Some(_), _) => {
+                self.events.expire_next(&mut self.order);
+                return Vec::new();
+            }
+        }
+        self.at_decisions(now, Decisions::expire_next).1
     }
 
     /// One step of the locks. Records which waiting requests must be answered, and keeps the replies of those with a
@@ -262,6 +315,13 @@ impl Namespace {
             }
         }
         (result, turn.answered)
+    }
+
+    /// Ends all waits. Returns the requests, in order.
+    pub(super) fn give_up(&mut self) -> Vec<Request> {
+        let mut waiting = self.decisions.give_up(&mut self.ledger);
+        waiting.extend(self.locks.give_up());
+        waiting
     }
 
     pub(super) fn keep_reply(

@@ -34,6 +34,15 @@ impl Bounds {
         Bounds::new(chosen)
     }
 
+    /// The same without the quotas of the limiter that the model of decisions does not know.
+    #[must_use]
+    pub fn without_limiter(&self) -> Bounds {
+        let unknown = [Quota::Rules, Quota::Groups, Quota::Counters];
+        Bounds::new(
+            self.0.iter().map(|(quota, most)| (*quota, *most)).filter(|(quota, _)| !unknown.contains(quota)),
+        )
+    }
+
     /// The same for the engine.
     pub fn table(&self) -> Arc<QuotaTable> {
         let section = self.0.iter().map(|(quota, limit)| (*quota, Some(*limit))).collect();

@@ -91,10 +91,11 @@ impl LimiterWorkload {
         }
         match random.below(100) {
             0..=13 => changed(self.change(random)),
-            14..=54 => match self.check(random) {
-                check if random.one_in(6) => as_set(&check).unwrap_or(Command::Check(check)),
+            14..=49 => match self.check(random) {
+                check if random.one_in(10) => as_set(&check).unwrap_or(Command::Check(check)),
                 check => Command::Check(check),
             },
+            50..=54 => Command::CheckSet(self.set(random)),
             55..=57 => {
                 let checks = (0..1 + random.below(6)).map(|_| self.check(random)).collect();
                 Command::CheckBatch(CheckBatch::new(checks).expect(VALID))
@@ -279,16 +280,36 @@ impl LimiterWorkload {
         }
     }
 
+    fn take(&self, random: &mut Random, hits: i64) -> Take {
+        let key_values = self.words.key_values(random);
+        let limit = random.one_in(12).then(|| {
+            let limit = random.below(self.most + 1);
+            RequestLimit::new(limit, Millis(*random.pick(&self.spans))).expect(VALID)
+        });
+        Take::new(key_values, hits).expect(VALID).with_limit(limit)
+    }
+
+    /// A set with entries of every mode, of which some are alternatives.
+    fn set(&self, random: &mut Random) -> CheckSet {
+        let entry = |random: &mut Random| {
+            let hits = if random.one_in(2) { 1 } else { self.hits(random) };
+            let (mode, hits) = match random.below(5) {
+                0 | 1 => (EntryMode::Take, hits.max(1)),
+                2 => (EntryMode::Look, 0),
+                _ => (EntryMode::Report, hits),
+            };
+            let alternative = random.one_in(2).then(|| random.below(3) as u16);
+            SetEntry::new(self.take(random, hits), mode).with_alternative(alternative)
+        };
+        let entries = (0..1 + random.below(4)).map(|_| entry(random)).collect();
+        CheckSet::new(entries).expect(VALID)
+    }
+
     fn check(&self, random: &mut Random) -> Check {
         let entries = if random.one_in(8) { 2 + random.below(2) } else { 1 };
         let take = |random: &mut Random| {
-            let key_values = self.words.key_values(random);
             let hits = if random.one_in(2) { 1 } else { self.hits(random) };
-            let limit = random.one_in(12).then(|| {
-                let limit = random.below(self.most + 1);
-                RequestLimit::new(limit, Millis(*random.pick(&self.spans))).expect(VALID)
-            });
-            Take::new(key_values, hits).expect(VALID).with_limit(limit)
+            self.take(random, hits)
         };
         let entries = (0..entries).map(|_| take(random)).collect();
         let check = Check::new(entries).expect(VALID).with_dry_run(random.one_in(10));

@@ -13,7 +13,9 @@ pub use limiter::LimiterWorkload;
 pub use locks::LockWorkload;
 
 use crate::{model::is_batch, random::Random};
-use limina_engine::{Command, Idempotency, Name, Page, Request, locks as engine_locks};
+use limina_engine::{
+    Command, Idempotency, Name, Outcome, Page, Request, decisions as engine_decisions, locks as engine_locks,
+};
 use std::collections::VecDeque;
 
 /// The names to choose from.
@@ -39,7 +41,7 @@ enum Families {
     Limiter,
     Locks,
     Events,
-    /// Decisions over holds and locks, which nothing else changes.
+    /// Decisions, and commands of all families that meet their parts.
     Decisions,
     LedgerAndLimiter,
 }
@@ -75,7 +77,7 @@ impl Workload {
         let first = random.below(4);
         let namespaces = (0..1 + random.below(3)).map(|i| (name(&format!("n{i}")), families(first + i)));
         let mut namespaces: Vec<(Name, Families)> = namespaces.collect();
-        if random.one_in(4) {
+        if random.one_in(2) {
             namespaces.push((name("decided"), Families::Decisions));
         }
         Workload {
@@ -139,7 +141,7 @@ impl Workload {
             (_, Families::Ledger) => Command::Ledger(self.ledger.command(random)),
             (_, Families::Locks) => Command::Locks(self.locks.command(random)),
             (_, Families::Events) => Command::Events(self.events.command(random)),
-            (_, Families::Decisions) => Command::Decisions(self.decisions.command(random)),
+            (_, Families::Decisions) => self.decisions.command(random),
             (_, Families::Limiter | Families::LedgerAndLimiter) => {
                 Command::Limiter(self.limiter.command(random))
             }
@@ -163,7 +165,9 @@ impl Workload {
             use Families::{Decisions, Events, Ledger, Locks};
             matches!(families, Ledger | Locks | Events | Decisions)
         };
-        is_exact(families) || !self.namespaces.iter().any(|(_, families)| is_exact(*families))
+        // Rules are made only at the beginning.
+        let is_fixed = families == Families::Decisions && self.decisions.has_rules();
+        !is_fixed && (is_exact(families) || !self.namespaces.iter().any(|(_, families)| is_exact(*families)))
     }
 
     fn idempotency(&self, random: &mut Random) -> Idempotency {
@@ -174,25 +178,57 @@ impl Workload {
         Idempotency { owner, key, fingerprint: [body; 16] }
     }
 
-    /// Whether the namespace is one of decisions. Their holds are operations of the ledger too, which its model does not know.
-    pub fn has_decisions(&self, namespace: &Name) -> bool {
-        self.namespaces.iter().any(|(name, families)| name == namespace && *families == Families::Decisions)
+    /// The namespace of decisions.
+    pub fn decided(&self) -> Option<&Name> {
+        self.namespaces.iter().find(|(_, families)| *families == Families::Decisions).map(|(name, _)| name)
+    }
+
+    /// Whether decisions have checks, in a namespace in which a quota of the limiter would not be exact.
+    pub fn decides_checks(&self) -> bool {
+        self.decided().is_some() && self.decisions.has_rules()
+    }
+
+    /// The requests that must be done before all others.
+    pub fn setup(&self, random: &mut Random) -> Vec<Request> {
+        let Some(namespace) = self.decided() else { return Vec::new() };
+        let commands = self.decisions.setup(random).into_iter();
+        commands.map(|command| Request::new(namespace.clone(), command)).collect()
+    }
+
+    /// A client was told this. Later requests may refer to it.
+    pub fn note_answer(&mut self, outcome: &Outcome) {
+        if let Outcome::Decisions(Ok(engine_decisions::Reply::Decided(decision))) = outcome
+            && let Some(position) = decision.position
+        {
+            self.decisions.note_made(position);
+        }
+    }
+
+    /// The streams of the namespace of decisions.
+    pub fn decided_streams(&self) -> impl Iterator<Item = Name> {
+        self.decisions.streams()
     }
 
     /// All streams that may exist, each with its namespace.
     pub fn streams(&self) -> Vec<(Name, Name)> {
-        let has_events = |(_, families): &&(Name, Families)| *families == Families::Events;
-        let namespaces = self.namespaces.iter().filter(has_events).map(|(name, _)| name);
-        namespaces
-            .flat_map(|namespace| self.events.streams().map(|stream| (namespace.clone(), stream)))
-            .collect()
+        let of_one = |(namespace, families): &(Name, Families)| -> Vec<(Name, Name)> {
+            let streams: Vec<Name> = match families {
+                Families::Events => self.events.streams().collect(),
+                Families::Decisions => self.decisions.streams().collect(),
+                _ => Vec::new(),
+            };
+            streams.into_iter().map(|stream| (namespace.clone(), stream)).collect()
+        };
+        self.namespaces.iter().flat_map(of_one).collect()
     }
 
-    /// Reads that show the state of a namespace's locks and limiter. Those that show the most come first.
-    pub fn looks(&self) -> Vec<Command> {
+    /// Reads that show the state of a namespace's locks, limiter and decisions. Those that show the most come first.
+    pub fn looks(&self, namespace: &Name) -> Vec<Command> {
+        if self.decided() == Some(namespace) {
+            return self.decisions.looks();
+        }
         let limiter = self.limiter.looks().into_iter().map(Command::Limiter);
-        let first = [Command::Locks(self.locks.look()), Command::Decisions(self.decisions.look())];
-        first.into_iter().chain(limiter).collect()
+        [Command::Locks(self.locks.look())].into_iter().chain(limiter).collect()
     }
 }
 

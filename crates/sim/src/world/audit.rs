@@ -11,13 +11,13 @@ impl World {
         let namespace = Name::new("n0").expect("a valid name");
         self.ask(&namespace, Command::ListNamespaces(whole()))?;
         for namespace in self.judge.namespaces() {
-            if !self.workload.has_decisions(&namespace) {
-                self.audit_ledger(&namespace)?;
-            }
-            for look in self.workload.looks() {
+            self.audit_ledger(&namespace)?;
+            for look in self.workload.looks(&namespace) {
                 self.ask(&namespace, look)?;
             }
-            self.walk_counters(&namespace)?;
+            if self.workload.decided() != Some(&namespace) {
+                self.walk_counters(&namespace)?;
+            }
         }
         self.audit_followers()
     }

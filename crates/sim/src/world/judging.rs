@@ -1,6 +1,6 @@
 //! Compares the answers with the model, in the order in which they were decided.
 
-use super::{World, is_about_locks, key_of_change};
+use super::{World, key_of_change};
 use crate::model;
 use crate::model::{Fate, LostAnswer, is_batch};
 use limina_engine::ledger::Reply as LedgerReply;
@@ -22,7 +22,10 @@ impl World {
         let may_be_key_in_use = request.idempotency.as_ref().is_some_and(|idempotency| {
             self.keys_in_use.contains(&(request.namespace.clone(), idempotency.owned_key()))
         });
-        if result == Ok(Outcome::IdempotencyKeyInUse) && !may_be_key_in_use && !is_about_locks(&request) {
+        // The model knows which requests wait for locks and slots, and under which keys.
+        let is_known = matches!(request.command, Command::Locks(_))
+            || self.workload.decided() == Some(&request.namespace);
+        if result == Ok(Outcome::IdempotencyKeyInUse) && !may_be_key_in_use && !is_known {
             return Err(format!("nothing is under way under the key of {request:?}"));
         }
         let lost =
@@ -31,6 +34,7 @@ impl World {
             Ok(outcome) => {
                 self.report.answered += 1;
                 self.report.unreadable += u64::from(has_unreadable(&outcome));
+                self.workload.note_answer(&outcome);
                 self.last_answer = Some(outcome.clone());
                 Fate::Answered(outcome)
             }

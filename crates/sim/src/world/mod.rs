@@ -8,7 +8,7 @@ mod opening;
 
 use crate::{
     followers::{Counts, Followers},
-    model::{Bounds, Fate, Judge},
+    model::{Bounds, Fate, Judge, waits_in_a_queue},
     random::Random,
     workload::Workload,
 };
@@ -67,7 +67,7 @@ pub struct Report {
     pub held_back: u64,
     /// Steps of the wall clock.
     pub clock_steps: u64,
-    /// Requests that had to wait for locks.
+    /// Requests that had to wait for locks or slots.
     pub waits: u64,
     /// Slices of batches that were not the last one.
     pub slices: u64,
@@ -225,15 +225,16 @@ impl World {
         let read_faults = random.one_in(4);
         let workload = Workload::new(&mut random, read_faults);
         let bounds = if random.one_in(2) { Bounds::random(&mut random) } else { Bounds::default() };
+        let bounds = if workload.decides_checks() { bounds.without_limiter() } else { bounds };
         World {
             followers: Followers::new(workload.streams()),
+            judge: Judge::new(bounds.clone(), workload.decided().cloned()),
             workload,
             options: options.clone(),
             memory,
             memory_options,
             store: None,
             shard: Shard::new(shard_options(&mut random)),
-            judge: Judge::new(bounds.clone()),
             bounds,
             now: 0,
             wall_ahead: 1_700_000_000_000 + random.below(DAY) as i64,
@@ -267,6 +268,12 @@ impl World {
 
     fn run(mut self) -> Result<Report, String> {
         self.after(0, Event::Open { generation: 0 });
+        self.run_until_quiet()?;
+        let faults = std::mem::replace(&mut self.faults, false);
+        for request in self.workload.setup(&mut self.random) {
+            self.ask(&request.namespace, request.command)?;
+        }
+        self.faults = faults;
         self.after(1, Event::Arrive);
         self.run_until_quiet()?;
         if self.is_lost_track {
@@ -441,7 +448,7 @@ impl World {
                 }
                 Output::Reply(reply) => self.check_reply(reply)?,
                 Output::Waits { request, since, order } => {
-                    self.report.waits += u64::from(is_about_locks(&request));
+                    self.report.waits += u64::from(waits_in_a_queue(&request));
                     self.note(order, since, request, Fate::Waits)?;
                 }
                 Output::Slice { request, at, order, from, outcome } => {
@@ -505,8 +512,4 @@ fn key_of_change(request: &Request) -> Option<(Name, (Option<Name>, Name))> {
     let is_change = matches!(request.command, Command::Limiter(limiter::Command::Change(_)));
     let key = request.idempotency.as_ref().filter(|_| is_change)?;
     Some((request.namespace.clone(), key.owned_key()))
-}
-
-fn is_about_locks(request: &Request) -> bool {
-    matches!(request.command, Command::Locks(_))
 }

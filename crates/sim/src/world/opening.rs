@@ -1,8 +1,10 @@
 //! Opens a shard from what is stored, and executes its look-ups.
 
 use super::{Event, SHARD, World, ready};
+use crate::parts::Parts;
 use limina_engine::{
-    Command, Engine, Name, Options as EngineOptions, Page, Read, ReadResult, Request, record,
+    Applied, Command, Engine, Fetched, Job, Missing, Name, Options as EngineOptions, Page, Read, ReadResult,
+    Request, record,
 };
 use limina_shard::{Opening, ShardClock};
 use limina_store as store;
@@ -23,6 +25,7 @@ impl World {
         match engine {
             Ok(engine) => {
                 self.is_fenced = false;
+                self.check_parts()?;
                 let doubt_happened = self.settle_doubt()?;
                 self.say(|| "the shard is open".into());
                 let known =
@@ -54,6 +57,28 @@ impl World {
             Err(error) => return Err(format!("the shard does not open: {error}")),
         }
         Ok(())
+    }
+
+    /// Opens another engine from the same records, and checks that each part has its decision and each decision its parts.
+    fn check_parts(&self) -> Result<(), String> {
+        let Some(namespace) = self.workload.decided() else { return Ok(()) };
+        let mut engine = self.load()?;
+        let now = engine.time();
+        let ask = |command: Command| {
+            let mut job = Job::new(Request::new(namespace.clone(), command));
+            let mut fetched = Fetched::default();
+            loop {
+                match engine.apply(now, &mut job, &fetched) {
+                    Ok(Applied::Done { outcome, .. }) => return Ok(outcome),
+                    Ok(_) => return Err("a list has to wait".to_string()),
+                    Err(Missing(reads)) => {
+                        let read = self.fetch(reads)?;
+                        read.into_iter().for_each(|(read, result)| fetched.insert(read, result));
+                    }
+                }
+            }
+        };
+        Parts::read(self.workload.decided_streams(), ask)?.check()
     }
 
     /// Clients are served from now on; until then time stood still. The model learns of it when everything decided is
@@ -101,7 +126,8 @@ impl World {
     /// Sends reads of what a loss of memory may have removed, so that the number of possible states shrinks.
     pub(super) fn look_around(&mut self) {
         for namespace in self.judge.namespaces() {
-            for command in self.workload.looks().into_iter().take(4) {
+            let most = if self.workload.decided() == Some(&namespace) { usize::MAX } else { 4 };
+            for command in self.workload.looks(&namespace).into_iter().take(most) {
                 self.submit(Request::new(namespace.clone(), command));
             }
         }

@@ -58,12 +58,31 @@ pub(crate) fn check<W: Clone>(
     act: Act<W>,
     script: impl Fn(&mut Random) -> (usize, Vec<Step<W>>),
 ) {
+    check_all(seeds, false, act, script);
+}
+
+/// The same in a namespace of decisions.
+pub(crate) fn check_decisions<W: Clone>(
+    seeds: u64,
+    act: Act<W>,
+    script: impl Fn(&mut Random) -> (usize, Vec<Step<W>>),
+) {
+    check_all(seeds, true, act, script);
+}
+
+fn check_all<W: Clone>(
+    seeds: u64,
+    is_decided: bool,
+    act: Act<W>,
+    script: impl Fn(&mut Random) -> (usize, Vec<Step<W>>),
+) {
     let times = std::env::var("LIMINA_CASES").ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or(1);
     for seed in 0..seeds * times {
         let mut random = Random::new(seed);
         let (slice, steps) = script(&mut random);
         let bounds = if seed % 2 == 0 { Bounds::default() } else { Bounds::random(&mut random) };
-        let setting = Setting { slice, bounds };
+        let bounds = if is_decided { bounds.without_limiter() } else { bounds };
+        let setting = Setting { slice, bounds, is_decided };
         let Err(problem) = play(&setting, act, &steps, None) else { continue };
         let (steps, problem) = shorten(&setting, act, steps, problem);
         let mut told = String::new();
@@ -79,6 +98,8 @@ struct Setting {
     slice: usize,
     /// The quotas.
     bounds: Bounds,
+    /// The script is about decisions.
+    is_decided: bool,
 }
 
 /// Removes every step without which the script still fails.
@@ -160,7 +181,10 @@ impl Bench {
             engine: Engine::open(options.clone(), []).unwrap(),
             options,
             stored: BTreeMap::new(),
-            judge: Judge::new(setting.bounds.clone()),
+            judge: Judge::new(
+                setting.bounds.clone(),
+                setting.is_decided.then(|| Name::new("n").expect("a valid name")),
+            ),
             grant_checker: GrantChecker::default(),
             now: Time(1_000_000),
             waiting: BTreeMap::new(),
@@ -271,6 +295,15 @@ impl Bench {
         }
         self.grant_checker.handle_answer(self.now, request, &outcome)?;
         self.decided(request, Fate::Answered(outcome))
+    }
+
+    /// Ends all waits, as before a planned stop.
+    pub(crate) fn end_waits(&mut self) -> Result<(), String> {
+        for id in self.engine.end_lock_waits() {
+            let request = self.waiting.remove(&id).ok_or("nobody is given up")?;
+            self.decided(&request, Fate::GivenUp)?;
+        }
+        Ok(())
     }
 
     /// Reports the decision to the model.

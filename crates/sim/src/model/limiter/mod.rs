@@ -12,7 +12,7 @@ use super::{Bounds, Branch, Changed, Mark, Order, select};
 use decide::{Case, Mode};
 use limina_engine::{
     KeyValues, Millis, Name, Position, Time,
-    limiter::{Command, CounterInfo, Decision, LeaseInfo, Refusal, Reply, Take},
+    limiter::{Command, CounterInfo, Decision, EntryMode, LeaseInfo, Refusal, Reply, Take},
 };
 use rules::Rule;
 use std::collections::BTreeMap;
@@ -92,8 +92,10 @@ impl Limiter {
         ways.retain(|way| self.may_become(&way.state));
         match answer {
             Some(_) if ways.is_empty() => return Err(format!("a refusal by a quota {:?}", self.bounds)),
-            // A quota may have refused it.
-            None if self.may_be_full() || ways.len() < count => ways.push(self.clone().unchanged(order)),
+            // A quota may have refused it, also because of what an entry took that did not count in the end.
+            None if self.may_be_full() || ways.len() < count || matches!(command, Command::CheckSet(_)) => {
+                ways.push(self.clone().unchanged(order));
+            }
             _ => {}
         }
         Ok(ways)
@@ -138,9 +140,18 @@ impl Limiter {
                     fit(way.way, &reply.map_err(Refusal::LimitReached), answer)
                 }))
             }
-            // The workload sends sets whose entries all take, without alternatives: such a set is decided as a check is.
             Command::CheckSet(set) => {
                 let entries = set.entries();
+                let is_plain = |entry| set.mode(entry) == EntryMode::Take && set.alternative(entry).is_none();
+                if !(0..entries.len()).all(is_plain) {
+                    return match answer {
+                        None | Some(Ok(Reply::Set(_))) => {
+                            self.decide_set(now, order, set, is_keyed, decided.as_ref())
+                        }
+                        Some(_) => Err("the decision about a set".into()),
+                    };
+                }
+                // A set whose entries all take, without alternatives, is decided as a check is.
                 let case = Case { now, entries, dry_run: false, report: false, is_keyed, mode: Mode::Check };
                 let ways = self.decide(order, &case, decided.as_ref())?;
                 fitting(ways.into_iter().map(|way| fit(way.way, &Ok(Reply::Set(way.decision)), answer)))

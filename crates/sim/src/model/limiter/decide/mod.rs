@@ -1,5 +1,7 @@
 //! Decides checks: every limit that applies is read before and after, for every possible history of its window.
 
+mod sets;
+
 use super::{
     GroupKey, Lease, Limiter,
     rules::{Override, Rule},

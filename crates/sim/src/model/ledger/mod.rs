@@ -1,5 +1,7 @@
 //! The naive ledger: a log of everything that ever happened, summed up for every answer.
 
+mod parts;
+
 use super::{Bounds, Order};
 use limina_engine::{Listed, Page};
 use limina_engine::{
@@ -7,10 +9,10 @@ use limina_engine::{
     ledger::{
         self, AsOf, Change, EntryInfo, EntryKind, ExceededLimit, Extend, Finalization, FinalizationReply,
         Finish, HeldLimitInfo, Hold, HoldReply, HoldState, LimitInfo, NewLimit, OperationFilter,
-        OperationInfo, Patch, Refusal, Reply, Transfer, Value, ValuesReply,
+        OperationInfo, Patch, Refusal, RefusedHold, Reply, Transfer, Value, ValuesReply,
     },
 };
-use std::cmp::Ordering;
+use std::{cmp::Ordering, collections::BTreeMap};
 
 type Answer = Result<Reply, Refusal>;
 
@@ -23,6 +25,8 @@ pub(super) struct Ledger {
     /// Everything that ever happened to a value.
     log: Vec<Event>,
     expiries: Vec<Expiry>,
+    /// The ids of open and waiting decisions, each with when it expires.
+    reserved: BTreeMap<Name, u64>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -252,6 +256,10 @@ impl Ledger {
     }
 
     fn transfer(&mut self, order: &mut Order, now: u64, transfer: &Transfer) -> Result<Reply, Refusal> {
+        let id = transfer.operation_id();
+        if self.reserved.contains_key(id) {
+            return Err(Refusal::PartOfOperation { operation_id: id.clone() });
+        }
         match transfer {
             Transfer::Hold(hold) => self.hold(order, now, hold).map(Reply::Hold),
             Transfer::Finish(finalization) => self.finish(order, now, finalization).map(Reply::Finalization),
@@ -297,25 +305,10 @@ impl Ledger {
         let mut exceeded = Vec::new();
         let mut overflowing = Vec::new();
         for change in fresh.iter().map(|i| &hold.changes()[*i]) {
-            let (commit, up, down) = self.sums(&change.limit_name);
-            let value = i128::from(change.value);
-            let (up, down) = (up + value.max(0), down + value.min(0));
-            let limit = self.limit(&change.limit_name);
-            let ceiling = limit.map_or(change.ceiling, |limit| limit.terms.ceiling);
-            let range = i128::from(i64::MIN)..=i128::from(i64::MAX);
-            if let Some(ceiling) = ceiling
-                && value > 0
-                && commit + up > i128::from(ceiling)
-            {
-                exceeded.push(ExceededLimit {
-                    limit_name: change.limit_name.clone(),
-                    ceiling,
-                    commit_value: commit.try_into().unwrap(),
-                    hold_value: (up - value + down).try_into().unwrap(),
-                    available: available(ceiling, commit, up - value),
-                });
-            } else if [up, down, commit + up, commit + down].iter().any(|sum| !range.contains(sum)) {
-                overflowing.push(change.limit_name.clone());
+            match self.refused(change) {
+                Some(RefusedHold::LimitExceeded(limit)) => exceeded.push(limit),
+                Some(RefusedHold::ValueOverflow { limit_name }) => overflowing.push(limit_name),
+                None => {}
             }
         }
         if !exceeded.is_empty() {
@@ -553,17 +546,20 @@ impl Ledger {
     fn hold_in(&self, id: &Name, limit: LimitId) -> Option<(Event, HoldState)> {
         let mut events = self.log.iter().filter(|event| event.operation == *id && event.limit == limit);
         let hold = events.next()?.clone();
-        let state = match events.next() {
+        let ends: Vec<&Event> = events.collect();
+        let state = match ends.last() {
             None => HoldState::Held,
             Some(end) => {
                 let at = Position(end.position);
                 match end.kind {
-                    EntryKind::Commit => HoldState::Committed { value: end.value, at },
+                    EntryKind::Commit | EntryKind::Overage => HoldState::Committed { value: end.value, at },
                     kind => HoldState::RolledBack { at, expired: kind == EntryKind::Expiry },
                 }
             }
         };
-        assert!(events.next().is_none(), "a hold ends once");
+        // Only a decision that was not committed can be recorded later.
+        let is_late = ends.len() == 2 && ends[0].committed == 0 && ends[1].kind == EntryKind::Overage;
+        assert!(ends.len() < 2 || is_late, "a hold ends once");
         Some((hold, state))
     }
 
@@ -620,7 +616,10 @@ impl Ledger {
             value: hold.value,
             position: Position(hold.position),
             held_at: Time(hold.time),
-            expires_at: hold.expires_at.map(Time),
+            expires_at: match self.state_of(&hold) {
+                HoldState::Held => hold.expires_at.or_else(|| self.reserved.get(id).copied()).map(Time),
+                _ => hold.expires_at.map(Time),
+            },
             state: self.state_of(&hold),
             is_deleted: self.limits[hold.limit].is_deleted,
         });

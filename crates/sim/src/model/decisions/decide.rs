@@ -1,0 +1,397 @@
+//! How a request is decided: all parts are asked, and then all of them are made, or none.
+
+use super::{
+    Answer, Decisions, LAST, Made, Turn, entries, event_part, has_lock,
+    limits::{Group, InUse, Limits, Taken},
+    named, same,
+};
+use limina_engine::{
+    Millis, Name, Position, Quota, QuotaExceeded, Request, Time,
+    decisions::{Decide, Decision, HoldOfDecision, Refusal, Refused, Reply, State},
+    events::{EventState, RefusedEvent},
+    ledger::RefusedHold,
+    limiter::{HeldBy, LimitOfCheck},
+    locks::RefusedLock,
+};
+
+/// The number of holders that an explanation shows.
+const SHOWN: usize = 8;
+
+/// What the limiter says to all checks of a request.
+pub(super) struct Asked {
+    pub(super) is_refused: bool,
+    /// The limits as they are without the request.
+    pub(super) limits: Vec<LimitOfCheck>,
+    /// The limits as they would be.
+    pub(super) after: Vec<LimitOfCheck>,
+    pub(super) retry_after: Option<u64>,
+    /// The limiter after the request.
+    pub(super) taken: (Limits, Vec<Vec<Taken>>),
+}
+
+/// What becomes of a request.
+pub(super) enum Tried {
+    Done(Answer),
+    /// Only locks and slots refuse it, and it would not be refused if nothing were in use.
+    Blocked(Refusal),
+}
+
+impl Decisions {
+    pub(super) fn decide(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: &Request,
+        wanted: &Decide,
+    ) -> Option<Answer> {
+        let id = wanted.operation_id().clone();
+        if let Some(made) =
+            self.find(turn.now, &id).map(|place| &self.made[place]).filter(|made| made.end.is_none())
+        {
+            return Some(match same(&made.request, wanted) {
+                true => Ok(Reply::Decided(Box::new(Decision { repeated: true, ..self.info(turn, made) }))),
+                false => Err(Refusal::OperationReused { operation_id: id }),
+            });
+        }
+        if self.waits(&id) {
+            return self.take_over(turn, request, wanted);
+        }
+        if let Some(end) = self.find(turn.now, &id).and_then(|place| self.made[place].end.as_ref()) {
+            return Some(Err(Refusal::OperationAlreadyInFinalState {
+                operation_id: id,
+                state: Some(end.answer.state),
+                position: end.answer.position.expect("an ended decision has a position"),
+            }));
+        }
+        match self.try_at(turn, wanted, LAST) {
+            Tried::Done(answer) => Some(answer),
+            Tried::Blocked(_) if wanted.wait() > Millis(0) && !wanted.dry_run() => {
+                match self.bounds.refuses(Quota::LocksWaiting, self.waiting.len(), 1) {
+                    Some(exceeded) => Some(Err(Refusal::QuotaExceeded(exceeded))),
+                    None => {
+                        self.join(turn, request, wanted);
+                        None
+                    }
+                }
+            }
+            Tried::Blocked(refusal) => Some(Err(refusal)),
+        }
+    }
+
+    /// Asks all parts, as a request at this place of the queues, and makes the decision if none refuses.
+    pub(super) fn try_at(&mut self, turn: &mut Turn<'_>, wanted: &Decide, place: u64) -> Tried {
+        let parts = wanted.parts();
+        let missing = turn.ledger.missing(&parts.holds);
+        if !parts.create_missing && !missing.is_empty() {
+            return Tried::Done(Err(Refusal::LimitNotFound { limit_names: missing }));
+        }
+        if let Some(event) = parts.event.as_ref().filter(|event| turn.events.number(event.stream()).is_none())
+        {
+            return Tried::Done(Err(Refusal::StreamNotFound { stream: event.stream().clone() }));
+        }
+        let is_free = |check: &&limina_engine::decisions::PartCheck| {
+            check.require_match && self.limits.applying(&check.key_values).next().is_none()
+        };
+        if let Some(check) = parts.checks.iter().find(is_free) {
+            return Tried::Done(Err(Refusal::NoRuleApplies { key_values: check.key_values.clone() }));
+        }
+
+        let checks = entries(wanted);
+        let asked = self.ask_limits(turn.now, &checks, place, false);
+        let mut refused = Refused {
+            holds: self.refused_holds(turn, wanted),
+            locks: self.refused_locks(turn.now, wanted, place),
+            event: parts.event.as_ref().and_then(|event| turn.events.refused(event.stream(), event.event())),
+            ..Refused::default()
+        };
+        let is_refused = !refused.holds.is_empty() || !refused.locks.is_empty() || refused.event.is_some();
+        if is_refused || asked.is_refused {
+            refused.limits = named(wanted, asked.limits);
+            if wanted.explain() {
+                self.explain(turn.now, &mut refused.limits);
+            }
+            let of_limits = if asked.is_refused { asked.retry_after } else { Some(0) };
+            refused.retry_after = retry_after(turn.now, &refused, of_limits);
+            let is_busy = refused.holds.is_empty()
+                && refused.event.is_none()
+                && refused.limits.iter().all(|limit| !limit.refuses || limit.status.per.is_none());
+            let refusal = Refusal::Refused(Box::new(refused));
+            return match is_busy && self.is_possible(&checks) {
+                true => Tried::Blocked(refusal),
+                false => Tried::Done(Err(refusal)),
+            };
+        }
+        if let Some(exceeded) = self.exceeded(turn, wanted) {
+            return Tried::Done(Err(Refusal::QuotaExceeded(exceeded)));
+        }
+        let limits = named(wanted, asked.after);
+        Tried::Done(Ok(Reply::Decided(Box::new(match wanted.dry_run() {
+            true => self.would_be(turn, wanted, limits),
+            false => {
+                self.make(turn, wanted, asked.taken);
+                let made = self.made.last().expect("it was just made");
+                Decision { limits, ..self.info(turn, made) }
+            }
+        }))))
+    }
+
+    fn make(&mut self, turn: &mut Turn<'_>, wanted: &Decide, taken: (Limits, Vec<Vec<Taken>>)) {
+        let parts = wanted.parts();
+        let id = wanted.operation_id();
+        match parts.holds.is_empty() {
+            true => {
+                turn.order.advance();
+            }
+            false => turn.ledger.hold_part(turn.order, turn.now, id, &parts.holds),
+        }
+        let position = turn.order.position;
+        let event = parts.event.as_ref().map(|event| {
+            let stream = turn.events.number(event.stream()).expect("it exists");
+            let info = turn.events.would_be(turn.now, event.stream(), event.event()).expect("it exists");
+            turn.events.submit_part(turn.now, event.stream(), event.event(), position);
+            (stream, info)
+        });
+        let (limits, mut taken) = taken;
+        let counted = parts.checks.iter().map(|check| check.hits > 0 && limits.is_counted(&check.key_values));
+        let counted = counted.collect();
+        self.limits = limits;
+        for (check, taken) in parts.checks.iter().zip(&mut taken) {
+            if !check.estimate {
+                taken.clear();
+            }
+        }
+        let expires_at = turn.now + wanted.ttl().0;
+        self.made.push(Made {
+            request: wanted.clone(),
+            position,
+            made_at: turn.now,
+            expires_at,
+            stored_expiry: expires_at,
+            counted,
+            taken,
+            event,
+            end: None,
+        });
+        if let Err(wrong) = self.limits.check() {
+            panic!("a window let pass too much: {wrong}");
+        }
+    }
+
+    fn would_be(&self, turn: &Turn<'_>, wanted: &Decide, limits: Vec<LimitOfCheck>) -> Decision {
+        let parts = wanted.parts();
+        let event = parts.event.as_ref().and_then(|event| {
+            let info = turn.events.would_be(turn.now, event.stream(), event.event())?;
+            Some(event_part(wanted, &info, EventState::Submitted))
+        });
+        let values = turn.ledger.values_with(&parts.holds);
+        Decision { values, event, limits, ..never_made(wanted, turn.now) }
+    }
+
+    /// Asks all checks in order. Each sees what the earlier ones take that are not refused.
+    pub(super) fn ask_limits(&self, now: u64, checks: &[InUse], place: u64, is_report: bool) -> Asked {
+        let in_use = self.in_use();
+        let mut moved = self.limits.clone();
+        let mut more = in_use.clone();
+        let mut taken = Vec::new();
+        let mut exceeded = Vec::new();
+        for (key_values, hits) in checks {
+            let mut is_refused = false;
+            for (rule, group) in moved.applying(key_values) {
+                let is_behind =
+                    rule.is_slot() && *hits > 0 && self.waiting_in(&group).any(|waiter| waiter.place < place);
+                let is_exceeded = is_behind || rule.is_exceeded(moved.used(now, rule, &group, &more), *hits);
+                is_refused |= is_exceeded && !rule.terms.shadow;
+                exceeded.push(is_exceeded);
+            }
+            let is_taken = *hits > 0 && (!is_refused || is_report);
+            taken.push(if is_taken { moved.take(now, key_values, *hits, is_report) } else { Vec::new() });
+            if is_taken && moved.is_counted(key_values) {
+                more.push((key_values.clone(), *hits));
+            }
+        }
+        let mark = |mut limits: Vec<LimitOfCheck>| {
+            for (limit, exceeded) in limits.iter_mut().zip(&exceeded) {
+                limit.status.exceeded = *exceeded;
+                limit.refuses = *exceeded && !limit.status.shadow;
+            }
+            limits
+        };
+        let limits = mark(self.statuses(now, checks, &in_use, place));
+        let is_refused = limits.iter().any(|limit| limit.refuses);
+        let after = Decisions { limits: moved, ..self.clone() };
+        let after_limits = mark(after.statuses(now, checks, &more, place));
+        let retry_after = self.passes_after(now, checks, &in_use, &exceeded);
+        Asked { is_refused, limits, after: after_limits, retry_after, taken: (after.limits, taken) }
+    }
+
+    /// When all checks would pass if nothing else happened.
+    fn passes_after(&self, now: u64, checks: &[InUse], in_use: &[InUse], exceeded: &[bool]) -> Option<u64> {
+        let mut exceeded = exceeded.iter();
+        let mut before: Vec<(Group, u64)> = Vec::new();
+        let mut latest = 0;
+        for (key_values, hits) in checks {
+            let mut own = Vec::new();
+            for (rule, group) in self.limits.applying(key_values) {
+                let is_exceeded = *exceeded.next().expect("one for each limit");
+                own.push((group.clone(), *hits));
+                if rule.terms.shadow || *hits == 0 {
+                    continue;
+                }
+                if is_exceeded && rule.terms.window.is_none() {
+                    return None;
+                }
+                let sum: u64 =
+                    before.iter().filter(|(other, _)| *other == group).map(|(_, hits)| hits).sum::<u64>()
+                        + hits;
+                latest = latest.max(self.limits.passes_after(now, rule, &group, in_use, sum)?);
+            }
+            before.extend(own);
+        }
+        Some(latest)
+    }
+
+    /// Whether the slots would be free if nothing were in use.
+    fn is_possible(&self, checks: &[InUse]) -> bool {
+        let mut unused = self.limits.clone();
+        unused.unleased.clear();
+        let mut sums: Vec<InUse> = Vec::new();
+        checks.iter().all(|(key_values, hits)| {
+            let slots = unused.applying(key_values).filter(|(rule, _)| rule.is_slot());
+            let fits = slots
+                .into_iter()
+                .all(|(rule, group)| !rule.is_exceeded(unused.used(0, rule, &group, &sums), *hits));
+            sums.push((key_values.clone(), *hits));
+            fits
+        })
+    }
+
+    fn refused_holds(&self, turn: &Turn<'_>, wanted: &Decide) -> Vec<HoldOfDecision> {
+        let refused = wanted.parts().holds.iter().filter_map(|change| turn.ledger.refused(change));
+        refused
+            .map(|refused| HoldOfDecision {
+                held_by: match &refused {
+                    RefusedHold::LimitExceeded(limit) if wanted.explain() => {
+                        self.holders(turn.now, &limit.limit_name)
+                    }
+                    _ => Vec::new(),
+                },
+                refused,
+            })
+            .collect()
+    }
+
+    fn holders(&self, now: u64, limit: &Name) -> Vec<HeldBy> {
+        let holds =
+            |made: &&Made| made.request.parts().holds.iter().any(|change| change.limit_name == *limit);
+        self.open().filter(holds).take(SHOWN).map(|made| held_by(now, made)).collect()
+    }
+
+    /// Says who holds the slots that refuse.
+    fn explain(&self, now: u64, limits: &mut [LimitOfCheck]) {
+        for limit in limits.iter_mut().filter(|limit| limit.refuses && limit.status.per.is_none()) {
+            let name = limit.status.rule.clone().expect("a rule");
+            let is_held = |key_values| {
+                self.limits
+                    .applying(key_values)
+                    .any(|(_, group)| group == (name.clone(), limit.status.group.clone()))
+            };
+            let holders = self.open().flat_map(|made| {
+                let checks = made.request.parts().checks.iter().zip(&made.counted);
+                let held = checks.filter(|(check, counted)| **counted && is_held(&check.key_values));
+                held.map(move |_| held_by(now, made))
+            });
+            limit.held_by = holders.take(SHOWN).collect();
+        }
+    }
+
+    fn refused_locks(&self, now: u64, wanted: &Decide, place: u64) -> Vec<RefusedLock> {
+        let refused = wanted.parts().locks.iter().filter_map(|lock| {
+            let conflicts = |other: &Decide| {
+                other
+                    .parts()
+                    .locks
+                    .iter()
+                    .any(|own| own.key_values == lock.key_values && own.mode.conflicts(lock.mode))
+            };
+            let mut earlier = self.waiting.iter().filter(|waiter| waiter.place < place);
+            let is_free = !self.open().any(|made| conflicts(&made.request))
+                && !earlier.any(|waiter| conflicts(&waiter.wanted));
+            if is_free {
+                return None;
+            }
+            let holder = self.open().find(|made| has_lock(&made.request, &lock.key_values));
+            let waits =
+                |waiter: &&super::Waiter| waiter.place != place && has_lock(&waiter.wanted, &lock.key_values);
+            Some(RefusedLock {
+                key_values: lock.key_values.clone(),
+                mode: lock.mode,
+                is_held: holder.is_some(),
+                owner: holder.and_then(|made| made.request.owner().cloned()),
+                held: holder.map(|made| Millis(now - made.made_at)),
+                expires_in: holder.map(|made| Millis(made.expires_at.saturating_sub(now))),
+                waiting: self.waiting.iter().filter(waits).count(),
+            })
+        });
+        refused.collect()
+    }
+
+    /// The quota that the decision would exceed.
+    fn exceeded(&self, turn: &Turn<'_>, wanted: &Decide) -> Option<QuotaExceeded> {
+        let parts = wanted.parts();
+        let locking = self.open().filter(|made| !made.request.parts().locks.is_empty()).count();
+        let counted = |check: &&limina_engine::decisions::PartCheck| {
+            check.hits > 0 && self.limits.is_counted(&check.key_values)
+        };
+        let leases = parts.checks.iter().filter(counted).count();
+        let of_locks = self.bounds.refuses(Quota::LocksHeld, locking, usize::from(!parts.locks.is_empty()));
+        // A dry run holds no slots.
+        let of_leases = || match wanted.dry_run() {
+            true => None,
+            false => self.bounds.refuses(Quota::Leases, self.in_use().len(), leases),
+        };
+        turn.ledger.exceeded(&parts.holds).or(of_locks).or_else(of_leases)
+    }
+}
+
+fn held_by(now: u64, made: &Made) -> HeldBy {
+    HeldBy {
+        operation_id: Some(made.id().clone()),
+        lease_id: None,
+        owner: made.request.owner().cloned(),
+        held: Millis(now - made.made_at),
+        expires_in: Millis(made.expires_at.saturating_sub(now)),
+    }
+}
+
+/// The latest of what time alone will cure.
+fn retry_after(now: u64, refused: &Refused, of_limits: Option<u64>) -> Option<Millis> {
+    if !refused.holds.is_empty() || !refused.locks.is_empty() {
+        return None;
+    }
+    let of_event = match refused.event {
+        None => 0,
+        Some(RefusedEvent::EventConflict { open_at: Some(time), .. }) => time.0.saturating_sub(now),
+        Some(_) => return None,
+    };
+    Some(Millis(of_limits?.max(of_event)))
+}
+
+/// A request as a decision that has no position.
+pub(super) fn never_made(wanted: &Decide, now: u64) -> Decision {
+    Decision {
+        operation_id: wanted.operation_id().clone(),
+        state: State::Open,
+        repeated: false,
+        late: false,
+        owner: wanted.owner().cloned(),
+        position: None::<Position>,
+        fencing_token: None,
+        ttl: wanted.ttl(),
+        made_at: Time(now),
+        expires_at: Some(Time(now + wanted.ttl().0)),
+        limits: Vec::new(),
+        values: Vec::new(),
+        locks: wanted.parts().locks.clone(),
+        event: None,
+        now: Time(now),
+    }
+}

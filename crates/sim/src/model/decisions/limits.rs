@@ -1,0 +1,201 @@
+//! The limiter of decisions: rules that only their limits change, windows, and counters. All rules are durable, so nothing is
+//! ever uncertain.
+
+use super::window::{Rates, Window, capacity};
+use crate::model::select;
+use limina_engine::{
+    KeyValues, Millis, Name,
+    limiter::{Limit, LimitStatus, MAX_COUNT, NewRule, Window as Kind},
+};
+use std::collections::BTreeMap;
+
+/// The state of the limiter, except for what is in use by open decisions.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(super) struct Limits {
+    /// Sorted by name.
+    pub(super) rules: BTreeMap<Name, Rule>,
+    windows: BTreeMap<Group, Window>,
+    /// What plain checks have in use.
+    pub(super) unleased: BTreeMap<KeyValues, u64>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Rule {
+    pub(super) terms: NewRule,
+    pub(super) created_at: u64,
+    rates: Rates,
+}
+
+/// A rule, and the values of its keys.
+pub(super) type Group = (Name, KeyValues);
+
+/// A place in the log of a window.
+pub(super) type Taken = (Group, usize);
+
+/// Key-values that are in use so many times.
+pub(super) type InUse = (KeyValues, u64);
+
+impl Rule {
+    pub(super) fn new(terms: NewRule, created_at: u64, now: u64) -> Rule {
+        let mut rule = Rule { terms, created_at, rates: Vec::new() };
+        rule.change_limit(rule.terms.limit, now);
+        rule
+    }
+
+    pub(super) fn change_limit(&mut self, limit: Limit, now: u64) {
+        self.terms.limit = limit;
+        let Limit::AtMost(limit) = limit else { unreachable!("the workload sets finite limits") };
+        self.rates.push((now, limit));
+    }
+
+    /// Whether requests wait for what is in use.
+    pub(super) fn is_slot(&self) -> bool {
+        self.terms.window.is_none() && !self.terms.shadow
+    }
+
+    fn group(&self, key_values: &KeyValues) -> Option<KeyValues> {
+        select::project(key_values, &self.terms.group_by)
+    }
+
+    /// Whether so many hits are more than what is left.
+    pub(super) fn is_exceeded(&self, used: u64, hits: u64) -> bool {
+        hits > 0 && (self.terms.limit == Limit::AtMost(0) || used + hits > capacity(&self.terms))
+    }
+}
+
+impl Limits {
+    /// The rules that apply, each with the group.
+    pub(super) fn applying<'a>(
+        &'a self,
+        key_values: &'a KeyValues,
+    ) -> impl Iterator<Item = (&'a Rule, Group)> + 'a {
+        self.rules.values().filter_map(move |rule| {
+            let values = rule.group(key_values)?;
+            Some((rule, (rule.terms.name.clone(), values)))
+        })
+    }
+
+    /// Whether a rule without a window applies.
+    pub(super) fn is_counted(&self, key_values: &KeyValues) -> bool {
+        self.applying(key_values).any(|(rule, _)| rule.terms.window.is_none())
+    }
+
+    pub(super) fn used(&self, now: u64, rule: &Rule, group: &Group, in_use: &[InUse]) -> u64 {
+        match rule.terms.window {
+            Some(_) => self.window(group).used(&rule.terms, &rule.rates, now),
+            None => {
+                let unleased = self.unleased.iter().map(|(key_values, hits)| (key_values, *hits));
+                let all = unleased.chain(in_use.iter().map(|(key_values, hits)| (key_values, *hits)));
+                all.filter(|(key_values, _)| rule.group(key_values).as_ref() == Some(&group.1))
+                    .map(|(_, hits)| hits)
+                    .sum()
+            }
+        }
+    }
+
+    /// Takes from all windows that apply. Returns where.
+    pub(super) fn take(
+        &mut self,
+        now: u64,
+        key_values: &KeyValues,
+        hits: u64,
+        is_report: bool,
+    ) -> Vec<Taken> {
+        let windows: Vec<(Group, u64)> = self
+            .applying(key_values)
+            .filter(|(rule, _)| rule.terms.window.is_some())
+            .map(|(rule, group)| {
+                let is_unbounded = rule.terms.shadow || is_report;
+                (group, if is_unbounded { MAX_COUNT } else { capacity(&rule.terms) })
+            })
+            .collect();
+        let take = |(group, most): (Group, u64)| {
+            let place = self.windows.entry(group.clone()).or_default().take(now, hits, most);
+            (group, place)
+        };
+        windows.into_iter().map(take).collect()
+    }
+
+    pub(super) fn give_back(&mut self, now: u64, key_values: &KeyValues, hits: u64) {
+        let groups: Vec<Group> = self.applying(key_values).map(|(_, group)| group).collect();
+        for group in groups {
+            if let Some(window) = self.windows.get_mut(&group) {
+                window.give_back(now, hits);
+            }
+        }
+    }
+
+    /// What was taken is settled: less is refunded, more is counted past the limit.
+    pub(super) fn settle(&mut self, at: u64, taken: &[Taken], hits: u64, actual: u64) {
+        for (group, place) in taken {
+            let window = self.windows.get_mut(group).expect("it was taken from");
+            match actual.checked_sub(hits) {
+                Some(0) => {}
+                Some(more) => window.take_past_limit(at, more),
+                None => window.refund(at, *place, hits - actual),
+            }
+        }
+    }
+
+    /// The status of a limit.
+    pub(super) fn status(
+        &self,
+        now: u64,
+        entry: usize,
+        rule: &Rule,
+        group: &Group,
+        in_use: &[InUse],
+    ) -> LimitStatus {
+        let terms = &rule.terms;
+        let reset = terms.window.and_then(|_| self.window(group).reset(terms, &rule.rates, now));
+        LimitStatus {
+            entry: u32::try_from(entry).expect("few checks"),
+            rule: Some(terms.name.clone()),
+            override_name: None,
+            group: group.1.clone(),
+            limit: Limit::AtMost(capacity(terms)),
+            used: self.used(now, rule, group, in_use),
+            reset: reset.map(Millis),
+            per: terms.window.map(|window| window.per()),
+            refill: match (terms.window, terms.limit) {
+                (Some(Kind::Bucket { .. }), Limit::AtMost(limit)) => Some(limit),
+                _ => None,
+            },
+            shadow: terms.shadow,
+            exceeded: false,
+            waiting: 0,
+        }
+    }
+
+    /// When so many hits would pass if nothing else happened. `None` if it is not known: what is in use has no time.
+    pub(super) fn passes_after(
+        &self,
+        now: u64,
+        rule: &Rule,
+        group: &Group,
+        in_use: &[InUse],
+        hits: u64,
+    ) -> Option<u64> {
+        match rule.terms.window {
+            None => (!rule.is_exceeded(self.used(now, rule, group, in_use), hits)).then_some(0),
+            Some(_) => self.window(group).passes_after(&rule.terms, &rule.rates, now, hits),
+        }
+    }
+
+    /// Whether every window has let pass only what it may.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.windows.iter().try_for_each(|((rule, _), window)| {
+            let rule = &self.rules[rule];
+            if rule.terms.shadow { Ok(()) } else { window.check(&rule.terms, &rule.rates) }
+        })
+    }
+
+    /// The groups of a rule that count something, as far as windows know.
+    pub(super) fn windows_of(&self, name: &Name) -> impl Iterator<Item = &Group> {
+        self.windows.keys().filter(move |(rule, _)| rule == name)
+    }
+
+    fn window(&self, group: &Group) -> Window {
+        self.windows.get(group).cloned().unwrap_or_default()
+    }
+}
