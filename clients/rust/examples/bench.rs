@@ -5,7 +5,8 @@
 //! $ LIMINA_URL=http://localhost:7070 cargo run --release -p limina-client --example bench -- [SECONDS]
 //! ```
 //!
-//! Batching has no switch. The rival is the same client's request for one check, sent past the queue.
+//! Batching has no switch. The rival is the same client's request for one check, sent past the queue. Both take turns, and what counts
+//! is their ratio in each round: a busy machine slows them alike.
 
 use limina_client::{Error, Limina, Method, key_values, types::CheckReply};
 use serde_json::json;
@@ -15,6 +16,7 @@ use std::{
 };
 
 const CALLERS: u32 = 64;
+const ROUNDS: u32 = 5;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -25,7 +27,8 @@ async fn main() -> Result<(), Error> {
 async fn measure() -> Result<(), Error> {
     let url = std::env::var("LIMINA_URL").unwrap_or_else(|_| "http://localhost:7070".to_owned());
     let seconds = std::env::args().nth(1).and_then(|seconds| seconds.parse().ok()).unwrap_or(5.0);
-    let time = Duration::from_secs_f64(seconds);
+    // A round has three measurements.
+    let time = Duration::from_secs_f64(seconds) / (3 * ROUNDS);
     let client = Limina::builder(url).namespace("bench").timeout(Duration::from_secs(10)).build()?;
     let window = json!({"type": "fixed", "per": "1h"});
     client
@@ -34,16 +37,24 @@ async fn measure() -> Result<(), Error> {
         .await?;
     latencies(&client, time / 10).await?;
 
-    let together = rate(&client, batched, time).await?;
-    let apart = rate(&client, single, time).await?;
-    println!("{CALLERS} callers, batching          {together:>9.0} checks/s");
-    println!("{CALLERS} callers, one request each  {apart:>9.0} checks/s");
-    println!("batching is {:.1} × as fast\n", together / apart);
-
-    let (with_batching, without) = latencies(&client, time).await?;
-    println!("1 caller, batching            {:>9} µs (median)", with_batching.as_micros());
-    println!("1 caller, one request each    {:>9} µs (median)", without.as_micros());
-    println!("batching takes {:.2} × as long", with_batching.as_secs_f64() / without.as_secs_f64());
+    let (mut rates, mut times) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let together = rate(&client, batched, time).await?;
+        let apart = rate(&client, single, time).await?;
+        let (with_batching, without) = latencies(&client, time).await?;
+        rates.push(together / apart);
+        times.push(with_batching.as_secs_f64() / without.as_secs_f64());
+        println!(
+            "{CALLERS} callers: {together:.0} checks/s with batching, {apart:.0} with one request each; 1 caller: {} µs and {} µs",
+            with_batching.as_micros(),
+            without.as_micros()
+        );
+    }
+    println!(
+        "{CALLERS} callers: batching is {:.1} × as fast (median of {ROUNDS} rounds)",
+        median(&mut rates)
+    );
+    println!("1 caller: batching takes {:.3} × as long (median of {ROUNDS} rounds)", median(&mut times));
     Ok(())
 }
 
@@ -86,21 +97,27 @@ where
     Ok(f64::from(checks) / started.elapsed().as_secs_f64())
 }
 
-/// The median latencies with batching and without. They take turns, so that a busy machine slows them alike.
+/// The median latencies with batching and without. They take turns, and each comes first in every other turn.
 async fn latencies(client: &Limina, time: Duration) -> Result<(Duration, Duration), Error> {
     let (mut with_batching, mut without) = (Vec::new(), Vec::new());
     let started = Instant::now();
-    while started.elapsed() < time || without.is_empty() {
-        let before = Instant::now();
-        batched(client.clone(), 0).await?;
-        let between = Instant::now();
-        single(client.clone(), 0).await?;
-        with_batching.push(between - before);
-        without.push(between.elapsed());
+    while started.elapsed() < time || without.len() < 2 {
+        let batched_first = without.len() % 2 == 0;
+        for batch in [batched_first, !batched_first] {
+            let before = Instant::now();
+            if batch {
+                batched(client.clone(), 0).await?;
+                with_batching.push(before.elapsed());
+            } else {
+                single(client.clone(), 0).await?;
+                without.push(before.elapsed());
+            }
+        }
     }
-    let median = |latencies: &mut Vec<Duration>| {
-        latencies.sort();
-        latencies[latencies.len() / 2]
-    };
     Ok((median(&mut with_batching), median(&mut without)))
+}
+
+fn median<T: PartialOrd + Copy>(values: &mut [T]) -> T {
+    values.sort_by(|a, b| a.partial_cmp(b).expect("a measurement is a number"));
+    values[values.len() / 2]
 }

@@ -1,7 +1,10 @@
 //! What the conformance scripts cannot say: guards that are dropped, JSON of replies, lists.
 
 use crate::servers::{Server, closed_port};
-use limina_client::{Done, Error, Limina, key_values, types::Message};
+use limina_client::{
+    Done, Error, Limina, key_values,
+    types::{DecisionPart, DecisionState, LimitReached, Message, RefusedDecision, SetOverrides},
+};
 use serde_json::{Value, json};
 use std::{future::IntoFuture, time::Duration};
 
@@ -95,12 +98,86 @@ async fn a_stream_is_followed() {
 }
 
 #[tokio::test]
+async fn what_operators_ask_for_is_typed() {
+    let Some(server) = Server::start() else { return };
+    let client = Limina::new(&server.url).unwrap().with_namespace("shop");
+    let set = json!({"rules": [{"name": "gpus", "group_by": ["gpu"], "limit": 1}], "overrides": "open"});
+    assert_eq!(client.rule_sets().diff("s", &set).await.unwrap().created, ["gpus"]);
+    client.rule_sets().put("s", &set).await.unwrap();
+    let stored = client.rule_sets().get("s").await.unwrap().into_inner();
+    assert_eq!((stored.rules[0].limit, stored.overrides), (1, SetOverrides::Open));
+    assert!(client.rule_sets().put("s", &stored).await.unwrap().changed.is_empty());
+    assert_eq!(client.rule_sets().list().all().await.unwrap()[0].rules, 1);
+
+    let gpu = [("gpu", "g")];
+    let decision = client.decide().operation_id("first").owner("me").take(gpu, 1).await.unwrap();
+    assert_eq!(decision.state, DecisionState::Open);
+    assert_eq!(client.rules().groups("gpus", 10).await.unwrap().items[0].used, 1);
+    assert_eq!(
+        client.decisions().list().filter("state", "open").all().await.unwrap()[0].operation_id,
+        "first"
+    );
+    let second = client.decide().check(gpu).hold_new("budget", 2, 1).explain().await;
+    let Err(Error::Refused(failure)) = second else { panic!("the second decision is made") };
+    let refused = failure.document::<RefusedDecision>().expect("a refused decision");
+    assert_eq!(refused.refused_by, [DecisionPart::Limits, DecisionPart::Holds]);
+    assert_eq!(refused.limits[0].held_by.as_ref().unwrap()[0].owner.as_deref(), Some("me"));
+    let Err(Error::Refused(failure)) = client.lease(gpu, TTL).await else { panic!("the lease is granted") };
+    assert!(!failure.document::<LimitReached>().expect("a reached limit").allowed);
+
+    let refusal = client.refusals().next().await.unwrap();
+    assert_eq!((&*refusal.family, &*refusal.namespace), ("decisions", "shop"));
+    assert_eq!(client.server().refusals().next().await.unwrap().time, refusal.time);
+    assert_eq!(client.audit().all().await.unwrap()[0].target, "s");
+    assert!(!client.server().audit().all().await.unwrap().is_empty());
+    assert_eq!(client.namespaces().all().await.unwrap()[0].namespace, "shop");
+    client.server().ready().await.unwrap();
+    assert_eq!(client.server().cluster().await.unwrap().shards.len(), 4);
+    assert_eq!(client.server().cluster_of(client.namespace()).await.unwrap().shards.len(), 1);
+    assert!(client.server().metrics().await.unwrap().contains("limina_"));
+    decision.rollback().await.unwrap();
+    assert_eq!(client.decisions().get("first").await.unwrap().state, DecisionState::RolledBack);
+}
+
+#[tokio::test]
 async fn a_name_that_would_lead_to_another_path_is_not_sent() {
     let client = Limina::new(closed_port()).unwrap();
     for name in ["", ".", ".."] {
         assert!(matches!(client.rules().get(name).await, Err(Error::Invalid(_))), "{name:?}");
     }
     assert!(Limina::new("not a URL").is_err());
+}
+
+/// A call that is alone is sent by its caller's task. If that task ends, the calls that wait behind it are sent.
+#[tokio::test]
+async fn a_caller_that_gives_up_does_not_hold_others_back() {
+    let (asked, mut requests) = tokio::sync::mpsc::unbounded_channel();
+    let first_is_never_answered = async move |body: String| {
+        let body: Value = serde_json::from_str(&body).unwrap();
+        asked.send(body.clone()).unwrap();
+        if body["key_values"] == json!({"n": "1"}) {
+            std::future::pending::<()>().await;
+        }
+        let reply = json!({"status": 200, "allowed": true, "limits": [], "retry_after_ms": null});
+        let replies = body["checks"].as_array().map(|checks| json!({"results": vec![&reply; checks.len()]}));
+        ([("content-type", "application/json")], replies.unwrap_or(reply).to_string())
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let router = axum::Router::new().fallback(first_is_never_answered);
+    tokio::spawn(async { axum::serve(listener, router).await });
+
+    let client = Limina::builder(url).timeout(TTL).build().unwrap();
+    let first = tokio::spawn(client.check([("n", "1")]).into_future());
+    assert_eq!(requests.recv().await.unwrap()["key_values"], json!({"n": "1"}));
+    let others = ["2", "3"].map(|n| tokio::spawn(client.check([("n", n)]).into_future()));
+    // On this runtime of one thread, the tasks of the others run before this one goes on.
+    tokio::task::yield_now().await;
+    first.abort();
+    for other in others {
+        assert!(other.await.unwrap().unwrap().allowed);
+    }
+    assert_eq!(requests.recv().await.unwrap()["checks"].as_array().unwrap().len(), 2);
 }
 
 #[tokio::test]

@@ -26,7 +26,7 @@ fn run(command: &mut Command) -> String {
 async fn the_web_api_limits_its_callers() {
     let Some(server) = Server::start() else { return };
     let mut command = example("web_api", &server);
-    let (mut child, line) = spawn(command.env("PORT", "0").env("TIMEOUT_MS", "30000"), "listening on ");
+    let (_process, line) = spawn(command.env("PORT", "0").env("TIMEOUT_MS", "30000"), "listening on ");
     let url = line.split_once("listening on ").unwrap().1;
     // However slow this machine is, a day is long enough.
     let client = Limina::new(&server.url).unwrap().with_namespace("web-api");
@@ -47,8 +47,6 @@ async fn the_web_api_limits_its_callers() {
     assert_eq!(refused.headers()["content-type"], "application/problem+json");
     assert!(refused.headers().contains_key("retry-after"));
     assert_eq!(ask("bob").await.status(), 200);
-    child.kill().unwrap();
-    child.wait().unwrap();
 }
 
 #[test]
@@ -62,5 +60,5 @@ fn the_job_runs_under_its_lock() {
 fn the_benchmark_measures_something() {
     let Some(server) = Server::start() else { return };
     let output = run(example("bench", &server).arg("0.1"));
-    assert!(output.contains("batching takes"), "{output}");
+    assert!(output.contains("batching takes") && output.contains("batching is"), "{output}");
 }

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 /// A server on a port that it chooses, with data that is deleted afterwards.
 pub(crate) struct Server {
     pub(crate) url: String,
-    child: Child,
+    _process: Process,
     _data: TempDir,
 }
 
@@ -33,26 +33,19 @@ impl Server {
         let data = TempDir::new().unwrap();
         let mut command = Command::new(binary);
         command.args(["serve", "--listen", "127.0.0.1:0", "--shards", "4", "--data"]).arg(data.path());
-        let (child, line) = spawn(command.args(flags), "listening on http");
+        let (process, line) = spawn(command.args(flags), "listening on http");
         let (_, url) = line.split_once("listening on ").unwrap();
         let (url, _) = url.split_once(',').unwrap();
-        Some(Server { url: url.to_owned(), child, _data: data })
+        Some(Server { url: url.to_owned(), _process: process, _data: data })
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The proxy of `clients/conformance`. It ends when its standard input is closed.
+/// The proxy of `clients/conformance`.
 pub(crate) struct Proxy {
     pub(crate) url: String,
     control: String,
     http: reqwest::Client,
-    child: Child,
+    _process: Process,
 }
 
 impl Proxy {
@@ -62,10 +55,10 @@ impl Proxy {
             .arg(conformance().join("proxy.py"))
             .arg("--upstream")
             .arg(server.trim_start_matches("http://"));
-        let (child, line) = spawn(&mut command, "{");
+        let (process, line) = spawn(&mut command, "{");
         let addresses: Value = serde_json::from_str(&line).unwrap();
         let url = |name: &str| format!("http://{}", addresses[name].as_str().unwrap());
-        Proxy { url: url("listen"), control: url("control"), http: reqwest::Client::new(), child }
+        Proxy { url: url("listen"), control: url("control"), http: reqwest::Client::new(), _process: process }
     }
 
     pub(crate) async fn steer(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
@@ -76,13 +69,6 @@ impl Proxy {
         let response = request.send().await.unwrap();
         assert!(response.status().is_success(), "{method} {path}: {response:?}");
         serde_json::from_slice(&response.bytes().await.unwrap()).unwrap_or_default()
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        let _ = self.child.wait();
     }
 }
 
@@ -101,17 +87,23 @@ pub(crate) fn closed_port() -> String {
     format!("http://{}", listener.local_addr().unwrap())
 }
 
+/// A process that is killed when the test is over, however it ends.
+pub(crate) struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Starts a process, and waits for a line that contains `expect`. Its output is drained afterwards.
-pub(crate) fn spawn(command: &mut Command, expect: &'static str) -> (Child, String) {
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+pub(crate) fn spawn(command: &mut Command, expect: &'static str) -> (Process, String) {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = Process(command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")));
     let (lines, found) = mpsc::channel();
     let outputs: [Box<dyn Read + Send>; 2] =
-        [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
+        [Box::new(process.0.stdout.take().unwrap()), Box::new(process.0.stderr.take().unwrap())];
     for output in outputs {
         let lines = lines.clone();
         thread::spawn(move || {
@@ -124,7 +116,7 @@ pub(crate) fn spawn(command: &mut Command, expect: &'static str) -> (Child, Stri
     let mut seen = Vec::new();
     while let Ok(line) = found.recv() {
         if line.contains(expect) {
-            return (child, line);
+            return (process, line);
         }
         seen.push(line);
     }

@@ -55,6 +55,9 @@ pub(crate) fn smoke_test(server: &Path) -> [(&'static str, PathBuf); 2] {
 /// the workspace, and so a job of their own.
 pub(crate) fn job(server: &Path) -> Result<Command, String> {
     let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
-    command.args(["clients-e2e", "--smoke", "python", "typescript", "--server"]).arg(server).current_dir(crate::root());
+    command
+        .args(["clients-e2e", "--smoke", "python", "typescript", "--server"])
+        .arg(server)
+        .current_dir(crate::root());
     Ok(command)
 }
