@@ -3,7 +3,12 @@
 use crate::{Failed, output::Format};
 use limina_client::Limina;
 use serde::Deserialize;
-use std::{collections::BTreeMap, path::PathBuf, str::FromStr, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
 
 const DEFAULT_URL: &str = "http://127.0.0.1:7070";
 
@@ -53,6 +58,15 @@ pub(crate) struct Connection {
     pub(crate) url: String,
     pub(crate) namespace: String,
     pub(crate) token: Option<String>,
+    pub(crate) tls: Tls,
+}
+
+/// The contents of the files for https.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tls {
+    ca: Option<Vec<u8>>,
+    /// The certificate of this client, and its key.
+    identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 /// The configuration file.
@@ -72,6 +86,12 @@ struct Context {
     namespace: Option<String>,
     token: Option<String>,
     token_file: Option<PathBuf>,
+    /// The authorities (PEM) that sign the server's certificate, instead of the system's.
+    ca: Option<PathBuf>,
+    /// The certificate of this client (PEM), for a server that asks for one.
+    cert: Option<PathBuf>,
+    /// Its key (PEM).
+    key: Option<PathBuf>,
 }
 
 impl Options {
@@ -82,6 +102,12 @@ impl Options {
         let mut builder = Limina::builder(&connection.url).namespace(&connection.namespace).timeout(timeout);
         if let Some(token) = &connection.token {
             builder = builder.token(token);
+        }
+        if let Some(ca) = &connection.tls.ca {
+            builder = builder.root_certificates(ca.clone());
+        }
+        if let Some((cert, key)) = &connection.tls.identity {
+            builder = builder.client_certificate(cert.clone(), key.clone());
         }
         let client = builder.build().map_err(|error| Failed::usage(error.to_string()))?;
         Ok((client, connection))
@@ -111,11 +137,14 @@ impl Options {
         };
         let url = pick(&self.url, "LIMINA_URL", &context.url).unwrap_or_else(|| DEFAULT_URL.to_owned());
         let namespace = pick(&self.namespace, "LIMINA_NAMESPACE", &context.namespace);
-        // The token of a context is a secret between it and its server. Another server must not see it.
-        let of_context =
-            if context.url.as_ref().is_none_or(|own| *own == url) { context.token(env)? } else { None };
+        // The token and the certificate of a context are between it and its server. Another server must not see them.
+        let (of_context, tls) = if context.url.as_ref().is_none_or(|own| *own == url) {
+            (context.token(env)?, context.tls(env)?)
+        } else {
+            (None, Tls::default())
+        };
         let token = pick(&None, "LIMINA_TOKEN", &of_context);
-        Ok(Connection { url, namespace: namespace.unwrap_or_else(|| "default".to_owned()), token })
+        Ok(Connection { url, namespace: namespace.unwrap_or_else(|| "default".to_owned()), token, tls })
     }
 }
 
@@ -149,15 +178,29 @@ impl File {
 impl Context {
     fn token(&self, env: &dyn Fn(&str) -> Option<String>) -> Result<Option<String>, Failed> {
         let Some(path) = &self.token_file else { return Ok(self.token.clone()) };
-        let path = match (path.strip_prefix("~"), env("HOME")) {
-            (Ok(rest), Some(home)) => PathBuf::from(home).join(rest),
-            _ => path.clone(),
-        };
-        let text = std::fs::read_to_string(&path).map_err(|error| {
-            Failed::usage(format!("the token file {} cannot be read: {error}", path.display()))
-        })?;
+        let text = String::from_utf8(read(path, env)?)
+            .map_err(|_| Failed::usage(format!("{} does not contain a token", path.display())))?;
         Ok(Some(text.trim().to_owned()))
     }
+
+    fn tls(&self, env: &dyn Fn(&str) -> Option<String>) -> Result<Tls, Failed> {
+        let ca = self.ca.as_ref().map(|path| read(path, env)).transpose()?;
+        let identity = match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => Some((read(cert, env)?, read(key, env)?)),
+            (None, None) => None,
+            _ => return Err(Failed::usage("a context has `cert` and `key`, or neither")),
+        };
+        Ok(Tls { ca, identity })
+    }
+}
+
+/// Reads a file that a context names. `~` is the home directory.
+fn read(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Vec<u8>, Failed> {
+    let path = match (path.strip_prefix("~"), env("HOME")) {
+        (Ok(rest), Some(home)) => PathBuf::from(home).join(rest),
+        _ => path.to_owned(),
+    };
+    std::fs::read(&path).map_err(|error| Failed::usage(format!("{} cannot be read: {error}", path.display())))
 }
 
 #[cfg(test)]

@@ -217,15 +217,15 @@ impl std::fmt::Display for Table {
     }
 }
 
-/// A line without the spaces that fill its last column, which may be inside a style.
+/// A line without the spaces that fill its last columns. There may be styles around them.
 fn trimmed(line: &str) -> String {
-    const RESET: &str = "\x1b[0m";
     let mut kept = line.trim_end();
-    let is_styled = kept.ends_with(RESET);
-    while let Some(inner) = kept.strip_suffix(RESET) {
-        kept = inner.trim_end();
+    while let Some((before, style)) = kept.rsplit_once("\x1b[")
+        && style.strip_suffix('m').is_some_and(|codes| codes.chars().all(|c| c.is_ascii_digit() || c == ';'))
+    {
+        kept = before.trim_end();
     }
-    if is_styled { format!("{kept}{RESET}") } else { kept.to_owned() }
+    if kept.contains('\x1b') { format!("{kept}\x1b[0m") } else { kept.to_owned() }
 }
 
 /// A text in a colour. The colour is dropped where it is not wanted: `NO_COLOR`, or standard output is no terminal.
