@@ -316,7 +316,7 @@ const LONG = `\u202e\u200b${"x".repeat(250)}`;
 
 test("hostile names stay text, and break no layout", async () => {
   const at = (path) => `/v1/ns/${encodeURIComponent(EVIL)}/${path}`;
-  for (const name of [EVIL, RIGHT_TO_LEFT, LONG, "__proto__", "a'b\"c", "{{7*7}}"]) {
+  for (const name of [EVIL, RIGHT_TO_LEFT, LONG, "__proto__", ...(isFull ? ["a'b\"c", "{{7*7}}"] : [])]) {
     const rule = await client.must("POST", at("limiter/rules"), { name, group_by: [name], limit: 1, description: name });
     await client.must("POST", at("limiter/leases"), { key_values: { [name]: name }, ttl: "5m", owner: name });
     await client.call("POST", at("limiter/check"), { key_values: { [name]: name } });
@@ -405,7 +405,9 @@ test("a token is asked for, stays in the tab, and shows only what it may see", a
     await row("builds/at-once").waitFor();
     const kept = await page.evaluate(() => [document.cookie, JSON.stringify(localStorage), Object.values(sessionStorage).join()]);
     assert.deepEqual(kept, ["", "{}", guarded.secrets.reader]);
-    for (const [screen, right] of [["cluster", "cluster:read"], ["now", "cluster:read"], ["ledger", "shop/ledger:read"], ["locks", "shop/locks:read"], ["decisions", "shop/decisions:read"], ["audit", "manage"]]) {
+    const hidden = [["now", "cluster:read"], ["ledger", "shop/ledger:read"], ["audit", "manage"]];
+    if (isFull) hidden.push(["cluster", "cluster:read"], ["locks", "shop/locks:read"], ["decisions", "shop/decisions:read"]);
+    for (const [screen, right] of hidden) {
       await page.goto(`${guarded.url}/console/${screen}?ns=shop`);
       await see("Your token may not see");
       await see(right, page.locator(".failure"));

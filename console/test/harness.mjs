@@ -41,7 +41,7 @@ function start(program, args, pattern, stream) {
 export async function startServer(tokens) {
   const folder = mkdtempSync(join(tmpdir(), "limina-console-test-"));
   cleanups.push(() => rmSync(folder, { recursive: true, force: true }));
-  const args = ["serve", "--listen", "127.0.0.1:0", "--data", join(folder, "data")];
+  const args = ["serve", "--listen", "127.0.0.1:0", "--shards", "8", "--data", join(folder, "data")];
   const secrets = {};
   if (tokens) {
     let file = "";
