@@ -231,14 +231,12 @@ fn complete(operation: &mut Operation) {
         describe(parameter);
     }
     if may_grow(operation) {
-        let full = match operation.responses.responses.get("507") {
-            Some(RefOr::T(own)) => format!("{} {QUOTA_EXCEEDED}", own.description),
-            _ => QUOTA_EXCEEDED.to_owned(),
-        };
-        add_problem(operation, "507", &full);
+        add_to_problem(operation, "507", QUOTA_EXCEEDED);
     }
     if takes_key {
-        add_problem(operation, "422", "`IdempotencyKeyReused`: the key was used for another request.");
+        add_to_problem(operation, "422", "`IdempotencyKeyReused`: the key was used for another request.");
+        let in_use = "`IdempotencyKeyInUse`: the first request with this key is not answered yet.";
+        add_to_problem(operation, "409", in_use);
     }
     let mut unavailable =
         "`Overloaded`, `ShuttingDown`, `StorageFull`, `ShardUnavailable`: nothing was done. \
@@ -293,6 +291,17 @@ fn describe(parameter: &mut Parameter) {
         _ => return,
     };
     parameter.description = Some(text.to_owned());
+}
+
+/// Adds to what the operation says itself about a status.
+fn add_to_problem(operation: &mut Operation, status: &str, description: &str) {
+    match operation.responses.responses.get_mut(status) {
+        Some(RefOr::T(own)) => {
+            let end = if own.description.ends_with('.') { "" } else { "." };
+            own.description += &format!("{end} {description}");
+        }
+        _ => add_problem(operation, status, description),
+    }
 }
 
 fn add_problem(operation: &mut Operation, status: &str, description: &str) {

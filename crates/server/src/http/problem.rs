@@ -117,7 +117,7 @@ codes! {
     LockHeld CONFLICT "The lock is held, or an earlier request waits for it"
         "Nothing was granted. The field `key_values` names the lock; `lock_id`, `owner` and `expires_in_ms` describe its holder, if it has one; `waiting` is the number of requests that wait for it. Retry later, or send a `wait`."
     LockWaitTimeout CONFLICT "The lock was not free in time"
-        "The request waited for its whole `wait`. Nothing was granted. The fields are those of LockHeld."
+        "The request waited for its whole `wait`. Nothing was granted. The fields are those of `LockHeld`."
     ClientHungUp BAD_REQUEST "The client closed the connection before the answer"
         "A client that closes its sending side has hung up: its request stops waiting and holds nothing. Keep the connection open until the answer."
     LockNotFound NOT_FOUND "The lock is not held"

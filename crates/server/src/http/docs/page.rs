@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use std::{collections::BTreeMap, fmt::Write};
 
 /// Codes that almost every call can answer. A call lists them in one line, without repeating what they mean.
-const COMMON: [Code; 12] = [
+const COMMON: [Code; 13] = [
     Code::InvalidRequest,
     Code::Unauthorized,
     Code::Forbidden,
@@ -21,6 +21,7 @@ const COMMON: [Code; 12] = [
     Code::AnswerTooLarge,
     Code::UnsupportedMediaType,
     Code::IdempotencyKeyReused,
+    Code::IdempotencyKeyInUse,
     Code::QuotaExceeded,
     Code::Overloaded,
     Code::ShuttingDown,
