@@ -248,7 +248,10 @@ impl Model {
                 });
                 (ran.0.map(Outcome::Locks), ran.1)
             }
-            _ => namespace.at_decisions(now, |decisions, turn| decisions.run(turn, request, None)),
+            _ => {
+                let ran = namespace.at_decisions(now, |decisions, turn| decisions.run(turn, request, None));
+                (ran.0.0, ran.1)
+            }
         };
         match answer {
             Some(answer) => Err(format!("{answer:?}")),

@@ -242,12 +242,13 @@ impl Namespace {
     ) -> Result<Ended, String> {
         let mut next = self.clone();
         let ran = next.at_decisions(now, |decisions, turn| decisions.run(turn, request, answer));
-        let expected = ran.0.ok_or("it has to wait")?;
+        let (expected, reached) = ran.0;
+        let expected = expected.ok_or("it has to wait")?;
         if answer.is_some_and(|answer| *answer != expected) {
             return Err(format!("{expected:?}"));
         }
         answered.extend(ran.1);
-        let changed = if next.order == self.order { Changed::No } else { Changed::Yes };
+        let changed = if reached == self.order.position { Changed::No } else { Changed::Yes };
         let order = next.order;
         // Only a check to which no rule applies is relaxed: all rules are durable.
         let is_relaxed = match &expected {

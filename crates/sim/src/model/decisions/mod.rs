@@ -99,13 +99,14 @@ impl Decisions {
     }
 
     /// The expected answer, after everything that is due has been executed. `None` if the request has to wait. A list is
-    /// returned as far as `shown` covers it.
+    /// returned as far as `shown` covers it. Also returns the position that the request itself has reached, before others
+    /// were granted what it made free.
     pub(super) fn run(
         &mut self,
         turn: &mut Turn<'_>,
         request: &Request,
         shown: Option<&Outcome>,
-    ) -> Option<Outcome> {
+    ) -> (Option<Outcome>, u64) {
         let answer = match &request.command {
             Command::Decisions(command) => {
                 let shown = match shown {
@@ -124,9 +125,10 @@ impl Decisions {
             Command::Locks(command) => Some(Outcome::Locks(self.locks(turn, command))),
             other => unreachable!("{other:?} is not about decisions"),
         };
+        let reached = turn.order.position;
         self.grant(turn);
         self.reserve(turn);
-        answer
+        (answer, reached)
     }
 
     fn command(

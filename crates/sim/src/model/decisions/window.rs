@@ -93,7 +93,9 @@ impl Window {
     fn fixed(&self, per: u64, now: u64) -> u64 {
         let (mut span, mut used) = (0, 0_u64);
         for event in &self.0 {
-            if event.at / per != span {
+            // An expiry is done as of its time, which may be before the last event.
+            let is_refund = matches!(event.what, What::Refund { .. });
+            if event.at / per != span && !is_refund {
                 (span, used) = (event.at / per, 0);
             }
             match event.what {
@@ -141,36 +143,40 @@ impl Window {
 
     /// What a bucket misses, in parts of a token of which there are `per`.
     fn missing(&self, per: u64, rates: &Rates, now: u64) -> u64 {
-        let (mut missing, mut at) = (0_u64, 0);
-        // For each event: what was missing before and after it, and the tokens that it gave back from in front of others.
+        // How much will have been refilled when the bucket is full. An expiry is done as of its time, which may be before the
+        // last event.
+        let mut full = 0_u64;
+        // For each event: `full` before and after it, and the tokens that it gave back from in front of others.
         let mut around: Vec<(u64, u64, u64)> = Vec::new();
         for event in &self.0 {
-            let before = missing.saturating_sub(refilled(rates, at, event.at));
-            at = event.at;
+            let reading = refilled(rates, 0, event.at);
+            let before = full;
             let mut moved_up = 0;
-            missing = match event.what {
-                What::Take { hits, most } => before.max((before + hits * per).min(most.saturating_mul(per))),
+            match event.what {
+                What::Take { hits, most } => {
+                    let most = reading.saturating_add(most.saturating_mul(per));
+                    full = before.max((before.max(reading) + hits * per).min(most));
+                }
                 What::GiveBack(hits) => {
-                    let back = before.min(hits * per);
+                    let back = before.saturating_sub(reading).min(hits * per);
                     moved_up = back.div_ceil(per);
-                    before - back
+                    full -= back;
                 }
                 // Only what has not been refilled since. What was missing before it is refilled first, so whatever was given
                 // back since counts as refilled, unless nothing was taken behind it.
                 What::Refund { of, hits } => {
                     let (before_it, after_it, _) = around[of];
-                    let since = refilled(rates, self.0[of].at, at);
+                    let taken = after_it - before_it.max(refilled(rates, 0, self.0[of].at));
                     let moved: u64 = around[of + 1..].iter().map(|(.., moved_up)| moved_up * per).sum();
-                    let left = after_it.saturating_sub(moved + since);
-                    let back = (hits * per).min(after_it - before_it).min(left).min(before);
-                    let is_last = moved == 0 && before + since == after_it;
+                    let back = (hits * per).min(taken).min(after_it.saturating_sub(moved + reading));
+                    let is_last = moved == 0 && before == after_it;
                     moved_up = if is_last { 0 } else { back.div_ceil(per) };
-                    before - back
+                    full -= back;
                 }
-            };
-            around.push((before, missing, moved_up));
+            }
+            around.push((before, full, moved_up));
         }
-        missing.saturating_sub(refilled(rates, at, now))
+        full.saturating_sub(refilled(rates, 0, now))
     }
 
     /// Whatever the rules of refunds are: of what was taken within the limit, never more than the limit has happened. What was
