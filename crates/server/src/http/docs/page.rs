@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use std::{collections::BTreeMap, fmt::Write};
 
 /// Codes that almost every call can answer. A call lists them in one line, without repeating what they mean.
-const COMMON: [Code; 13] = [
+const COMMON: [Code; 15] = [
     Code::InvalidRequest,
     Code::Unauthorized,
     Code::Forbidden,
@@ -26,6 +26,8 @@ const COMMON: [Code; 13] = [
     Code::Overloaded,
     Code::ShuttingDown,
     Code::StorageFull,
+    Code::ShardUnavailable,
+    Code::OutcomeUnknown,
 ];
 
 /// An operation of the OpenAPI document.
@@ -222,14 +224,14 @@ fn problems(operation: &Value) -> String {
     let mut own = String::new();
     for (status, response) in operation["responses"].as_object().into_iter().flatten() {
         let description = text(response, "description");
-        let is_own = mentioned(description).any(|code| !COMMON.contains(&code) && !is_outage(code));
+        let is_own = mentioned(description).any(|code| !COMMON.contains(&code));
         if status.starts_with(['4', '5']) && is_own {
             _ = write!(own, "<li><b>{status}</b> {}</li>", inline(description));
         }
     }
     let common: Vec<String> = codes(operation)
         .into_iter()
-        .filter(|code| COMMON.contains(code) || is_outage(*code))
+        .filter(|code| COMMON.contains(code))
         .map(|code| format!("<a href=\"#{0}\">{0}</a>", code.word()))
         .collect();
     let mut html = String::new();
@@ -243,11 +245,6 @@ fn problems(operation: &Value) -> String {
         _ = write!(html, "<p class=\"common\">{}</p>", common.join(" "));
     }
     html
-}
-
-/// The request was not served, for a reason that lies with the server.
-fn is_outage(code: Code) -> bool {
-    code.status() == StatusCode::SERVICE_UNAVAILABLE && code != Code::LimitsValuesReadingException
 }
 
 /// The codes of an operation, in the order of the page.
@@ -310,7 +307,7 @@ fn errors(answered_by: &BTreeMap<&str, Vec<&Call>>) -> String {
     for code in Code::ALL {
         let (word, status) = (code.word(), code.status().as_u16());
         let calls = answered_by.get(word).map(Vec::as_slice).unwrap_or_default();
-        let calls = match (calls.len(), COMMON.contains(code) || is_outage(*code)) {
+        let calls = match (calls.len(), COMMON.contains(code)) {
             (0, _) | (_, true) => String::new(),
             _ => {
                 let link =
