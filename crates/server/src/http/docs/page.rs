@@ -315,10 +315,10 @@ fn errors(answered_by: &BTreeMap<&str, Vec<&Call>>) -> String {
                 format!("<p class=\"by\">{}</p>", calls.iter().map(link).collect::<Vec<_>>().join(" · "))
             }
         };
-        _ = write!(
+        _ = writeln!(
             html,
             "<section class=\"error\" id=\"{word}\"><h4><a href=\"#{word}\"><code>{word}</code></a> \
-             <small>{status}</small></h4><p><strong>{}.</strong> {}</p>{calls}</section>\n",
+             <small>{status}</small></h4><p><strong>{}.</strong> {}</p>{calls}</section>",
             escape(code.title()),
             inline(code.help()),
         );
