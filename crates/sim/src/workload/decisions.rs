@@ -325,7 +325,7 @@ impl DecisionWorkload {
 /// A durable rule, for which the model needs no uncertainty. A sliding window is short, and refuses: it must not get more
 /// entries than it counts exactly.
 fn rule(random: &mut Random, number: u64) -> NewRule {
-    let keys: &[&str] = *random.pick(&[&[][..], &["q"], &["u"], &["q", "u"]]);
+    let keys: &[&str] = random.pick(&[&[][..], &["q"], &["u"], &["q", "u"]]);
     let burst = random.one_in(2).then(|| 1 + random.below(8));
     let window = match random.below(5) {
         0 | 1 => None,
@@ -348,7 +348,7 @@ fn rule(random: &mut Random, number: u64) -> NewRule {
 
 /// One or both keys, with few values.
 fn key_values(random: &mut Random) -> KeyValues {
-    let keys: &[&str] = *random.pick(&[&["q"][..], &["u"], &["q", "u"], &["q", "u"]]);
+    let keys: &[&str] = random.pick(&[&["q"][..], &["u"], &["q", "u"], &["q", "u"]]);
     let pairs = keys.iter().map(|key| (*key, Value::<&str>::Integer(random.below(2) as i64)));
     KeyValues::new(pairs.collect()).expect(VALID)
 }
