@@ -215,6 +215,10 @@ fn complete(operation: &mut Operation) {
         return;
     }
     add_problem(operation, "400", "`InvalidRequest`: `field` names the invalid part of the request.");
+    if operation.operation_id.as_deref().is_some_and(|id| WAITING.contains(&id)) {
+        let hung_up = "`ClientHungUp`: the client closed its side of the connection before the answer.";
+        add_to_problem(operation, "400", hung_up);
+    }
     if operation.request_body.is_some() {
         add_problem(operation, "408", "`RequestTimeout`: the body did not arrive within 30 seconds.");
         add_problem(
@@ -247,6 +251,9 @@ fn complete(operation: &mut Operation) {
     }
     add_problem(operation, "503", &unavailable);
 }
+
+/// The operations that may wait for a lock or a slot.
+const WAITING: [&str; 3] = ["acquire", "take_lease", "decide"];
 
 const QUOTA_EXCEEDED: &str =
     "`QuotaExceeded`: the namespace has reached the quota that `quota` names. Nothing was done.";

@@ -247,7 +247,11 @@ fn split_durations(schemas: &mut Schemas) {
             let mut with_millis = with_units.clone();
             replace(&mut with_units, &in_millis, nothing());
             with_units.required.push((*field).to_owned());
-            replace(&mut with_millis, field, nothing());
+            match *name {
+                // `null` is a value here: the holds never expire.
+                "Extend" => _ = with_millis.properties.remove(*field),
+                _ => replace(&mut with_millis, field, nothing()),
+            }
             if let Some(RefOr::T(Schema::Object(millis))) = with_millis.properties.get_mut(&in_millis) {
                 millis.schema_type = SchemaType::Type(Type::Integer);
             }
