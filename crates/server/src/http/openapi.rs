@@ -228,6 +228,11 @@ fn complete(operation: &mut Operation) {
         );
         add_problem(operation, "415", "`UnsupportedMediaType`: the body is not JSON, or is compressed.");
     }
+    if operation.operation_id.as_deref().is_some_and(|id| OF_HOLDERS.contains(&id)) {
+        let part =
+            "`PartOfOperation`: it is a part of an open decision, which is extended and ended as a whole.";
+        add_to_problem(operation, "409", part);
+    }
     let mut takes_key = false;
     for parameter in operation.parameters.iter_mut().flatten() {
         let RefOr::T(parameter) = parameter else { continue };
@@ -254,6 +259,10 @@ fn complete(operation: &mut Operation) {
 
 /// The operations that may wait for a lock or a slot.
 const WAITING: [&str; 3] = ["acquire", "take_lease", "decide"];
+
+/// The operations on what a decision may hold.
+const OF_HOLDERS: [&str; 7] =
+    ["hold", "commit", "rollback", "extend", "release_lease", "release", "heartbeat"];
 
 const QUOTA_EXCEEDED: &str =
     "`QuotaExceeded`: the namespace has reached the quota that `quota` names. Nothing was done.";
