@@ -18,7 +18,7 @@ const SOURCES: &str = "crates/limina/tests/schemathesis";
 /// same in every run. Bodies that take seconds to generate are left to longer runs: batches of decisions, and rule sets.
 const SHORT: &[&str] = &[
     "--generation-deterministic",
-    "--max-examples=3",
+    "--max-examples=2",
     "--phases=examples,fuzzing",
     "--workers=2",
     r"--exclude-path-regex=^/v1/(ns/\{namespace\}/|decisions/.*batch|limiter/rule-sets/)",
