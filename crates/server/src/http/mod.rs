@@ -11,6 +11,7 @@ mod forced;
 pub(crate) mod from_wire;
 mod handshakes;
 mod health;
+mod large;
 mod ledger;
 pub(crate) mod liminator;
 mod limiter;

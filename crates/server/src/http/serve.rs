@@ -4,6 +4,7 @@ use super::{
     App,
     door::Door,
     handshakes::Handshakes,
+    large::{LargeRequest, LargeRequests},
     memory::{RequestMemory, Untaken, overloaded},
     socket::{ClientConnection, Socket, WriteActivity},
     stalls::Patience,
@@ -56,7 +57,6 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
     let door = app.tls().cloned().map_or(Door::Plain, Door::Tls);
     let (router, max_connections) = (app.router(), app.max_connections());
-    let builder = builder(&app);
     listen(listener, Listening { app, door, router, builder, max_connections }, shutdown).await;
 }
 
@@ -65,7 +65,6 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
 pub async fn serve_envoy(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
     let door = app.tls().cloned().map_or(Door::Plain, Door::Tls);
     let (router, max_connections) = (app.envoy_router(), app.max_connections());
-    let builder = builder(&app);
     listen(listener, Listening { app, door, router, builder, max_connections }, shutdown).await;
 }
 
@@ -79,8 +78,11 @@ pub async fn serve_peers(
     shutdown: impl Future<Output = ()>,
 ) {
     let (door, router) = (Door::Peers(peers.identity().clone()), app.peer_router());
-    let mut builder = builder(&app).http2_only();
-    peers::settings(&mut builder.http2());
+    let builder = |app: &App| {
+        let mut builder = builder(app).http2_only();
+        peers::settings(&mut builder.http2());
+        builder
+    };
     listen(listener, Listening { app, door, router, builder, max_connections }, shutdown).await;
 }
 
@@ -89,14 +91,15 @@ struct Listening {
     app: App,
     door: Door,
     router: Router,
-    builder: auto::Builder<StreamExecutor>,
+    /// Makes what serves one connection.
+    builder: fn(&App) -> auto::Builder<StreamExecutor>,
     max_connections: usize,
 }
 
 fn builder(app: &App) -> auto::Builder<StreamExecutor> {
     let write_timeout = app.reader_timeout();
     let patience = Patience { timeout: write_timeout, memory: app.memory().clone() };
-    let mut builder = auto::Builder::new(StreamExecutor { patience });
+    let mut builder = auto::Builder::new(StreamExecutor::new(patience));
     // hyper's own timeout sets a timer for every request, which took about 7 % of the time in a profile. `run` uses one timer
     // for each connection instead.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(MAX_READ_AHEAD);
@@ -111,10 +114,10 @@ fn builder(app: &App) -> auto::Builder<StreamExecutor> {
 
 async fn listen(listener: TcpListener, listening: Listening, shutdown: impl Future<Output = ()>) {
     let Listening { app, door, router, builder, max_connections } = listening;
-    let builder = Arc::new(builder);
     let memory = app.memory().clone();
     let patience = Patience { timeout: app.reader_timeout(), memory: memory.clone() };
     let handshakes = Handshakes::new(max_connections);
+    let large = LargeRequests::new();
     let permits = Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS)));
     let mut throttle = LogThrottle::default();
     let graceful = GracefulShutdown::new();
@@ -146,10 +149,15 @@ async fn listen(listener: TcpListener, listening: Listening, shutdown: impl Futu
                     let inner = TowerToHyperService::new(router.clone());
                     let (socket, client) = Socket::new(stream, permit, reserved, patience.clone());
                     let activity = Arc::new(Activity::of(&socket));
-                    let service =
-                        ConnectionService { inner, activity: activity.clone(), client, memory: memory.clone() };
+                    let service = ConnectionService {
+                        inner,
+                        activity: activity.clone(),
+                        client,
+                        memory: memory.clone(),
+                        large: large.clone(),
+                    };
                     let opened = (app.clone(), door.clone(), handshakes.clone());
-                    let (builder, watcher, memory) = (builder.clone(), graceful.watcher(), memory.clone());
+                    let (builder, watcher, memory) = (builder(&app), graceful.watcher(), memory.clone());
                     connections.spawn(async move {
                         let (app, door, handshakes) = opened;
                         let Some(stream) = door.open(socket, address, handshakes, &app).await else { return };
@@ -275,6 +283,7 @@ struct ConnectionService {
     activity: Arc<Activity>,
     client: ClientConnection,
     memory: Budget,
+    large: LargeRequests,
 }
 
 type Inner = TowerToHyperService<Router>;
@@ -298,11 +307,12 @@ impl Service<Request<Incoming>> for ConnectionService {
             true => Some(RequestMemory::new_anyway(&self.memory)),
             false => RequestMemory::new(&self.memory).ok(),
         };
+        let large = self.large.admit(&request);
         let answer = memory.as_ref().map(|memory| {
             request.extensions_mut().insert(memory.clone());
             self.inner.call(request)
         });
-        Answering { open: OpenGuard(self.activity.clone()), memory, is_read, answer }
+        Answering { open: OpenGuard(self.activity.clone()), memory, is_read, large, answer }
     }
 }
 
@@ -312,6 +322,7 @@ pin_project! {
         open: OpenGuard,
         memory: Option<RequestMemory>,
         is_read: bool,
+        large: Option<LargeRequest>,
         // None if there was no memory for the request.
         #[pin]
         answer: Option<F>,
@@ -327,7 +338,10 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         let Some(answer) = this.answer.as_pin_mut() else { return Poll::Ready(Ok(overloaded())) };
-        let answer = answer.poll(context);
+        let answer = match this.large {
+            Some(large) => large.poll(answer, context),
+            None => answer.poll(context),
+        };
         if let Poll::Ready(Ok(response)) = &answer
             && response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream")
         {
