@@ -34,6 +34,9 @@ const SLOWEST_FIRST: &[&str] = &[
 /// The tests of the Rust client, which need the server.
 const RUST_CLIENT: &str = "rust: all";
 
+/// The examples that are built. Those of `limina-embed` are part of its test binary, because linking each of them takes seconds.
+const EXAMPLES: &[&str] = &["bench", "nightly_report", "resident", "web_api"];
+
 /// One program to run: a test binary, or cargo with the documentation tests.
 pub(crate) struct Job {
     /// The crate's folder and the target, such as `limina: e2e`.
@@ -57,6 +60,7 @@ pub(crate) fn build(environment: &Environment) -> Result<Vec<Job>, String> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.envs(environment.iter().map(|(name, value)| (name, value)));
     cargo.args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
+    cargo.args(["--lib", "--bins", "--tests"]).args(EXAMPLES.iter().flat_map(|name| ["--example", name]));
     let told = crate::describe(&cargo);
     println!("xtask: {told}");
     let failed = |error: std::io::Error| format!("{told}: {error}");
