@@ -250,17 +250,15 @@ impl Decisions {
     }
 
     /// Whether the slots would be free if nothing were in use.
-    fn is_possible(&self, checks: &[InUse]) -> bool {
-        let mut unused = self.limits.clone();
-        unused.unleased.clear();
-        let mut sums: Vec<InUse> = Vec::new();
+    pub(super) fn is_possible(&self, checks: &[InUse]) -> bool {
+        let mut sums: Vec<(Group, u64)> = Vec::new();
         checks.iter().all(|(key_values, hits)| {
-            let slots = unused.applying(key_values).filter(|(rule, _)| rule.is_slot());
-            let fits = slots
-                .into_iter()
-                .all(|(rule, group)| !rule.is_exceeded(unused.used(0, rule, &group, &sums), *hits));
-            sums.push((key_values.clone(), *hits));
-            fits
+            let mut slots = self.limits.applying(key_values).filter(|(rule, _)| rule.is_slot());
+            slots.all(|(rule, group)| {
+                let before = sums.iter().filter(|(other, _)| *other == group).map(|(_, hits)| hits).sum();
+                sums.push((group, *hits));
+                !rule.is_exceeded(before, *hits)
+            })
         })
     }
 

@@ -4,7 +4,7 @@
 use super::{
     Decisions, Turn,
     decide::{Tried, never_made},
-    has_lock,
+    entries, has_lock,
     limits::Group,
 };
 use limina_engine::{
@@ -33,12 +33,14 @@ impl Decisions {
         self.waiting.iter().position(|waiter| waiter.wanted.operation_id() == id)
     }
 
-    /// The requests that wait for slots of a group.
+    /// The requests that wait for slots of a group. One that can never have its slots, because a limit was lowered, waits in no
+    /// group: it is refused when it is asked again.
     pub(super) fn waiting_in<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = &'a Waiter> {
         self.waiting.iter().filter(move |waiter| {
             let checks = waiter.wanted.parts().checks.iter().filter(|check| check.hits > 0);
             let mut groups = checks.flat_map(|check| self.limits.applying(&check.key_values));
             groups.any(|(rule, other)| rule.is_slot() && other == *group)
+                && self.is_possible(&entries(&waiter.wanted))
         })
     }
 
