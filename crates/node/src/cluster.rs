@@ -38,6 +38,11 @@ impl TenureGuard {
         self.until.store(sent_at_micros.saturating_add(span), Ordering::Release);
     }
 
+    /// Other nodes may take this node's shards from now on, or have taken some.
+    pub(crate) fn revoke(&self) {
+        self.until.store(0, Ordering::Release);
+    }
+
     pub(crate) fn is_sure(&self) -> bool {
         self.left() > Duration::ZERO
     }
