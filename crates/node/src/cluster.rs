@@ -1,7 +1,7 @@
 //! What a node knows about the cluster: its own tenure, the other nodes, and who owns which shard.
 
 use crate::{Peers, clock::Clocks};
-use limina_store::{NodeId, ShardId, View};
+use limina_store::{Member, NodeId, ShardId, View};
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -124,6 +124,12 @@ impl Others {
         let view = self.lock();
         let member = view.members.iter().find(|member| member.id == node && member.is_live);
         member.filter(|_| node != self.me).map(|member| member.address.as_str().into())
+    }
+
+    /// Whether another node is there that can take this node's shards.
+    pub(crate) fn has_successor(&self) -> bool {
+        let stays = |member: &Member| member.id != self.me && member.is_live && !member.is_leaving;
+        self.lock().members.iter().any(stays)
     }
 
     pub(crate) fn is_ready(&self) -> bool {

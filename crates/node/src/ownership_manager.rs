@@ -9,7 +9,7 @@ use crate::{
     Joining,
     driver::{HandedTime, Order, ShardContext},
     failure::catch_panic,
-    node::{NodeOptions, Stores},
+    node::{NodeOptions, Stage, Stores},
     ownership::{OwnershipAction, OwnershipPlanner},
     reachability,
     service::Location,
@@ -72,10 +72,17 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
         }
     }
 
-    /// Runs until `stopping` is set and all shards are given away.
-    pub(crate) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
+    /// Runs until [`Stage::End`]. Reports to `left` when all shards are given away.
+    pub(crate) async fn run(mut self, mut stages: watch::Receiver<Stage>, left: watch::Sender<bool>) {
         let (mut seen, mut renewing) = self.renew();
-        while !self.planner.has_left() {
+        let mut stage = Stage::Share;
+        loop {
+            if self.planner.has_left() {
+                left.send_replace(true);
+                if stage == Stage::End {
+                    break;
+                }
+            }
             tokio::select! {
                 Ok(()) = seen.changed() => {
                     let SeenView { view, at } = seen.borrow_and_update().clone();
@@ -98,9 +105,13 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
                 }
                 // Without renewals there are no more views, and the tenure expires.
                 _ = renewing.join_next() => break,
-                _ = stopping.changed(), if !self.planner.is_leaving() => {
-                    self.planner.leave();
-                    self.renewal.leave();
+                changed = stages.changed(), if stage < Stage::End => {
+                    // An error means that the node was dropped.
+                    stage = changed.map_or(Stage::End, |()| *stages.borrow_and_update());
+                    if stage > Stage::Share && !self.planner.is_leaving() {
+                        self.planner.leave();
+                        self.renewal.leave();
+                    }
                 }
             }
         }
