@@ -203,10 +203,15 @@ async fn run(
             tracing::error!(%error, "the front end failed");
         }
     };
-    tracing::info!("stopping: draining accepted requests");
     match config.store {
-        None => exit_after(STOP_WITHIN),
-        Some(_) => app.begin_drain(),
+        None => {
+            tracing::info!("stopping: draining accepted requests, rejecting new ones");
+            exit_after(STOP_WITHIN);
+        }
+        Some(_) => {
+            tracing::info!("stopping: giving the shards to other nodes, and forwarding requests to them");
+            app.begin_drain();
+        }
     }
     let closed = match leave(&limina).await {
         // The node closes last: until then it forwards the requests of clients that do not know that it stops.

@@ -9,9 +9,9 @@ use std::{
     time::Duration,
 };
 
-/// The most shards that are closed at a time. A closed shard is unavailable until its next owner has loaded it; the others are
-/// served meanwhile.
-const MAX_CLOSING: usize = 4;
+/// The most shards that are closed at a time. A closed shard is unavailable until its next owner has loaded it, and a node with
+/// two processors loads two at a time: a third one would only wait. The others are served meanwhile.
+const MAX_CLOSING: usize = 2;
 
 /// The decisions of one node about its shards.
 #[derive(Debug)]
