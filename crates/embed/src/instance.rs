@@ -124,6 +124,18 @@ impl Instance {
         Instance { service, runtime, failed, running: Mutex::new(Some(running)), ended }
     }
 
+    /// See [`Node::leave`].
+    pub(crate) async fn leave(&self) -> bool {
+        let leaving = {
+            let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+            running.as_ref().map(|running| running.node.leave())
+        };
+        match leaving {
+            Some(leaving) => leaving.await,
+            None => false,
+        }
+    }
+
     /// Ends the instance. The work is a task of its own, so it goes on if the caller does not wait for it.
     pub(crate) async fn close(&self) -> Result<(), StoreError> {
         match self.end() {

@@ -190,6 +190,13 @@ impl Limina {
         self.instance.failed().await
     }
 
+    /// Gives all shards to the other nodes of a cluster. Returns when they are given away. Calls are answered meanwhile and
+    /// afterwards, from the other nodes. Call this before [`Limina::close`] if clients still send requests to this process.
+    /// Returns false at once if there is no other node.
+    pub async fn leave(&self) -> bool {
+        self.instance.leave().await
+    }
+
     /// Ends the instance: new calls fail with [`Failure::Closed`], calls in progress are answered, and the store is
     /// flushed and closed. When this returns, the directory can be opened again. If the returned future is dropped, the
     /// instance ends nevertheless.

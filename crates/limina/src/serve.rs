@@ -14,11 +14,17 @@ use crate::{
     tls::TlsWatch,
 };
 use futures_util::future::OptionFuture;
-use limina_embed::{Metrics, Service};
+use limina_embed::{Limina, Metrics, Service};
 use limina_node::{Budget, memory::Kind};
 use limina_server::{App, EnvoyLimits, HttpPeers};
 use prometheus_client::registry::Registry;
-use std::{error::Error, future::Future, pin::pin, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -28,6 +34,13 @@ use tokio::{
 /// The longest time that stopping may take: longer than the time that requests in progress have, and shorter than supervisors
 /// usually wait.
 const STOP_WITHIN: Duration = Duration::from_secs(25);
+
+/// The longest time that a request waits at a node among others that has just started. The other nodes serve meanwhile, so it
+/// can soon forward the request.
+const STARTING_WAIT: Duration = Duration::from_secs(2);
+/// How long a stopping node among others serves at least, while it reports that it is not ready and closes each client's
+/// connection after the next answer: load balancers and clients have this time to go elsewhere.
+const LAME_DUCK: Duration = Duration::from_secs(1);
 
 /// Serves until SIGTERM or SIGINT, or until the instance fails.
 pub(crate) fn serve(args: ServeArgs) -> Result<(), Box<dyn Error>> {
@@ -86,7 +99,8 @@ async fn run(
     let _cache = memory.reserve_anyway(Kind::Cache, usize::try_from(cache_bytes)?);
     tracing::info!(memory_mib = memory_limit.bytes >> 20, "memory budget");
     let service = Service::with_memory(node_metrics.clone(), memory.clone());
-    let gate = Arc::new(Gate::closed(service.clone()));
+    let max_wait = if config.store.is_some() { STARTING_WAIT } else { Duration::ZERO };
+    let gate = Arc::new(Gate::closed(service.clone(), max_wait));
     let app = App::new(gate.clone(), server_metrics, Arc::new(registry));
     app.limit_connections(descriptors.connections);
     app.limit_memory(memory);
@@ -124,7 +138,7 @@ async fn run(
             tracing::info!(advertised, "other nodes reach this one on {}", listener.local_addr()?);
             let peers = Arc::new(HttpPeers::new()?);
             let most = descriptors.table_files;
-            let nodes = limina_server::serve_peers(listener, app, peers.clone(), most, stopped());
+            let nodes = limina_server::serve_peers(listener, app.clone(), peers.clone(), most, stopped());
             (Some(Joining { advertised, peers }), Some(nodes))
         }
     };
@@ -183,19 +197,48 @@ async fn run(
     if let Some(failed) = &failed {
         tracing::error!(error = failed.source(), "{failed}; the process ends");
     }
-    tracing::info!("stopping: draining accepted requests, rejecting new ones");
-    if config.store.is_none() {
-        exit_after(STOP_WITHIN);
+    let stop_front = async {
+        stop_serving.send_replace(true);
+        if let Err(error) = front.await {
+            tracing::error!(%error, "the front end failed");
+        }
+    };
+    match config.store {
+        None => {
+            tracing::info!("stopping: draining accepted requests, rejecting new ones");
+            exit_after(STOP_WITHIN);
+        }
+        Some(_) => {
+            tracing::info!("stopping: giving the shards to other nodes, and forwarding requests to them");
+            app.begin_drain();
+        }
     }
-    // The front end stops last: until then it answers new requests with an error, so that clients go elsewhere.
-    let closed = limina.close().await;
-    stop_serving.send_replace(true);
-    if let Err(error) = front.await {
-        tracing::error!(%error, "the front end failed");
-    }
+    let closed = match leave(&limina).await {
+        // The node closes last: until then it forwards the requests of clients that do not know that it stops.
+        true => {
+            stop_front.await;
+            limina.close().await
+        }
+        // The front end stops last: until then it answers new requests with an error, so that clients go elsewhere.
+        false => {
+            let closed = limina.close().await;
+            stop_front.await;
+            closed
+        }
+    };
     closed?;
     tracing::info!("stopped");
     failed.map_or(Ok(()), |failed| Err(failed.into()))
+}
+
+/// Gives the shards to other nodes. Returns false at once if there are none.
+async fn leave(limina: &Limina) -> bool {
+    let served_until = Instant::now() + LAME_DUCK;
+    let has_left = limina.leave().await;
+    if has_left {
+        tokio::time::sleep_until(served_until.into()).await;
+    }
+    has_left
 }
 
 async fn bind(listen: &Listen) -> Result<TcpListener, String> {

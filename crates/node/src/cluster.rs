@@ -1,7 +1,7 @@
 //! What a node knows about the cluster: its own tenure, the other nodes, and who owns which shard.
 
 use crate::{Peers, clock::Clocks};
-use limina_store::{NodeId, ShardId, View};
+use limina_store::{Member, NodeId, ShardId, View};
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -36,6 +36,11 @@ impl TenureGuard {
     pub(crate) fn renewed(&self, sent_at_micros: u64, span: Duration) {
         let span = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         self.until.store(sent_at_micros.saturating_add(span), Ordering::Release);
+    }
+
+    /// Other nodes may take this node's shards from now on, or have taken some.
+    pub(crate) fn revoke(&self) {
+        self.until.store(0, Ordering::Release);
     }
 
     pub(crate) fn is_sure(&self) -> bool {
@@ -119,6 +124,12 @@ impl Others {
         let view = self.lock();
         let member = view.members.iter().find(|member| member.id == node && member.is_live);
         member.filter(|_| node != self.me).map(|member| member.address.as_str().into())
+    }
+
+    /// Whether another node is there that can take this node's shards.
+    pub(crate) fn has_successor(&self) -> bool {
+        let stays = |member: &Member| member.id != self.me && member.is_live && !member.is_leaving;
+        self.lock().members.iter().any(stays)
     }
 
     pub(crate) fn is_ready(&self) -> bool {

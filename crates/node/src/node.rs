@@ -121,6 +121,25 @@ pub struct Node {
     serving: Serving,
     checkpointer: JoinHandle<()>,
     stop: watch::Sender<bool>,
+    leaving: Leaving,
+}
+
+/// How a node among others leaves them.
+struct Leaving {
+    stage: watch::Sender<Stage>,
+    /// Whether all of its shards are given away.
+    has_left: watch::Receiver<bool>,
+}
+
+/// What the ownership manager is to do. Later stages include the earlier ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// Hold a share of the shards.
+    Share,
+    /// Give all shards away, and go on to tell where they are.
+    Leave,
+    /// Give all shards away, and end.
+    End,
 }
 
 /// The tasks that serve shards.
@@ -189,7 +208,8 @@ impl Node {
             (order, task)
         });
         let serving = Serving::Alone(tasks.collect());
-        Ok(Node::with(service, serving, journal, stores, metrics, &options, watch::channel(false)))
+        let leaving = Leaving { stage: watch::Sender::new(Stage::Share), has_left: watch::channel(true).1 };
+        Ok(Node::with(service, serving, journal, stores, metrics, &options, leaving))
     }
 
     /// Joins the nodes that share the store, takes a share of the shards, and serves on `service`. Requests for other shards are
@@ -216,11 +236,13 @@ impl Node {
         );
         let stores = Stores::default();
         let manager = OwnershipManager::new(store.clone(), context, options.clone(), joining, stores.clone());
-        let (stop, stopping) = watch::channel(false);
-        let manager = manager.run(stopping.clone());
+        let (stage, stages) = watch::channel(Stage::Share);
+        let (left, has_left) = watch::channel(false);
+        let manager = manager.run(stages, left);
         let manager = tokio::spawn(service.clone().run_background("ownership manager", manager));
         let serving = Serving::AmongOthers(manager);
-        Ok(Node::with(service, serving, store, stores, metrics, &options, (stop, stopping)))
+        let leaving = Leaving { stage, has_left };
+        Ok(Node::with(service, serving, store, stores, metrics, &options, leaving))
     }
 
     fn with<J: Journal, T: Table>(
@@ -230,13 +252,14 @@ impl Node {
         stores: Stores<J, T>,
         metrics: Metrics,
         options: &NodeOptions,
-        (stop, stopping): (watch::Sender<bool>, watch::Receiver<bool>),
+        leaving: Leaving,
     ) -> Node {
+        let (stop, stopping) = watch::channel(false);
         let (journal_bytes, memory) = (options.journal_bytes, service.memory().clone());
         let checkpointer = Checkpointer { journal, stores, metrics, journal_bytes, memory };
         let checkpointer = checkpointer.run(stopping);
         let checkpointer = tokio::spawn(service.clone().run_background("checkpointer", checkpointer));
-        Node { service, serving, checkpointer, stop }
+        Node { service, serving, checkpointer, stop, leaving }
     }
 
     /// Resolves when a task of the node has panicked. A node that has failed does not recover: stop it, and start a new one in
@@ -252,10 +275,34 @@ impl Node {
         }
     }
 
+    /// Gives all shards of this node to other nodes, and returns when that is done. Meanwhile and afterwards, requests are
+    /// served: those for shards in other nodes are forwarded. Then call [`Node::stop`]. Returns false at once if there is no
+    /// other node that could take the shards.
+    pub fn leave(&self) -> impl Future<Output = bool> + Send + use<> {
+        let has_successor = self.service.others().is_some_and(Others::has_successor);
+        if has_successor {
+            self.service.begin_leave();
+            self.leaving.stage.send_if_modified(|stage| {
+                let is_earlier = *stage < Stage::Leave;
+                *stage = Stage::Leave.max(*stage);
+                is_earlier
+            });
+        }
+        let mut has_left = self.leaving.has_left.clone();
+        async move {
+            if has_successor {
+                // An error means that the manager has ended.
+                let _left_or_ended = has_left.wait_for(|has_left| *has_left).await;
+            }
+            has_successor
+        }
+    }
+
     /// Stops the node: rejects new requests, answers the accepted ones, and hands its shards to other nodes, if there are any.
     pub async fn stop(self) {
         self.service.begin_stop();
         let _nobody_listens = self.stop.send(true);
+        self.leaving.stage.send_replace(Stage::End);
         let tasks = match self.serving {
             Serving::Alone(tasks) => {
                 let close = |(order, task): (watch::Sender<Order>, JoinHandle<()>)| {

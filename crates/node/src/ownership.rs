@@ -3,15 +3,15 @@
 //! [`OwnershipPlanner`] gets each view that the store shows, and returns the actions that [`crate::Node`] carries out.
 
 use crate::placement::{Move, plan};
-use limina_store::{Epoch, HandOver, NodeId, ShardId, ShardRow, View};
+use limina_store::{Epoch, HandOver, Member, NodeId, ShardId, ShardRow, View};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
-/// The most shards that are closed at a time. A closed shard is unavailable until its next owner has loaded it; the others are
-/// served meanwhile.
-const MAX_CLOSING: usize = 4;
+/// The most shards that are closed at a time. A closed shard is unavailable until its next owner has loaded it, and a node with
+/// two processors loads two at a time: a third one would only wait. The others are served meanwhile.
+const MAX_CLOSING: usize = 2;
 
 /// The decisions of one node about its shards.
 #[derive(Debug)]
@@ -27,6 +27,8 @@ pub struct OwnershipPlanner {
     running: BTreeMap<ShardId, bool>,
     /// The shards that failed here. This node never opens them again.
     failed: BTreeSet<ShardId>,
+    /// The nodes whose addresses are being tried.
+    probed: BTreeSet<NodeId>,
 }
 
 /// What the node must do. Actions must be carried out in the order in which they are returned.
@@ -49,6 +51,17 @@ pub enum OwnershipAction {
         seen: Epoch,
         /// The previous owner, if there is one.
         from: Option<NodeId>,
+    },
+    /// Find out whether a process listens at the address of a node whose session with the store has ended, and call
+    /// [`OwnershipPlanner::handle_probe`].
+    Probe {
+        /// The node.
+        node: NodeId,
+    },
+    /// End the tenure of a node that has died, so that its shards can be claimed at once.
+    EndTenure {
+        /// The node.
+        node: NodeId,
     },
     /// Find out whether this node still owns a shard that it serves.
     CheckOwnership {
@@ -83,6 +96,7 @@ impl OwnershipPlanner {
             view: View::default(),
             running: BTreeMap::new(),
             failed: BTreeSet::new(),
+            probed: BTreeSet::new(),
         }
     }
 
@@ -122,6 +136,12 @@ impl OwnershipPlanner {
         self.renewed_at = Some(now);
         self.view = view;
         let mut acts = Vec::new();
+        let is_cut_off = |member: &&Member| member.is_live && !member.is_connected && member.id != self.me;
+        for node in self.view.members.iter().filter(is_cut_off).map(|member| member.id) {
+            if self.probed.insert(node) {
+                acts.push(OwnershipAction::Probe { node });
+            }
+        }
         for holding in self.view.shards.clone() {
             let shard = holding.shard;
             match (self.running.get(&shard), holding.owner == Some(self.me)) {
@@ -162,6 +182,14 @@ impl OwnershipPlanner {
             }
         }
         acts
+    }
+
+    /// A node's address was tried. `is_refused` means that its machine answers, and that no process listens there. If the store
+    /// also knows that the node's session has ended, the node's process has ended. Otherwise a later view leads to another try,
+    /// or the tenure expires.
+    pub fn handle_probe(&mut self, node: NodeId, is_refused: bool) -> Option<OwnershipAction> {
+        self.probed.remove(&node);
+        is_refused.then_some(OwnershipAction::EndTenure { node })
     }
 
     /// A claim succeeded. Returns None if a view has shown it before, because then the shard is being opened already.
@@ -207,7 +235,6 @@ pub fn is_current(view: &View, me: NodeId, serving: impl IntoIterator<Item = (Sh
 #[cfg(test)]
 mod tests {
     use super::*;
-    use limina_store::Member;
 
     const ME: NodeId = NodeId(1);
     const OTHER: NodeId = NodeId(2);
@@ -222,6 +249,7 @@ mod tests {
             host: String::new(),
             age: NOW,
             is_live: true,
+            is_connected: true,
             expires_in: NOW,
             is_leaving,
             certificate: None,
@@ -283,6 +311,25 @@ mod tests {
         assert_eq!(planner.handle_view(NOW, view(Some(ME), true, false), closed), [], "it was given back");
         planner.leave();
         assert!(planner.has_left(), "it does not hold up the stop");
+    }
+
+    /// A lost session alone proves nothing: the node may have lost its connection.
+    #[test]
+    fn the_tenure_of_a_node_that_has_died_is_ended() {
+        let mut planner = OwnershipPlanner::new(ME, Duration::from_secs(5));
+        let probes = |planner: &mut OwnershipPlanner, is_live, is_connected| {
+            let mut view = view(Some(OTHER), false, false);
+            (view.members[1].is_live, view.members[1].is_connected) = (is_live, is_connected);
+            let acts = planner.handle_view(NOW, view, |_| false);
+            acts.contains(&OwnershipAction::Probe { node: OTHER })
+        };
+        assert!(!probes(&mut planner, true, true));
+        assert!(!probes(&mut planner, false, true), "its tenure has expired");
+        assert!(probes(&mut planner, true, false));
+        assert!(!probes(&mut planner, true, false), "it is being probed");
+        assert_eq!(planner.handle_probe(OTHER, false), None, "it listens");
+        assert!(probes(&mut planner, true, false), "it may have died since");
+        assert_eq!(planner.handle_probe(OTHER, true), Some(OwnershipAction::EndTenure { node: OTHER }));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::{
     Joining,
     driver::{HandedTime, Order, ShardContext},
     failure::catch_panic,
-    node::{NodeOptions, Stores},
+    node::{NodeOptions, Stage, Stores},
     ownership::{OwnershipAction, OwnershipPlanner},
     reachability,
     service::Location,
@@ -37,6 +37,8 @@ pub(crate) struct OwnershipManager<S> {
     stores: Stores<S, S>,
     planner: OwnershipPlanner,
     tasks: JoinSet<(ShardId, Finished)>,
+    /// Tries of addresses, and whether the address refused the connection.
+    probes: JoinSet<(NodeId, bool)>,
     /// The last order to each shard's task.
     orders: BTreeMap<ShardId, watch::Sender<Order>>,
     renewal: RenewalControl,
@@ -62,6 +64,7 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
             joining: Arc::new(joining),
             stores,
             tasks: JoinSet::new(),
+            probes: JoinSet::new(),
             orders: BTreeMap::new(),
             renewal: RenewalControl::default(),
             seen_at: 0,
@@ -69,10 +72,17 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
         }
     }
 
-    /// Runs until `stopping` is set and all shards are given away.
-    pub(crate) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
+    /// Runs until [`Stage::End`]. Reports to `left` when all shards are given away.
+    pub(crate) async fn run(mut self, mut stages: watch::Receiver<Stage>, left: watch::Sender<bool>) {
         let (mut seen, mut renewing) = self.renew();
-        while !self.planner.has_left() {
+        let mut stage = Stage::Share;
+        loop {
+            if self.planner.has_left() {
+                left.send_replace(true);
+                if stage == Stage::End {
+                    break;
+                }
+            }
             tokio::select! {
                 Ok(()) = seen.changed() => {
                     let SeenView { view, at } = seen.borrow_and_update().clone();
@@ -86,11 +96,22 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
                     // Decide the next step by a new view.
                     self.renewal.renew_now();
                 }
+                Some(probed) = self.probes.join_next() => {
+                    if let Ok((node, is_refused)) = probed
+                        && let Some(action) = self.planner.handle_probe(node, is_refused)
+                    {
+                        self.act(action).await;
+                    }
+                }
                 // Without renewals there are no more views, and the tenure expires.
                 _ = renewing.join_next() => break,
-                _ = stopping.changed(), if !self.planner.is_leaving() => {
-                    self.planner.leave();
-                    self.renewal.leave();
+                changed = stages.changed(), if stage < Stage::End => {
+                    // An error means that the node was dropped.
+                    stage = changed.map_or(Stage::End, |()| *stages.borrow_and_update());
+                    if stage > Stage::Share && !self.planner.is_leaving() {
+                        self.planner.leave();
+                        self.renewal.leave();
+                    }
                 }
             }
         }
@@ -138,7 +159,7 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
         for action in actions {
             match action {
                 OwnershipAction::Claim { shard, seen, from } => claims.push((shard, seen, from)),
-                action => self.act(action),
+                action => self.act(action).await,
             }
         }
         self.claim(claims).await;
@@ -163,15 +184,17 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
             tracing::info!(shard = shard.0, from, "taking a shard over: nobody serves it");
             self.context.metrics.cluster.shards_claimed.inc();
             if let Some(open) = self.planner.claimed(shard) {
-                self.act(open);
+                self.act(open).await;
             }
         }
     }
 
-    fn act(&mut self, action: OwnershipAction) {
+    async fn act(&mut self, action: OwnershipAction) {
         match action {
             OwnershipAction::Open { shard, handed } => self.open(shard, handed),
             OwnershipAction::Claim { .. } => unreachable!("claims are sent together"),
+            OwnershipAction::Probe { node } => self.probe(node),
+            OwnershipAction::EndTenure { node } => self.end_tenure(node).await,
             OwnershipAction::CheckOwnership { shard } => {
                 if let Some(order) = self.orders.get(&shard) {
                     // The same order again means: check.
@@ -189,6 +212,34 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
             }
             OwnershipAction::Place { shard, at } => self.context.service.set_location_node(shard, at),
         }
+    }
+
+    fn probe(&mut self, node: NodeId) {
+        let address = self.context.service.others().and_then(|others| others.address(node));
+        let peers = self.joining.peers.clone();
+        self.probes.spawn(async move {
+            let is_refused = match address {
+                Some(address) => peers.is_refused(&address).await,
+                None => false,
+            };
+            (node, is_refused)
+        });
+    }
+
+    /// Ends the tenure of a node whose process has died.
+    async fn end_tenure(&mut self, node: NodeId) {
+        match self.store.end_tenure(node).await {
+            Ok(true) => {
+                tracing::warn!(%node, "a node has died: its session with the store has ended, and nobody listens at its address");
+            }
+            // The node has renewed meanwhile, or another node was faster.
+            Ok(false) => {}
+            Err(error) => {
+                let error = &error as &dyn Error;
+                return tracing::warn!(%node, error, "the tenure of a dead node could not be ended; it will expire");
+            }
+        }
+        self.renewal.renew_now();
     }
 
     /// Logs which nodes have come and gone, and checks whether new ones can be reached.

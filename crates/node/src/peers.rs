@@ -27,6 +27,12 @@ pub trait Peers: Send + Sync + 'static {
     /// The name of the node at `address`.
     fn who<'a>(&'a self, address: &'a str) -> PeerFuture<'a, String>;
 
+    /// Whether the machine at `address` answers that no process listens there. False if a process listens, if nobody answers,
+    /// or if this cannot be found out.
+    fn is_refused<'a>(&'a self, _address: &'a str) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
+        Box::pin(std::future::ready(false))
+    }
+
     /// Has the node at `address` execute a request in one of its shards.
     fn ask<'a>(&'a self, address: &'a str, shard: ShardId, request: &'a Request) -> PeerFuture<'a, Outcome>;
 

@@ -116,6 +116,7 @@ mod tests {
             host: String::new(),
             age: Duration::ZERO,
             is_live: !word.ends_with('-'),
+            is_connected: true,
             expires_in: Duration::ZERO,
             is_leaving: word.ends_with('!'),
             certificate: None,

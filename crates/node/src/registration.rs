@@ -23,6 +23,10 @@ pub(crate) async fn register<S: Tenure>(store: &S, joining: &Joining) -> Result<
             Ok(Ok(view)) => {
                 is_failing = false;
                 let Some(other) = view.occupant(&joining.address, store.me()) else { return Ok(()) };
+                // This process listens at the address, so the process that lost its session is no longer there.
+                if !other.is_connected && store.end_tenure(other.id).await.unwrap_or(false) {
+                    continue;
+                }
                 let now = Instant::now();
                 let until = *until.get_or_insert_with(|| {
                     let (address, node, host) = (&joining.address, other.id, &other.host);

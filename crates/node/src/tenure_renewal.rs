@@ -90,6 +90,8 @@ impl<S: Journal + Table + Tenure> TenureRenewal<S> {
             tokio::select! {
                 _ = tick.tick() => {}
                 () = self.store.changed() => {}
+                // Other nodes may mistake this one for a dead node until it has renewed over another session.
+                () = self.store.disconnected() => self.context.tenure_guard.revoke(),
                 () = self.control.wake.notified() => {}
             }
             if self.control.has_left.load(Ordering::Acquire) {
@@ -152,8 +154,9 @@ impl<S: Journal + Table + Tenure> TenureRenewal<S> {
     fn handle_view(&self, view: View, sent_at: u64, is_new_failure: bool) -> bool {
         let me = self.store.me();
         let serving = self.stores.all().into_iter().map(|(shard, store)| (shard, store.epoch()));
-        if is_current(&view, me, serving) {
-            self.context.tenure_guard.renewed(sent_at, self.joining.tenure);
+        match is_current(&view, me, serving) {
+            true => self.context.tenure_guard.renewed(sent_at, self.joining.tenure),
+            false => self.context.tenure_guard.revoke(),
         }
         self.context.tenure_guard.handle_renewal(true);
         let occupant = view.occupant(&self.joining.address, me);

@@ -142,6 +142,10 @@ impl Tenure for CountingStore {
         self.node.renew(announcement).await
     }
 
+    async fn end_tenure(&self, node: NodeId) -> Result<bool, StoreError> {
+        self.node.end_tenure(node).await
+    }
+
     async fn claim(&self, wanted: Vec<(ShardId, Epoch)>) -> Result<Vec<ShardId>, StoreError> {
         self.claims.fetch_add(1, Ordering::SeqCst);
         match self.do_claims_hang {
@@ -162,6 +166,10 @@ impl Tenure for CountingStore {
 
     async fn leave(&self) -> Result<(), StoreError> {
         self.node.leave().await
+    }
+
+    async fn disconnected(&self) {
+        self.node.disconnected().await;
     }
 
     async fn changed(&self) {

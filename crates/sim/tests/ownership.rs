@@ -13,6 +13,7 @@ fn nodes_agree_on_who_owns_what() {
         total.add(&report);
     }
     let Report { successes, relaxed, fenced, late, pauses, crashes, stops, unknown, .. } = &total;
+    let Report { disconnects, ended_early, .. } = &total;
     assert!(
         *successes > 50_000
             && *relaxed > 10_000
@@ -21,6 +22,8 @@ fn nodes_agree_on_who_owns_what() {
             && *pauses > 100
             && *crashes > 100
             && *stops > 100
+            && *disconnects > 100
+            && *ended_early > 50
             && *unknown > 500,
         "the troubles did not happen: {total:?}"
     );

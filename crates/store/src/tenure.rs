@@ -61,6 +61,9 @@ pub struct Member {
     pub age: Duration,
     /// Whether its tenure has not expired yet.
     pub is_live: bool,
+    /// False if the node's session with the store has ended since its last renewal: its process has died, or it has lost its
+    /// connection and will renew over another one. True if the store cannot tell, or if the tenure has expired.
+    pub is_connected: bool,
     /// Time until its tenure expires, if it does not renew again. Zero if it has expired.
     pub expires_in: Duration,
     /// Whether it is about to stop.
@@ -119,6 +122,11 @@ pub trait Tenure: Send + Sync + 'static {
     /// [`View::occupant`] names that node. If the tenure of that node has expired, its address is free.
     fn renew(&self, announcement: Announcement) -> impl Future<Output = Result<View, StoreError>> + Send;
 
+    /// Ends the tenure of another node at once, if that node's session with the store has ended since its last renewal.
+    /// Returns whether this call ended it. The caller must know that the node's process has ended: a node that lives and has
+    /// only lost its connection still gives relaxed answers. Excludes a renewal of that node, like [`Tenure::claim`].
+    fn end_tenure(&self, node: NodeId) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
     /// Claims shards whose owners are dead, and returns the shards that this node now owns. A shard is claimed only if
     /// its owner's tenure has expired at this instant, and if its epoch is still the one given here. A renewal and a
     /// claim exclude each other: either the claim sees that the owner is alive, or the owner's renewal shows that it
@@ -142,8 +150,12 @@ pub trait Tenure: Send + Sync + 'static {
     /// Removes this node from the store. Shards that it still owns have no owner then.
     fn leave(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Returns when another node joined, left or handed over a shard since the last call. It may also return without
-    /// such a change, for example after a lost connection. It can miss changes, so callers must also renew regularly.
+    /// Returns when this node's own session has ended since the last call. From then until the next renewal, other nodes see
+    /// this one as not connected, and may end its tenure.
+    fn disconnected(&self) -> impl Future<Output = ()> + Send;
+
+    /// Returns when another node joined, left, lost its session or handed over a shard since the last call. It may also return
+    /// without such a change, for example after a lost connection. It can miss changes, so callers must also renew regularly.
     fn changed(&self) -> impl Future<Output = ()> + Send;
 
     /// Whether the store can do everything: write, read, and change owners. Cheap: it reads what is known now.

@@ -148,6 +148,10 @@ impl tenure::Cluster for NodesInMemory {
     async fn pass(&mut self, time: Duration) {
         self.0.advance(time);
     }
+
+    async fn disconnect(&mut self, id: NodeId) {
+        self.0.disconnect(id);
+    }
 }
 
 struct NodesOverDatabase {
@@ -176,6 +180,12 @@ impl tenure::Cluster for NodesOverDatabase {
             database::execute(&self.url, move_back, &[&time.as_secs_f64()]).await;
         }
     }
+
+    async fn disconnect(&mut self, id: NodeId) {
+        let session = "SELECT pg_terminate_backend(session) FROM limina.node WHERE id = $1";
+        let rows = database::client(&self.url).await.query_one(session, &[&id.0.cast_signed()]).await;
+        assert!(rows.expect("the node has a session").get::<_, bool>(0));
+    }
 }
 
 macro_rules! tenure {
@@ -196,6 +206,7 @@ tenure! {
     one_claim_wins,
     stale_claims_fail,
     a_living_owner_keeps_its_shards,
+    a_tenure_ends_early_with_its_session,
     many_are_claimed_at_once,
     giving_hands_over,
     tenure_runs_out,

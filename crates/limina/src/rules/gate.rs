@@ -1,4 +1,4 @@
-//! Requests are rejected until the rules of the file are applied.
+//! Requests wait or are rejected until the rules of the file are applied.
 
 use limina_engine::{
     Listed, Name, Outcome, Page, Request,
@@ -14,27 +14,47 @@ use limina_server::{
     Backend,
     backend::{Following, Pending},
 };
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+use tokio::sync::watch;
 
-/// The service as front ends see it: until [`Gate::open`], every request of a client is rejected as unavailable.
+/// The service as front ends see it: until [`Gate::open`], every request of a client waits for a while, and is then rejected
+/// as unavailable.
 pub(crate) struct Gate {
     service: Service,
     is_open: AtomicBool,
+    /// Wakes the requests that wait.
+    opened: watch::Sender<bool>,
+    max_wait: Duration,
 }
 
 impl Gate {
-    pub(crate) fn closed(service: Service) -> Gate {
+    /// A request waits for at most `max_wait`.
+    pub(crate) fn closed(service: Service, max_wait: Duration) -> Gate {
         service.postpone_serving();
-        Gate { service, is_open: AtomicBool::new(false) }
+        Gate { service, is_open: AtomicBool::new(false), opened: watch::Sender::new(false), max_wait }
     }
 
     pub(crate) fn open(&self) {
         self.service.begin_serving();
         self.is_open.store(true, Ordering::Release);
+        self.opened.send_replace(true);
     }
 
     fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Acquire)
+    }
+
+    /// Waits until the gate is open. Fails if that takes too long.
+    async fn pass(&self) -> Result<(), Unavailable> {
+        let mut opened = self.opened.subscribe();
+        let opened = opened.wait_for(|is_open| *is_open);
+        match tokio::time::timeout(self.max_wait, opened).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(Unavailable::ShardUnavailable),
+        }
     }
 }
 
@@ -42,7 +62,10 @@ impl Backend for Gate {
     fn submit(&self, request: Request) -> Pending<'_, Outcome> {
         match self.is_open() {
             true => Box::pin(self.service.submit(request)),
-            false => Box::pin(std::future::ready(Err(Unavailable::ShardUnavailable))),
+            false => Box::pin(async {
+                self.pass().await?;
+                self.service.submit(request).await
+            }),
         }
     }
 
@@ -53,14 +76,20 @@ impl Backend for Gate {
     fn namespaces(&self, page: Page<Name>) -> Pending<'_, Vec<NamespaceInfo>> {
         match self.is_open() {
             true => Box::pin(self.service.namespaces(page)),
-            false => Box::pin(std::future::ready(Err(Unavailable::ShardUnavailable))),
+            false => Box::pin(async {
+                self.pass().await?;
+                self.service.namespaces(page).await
+            }),
         }
     }
 
     fn audit(&self, page: Page<AuditCursor>) -> Pending<'_, Listed<AuditRecord, AuditCursor>> {
         match self.is_open() {
             true => Box::pin(self.service.audit(page)),
-            false => Box::pin(std::future::ready(Err(Unavailable::ShardUnavailable))),
+            false => Box::pin(async {
+                self.pass().await?;
+                self.service.audit(page).await
+            }),
         }
     }
 
@@ -73,9 +102,10 @@ impl Backend for Gate {
     ) -> Following<'_> {
         match self.is_open() {
             true => Box::pin(self.service.follow(namespace, stream, resume_after, make)),
-            false => {
-                Box::pin(std::future::ready(Err(FollowError::Unavailable(Unavailable::ShardUnavailable))))
-            }
+            false => Box::pin(async move {
+                self.pass().await.map_err(FollowError::Unavailable)?;
+                self.service.follow(namespace, stream, resume_after, make).await
+            }),
         }
     }
 

@@ -1,10 +1,11 @@
 //! A node dies: nothing that was acknowledged is lost, and the others serve on.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use serde_json::json;
 
-use crate::cluster::{Cluster, SHORT, insist};
+use crate::cluster::{Cluster, LONG, SHORT, SOON, insist};
 use crate::compare::timeless;
 use crate::events;
 use crate::harness::{Server, eventually};
@@ -57,6 +58,27 @@ fn what_was_acknowledged_survives_the_death_of_its_owner() {
     owner.start_again();
     cluster.settle(&[0, 1, 2]);
     load::verify(&cluster[1].ledger_of(&namespace), &mut operations);
+}
+
+/// The database knows at once that the owner's connections are gone, so nobody waits for the long tenure. A process that is
+/// killed and started again gets its address back as soon.
+#[test]
+fn a_node_that_dies_is_replaced_before_its_tenure_expires() {
+    let mut cluster = Cluster::of(3, LONG);
+    let namespace = cluster.namespace_of(1);
+    load::make_limits(&cluster[0].ledger_of(&namespace));
+    let (owner, rest) = cluster.apart(1);
+    owner.kill();
+    let start = Instant::now();
+    insist(|| rest[0].ledger_of(&namespace).request("GET", "/limits")).ok();
+    let interruption = start.elapsed();
+    println!("interrupted for {interruption:?} by a death");
+    assert!(interruption < SOON, "{interruption:?}, as if it waited for a tenure");
+    owner.start_again();
+    cluster.settle_within(SOON, &[0, 1, 2]);
+    cluster.node(1).kill();
+    cluster.node(1).start_again();
+    cluster.settle_within(SOON, &[0, 1, 2]);
 }
 
 /// What each family shows of itself is the same before and after, through any node.

@@ -19,6 +19,7 @@ mod paused;
 mod placement;
 mod refusals;
 mod repeats;
+mod rolling;
 mod setup;
 mod standby;
 mod traffic;

@@ -20,7 +20,7 @@ use crate::{
 };
 use limina_engine::{Engine, Millis, QuotaTable, Read, ReadResult, Time};
 use limina_shard::{Failure, Loss, Opening, Options, Output, Shard, ShardClock};
-use limina_store::{FreeSpace, Journal, NodeId, ShardId, ShardStore, StoreError, Table};
+use limina_store::{ConfirmError, FreeSpace, Journal, NodeId, ShardId, ShardStore, StoreError, Table};
 use std::{error::Error, future::Future, pin::Pin, sync::Arc, time::Duration};
 use tokio::{sync::watch, time::Instant};
 
@@ -127,6 +127,8 @@ pub(crate) struct Driver<J, T> {
     fetching: InFlight<Vec<(Read, ReadResult)>>,
     persisting: InFlight<Result<(), Loss>>,
     opening: InFlight<Result<Engine, OpenError>>,
+    /// Finds out whether this node still owns the shard.
+    checking: InFlight<Result<(), ConfirmError>>,
     /// Set when an append found no room. Until then the store counts as full, whatever [`ShardStore::room`] says. Otherwise
     /// a store that promises room and has none would make the shard append due work, fail and open again without a pause.
     full_until: Option<Instant>,
@@ -160,6 +162,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             fetching: None,
             persisting: None,
             opening: None,
+            checking: None,
             full_until: None,
         }
     }
@@ -245,8 +248,9 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 answers = finished(&mut self.fetching) => self.shard.handle_fetched(answers),
                 result = finished(&mut self.persisting) => match result {
                     Ok(()) => self.handle_persisted(),
-                    Err(loss) => self.handle_lost(loss),
+                    Err(loss) => self.handle_lost(loss, "an append or a confirm failed"),
                 },
+                owned = finished(&mut self.checking) => self.handle_checked(owned),
                 result = finished(&mut self.opening) => match result {
                     Ok(engine) => {
                         clock = ShardClock::start(engine.time().max(clock.time()), self.clocks.read());
@@ -339,9 +343,9 @@ impl<J: Journal, T: Table> Driver<J, T> {
         self.update_gauges();
     }
 
-    /// The append or confirm in flight failed. The shard drops its memory, and loads what is stored before it answers again.
-    fn handle_lost(&mut self, loss: Loss) {
-        tracing::warn!(shard = self.id.0, ?loss, "an append failed; the shard opens again");
+    /// The shard's memory cannot be trusted. The shard drops it, and loads what is stored before it answers again.
+    fn handle_lost(&mut self, loss: Loss, reason: &str) {
+        tracing::warn!(shard = self.id.0, ?loss, "{reason}; the shard opens again");
         self.metrics.shards.losses.inc();
         if loss == Loss::Full {
             self.full_until = Some(Instant::now() + ROOM_PAUSE);
@@ -378,16 +382,31 @@ impl<J: Journal, T: Table> Driver<J, T> {
         let is_at_rest = self.shard.is_idle() && !self.shard.has_waiters();
         if self.opening.is_none() && !is_at_rest {
             let is_sent = self.persisting.take().is_some() && !self.store.withdraw();
-            self.handle_lost(if is_sent { Loss::Unknown } else { Loss::NotDone });
+            let loss = if is_sent { Loss::Unknown } else { Loss::NotDone };
+            self.handle_lost(loss, "the store does not answer");
         }
         self.reject_waiting();
     }
 
-    /// Another node may have taken the shard. An append in flight will show it. Without one, the shard is opened again, which
-    /// fails if another node has it.
+    /// A view has shown another owner. The view may be older than this node's claim, so the store is asked. An append in flight
+    /// will show it too.
     fn check_ownership(&mut self) {
+        if self.persisting.is_none() && self.opening.is_none() && self.checking.is_none() {
+            let store = self.store.clone();
+            self.checking = Some(Box::pin(async move { store.confirm().await }));
+        }
+    }
+
+    /// If another node has taken the shard, opening it again fails, and the task ends.
+    fn handle_checked(&mut self, owned: Result<(), ConfirmError>) {
+        let Err(error) = owned else { return };
         if self.persisting.is_none() && self.opening.is_none() {
-            self.handle_lost(Loss::NotDone);
+            tracing::warn!(
+                shard = self.id.0,
+                error = &error as &dyn Error,
+                "ownership could not be confirmed"
+            );
+            self.handle_lost(Loss::NotDone, "another node may own the shard");
         }
     }
 

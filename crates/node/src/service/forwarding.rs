@@ -57,6 +57,10 @@ impl Service {
                 }
                 Err(error) => return Err(self.reason(error, is_write)),
             };
+            // The last node of a cluster has given its shards away, and nobody takes them.
+            if self.is_leaving() && !others.has_successor() {
+                return Err(Unavailable::ShuttingDown);
+            }
             if others.store_is_away() {
                 return Err(self.reason(error, is_write));
             }

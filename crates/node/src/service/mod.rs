@@ -52,6 +52,8 @@ struct Inner {
     /// Empty until a node is started on the service.
     routes: OnceLock<Routes>,
     is_stopping: AtomicBool,
+    /// Whether this node gives its shards to others, and forwards requests to them.
+    is_leaving: AtomicBool,
     /// Whether stored records can be read.
     is_store_open: AtomicBool,
     /// Whether clients can reach the shards of this process.
@@ -81,6 +83,7 @@ impl Service {
             inner: Arc::new(Inner {
                 routes: OnceLock::new(),
                 is_stopping: AtomicBool::new(false),
+                is_leaving: AtomicBool::new(false),
                 is_store_open: AtomicBool::new(true),
                 is_serving: watch::Sender::new(true),
                 others: OnceLock::new(),
@@ -208,11 +211,14 @@ impl Service {
         Ok(Listed { items, next })
     }
 
-    /// Whether this node serves requests. It does not while it is stopping, after it has failed, and while its store cannot be
+    /// Whether clients should send requests to this node. They should not while it is leaving or stopping, after it has failed, and while its store cannot be
     /// read. A node on a store of its own also needs every shard to be open. A node among others needs a tenure that has not
     /// expired, and it must have seen, once since it joined, that every shard was served.
     pub fn is_ready(&self) -> bool {
         let Ok(routes) = self.routes() else { return false };
+        if self.is_leaving() {
+            return false;
+        }
         if !self.inner.is_store_open.load(Ordering::Acquire) || self.inner.failure.borrow().is_some() {
             return false;
         }
@@ -283,11 +289,21 @@ impl Service {
         }
     }
 
+    /// From now on this node is not ready, so that load balancers send their clients elsewhere. Requests that still arrive are
+    /// served.
+    pub(crate) fn begin_leave(&self) {
+        self.inner.is_leaving.store(true, Ordering::Release);
+    }
+
     /// From now on, new requests are rejected with [`Unavailable::ShuttingDown`]. Accepted requests are still answered.
     pub fn begin_stop(&self) {
         self.inner.is_stopping.store(true, Ordering::Release);
         self.inner.streams.stop();
         self.inner.refusals.stop();
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.inner.is_leaving.load(Ordering::Acquire)
     }
 
     fn is_stopping(&self) -> bool {

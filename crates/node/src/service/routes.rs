@@ -15,7 +15,9 @@ use tokio::sync::watch;
 
 /// The most requests that wait for a node to serve one shard. Further requests are rejected at once.
 const MAX_WAITING: usize = 16_384;
-/// How long a request waits before it is sent again, unless the shard moves before.
+/// How long a request waits before it is sent again, unless the shard moves before. A planned move takes some milliseconds, so
+/// the first pauses are short; each is twice as long as the previous one, up to [`RETRY_AFTER`].
+const FIRST_RETRY_AFTER: Duration = Duration::from_millis(5);
 pub(super) const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// The routes to all shards.
@@ -161,6 +163,7 @@ pub(super) struct WaitForOwner<'a> {
     route: &'a Route,
     location: watch::Receiver<Location>,
     until: Instant,
+    pause: Duration,
 }
 
 impl WaitForOwner<'_> {
@@ -170,13 +173,15 @@ impl WaitForOwner<'_> {
             route.waiting.fetch_sub(1, Ordering::AcqRel);
             return Err(Unavailable::Overloaded { retry_after_ms: at_most.as_millis() as u64 });
         }
-        Ok(WaitForOwner { route, location: route.location.subscribe(), until: Instant::now() + at_most })
+        let (location, until) = (route.location.subscribe(), Instant::now() + at_most);
+        Ok(WaitForOwner { route, location, until, pause: FIRST_RETRY_AFTER })
     }
 
-    /// Waits until the location changes, or for [`RETRY_AFTER`]. Returns whether the request should be sent again: false if it
+    /// Waits until the location changes, or for a while. Returns whether the request should be sent again: false if it
     /// has waited for too long.
     pub(super) async fn wait(&mut self) -> bool {
-        let _whichever_is_first = tokio::time::timeout(RETRY_AFTER, self.location.changed()).await;
+        let _whichever_is_first = tokio::time::timeout(self.pause, self.location.changed()).await;
+        self.pause = RETRY_AFTER.min(2 * self.pause);
         Instant::now() < self.until
     }
 }

@@ -223,6 +223,10 @@ impl<S: Tenure> Tenure for FaultyStore<S> {
         self.inner.renew(announcement).await
     }
 
+    async fn end_tenure(&self, node: NodeId) -> Result<bool, StoreError> {
+        self.inner.end_tenure(node).await
+    }
+
     async fn claim(&self, wanted: Vec<(ShardId, Epoch)>) -> Result<Vec<ShardId>, StoreError> {
         self.inner.claim(wanted).await
     }
@@ -239,6 +243,10 @@ impl<S: Tenure> Tenure for FaultyStore<S> {
 
     async fn leave(&self) -> Result<(), StoreError> {
         self.inner.leave().await
+    }
+
+    async fn disconnected(&self) {
+        self.inner.disconnected().await;
     }
 
     async fn changed(&self) {

@@ -64,7 +64,10 @@ use prometheus_client::registry::Registry;
 use routes::Entry;
 use serde::Serialize;
 use std::{
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 use tokio::sync::watch;
@@ -96,6 +99,8 @@ struct Shared {
     /// Becomes `true` when the server stops. STOMP sessions and feeds of other nodes listen to it; it is closed when the last of
     /// them has ended.
     stopping: watch::Sender<bool>,
+    /// Whether connections of HTTP/1 are closed after their next answer.
+    is_draining: Arc<AtomicBool>,
 }
 
 impl App {
@@ -114,6 +119,7 @@ impl App {
             memory: OnceLock::new(),
             envoy: OnceLock::new(),
             stopping: watch::Sender::new(false),
+            is_draining: Arc::default(),
         }))
     }
 
@@ -195,6 +201,12 @@ impl App {
 
     pub(crate) fn time_sync(&self) -> &TimeSync {
         &self.0.time_sync
+    }
+
+    /// The server stops soon: from now on each connection of HTTP/1 is closed after its next answer, which says so. A client
+    /// that keeps its connection until the server stops may send a request just when the connection is closed.
+    pub fn begin_drain(&self) {
+        self.0.is_draining.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn stopping(&self) -> &watch::Sender<bool> {

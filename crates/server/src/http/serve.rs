@@ -12,7 +12,12 @@ use super::{
 };
 use crate::{HttpPeers, peers};
 use axum::{Router, body::Body};
-use hyper::{Method, Request, Response, Version, body::Incoming, header::CONTENT_TYPE, service::Service};
+use hyper::{
+    Method, Request, Response, StatusCode, Version,
+    body::Incoming,
+    header::{CONNECTION, CONTENT_TYPE, HeaderValue},
+    service::Service,
+};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::{conn::auto, graceful::GracefulShutdown},
@@ -44,6 +49,10 @@ const IDLE_CHECK: Duration = Duration::from_secs(15);
 const PING_EVERY: Duration = Duration::from_secs(30);
 /// How long a stopping server waits for requests in flight.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a server that drains serves its connections after it has stopped listening.
+const LAST_REQUESTS: Duration = Duration::from_millis(200);
+/// The most connections that a stopping server still accepts because they wait to be accepted.
+const MAX_LAST_ACCEPTS: usize = 1_024;
 /// The pause after an error of the listener, for example when no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The most bytes of an HTTP/1 connection that are read ahead. It bounds the head of a request.
@@ -123,9 +132,13 @@ async fn listen(listener: TcpListener, listening: Listening, shutdown: impl Futu
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
+    // How many connections are still accepted after the shutdown has begun. The system has completed them already, so their
+    // clients would lose the requests that they have sent.
+    let mut last_accepts = None;
     loop {
         tokio::select! {
-            () = &mut shutdown => break,
+            biased;
+            () = &mut shutdown, if last_accepts.is_none() => last_accepts = Some(MAX_LAST_ACCEPTS),
             Some(ended) = connections.join_next() => {
                 if let Err(error) = ended {
                     tracing::error!(%error, "a connection ended with a panic");
@@ -148,7 +161,7 @@ async fn listen(listener: TcpListener, listening: Listening, shutdown: impl Futu
                     };
                     let inner = TowerToHyperService::new(router.clone());
                     let (socket, client) = Socket::new(stream, permit, reserved, patience.clone());
-                    let activity = Arc::new(Activity::of(&socket));
+                    let activity = Arc::new(Activity::of(&socket, app.0.is_draining.clone()));
                     let service = ConnectionService {
                         inner,
                         activity: activity.clone(),
@@ -172,10 +185,22 @@ async fn listen(listener: TcpListener, listening: Listening, shutdown: impl Futu
                     }
                     sleep(ACCEPT_PAUSE).await;
                 }
+            },
+            // No connection waits to be accepted.
+            () = std::future::ready(()), if last_accepts.is_some() => break,
+        }
+        if let Some(left) = &mut last_accepts {
+            match *left {
+                0 => break,
+                _ => *left -= 1,
             }
         }
     }
     drop(listener);
+    // A connection that was accepted a moment ago may not have sent its request yet.
+    if app.0.is_draining.load(Ordering::Relaxed) {
+        sleep(LAST_REQUESTS).await;
+    }
     let stopping = app.stopping();
     stopping.send_replace(true);
     let drained = async { tokio::join!(graceful.shutdown(), stopping.closed()) };
@@ -249,6 +274,8 @@ struct Activity {
     untaken: Arc<Untaken>,
     /// The connection is never closed as idle: it is HTTP/2, which has keep-alive pings, or it sends server-sent events.
     may_be_idle: AtomicBool,
+    /// Shared by all connections: whether an HTTP/1 connection is closed after its next answer.
+    is_draining: Arc<AtomicBool>,
 }
 
 /// The state of a connection at the last check for activity.
@@ -260,10 +287,10 @@ struct LastCheck {
 }
 
 impl Activity {
-    fn of(socket: &Socket) -> Activity {
+    fn of(socket: &Socket, is_draining: Arc<AtomicBool>) -> Activity {
         let writes = socket.activity().clone();
         let untaken = Arc::default();
-        Activity { begun: 0.into(), open: 0.into(), writes, untaken, may_be_idle: false.into() }
+        Activity { begun: 0.into(), open: 0.into(), writes, untaken, may_be_idle: false.into(), is_draining }
     }
 
     /// Whether no request is open, none has begun and nothing was written since the last check.
@@ -297,7 +324,8 @@ impl Service<Request<Incoming>> for ConnectionService {
         request.extensions_mut().insert(self.client.clone());
         self.activity.begun.fetch_add(1, Ordering::Relaxed);
         self.activity.open.fetch_add(1, Ordering::Relaxed);
-        if request.version() == Version::HTTP_2 {
+        let is_http1 = request.version() != Version::HTTP_2;
+        if !is_http1 {
             self.activity.may_be_idle.store(true, Ordering::Relaxed);
         }
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -312,7 +340,8 @@ impl Service<Request<Incoming>> for ConnectionService {
             request.extensions_mut().insert(memory.clone());
             self.inner.call(request)
         });
-        Answering { open: OpenGuard(self.activity.clone()), memory, is_read, large, answer }
+        let open = OpenGuard(self.activity.clone());
+        Answering { open, memory, is_read, is_http1, large, answer }
     }
 }
 
@@ -322,6 +351,7 @@ pin_project! {
         open: OpenGuard,
         memory: Option<RequestMemory>,
         is_read: bool,
+        is_http1: bool,
         large: Option<LargeRequest>,
         // None if there was no memory for the request.
         #[pin]
@@ -338,10 +368,17 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         let Some(answer) = this.answer.as_pin_mut() else { return Poll::Ready(Ok(overloaded())) };
-        let answer = match this.large {
+        let mut answer = match this.large {
             Some(large) => large.poll(answer, context),
             None => answer.poll(context),
         };
+        if *this.is_http1
+            && this.open.0.is_draining.load(Ordering::Relaxed)
+            && let Poll::Ready(Ok(response)) = &mut answer
+            && response.status() != StatusCode::SWITCHING_PROTOCOLS
+        {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         if let Poll::Ready(Ok(response)) = &answer
             && response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream")
         {

@@ -18,11 +18,12 @@ use serde::de::DeserializeOwned;
 use std::{
     collections::HashMap,
     error::Error,
+    io::ErrorKind,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
-use tokio::time::timeout;
+use tokio::{net::TcpStream, time::timeout};
 
 /// The time after which an unused connection is closed.
 const UNUSED_AFTER: Duration = Duration::from_secs(60);
@@ -30,6 +31,9 @@ const UNUSED_AFTER: Duration = Duration::from_secs(60);
 const WARN_EVERY: Duration = Duration::from_secs(5);
 /// A feed without any message for this time counts as lost. The other node sends one at least every [`ALIVE_EVERY`].
 const FEED_TIMEOUT: Duration = ALIVE_EVERY.saturating_mul(4);
+
+/// How long a node that may have died has to accept a connection.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The longest page of refusals: one of the largest key-values, or as many small ones as fit into a page.
 const MAX_REFUSALS: usize = 1 << 20;
@@ -165,6 +169,10 @@ impl Peers for HttpPeers {
         })
     }
 
+    fn is_refused<'a>(&'a self, address: &'a str) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
+        Box::pin(is_refused(address))
+    }
+
     fn ask<'a>(
         &'a self,
         address: &'a str,
@@ -204,6 +212,20 @@ impl Peers for HttpPeers {
             decode(&bytes).unwrap_or(Err(PeerError::Lost))
         })
     }
+}
+
+/// Whether every machine that the address leads to refuses connections.
+async fn is_refused(address: &str) -> bool {
+    let Ok(places) = tokio::net::lookup_host(address).await else { return false };
+    let mut places = places.peekable();
+    let leads_somewhere = places.peek().is_some();
+    for place in places {
+        let connected = timeout(PROBE_TIMEOUT, TcpStream::connect(place)).await;
+        if !matches!(connected, Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused) {
+            return false;
+        }
+    }
+    leads_somewhere
 }
 
 /// The feed of a stream from another node.

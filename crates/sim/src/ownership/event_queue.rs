@@ -18,6 +18,12 @@ pub(super) enum Event {
     Heard { node: NodeId, number: u64, done: Option<StoreReply> },
     /// A request arrives at a node, from a client or from another node.
     NodeRequest { node: NodeId, asked: NodeRequest },
+    /// A node notices that its session with the store has ended.
+    Disconnected(NodeId),
+    /// A connection to the address of a node is tried.
+    Probe { by: NodeId, of: NodeId },
+    /// A node learns whether the connection was refused.
+    Probed { by: NodeId, of: NodeId, is_refused: bool },
     /// A client receives an answer.
     Answered { client: u64, answer: Answer },
     /// A client sends a request.

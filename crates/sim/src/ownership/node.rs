@@ -29,6 +29,7 @@ pub(super) struct NodeRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StoreCall {
     Renew { is_leaving: bool },
+    EndTenure { node: NodeId },
     Claim { shard: ShardId, seen: Epoch },
     Take { shard: ShardId },
     Tail { shard: ShardId, epoch: Epoch },
@@ -54,6 +55,8 @@ pub(super) enum StoreReply {
 #[derive(Debug)]
 pub(super) enum Action {
     StoreCall(StoreCall),
+    /// Find out whether a node listens at this one's address.
+    Probe(NodeId),
     /// Send the request to another node.
     Forward(NodeId, NodeRequest),
     Answer(u64, Answer),
@@ -145,6 +148,17 @@ impl Node {
         vec![Action::StoreCall(StoreCall::Renew { is_leaving: self.planner.is_leaving() })]
     }
 
+    /// Its session with the store has ended.
+    pub(super) fn disconnected(&mut self, now: Millis) -> Vec<Action> {
+        self.sure_until = 0;
+        self.tick(now)
+    }
+
+    /// Another node's address was tried.
+    pub(super) fn probed(&mut self, node: NodeId, is_refused: bool) -> Vec<Action> {
+        self.planner.handle_probe(node, is_refused).map_or(Vec::new(), |act| self.act(act))
+    }
+
     /// A call has ended, or was given up (then it may have been executed, or may be executed later).
     pub(super) fn heard(&mut self, now: Millis, number: u64, done: Option<StoreReply>) -> Vec<Action> {
         let Some(call) = self.calls.remove(&number) else { return Vec::new() };
@@ -160,6 +174,7 @@ impl Node {
                 self.planner.claimed(shard).map_or(Vec::new(), |act| self.act(act))
             }
             (StoreCall::Claim { .. }, _) => Vec::new(),
+            (StoreCall::EndTenure { .. }, _) => self.tick(now),
             (StoreCall::Take { shard }, Some(StoreReply::Taken(epoch))) => {
                 vec![Action::StoreCall(StoreCall::Tail { shard, epoch })]
             }
@@ -188,9 +203,10 @@ impl Node {
             ShardState::Serving(serving) if !serving.is_giving => Some((*shard, serving.epoch)),
             _ => None,
         });
-        if is_current(&view, self.store.me(), serving) {
-            self.sure_until = self.renewing_since + self.tenure;
-        }
+        self.sure_until = match is_current(&view, self.store.me(), serving) {
+            true => self.renewing_since + self.tenure,
+            false => 0,
+        };
         let open: Vec<ShardId> = self.shards.keys().copied().filter(|shard| self.serves(*shard)).collect();
         let acts = self.planner.handle_view(Duration::from_millis(now), view, |shard| open.contains(&shard));
         let mut wants: Vec<Action> = acts.into_iter().flat_map(|act| self.act(act)).collect();
@@ -206,6 +222,8 @@ impl Node {
             OwnershipAction::Claim { shard, seen, .. } => {
                 vec![Action::StoreCall(StoreCall::Claim { shard, seen })]
             }
+            OwnershipAction::Probe { node } => vec![Action::Probe(node)],
+            OwnershipAction::EndTenure { node } => vec![Action::StoreCall(StoreCall::EndTenure { node })],
             OwnershipAction::CheckOwnership { shard } => match self.shards.get(&shard) {
                 Some(ShardState::Serving(serving)) if !serving.is_busy && !serving.is_giving => {
                     self.lose(shard)
@@ -346,6 +364,7 @@ pub(super) async fn carry_out(
             let announcement = limina_store::Announcement { address, host, is_leaving, tenure, certificate };
             StoreReply::Viewed(store.renew(announcement).await?)
         }
+        StoreCall::EndTenure { node } => yes_or_no(store.end_tenure(node).await?),
         StoreCall::Claim { shard, seen } => yes_or_no(!store.claim(vec![(shard, seen)]).await?.is_empty()),
         StoreCall::Take { shard } => match store.take(shard).await {
             Ok(epoch) => StoreReply::Taken(epoch),

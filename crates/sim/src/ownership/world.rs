@@ -44,6 +44,10 @@ pub struct Report {
     pub crashes: u64,
     /// Nodes that left as planned.
     pub stops: u64,
+    /// Sessions that ended although their nodes lived.
+    pub disconnects: u64,
+    /// Tenures of dead nodes that were ended before they expired.
+    pub ended_early: u64,
     /// A checksum of everything that was appended.
     pub digest: u64,
 }
@@ -61,6 +65,8 @@ impl Report {
         self.pauses += other.pauses;
         self.crashes += other.crashes;
         self.stops += other.stops;
+        self.disconnects += other.disconnects;
+        self.ended_early += other.ended_early;
         self.digest ^= other.digest;
     }
 }
@@ -73,6 +79,8 @@ struct World {
     cluster: Arc<Cluster>,
     shards: u16,
     nodes: BTreeMap<NodeId, Node>,
+    /// The addresses of all nodes that ever were.
+    addresses: BTreeMap<NodeId, u64>,
     /// The number of nodes that there should be.
     wanted: u64,
     node_count: u64,
@@ -98,6 +106,7 @@ pub fn run(seed: u64, is_verbose: bool) -> Result<Report, String> {
         cluster,
         shards,
         nodes: BTreeMap::new(),
+        addresses: BTreeMap::new(),
         wanted,
         node_count: 0,
         clients: Clients::default(),
@@ -160,6 +169,24 @@ impl World {
                     self.with_node(node, |node| node.asked(now, asked))?;
                 }
             }
+            Event::Disconnected(id) => {
+                if self.can_act(id, || Event::Disconnected(id)) {
+                    let now = self.now;
+                    self.with_node(id, |node| node.disconnected(now))?;
+                }
+            }
+            Event::Probe { by, of } => {
+                let address = self.addresses[&of];
+                // A paused node still has its socket.
+                let is_refused = self.nodes.values().all(|node| node.address != address);
+                let arrives = self.now + self.delay();
+                self.event_queue.at(arrives, Event::Probed { by, of, is_refused });
+            }
+            Event::Probed { by, of, is_refused } => {
+                if self.can_act(by, || Event::Probed { by, of, is_refused }) {
+                    self.with_node(by, |node| node.probed(of, is_refused))?;
+                }
+            }
             Event::Answered { client, answer } => self.clients.answered(self.now, client, answer)?,
             Event::Client => self.client(),
             Event::Trouble => self.trouble(),
@@ -186,6 +213,10 @@ impl World {
         for want in act(node) {
             match want {
                 Action::StoreCall(call) => self.call(id, call),
+                Action::Probe(of) => {
+                    let arrives = self.now + self.delay();
+                    self.event_queue.at(arrives, Event::Probe { by: id, of });
+                }
                 Action::Forward(other, asked) => {
                     let arrives = self.now + self.delay();
                     // If no answer comes, the client assumes at some time that the outcome is unknown.
@@ -240,6 +271,11 @@ impl World {
         let address = self.nodes.get(&id).map_or(u64::MAX - id.0, |node| node.address);
         let done = ready(carry_out(&store, address, TENURE, call))?.map_err(|error| error.to_string())?;
         self.report.fenced += u64::from(matches!(done, StoreReply::Fenced));
+        let is_ended = matches!((call, &done), (StoreCall::EndTenure { .. }, StoreReply::Yes));
+        self.report.ended_early += u64::from(is_ended);
+        if !self.nodes.contains_key(&id) {
+            self.cluster.disconnect(id);
+        }
         for shard in (0..self.shards).map(ShardId) {
             let (owner, epoch) = self.cluster.owner(shard).map_err(|error| error.to_string())?;
             if self.owners.get(&shard).is_none_or(|(before, _)| *before != owner) {
@@ -305,6 +341,7 @@ impl World {
             }
             1 => {
                 let address = self.nodes.remove(&id).map_or(0, |node| node.address);
+                self.cluster.disconnect(id);
                 self.report.crashes += 1;
                 self.event_queue.at(back, Event::Start(address));
             }
@@ -319,7 +356,12 @@ impl World {
                     self.event_queue.at(back + 1_000, Event::Start(address));
                 }
             }
-            _ => {}
+            _ => {
+                self.cluster.disconnect(id);
+                self.report.disconnects += 1;
+                let noticed = self.now + self.delay();
+                self.event_queue.at(noticed, Event::Disconnected(id));
+            }
         }
     }
 
@@ -342,6 +384,7 @@ impl World {
         // Ids in no particular order, like those of real nodes.
         let id = NodeId(self.node_count.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         self.nodes.insert(id, Node::new(self.cluster.node(id), address, TENURE));
+        self.addresses.insert(id, address);
         self.event_queue.at(self.now, Event::Tick(id));
     }
 

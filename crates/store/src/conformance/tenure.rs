@@ -17,6 +17,9 @@ pub trait Cluster: Send {
 
     /// Lets this time pass by the store's clock.
     fn pass(&mut self, time: Duration) -> impl Future<Output = ()> + Send;
+
+    /// Ends the session with which this node has renewed.
+    fn disconnect(&mut self, id: NodeId) -> impl Future<Output = ()> + Send;
 }
 
 const A: NodeId = NodeId(1);
@@ -151,6 +154,44 @@ pub async fn a_living_owner_keeps_its_shards(mut cluster: impl Cluster) {
     cluster.pass(TENURE).await;
     assert!(claims(&*b, epoch).await, "its owner is dead again");
     check_fenced(&*a, epoch, 2).await;
+}
+
+/// The tenure of a node can be ended early only after its session has ended. Then its shards are free. A node that lives and
+/// renews has a session again, and sees that it has lost its shards.
+pub async fn a_tenure_ends_early_with_its_session(mut cluster: impl Cluster) {
+    let (a, b) = (cluster.node(A).await, cluster.node(B).await);
+    claim(&*a).await;
+    let epoch = take(&*a, SHARD).await;
+    let is_connected = |view: &View| view.members[0].is_connected;
+    assert!(is_connected(&view(&*b).await));
+    assert!(!b.end_tenure(A).await.expect("end_tenure"), "its session lasts");
+
+    // A node that renews over another session is not disturbed.
+    cluster.disconnect(A).await;
+    tokio::time::timeout(DEADLINE, a.disconnected()).await.expect("it was not told");
+    let until_seen = async || {
+        while is_connected(&view(&*b).await) {
+            tokio::time::timeout(DEADLINE, b.changed()).await.expect("nobody was told");
+        }
+    };
+    until_seen().await;
+    view(&*a).await;
+    assert!(is_connected(&view(&*b).await));
+    assert!(!b.end_tenure(A).await.expect("end_tenure"), "it has renewed");
+    append(&*a, SHARD, epoch, 1, 10).await;
+
+    cluster.disconnect(A).await;
+    until_seen().await;
+    assert!(!claims(&*b, epoch).await, "its tenure lasts");
+    assert!(!b.end_tenure(B).await.expect("end_tenure"), "it is connected itself");
+    assert!(b.end_tenure(A).await.expect("end_tenure"));
+    assert!(!b.end_tenure(A).await.expect("end_tenure"), "once");
+    let seen = view(&*b).await;
+    assert_eq!((members(&seen)[0].2, is_connected(&seen)), ("dead", true));
+    assert!(claims(&*b, epoch).await);
+    check_fenced(&*a, epoch, 2).await;
+    let seen = view(&*a).await;
+    assert_eq!((members(&seen)[0].2, holding(&seen).owner), ("live", Some(B)));
 }
 
 /// If many shards are claimed together, each is decided separately.

@@ -27,7 +27,14 @@ struct State {
     now: Duration,
     members: BTreeMap<NodeId, Known>,
     owners: Vec<Owner>,
-    told: BTreeMap<NodeId, Arc<Notify>>,
+    told: BTreeMap<NodeId, Told>,
+}
+
+/// What a node is notified of.
+#[derive(Clone, Default)]
+struct Told {
+    changed: Arc<Notify>,
+    disconnected: Arc<Notify>,
 }
 
 struct Known {
@@ -37,6 +44,7 @@ struct Known {
     is_leaving: bool,
     expires_at: Duration,
     certificate: Option<Fingerprint>,
+    is_connected: bool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -53,7 +61,7 @@ struct HandedOverAt(u64, Duration);
 pub struct MemoryNode {
     cluster: Arc<Cluster>,
     me: NodeId,
-    changed: Arc<Notify>,
+    told: Told,
 }
 
 impl Cluster {
@@ -66,8 +74,19 @@ impl Cluster {
 
     /// The store as this node uses it. Other nodes see the node after its first renewal.
     pub fn node(self: &Arc<Cluster>, me: NodeId) -> Arc<MemoryNode> {
-        let changed = self.lock().told.entry(me).or_default().clone();
-        Arc::new(MemoryNode { cluster: self.clone(), me, changed })
+        let told = self.lock().told.entry(me).or_default().clone();
+        Arc::new(MemoryNode { cluster: self.clone(), me, told })
+    }
+
+    /// Ends the session of a node, as if the node's process had died or its connection had been reset. The node has a new
+    /// session when it renews.
+    pub fn disconnect(&self, node: NodeId) {
+        let mut state = self.lock();
+        if let Some(known) = state.members.get_mut(&node) {
+            known.is_connected = false;
+        }
+        state.told.entry(node).or_default().disconnected.notify_one();
+        state.tell(node);
     }
 
     /// Advances the clock.
@@ -108,7 +127,7 @@ impl State {
     /// Notifies every node except `me` of a change.
     fn tell(&self, me: NodeId) {
         for (_, told) in self.told.iter().filter(|(id, _)| **id != me) {
-            told.notify_one();
+            told.changed.notify_one();
         }
     }
 
@@ -130,7 +149,9 @@ impl State {
         let is_known = known.is_some_and(|known| known.is_leaving == is_leaving && known.expires_at > now);
         let started_at = known.map_or(now, |known| known.started_at);
         let expires_at = now + tenure;
-        self.members.insert(me, Known { address, host, started_at, is_leaving, expires_at, certificate });
+        let is_connected = true;
+        let known = Known { address, host, started_at, is_leaving, expires_at, certificate, is_connected };
+        self.members.insert(me, known);
         if !is_known {
             self.tell(me);
         }
@@ -143,6 +164,7 @@ impl State {
             host: known.host.clone(),
             age: self.now.saturating_sub(known.started_at),
             is_live: self.is_live(*id),
+            is_connected: known.is_connected || !self.is_live(*id),
             expires_in: known.expires_at.saturating_sub(self.now),
             is_leaving: known.is_leaving,
             certificate: known.certificate,
@@ -173,6 +195,18 @@ impl Tenure for MemoryNode {
         };
         let shards = state.owners.iter().enumerate().map(holding).collect::<Result<_, StoreError>>()?;
         Ok(View { members: state.members(), shards })
+    }
+
+    async fn end_tenure(&self, node: NodeId) -> Result<bool, StoreError> {
+        let mut state = self.cluster.lock();
+        let now = state.now;
+        let known = state.members.get_mut(&node);
+        let Some(known) = known.filter(|known| !known.is_connected && known.expires_at > now) else {
+            return Ok(false);
+        };
+        known.expires_at = now;
+        state.tell(self.me);
+        Ok(true)
     }
 
     async fn claim(&self, wanted: Vec<(ShardId, Epoch)>) -> Result<Vec<ShardId>, StoreError> {
@@ -219,8 +253,12 @@ impl Tenure for MemoryNode {
         Ok(())
     }
 
+    async fn disconnected(&self) {
+        self.told.disconnected.notified().await;
+    }
+
     async fn changed(&self) {
-        self.changed.notified().await;
+        self.told.changed.notified().await;
     }
 
     fn is_available(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use super::{
     errors::{describe, is_permanent},
-    hosts,
+    hosts, presence,
     session::{Notifications, Session, drive, on_message},
     timelines::{TIMELINE, Timelines},
     tls,
@@ -168,6 +168,7 @@ impl Connector {
             client.batch_execute(SESSION_SETUP).await?;
             if listens {
                 client.batch_execute("LISTEN limina_changed").await?;
+                client.batch_execute(presence::ANNOUNCE).await?;
             }
             let timeline = client.query_one(TIMELINE, &[]).await?.get(0);
             Ok((client, driver, timeline))

@@ -2,6 +2,7 @@
 
 use super::{
     pool::Pool,
+    presence::has_ended,
     row::{from_node, to_node, to_shard, unsigned},
 };
 use crate::{Announcement, Epoch, Fingerprint, HandOver, Member, NodeId, ShardRow, StoreError, View};
@@ -19,11 +20,15 @@ const RENEW: &str = "
         WHERE id <> $1 AND address <> $2 AND expires_at < now() - interval '1 minute'
             AND NOT EXISTS (SELECT FROM limina.shard WHERE owner = node.id)
     ), renewed AS (
-        INSERT INTO limina.node (id, address, is_leaving, expires_at, host, started_at, certificate)
-        VALUES ($1, $2, $3, now() + $4 * interval '1 second', $5, now(), $6)
+        INSERT INTO limina.node
+            (id, address, is_leaving, expires_at, host, started_at, certificate, session, server_started_at)
+        VALUES ($1, $2, $3, now() + $4 * interval '1 second', $5, now(), $6,
+            CASE current_setting('limina.session', true) WHEN pg_backend_pid()::text THEN pg_backend_pid() END,
+            pg_postmaster_start_time())
         ON CONFLICT (address) DO UPDATE SET
             id = excluded.id, is_leaving = excluded.is_leaving, expires_at = excluded.expires_at, host = excluded.host,
-            certificate = excluded.certificate,
+            certificate = excluded.certificate, session = excluded.session,
+            server_started_at = excluded.server_started_at,
             started_at = CASE WHEN node.id = excluded.id THEN node.started_at ELSE excluded.started_at END
         WHERE node.id = excluded.id OR node.expires_at <= now()
         RETURNING id
@@ -31,17 +36,22 @@ const RENEW: &str = "
     SELECT (SELECT pg_notify('limina_changed', id::text) FROM renewed WHERE NOT EXISTS (SELECT FROM known))::text";
 
 /// All nodes and shards as of one instant after the renewal. If a claim came before the renewal, the result shows it.
-const VIEW: &str = "
+const VIEW: &str = concat!(
+    "
     SELECT id AS node, address, host, extract(epoch FROM now() - started_at)::float8 AS age,
         greatest(extract(epoch FROM expires_at - now()), 0)::float8 AS expires_in, is_leaving, certificate,
+        NOT ",
+    has_ended!(),
+    " AS is_connected,
         NULL::integer AS shard, NULL::bigint AS epoch, NULL::bigint AS owner,
         NULL::bigint AS handed_time, NULL::float8 AS handed_ago
     FROM limina.node
     WHERE expires_at >= now() - interval '1 minute' OR id = ANY (ARRAY(SELECT owner FROM limina.shard))
     UNION ALL
-    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, id, epoch, owner,
+    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, id, epoch, owner,
         CASE WHEN is_handed THEN handed_time END, extract(epoch FROM now() - handed_at)::float8
-    FROM limina.shard";
+    FROM limina.shard"
+);
 
 const LEAVE: &str = "
     WITH gone AS (
@@ -80,6 +90,7 @@ fn member(id: NodeId, row: &Row) -> Member {
         host: row.get("host"),
         age: span(row.get("age")),
         is_live: expires_in > Duration::ZERO,
+        is_connected: row.get("is_connected"),
         expires_in,
         is_leaving: row.get("is_leaving"),
         certificate: certificate.and_then(|bytes| bytes.try_into().ok()).map(Fingerprint),

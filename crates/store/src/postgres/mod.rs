@@ -18,6 +18,7 @@ mod hosts;
 mod loader;
 mod members;
 mod pool;
+mod presence;
 mod queue;
 mod release;
 mod row;
@@ -95,13 +96,15 @@ pub struct Postgres {
     unreleased: Arc<Mutex<Unreleased>>,
     readers: Pool,
     tasks: Pool,
-    renewers: Pool,
+    renewers: Arc<Pool>,
     checkpointers: Arc<Pool>,
     changed: Arc<Notify>,
+    disconnected: Arc<Notify>,
     /// Tasks that finish their work when the store is closed.
     workers: Mutex<Vec<JoinHandle<()>>>,
-    /// The task that removes released appends. It is aborted when the store is closed.
-    releasing: AbortHandle,
+    /// The tasks that remove released appends, and that look for nodes whose sessions have ended. They are aborted when the
+    /// store is closed.
+    background: [AbortHandle; 2],
 }
 
 impl Postgres {
@@ -112,7 +115,10 @@ impl Postgres {
         let connector = Connector::new(url, patience)?;
         let sharding = schema::prepare(&connector, shards).await?;
         let changed: Arc<Notify> = Arc::default();
-        let notifications = Notifications { own: row::from_node(node).to_string(), changed: changed.clone() };
+        let disconnected: Arc<Notify> = Arc::default();
+        let own = row::from_node(node).to_string();
+        let notifications =
+            Notifications { own, changed: changed.clone(), disconnected: disconnected.clone() };
         let pool = |size, answer, notifications| Pool::connect(&connector, size, answer, notifications);
         let (writers, askers, readers, tasks, renewers, checkpointers) = tokio::try_join!(
             pool(APPEND_CONNECTIONS, patience, None),
@@ -129,7 +135,9 @@ impl Postgres {
         let (confirms, asking) = Confirms::start(askers);
         let checkpointers = Arc::new(checkpointers);
         let releases: Arc<Releases> = Arc::default();
+        let renewers = Arc::new(renewers);
         let releasing = tokio::spawn(release::run(releases.clone(), checkpointers.clone())).abort_handle();
+        let watching = tokio::spawn(presence::watch(renewers.clone(), node, changed.clone())).abort_handle();
         Ok(Postgres {
             me: node,
             sharding,
@@ -142,8 +150,9 @@ impl Postgres {
             renewers,
             checkpointers,
             changed,
+            disconnected,
             workers: Mutex::new(writing.into_iter().chain(asking).collect()),
-            releasing,
+            background: [releasing, watching],
         })
     }
 
@@ -166,10 +175,10 @@ impl Postgres {
     fn stop(&self) {
         self.appends.close();
         self.confirms.close();
-        for pool in [&self.readers, &self.tasks, &self.renewers, &*self.checkpointers] {
+        for pool in [&self.readers, &self.tasks, &*self.renewers, &*self.checkpointers] {
             pool.close();
         }
-        self.releasing.abort();
+        self.background.iter().for_each(AbortHandle::abort);
     }
 
     fn unreleased(&self) -> MutexGuard<'_, Unreleased> {
@@ -277,6 +286,10 @@ impl Tenure for Postgres {
         members::renew(&self.renewers, self.me, announcement).await
     }
 
+    async fn end_tenure(&self, node: NodeId) -> Result<bool, StoreError> {
+        presence::end_tenure(&self.tasks, self.me, node).await
+    }
+
     async fn claim(&self, wanted: Vec<(ShardId, Epoch)>) -> Result<Vec<ShardId>, StoreError> {
         shards::claim(&self.tasks, self.me, &wanted).await
     }
@@ -297,12 +310,16 @@ impl Tenure for Postgres {
         members::leave(&self.tasks, self.me).await
     }
 
+    async fn disconnected(&self) {
+        self.disconnected.notified().await;
+    }
+
     async fn changed(&self) {
         self.changed.notified().await;
     }
 
     fn is_available(&self) -> bool {
-        let pools = [&self.readers, &self.tasks, &self.renewers];
+        let pools = [&self.readers, &self.tasks, &*self.renewers];
         self.appends.is_available()
             && self.confirms.is_available()
             && pools.iter().all(|pool| pool.is_available())

@@ -140,6 +140,9 @@ impl Shared {
 
     fn remove_one(&self) {
         self.status.send_modify(|status| status.count -= 1);
+        if let Some(notifications) = &self.notifications {
+            notifications.disconnected.notify_one();
+        }
         self.notify();
     }
 

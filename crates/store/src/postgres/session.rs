@@ -148,12 +148,13 @@ impl Session {
     }
 }
 
-/// Where notifications of other nodes are delivered.
+/// Where notifications of other nodes are delivered, and the loss of the session that receives them.
 #[derive(Clone)]
 pub(super) struct Notifications {
     /// The payload of this node's own notifications, which are ignored.
     pub(super) own: String,
     pub(super) changed: Arc<Notify>,
+    pub(super) disconnected: Arc<Notify>,
 }
 
 /// Handles messages that the server sends unasked: counts warnings, and delivers notifications.

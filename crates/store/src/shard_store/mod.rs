@@ -12,6 +12,7 @@ pub use look_up::{Answer, FullScan, Read};
 use crate::{
     AppendError, Batch, ConfirmError, Epoch, FreeSpace, Journal, Records, Seq, ShardId, StoreError, Table,
 };
+use bytes::Bytes;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The longest key, in bytes: slightly less than what the embedded table accepts.
@@ -124,26 +125,34 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         self.catch_up(epoch).await
     }
 
+    /// While a part of the journal enters the overlay, the store reads the next one.
     async fn catch_up(&self, epoch: Epoch) -> Result<(), StoreError> {
-        loop {
-            let after = self.seq();
-            let part = self.journal.tail(self.shard, epoch, after).await?;
-            let mut state = self.lock();
-            if part.is_empty() {
-                state.epoch = epoch;
-                state.must_retake = false;
-                return Ok(());
-            }
-            for (seq, payload) in part {
-                let batch = Batch::decode(payload).map_err(|malformed| StoreError::Corrupt {
-                    path: format!("the journal of shard {}, append {}", self.shard.0, seq.0),
-                    offset: malformed.offset as u64,
-                    detail: malformed.problem.to_string(),
-                })?;
-                state.active.insert_replayed(&batch);
-                state.seq = seq;
-            }
+        let mut part = self.journal.tail(self.shard, epoch, self.seq()).await?;
+        while let Some((last, _)) = part.last() {
+            let next = self.journal.tail(self.shard, epoch, *last);
+            // The read is polled first, so that it has begun when the part is replayed.
+            let (next, replayed) = tokio::join!(biased; next, async { self.replay(&part) });
+            replayed?;
+            part = next?;
         }
+        let mut state = self.lock();
+        state.epoch = epoch;
+        state.must_retake = false;
+        Ok(())
+    }
+
+    fn replay(&self, part: &[(Seq, Bytes)]) -> Result<(), StoreError> {
+        let mut state = self.lock();
+        for (seq, payload) in part {
+            let batch = Batch::decode(payload.clone()).map_err(|malformed| StoreError::Corrupt {
+                path: format!("the journal of shard {}, append {}", self.shard.0, seq.0),
+                offset: malformed.offset as u64,
+                detail: malformed.problem.to_string(),
+            })?;
+            state.active.insert_replayed(&batch);
+            state.seq = *seq;
+        }
+        Ok(())
     }
 
     /// The last append that is durable and visible to look-ups.

@@ -17,7 +17,11 @@ CREATE TABLE limina.node (
     expires_at timestamptz NOT NULL,
     is_leaving boolean NOT NULL,
     -- SHA-256 of the certificate that the node shows to other nodes. NULL if other nodes cannot reach it.
-    certificate bytea
+    certificate bytea,
+    -- The session of the last renewal: the process of the server that serves it, and when that server started. The session holds
+    -- an advisory lock as long as it lasts. NULL if it does not, because it is not the node's own (see the module `presence`).
+    session integer,
+    server_started_at timestamptz
 );
 
 -- Each append changes a row, so there is room for the next versions on the same page.

@@ -1,0 +1,114 @@
+//! All nodes are restarted one after the other, while clients send requests to every node.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use reqwest::blocking::Client;
+
+use crate::cluster::{Cluster, LONG, SHARDS, SOON, namespace_in};
+use crate::harness::{client, eventually};
+use crate::ledger::{Ledger, hold};
+use crate::reply::Reply;
+
+/// Before and after each restart, so many requests of all clients together are answered.
+const SOME: usize = 50;
+
+/// What the clients saw, all together.
+#[derive(Default)]
+struct Seen {
+    done: AtomicUsize,
+    /// Requests that were answered with 503, and sent again.
+    refused: AtomicUsize,
+    /// Requests whose connection broke before the answer, and that were sent again.
+    lost: AtomicUsize,
+    stop: AtomicBool,
+}
+
+/// A client that asks the nodes in turn, goes to the next node if one does not accept its connection, and repeats a request that
+/// was answered with 503 or not at all. A stopping node answers until it no longer listens.
+#[test]
+fn a_rolling_restart_loses_no_request() {
+    let mut cluster = Cluster::of(3, LONG);
+    let bases: Vec<String> = (0..3).map(|node| cluster[node].url("")).collect();
+    let namespaces: Vec<String> = (0..SHARDS).map(|shard| namespace_in(&cluster[0], shard)).collect();
+    let seen = Seen::default();
+    std::thread::scope(|scope| {
+        let work = |namespace| scope.spawn(|| work(&bases, namespace, &seen));
+        let clients: Vec<_> = namespaces.iter().map(work).collect();
+        let at_work = || {
+            let target = seen.done.load(Ordering::Relaxed) + SOME;
+            let is_over = || clients.iter().any(|client| client.is_finished());
+            let done =
+                eventually(|| (seen.done.load(Ordering::Relaxed) >= target || is_over()).then_some(()));
+            assert!(done.is_some(), "the clients hang");
+        };
+        // However this ends, no client goes on.
+        let _stop = Stop(&seen);
+        at_work();
+        for node in 0..3 {
+            cluster.node(node).stop();
+            cluster.node(node).start_again();
+            cluster.settle_within(SOON, &[0, 1, 2]);
+            at_work();
+        }
+        seen.stop.store(true, Ordering::Relaxed);
+        let longest = clients.into_iter().map(|client| client.join().expect("a client")).max();
+        let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        let (done, refused, lost) = (count(&seen.done), count(&seen.refused), count(&seen.lost));
+        println!(
+            "{done} requests, {refused} answers were 503, {lost} were lost; the longest took {longest:?}"
+        );
+    });
+}
+
+struct Stop<'a>(&'a Seen);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Holds one unit after the other, each once. Returns how long the longest took.
+fn work(bases: &[String], namespace: &str, seen: &Seen) -> Duration {
+    let http = client();
+    let ledgers: Vec<Ledger> = bases.iter().map(|base| ledger(&http, base, namespace)).collect();
+    let (mut turn, mut longest, mut count) = (0, Duration::ZERO, 0);
+    let mut send = |body: &serde_json::Value| loop {
+        turn += 1;
+        let request = ledgers[turn % ledgers.len()].request("POST", "/hold").json(body);
+        match Reply::try_to(request) {
+            Ok(reply) if reply.status == 503 => {
+                let code = reply.body["code"].as_str().map(str::to_owned);
+                assert_ne!(code.as_deref(), Some("ShuttingDown"), "a stopping node forwards: {reply:?}");
+                seen.refused.fetch_add(1, Ordering::Relaxed);
+                sleep(Duration::from_secs(1));
+            }
+            Ok(reply) => return reply,
+            Err(error) if error.is_connect() => {}
+            Err(_) => {
+                seen.lost.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    };
+    while !seen.stop.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        count += 1;
+        let mut body = hold(&format!("{count}"), &[("rolling", 1)]);
+        body["create_missing"] = true.into();
+        let reply = send(&body);
+        // A request that was done and whose answer was lost is not done twice.
+        assert!(reply.status == 200 || reply.body["code"] == "DuplicateOperation", "{reply:?}");
+        longest = longest.max(start.elapsed());
+        seen.done.fetch_add(1, Ordering::Relaxed);
+    }
+    let mut body = hold("last", &[("rolling", 1)]);
+    body["create_missing"] = true.into();
+    send(&body).ok().value("rolling", 0, count + 1);
+    longest
+}
+
+fn ledger(http: &Client, base: &str, namespace: &str) -> Ledger {
+    Ledger::new(http.clone(), format!("{base}/v1/ns/{namespace}/ledger"))
+}
