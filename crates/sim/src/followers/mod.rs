@@ -13,6 +13,7 @@ use limina_engine::{
     Effect, Name,
     events::{Command, KeyFrame, Refusal, Reply},
 };
+use limina_node::Budget;
 use stream::{Stream, Topic};
 
 /// The number of clients of each stream.
@@ -60,13 +61,15 @@ pub struct Followers {
 impl Followers {
     /// Clients that have nothing yet.
     pub fn new(streams: Vec<(Name, Name)>) -> Followers {
+        let memory = Budget::unlimited();
         let stream = |(namespace, name)| Stream {
             namespace,
             name,
-            nodes: Default::default(),
+            nodes: [Topic::new(&memory), Topic::new(&memory)],
             clients: (0..CLIENTS).map(|_| Client::new()).collect(),
             released: 0,
             skipped_after: Vec::new(),
+            memory: memory.clone(),
         };
         Followers { streams: streams.into_iter().map(stream).collect(), owner: 0, counts: Counts::default() }
     }
@@ -112,7 +115,7 @@ impl Followers {
     /// The owner's process has ended, with its rings and connections.
     pub fn owner_died(&mut self) {
         for stream in &mut self.streams {
-            stream.nodes[self.owner] = Topic::default();
+            stream.nodes[self.owner] = Topic::new(&stream.memory);
             stream.nodes[1 - self.owner].feed = None;
             let owner = self.owner;
             let clients = stream.clients.iter_mut().filter(|client| client.node == owner);

@@ -9,7 +9,7 @@ use limina_engine::{
     Name,
     events::{Changes, Command, Refusal, Reply},
 };
-use limina_node::{StreamUpdate, streams::Ring};
+use limina_node::{Budget, StreamUpdate, streams::Ring};
 use std::collections::VecDeque;
 
 /// A stream, and its state at the two nodes.
@@ -23,10 +23,12 @@ pub(super) struct Stream {
     pub(super) released: u64,
     /// The clocks of clients that received a key frame instead of changes.
     pub(super) skipped_after: Vec<u64>,
+    /// The memory of all rings. It has no limit. A budget has metrics, so a new one for each ring would take most of a run.
+    pub(super) memory: Budget,
 }
 
 /// The state of a stream at a node.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Topic {
     pub(super) ring: Ring,
     /// The shard was opened here, and the ring has not been compared with the stream yet.
@@ -45,6 +47,19 @@ pub(super) enum Fed {
     NoStream,
 }
 
+impl Topic {
+    pub(super) fn new(memory: &Budget) -> Topic {
+        Topic {
+            ring: Ring::new(memory),
+            must_compare: false,
+            compares: false,
+            feed: None,
+            wire: VecDeque::new(),
+            is_stuck: false,
+        }
+    }
+}
+
 impl Stream {
     /// Whether a client of this node follows the stream, or the other node does through this one.
     pub(super) fn is_followed(&self, node: usize, owner: usize) -> bool {
@@ -60,7 +75,7 @@ impl Stream {
     /// As far as this node knows, the stream was deleted.
     pub(super) fn deleted(&mut self, node: usize) {
         let must_compare = self.nodes[node].must_compare;
-        self.nodes[node] = Topic { must_compare, ..Topic::default() };
+        self.nodes[node] = Topic { must_compare, ..Topic::new(&self.memory) };
         for client in self.clients.iter_mut().filter(|client| client.node == node && client.reader.is_some())
         {
             *client = Client::new();
@@ -82,7 +97,7 @@ impl Stream {
         for node in [owner, 1 - owner] {
             if !self.is_followed(node, owner) {
                 let must_compare = self.nodes[node].must_compare;
-                self.nodes[node] = Topic { must_compare, ..Topic::default() };
+                self.nodes[node] = Topic { must_compare, ..Topic::new(&self.memory) };
             }
         }
         let get = Command::Get(self.name.clone());

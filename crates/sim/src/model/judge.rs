@@ -16,6 +16,11 @@ pub struct Judge {
     loose: Vec<Decided>,
     /// Requests for locks and slots that began to wait and have no answer yet.
     waiting: Vec<Request>,
+    /// After decisions that were lost, `live` would have too many states. Nothing is compared until the shard is opened again,
+    /// which starts from `durable`.
+    is_blind: bool,
+    /// The number of answers that were not compared for this reason.
+    unjudged: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -97,7 +102,7 @@ impl Judge {
     /// commands that go with them are sent.
     pub fn new(bounds: Bounds, decided: Option<Name>) -> Judge {
         let live = Possible(vec![Model::new(bounds, decided)]);
-        Judge { live, durable: None, loose: Vec::new(), waiting: Vec::new() }
+        Judge { live, durable: None, loose: Vec::new(), waiting: Vec::new(), is_blind: false, unjudged: 0 }
     }
 
     /// Records a decision. Decisions must come in the order in which they were made. The error is the expected answer.
@@ -115,6 +120,14 @@ impl Judge {
         }
         let decided = Decided { at, request: request.clone(), has_waited: place.is_some(), fate };
         let is_answered = matches!(decided.fate, Fate::Answered(_));
+        if self.is_blind {
+            self.unjudged += u64::from(is_answered);
+            if let Fate::Waits = decided.fate {
+                self.waiting.push(request.clone());
+            }
+            self.loose.push(decided);
+            return Ok(());
+        }
         let may_be_loose = !is_answered || may_be_relaxed(request);
         let before = (self.durable.is_none() && may_be_loose).then(|| self.live.clone());
         // A lost decision of the ledger is visible in no answer, because everything that the ledger decided after it is
@@ -130,6 +143,8 @@ impl Judge {
             self.waiting.push(request.clone());
         }
         if may_be_loose && (is_relaxed || !is_answered) {
+            let is_in_doubt = matches!(decided.fate, Fate::InDoubt(_) | Fate::NotDone(_));
+            self.is_blind = is_in_doubt && self.live.0.len() > MOST_STATES;
             self.durable = self.durable.take().or(before);
             self.loose.push(decided);
         } else {
@@ -168,6 +183,7 @@ impl Judge {
     ) -> Result<(), TooManyStates> {
         let mut state = self.durable.take().unwrap_or_else(|| self.live.clone());
         self.waiting.clear();
+        self.is_blind = false;
         // States that may be stored instead of `state`, if less was persisted.
         let mut earlier: Vec<Model> = Vec::new();
         for decided in std::mem::take(&mut self.loose) {
@@ -194,6 +210,9 @@ impl Judge {
                 }
                 // Nothing that was decided after it can have been persisted.
                 Fate::InDoubt(_) | Fate::NotDone(_) => break,
+            }
+            if state.0.len() > MOST_STATES {
+                return Err(TooManyStates);
             }
         }
         // Answers to waiting requests were stored together with the step that caused them, or the step was not done.
@@ -227,6 +246,12 @@ impl Judge {
         names.sort();
         names.dedup();
         names
+    }
+
+    /// The number of answers that were not compared with the model: they came after lost decisions, of which too many ends were
+    /// possible. All of them were relaxed, because nothing else is answered between a lost decision and the next opening.
+    pub fn unjudged(&self) -> u64 {
+        self.unjudged
     }
 
     /// The number of possible states.

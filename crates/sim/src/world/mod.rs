@@ -83,6 +83,8 @@ pub struct Report {
     pub unreadable: u64,
     /// The largest number of possible states.
     pub states: u64,
+    /// Relaxed answers that were not compared, because there were too many possible states between a loss and the next opening.
+    pub unjudged: u64,
     /// Runs that ended early because there were too many possible states.
     pub lost_track: u64,
     /// A checksum over everything stored in the end.
@@ -109,6 +111,7 @@ impl Report {
         self.followers.add(&run.followers);
         self.unreadable += run.unreadable;
         self.states = self.states.max(run.states);
+        self.unjudged += run.unjudged;
         self.lost_track += run.lost_track;
         self.digest ^= run.digest;
     }
@@ -276,6 +279,7 @@ impl World {
         self.faults = faults;
         self.after(1, Event::Arrive);
         self.run_until_quiet()?;
+        self.report.unjudged = self.judge.unjudged();
         if self.is_lost_track {
             self.report.lost_track = 1;
             return Ok(self.report);
