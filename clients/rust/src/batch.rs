@@ -1,7 +1,8 @@
 //! Automatic batching: calls of one kind that are made while a request of this kind is in flight travel together in the next one.
 //!
 //! A call that finds no request in flight is sent at once, by its caller's task, so batching never delays a single call. The server handles a batch for
-//! little more than a single request, so batching pays off exactly when there is load.
+//! little more than a single request, so batching pays off exactly when there is load. Under load, two requests of about the same size are in flight:
+//! the client reads the answers of one while the server decides the other.
 
 use crate::{
     error::{Done, Error, Result},
@@ -27,6 +28,8 @@ pub(crate) enum Kind {
 }
 
 const MAX_ITEMS: usize = 256;
+/// From this size on, a batch may travel beside another one. The cost of a request is then small beside the cost of its items.
+const LARGE: usize = 16;
 
 impl Kind {
     pub(crate) fn path(self) -> &'static str {
@@ -51,7 +54,7 @@ impl Kind {
     }
 }
 
-/// The calls that wait, and the number of requests in flight, by lane. A lane without either is absent.
+/// The calls that wait, and those in flight, by lane. A lane without either is absent.
 #[derive(Default)]
 pub(crate) struct Queues(Mutex<HashMap<Lane, Queue>>);
 
@@ -67,7 +70,8 @@ struct Lane {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Waiting>,
-    in_flight: usize,
+    requests_in_flight: usize,
+    calls_in_flight: usize,
 }
 
 struct Waiting {
@@ -102,8 +106,11 @@ async fn send_once(scope: &Scope, kind: Kind, body: Bytes) -> Result<Answer> {
     let deadline = Instant::now() + scope.timeout;
     let item = Item { body, deadline };
     match join(scope, scope.lane(kind), item) {
-        // The caller's own task sends the request: a task between the two would only delay a call that is alone.
-        Joined::Alone(turn, item) => exchange(&Mutex::new(Some(turn)), scope, kind, &[item]).await,
+        // The caller's own task sends the request: a task between the two would only delay a call that is alone. The exchange is boxed
+        // to keep it out of the futures of calls that wait, which would otherwise be as large.
+        Joined::Alone(turn, item) => {
+            Box::pin(async move { exchange(&Mutex::new(Some(turn)), scope, kind, &[item]).await }).await
+        }
         Joined::Queued(lane, mut answered) => {
             let result = tokio::select! {
                 result = &mut answered => result,
@@ -129,9 +136,9 @@ enum Joined {
 fn join(scope: &Scope, lane: Lane, item: Item) -> Joined {
     let mut queues = scope.queues();
     let queue = queues.entry(lane.clone()).or_default();
-    if queue.in_flight == 0 {
-        queue.in_flight = 1;
-        return Joined::Alone(InFlight { scope: scope.clone(), lane }, item);
+    if queue.requests_in_flight == 0 {
+        queue.depart(1);
+        return Joined::Alone(InFlight { scope: scope.clone(), lane, calls: 1 }, item);
     }
     let (answer, answered) = oneshot::channel();
     queue.waiting.push_back(Waiting { item, answer, runtime: Handle::current() });
@@ -147,17 +154,39 @@ impl Queue {
         // A request that has almost no time left is not worth sending.
         self.expire(Instant::now() + (timeout / 10).min(Duration::from_millis(5)), timeout);
         let mut ready = Vec::new();
-        while self.waiting.len() >= MAX_ITEMS || (!self.waiting.is_empty() && self.in_flight == 0) {
-            let count = self.waiting.len().min(MAX_ITEMS);
+        loop {
+            let count = self.next_batch();
+            if count == 0 {
+                return ready;
+            }
             // A caller that has stopped waiting does not want its call any more.
             let wanted = |waiting: &Waiting| !waiting.answer.is_closed();
             let batch: Vec<_> = self.waiting.drain(..count).filter(wanted).collect();
             if !batch.is_empty() {
-                self.in_flight += 1;
+                self.depart(batch.len());
                 ready.push(batch);
             }
         }
-        ready
+    }
+
+    /// How many of the waiting calls are sent now, in one request.
+    fn next_batch(&self) -> usize {
+        let waiting = self.waiting.len();
+        // With half of all calls in each, two requests stay of about the same size.
+        let all = waiting + self.calls_in_flight;
+        let half = waiting.min(all.div_ceil(2));
+        match self.requests_in_flight {
+            _ if waiting >= MAX_ITEMS => MAX_ITEMS,
+            0 if half < LARGE => waiting,
+            0 => half,
+            1 if self.calls_in_flight >= LARGE && waiting >= all / 2 => half,
+            _ => 0,
+        }
+    }
+
+    fn depart(&mut self, calls: usize) {
+        self.requests_in_flight += 1;
+        self.calls_in_flight += calls;
     }
 
     /// Fails the calls that have waited for as long as they have time for an answer. The oldest call is in front.
@@ -174,7 +203,7 @@ impl Queue {
 /// [`Queues`] must not be locked: a runtime that was shut down drops the task here, which unlocks the next batch.
 fn launch(scope: &Scope, lane: &Lane, ready: Vec<Vec<Waiting>>) {
     for batch in ready {
-        let turn = InFlight { scope: scope.clone(), lane: lane.clone() };
+        let turn = InFlight { scope: scope.clone(), lane: lane.clone(), calls: batch.len() };
         let runtime = batch.first().map(|waiting| waiting.runtime.clone());
         if let Some(runtime) = runtime {
             runtime.spawn(dispatch(turn, batch));
@@ -224,7 +253,7 @@ async fn exchange(
         // The time of a call includes its time in the queue. A request has as much time as the newest of its calls.
         let left = items.last().map(|newest| newest.deadline.duration_since(Instant::now()));
         let timeout = if retry == 0 { left.unwrap_or_default() } else { scope.timeout };
-        let counted = turn().take().unwrap_or_else(|| InFlight::another(scope, kind));
+        let counted = turn().take().unwrap_or_else(|| InFlight::another(scope, kind, items.len()));
         let result = scope.transport.attempt(request, timeout).await;
         if result.as_ref().is_ok_and(|answer| answer.unavailability().is_none()) {
             *turn() = Some(counted);
@@ -238,13 +267,14 @@ async fn exchange(
 struct InFlight {
     scope: Scope,
     lane: Lane,
+    calls: usize,
 }
 
 impl InFlight {
-    fn another(scope: &Scope, kind: Kind) -> InFlight {
+    fn another(scope: &Scope, kind: Kind, calls: usize) -> InFlight {
         let lane = scope.lane(kind);
-        scope.queues().entry(lane.clone()).or_default().in_flight += 1;
-        InFlight { scope: scope.clone(), lane }
+        scope.queues().entry(lane.clone()).or_default().depart(calls);
+        InFlight { scope: scope.clone(), lane, calls }
     }
 }
 
@@ -252,9 +282,10 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         let mut queues = self.scope.queues();
         let Some(queue) = queues.get_mut(&self.lane) else { return };
-        queue.in_flight -= 1;
+        queue.requests_in_flight -= 1;
+        queue.calls_in_flight -= self.calls;
         let ready = queue.take_ready(self.scope.timeout);
-        if queue.in_flight == 0 {
+        if queue.requests_in_flight == 0 {
             queues.remove(&self.lane);
         }
         drop(queues);
@@ -299,20 +330,30 @@ fn split(answer: Answer, count: usize) -> Result<Vec<Answer>> {
         #[serde(borrow)]
         results: Vec<&'a RawValue>,
     }
-    #[derive(Deserialize)]
-    struct Item {
-        status: u16,
-    }
     let unreadable = |error| Error::unreadable(status, error);
-    let Results { results } = serde_json::from_slice(&body).map_err(unreadable)?;
+    let json = str::from_utf8(&body).map_err(|error| Error::unreadable(status, error))?;
+    let Results { results } = serde_json::from_str(json).map_err(unreadable)?;
     if results.len() != count {
         return Err(Error::unreadable(status, "it has another number of items than the request"));
     }
     let answer = |json: &RawValue| {
-        let Item { status } = serde_json::from_str(json.get())?;
+        let status = status_of(json.get())?;
         Ok(Answer::new(status, body.slice_ref(json.get().as_bytes()), retry_after, sent_at))
     };
     results.into_iter().map(answer).collect::<serde_json::Result<_>>().map_err(unreadable)
+}
+
+/// The status of an item. The server writes it first, so the item need not be parsed here only for its status.
+fn status_of(item: &str) -> serde_json::Result<u16> {
+    #[derive(Deserialize)]
+    struct Item {
+        status: u16,
+    }
+    let first = item.strip_prefix("{\"status\":").and_then(|rest| rest.split_once(','));
+    match first.and_then(|(status, _)| status.parse().ok()) {
+        Some(status) => Ok(status),
+        None => serde_json::from_str(item).map(|Item { status }| status),
+    }
 }
 
 impl Scope {
@@ -323,5 +364,47 @@ impl Scope {
 
     fn queues(&self) -> MutexGuard<'_, HashMap<Lane, Queue>> {
         self.transport.queues.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn calls_wait_for_the_request_in_flight_or_travel_beside_a_large_one() {
+        #[track_caller]
+        fn check(waiting: usize, in_flight: &[usize], expected: &[usize]) {
+            let mut queue = Queue::default();
+            in_flight.iter().for_each(|calls| queue.depart(*calls));
+            let timeout = Duration::from_secs(60);
+            let (senders, _callers): (Vec<_>, Vec<_>) = (0..waiting).map(|_| oneshot::channel()).unzip();
+            for answer in senders {
+                let item = Item { body: Bytes::new(), deadline: Instant::now() + timeout };
+                queue.waiting.push_back(Waiting { item, answer, runtime: Handle::current() });
+            }
+            let sizes: Vec<_> = queue.take_ready(timeout).iter().map(Vec::len).collect();
+            assert_eq!(sizes, expected, "{waiting} waiting, {in_flight:?} in flight");
+        }
+        check(0, &[], &[]);
+        check(1, &[], &[1]);
+        check(30, &[], &[30]);
+        check(63, &[], &[32, 31]);
+        check(255, &[1], &[]);
+        check(300, &[1], &[256]);
+        check(15, &[15], &[]);
+        check(30, &[32], &[]);
+        check(31, &[32], &[31]);
+        check(60, &[20], &[40]);
+        check(99, &[50, 50], &[]);
+    }
+
+    #[test]
+    fn the_status_of_an_item_is_found_at_any_place() {
+        for item in [r#"{"status":429,"a":1}"#, r#"{"a":1,"status":429}"#, r#"{ "status" : 429 }"#] {
+            assert_eq!(status_of(item).unwrap(), 429, "{item}");
+        }
+        assert!(status_of(r#"{"status":"no","a":1}"#).is_err());
+        assert!(status_of("{}").is_err());
     }
 }

@@ -47,9 +47,13 @@ impl Body {
         if let Some(error) = &self.error {
             return Err(Error::invalid(error));
         }
-        let bytes = serde_json::to_vec(&self.fields).map_err(|error| Error::invalid(error.to_string()))?;
-        Ok(bytes.into())
+        json(&self.fields)
     }
+}
+
+pub(crate) fn json(document: &impl Serialize) -> Result<Bytes> {
+    let bytes = serde_json::to_vec(document).map_err(|error| Error::invalid(error.to_string()))?;
+    Ok(bytes.into())
 }
 
 pub(crate) fn key_values<'a>(key_values: impl Into<KeyValues<'a>>) -> Value {

@@ -12,6 +12,7 @@ use crate::{
 use futures_util::future::BoxFuture;
 use reqwest::Method;
 use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 use std::{future::IntoFuture, time::Duration};
 use tokio::time::Instant;
 
@@ -20,34 +21,54 @@ use tokio::time::Instant;
 #[derive(Clone)]
 pub struct Check {
     scope: Scope,
-    body: Body,
+    body: CheckBody,
     key: Option<String>,
+}
+
+/// The body of a check. A program makes more checks than other calls, so this is written as JSON without a map of its fields.
+#[derive(Clone, Serialize)]
+struct CheckBody {
+    key_values: Box<RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hits: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dry_run: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    require_match: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    report: Option<bool>,
 }
 
 impl Check {
     pub(crate) fn new<'a>(scope: &Scope, key_values: impl Into<KeyValues<'a>>) -> Check {
-        let body = Body::default().with("key_values", body::key_values(key_values));
+        // Key-values are strings, numbers and booleans, so this cannot fail.
+        let key_values = to_raw_value(&key_values.into()).unwrap_or_default();
+        let body = CheckBody { key_values, hits: None, dry_run: None, require_match: None, report: None };
         Check { scope: scope.clone(), body, key: None }
     }
 
     /// How much to take. 0 takes nothing and only reports. Default: 1.
-    pub fn hits(self, hits: u64) -> Check {
-        self.with("hits", hits)
+    pub fn hits(mut self, hits: u64) -> Check {
+        self.body.hits = Some(hits);
+        self
     }
 
     /// Decides, but takes nothing.
-    pub fn dry_run(self) -> Check {
-        self.with("dry_run", true)
+    pub fn dry_run(mut self) -> Check {
+        self.body.dry_run = Some(true);
+        self
     }
 
     /// If no rule applies, the check fails instead of being allowed.
-    pub fn require_match(self) -> Check {
-        self.with("require_match", true)
+    pub fn require_match(mut self) -> Check {
+        self.body.require_match = Some(true);
+        self
     }
 
     /// It has happened already: it is counted, whatever the limits say.
-    pub fn report(self) -> Check {
-        self.with("report", true)
+    pub fn report(mut self) -> Check {
+        self.body.report = Some(true);
+        self
     }
 
     /// Makes the check repeatable, and durable even where only relaxed rules apply. It then travels alone.
@@ -56,17 +77,12 @@ impl Check {
         self
     }
 
-    fn with(mut self, name: &str, value: impl Into<serde_json::Value>) -> Check {
-        self.body = self.body.with(name, value);
-        self
-    }
-
     async fn decide(self) -> Result<Reply<CheckReply>> {
         let answer = match self.key {
             Some(key) => {
-                self.scope.post(Kind::Check.path()).with_body(self.body).idempotency_key(key).ask().await?
+                self.scope.post(Kind::Check.path()).body(&self.body).idempotency_key(key).ask().await?
             }
-            None => batch::send(&self.scope, Kind::Check, self.body.bytes()?).await?,
+            None => batch::send(&self.scope, Kind::Check, body::json(&self.body)?).await?,
         };
         // The problem document of a refused check has the fields of a reply.
         if answer.code() == "LimitReached" { answer.parse() } else { answer.reply() }

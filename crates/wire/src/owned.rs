@@ -10,22 +10,46 @@ use crate::{
 };
 use serde::{
     Deserialize, Deserializer,
-    de::{self, Visitor},
+    de::{self, MapAccess, Visitor},
 };
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::{borrow::Cow, fmt};
 
 /// The key-values of a reply.
 pub(crate) fn key_values<'de, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<KeyValues<'a>, D::Error> {
-    let values = BTreeMap::<String, OwnedValue<'_>>::deserialize(deserializer)?;
-    Ok(values.into_iter().map(|(key, OwnedValue(value))| (key, value)).collect())
+    OwnedKeyValues::deserialize(deserializer).map(|OwnedKeyValues(values)| values)
 }
 
 /// The key-values of a reply, or none.
 pub(crate) fn optional_key_values<'de, 'a, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<KeyValues<'a>>, D::Error> {
-    let values = Option::<BTreeMap<String, OwnedValue<'_>>>::deserialize(deserializer)?;
-    Ok(values.map(|values| values.into_iter().map(|(key, OwnedValue(value))| (key, value)).collect()))
+    let values = Option::deserialize(deserializer)?;
+    Ok(values.map(|OwnedKeyValues(values)| values))
+}
+
+struct OwnedKeyValues<'a>(KeyValues<'a>);
+
+impl<'de> Deserialize<'de> for OwnedKeyValues<'_> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MapVisitor;
+
+        impl<'de> Visitor<'de> for MapVisitor {
+            type Value = KeyValues<'static>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of key-values")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some((key, OwnedValue(value))) = map.next_entry::<String, _>()? {
+                    pairs.push((key.into(), value));
+                }
+                Ok(KeyValues(pairs))
+            }
+        }
+        deserializer.deserialize_map(MapVisitor).map(OwnedKeyValues)
+    }
 }
 
 /// The selection of a reply.

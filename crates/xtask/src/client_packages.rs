@@ -3,8 +3,10 @@
 
 use crate::{Outcome, packages};
 use std::{
+    io::{self, Write},
     path::{Path, PathBuf},
     process::Command,
+    thread,
 };
 
 const PACKAGES: &[&str] = &["python", "typescript", "rust"];
@@ -30,17 +32,33 @@ pub(crate) fn run(args: &[String]) -> Outcome {
             crate::target_directory()?.join("debug/limina")
         }
     };
-    for package in if chosen.is_empty() { PACKAGES } else { &chosen } {
-        test(package, set, &server)?;
+    let packages = if chosen.is_empty() { PACKAGES } else { &chosen };
+    if set == "full" {
+        return packages.iter().try_for_each(|package| test(package, set, &server));
     }
-    Ok(())
+    // Smoke tests mostly wait, for a download or for a timeout. So the packages run at the same time.
+    thread::scope(|scope| {
+        let tests: Vec<_> =
+            packages.iter().map(|package| scope.spawn(|| test(package, set, &server))).collect();
+        let outcomes: Vec<Outcome> = tests
+            .into_iter()
+            .map(|test| test.join().unwrap_or_else(|_| Err("a test panicked".to_owned())))
+            .collect();
+        outcomes.into_iter().collect()
+    })
 }
 
+/// Runs the script of a package, and prints what it wrote in one piece.
 fn test(package: &str, set: &str, server: &Path) -> Outcome {
     let script = crate::root().join("clients").join(package).join("test.sh");
     println!("xtask: the {package} client: {set}");
-    let status = Command::new(&script).arg(set).env("LIMINA_BIN", server).current_dir(crate::root()).status();
-    match status.map_err(|error| format!("{}: {error}", script.display()))?.success() {
+    let output = Command::new(&script).arg(set).env("LIMINA_BIN", server).current_dir(crate::root()).output();
+    let output = output.map_err(|error| format!("{}: {error}", script.display()))?;
+    let mut stdout = io::stdout().lock();
+    for part in [&output.stdout, &output.stderr] {
+        stdout.write_all(part).map_err(|error| error.to_string())?;
+    }
+    match output.status.success() {
         true => Ok(()),
         false => Err(format!("the {package} client failed; see above")),
     }
