@@ -377,7 +377,8 @@ impl Call {
     async fn answer(self, recorder: &Recorder, answer: impl Future<Output = Result<Answer, Refusal>>) -> u64 {
         let answer = recorder.record_as(async { Answer::from(answer.await) }, Answer::status).await;
         let Call { app, outbox, number, memory } = self;
-        let CallMemory { request, body: _decoded } = memory;
+        let CallMemory { request, body } = memory;
+        drop(body);
         let (bytes, is_read) = match answer {
             Answer::Done(bytes) => (bytes, false),
             Answer::Read(bytes) => (bytes, true),

@@ -17,14 +17,13 @@ use crate::{
 };
 use std::{
     collections::BTreeSet,
-    pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
-use tokio::{sync::oneshot, task::JoinHandle, time::timeout};
+use tokio::{sync::oneshot, task::JoinHandle};
 use tokio_postgres::{
     Error,
     error::{Severity, SqlState},
@@ -32,10 +31,6 @@ use tokio_postgres::{
 
 /// The number of statements that run at the same time, each on its own connection.
 pub(super) const APPEND_CONNECTIONS: usize = 3;
-/// How long a statement may be under way before another one is sent beside it. Until then, appends wait and share the next
-/// statement: most of what a statement costs, in this process and in the server, it costs however many appends it carries. If the
-/// server takes longer, because its disk is slow, more statements at once share the server's next sync.
-const TURN: Duration = Duration::from_millis(2);
 /// The maximum size of the payloads in one statement, unless a single payload is longer.
 const STATEMENT_BYTES: usize = 16 << 20;
 /// After an append failed for lack of space, writes are rejected for this long before another one is tried.
@@ -65,9 +60,6 @@ struct Shared {
     answer: Duration,
     full_since: Mutex<Option<Instant>>,
     unreleased: Arc<Mutex<Unreleased>>,
-    /// Held by the task that sends the next statement, or has just sent one. See [`TURN`].
-    turn: tokio::sync::Mutex<()>,
-    turn_time: Duration,
 }
 
 struct PendingAppend {
@@ -88,11 +80,6 @@ impl Appends {
             answer,
             full_since: Mutex::default(),
             unreleased: unreleased.clone(),
-            turn: tokio::sync::Mutex::default(),
-            turn_time: std::env::var("LIMINA_TURN_US")
-                .ok()
-                .and_then(|v| v.parse().ok())
-                .map_or(TURN, Duration::from_micros),
         });
         let writers = (0..APPEND_CONNECTIONS).map(|_| tokio::spawn(shared.clone().write())).collect();
         (Appends { shared }, writers)
@@ -134,33 +121,13 @@ impl Appends {
 }
 
 impl Shared {
-    /// Sends what waits, again and again. While a statement of another task is under way, this waits for its turn, so that the
-    /// next statement carries more.
     async fn write(self: Arc<Self>) {
-        loop {
-            let turn = self.turn.lock().await;
-            let Some(group) = self.queue.group(bounded()).await else { return };
-            let outcomes = self.append_in_turn(&group, turn).await;
+        while let Some((group, turn)) = self.queue.group(bounded()).await {
+            let outcomes = turn.run(self.append_all(&group)).await;
             self.note(&group, &outcomes);
             for (waiting, outcome) in group.into_iter().zip(outcomes) {
                 // The caller may be gone.
                 let _ = waiting.done.send(outcome);
-            }
-        }
-    }
-
-    /// Gives the turn away when the statement is answered, or has been under way for [`TURN`].
-    async fn append_in_turn(
-        &self,
-        group: &[PendingAppend],
-        turn: tokio::sync::MutexGuard<'_, ()>,
-    ) -> Vec<Result<(), AppendError>> {
-        let mut appending = pin!(self.append_all(group));
-        match timeout(self.turn_time, &mut appending).await {
-            Ok(outcomes) => outcomes,
-            Err(_) => {
-                drop(turn);
-                appending.await
             }
         }
     }

@@ -62,11 +62,11 @@ fn bounded() -> impl FnMut(&PendingLookUp) -> bool {
 }
 
 async fn ask(queue: Arc<Queue<PendingLookUp>>, pool: Arc<Pool>) {
-    while let Some(group) = queue.group(bounded()).await {
+    while let Some((group, turn)) = queue.group(bounded()).await {
         let keys = group.iter().flat_map(|PendingLookUp { shard, keys, .. }| {
             keys.iter().map(|bytes| Key { shard: *shard, bytes })
         });
-        let mut found = get_many(&*pool, keys.collect()).await.map(Vec::into_iter);
+        let mut found = turn.run(get_many(&*pool, keys.collect())).await.map(Vec::into_iter);
         for PendingLookUp { keys, answer, .. } in group {
             // The caller may be gone.
             let _ = answer.send(match &mut found {
