@@ -6,7 +6,7 @@ use limina_engine::{
     limiter::{self, Change, NewRule, NewRuleSet, RuleChange, SetAuthor, SetOverrides, SetRule},
 };
 use limina_node::{Joining, Metrics, Node, NodeOptions, Service};
-use limina_server::{App, EnvoyLimits, HttpPeers};
+use limina_server::{App, EnvoyLimits, PeerClient};
 use limina_store::{
     NodeId,
     embedded::{Embedded, EmbeddedOptions},
@@ -76,7 +76,8 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
     let node = match &options.store {
         Some(url) => {
             let listener = TcpListener::bind(options.peer_listen).await?;
-            let (address, peers) = (listener.local_addr()?, Arc::new(HttpPeers::new()?));
+            let (address, peers) =
+                (listener.local_addr()?, Arc::new(PeerClient::new(service.memory().clone())?));
             tokio::spawn(limina_server::serve_peers(
                 listener,
                 app,
@@ -134,7 +135,7 @@ async fn apply_envoy_config(path: &Path, service: &Service) -> Result<limina_env
 async fn join(
     url: &str,
     address: SocketAddr,
-    peers: Arc<HttpPeers>,
+    peers: Arc<PeerClient>,
     tenure: duration::Duration,
     service: &Service,
     metrics: Metrics,

@@ -1,4 +1,4 @@
-//! Messages of other nodes: no bytes make the node panic, and how messages are cut into pieces makes no difference.
+//! Messages of other nodes: no bytes make the node panic, and how frames are cut into pieces makes no difference.
 
 #![no_main]
 
@@ -20,8 +20,8 @@ fuzz_target!(|input: &[u8]| {
         3 => fuzzing::peer_refusals(bytes),
         _ => {
             let Some((&cut, bytes)) = bytes.split_first() else { return };
-            let whole = fuzzing::peer_messages([bytes].into_iter());
-            let pieces = fuzzing::peer_messages(bytes.chunks(usize::from(cut) + 1));
+            let whole = fuzzing::peer_frames([bytes].into_iter());
+            let pieces = fuzzing::peer_frames(bytes.chunks(usize::from(cut) + 1));
             assert_eq!(whole, pieces);
         }
     }

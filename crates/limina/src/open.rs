@@ -2,7 +2,7 @@
 
 use crate::{config::Config, descriptors::Descriptors, memory::MemoryLimit};
 use limina_embed::{Limina, Metrics, Service};
-use limina_server::HttpPeers;
+use limina_server::PeerClient;
 use std::{error::Error, net::SocketAddr, sync::Arc};
 
 const MIB: u64 = 1 << 20;
@@ -11,7 +11,7 @@ const MIB: u64 = 1 << 20;
 pub(crate) struct Joining {
     /// The address that this node gives to the others.
     pub(crate) advertised: String,
-    pub(crate) peers: Arc<HttpPeers>,
+    pub(crate) peers: Arc<PeerClient>,
 }
 
 /// Opens the store and serves on `service`. On a shared store the node joins the others.

@@ -16,7 +16,7 @@ use crate::{
 use futures_util::future::OptionFuture;
 use limina_embed::{Limina, Metrics, Service};
 use limina_node::{Budget, memory::Kind};
-use limina_server::{App, EnvoyLimits, HttpPeers};
+use limina_server::{App, EnvoyLimits, PeerClient};
 use prometheus_client::registry::Registry;
 use std::{
     error::Error,
@@ -103,7 +103,7 @@ async fn run(
     let gate = Arc::new(Gate::closed(service.clone(), max_wait));
     let app = App::new(gate.clone(), server_metrics, Arc::new(registry));
     app.limit_connections(descriptors.connections);
-    app.limit_memory(memory);
+    app.limit_memory(memory.clone());
     app.protect(policy);
     if envoy.is_some() {
         app.use_envoy_limits(envoy_limits);
@@ -136,7 +136,7 @@ async fn run(
         Some(listener) => {
             let advertised = advertised(&config, listener.local_addr()?)?;
             tracing::info!(advertised, "other nodes reach this one on {}", listener.local_addr()?);
-            let peers = Arc::new(HttpPeers::new()?);
+            let peers = Arc::new(PeerClient::new(memory.clone())?);
             let most = descriptors.table_files;
             let nodes = limina_server::serve_peers(listener, app.clone(), peers.clone(), most, stopped());
             (Some(Joining { advertised, peers }), Some(nodes))

@@ -75,5 +75,4 @@ fn clients_and_nodes_have_different_doors() {
     let _may_be_reset = stream.read_to_end(&mut answer);
     // TLS answers with an alert, which is a record of type 21.
     assert!(answer.is_empty() || answer[0] == 21, "{}", String::from_utf8_lossy(&answer));
-    cluster[0].get("/peer/v1/who").is(404);
 }

@@ -28,7 +28,7 @@ use std::{
 };
 
 /// What every request reserves: its head, a small body, a small answer, and its part of queues.
-pub(super) const REQUEST: usize = 8 << 10;
+pub(crate) const REQUEST: usize = 8 << 10;
 
 /// What an open connection reserves: its buffers and its task.
 pub(super) const CONNECTION: usize = 16 << 10;

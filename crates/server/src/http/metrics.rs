@@ -115,12 +115,21 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// Runs a request and records it.
     pub(crate) async fn record(&self, answer: impl Future<Output = Response>) -> Response {
+        self.record_as(answer, Response::status).await
+    }
+
+    /// Runs a request whose answer corresponds to this status, and records it.
+    pub(crate) async fn record_as<T>(
+        &self,
+        answer: impl Future<Output = T>,
+        status: impl FnOnce(&T) -> StatusCode,
+    ) -> T {
         let _in_flight = InFlight::begin(&self.in_flight);
         let start = Instant::now();
-        let response = answer.await;
+        let answer = answer.await;
         self.duration.observe(start.elapsed().as_secs_f64());
-        self.count(response.status());
-        response
+        self.count(status(&answer));
+        answer
     }
 
     /// The name of the operation.

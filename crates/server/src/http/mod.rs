@@ -33,7 +33,7 @@ mod streams;
 mod to_wire;
 mod transport;
 
-pub(crate) use memory::RequestMemory;
+pub(crate) use memory::{REQUEST, RequestMemory};
 pub use metrics::Metrics;
 pub(crate) use metrics::Recorder;
 pub(crate) use namespaces::visible_namespaces;
@@ -45,7 +45,7 @@ pub(crate) use socket::ClientConnection;
 use crate::{
     Backend, EnvoyLimits, Policy, Tls,
     access::{Guard, Needs, Scope, enter},
-    envoy, peers,
+    envoy,
     stomp::TimeSync,
 };
 use axum::{
@@ -53,7 +53,7 @@ use axum::{
     extract::{Request, State},
     handler::Handler,
     http::{StatusCode, header::CONTENT_TYPE},
-    middleware::{Next, from_fn_with_state, map_response},
+    middleware::{from_fn_with_state, map_response},
     response::{IntoResponse, Response},
     routing::{MethodRouter, any},
 };
@@ -71,9 +71,6 @@ use std::{
     time::Duration,
 };
 use tokio::sync::watch;
-
-/// A call of other nodes: its path, its `operation` label in metrics, and its handler.
-pub(crate) type PeerRoute = (&'static str, &'static str, MethodRouter<App>);
 
 /// The HTTP front end. Cheap to clone.
 #[derive(Clone)]
@@ -260,18 +257,9 @@ impl App {
         self.submit(scope, None, Command::Ledger(command), StatusCode::OK).await
     }
 
-    /// The router of the paths for other nodes.
-    fn peer_router(&self) -> Router {
-        // There is no guard: nodes prove who they are by their certificates.
-        let counted = |family, word| from_fn_with_state(self.0.metrics.operation(family, word), count);
-        let mut router = Router::new();
-        for (path, word, methods) in peers::routes() {
-            router = router.route(path, methods.route_layer(counted("peers", word)));
-        }
-        router
-            .method_not_allowed_fallback(method_not_allowed.layer(counted("none", "method_not_allowed")))
-            .fallback(not_found.layer(counted("none", "not_found")))
-            .with_state(self.clone())
+    /// The metrics of a call of other nodes.
+    pub(crate) fn peer_recorder(&self, operation: &'static str) -> Arc<Recorder> {
+        self.0.metrics.operation("peers", operation)
     }
 
     /// The router of all paths for clients.
@@ -341,11 +329,6 @@ impl App {
         };
         any(refuse).layer(from_fn_with_state(self.guard("none", "empty_name", Needs::Nothing), enter))
     }
-}
-
-/// Counts a request of another node.
-async fn count(State(recorder): State<Arc<Recorder>>, request: Request, next: Next) -> Response {
-    recorder.record(next.run(request)).await
 }
 
 pub(crate) async fn not_found(State(app): State<App>, request: Request) -> Failure {

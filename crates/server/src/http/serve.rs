@@ -10,7 +10,7 @@ use super::{
     stalls::Patience,
     streams::StreamExecutor,
 };
-use crate::{HttpPeers, peers};
+use crate::{PeerClient, peers};
 use axum::{Router, body::Body};
 use hyper::{
     Method, Request, Response, StatusCode, Version,
@@ -65,44 +65,54 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 /// prior knowledge.
 pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
     let door = app.tls().cloned().map_or(Door::Plain, Door::Tls);
-    let (router, max_connections) = (app.router(), app.max_connections());
-    listen(listener, Listening { app, door, router, builder, max_connections }, shutdown).await;
+    let (protocol, max_connections) = (Protocol::http(app.router()), app.max_connections());
+    listen(listener, Listening { app, door, protocol, max_connections }, shutdown).await;
 }
 
 /// Serves Envoy on a port of its own, as [`serve`] serves all clients: the rate limit service, gRPC's health service, and the
 /// probes.
 pub async fn serve_envoy(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
     let door = app.tls().cloned().map_or(Door::Plain, Door::Tls);
-    let (router, max_connections) = (app.envoy_router(), app.max_connections());
-    listen(listener, Listening { app, door, router, builder, max_connections }, shutdown).await;
+    let (protocol, max_connections) = (Protocol::http(app.envoy_router()), app.max_connections());
+    listen(listener, Listening { app, door, protocol, max_connections }, shutdown).await;
 }
 
-/// Serves other nodes, as [`serve`] serves clients: only nodes whose certificates the store lists, over TLS and HTTP/2. `peers`
-/// connects this node to them. At most so many connections are open at once.
+/// Serves other nodes, as [`serve`] serves clients: only nodes whose certificates the store lists, over TLS, with a protocol of
+/// their own. `peers` connects this node to them. At most so many connections are open at once.
 pub async fn serve_peers(
     listener: TcpListener,
     app: App,
-    peers: Arc<HttpPeers>,
+    peers: Arc<PeerClient>,
     max_connections: usize,
     shutdown: impl Future<Output = ()>,
 ) {
-    let (door, router) = (Door::Peers(peers.identity().clone()), app.peer_router());
-    let builder = |app: &App| {
-        let mut builder = builder(app).http2_only();
-        peers::settings(&mut builder.http2());
-        builder
-    };
-    listen(listener, Listening { app, door, router, builder, max_connections }, shutdown).await;
+    let door = Door::Peers(peers.identity().clone());
+    listen(listener, Listening { app, door, protocol: Protocol::Peers, max_connections }, shutdown).await;
 }
 
 /// A listener: what it serves, and to whom.
 struct Listening {
     app: App,
     door: Door,
-    router: Router,
-    /// Makes what serves one connection.
-    builder: fn(&App) -> auto::Builder<StreamExecutor>,
+    protocol: Protocol,
     max_connections: usize,
+}
+
+/// What is spoken on the connections of a listener. Cheap to clone.
+#[derive(Clone)]
+enum Protocol {
+    Http {
+        router: Router,
+        large: LargeRequests,
+    },
+    /// The protocol between nodes.
+    Peers,
+}
+
+impl Protocol {
+    fn http(router: Router) -> Protocol {
+        Protocol::Http { router, large: LargeRequests::new() }
+    }
 }
 
 fn builder(app: &App) -> auto::Builder<StreamExecutor> {
@@ -122,11 +132,10 @@ fn builder(app: &App) -> auto::Builder<StreamExecutor> {
 }
 
 async fn listen(listener: TcpListener, listening: Listening, shutdown: impl Future<Output = ()>) {
-    let Listening { app, door, router, builder, max_connections } = listening;
+    let Listening { app, door, protocol, max_connections } = listening;
     let memory = app.memory().clone();
     let patience = Patience { timeout: app.reader_timeout(), memory: memory.clone() };
     let handshakes = Handshakes::new(max_connections);
-    let large = LargeRequests::new();
     let permits = Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS)));
     let mut throttle = LogThrottle::default();
     let graceful = GracefulShutdown::new();
@@ -159,23 +168,32 @@ async fn listen(listener: TcpListener, listening: Listening, shutdown: impl Futu
                         }
                         continue;
                     };
-                    let inner = TowerToHyperService::new(router.clone());
                     let (socket, client) = Socket::new(stream, permit, reserved, patience.clone());
                     let activity = Arc::new(Activity::of(&socket, app.0.is_draining.clone()));
-                    let service = ConnectionService {
-                        inner,
-                        activity: activity.clone(),
-                        client,
-                        memory: memory.clone(),
-                        large: large.clone(),
-                    };
                     let opened = (app.clone(), door.clone(), handshakes.clone());
-                    let (builder, watcher, memory) = (builder(&app), graceful.watcher(), memory.clone());
+                    let (protocol, watcher, memory) = (protocol.clone(), graceful.watcher(), memory.clone());
                     connections.spawn(async move {
                         let (app, door, handshakes) = opened;
                         let Some(stream) = door.open(socket, address, handshakes, &app).await else { return };
-                        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-                        run(watcher.watch(connection), activity, memory).await;
+                        match protocol {
+                            Protocol::Http { router, large } => {
+                                let service = ConnectionService {
+                                    inner: TowerToHyperService::new(router),
+                                    activity: activity.clone(),
+                                    client,
+                                    memory: memory.clone(),
+                                    large,
+                                };
+                                let builder = builder(&app);
+                                let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+                                run(watcher.watch(connection), activity, memory).await;
+                            }
+                            Protocol::Peers => {
+                                if let Err(error) = peers::serve_connection(stream, app).await {
+                                    tracing::debug!(%address, %error, "the connection of another node ended");
+                                }
+                            }
+                        }
                     });
                 }
                 Err(error) if is_client_error(&error) => {}

@@ -1,61 +1,59 @@
 //! Sends requests to other nodes.
 
 use super::{
-    ASK, FOLLOW, Identity, IdentityError, REFUSALS, SHARD, WHO,
-    connections::{Connection, Connections, NotSent},
-    routes::ALIVE_EVERY,
-    wire::{MAX_MESSAGE, Messages, decode, encode},
+    Identity, IdentityError,
+    calls::{NotBegun, OpenCall, Reply},
+    connections::Connections,
+    frames::Kind,
+    wire::{Refusal, decode, encode, encode_after},
 };
 use bytes::Bytes;
-use http_body_util::{BodyExt, Limited};
-use hyper::{Method, Request, Response, StatusCode, body::Incoming};
 use limina_engine::{Outcome, Request as EngineRequest};
 use limina_node::{
-    Feed, FeedEnded, FeedRequest, Fingerprint, PeerError, Peers, RefusalsPage, RefusalsRequest, ShardId,
-    StreamUpdate, memory::MemoryFull, peers::PeerFuture,
+    Budget, Feed, FeedEnded, FeedRequest, Fingerprint, PeerError, Peers, RefusalsPage, RefusalsRequest,
+    ShardId, StreamUpdate, memory::MemoryFull, peers::PeerFuture,
 };
 use serde::de::DeserializeOwned;
 use std::{
     collections::HashMap,
-    error::Error,
     io::ErrorKind,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    net::TcpStream,
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
 
 /// The time after which an unused connection is closed.
 const UNUSED_AFTER: Duration = Duration::from_secs(60);
-/// The shortest time between two log lines about wrong answers of the same node.
+/// The shortest time between two log lines about refusals of the same node.
 const WARN_EVERY: Duration = Duration::from_secs(5);
-/// A feed without any message for this time counts as lost. The other node sends one at least every [`ALIVE_EVERY`].
-const FEED_TIMEOUT: Duration = ALIVE_EVERY.saturating_mul(4);
 
 /// How long a node that may have died has to accept a connection.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The longest page of refusals: one of the largest key-values, or as many small ones as fit into a page.
-const MAX_REFUSALS: usize = 1 << 20;
-
-/// The connections to other nodes, over HTTP/2 and TLS. [`serve_peers`](crate::serve_peers) serves the connections from them,
-/// with the same certificate.
-pub struct HttpPeers {
+/// The connections to other nodes, over TLS. [`serve_peers`](crate::serve_peers) serves the connections from them, with the same
+/// certificate.
+pub struct PeerClient {
     identity: Arc<Identity>,
+    memory: Budget,
     asks: Connections,
-    /// Feeds have connections of their own, so that no answer waits behind messages of streams.
+    /// Streams and refusals have connections of their own, so that no answer waits behind messages of streams.
     feeds: Connections,
     /// The time of the last log line for each address.
     warned: Mutex<HashMap<Box<str>, Instant>>,
 }
 
-impl HttpPeers {
-    /// Makes a key and a certificate for this node. Opens no connection yet.
-    pub fn new() -> Result<HttpPeers, IdentityError> {
+impl PeerClient {
+    /// Makes a key and a certificate for this node. Opens no connection yet. `memory` counts long answers of other nodes.
+    pub fn new(memory: Budget) -> Result<PeerClient, IdentityError> {
         let identity = Arc::new(Identity::generate()?);
-        let connections = || Connections::new(identity.clone(), UNUSED_AFTER);
+        let connections = || Connections::new(identity.clone(), memory.clone(), UNUSED_AFTER);
         let (asks, feeds) = (connections(), connections());
-        Ok(HttpPeers { identity, asks, feeds, warned: Mutex::default() })
+        Ok(PeerClient { identity, memory, asks, feeds, warned: Mutex::default() })
     }
 
     pub(crate) fn identity(&self) -> &Arc<Identity> {
@@ -63,63 +61,70 @@ impl HttpPeers {
     }
 
     /// Changes the time after which an unused connection is closed. Default: one minute.
-    pub fn with_unused_after(self, unused_after: Duration) -> HttpPeers {
-        let connections = || Connections::new(self.identity.clone(), unused_after);
-        HttpPeers { asks: connections(), feeds: connections(), ..self }
+    pub fn with_unused_after(self, unused_after: Duration) -> PeerClient {
+        let connections = || Connections::new(self.identity.clone(), self.memory.clone(), unused_after);
+        PeerClient { asks: connections(), feeds: connections(), ..self }
     }
 
-    /// Sends a body. Returns the body of the answer, and the connection, which must be kept while the answer is read.
-    async fn post(
+    /// Makes a call that has one answer, and returns the decoded answer.
+    async fn call<T: DeserializeOwned>(
         &self,
         connections: &Connections,
         address: &str,
-        path: &'static str,
-        shard: ShardId,
+        kind: Kind,
         body: Bytes,
-    ) -> Result<(Incoming, Connection), PeerError> {
-        let mut connection = connections.get(address).await.ok_or(PeerError::NotThere)?;
-        let request = Request::builder()
-            .method(Method::POST)
-            .uri(connection.uri(path))
-            .header(SHARD, shard.0)
-            .body(body)
-            .expect("its parts are valid");
-        match connection.send(request).await {
-            Ok(response) => Ok((self.accepted(address, response)?, connection)),
-            Err(not_sent) => {
-                tracing::debug!(address, error = %not_sent.error, "another node did not answer");
-                let not_answered = PeerError::from(not_sent);
-                if not_answered == PeerError::NotThere {
-                    // The connection accepts no more requests, although it may not be closed yet.
-                    connections.forget(address, &connection);
-                }
-                Err(not_answered)
+    ) -> Result<T, PeerError> {
+        let begin = |connection: &super::calls::Connection| connection.ask(kind, body.clone());
+        let (_call, reply): (OpenCall, oneshot::Receiver<Reply>) =
+            self.begin(connections, address, begin).await?;
+        let (answer, _memory) = self.answer(address, reply.await.ok())?;
+        decode(&answer).ok_or(PeerError::Lost)
+    }
+
+    /// Begins a call on the connection to that address. If the connection has just been closed, the call gets another one.
+    async fn begin<T>(
+        &self,
+        connections: &Connections,
+        address: &str,
+        begin: impl Fn(&super::calls::Connection) -> Result<T, NotBegun>,
+    ) -> Result<T, PeerError> {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let connection = connections.get(address).await.ok_or(PeerError::NotThere)?;
+            match begin(&connection) {
+                Ok(begun) => return Ok(begun),
+                Err(NotBegun::Closed) if attempts == 1 => {}
+                Err(NotBegun::Closed) => return Err(PeerError::NotThere),
+                Err(NotBegun::Full) => return Err(PeerError::Unavailable(MemoryFull.into())),
             }
         }
     }
 
-    /// The body of a 200. A node checks a request before it executes anything, so after a status 4xx nothing was done. Nor was it
-    /// after a 503: the other node had no memory for the request.
-    fn accepted(&self, address: &str, response: Response<Incoming>) -> Result<Incoming, PeerError> {
-        let status = response.status();
-        match status {
-            StatusCode::OK => return Ok(response.into_body()),
-            StatusCode::SERVICE_UNAVAILABLE => return Err(PeerError::Unavailable(MemoryFull.into())),
-            _ => {}
+    /// The bytes of an answer, with their memory. None: the connection's task has ended without a reply.
+    fn answer(
+        &self,
+        address: &str,
+        reply: Option<Reply>,
+    ) -> Result<(Bytes, Option<limina_node::memory::Reservation>), PeerError> {
+        match reply {
+            Some(Reply::Answer(body, memory)) => Ok((body, memory)),
+            Some(Reply::Refused(body)) => Err(self.refused(address, decode(&body))),
+            Some(Reply::NotSent) => Err(PeerError::NotThere),
+            Some(Reply::Lost) | None => Err(PeerError::Lost),
         }
-        self.warn(address, status);
-        Err(if status.is_client_error() { PeerError::NotThere } else { PeerError::Lost })
     }
 
-    fn warn(&self, address: &str, status: StatusCode) {
-        if !self.may_warn(address, Instant::now()) {
-            return;
+    /// A node checks a request before it executes anything. So if it refuses the request, nothing was done.
+    fn refused(&self, address: &str, refusal: Option<Refusal>) -> PeerError {
+        match refusal {
+            Some(Refusal::Overloaded) => return PeerError::Unavailable(MemoryFull.into()),
+            Some(Refusal::Invalid { field, reason }) if self.may_warn(address, Instant::now()) => {
+                tracing::warn!(address, field, reason, "another node did not understand");
+            }
+            Some(Refusal::Invalid { .. }) | None => {}
         }
-        let status = status.as_u16();
-        match status {
-            404 => tracing::warn!(address, status, "another node is of another version"),
-            _ => tracing::warn!(address, status, "another node did not understand"),
-        }
+        PeerError::NotThere
     }
 
     /// Whether the last log line about this address is old enough.
@@ -134,22 +139,7 @@ impl HttpPeers {
     }
 }
 
-impl From<NotSent> for PeerError {
-    /// Nothing was done in two cases: the body was not handed to the connection, or the other node said that it has not
-    /// processed the HTTP/2 stream (it refused the stream, or its GOAWAY names an earlier one).
-    fn from(not_sent: NotSent) -> PeerError {
-        let source = not_sent.error.source().and_then(|source| source.downcast_ref::<h2::Error>());
-        let is_refused = source.is_some_and(|error| {
-            error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM))
-        });
-        match is_refused || !not_sent.is_handed_over {
-            true => PeerError::NotThere,
-            false => PeerError::Lost,
-        }
-    }
-}
-
-impl Peers for HttpPeers {
+impl Peers for PeerClient {
     fn certificate(&self) -> Option<Fingerprint> {
         Some(self.identity.fingerprint())
     }
@@ -159,14 +149,7 @@ impl Peers for HttpPeers {
     }
 
     fn who<'a>(&'a self, address: &'a str) -> PeerFuture<'a, String> {
-        Box::pin(async move {
-            // The request is for no shard, so the number does not matter.
-            let (answer, _connection) =
-                self.post(&self.asks, address, WHO, ShardId(0), encode(&address)).await?;
-            let answer = Limited::new(answer, MAX_MESSAGE).collect().await;
-            let bytes = answer.map_err(|_| PeerError::Lost)?.to_bytes();
-            decode(&bytes).ok_or(PeerError::Lost)
-        })
+        Box::pin(self.call(&self.asks, address, Kind::Who, encode(&address)))
     }
 
     fn is_refused<'a>(&'a self, address: &'a str) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
@@ -180,21 +163,20 @@ impl Peers for HttpPeers {
         request: &'a EngineRequest,
     ) -> PeerFuture<'a, Outcome> {
         Box::pin(async move {
-            let (answer, _connection) = self.post(&self.asks, address, ASK, shard, encode(request)).await?;
-            let answer = Limited::new(answer, MAX_MESSAGE).collect().await;
-            let bytes = answer.map_err(|_| PeerError::Lost)?.to_bytes();
-            decode(&bytes).unwrap_or(Err(PeerError::Lost))
+            let body = encode_after(&shard.0.to_le_bytes(), request);
+            self.call::<Result<Outcome, PeerError>>(&self.asks, address, Kind::Ask, body).await?
         })
     }
 
     fn follow<'a>(&'a self, address: &'a str, wanted: &'a FeedRequest) -> PeerFuture<'a, Box<dyn Feed>> {
         Box::pin(async move {
-            let followed = self.post(&self.feeds, address, FOLLOW, wanted.shard, encode(wanted)).await?;
-            let (answer, connection) = followed;
-            let mut feed = HttpFeed { answer, messages: Messages::default(), _in_use: connection };
-            let begun: Option<Result<(), PeerError>> = feed.message().await;
-            begun.ok_or(PeerError::Lost)??;
-            Ok(Box::new(feed) as Box<dyn Feed>)
+            let body = encode(wanted);
+            let begin = |connection: &super::calls::Connection| connection.follow(Kind::Follow, body.clone());
+            let (call, mut replies) = self.begin(&self.feeds, address, begin).await?;
+            let (begun, _memory) = self.answer(address, replies.recv().await)?;
+            call.take(begun.len());
+            decode::<Result<(), PeerError>>(&begun).ok_or(PeerError::Lost)??;
+            Ok(Box::new(PeerFeed { call, replies }) as Box<dyn Feed>)
         })
     }
 
@@ -204,12 +186,8 @@ impl Peers for HttpPeers {
         request: &'a RefusalsRequest,
     ) -> PeerFuture<'a, RefusalsPage> {
         Box::pin(async move {
-            // The request is for no shard, so the number does not matter.
-            let answered = self.post(&self.feeds, address, REFUSALS, ShardId(0), encode(request)).await?;
-            let (answer, _connection) = answered;
-            let answer = Limited::new(answer, MAX_REFUSALS).collect().await;
-            let bytes = answer.map_err(|_| PeerError::Lost)?.to_bytes();
-            decode(&bytes).unwrap_or(Err(PeerError::Lost))
+            let body = encode(request);
+            self.call::<Result<_, _>>(&self.feeds, address, Kind::Refusals, body).await?
         })
     }
 }
@@ -229,30 +207,20 @@ async fn is_refused(address: &str) -> bool {
 }
 
 /// The feed of a stream from another node.
-struct HttpFeed {
-    answer: Incoming,
-    messages: Messages,
-    _in_use: Connection,
+struct PeerFeed {
+    call: OpenCall,
+    replies: mpsc::UnboundedReceiver<Reply>,
 }
 
-impl HttpFeed {
-    /// The next message; `None` if the connection is lost or the bytes are not a valid message.
-    async fn message<T: DeserializeOwned>(&mut self) -> Option<T> {
-        loop {
-            if let Some(bytes) = self.messages.next().ok()? {
-                return decode(&bytes);
-            }
-            let frame = timeout(FEED_TIMEOUT, self.answer.frame()).await.ok()??.ok()?;
-            if let Some(piece) = frame.data_ref() {
-                self.messages.push(piece);
-            }
-        }
-    }
-}
-
-impl Feed for HttpFeed {
+impl Feed for PeerFeed {
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<StreamUpdate>, FeedEnded>> + Send + '_>> {
-        Box::pin(async { self.message().await.unwrap_or(Err(FeedEnded::Lost)) })
+        Box::pin(async {
+            let Some(Reply::Answer(body, _memory)) = self.replies.recv().await else {
+                return Err(FeedEnded::Lost);
+            };
+            self.call.take(body.len());
+            decode(&body).unwrap_or(Err(FeedEnded::Lost))
+        })
     }
 }
 
@@ -262,7 +230,7 @@ mod tests {
 
     #[test]
     fn each_address_is_reported_now_and_then() {
-        let peers = HttpPeers::new().unwrap();
+        let peers = PeerClient::new(Budget::unlimited()).unwrap();
         let begin = Instant::now();
         let check = |address: &str, after: u64, expect: bool| {
             let now = begin + Duration::from_secs(after);

@@ -1,6 +1,9 @@
 //! Doors for the fuzz targets to the messages between nodes.
 
-use super::wire::{Messages, decode, encode};
+use super::{
+    frames::{Decoder, Incoming, Message},
+    wire::{Refusal, decode, encode},
+};
 use limina_engine::{Outcome, Request, UncheckedRequest};
 use limina_node::{FeedRequest, PeerError, RefusalsPage, RefusalsRequest};
 
@@ -17,6 +20,7 @@ pub fn encode_peer_request(request: &Request) -> Vec<u8> {
 /// Reads the answer of another node.
 pub fn peer_answer(bytes: &[u8]) {
     let _answer: Option<Result<Outcome, PeerError>> = decode(bytes);
+    let _refusal: Option<Refusal> = decode(bytes);
 }
 
 /// Reads the request of another node to follow a stream.
@@ -30,19 +34,23 @@ pub fn peer_refusals(bytes: &[u8]) {
     let _page: Option<Result<RefusalsPage, PeerError>> = decode(bytes);
 }
 
-/// Reads messages that arrive in these pieces. The last value is whether one was too long.
-pub fn peer_messages<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Vec<u8>>, bool) {
-    let mut messages = Messages::default();
+/// Reads frames that arrive in these pieces: the messages, each with its kind and its call. The last value is whether the bytes
+/// were frames to the end.
+pub fn peer_frames<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<(u8, u64, Vec<u8>)>, bool) {
+    let mut decoder = Decoder::default();
     let mut found = Vec::new();
     for piece in pieces {
-        messages.push(piece);
+        decoder.input.extend_from_slice(piece);
         loop {
-            match messages.next() {
-                Ok(Some(message)) => found.push(message.to_vec()),
+            match decoder.next() {
+                Ok(Some(Incoming::Message(Message { kind, call, body }))) => {
+                    found.push((kind as u8, call, body.to_vec()));
+                }
+                Ok(Some(Incoming::Unfinished { .. })) => {}
                 Ok(None) => break,
-                Err(_) => return (found, true),
+                Err(_) => return (found, false),
             }
         }
     }
-    (found, false)
+    (found, true)
 }

@@ -5,6 +5,7 @@
 //! looks for the other's certificate among the listed ones, and closes the connection if it is not there, before anything
 //! else is sent or read. So whoever may write to the database may join, and nobody else.
 
+use super::VERSION;
 use crate::tls::provider;
 use limina_node::Fingerprint;
 use rcgen::{CertificateParams, KeyPair};
@@ -36,8 +37,9 @@ use tokio_rustls::{TlsConnector, client, server};
 const NAME: &str = "node.limina";
 /// How long a node waits for the database before it refuses a certificate. The list of nodes is read at least every second.
 const RE_READ_WITHIN: Duration = Duration::from_secs(2);
-/// The byte that the accepting side sends when it has found the other's certificate. The other side sends nothing before, so that
-/// a request to a node which refuses the connection was certainly not executed.
+/// The first byte that each side sends, before its [`VERSION`]. The accepting side sends them when it has found the other's
+/// certificate. The other side sends nothing before, so that a request to a node which refuses the connection was certainly not
+/// executed.
 const WELCOME: u8 = b'L';
 
 /// The key and the certificate of this node, and the certificates of the nodes that the database lists.
@@ -46,6 +48,16 @@ pub(crate) struct Identity {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
     listed: watch::Sender<Listed>,
+}
+
+/// How another node has answered a connection.
+pub(super) enum Greeting {
+    /// It is a node of this cluster, knows this one, and is of the same version.
+    Welcome(Box<client::TlsStream<TcpStream>>),
+    /// The database does not list its certificate.
+    Stranger,
+    /// It is of another version.
+    Version(u8),
 }
 
 /// Why a node cannot make its certificate.
@@ -107,7 +119,8 @@ impl Identity {
         self.listed.send_replace(Listed { certificates, asked_at: Some(asked_at) });
     }
 
-    /// Accepts the connection of another node, or returns None: it is not one that the database lists.
+    /// Accepts the connection of another node, or returns None: it is not one that the database lists. Fails if the other node is
+    /// of another version.
     pub(crate) async fn welcome<S>(
         &self,
         mut stream: server::TlsStream<S>,
@@ -118,26 +131,29 @@ impl Identity {
         if !self.is_listed(stream.get_ref().1.peer_certificates()).await {
             return Ok(None);
         }
-        stream.write_all(&[WELCOME]).await?;
+        stream.write_all(&[WELCOME, VERSION]).await?;
         stream.flush().await?;
-        Ok(Some(stream))
+        match [stream.read_u8().await?, stream.read_u8().await?] {
+            [WELCOME, VERSION] => Ok(Some(stream)),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
     }
 
-    /// Runs the TLS handshake of a connection to another node. Returns None if it is not one that the database lists. The other
-    /// node may refuse this one, too: that is an error.
-    pub(super) async fn connect(
-        &self,
-        socket: TcpStream,
-    ) -> io::Result<Option<client::TlsStream<TcpStream>>> {
+    /// Runs the TLS handshake of a connection to another node. The other node may refuse this one: that is an error.
+    pub(super) async fn connect(&self, socket: TcpStream) -> io::Result<Greeting> {
         let name = ServerName::try_from(NAME).map_err(io::Error::other)?;
         let mut stream = TlsConnector::from(self.client.clone()).connect(name, socket).await?;
         if !self.is_listed(stream.get_ref().1.peer_certificates()).await {
-            return Ok(None);
+            return Ok(Greeting::Stranger);
         }
-        match stream.read_u8().await? {
-            WELCOME => Ok(Some(stream)),
-            _ => Err(io::ErrorKind::InvalidData.into()),
+        match [stream.read_u8().await?, stream.read_u8().await?] {
+            [WELCOME, VERSION] => {}
+            [WELCOME, version] => return Ok(Greeting::Version(version)),
+            _ => return Err(io::ErrorKind::InvalidData.into()),
         }
+        stream.write_all(&[WELCOME, VERSION]).await?;
+        stream.flush().await?;
+        Ok(Greeting::Welcome(Box::new(stream)))
     }
 
     /// Whether the database lists the certificate that the other side of a connection has shown. The other node may just have

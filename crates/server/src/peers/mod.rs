@@ -1,37 +1,39 @@
-//! The protocol between nodes, client and server side: HTTP/2 over TLS, on a listener of its own.
+//! The protocol between nodes, client and server side: frames over TLS, on a listener of its own.
 //!
-//! A request and its answer are one body each, in the postcard encoding. The feed of a stream is a body without end: messages
-//! that are each preceded by their length. If the client cancels a request, the HTTP/2 stream is reset, and the other node
-//! drops the work for it.
+//! A node has one connection to each other node for requests, and one for streams and refusals. Each is one task. A request is a
+//! *call* with a number, and calls are independent of each other: any number of them are open at once, and they are answered in
+//! any order. What waits to be sent goes out in one write, whoever sends it. So under load, many requests share the cost of a
+//! write, of a TLS record and of a wake-up, and so do their answers.
 //!
-//! Read in this order: `identity` (who may connect), `wire` (the encoding), `client` (sends requests), `connections` (its
-//! connections), `routes` (answers requests).
+//! If the caller drops a call, the other node is told and drops the work for it. If a connection breaks, each call says whether
+//! the other node may have received it.
+//!
+//! Read in this order: `identity` (who may connect), `frames` (the bytes), `wire` (the encoding of what is in them), `outbox` and
+//! `link` (what both sides of a connection do), `calls` and `connections` (the side that asks), `client` (the interface to the
+//! node), `server` (the side that answers).
 
+mod calls;
 mod client;
 mod connections;
+mod frames;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod identity;
-mod routes;
+mod link;
+mod outbox;
+mod server;
 mod wire;
 
-pub use client::HttpPeers;
+pub use client::PeerClient;
 pub(crate) use identity::Identity;
 pub use identity::IdentityError;
-pub(crate) use routes::{routes, settings};
+pub(crate) use server::serve_connection;
 
-/// Executes a request. The number in the path is the version of the encoding: a node answers other versions with 404.
-const ASK: &str = "/peer/v1/ask";
-/// Returns the name of the node.
-const WHO: &str = "/peer/v1/who";
-/// Follows a stream.
-const FOLLOW: &str = "/peer/v1/follow";
-/// Returns the latest refusals of the node.
-const REFUSALS: &str = "/peer/v1/refusals";
-/// The header with the number of the shard that the request is for.
-const SHARD: &str = "x-limina-shard";
-/// The most open requests on one connection. Each request that waits for a lock is one of them.
-const MAX_STREAMS: u32 = 100_000;
-/// The flow-control windows in bytes: of one body, and of all bodies of a connection together.
-const STREAM_WINDOW: u32 = 4 << 20;
-const CONNECTION_WINDOW: u32 = 32 << 20;
+use std::time::Duration;
+
+/// The version of the frames and of the encoding. Nodes of different versions do not speak to each other.
+const VERSION: u8 = 2;
+/// The most open calls of one connection. Each request that waits for a lock is one of them.
+const MAX_CALLS: usize = 100_000;
+/// The interval at which the asking side sends a sign of life, which the answering side returns.
+const PING_EVERY: Duration = Duration::from_secs(1);

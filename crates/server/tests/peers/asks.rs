@@ -1,6 +1,9 @@
 //! What is asked arrives, and so does the answer.
 
-use super::{raw::RawConnection, *};
+use super::{
+    raw::{ANSWER, ASK, CANCEL, RawConnection},
+    *,
+};
 
 #[tokio::test]
 async fn requests_arrive_as_they_were_sent_and_answers_too() {
@@ -39,21 +42,28 @@ async fn refusals_of_another_node_arrive() {
     assert_eq!(page, Ok(page_of_refusals(41)));
 }
 
-#[tokio::test]
-async fn the_largest_batch_fits() {
-    let node = Node::start().await;
-    let peers = node.client();
-    // With eight names of 256 bytes in each of its items, the batch has more than 16 MiB.
+/// A request of more than 16 MiB: a batch with eight names of 256 bytes in each of its items.
+pub(super) fn long_batch() -> Request {
     let limit_name = |limit| name(&format!("{limit}{}", "x".repeat(255)));
     let change = |limit| ledger::FinalizationChange { limit_name: limit_name(limit), value: None };
     let changes = (0..7).map(change).collect();
     let commit = ledger::Finalization::new(ledger::Finish::Commit, name(&"o".repeat(256)), Some(changes));
     let transfers = vec![ledger::Transfer::Finish(commit.unwrap()); ledger::Batch::MAX_TRANSFERS];
     let command = Command::Ledger(ledger::Command::Batch(ledger::Batch::new(transfers).unwrap()));
-    let request = Request { command, ..read() };
+    Request { command, ..read() }
+}
+
+#[tokio::test]
+async fn the_largest_batch_fits() {
+    let memory = Budget::new(1 << 30, &limina_node::Metrics::new());
+    let node = Node::start_limited(memory.clone()).await;
+    let peers = node.client();
+    let request = long_batch();
     let answer = soon(peers.ask(node.address(), ShardId(0), &request)).await;
     assert_eq!(answer, Ok(Outcome::NamespaceDeleted));
     assert!(node.fake.asked.lock().unwrap().pop() == Some((ShardId(0), request)), "it is another one");
+    // Its memory was returned before the answer was sent.
+    assert_eq!(memory.used_by(limina_node::memory::Kind::Bodies), 0);
 }
 
 #[tokio::test]
@@ -101,20 +111,31 @@ async fn many_that_are_given_up_at_once_disturb_nobody() {
     assert_eq!(soon(stays).await.unwrap(), Ok(Outcome::NamespaceDeleted));
 }
 
+/// A node forwards the requests of thousands of clients, which may all hang up before their requests were looked at.
 #[tokio::test]
-async fn nodes_may_give_up_many_requests_at_once_and_clients_may_not() {
+async fn calls_that_are_cancelled_at_once_keep_no_other_from_its_answer() {
+    const MANY: u64 = 2_000;
     let node = Node::start().await;
+    node.close_gate();
     let certificate = Certificate::new();
     introduce_to(&node.server.peers, &[&certificate]);
     let mut peer = RawConnection::peer(node.address(), &certificate).await.unwrap();
-    assert!(soon(peer.give_up(2_000)).await);
-    // A client is no node: it may have far fewer requests at once, and is cut off if it gives many up.
-    let mut client = RawConnection::public(&node.server.public).await;
-    assert!(!soon(client.give_up(2_000)).await);
-    let mut peer = RawConnection::peer(node.address(), &certificate).await.unwrap();
-    assert_eq!(soon(peer.max_streams()).await, Some(100_000));
-    let mut client = RawConnection::public(&node.server.public).await;
-    assert_eq!(soon(client.max_streams()).await, Some(200));
+    // The namespace `n`, no key, nobody who asks, and that it is to be deleted.
+    let body = [0, 0, 1, b'n', 0, 0, 0, 5];
+    for call in 1..=MANY {
+        peer.send(ASK, call, &body).await;
+        peer.send(CANCEL, call, &[]).await;
+    }
+    peer.send(ASK, MANY + 1, &body).await;
+    node.fake.gate.add_permits(MANY as usize + 1);
+    // A call may be answered before its cancellation arrives.
+    loop {
+        let (kind, call, body) = soon(peer.message()).await.expect("an answer");
+        assert_eq!((kind, &body[..]), (ANSWER, &[0, 5][..]));
+        if call > MANY {
+            break;
+        }
+    }
 }
 
 #[tokio::test]

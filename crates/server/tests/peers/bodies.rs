@@ -1,31 +1,47 @@
 //! Bodies that no node sends.
 
-use super::*;
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
-use hyper::{StatusCode, client::conn::http2};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use super::{
+    raw::{ANSWER, ASK, FOLLOW, REFUSED, RawConnection},
+    *,
+};
 use limina_engine::{KeyValues, key_values::Value};
-use tokio::io::AsyncReadExt;
 
-const PATHS: [&str; 2] = ["/peer/v1/ask", "/peer/v1/follow"];
+/// Sends calls as a node would.
+struct Caller {
+    connection: RawConnection,
+    calls: u64,
+}
 
-/// Sends a body as a node would, and returns the status and the body of the answer.
-async fn post(node: &Node, path: &str, shard: &str, body: Vec<u8>) -> (StatusCode, Bytes) {
-    let certificate = Certificate::new();
-    introduce_to(&node.server.peers, &[&certificate]);
-    let mut stream = certificate.connect(node.address()).await.unwrap();
-    stream.read_u8().await.expect("a welcome");
-    let (mut sender, driver) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
-    tokio::spawn(driver);
-    let request = hyper::Request::post(format!("https://node{path}")).header("x-limina-shard", shard);
-    let answer = sender.send_request(request.body(Full::new(Bytes::from(body))).unwrap()).await.unwrap();
-    (answer.status(), answer.into_body().collect().await.unwrap().to_bytes())
+impl Caller {
+    async fn connect(node: &Node) -> Caller {
+        let certificate = Certificate::new();
+        introduce_to(&node.server.peers, &[&certificate]);
+        let connection = RawConnection::peer(node.address(), &certificate).await.unwrap();
+        Caller { connection, calls: 0 }
+    }
+
+    /// Makes a call, and returns the field that is not valid if the call is refused.
+    async fn call(&mut self, kind: u8, body: &[u8]) -> Result<Vec<u8>, String> {
+        self.calls += 1;
+        self.connection.send(kind, self.calls, body).await;
+        let (kind, call, body) = soon(self.connection.message()).await.expect("an answer");
+        assert_eq!(call, self.calls);
+        match kind {
+            ANSWER => Ok(body),
+            REFUSED => {
+                let (variant, field, _reason): (u8, String, String) = postcard::from_bytes(&body).unwrap();
+                assert_eq!(variant, 1, "it is refused for another reason");
+                Err(field)
+            }
+            other => panic!("a message of kind {other}"),
+        }
+    }
 }
 
 #[tokio::test]
 async fn what_is_no_request_is_refused() {
     let node = Node::start().await;
+    let mut caller = Caller::connect(&node).await;
     // A simple generator, so that every run sends the same.
     let mut state = 1_u64;
     let mut byte = || {
@@ -34,22 +50,19 @@ async fn what_is_no_request_is_refused() {
     };
     for length in 0..200 {
         let body: Vec<u8> = (0..length).map(|_| byte()).collect();
-        for path in PATHS {
-            let status = post(&node, path, "0", body.clone()).await.0;
-            assert_eq!(status, StatusCode::BAD_REQUEST, "{path} with {body:?}");
+        for kind in [ASK, FOLLOW] {
+            let refused = caller.call(kind, &body).await;
+            let field = if kind == ASK && length < 2 { "shard" } else { "body" };
+            assert_eq!(refused, Err(field.to_owned()), "{kind} with {body:?}");
         }
     }
-    // A whole request: the namespace `n`, no key, nobody who asks, and that it is to be deleted.
-    let whole = vec![1, b'n', 0, 0, 0, 5];
-    assert_eq!(post(&node, PATHS[0], "0", whole.clone()).await.0, StatusCode::OK);
-    for shard in ["", "-1", "65536", "one"] {
-        assert_eq!(post(&node, PATHS[0], shard, whole.clone()).await.0, StatusCode::BAD_REQUEST);
-    }
+    // A whole request: the shard, the namespace `n`, no key, nobody who asks, and that it is to be deleted.
+    let whole = vec![0, 0, 1, b'n', 0, 0, 0, 5];
+    assert_eq!(caller.call(ASK, &whole).await, Ok(vec![0, 5]));
     let long = [whole, vec![0]].concat();
-    assert_eq!(post(&node, PATHS[0], "0", long).await.0, StatusCode::BAD_REQUEST);
-    for path in PATHS {
-        let status = post(&node, path, "0", vec![0; (24 << 20) + 1]).await.0;
-        assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(caller.call(ASK, &long).await, Err("body".to_owned()));
+    for kind in [ASK, FOLLOW] {
+        assert_eq!(caller.call(kind, &vec![0; (24 << 20) + 1]).await, Err("body".to_owned()));
     }
     assert_eq!(node.fake.asked.lock().unwrap().len(), 1);
 }
@@ -61,14 +74,12 @@ async fn an_invalid_command_is_refused() {
     let node = Node::start().await;
     let key_values = KeyValues::new(vec![("k", Value::<&str>::Integer(1))]).unwrap();
     let none = None::<()>;
-    let check = async |body: Vec<u8>, path: &str, field: &str| {
-        let (status, problem) = post(&node, path, "0", body).await;
-        assert_eq!(status, StatusCode::BAD_REQUEST, "{field}");
-        let problem: serde_json::Value = serde_json::from_slice(&problem).unwrap();
-        assert_eq!((&problem["code"], &problem["field"]), (&"InvalidRequest".into(), &field.into()));
+    let mut caller = Caller::connect(&node).await;
+    // The shard, the namespace, no key, the numbers of the variants, and the fields.
+    let mut ask = async |body: Vec<u8>, field: &str| {
+        let body = [vec![0, 0], body].concat();
+        assert_eq!(caller.call(ASK, &body).await, Err(field.to_owned()));
     };
-    // The namespace, no key, the numbers of the variants, and the fields.
-    let ask = async |body: Vec<u8>, field: &str| check(body, PATHS[0], field).await;
     let change = || ("a", 1_i64, none, 0_u8, none);
     let hold =
         ("n", none, (none, none), (0_u8, 6_u8, 0_u8), "op", vec![change(), change()], false, true, none);
@@ -100,7 +111,7 @@ async fn an_invalid_command_is_refused() {
     ask(bytes(&decide), "checks").await;
     ask(bytes(&("n", none, (none, none), 6_u8, none, 0_usize)), "limit").await;
     let wanted = (0_u16, "n", "s", none, Some((0_u8, 10_u64, 0_u32, 10_000_u64)));
-    check(bytes(&wanted), PATHS[1], "make.max_events").await;
+    assert_eq!(caller.call(FOLLOW, &bytes(&wanted)).await, Err("make.max_events".to_owned()));
     assert!(node.fake.asked.lock().unwrap().is_empty());
     assert!(node.fake.wanted.lock().unwrap().is_none());
 }

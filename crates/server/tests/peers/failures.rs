@@ -1,24 +1,24 @@
 //! What goes wrong, and whether anything was done then.
 
 use super::{
-    raw::{GO_AWAY, RST_STREAM, Raw, RawConnection},
+    raw::{ANSWER, GO_AWAY, PING, PONG, REFUSED, Raw, RawConnection, WELCOME},
     *,
 };
 use limina_engine::Position;
 use limina_node::memory::Kind;
 
-/// Asks a node that does this with the request.
+/// Asks a node that does this with the call.
 async fn check(
     what: &str,
-    misbehave: impl AsyncFnOnce(&mut RawConnection, u32),
+    misbehave: impl AsyncFnOnce(&mut RawConnection, u64),
     expect: Result<Outcome, PeerError>,
 ) {
     let raw = Raw::bind().await;
     let peers = raw.client();
     let node = async {
         let mut connection = raw.accept().await;
-        let stream = connection.request().await;
-        misbehave(&mut connection, stream).await;
+        let call = connection.request().await;
+        misbehave(&mut connection, call).await;
     };
     let request = read();
     let (answer, ()) =
@@ -26,46 +26,76 @@ async fn check(
     assert_eq!(answer, expect, "{what}");
 }
 
-/// The numbers of statuses in HTTP/2's static table.
-const OK: u8 = 8;
-const BAD_REQUEST: u8 = 12;
-const NOT_FOUND: u8 = 13;
-const INTERNAL_SERVER_ERROR: u8 = 14;
-
-fn go_away(last: u32, reason: u32) -> Vec<u8> {
-    [last.to_be_bytes(), reason.to_be_bytes()].concat()
-}
+/// The answer that the namespace was deleted.
+const DELETED: [u8; 2] = [0, 5];
 
 #[tokio::test]
 async fn what_was_surely_not_done_is_not_there() {
     let not_there = || Err(PeerError::NotThere);
-    let refused_stream = 7_u32.to_be_bytes();
-    check("refused", async |c, s| c.send(RST_STREAM, 0, s, &refused_stream).await, not_there()).await;
-    check("gone before", async |c, s| c.send(GO_AWAY, 0, 0, &go_away(s - 1, 0)).await, not_there()).await;
-    check("gone in anger", async |c, s| c.send(GO_AWAY, 0, 0, &go_away(s - 1, 11)).await, not_there()).await;
-    check("another version", async |c, s| c.answer(s, NOT_FOUND, b"").await, not_there()).await;
-    check("not understood", async |c, s| c.answer(s, BAD_REQUEST, b"").await, not_there()).await;
+    check("not understood", async |c, n| c.send(REFUSED, n, &[1, 0, 0]).await, not_there()).await;
+    check("refused for another reason", async |c, n| c.send(REFUSED, n, &[9]).await, not_there()).await;
+    let gone = async |c: &mut RawConnection, n: u64| c.send(GO_AWAY, 0, &(n - 1).to_le_bytes()).await;
+    check("gone before", gone, not_there()).await;
+    let overloaded = PeerError::Unavailable(Unavailable::Overloaded { retry_after_ms: 1_000 });
+    check("overloaded", async |c, n| c.send(REFUSED, n, &[0]).await, Err(overloaded)).await;
 }
 
 #[tokio::test]
 async fn what_may_have_been_done_is_lost() {
     let lost = || Err(PeerError::Lost);
     check("closed", async |_, _| {}, lost()).await;
-    for reason in [0_u32, 2, 8, 11] {
-        let reset = async |c: &mut RawConnection, s| c.send(RST_STREAM, 0, s, &reason.to_be_bytes()).await;
-        check(&format!("reset for {reason}"), reset, lost()).await;
-        let gone = async |c: &mut RawConnection, s| c.send(GO_AWAY, 0, 0, &go_away(s, reason)).await;
-        check(&format!("gone after it for {reason}"), gone, lost()).await;
-    }
-    check("an error", async |c, s| c.answer(s, INTERNAL_SERVER_ERROR, b"").await, lost()).await;
-    check("no body", async |c, s| c.answer(s, OK, b"").await, lost()).await;
-    check("another body", async |c, s| c.answer(s, OK, b"\xff\xff\xff").await, lost()).await;
-    check("bytes to spare", async |c, s| c.answer(s, OK, &[0, 5, 5]).await, lost()).await;
-    check("as it should be", async |c, s| c.answer(s, OK, &[0, 5]).await, Ok(Outcome::NamespaceDeleted))
-        .await;
+    let gone = async |c: &mut RawConnection, n: u64| c.send(GO_AWAY, 0, &n.to_le_bytes()).await;
+    check("gone after it", gone, lost()).await;
+    check("no frame", async |c, _| c.send_bytes(&[0xff; 13]).await, lost()).await;
+    check("no body", async |c, n| c.answer(n, b"").await, lost()).await;
+    check("another body", async |c, n| c.answer(n, b"\xff\xff\xff").await, lost()).await;
+    check("bytes to spare", async |c, n| c.answer(n, &[0, 5, 5]).await, lost()).await;
+    check("another call", async |c, n| c.answer(n + 1, &DELETED).await, lost()).await;
+    let half = async |c: &mut RawConnection, n: u64| {
+        c.send_bytes(&raw::frame(ANSWER | 0x80, n, &DELETED)).await;
+    };
+    check("half an answer", half, lost()).await;
+    check("as it should be", async |c, n| c.answer(n, &DELETED).await, Ok(Outcome::NamespaceDeleted)).await;
     let found = Outcome::Namespaces(vec![NamespaceInfo { name: name("n"), position: Position(7) }]);
     let bytes = [0, 7, 1, 1, b'n', 7];
-    check("as it should be", async |c, s| c.answer(s, OK, &bytes).await, Ok(found)).await;
+    check("as it should be", async |c, n| c.answer(n, &bytes).await, Ok(found)).await;
+}
+
+/// A node cannot execute a request before all of it has arrived.
+#[tokio::test]
+async fn a_request_of_which_only_a_part_was_sent_was_not_done() {
+    let raw = Raw::bind().await;
+    let peers = raw.client();
+    let node = async {
+        let mut connection = raw.accept().await;
+        // The rest does not fit into what the system keeps for the connection.
+        connection.send(PING, 0, &[]).await;
+    };
+    let request = asks::long_batch();
+    let (answer, ()) =
+        soon(async { tokio::join!(peers.ask(&raw.address, ShardId(0), &request), node) }).await;
+    assert_eq!(answer, Err(PeerError::NotThere));
+}
+
+#[tokio::test]
+async fn a_node_of_another_version_is_not_there() {
+    let raw = Raw::bind().await;
+    let peers = raw.client();
+    let node = async { raw.greet([WELCOME[0], WELCOME[1] + 1]).await.ended().await };
+    let request = read();
+    let (answer, ()) =
+        soon(async { tokio::join!(peers.ask(&raw.address, ShardId(0), &request), node) }).await;
+    assert_eq!(answer, Err(PeerError::NotThere));
+}
+
+#[tokio::test]
+async fn a_node_answers_signs_of_life() {
+    let node = Node::start().await;
+    let certificate = Certificate::new();
+    introduce_to(&node.server.peers, &[&certificate]);
+    let mut peer = RawConnection::peer(node.address(), &certificate).await.unwrap();
+    peer.send(PING, 0, &[]).await;
+    assert_eq!(soon(peer.message()).await, Some((PONG, 0, vec![])));
 }
 
 /// It refuses a request before it executes it.
@@ -83,7 +113,7 @@ async fn a_node_without_memory_has_done_nothing() {
 #[tokio::test]
 async fn whoever_is_not_reached_is_not_there() {
     let gone = Raw::bind().await.address;
-    let peers = HttpPeers::new().unwrap();
+    let peers = PeerClient::new(Budget::unlimited()).unwrap();
     for address in [&*gone, "no address", "nobody.invalid:1", ""] {
         let answer = soon(peers.ask(address, ShardId(0), &read())).await;
         assert_eq!(answer, Err(PeerError::NotThere), "{address:?}");
@@ -114,14 +144,14 @@ async fn connections_are_shared_and_replaced_when_broken() {
     let ask = || peers.ask(&raw.address, ShardId(0), &request);
     let node = async {
         let mut connection = raw.accept().await;
-        let streams = [connection.request().await, connection.request().await];
-        connection.answer(streams[1], OK, &[0, 5]).await;
-        connection.answer(streams[0], OK, &[0, 5]).await;
+        let calls = [connection.request().await, connection.request().await];
+        connection.answer(calls[1], &DELETED).await;
+        connection.answer(calls[0], &DELETED).await;
         connection.request().await;
         drop(connection);
         let mut connection = raw.accept().await;
-        let stream = connection.request().await;
-        connection.answer(stream, OK, &[0, 5]).await;
+        let call = connection.request().await;
+        connection.answer(call, &DELETED).await;
         connection
     };
     let client = async {
@@ -139,21 +169,20 @@ async fn a_node_that_goes_away_answers_what_it_has_and_is_asked_nothing_more() {
     let peers = raw.client();
     let request = read();
     let ask = || peers.ask(&raw.address, ShardId(0), &request);
-    let (seen, is_seen) = oneshot::channel();
+    let (gone, is_gone) = oneshot::channel();
     let node = async {
         let mut first = raw.accept().await;
-        let stream = first.request().await;
-        first.send(GO_AWAY, 0, 0, &go_away(i32::MAX as u32, 0)).await;
-        first.seen().await;
-        seen.send(()).unwrap();
+        let call = first.request().await;
+        first.send(GO_AWAY, 0, &call.to_le_bytes()).await;
+        gone.send(()).unwrap();
         let mut second = raw.accept().await;
         let other = second.request().await;
-        second.answer(other, OK, &[0, 5]).await;
-        first.answer(stream, OK, &[0, 5]).await;
+        second.answer(other, &DELETED).await;
+        first.answer(call, &DELETED).await;
         (first, second)
     };
     let later = async {
-        is_seen.await.unwrap();
+        is_gone.await.unwrap();
         loop {
             match ask().await {
                 Err(PeerError::NotThere) => {}
@@ -173,8 +202,8 @@ async fn unused_connections_are_closed() {
     for _ in 0..2 {
         let node = async {
             let mut connection = raw.accept().await;
-            let stream = connection.request().await;
-            connection.answer(stream, OK, &[0, 5]).await;
+            let call = connection.request().await;
+            connection.answer(call, &DELETED).await;
             connection.ended().await;
         };
         let asked = async { tokio::join!(peers.ask(&raw.address, ShardId(0), &request), node) };

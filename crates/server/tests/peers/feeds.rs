@@ -1,6 +1,9 @@
 //! What is told of a stream.
 
-use super::{raw::Raw, *};
+use super::{
+    raw::{ANSWER, FOLLOW, PART, PING, PONG, Raw, RawConnection, TAKEN},
+    *,
+};
 use limina_engine::{
     Millis, Time,
     events::{EventInfo, KeyFrame, Mode, StreamTerms},
@@ -73,30 +76,58 @@ async fn a_feed_that_nobody_reads_any_more_is_let_go_of() {
 
 #[tokio::test]
 async fn a_broken_feed_is_lost() {
-    let check = async |answer: &[u8], expect_begun: bool| {
+    let check = async |answers: &[(u8, &[u8])], expect_begun: bool| {
         let raw = Raw::bind().await;
         let peers = raw.client();
         let node = async {
             let mut connection = raw.accept().await;
-            let stream = connection.request().await;
-            connection.answer(stream, 8, answer).await;
-            connection
+            let call = connection.request().await;
+            for (kind, body) in answers {
+                connection.send(*kind, call, body).await;
+            }
         };
         let wanted = wanted();
         let followed = async { tokio::join!(peers.follow(&raw.address, &wanted), node) };
-        let (begun, _connection) = soon(followed).await;
-        assert_eq!(begun.is_ok(), expect_begun, "{answer:?}");
+        let (begun, ()) = soon(followed).await;
+        assert_eq!(begun.is_ok(), expect_begun, "{answers:?}");
         match begun {
-            Ok(mut feed) => assert_eq!(soon(feed.next()).await, Err(FeedEnded::Lost), "{answer:?}"),
-            Err(not_answered) => assert_eq!(not_answered, PeerError::Lost, "{answer:?}"),
+            Ok(mut feed) => assert_eq!(soon(feed.next()).await, Err(FeedEnded::Lost), "{answers:?}"),
+            Err(not_answered) => assert_eq!(not_answered, PeerError::Lost, "{answers:?}"),
         }
     };
-    let begun = [1, 0, 0, 0, 0];
+    let begun = (PART, &[0][..]);
     check(&[], false).await;
-    check(&[1, 0, 0, 0], false).await;
-    check(&[1, 0, 0, 0, 9], false).await;
-    check(&begun, true).await;
-    check(&[&begun[..], &[2, 0, 0, 0, 0]].concat(), true).await;
-    check(&[&begun[..], &[2, 0, 0, 0, 9, 9]].concat(), true).await;
-    check(&[&begun[..], &[0xff; 4]].concat(), true).await;
+    check(&[(PART, &[])], false).await;
+    check(&[(PART, &[9])], false).await;
+    check(&[begun], true).await;
+    check(&[begun, (PART, &[0])], true).await;
+    check(&[begun, (PART, &[9, 9])], true).await;
+    check(&[begun, (ANSWER, &[])], true).await;
+}
+
+/// A follower that does not take what is sent keeps the rest of the stream from being encoded.
+#[tokio::test]
+async fn no_more_is_sent_than_the_follower_takes() {
+    let node = Node::start().await;
+    let teller = node.feeds();
+    let certificate = Certificate::new();
+    introduce_to(&node.server.peers, &[&certificate]);
+    let mut peer = RawConnection::peer(node.address(), &certificate).await.unwrap();
+    let wanted = postcard::to_allocvec(&wanted()).unwrap();
+    peer.send(FOLLOW, 1, &wanted).await;
+    assert_eq!(soon(peer.message()).await, Some((PART, 1, vec![0])));
+    // Each message has more than 1 MiB, and four of them fill the window.
+    (0..6).for_each(|_| teller.send(Ok(vec![key_frame(1_024)])).unwrap());
+    let mut received = 0;
+    for _ in 0..4 {
+        let (kind, call, body) = soon(peer.message()).await.unwrap();
+        assert_eq!((kind, call), (PART, 1));
+        received += body.len() as u64;
+    }
+    peer.send(PING, 0, &[]).await;
+    assert_eq!(soon(peer.message()).await, Some((PONG, 0, vec![])), "a fifth message was sent");
+    peer.send(TAKEN, 1, &received.to_le_bytes()).await;
+    for _ in 0..2 {
+        assert!(matches!(soon(peer.message()).await, Some((PART, 1, _))));
+    }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 
 /// A node without shards: it has another one do everything.
 struct Front {
-    peers: HttpPeers,
+    peers: PeerClient,
     owner: String,
 }
 

@@ -13,7 +13,7 @@ use limina_node::{
     StreamUpdate, Unavailable, peers::PeerFuture,
 };
 use limina_server::{
-    App, Backend, HttpPeers, Metrics,
+    App, Backend, Metrics, PeerClient,
     backend::{Following, Pending},
     serve, serve_peers,
 };
@@ -44,7 +44,7 @@ pub(crate) use strangers::{Certificate, introduce_to};
 const LONG: Duration = Duration::from_secs(30);
 
 /// These know each other's certificates, and no others.
-fn introduce(nodes: &[&HttpPeers]) {
+fn introduce(nodes: &[&PeerClient]) {
     let certificates: Vec<Fingerprint> = nodes.iter().filter_map(|node| node.certificate()).collect();
     nodes.iter().for_each(|node| node.handle_certificates(certificates.clone(), Instant::now()));
 }
@@ -215,7 +215,7 @@ impl Node {
     }
 
     /// Another node, which this one knows.
-    fn client(&self) -> HttpPeers {
+    fn client(&self) -> PeerClient {
         self.server.client()
     }
 
@@ -241,7 +241,7 @@ struct Server {
     address: String,
     /// For clients.
     public: String,
-    peers: Arc<HttpPeers>,
+    peers: Arc<PeerClient>,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
 }
@@ -259,7 +259,7 @@ impl Server {
         let [for_nodes, for_clients] = [bind().await, bind().await];
         let [address, public] =
             [&for_nodes, &for_clients].map(|listener| listener.local_addr().unwrap().to_string());
-        let peers = Arc::new(HttpPeers::new().unwrap());
+        let peers = Arc::new(PeerClient::new(Budget::unlimited()).unwrap());
         let nodes = serve_peers(for_nodes, app.clone(), peers.clone(), 1_024, stopped.clone().map(drop));
         let clients = serve(for_clients, app, stopped.map(drop));
         let serving = tokio::spawn(async {
@@ -268,8 +268,8 @@ impl Server {
         Server { address, public, peers, stop, serving }
     }
 
-    fn client(&self) -> HttpPeers {
-        let client = HttpPeers::new().unwrap();
+    fn client(&self) -> PeerClient {
+        let client = PeerClient::new(Budget::unlimited()).unwrap();
         introduce(&[&client, &self.peers]);
         client
     }

@@ -1,7 +1,7 @@
 //! Who is no node of the cluster is refused before anything is read, and so is a node that is no longer.
 
 use super::*;
-use crate::peers::raw::RawConnection;
+use crate::peers::raw::{ASK, RawConnection, WELCOME, frame};
 use reqwest::Client;
 use rustls::{
     ClientConfig, DigitallySignedStruct, ServerConfig, SignatureScheme,
@@ -23,7 +23,7 @@ pub(crate) struct Certificate {
 }
 
 /// The node behind `peers` knows these certificates, and no others.
-pub(crate) fn introduce_to(peers: &HttpPeers, certificates: &[&Certificate]) {
+pub(crate) fn introduce_to(peers: &PeerClient, certificates: &[&Certificate]) {
     let listed = certificates.iter().map(|certificate| certificate.fingerprint()).collect();
     peers.handle_certificates(listed, Instant::now());
 }
@@ -113,7 +113,7 @@ impl ServerCertVerifier for Anybody {
 }
 
 /// The database is asked again and again, and lists these.
-fn keep_listing(peers: &Arc<HttpPeers>, listed: Vec<Fingerprint>) -> JoinHandle<()> {
+fn keep_listing(peers: &Arc<PeerClient>, listed: Vec<Fingerprint>) -> JoinHandle<()> {
     let peers = peers.clone();
     tokio::spawn(async move {
         loop {
@@ -123,11 +123,10 @@ fn keep_listing(peers: &Arc<HttpPeers>, listed: Vec<Fingerprint>) -> JoinHandle<
     })
 }
 
-/// Returns what a server sends until it closes the connection, to a client that begins with HTTP/2 and a whole request.
+/// Returns what a server sends until it closes the connection, to a client that begins with a greeting and a whole request.
 async fn answer_to(mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin) -> Vec<u8> {
-    const REQUEST: &[u8] =
-        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x03\x01\x05\0\0\0\x01\x82\x86\x84";
-    let _may_be_closed = stream.write_all(REQUEST).await;
+    let request = [&WELCOME[..], &frame(ASK, 1, &[0, 0, 1, b'n', 0, 0, 0, 5])].concat();
+    let _may_be_closed = stream.write_all(&request).await;
     let mut answer = Vec::new();
     let _may_be_reset = soon(stream.read_to_end(&mut answer)).await;
     answer
@@ -156,7 +155,7 @@ async fn a_stranger_is_refused_before_anything_is_read() {
     if let Ok(stolen) = stolen {
         assert_eq!(answer_to(stolen).await, b"", "a certificate without its key");
     }
-    // HTTP without TLS: TLS answers with an alert, a record of type 21, and nothing else.
+    // No TLS: TLS answers with an alert, a record of type 21, and nothing else.
     let plain = TcpStream::connect(node.address()).await.unwrap();
     let answer = answer_to(plain).await;
     assert!(answer.is_empty() || answer[0] == 21, "{answer:?}");
@@ -186,7 +185,7 @@ impl rustls::client::ResolvesClientCert for Shows {
 #[tokio::test]
 async fn both_sides_must_know_each_other() {
     let node = Node::start().await;
-    let client = Arc::new(HttpPeers::new().unwrap());
+    let client = Arc::new(PeerClient::new(Budget::unlimited()).unwrap());
     let certificates = [client.certificate().unwrap(), node.server.peers.certificate().unwrap()];
     let check = async |client_knows: &[Fingerprint], node_knows: &[Fingerprint], expect| {
         let listing = [
@@ -208,7 +207,7 @@ async fn both_sides_must_know_each_other() {
 #[tokio::test]
 async fn a_new_node_is_let_in_when_the_list_is_read_again() {
     let node = Node::start().await;
-    let client = HttpPeers::new().unwrap();
+    let client = PeerClient::new(Budget::unlimited()).unwrap();
     let certificates = vec![client.certificate().unwrap(), node.server.peers.certificate().unwrap()];
     client.handle_certificates(certificates.clone(), Instant::now());
     node.server.peers.handle_certificates(certificates[1..].to_vec(), Instant::now());
@@ -220,16 +219,4 @@ async fn a_new_node_is_let_in_when_the_list_is_read_again() {
     let (answer, ()) =
         soon(async { tokio::join!(client.ask(node.address(), ShardId(0), &request), listed) }).await;
     assert_eq!(answer, Ok(Outcome::NamespaceDeleted));
-}
-
-#[tokio::test]
-async fn clients_do_not_find_the_paths_of_nodes() {
-    let node = Node::start().await;
-    for path in ["ask", "who", "follow"] {
-        let url = format!("http://{}/peer/v1/{path}", node.server.public);
-        let answer =
-            Client::new().post(url).header("x-limina-shard", "0").body(vec![1, b'n', 0, 4]).send().await;
-        assert_eq!(answer.unwrap().status().as_u16(), 404, "{path}");
-    }
-    assert_eq!(*node.fake.asked.lock().unwrap(), []);
 }

@@ -122,8 +122,8 @@ impl Appends {
 
 impl Shared {
     async fn write(self: Arc<Self>) {
-        while let Some(group) = self.queue.group(bounded()).await {
-            let outcomes = self.append_all(&group).await;
+        while let Some((group, turn)) = self.queue.group(bounded()).await {
+            let outcomes = turn.run(self.append_all(&group)).await;
             self.note(&group, &outcomes);
             for (waiting, outcome) in group.into_iter().zip(outcomes) {
                 // The caller may be gone.

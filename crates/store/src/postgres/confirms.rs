@@ -10,7 +10,7 @@ use crate::{ConfirmError, Epoch, ShardId, StoreError};
 use std::sync::Arc;
 use tokio::{sync::oneshot, task::JoinHandle};
 
-/// Two tasks, each on its own connection, so that one can collect requests while the statement of the other runs.
+/// Two tasks, each on its own connection, so that one can go on if the statement of the other takes long.
 pub(super) const CONFIRM_CONNECTIONS: usize = 2;
 
 /// Compares epochs. With a synchronous standby, the statement also writes, so that its commit waits for the standby. So
@@ -59,8 +59,8 @@ impl Confirms {
 }
 
 async fn ask(queue: Arc<Queue<PendingConfirm>>, pool: Arc<Pool>) {
-    while let Some(group) = queue.group(|_| true).await {
-        let current = current(&pool, &group).await;
+    while let Some((group, turn)) = queue.group(|_| true).await {
+        let current = turn.run(current(&pool, &group)).await;
         for (place, waiting) in group.into_iter().enumerate() {
             let answer = match &current {
                 Ok(current) if current[place] => Ok(()),

@@ -16,6 +16,7 @@ mod connector;
 mod errors;
 mod hosts;
 mod loader;
+mod lookups;
 mod members;
 mod pool;
 mod presence;
@@ -40,6 +41,7 @@ use bytes::Bytes;
 use confirms::{CONFIRM_CONNECTIONS, Confirms};
 use connector::Connector;
 pub use loader::PostgresLoader;
+use lookups::LookUps;
 use pool::Pool;
 use release::Releases;
 use session::Notifications;
@@ -94,7 +96,8 @@ pub struct Postgres {
     confirms: Confirms,
     releases: Arc<Releases>,
     unreleased: Arc<Mutex<Unreleased>>,
-    readers: Pool,
+    look_ups: LookUps,
+    readers: Arc<Pool>,
     tasks: Pool,
     renewers: Arc<Pool>,
     checkpointers: Arc<Pool>,
@@ -133,6 +136,8 @@ impl Postgres {
         let unreleased = Arc::default();
         let (appends, writing) = Appends::start(writers, 2 * patience, &unreleased);
         let (confirms, asking) = Confirms::start(askers);
+        let readers = Arc::new(readers);
+        let (look_ups, looking_up) = LookUps::start(&readers, READ_CONNECTIONS);
         let checkpointers = Arc::new(checkpointers);
         let releases: Arc<Releases> = Arc::default();
         let renewers = Arc::new(renewers);
@@ -145,13 +150,14 @@ impl Postgres {
             confirms,
             releases,
             unreleased,
+            look_ups,
             readers,
             tasks,
             renewers,
             checkpointers,
             changed,
             disconnected,
-            workers: Mutex::new(writing.into_iter().chain(asking).collect()),
+            workers: Mutex::new(writing.into_iter().chain(asking).chain(looking_up).collect()),
             background: [releasing, watching],
         })
     }
@@ -175,7 +181,8 @@ impl Postgres {
     fn stop(&self) {
         self.appends.close();
         self.confirms.close();
-        for pool in [&self.readers, &self.tasks, &*self.renewers, &*self.checkpointers] {
+        self.look_ups.close();
+        for pool in [&*self.readers, &self.tasks, &*self.renewers, &*self.checkpointers] {
             pool.close();
         }
         self.background.iter().for_each(AbortHandle::abort);
@@ -198,7 +205,7 @@ impl Journal for Postgres {
     }
 
     async fn tail(&self, shard: ShardId, epoch: Epoch, after: Seq) -> Result<Vec<(Seq, Bytes)>, StoreError> {
-        let tail = shards::tail(&self.readers, shard, epoch, after).await?;
+        let tail = shards::tail(&*self.readers, shard, epoch, after).await?;
         let mut unreleased = self.unreleased();
         for (seq, payload) in &tail {
             unreleased.add(shard, *seq, payload.len());
@@ -241,11 +248,11 @@ impl Journal for Postgres {
 
 impl Table for Postgres {
     async fn applied(&self, shard: ShardId) -> Result<Seq, StoreError> {
-        table::applied(&self.readers, shard).await
+        table::applied(&*self.readers, shard).await
     }
 
     async fn get_many(&self, shard: ShardId, keys: Vec<Bytes>) -> Result<Vec<Option<Bytes>>, StoreError> {
-        table::get_many(&self.readers, shard, &keys).await
+        self.look_ups.get_many(shard, keys).await
     }
 
     async fn scan(
@@ -255,7 +262,7 @@ impl Table for Postgres {
         to: Bytes,
         limit: usize,
     ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
-        table::scan(&self.readers, shard, &from, &to, limit).await
+        table::scan(&*self.readers, shard, &from, &to, limit).await
     }
 
     async fn last_at_or_before(
@@ -263,7 +270,7 @@ impl Table for Postgres {
         shard: ShardId,
         ranges: Vec<(Bytes, Bytes)>,
     ) -> Result<Vec<Option<(Bytes, Bytes)>>, StoreError> {
-        table::last_at_or_before(&self.readers, shard, &ranges).await
+        table::last_at_or_before(&*self.readers, shard, &ranges).await
     }
 
     async fn checkpoint(
@@ -319,7 +326,7 @@ impl Tenure for Postgres {
     }
 
     fn is_available(&self) -> bool {
-        let pools = [&self.readers, &self.tasks, &*self.renewers];
+        let pools = [&*self.readers, &self.tasks, &*self.renewers];
         self.appends.is_available()
             && self.confirms.is_available()
             && pools.iter().all(|pool| pool.is_available())

@@ -1,14 +1,42 @@
 //! A queue for a few tasks, each of which takes as many items as fit into one statement.
+//!
+//! The tasks take turns. Most of what a statement costs, in this process and in the server, it costs however many items it carries.
+//! So while a statement is under way, the items that arrive wait and share the next one. But if the server takes long, another
+//! task sends the next statement beside it: with a slow disk, both share the server's next sync, and a connection that hangs
+//! delays the others only a little.
 
 use std::{
     collections::VecDeque,
+    pin::pin,
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::timeout};
+
+/// How long a statement may be under way before another one is sent beside it.
+const TURN: Duration = Duration::from_millis(5);
 
 pub(super) struct Queue<T> {
     state: Mutex<State<T>>,
     arrived: Notify,
+    turn: tokio::sync::Mutex<()>,
+}
+
+/// The right to send the next statement.
+pub(super) struct Turn<'a>(tokio::sync::MutexGuard<'a, ()>);
+
+impl Turn<'_> {
+    /// Runs a statement. The next task has its turn when the statement is answered, or has been under way for [`TURN`].
+    pub(super) async fn run<R>(self, statement: impl Future<Output = R>) -> R {
+        let mut statement = pin!(statement);
+        match timeout(TURN, &mut statement).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                drop(self.0);
+                statement.await
+            }
+        }
+    }
 }
 
 struct State<T> {
@@ -19,7 +47,7 @@ struct State<T> {
 impl<T> Default for Queue<T> {
     fn default() -> Self {
         let state = State { waiting: VecDeque::new(), is_closed: false };
-        Queue { state: Mutex::new(state), arrived: Notify::new() }
+        Queue { state: Mutex::new(state), arrived: Notify::new(), turn: tokio::sync::Mutex::default() }
     }
 }
 
@@ -36,13 +64,14 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Waits for an item, and takes all items for which `fits` returns true, in order. Returns `None` when the queue is
-    /// closed and empty.
-    pub(super) async fn group(&self, mut fits: impl FnMut(&T) -> bool) -> Option<Vec<T>> {
+    /// Waits for its turn and for an item, and takes all items for which `fits` returns true, in order. Returns `None` when the
+    /// queue is closed and empty.
+    pub(super) async fn group(&self, mut fits: impl FnMut(&T) -> bool) -> Option<(Vec<T>, Turn<'_>)> {
+        let turn = Turn(self.turn.lock().await);
         loop {
             let arrived = self.arrived.notified();
             if let Some(group) = self.take(&mut fits) {
-                return Some(group).filter(|group| !group.is_empty());
+                return Some((group, turn)).filter(|(group, _)| !group.is_empty());
             }
             arrived.await;
         }

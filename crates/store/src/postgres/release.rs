@@ -28,7 +28,7 @@ pub(super) type Releases = Queue<(ShardId, Seq)>;
 pub(super) async fn run(releases: Arc<Releases>, pool: Arc<Pool>) {
     // For each shard, the seq up to which all appends have been removed, so that these are not searched again.
     let mut floors: BTreeMap<ShardId, i64> = BTreeMap::new();
-    while let Some(group) = releases.group(|_| true).await {
+    while let Some((group, _turn)) = releases.group(|_| true).await {
         for (shard, upto) in group {
             let floor = floors.entry(shard).or_default();
             if let Err(error) = release(&pool, shard, upto, floor).await {

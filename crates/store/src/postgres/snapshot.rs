@@ -88,7 +88,8 @@ impl Table for PostgresSnapshot {
     }
 
     async fn get_many(&self, shard: ShardId, keys: Vec<Bytes>) -> Result<Vec<Option<Bytes>>, StoreError> {
-        table::get_many(self, shard, &keys).await
+        let keys = keys.iter().map(|bytes| table::Key { shard, bytes });
+        table::get_many(self, keys.collect()).await
     }
 
     async fn scan(

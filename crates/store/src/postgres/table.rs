@@ -19,8 +19,9 @@ const APPLIED: &str = "SELECT applied FROM limina.shard WHERE id = $1";
 
 const GET: &str = "
     SELECT asked.place, record.value
-    FROM unnest($2::bytea[], $3::bytea[]) WITH ORDINALITY AS asked (head, digest, place)
-    JOIN limina.record ON record.shard = $1 AND record.head = asked.head AND record.digest = asked.digest";
+    FROM unnest($1::integer[], $2::bytea[], $3::bytea[]) WITH ORDINALITY AS asked (shard, head, digest, place)
+    JOIN limina.record
+        ON record.shard = asked.shard AND record.head = asked.head AND record.digest = asked.digest";
 
 const SCAN: &str = "
     SELECT head, rest, value FROM limina.record
@@ -60,15 +61,22 @@ pub(super) async fn applied(pool: &impl Queryable, shard: ShardId) -> Result<Seq
     Ok(rows.first().map_or(Seq::ZERO, |row| Seq(unsigned(row.get(0)))))
 }
 
+/// A key of a shard.
+pub(super) struct Key<'a> {
+    pub(super) shard: ShardId,
+    pub(super) bytes: &'a [u8],
+}
+
+/// The values under these keys, in their order.
 pub(super) async fn get_many(
     pool: &impl Queryable,
-    shard: ShardId,
-    keys: &[Bytes],
+    keys: Vec<Key<'_>>,
 ) -> Result<Vec<Option<Bytes>>, StoreError> {
-    let heads: Vec<&[u8]> = keys.iter().map(|key| split(key).0).collect();
-    let digests: Vec<Vec<u8>> = keys.iter().map(|key| digest(split(key).1)).collect();
+    let shards: Vec<i32> = keys.iter().map(|key| from_shard(key.shard)).collect();
+    let heads: Vec<&[u8]> = keys.iter().map(|key| split(key.bytes).0).collect();
+    let digests: Vec<Vec<u8>> = keys.iter().map(|key| digest(split(key.bytes).1)).collect();
     let mut values = vec![None; keys.len()];
-    for row in pool.query(GET, &[&from_shard(shard), &heads, &digests]).await? {
+    for row in pool.query(GET, &[&shards, &heads, &digests]).await? {
         values[index(&row)] = Some(row.get::<_, Vec<u8>>(1).into());
     }
     Ok(values)

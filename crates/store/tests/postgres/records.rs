@@ -11,6 +11,7 @@ use std::{
     ops::Bound,
     sync::Arc,
 };
+use tokio::task::JoinSet;
 
 const SHARD: ShardId = ShardId(1);
 
@@ -35,6 +36,35 @@ fn keys() -> Vec<Bytes> {
         [&[(7, 1022)], &[(7, 1023)], &[(7, 1023), (0, 1)], &[(7, 1024)], &[(7, 1023), (255, 1)]];
     let keys = heads.iter().flat_map(|head| rests.iter().map(|rest| key(&[*head, *rest].concat())));
     Vec::from_iter(BTreeSet::from_iter(keys))
+}
+
+/// Look-ups that wait share statements. Each gets the answers of its own shard, however many there are.
+#[tokio::test]
+async fn look_ups_of_many_shards_at_once_find_their_own() {
+    let store = connect_as_owner(&new_database(), 1).await.expect("connect");
+    let shards = [ShardId(0), ShardId(1), ShardId(2)];
+    let key = |number: usize| Bytes::from(format!("key-{number}"));
+    let value = |shard: ShardId, number: usize| Bytes::from(format!("{}-{number}", shard.0));
+    for shard in shards {
+        let epoch = store.take(shard).await.expect("take");
+        let records = (0..10).map(|number| Record { key: key(number), value: Some(value(shard, number)) });
+        store.checkpoint(shard, epoch, Seq(0), Arc::new(records.collect())).await.expect("checkpoint");
+    }
+    let store = Arc::new(store);
+    let mut looking_up = JoinSet::new();
+    for number in 0..60 {
+        let (store, shard) = (store.clone(), shards[number % shards.len()]);
+        looking_up.spawn(async move {
+            // Some have no keys, and some have more than fit into a statement with others.
+            let keys = [0, 1, 7, 2_000][number % 4];
+            let numbers = (number..number + keys).map(|number| number % 20);
+            let found = store.get_many(shard, numbers.clone().map(key).collect()).await.expect("get_many");
+            let expected: Vec<_> =
+                numbers.map(|number| (number < 10).then(|| value(shard, number))).collect();
+            assert!(found == expected, "look-up {number} found others");
+        });
+    }
+    looking_up.join_all().await;
 }
 
 #[tokio::test]
