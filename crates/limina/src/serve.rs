@@ -36,8 +36,8 @@ use tokio::{
 const STOP_WITHIN: Duration = Duration::from_secs(25);
 
 /// The longest time that a request waits at a node among others that has just started. The other nodes serve meanwhile, so it
-/// can soon forward the request.
-const STARTING_WAIT: Duration = Duration::from_secs(2);
+/// can forward the request as soon as it has its share. Loading a share of large shards takes some seconds.
+const STARTING_WAIT: Duration = Duration::from_secs(10);
 /// How long a stopping node among others serves at least, while it reports that it is not ready and closes each client's
 /// connection after the next answer: load balancers and clients have this time to go elsewhere.
 const LAME_DUCK: Duration = Duration::from_secs(1);

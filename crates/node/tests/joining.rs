@@ -12,6 +12,7 @@ use limina_store::{
     memory::{self, Cluster, MemoryNode, MemoryOptions},
 };
 use std::{
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -34,10 +35,18 @@ fn announcement(address: &str) -> Announcement {
 }
 
 async fn join<S: Journal + Table + Tenure>(store: Arc<S>, address: &str) -> Result<Node, AddressTaken> {
+    join_with(store, address, StubPeers::default()).await
+}
+
+async fn join_with<S: Journal + Table + Tenure>(
+    store: Arc<S>,
+    address: &str,
+    peers: StubPeers,
+) -> Result<Node, AddressTaken> {
     let metrics = Metrics::new();
     let service = Service::new(metrics.clone());
     let Announcement { address, host, tenure, .. } = announcement(address);
-    let joining = Joining { address, host, tenure, peers: Arc::new(NoPeers) };
+    let joining = Joining { address, host, tenure, peers: Arc::new(peers) };
     Node::join(service, metrics, store, memory::sharding(SHARDS), joining, NodeOptions::default()).await
 }
 
@@ -67,9 +76,7 @@ async fn shards_are_claimed_together() {
     let cluster = cluster();
     let store = Arc::new(CountingStore::new(&cluster, false));
     let node = join(store.clone(), "here").await.expect("the address is free");
-    let owns_all =
-        || (0..SHARDS).all(|shard| cluster.owner(ShardId(shard)).expect("a shard").0 == Some(NodeId(1)));
-    eventually(owns_all).await;
+    eventually(|| owns_all(&cluster, NodeId(1))).await;
     assert_eq!(store.claims.load(Ordering::SeqCst), 1);
     node.stop().await;
 }
@@ -88,6 +95,63 @@ async fn an_address_is_free_when_its_tenure_has_expired() {
     node.stop().await;
 }
 
+/// The clock stands still, so no tenure expires: the session of the owner has ended, and nobody listens at its address.
+#[tokio::test]
+async fn a_node_that_died_is_replaced_before_its_tenure_expires() {
+    let cluster = cluster();
+    let dead = cluster.node(NodeId(1));
+    let view = dead.renew(announcement("there")).await.expect("renew");
+    let all = view.shards.iter().map(|row| (row.shard, row.epoch)).collect();
+    assert_eq!(dead.claim(all).await.expect("claim").len(), usize::from(SHARDS));
+    let peers = StubPeers { is_refused: true, ..StubPeers::default() };
+    let node = join_with(cluster.node(NodeId(2)), "here", peers).await.expect("the address is free");
+    cluster.disconnect(NodeId(1));
+    eventually(|| owns_all(&cluster, NodeId(2))).await;
+    node.stop().await;
+}
+
+/// The process that listens at an address now knows that the one that lost its session is not there any more.
+#[tokio::test]
+async fn an_address_is_free_when_the_session_of_its_node_has_ended() {
+    let cluster = cluster();
+    cluster.node(NodeId(1)).renew(announcement("here")).await.expect("renew");
+    cluster.disconnect(NodeId(1));
+    let node = join(cluster.node(NodeId(2)), "here").await.expect("the address is free");
+    node.stop().await;
+}
+
+/// A node that has given its shards away is a member, and knows the others, until it is stopped. The last node has nobody to
+/// give its shards to.
+#[tokio::test]
+async fn a_node_that_leaves_is_a_member_until_it_stops() {
+    let cluster = cluster();
+    let peers = || StubPeers { is_served: true, ..StubPeers::default() };
+    let first = join_with(cluster.node(NodeId(1)), "here", peers()).await.expect("the address is free");
+    eventually(|| owns_all(&cluster, NodeId(1))).await;
+    assert!(!first.leave().await, "nobody else is there");
+    let second = join_with(cluster.node(NodeId(2)), "there", peers()).await.expect("the address is free");
+    let is_second = |shard: &u16| cluster_owner(&cluster, *shard) == Some(NodeId(2));
+    eventually(|| (0..SHARDS).filter(is_second).count() == usize::from(SHARDS) / 2).await;
+    assert!(first.leave().await);
+    assert!(owns_all(&cluster, NodeId(2)));
+    let members = async || {
+        let view = cluster.node(NodeId(2)).renew(announcement("there")).await.expect("renew");
+        view.members.iter().map(|member| (member.id, member.is_leaving)).collect::<Vec<_>>()
+    };
+    assert_eq!(members().await, [(NodeId(1), true), (NodeId(2), false)]);
+    first.stop().await;
+    assert_eq!(members().await, [(NodeId(2), false)]);
+    second.stop().await;
+}
+
+fn cluster_owner(cluster: &Cluster, shard: u16) -> Option<NodeId> {
+    cluster.owner(ShardId(shard)).expect("a shard").0
+}
+
+fn owns_all(cluster: &Cluster, node: NodeId) -> bool {
+    (0..SHARDS).all(|shard| cluster_owner(cluster, shard) == Some(node))
+}
+
 #[tokio::test]
 async fn an_address_whose_tenure_is_renewed_belongs_to_another_node() {
     let cluster = cluster();
@@ -100,16 +164,28 @@ async fn an_address_whose_tenure_is_renewed_belongs_to_another_node() {
     first.stop().await;
 }
 
-/// No other node is reached.
-struct NoPeers;
+/// No other node is reached, unless the test says otherwise.
+#[derive(Default)]
+struct StubPeers {
+    /// Every address refuses connections.
+    is_refused: bool,
+    /// Every node serves every shard.
+    is_served: bool,
+}
 
-impl Peers for NoPeers {
+impl Peers for StubPeers {
+    fn is_refused<'a>(&'a self, _: &'a str) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
+        Box::pin(std::future::ready(self.is_refused))
+    }
+
     fn who<'a>(&'a self, _: &'a str) -> PeerFuture<'a, String> {
         Box::pin(async { Err(PeerError::NotThere) })
     }
 
     fn ask<'a>(&'a self, _: &'a str, _: ShardId, _: &'a Request) -> PeerFuture<'a, Outcome> {
-        Box::pin(async { Err(PeerError::NotThere) })
+        let answer =
+            if self.is_served { Ok(Outcome::Namespaces(Vec::new())) } else { Err(PeerError::NotThere) };
+        Box::pin(std::future::ready(answer))
     }
 
     fn follow<'a>(&'a self, _: &'a str, _: &'a FeedRequest) -> PeerFuture<'a, Box<dyn Feed>> {

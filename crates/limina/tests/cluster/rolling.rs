@@ -34,8 +34,9 @@ fn a_rolling_restart_loses_no_request() {
     let namespaces: Vec<String> = (0..SHARDS).map(|shard| namespace_in(&cluster[0], shard)).collect();
     let seen = Seen::default();
     std::thread::scope(|scope| {
-        let work = |namespace| scope.spawn(|| work(&bases, namespace, &seen));
-        let clients: Vec<_> = namespaces.iter().map(work).collect();
+        let (bases, seen) = (&bases, &seen);
+        let work = |namespace| scope.spawn(move || work(bases, namespace, seen));
+        let clients: Vec<_> = namespaces.iter().map(String::as_str).map(work).collect();
         let at_work = || {
             let target = seen.done.load(Ordering::Relaxed) + SOME;
             let is_over = || clients.iter().any(|client| client.is_finished());
@@ -44,7 +45,7 @@ fn a_rolling_restart_loses_no_request() {
             assert!(done.is_some(), "the clients hang");
         };
         // However this ends, no client goes on.
-        let _stop = Stop(&seen);
+        let _stop = Stop(seen);
         at_work();
         for node in 0..3 {
             cluster.node(node).stop();
