@@ -22,6 +22,8 @@ pub(crate) enum Needs {
     ClusterRead,
     /// A token in the header, or in the CONNECT frame. Each frame is judged by itself.
     Frames,
+    /// The certificate of a node, which its connection has shown. Clients cannot reach such a route.
+    Certificate,
     /// `limiter:use` in the namespace that the body names as its domain. The handler checks it.
     Domain,
 }
@@ -49,7 +51,7 @@ impl Needs {
     /// The right for this namespace. `None` if any valid token will do.
     pub(super) fn right(self, namespace: &str) -> Option<Need<'_>> {
         match self {
-            Needs::Nothing | Needs::Token | Needs::Frames | Needs::Domain => None,
+            Needs::Nothing | Needs::Token | Needs::Frames | Needs::Certificate | Needs::Domain => None,
             // A route of a family knows its family. Anything else needs the right of all families.
             Needs::Level(level) | Needs::Namespace(level) | Needs::AnyFamily(level) => {
                 Some(Need::Namespace(namespace, level))
@@ -69,6 +71,7 @@ impl fmt::Display for Needs {
             Needs::Frames => {
                 f.write_str("any token, here or in CONNECT; `NAMESPACE/events:read` to subscribe")
             }
+            Needs::Certificate => f.write_str("the certificate of a node"),
             Needs::Domain => f.write_str("`DOMAIN/limiter:use`"),
             Needs::AnyFamily(level) => write!(f, "`{level}` in one family of the namespace"),
             Needs::Level(_) | Needs::Family(..) | Needs::Namespace(_) | Needs::ClusterRead => {

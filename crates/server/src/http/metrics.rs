@@ -1,6 +1,6 @@
 //! The metrics of the HTTP front end. Labels are fixed words of the routes, never a client's text.
 
-use axum::{http::StatusCode, response::Response};
+use axum::http::StatusCode;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -88,7 +88,7 @@ impl Metrics {
     }
 
     /// The recorder of one operation. It keeps its metrics, so that a request needs no lookup.
-    pub(crate) fn operation(&self, family: &'static str, operation: &'static str) -> Arc<Recorder> {
+    pub(super) fn operation(&self, family: &'static str, operation: &'static str) -> Arc<Recorder> {
         Arc::new(Recorder {
             labels: OperationLabels { family, operation },
             requests: self.requests.clone(),
@@ -104,7 +104,7 @@ const STATUSES: [u16; 15] = [200, 201, 204, 400, 401, 403, 404, 405, 408, 409, 4
 
 /// Records the requests of one operation.
 #[derive(Debug)]
-pub(crate) struct Recorder {
+pub(super) struct Recorder {
     labels: OperationLabels,
     requests: Family<AnswerLabels, Counter>,
     answered: [OnceLock<Counter>; STATUSES.len()],
@@ -113,21 +113,6 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Runs a request and records it.
-    pub(crate) async fn record(&self, answer: impl Future<Output = Response>) -> Response {
-        let _in_flight = InFlight::begin(&self.in_flight);
-        let start = Instant::now();
-        let response = answer.await;
-        self.duration.observe(start.elapsed().as_secs_f64());
-        self.count(response.status());
-        response
-    }
-
-    /// The name of the operation.
-    pub(crate) fn operation(&self) -> &'static str {
-        self.labels.operation
-    }
-
     fn count(&self, status: StatusCode) {
         let status = status.as_u16();
         match STATUSES.iter().position(|known| *known == status) {
@@ -146,18 +131,27 @@ impl Recorder {
     }
 }
 
-/// Counts a request as in flight until it is dropped, also if its client hangs up.
-struct InFlight<'g>(&'g Gauge);
+/// A request that is being answered. It counts as in flight until this is dropped, also if its client hangs up.
+pub(super) struct Recording {
+    recorder: Arc<Recorder>,
+    begin: Instant,
+}
 
-impl<'g> InFlight<'g> {
-    fn begin(gauge: &'g Gauge) -> InFlight<'g> {
-        gauge.inc();
-        InFlight(gauge)
+impl Recording {
+    pub(super) fn begin(recorder: Arc<Recorder>) -> Recording {
+        recorder.in_flight.inc();
+        Recording { recorder, begin: Instant::now() }
+    }
+
+    /// The request was answered.
+    pub(super) fn finish(self, status: StatusCode) {
+        self.recorder.duration.observe(self.begin.elapsed().as_secs_f64());
+        self.recorder.count(status);
     }
 }
 
-impl Drop for InFlight<'_> {
+impl Drop for Recording {
     fn drop(&mut self) {
-        self.0.dec();
+        self.recorder.in_flight.dec();
     }
 }

@@ -4,29 +4,22 @@ use super::{
     App,
     door::Door,
     handshakes::Handshakes,
-    memory::{RequestMemory, Untaken, overloaded},
-    socket::{ClientConnection, Socket, WriteActivity},
+    router::Router,
+    service::{Connection, ConnectionService, LastCheck},
+    socket::Socket,
     stalls::Patience,
     streams::StreamExecutor,
 };
 use crate::{HttpPeers, peers};
-use axum::{Router, body::Body};
-use hyper::{Method, Request, Response, Version, body::Incoming, header::CONTENT_TYPE, service::Service};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::{conn::auto, graceful::GracefulShutdown},
-    service::TowerToHyperService,
 };
 use limina_node::Budget;
-use pin_project_lite::pin_project;
 use std::{
     io,
-    pin::{Pin, pin},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    task::{Context, Poll},
+    pin::pin,
+    sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::{
@@ -55,7 +48,7 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 /// prior knowledge.
 pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
     let door = app.tls().cloned().map_or(Door::Plain, Door::Tls);
-    let (router, max_connections) = (app.router(), app.max_connections());
+    let (router, max_connections) = (Arc::new(app.router()), app.max_connections());
     let builder = builder(&app);
     listen(listener, Listening { app, door, router, builder, max_connections }, shutdown).await;
 }
@@ -64,7 +57,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
 /// probes.
 pub async fn serve_envoy(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
     let door = app.tls().cloned().map_or(Door::Plain, Door::Tls);
-    let (router, max_connections) = (app.envoy_router(), app.max_connections());
+    let (router, max_connections) = (Arc::new(app.envoy_router()), app.max_connections());
     let builder = builder(&app);
     listen(listener, Listening { app, door, router, builder, max_connections }, shutdown).await;
 }
@@ -78,7 +71,7 @@ pub async fn serve_peers(
     max_connections: usize,
     shutdown: impl Future<Output = ()>,
 ) {
-    let (door, router) = (Door::Peers(peers.identity().clone()), app.peer_router());
+    let (door, router) = (Door::Peers(peers.identity().clone()), Arc::new(app.peer_router()));
     let mut builder = builder(&app).http2_only();
     peers::settings(&mut builder.http2());
     listen(listener, Listening { app, door, router, builder, max_connections }, shutdown).await;
@@ -88,7 +81,7 @@ pub async fn serve_peers(
 struct Listening {
     app: App,
     door: Door,
-    router: Router,
+    router: Arc<Router>,
     builder: auto::Builder<StreamExecutor>,
     max_connections: usize,
 }
@@ -143,18 +136,17 @@ async fn listen(listener: TcpListener, listening: Listening, shutdown: impl Futu
                         }
                         continue;
                     };
-                    let inner = TowerToHyperService::new(router.clone());
                     let (socket, client) = Socket::new(stream, permit, reserved, patience.clone());
-                    let activity = Arc::new(Activity::of(&socket));
-                    let service =
-                        ConnectionService { inner, activity: activity.clone(), client, memory: memory.clone() };
+                    let connection =
+                        Arc::new(Connection::new(router.clone(), client, memory.clone(), &socket));
                     let opened = (app.clone(), door.clone(), handshakes.clone());
                     let (builder, watcher, memory) = (builder.clone(), graceful.watcher(), memory.clone());
                     connections.spawn(async move {
                         let (app, door, handshakes) = opened;
                         let Some(stream) = door.open(socket, address, handshakes, &app).await else { return };
-                        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-                        run(watcher.watch(connection), activity, memory).await;
+                        let service = ConnectionService(connection.clone());
+                        let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+                        run(watcher.watch(serving), &connection, memory).await;
                     });
                 }
                 Err(error) if is_client_error(&error) => {}
@@ -205,18 +197,19 @@ impl LogThrottle {
 
 /// Runs a connection until it ends or is idle for too long, or its client takes no answer while memory is short.
 async fn run<E: std::fmt::Display>(
-    connection: impl Future<Output = Result<(), E>>,
-    activity: Arc<Activity>,
+    serving: impl Future<Output = Result<(), E>>,
+    connection: &Connection,
     memory: Budget,
 ) {
-    let mut connection = pin!(connection);
+    let activity = connection.activity();
+    let mut serving = pin!(serving);
     let (mut last, mut idle_checks, mut stalled_checks) = (LastCheck::default(), 0, 0);
     let ended = loop {
         tokio::select! {
-            ended = &mut connection => break ended,
+            ended = &mut serving => break ended,
             () = sleep(IDLE_CHECK) => {
                 idle_checks = if activity.is_idle_since(&mut last) { idle_checks + 1 } else { 0 };
-                let is_stalled = activity.untaken.is_stalled_since(&mut last.taken);
+                let is_stalled = activity.is_stalled_since(&mut last);
                 stalled_checks = if is_stalled { stalled_checks + 1 } else { 0 };
                 if idle_checks >= 2 || stalled_checks >= 2 && memory.is_short() {
                     return;
@@ -226,126 +219,6 @@ async fn run<E: std::fmt::Display>(
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended with an error");
-    }
-}
-
-/// What happens on one connection.
-struct Activity {
-    /// The number of requests so far.
-    begun: AtomicU64,
-    /// The number of requests without an answer.
-    open: AtomicU64,
-    /// The body of an answer is still written after its request is no longer open.
-    writes: Arc<WriteActivity>,
-    /// The answers that an HTTP/2 client has not taken.
-    untaken: Arc<Untaken>,
-    /// The connection is never closed as idle: it is HTTP/2, which has keep-alive pings, or it sends server-sent events.
-    may_be_idle: AtomicBool,
-}
-
-/// The state of a connection at the last check for activity.
-#[derive(Default)]
-struct LastCheck {
-    begun: u64,
-    writes: u64,
-    taken: u64,
-}
-
-impl Activity {
-    fn of(socket: &Socket) -> Activity {
-        let writes = socket.activity().clone();
-        let untaken = Arc::default();
-        Activity { begun: 0.into(), open: 0.into(), writes, untaken, may_be_idle: false.into() }
-    }
-
-    /// Whether no request is open, none has begun and nothing was written since the last check.
-    fn is_idle_since(&self, last: &mut LastCheck) -> bool {
-        let before = std::mem::replace(&mut last.begun, self.begun.load(Ordering::Relaxed));
-        let is_writing = self.writes.is_active_since(&mut last.writes);
-        last.begun == before
-            && !is_writing
-            && self.open.load(Ordering::Relaxed) == 0
-            && !self.may_be_idle.load(Ordering::Relaxed)
-    }
-}
-
-/// Serves one connection. Records its activity, and gives each request access to its client's connection.
-struct ConnectionService {
-    inner: TowerToHyperService<Router>,
-    activity: Arc<Activity>,
-    client: ClientConnection,
-    memory: Budget,
-}
-
-type Inner = TowerToHyperService<Router>;
-
-impl Service<Request<Incoming>> for ConnectionService {
-    type Response = <Inner as Service<Request<Incoming>>>::Response;
-    type Error = <Inner as Service<Request<Incoming>>>::Error;
-    type Future = Answering<<Inner as Service<Request<Incoming>>>::Future>;
-
-    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        request.extensions_mut().insert(self.client.clone());
-        self.activity.begun.fetch_add(1, Ordering::Relaxed);
-        self.activity.open.fetch_add(1, Ordering::Relaxed);
-        if request.version() == Version::HTTP_2 {
-            self.activity.may_be_idle.store(true, Ordering::Relaxed);
-        }
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        // A probe must not find the process dead because it has much to do.
-        let is_probe = matches!(request.uri().path(), "/healthz" | "/readyz" | "/metrics");
-        let memory = match is_probe {
-            true => Some(RequestMemory::new_anyway(&self.memory)),
-            false => RequestMemory::new(&self.memory).ok(),
-        };
-        let answer = memory.as_ref().map(|memory| {
-            request.extensions_mut().insert(memory.clone());
-            self.inner.call(request)
-        });
-        Answering { open: OpenGuard(self.activity.clone()), memory, is_read, answer }
-    }
-}
-
-pin_project! {
-    /// The future of an answer. Its request counts as open until it completes or is dropped.
-    struct Answering<F> {
-        open: OpenGuard,
-        memory: Option<RequestMemory>,
-        is_read: bool,
-        // None if there was no memory for the request.
-        #[pin]
-        answer: Option<F>,
-    }
-}
-
-impl<F, E> Future for Answering<F>
-where
-    F: Future<Output = Result<Response<Body>, E>>,
-{
-    type Output = F::Output;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let this = self.project();
-        let Some(answer) = this.answer.as_pin_mut() else { return Poll::Ready(Ok(overloaded())) };
-        let answer = answer.poll(context);
-        if let Poll::Ready(Ok(response)) = &answer
-            && response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream")
-        {
-            this.open.0.may_be_idle.store(true, Ordering::Relaxed);
-        }
-        answer.map_ok(|response| match this.memory.take() {
-            Some(memory) => memory.hold(response, *this.is_read, &this.open.0.untaken),
-            None => response,
-        })
-    }
-}
-
-/// Counts a request as no longer open when dropped, also if its client hangs up.
-struct OpenGuard(Arc<Activity>);
-
-impl Drop for OpenGuard {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -4,13 +4,20 @@ use super::{
     ASK, CONNECTION_WINDOW, FOLLOW, MAX_STREAMS, REFUSALS, SHARD, STREAM_WINDOW, WHO,
     wire::{SIGN_OF_LIFE, decode, encode, encode_message},
 };
-use crate::http::{App, PeerRoute, extract::read_body, problem::Failure};
+use crate::{
+    access::Needs::Certificate,
+    http::{
+        App,
+        extract::read_body,
+        problem::Failure,
+        routes::{Route, post},
+    },
+};
 use axum::{
     body::Body,
     extract::{Request, State},
     http::{header::CONTENT_TYPE, request::Parts},
     response::{IntoResponse, Response},
-    routing::post,
 };
 use bytes::Bytes;
 use futures_util::{
@@ -33,12 +40,12 @@ const PING_EVERY: Duration = Duration::from_secs(5);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The calls of other nodes. Only the listener for nodes has them.
-pub(crate) fn routes() -> [PeerRoute; 4] {
+pub(crate) fn routes() -> [Route; 4] {
     [
-        (ASK, "ask", post(ask)),
-        (FOLLOW, "follow", post(follow)),
-        (REFUSALS, "refusals", post(refusals)),
-        (WHO, "who", post(who)),
+        (ASK, "ask", post(Certificate, ask)),
+        (FOLLOW, "follow", post(Certificate, follow)),
+        (REFUSALS, "refusals", post(Certificate, refusals)),
+        (WHO, "who", post(Certificate, who)),
     ]
 }
 
