@@ -1,69 +1,54 @@
-//! The guard of a route: it checks the right that the route needs before the handler runs, and counts the request.
+//! The guard of a route: it checks the right that the route needs before the handler runs.
 
-use super::{
-    Identity, Needs, Scope, forbidden,
-    identity::token_overloaded,
-    origin::{Passed, add_headers},
-    unauthorized,
-};
+use super::{Identity, Needs, Scope, forbidden, identity::token_overloaded, origin::Passed, unauthorized};
 use crate::http::{
-    App, ClientConnection, Recorder, RequestMemory,
-    extract::{discard_body, path_namespace},
+    App, RequestContext,
+    extract::path_namespace,
     problem::{Code, Failure},
     visible_namespaces,
 };
 use axum::{
-    extract::{Request, State},
-    http::{HeaderMap, header::AUTHORIZATION, request::Parts},
-    middleware::Next,
-    response::{IntoResponse, Response},
+    http::{HeaderMap, HeaderValue, header::AUTHORIZATION, request::Parts},
+    response::Response,
 };
 use limina_access::{Exceeded, Resource};
-use std::sync::Arc;
 
 /// The guard of one route.
 pub(crate) struct Guard {
     pub(crate) app: App,
     pub(crate) needs: Needs,
-    pub(crate) recorder: Arc<Recorder>,
+    /// The name of the operation, for the log.
+    pub(crate) operation: &'static str,
 }
 
-/// Runs a request, if it may pass.
-pub(crate) async fn enter(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
-    let recorder = guard.recorder.clone();
-    recorder.record(guard.run(request, next)).await
+/// Whether a request may pass.
+pub(crate) enum Verdict {
+    Passed,
+    /// It passes if [`admit_namespace`] succeeds.
+    PassedIfRoom(Scope),
+    /// It was a preflight request of a browser, and this is its answer.
+    Answered(Response),
+    Refused(Failure),
 }
 
 impl Guard {
-    async fn run(&self, request: Request, next: Next) -> Response {
-        let (mut parts, body) = request.into_parts();
-        let origin = match self.app.policy().check_headers(&parts) {
+    /// Checks where the request comes from, its token, and the right of the token. The handler finds the scope in the context
+    /// of the request. Also returns the origin of the page that may read the answer.
+    pub(crate) fn check(&self, parts: &mut Parts) -> (Verdict, Option<HeaderValue>) {
+        let origin = match self.app.policy().check_headers(parts) {
             Ok(Passed::On(origin)) => origin,
-            Ok(Passed::Answered(response)) => return response,
+            Ok(Passed::Answered(response)) => return (Verdict::Answered(response), None),
             Err(failure) => {
-                self.log(&Identity::anyone(address(&parts)), &failure);
-                discard_body(body, self.app.body_timeout()).await;
-                return failure.into_response();
+                self.log(&Identity::anyone(address(parts)), &failure);
+                return (Verdict::Refused(failure), None);
             }
         };
-        let mut response = match self.admit(&mut parts).await {
-            Ok(()) => next.run(Request::from_parts(parts, body)).await,
-            Err(failure) => {
-                // An error that leaves the body unread closes the connection.
-                discard_body(body, self.app.body_timeout()).await;
-                failure.into_response()
-            }
-        };
-        if let Some(origin) = origin {
-            add_headers(response.headers_mut(), origin);
-        }
-        response
+        (self.admit(parts).unwrap_or_else(Verdict::Refused), origin)
     }
 
-    /// Checks the token and its right. The handler finds the scope among the extensions of the request.
-    async fn admit(&self, parts: &mut Parts) -> Result<(), Failure> {
+    fn admit(&self, parts: &mut Parts) -> Result<Verdict, Failure> {
         if self.needs == Needs::Nothing {
-            return Ok(());
+            return Ok(Verdict::Passed);
         }
         let policy = self.app.policy();
         let address = address(parts);
@@ -71,15 +56,15 @@ impl Guard {
         let identity = match policy.identify(presented, address) {
             Some(identity) => identity,
             // The token comes with the CONNECT frame.
-            None if presented.is_none() && self.needs == Needs::Frames => return Ok(()),
+            None if presented.is_none() && self.needs == Needs::Frames => return Ok(Verdict::Passed),
             None => {
                 let failure = unauthorized(presented.is_some());
                 self.log(&Identity::anyone(address), &failure);
                 return Err(failure);
             }
         };
-        self.take_connection(&identity, parts)?;
-        let namespace = path_namespace(parts, &self.app).await?;
+        take_connection(&identity, parts)?;
+        let namespace = path_namespace(parts)?;
         let need = self.needs.right(namespace.as_str());
         let is_allowed = match (self.needs, need) {
             (Needs::AnyFamily(level), _) => identity.sees(namespace.as_str(), level),
@@ -92,34 +77,35 @@ impl Guard {
             return Err(failure);
         }
         let scope = Scope::of_route(namespace, identity, self.needs);
-        if self.needs.may_create_namespace() {
-            admit_namespace(&self.app, &scope).await?;
-        }
-        parts.extensions.insert(scope);
-        Ok(())
-    }
-
-    /// Counts the connection and the memory of the request for the token.
-    fn take_connection(&self, identity: &Identity, parts: &Parts) -> Result<(), Failure> {
-        let Some(token) = identity.token() else { return Ok(()) };
-        if token.maxima.connections.is_some()
-            && let Some(connection) = parts.extensions.get::<ClientConnection>()
-        {
-            let counted = connection.count_for(token);
-            counted.map_err(|exceeded| token_overloaded(Resource::Connections, exceeded))?;
-        }
-        if token.maxima.in_flight_bytes.is_some()
-            && let Some(memory) = parts.extensions.get::<RequestMemory>()
-        {
-            let counted = memory.count_for(token);
-            counted.map_err(|exceeded| token_overloaded(Resource::InFlightBytes, exceeded))?;
-        }
-        Ok(())
+        let context = RequestContext::of_mut(&mut parts.extensions);
+        let scope = context.scope.insert(scope);
+        let has_room = !self.needs.may_create_namespace() || has_room(scope);
+        Ok(if has_room { Verdict::Passed } else { Verdict::PassedIfRoom(scope.clone()) })
     }
 
     fn log(&self, identity: &Identity, failure: &Failure) {
-        self.app.policy().log_denial(identity, self.recorder.operation(), failure);
+        self.app.policy().log_denial(identity, self.operation, failure);
     }
+}
+
+/// Counts the connection and the memory of the request for the token.
+fn take_connection(identity: &Identity, parts: &Parts) -> Result<(), Failure> {
+    let Some(token) = identity.token() else { return Ok(()) };
+    let context = RequestContext::of(&parts.extensions);
+    if token.maxima.connections.is_some() {
+        let counted = context.client().count_for(token);
+        counted.map_err(|exceeded| token_overloaded(Resource::Connections, exceeded))?;
+    }
+    if token.maxima.in_flight_bytes.is_some() {
+        let counted = context.memory.count_for(token);
+        counted.map_err(|exceeded| token_overloaded(Resource::InFlightBytes, exceeded))?;
+    }
+    Ok(())
+}
+
+/// Whether the token may use the namespace, as far as that is known without counting the namespaces that exist.
+fn has_room(scope: &Scope) -> bool {
+    scope.identity.token().is_none_or(|token| token.has_room_for(&scope.namespace))
 }
 
 /// Fails if a request that writes might create one namespace too many. Counted are the namespaces that exist and that the token
@@ -142,7 +128,7 @@ pub(crate) async fn admit_namespace(app: &App, scope: &Scope) -> Result<(), Fail
 }
 
 fn address(parts: &Parts) -> Option<std::net::IpAddr> {
-    parts.extensions.get::<ClientConnection>().and_then(ClientConnection::address)
+    RequestContext::of(&parts.extensions).client().address()
 }
 
 /// The token of the header `Authorization: Bearer TOKEN`. An empty one if there are several headers, or another scheme.

@@ -10,8 +10,9 @@ mod needs;
 mod origin;
 mod policy;
 
-pub(crate) use guard::{Guard, admit_namespace, enter};
+pub(crate) use guard::{Guard, Verdict, admit_namespace};
 pub(crate) use identity::{Identity, Scope, forbidden, unauthorized};
 pub(crate) use needs::Needs;
+pub(crate) use origin::expose_to;
 pub use origin::{InvalidOrigin, Origin};
 pub use policy::Policy;

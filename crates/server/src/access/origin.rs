@@ -149,12 +149,12 @@ fn preflight(origin: HeaderValue) -> Response {
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
     headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HEADERS);
     headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
-    add_headers(headers, origin);
+    expose_to(headers, origin);
     response
 }
 
-/// Tells the browser that the page may read the answer.
-pub(super) fn add_headers(headers: &mut HeaderMap, origin: HeaderValue) {
+/// Tells the browser that a page of this origin may read the answer.
+pub(crate) fn expose_to(headers: &mut HeaderMap, origin: HeaderValue) {
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
     headers.append(VARY, HeaderValue::from_static("origin"));

@@ -20,6 +20,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::{BufMut, BytesMut};
+use futures_util::FutureExt;
 use http_body_util::{BodyExt, Full};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
@@ -95,7 +96,7 @@ pub(super) fn ok() -> HeaderMap {
 }
 
 /// Gives an answer the form of gRPC. Everything that is not a message is an error.
-pub(crate) async fn answer_as_grpc(mut answer: Response) -> Response {
+pub(crate) fn answer_as_grpc(mut answer: Response) -> Response {
     if answer.extensions_mut().remove::<IsFramed>().is_some() {
         return answer;
     }
@@ -104,7 +105,9 @@ pub(crate) async fn answer_as_grpc(mut answer: Response) -> Response {
         return response(Body::new(Full::new(frame).with_trailers(trailers)));
     }
     let status = status::envoy::grpc_code(answer.status());
-    let problem = to_bytes(answer.into_body(), MAX_PROBLEM).await.unwrap_or_default();
+    // A problem document is complete, so nothing is waited for.
+    let problem = to_bytes(answer.into_body(), MAX_PROBLEM).now_or_never();
+    let problem = problem.and_then(Result::ok).unwrap_or_default();
     let problem: serde_json::Value = serde_json::from_slice(&problem).unwrap_or_default();
     let text = |field: &str| problem.get(field).and_then(|text| text.as_str()).unwrap_or_default().to_owned();
     let text = format!("{}: {}", text("code"), text("detail"));

@@ -11,7 +11,7 @@ pub(crate) use grpc::answer_as_grpc;
 use crate::{
     access::{Needs, Scope},
     http::{
-        App,
+        App, RequestContext,
         extract::read_body,
         problem::{Code, Failure},
         routes::{Call, post},
@@ -121,7 +121,7 @@ async fn decide(
     let invalid = |error: limina_envoy::InvalidRequest| Failure::invalid("body", error.to_string());
     Plan::check_request(request).map_err(invalid)?;
     let Scope { identity, .. } =
-        parts.extensions.remove::<Scope>().expect("the guard of a route that needs a token leaves its scope");
+        RequestContext::of_mut(&mut parts.extensions).scope.take().expect("the guard leaves the scope");
     let need = Need::Family(&request.domain, Family::Limiter, Level::Use);
     if let Err(failure) = identity.require(need) {
         app.policy().log_denial(&identity, "should_rate_limit", &failure);

@@ -2,9 +2,8 @@
 //! `cargo xtask console` bundles them into the files that are embedded here.
 
 use axum::{
-    extract::Path,
     http::{
-        HeaderMap, StatusCode,
+        HeaderMap, StatusCode, Uri,
         header::{
             ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
             IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
@@ -118,8 +117,9 @@ pub(super) async fn page(headers: HeaderMap) -> Response {
 }
 
 /// A file of the page, or the page for everything else below `/console/`.
-pub(super) async fn below(Path(rest): Path<String>, headers: HeaderMap) -> Response {
-    FILES.iter().find(|file| file.name == rest).unwrap_or(&PAGE).answer(&headers)
+pub(super) async fn below(uri: Uri, headers: HeaderMap) -> Response {
+    let name = uri.path().strip_prefix("/console/").unwrap_or_default();
+    FILES.iter().find(|file| file.name == name).unwrap_or(&PAGE).answer(&headers)
 }
 
 /// The root leads to the console, for people who open the address in a browser.

@@ -13,7 +13,7 @@ use super::{
     to_wire::decisions as to_wire,
 };
 use crate::access::{Scope, unauthorized};
-use axum::{Extension, extract::State, http::StatusCode, response::Response};
+use axum::{extract::State, http::StatusCode, response::Response};
 use limina_access::{
     Family,
     Level::{Read, Use},
@@ -74,7 +74,7 @@ async fn submit(app: App, namespace: Scope, idempotency: Option<Idempotency>, co
 )]
 pub(in crate::http) async fn decide(
     State(app): State<App>,
-    Extension(client): Extension<ClientConnection>,
+    client: ClientConnection,
     call: Call<Unparsed<Changing>>,
 ) -> Answer {
     let Call { namespace, idempotency, body } = call;

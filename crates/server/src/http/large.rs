@@ -55,7 +55,7 @@ pub(super) struct LargeRequest(PollSemaphore);
 
 impl LargeRequest {
     /// Polls the future of the answer on this thread, after the thread's other tasks were handed to another one.
-    pub(super) fn poll<F: Future>(
+    pub(super) fn poll<F: Future + ?Sized>(
         &mut self,
         answer: Pin<&mut F>,
         context: &mut Context<'_>,

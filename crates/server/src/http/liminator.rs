@@ -4,7 +4,7 @@
 
 use super::{
     App,
-    extract::{MAX_BODY, NoQuery, read_body},
+    extract::{MAX_BODY, Namespace, NoQuery, read_body},
     from_wire::ledger as from_wire,
     problem::{Code, Failure},
     status::{
@@ -13,7 +13,7 @@ use super::{
     },
 };
 use crate::{
-    access::{Scope, admit_namespace, unauthorized},
+    access::admit_namespace,
     liminator::messages::{
         Call, Exception, LimitChange, LimitRequest, LimitResponse, Reply, read_call, write_reply,
     },
@@ -59,7 +59,7 @@ async fn answer(app: App, request: Request) -> Result<Vec<u8>, Unsuccessful> {
     let (mut parts, body) = request.into_parts();
     // The body is read first, because an error that leaves it unread closes the connection.
     let bytes = read_body(&parts, body, MAX_BODY, app.body_timeout()).await?;
-    let scope: Scope = parts.extensions.get().cloned().ok_or_else(|| unauthorized(false))?;
+    let Namespace(scope) = Namespace::from_request_parts(&mut parts, &app).await?;
     NoQuery::from_request_parts(&mut parts, &app).await?;
     check_headers(&parts.headers)?;
     let (head, call) = read_call(&bytes).map_err(|error| Failure::invalid("body", error.to_string()))?;

@@ -12,7 +12,7 @@ use super::{
     status,
 };
 use crate::access::{Scope, unauthorized};
-use axum::{Extension, extract::State, http::StatusCode, response::Response};
+use axum::{extract::State, http::StatusCode, response::Response};
 use limina_access::{
     Level::{Read, Use},
     Resource,
@@ -61,7 +61,7 @@ async fn submit(app: App, namespace: Scope, idempotency: Option<Idempotency>, co
 )]
 pub(in crate::http) async fn acquire(
     State(app): State<App>,
-    Extension(client): Extension<ClientConnection>,
+    client: ClientConnection,
     call: Call<Unparsed<Changing>>,
 ) -> Answer {
     let Call { namespace, idempotency, body } = call;

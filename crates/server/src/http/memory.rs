@@ -57,7 +57,7 @@ impl Untaken {
     }
 }
 
-/// The reservations of one request. A clone is the same request: one is in the request's extensions.
+/// The reservations of one request. A clone is the same request: one is in the request's context.
 #[derive(Clone)]
 pub(crate) struct RequestMemory(Arc<Mutex<Reservations>>);
 
@@ -127,7 +127,12 @@ impl RequestMemory {
     ///
     /// If there is no room for a large answer to a read, the client gets 503 instead: nothing was done. The answer to a write is
     /// returned in any case, because the write was done.
-    pub(super) fn hold(self, response: Response, is_read: bool, untaken: &Arc<Untaken>) -> Response {
+    pub(super) fn hold(
+        self,
+        response: Response,
+        is_read: bool,
+        untaken: &Arc<Untaken>,
+    ) -> hyper::Response<AnswerBody> {
         let stream = WaitsSince::current().map(|waits| (waits, untaken.clone()));
         let (budget, request, mut of_token) = {
             let mut this = self.lock();
@@ -141,7 +146,7 @@ impl RequestMemory {
                 Err(MemoryFull) if is_read => (overloaded(), None),
                 Err(MemoryFull) => (response, Some(budget.reserve_anyway(Kind::Answers, bytes))),
             },
-            Some(0) => return response,
+            Some(0) => return response.map(AnswerBody::unheld),
             // A stream of updates, which have reservations of their own.
             Some(_) | None => (response, None),
         };
@@ -152,7 +157,7 @@ impl RequestMemory {
             }
             let untaken = stream.as_ref().map(|(_, untaken)| untaken.clone()).filter(|_| bytes.is_some());
             let held = Held::new(request, answer, of_token, untaken);
-            Body::new(AnswerBody { body, held: Some(held), rest: Bytes::new(), stream, is_one_piece })
+            AnswerBody { body, held: Some(held), rest: Bytes::new(), stream, is_one_piece }
         })
     }
 
@@ -185,7 +190,7 @@ pub(super) fn no_memory() -> Failure {
 
 pin_project! {
     /// The body of an answer, with the memory that it takes. On an HTTP/2 stream it is handed over in pieces.
-    struct AnswerBody {
+    pub(super) struct AnswerBody {
         #[pin]
         body: Body,
         // Given to the bytes of a body of known length; held by this body otherwise.
@@ -193,6 +198,13 @@ pin_project! {
         rest: Bytes,
         stream: Option<(WaitsSince, Arc<Untaken>)>,
         is_one_piece: bool,
+    }
+}
+
+impl AnswerBody {
+    /// A body that takes next to no memory.
+    pub(super) fn unheld(body: Body) -> AnswerBody {
+        AnswerBody { body, held: None, rest: Bytes::new(), stream: None, is_one_piece: true }
     }
 }
 

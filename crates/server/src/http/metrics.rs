@@ -1,6 +1,6 @@
 //! The metrics of the HTTP front end. Labels are fixed words of the routes, never a client's text.
 
-use axum::{http::StatusCode, response::Response};
+use axum::http::StatusCode;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -88,7 +88,7 @@ impl Metrics {
     }
 
     /// The recorder of one operation. It keeps its metrics, so that a request needs no lookup.
-    pub(crate) fn operation(&self, family: &'static str, operation: &'static str) -> Arc<Recorder> {
+    pub(super) fn operation(&self, family: &'static str, operation: &'static str) -> Arc<Recorder> {
         Arc::new(Recorder {
             labels: OperationLabels { family, operation },
             requests: self.requests.clone(),
@@ -113,28 +113,16 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Runs a request and records it.
-    pub(crate) async fn record(&self, answer: impl Future<Output = Response>) -> Response {
-        self.record_as(answer, Response::status).await
-    }
-
-    /// Runs a request whose answer corresponds to this status, and records it.
+    /// Runs a call of another node, whose answer corresponds to this status, and records it.
     pub(crate) async fn record_as<T>(
-        &self,
+        self: &Arc<Recorder>,
         answer: impl Future<Output = T>,
         status: impl FnOnce(&T) -> StatusCode,
     ) -> T {
-        let _in_flight = InFlight::begin(&self.in_flight);
-        let start = Instant::now();
+        let recording = Recording::begin(self.clone());
         let answer = answer.await;
-        self.duration.observe(start.elapsed().as_secs_f64());
-        self.count(status(&answer));
+        recording.finish(status(&answer));
         answer
-    }
-
-    /// The name of the operation.
-    pub(crate) fn operation(&self) -> &'static str {
-        self.labels.operation
     }
 
     fn count(&self, status: StatusCode) {
@@ -155,18 +143,27 @@ impl Recorder {
     }
 }
 
-/// Counts a request as in flight until it is dropped, also if its client hangs up.
-struct InFlight<'g>(&'g Gauge);
+/// A request that is being answered. It counts as in flight until this is dropped, also if its client hangs up.
+pub(super) struct Recording {
+    recorder: Arc<Recorder>,
+    begin: Instant,
+}
 
-impl<'g> InFlight<'g> {
-    fn begin(gauge: &'g Gauge) -> InFlight<'g> {
-        gauge.inc();
-        InFlight(gauge)
+impl Recording {
+    pub(super) fn begin(recorder: Arc<Recorder>) -> Recording {
+        recorder.in_flight.inc();
+        Recording { recorder, begin: Instant::now() }
+    }
+
+    /// The request was answered.
+    pub(super) fn finish(self, status: StatusCode) {
+        self.recorder.duration.observe(self.begin.elapsed().as_secs_f64());
+        self.recorder.count(status);
     }
 }
 
-impl Drop for InFlight<'_> {
+impl Drop for Recording {
     fn drop(&mut self) {
-        self.0.dec();
+        self.recorder.in_flight.dec();
     }
 }

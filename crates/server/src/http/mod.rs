@@ -24,8 +24,10 @@ mod openapi;
 pub(crate) mod problem;
 mod rate_limit;
 mod refusals;
+mod router;
 pub(crate) mod routes;
 mod serve;
+mod service;
 mod socket;
 mod stalls;
 pub(crate) mod status;
@@ -33,35 +35,32 @@ mod streams;
 mod to_wire;
 mod transport;
 
-pub(crate) use memory::{REQUEST, RequestMemory};
+pub(crate) use memory::REQUEST;
 pub use metrics::Metrics;
 pub(crate) use metrics::Recorder;
 pub(crate) use namespaces::visible_namespaces;
 pub use openapi::openapi_json;
 pub use routes::rights_table;
 pub use serve::{serve, serve_envoy, serve_peers};
+pub(crate) use service::RequestContext;
 pub(crate) use socket::ClientConnection;
 
 use crate::{
     Backend, EnvoyLimits, Policy, Tls,
-    access::{Guard, Needs, Scope, enter},
-    envoy,
+    access::{Guard, Needs, Scope},
     stomp::TimeSync,
 };
 use axum::{
-    Router,
     extract::{Request, State},
-    handler::Handler,
-    http::{StatusCode, header::CONTENT_TYPE},
-    middleware::{from_fn_with_state, map_response},
+    http::{Method, StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
-    routing::{MethodRouter, any},
 };
 use limina_engine::{Command, Idempotency, Outcome, Request as EngineRequest};
 use limina_node::{Budget, Unavailable};
 use problem::{Code, Failure};
 use prometheus_client::registry::Registry;
-use routes::Entry;
+use router::{Endpoint, Handle, Router};
+use routes::{Entry, handle};
 use serde::Serialize;
 use std::{
     sync::{
@@ -264,11 +263,11 @@ impl App {
 
     /// The router of all paths for clients.
     fn router(&self) -> Router {
-        let mut router = self.router_of(|_| true);
-        for (path, parameter) in routes::empty_names() {
-            router = router.route(&path, self.empty_name(parameter));
-        }
-        self.with_fallbacks(router)
+        let empty_names = routes::empty_names().into_iter().map(|(path, parameter)| {
+            let endpoint = self.endpoint("none", "empty_name", Needs::Nothing, refuse_empty_name(parameter));
+            (path, endpoint)
+        });
+        self.router_of(routes::all().into_iter(), empty_names.collect())
     }
 
     /// The router of the paths that Envoy uses, and of the probes.
@@ -276,59 +275,47 @@ impl App {
         let is_wanted = |entry: &Entry| {
             entry.family == routes::ENVOY || matches!(entry.path.as_str(), "/healthz" | "/readyz")
         };
-        self.with_fallbacks(self.router_of(is_wanted))
+        self.router_of(routes::all().into_iter().filter(is_wanted), Vec::new())
     }
 
-    fn router_of(&self, is_wanted: impl Fn(&Entry) -> bool) -> Router<App> {
-        let mut router = Router::new();
-        for entry in routes::all().into_iter().filter(is_wanted) {
-            let mut methods = self.guarded(entry.family, entry.operation, entry.needs, entry.handler);
-            if entry.is_grpc {
-                methods = methods.layer(map_response(envoy::answer_as_grpc));
-            }
-            router = router.route(&entry.path, methods);
-        }
-        router
+    fn router_of(
+        &self,
+        entries: impl Iterator<Item = Entry>,
+        all_methods: Vec<(String, Endpoint)>,
+    ) -> Router {
+        let paths = entries.map(|Entry { path, method, needs, family, operation, handler, is_grpc }| {
+            let endpoint = self.endpoint(family, operation, needs, handler);
+            (path, method, Endpoint { is_grpc, ..endpoint })
+        });
+        let others = |operation, handler| self.endpoint("none", operation, Needs::Nothing, handler);
+        Router::new(
+            paths.collect::<Vec<(String, Method, Endpoint)>>(),
+            all_methods,
+            others("method_not_allowed", handle(method_not_allowed)),
+            others("not_found", handle(not_found)),
+        )
     }
 
-    fn with_fallbacks(&self, router: Router<App>) -> Router {
-        router
-            .method_not_allowed_fallback(
-                method_not_allowed.layer(from_fn_with_state(
-                    self.guard("none", "method_not_allowed", Needs::Nothing),
-                    enter,
-                )),
-            )
-            .fallback(
-                not_found.layer(from_fn_with_state(self.guard("none", "not_found", Needs::Nothing), enter)),
-            )
-            .with_state(self.clone())
-    }
-
-    /// Adds the guard to the methods, and metrics with these labels.
-    fn guarded(
+    /// An endpoint with metrics of these labels.
+    fn endpoint(
         &self,
         family: &'static str,
         operation: &'static str,
         needs: Needs,
-        methods: MethodRouter<App>,
-    ) -> MethodRouter<App> {
-        methods.route_layer(from_fn_with_state(self.guard(family, operation, needs), enter))
-    }
-
-    fn guard(&self, family: &'static str, operation: &'static str, needs: Needs) -> Arc<Guard> {
+        handler: Handle,
+    ) -> Endpoint {
         let recorder = self.0.metrics.operation(family, operation);
-        Arc::new(Guard { app: self.clone(), needs, recorder })
+        let guard = Guard { app: self.clone(), needs, operation };
+        Endpoint { guard, recorder, handler, is_grpc: false }
     }
+}
 
-    /// Answers a path in which a name is empty.
-    fn empty_name(&self, parameter: &'static str) -> MethodRouter<App> {
-        let refuse = move |State(app): State<App>, request: Request| async move {
-            extract::discard_body(request.into_body(), app.body_timeout()).await;
-            extract::empty_name(parameter)
-        };
-        any(refuse).layer(from_fn_with_state(self.guard("none", "empty_name", Needs::Nothing), enter))
-    }
+/// Answers a path in which a name is empty.
+fn refuse_empty_name(parameter: &'static str) -> Handle {
+    handle(move |State(app): State<App>, request: Request| async move {
+        extract::discard_body(request.into_body(), app.body_timeout()).await;
+        extract::empty_name(parameter)
+    })
 }
 
 pub(crate) async fn not_found(State(app): State<App>, request: Request) -> Failure {

@@ -7,13 +7,10 @@
 use super::{
     App, audit, console, decisions, docs, events, health, ledger, liminator, limiter, locks, namespaces,
     refusals,
+    router::{Answer, Handle},
 };
 use crate::{access::Needs, envoy, stomp};
-use axum::{
-    handler::Handler,
-    http::Method,
-    routing::{self, MethodRouter},
-};
+use axum::{handler::Handler, http::Method};
 use limina_access::{
     Family,
     Level::{Manage, Read},
@@ -28,16 +25,31 @@ pub(crate) type Route = (&'static str, &'static str, Call);
 pub(crate) struct Call {
     method: Method,
     needs: Needs,
-    handler: MethodRouter<App>,
+    handler: Handle,
     /// Whether answers get the form of gRPC.
     is_grpc: bool,
 }
 
 impl Call {
+    /// The call at this path, with these labels in metrics.
+    pub(super) fn at(self, path: String, family: &'static str, operation: &'static str) -> Entry {
+        let Call { method, needs, handler, is_grpc } = self;
+        Entry { path, method, needs, family, operation, handler, is_grpc }
+    }
+
     /// The same over gRPC.
     pub(crate) fn over_grpc(self) -> Call {
         Call { is_grpc: true, ..self }
     }
+}
+
+/// A function with extractors, as a handler of a route.
+pub(super) fn handle<H, T>(handler: H) -> Handle
+where
+    H: Handler<T, App, Future = Answer> + Sync,
+    T: 'static,
+{
+    Box::new(move |request, app| handler.clone().call(request, app))
 }
 
 macro_rules! methods {
@@ -45,11 +57,10 @@ macro_rules! methods {
         /// A call with this method, which needs this right.
         pub(crate) fn $name<H, T>(needs: impl Into<Needs>, handler: H) -> Call
         where
-            H: Handler<T, App>,
+            H: Handler<T, App, Future = Answer> + Sync,
             T: 'static,
         {
-            let handler = routing::$name(handler);
-            Call { method: Method::$method, needs: needs.into(), handler, is_grpc: false }
+            Call { method: Method::$method, needs: needs.into(), handler: handle(handler), is_grpc: false }
         }
     )*};
 }
@@ -64,7 +75,7 @@ pub(super) struct Entry {
     /// The labels in metrics.
     pub(super) family: &'static str,
     pub(super) operation: &'static str,
-    pub(super) handler: MethodRouter<App>,
+    pub(super) handler: Handle,
     pub(super) is_grpc: bool,
 }
 
@@ -91,17 +102,14 @@ const PREFIXES: [&str; 2] = ["/v1", "/v1/ns/{namespace}"];
 /// All routes.
 pub(super) fn all() -> Vec<Entry> {
     let mut entries = Vec::new();
-    for (path, family, operation, Call { method, needs, handler, is_grpc }) in outside_families() {
-        let path = path.to_owned();
-        entries.push(Entry { path, method, needs, family, operation, handler, is_grpc });
+    for (path, family, operation, call) in outside_families() {
+        entries.push(call.at(path.to_owned(), family, operation));
     }
     for prefix in PREFIXES {
         for (family, routes, _) in families() {
-            for (path, operation, Call { method, needs, handler, is_grpc }) in routes {
-                let path = format!("{prefix}/{family}{path}");
-                let needs = needs.of_family(family);
-                let family = family.word();
-                entries.push(Entry { path, method, needs, family, operation, handler, is_grpc });
+            for (path, operation, call) in routes {
+                let call = Call { needs: call.needs.of_family(family), ..call };
+                entries.push(call.at(format!("{prefix}/{family}{path}"), family.word(), operation));
             }
         }
     }

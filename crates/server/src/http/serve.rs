@@ -4,35 +4,23 @@ use super::{
     App,
     door::Door,
     handshakes::Handshakes,
-    large::{LargeRequest, LargeRequests},
-    memory::{RequestMemory, Untaken, overloaded},
-    socket::{ClientConnection, Socket, WriteActivity},
+    large::LargeRequests,
+    router::Router,
+    service::{Connection, ConnectionService, LastCheck},
+    socket::Socket,
     stalls::Patience,
     streams::StreamExecutor,
 };
 use crate::{PeerClient, peers};
-use axum::{Router, body::Body};
-use hyper::{
-    Method, Request, Response, StatusCode, Version,
-    body::Incoming,
-    header::{CONNECTION, CONTENT_TYPE, HeaderValue},
-    service::Service,
-};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::{conn::auto, graceful::GracefulShutdown},
-    service::TowerToHyperService,
 };
 use limina_node::Budget;
-use pin_project_lite::pin_project;
 use std::{
     io,
-    pin::{Pin, pin},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    task::{Context, Poll},
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 use tokio::{
@@ -102,7 +90,7 @@ struct Listening {
 #[derive(Clone)]
 enum Protocol {
     Http {
-        router: Router,
+        router: Arc<Router>,
         large: LargeRequests,
     },
     /// The protocol between nodes.
@@ -111,7 +99,7 @@ enum Protocol {
 
 impl Protocol {
     fn http(router: Router) -> Protocol {
-        Protocol::Http { router, large: LargeRequests::new() }
+        Protocol::Http { router: Arc::new(router), large: LargeRequests::new() }
     }
 }
 
@@ -169,7 +157,7 @@ async fn listen(listener: TcpListener, listening: Listening, shutdown: impl Futu
                         continue;
                     };
                     let (socket, client) = Socket::new(stream, permit, reserved, patience.clone());
-                    let activity = Arc::new(Activity::of(&socket, app.0.is_draining.clone()));
+                    let writes = socket.activity().clone();
                     let opened = (app.clone(), door.clone(), handshakes.clone());
                     let (protocol, watcher, memory) = (protocol.clone(), graceful.watcher(), memory.clone());
                     connections.spawn(async move {
@@ -177,16 +165,13 @@ async fn listen(listener: TcpListener, listening: Listening, shutdown: impl Futu
                         let Some(stream) = door.open(socket, address, handshakes, &app).await else { return };
                         match protocol {
                             Protocol::Http { router, large } => {
-                                let service = ConnectionService {
-                                    inner: TowerToHyperService::new(router),
-                                    activity: activity.clone(),
-                                    client,
-                                    memory: memory.clone(),
-                                    large,
-                                };
+                                let draining = app.0.is_draining.clone();
+                                let shared = Connection::new(router, client, memory.clone(), writes, large, draining);
+                                let connection = Arc::new(shared);
+                                let service = ConnectionService(connection.clone());
                                 let builder = builder(&app);
-                                let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-                                run(watcher.watch(connection), activity, memory).await;
+                                let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+                                run(watcher.watch(serving), &connection, memory).await;
                             }
                             Protocol::Peers => {
                                 if let Err(error) = peers::serve_connection(stream, app).await {
@@ -256,18 +241,19 @@ impl LogThrottle {
 
 /// Runs a connection until it ends or is idle for too long, or its client takes no answer while memory is short.
 async fn run<E: std::fmt::Display>(
-    connection: impl Future<Output = Result<(), E>>,
-    activity: Arc<Activity>,
+    serving: impl Future<Output = Result<(), E>>,
+    connection: &Connection,
     memory: Budget,
 ) {
-    let mut connection = pin!(connection);
+    let activity = connection.activity();
+    let mut serving = pin!(serving);
     let (mut last, mut idle_checks, mut stalled_checks) = (LastCheck::default(), 0, 0);
     let ended = loop {
         tokio::select! {
-            ended = &mut connection => break ended,
+            ended = &mut serving => break ended,
             () = sleep(IDLE_CHECK) => {
                 idle_checks = if activity.is_idle_since(&mut last) { idle_checks + 1 } else { 0 };
-                let is_stalled = activity.untaken.is_stalled_since(&mut last.taken);
+                let is_stalled = activity.is_stalled_since(&mut last);
                 stalled_checks = if is_stalled { stalled_checks + 1 } else { 0 };
                 if idle_checks >= 2 || stalled_checks >= 2 && memory.is_short() {
                     return;
@@ -277,144 +263,6 @@ async fn run<E: std::fmt::Display>(
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended with an error");
-    }
-}
-
-/// What happens on one connection.
-struct Activity {
-    /// The number of requests so far.
-    begun: AtomicU64,
-    /// The number of requests without an answer.
-    open: AtomicU64,
-    /// The body of an answer is still written after its request is no longer open.
-    writes: Arc<WriteActivity>,
-    /// The answers that an HTTP/2 client has not taken.
-    untaken: Arc<Untaken>,
-    /// The connection is never closed as idle: it is HTTP/2, which has keep-alive pings, or it sends server-sent events.
-    may_be_idle: AtomicBool,
-    /// Shared by all connections: whether an HTTP/1 connection is closed after its next answer.
-    is_draining: Arc<AtomicBool>,
-}
-
-/// The state of a connection at the last check for activity.
-#[derive(Default)]
-struct LastCheck {
-    begun: u64,
-    writes: u64,
-    taken: u64,
-}
-
-impl Activity {
-    fn of(socket: &Socket, is_draining: Arc<AtomicBool>) -> Activity {
-        let writes = socket.activity().clone();
-        let untaken = Arc::default();
-        Activity { begun: 0.into(), open: 0.into(), writes, untaken, may_be_idle: false.into(), is_draining }
-    }
-
-    /// Whether no request is open, none has begun and nothing was written since the last check.
-    fn is_idle_since(&self, last: &mut LastCheck) -> bool {
-        let before = std::mem::replace(&mut last.begun, self.begun.load(Ordering::Relaxed));
-        let is_writing = self.writes.is_active_since(&mut last.writes);
-        last.begun == before
-            && !is_writing
-            && self.open.load(Ordering::Relaxed) == 0
-            && !self.may_be_idle.load(Ordering::Relaxed)
-    }
-}
-
-/// Serves one connection. Records its activity, and gives each request access to its client's connection.
-struct ConnectionService {
-    inner: TowerToHyperService<Router>,
-    activity: Arc<Activity>,
-    client: ClientConnection,
-    memory: Budget,
-    large: LargeRequests,
-}
-
-type Inner = TowerToHyperService<Router>;
-
-impl Service<Request<Incoming>> for ConnectionService {
-    type Response = <Inner as Service<Request<Incoming>>>::Response;
-    type Error = <Inner as Service<Request<Incoming>>>::Error;
-    type Future = Answering<<Inner as Service<Request<Incoming>>>::Future>;
-
-    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        request.extensions_mut().insert(self.client.clone());
-        self.activity.begun.fetch_add(1, Ordering::Relaxed);
-        self.activity.open.fetch_add(1, Ordering::Relaxed);
-        let is_http1 = request.version() != Version::HTTP_2;
-        if !is_http1 {
-            self.activity.may_be_idle.store(true, Ordering::Relaxed);
-        }
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        // A probe must not find the process dead because it has much to do.
-        let is_probe = matches!(request.uri().path(), "/healthz" | "/readyz" | "/metrics");
-        let memory = match is_probe {
-            true => Some(RequestMemory::new_anyway(&self.memory)),
-            false => RequestMemory::new(&self.memory).ok(),
-        };
-        let large = self.large.admit(&request);
-        let answer = memory.as_ref().map(|memory| {
-            request.extensions_mut().insert(memory.clone());
-            self.inner.call(request)
-        });
-        let open = OpenGuard(self.activity.clone());
-        Answering { open, memory, is_read, is_http1, large, answer }
-    }
-}
-
-pin_project! {
-    /// The future of an answer. Its request counts as open until it completes or is dropped.
-    struct Answering<F> {
-        open: OpenGuard,
-        memory: Option<RequestMemory>,
-        is_read: bool,
-        is_http1: bool,
-        large: Option<LargeRequest>,
-        // None if there was no memory for the request.
-        #[pin]
-        answer: Option<F>,
-    }
-}
-
-impl<F, E> Future for Answering<F>
-where
-    F: Future<Output = Result<Response<Body>, E>>,
-{
-    type Output = F::Output;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let this = self.project();
-        let Some(answer) = this.answer.as_pin_mut() else { return Poll::Ready(Ok(overloaded())) };
-        let mut answer = match this.large {
-            Some(large) => large.poll(answer, context),
-            None => answer.poll(context),
-        };
-        if *this.is_http1
-            && this.open.0.is_draining.load(Ordering::Relaxed)
-            && let Poll::Ready(Ok(response)) = &mut answer
-            && response.status() != StatusCode::SWITCHING_PROTOCOLS
-        {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        }
-        if let Poll::Ready(Ok(response)) = &answer
-            && response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream")
-        {
-            this.open.0.may_be_idle.store(true, Ordering::Relaxed);
-        }
-        answer.map_ok(|response| match this.memory.take() {
-            Some(memory) => memory.hold(response, *this.is_read, &this.open.0.untaken),
-            None => response,
-        })
-    }
-}
-
-/// Counts a request as no longer open when dropped, also if its client hangs up.
-struct OpenGuard(Arc<Activity>);
-
-impl Drop for OpenGuard {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

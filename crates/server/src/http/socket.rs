@@ -22,7 +22,10 @@ use std::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
-    net::TcpStream,
+    net::{
+        TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
     sync::OwnedSemaphorePermit,
     time::Instant,
 };
@@ -33,6 +36,9 @@ const MAX_UNSENT: u32 = 128 << 10;
 
 /// The socket that a connection reads from and writes to.
 pub(super) struct Socket {
+    /// Reads through tokio's own `poll_read`, for two reasons. It does not clear the buffer before. And if a read does not fill
+    /// the buffer, it knows that nothing is left, so the next read does not ask the kernel in vain.
+    reader: OwnedReadHalf,
     stream: Arc<CountedStream>,
     activity: Arc<WriteActivity>,
     patience: Patience,
@@ -44,7 +50,7 @@ pub(super) struct Socket {
 /// A stream with its permit, which limits the number of connections, and its memory. Both are returned when the socket is
 /// closed.
 struct CountedStream {
-    stream: TcpStream,
+    stream: OwnedWriteHalf,
     address: Option<IpAddr>,
     _permit: OwnedSemaphorePermit,
     _memory: Reservation,
@@ -56,7 +62,7 @@ impl Deref for CountedStream {
     type Target = TcpStream;
 
     fn deref(&self) -> &TcpStream {
-        &self.stream
+        self.stream.as_ref()
     }
 }
 
@@ -93,10 +99,11 @@ impl Socket {
         let _less_tolerant = SockRef::from(&stream).set_tcp_notsent_lowat(MAX_UNSENT);
         let address = stream.peer_addr().ok().map(|address| address.ip().to_canonical());
         let of_token = Mutex::new(None);
+        let (reader, stream) = stream.into_split();
         let stream = Arc::new(CountedStream { stream, address, _permit: permit, _memory: memory, of_token });
         let client = ClientConnection(stream.clone());
         let (activity, timer) = (Arc::default(), StallTimer::default());
-        (Socket { stream, activity, patience, timer, stalled_since: None }, client)
+        (Socket { reader, stream, activity, patience, timer, stalled_since: None }, client)
     }
 
     pub(super) fn activity(&self) -> &Arc<WriteActivity> {
@@ -151,7 +158,8 @@ impl ClientConnection {
 
     /// Whether the client has hung up, asked from the kernel: the runtime may not have noticed yet.
     pub(super) fn has_hung_up(&self) -> bool {
-        let mut polled = [PollFd::new(&self.0.stream, PollFlags::RDHUP)];
+        let stream: &TcpStream = &self.0;
+        let mut polled = [PollFd::new(stream, PollFlags::RDHUP)];
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         // `poll` always reports errors and hang-ups, besides the requested event.
         poll(&mut polled, Some(&now)).is_ok() && !polled[0].revents().is_empty()
@@ -164,17 +172,7 @@ impl AsyncRead for Socket {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        loop {
-            ready!(self.stream.poll_read_ready(context))?;
-            match self.stream.try_read(buffer.initialize_unfilled()) {
-                Ok(count) => {
-                    buffer.advance(count);
-                    return Poll::Ready(Ok(()));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-        }
+        Pin::new(&mut self.get_mut().reader).poll_read(context, buffer)
     }
 }
 
@@ -212,6 +210,7 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(rustix::net::shutdown(&self.stream.stream, rustix::net::Shutdown::Write)?))
+        let stream: &TcpStream = &self.stream;
+        Poll::Ready(Ok(rustix::net::shutdown(stream, rustix::net::Shutdown::Write)?))
     }
 }

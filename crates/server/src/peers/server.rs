@@ -374,7 +374,11 @@ impl Call {
     }
 
     /// Sends the answer, with the memory that it needs until it is written.
-    async fn answer(self, recorder: &Recorder, answer: impl Future<Output = Result<Answer, Refusal>>) -> u64 {
+    async fn answer(
+        self,
+        recorder: &Arc<Recorder>,
+        answer: impl Future<Output = Result<Answer, Refusal>>,
+    ) -> u64 {
         let answer = recorder.record_as(async { Answer::from(answer.await) }, Answer::status).await;
         let Call { app, outbox, number, memory } = self;
         let CallMemory { request, body } = memory;
@@ -403,7 +407,7 @@ impl Call {
 
     /// Sends the changes of a stream until it ends, or the process stops. The first message says whether the stream can be
     /// followed here.
-    async fn follow(self, recorder: &Recorder, body: Bytes, window: &Window) {
+    async fn follow(self, recorder: &Arc<Recorder>, body: Bytes, window: &Window) {
         let Call { app, outbox, number, memory: _held } = self;
         let begun = recorder.record_as(begin_feed(&app, &body), |begun| match begun {
             Ok(_) => StatusCode::OK,

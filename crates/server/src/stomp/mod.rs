@@ -14,7 +14,7 @@ use crate::{
     App,
     access::{Identity, Scope, forbidden, unauthorized},
     http::{
-        ClientConnection,
+        ClientConnection, RequestContext,
         events::{LARGE, not_followed, right_to_follow},
         extract::default_namespace,
         problem::{Code, Failure},
@@ -54,8 +54,9 @@ const TOO_MANY_SERIES: &str = "Too many series of time messages are running. Ret
     ),
 )]
 pub(crate) async fn upgrade(State(app): State<App>, request: Request) -> Result<Response, Failure> {
-    let identity = request.extensions().get::<Scope>().map(|scope| scope.identity.clone());
-    let client = request.extensions().get::<ClientConnection>().cloned();
+    let context = RequestContext::of(request.extensions());
+    let identity = context.scope.as_ref().map(|scope| scope.identity.clone());
+    let client = context.client().clone();
     let upgrade = Upgrade::check(request).await?;
     let id = draw_id()?;
     let memory = app.memory().clone();
@@ -93,7 +94,7 @@ struct Connection {
     started: Instant,
     subscriptions: Subscriptions,
     stopping: watch::Receiver<bool>,
-    client: Option<ClientConnection>,
+    client: ClientConnection,
     /// The client. Until the session has admitted it, no frame asks for it.
     identity: Identity,
     /// Completes when the client's token is no longer valid.
@@ -109,11 +110,11 @@ impl Connection {
 
     /// Decides whether a client that has sent CONNECT is let in.
     fn present(&mut self, passcode: Option<&str>) {
-        let address = self.client.as_ref().and_then(ClientConnection::address);
+        let address = self.client.address();
         let failure = match self.app.policy().identify(passcode.map(str::as_bytes), address) {
             None => unauthorized(passcode.is_some()),
-            Some(identity) => match (identity.token(), &self.client) {
-                (Some(token), Some(client)) if client.count_for(token).is_err() => {
+            Some(identity) => match identity.token() {
+                Some(token) if self.client.count_for(token).is_err() => {
                     Failure::new(Code::Overloaded, "The token has its maximum of connections.")
                 }
                 _ => {

@@ -1,12 +1,13 @@
 //! Reads bodies: whole, in time, up to a maximum size, and as far as there is memory for them.
 
 use super::super::{
+    RequestContext,
     memory::{RequestMemory, no_memory},
     problem::{Code, Failure},
     stalls::IF_MEMORY_IS_SHORT,
 };
 use axum::{
-    body::Body,
+    body::{Body, HttpBody},
     http::{
         HeaderMap, Version,
         header::{CONTENT_LENGTH, EXPECT},
@@ -14,6 +15,7 @@ use axum::{
     },
 };
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use hyper::body::Frame;
 use std::time::Duration;
@@ -58,9 +60,21 @@ pub(crate) async fn read_body(
         let detail = format!("The body did not arrive within {} seconds.", within.as_secs_f32());
         closing(Failure::new(Code::RequestTimeout, detail))
     };
-    let memory = parts.extensions.get::<RequestMemory>();
+    let memory = &RequestContext::of(&parts.extensions).memory;
+    // Most bodies have arrived with their heads. They need no timer.
+    let mut body = body;
+    let arrived = body.frame().now_or_never();
+    if let Some(Some(Ok(frame))) = &arrived
+        && let Some(data) = frame.data_ref()
+        && data.len() <= max
+        && body.is_end_stream()
+        && memory.reserve_parsed(data.len()).is_ok()
+    {
+        return Ok(data.clone());
+    }
     let declared = declared_length(&parts.headers).and_then(|length| usize::try_from(length).ok());
-    match tokio::time::timeout(timeout, collect(body, max, declared, memory)).await {
+    let collected = Box::pin(tokio::time::timeout(timeout, collect(arrived, body, max, declared, memory)));
+    match collected.await {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(Unread::TooLarge)) => Err(too_large()),
         Ok(Err(Unread::NoMemory)) => Err(closing(no_memory())),
@@ -73,17 +87,21 @@ pub(crate) async fn read_body(
     }
 }
 
+/// What a body returns when it is asked for its next piece. None at its end.
+type NextFrame = Option<Result<Frame<Bytes>, axum::Error>>;
+
+/// `arrived` is the first piece, if the body has been asked for it and had it.
 async fn collect(
+    mut arrived: Option<NextFrame>,
     mut body: Body,
     max: usize,
     declared: Option<usize>,
-    memory: Option<&RequestMemory>,
+    memory: &RequestMemory,
 ) -> Result<Bytes, Unread> {
-    let reserve = |bytes| memory.map_or(Ok(()), |memory| memory.reserve_body(bytes));
     let mut first = Bytes::new();
     let mut all = Vec::new();
     let mut length = 0;
-    while let Some(frame) = next_frame(&mut body, memory).await? {
+    while let Some(frame) = next_frame(&mut arrived, &mut body, memory).await? {
         let Ok(data) = frame.into_data() else { continue };
         length += data.len();
         if length > max {
@@ -98,7 +116,7 @@ async fn collect(
             // A body of a declared length needs no more than that, and is not allocated before it arrives.
             false => (2 * length).max(FIRST_BUFFER).min(declared.unwrap_or(max).max(length)),
         };
-        if reserve(capacity).is_err() {
+        if memory.reserve_body(capacity).is_err() {
             drop((first, all));
             discard(body, MAX_DISCARDED).await;
             return Err(Unread::NoMemory);
@@ -111,23 +129,29 @@ async fn collect(
             all.extend_from_slice(&data);
         }
     }
-    if memory.is_some_and(|memory| memory.reserve_parsed(length).is_err()) {
+    if memory.reserve_parsed(length).is_err() {
         return Err(Unread::NoMemory);
     }
     Ok(if all.is_empty() { first } else { all.into() })
 }
 
-/// The next piece of the body. None at its end.
-async fn next_frame(body: &mut Body, memory: Option<&RequestMemory>) -> Result<Option<Frame<Bytes>>, Unread> {
-    loop {
-        match tokio::time::timeout(IF_MEMORY_IS_SHORT, body.frame()).await {
-            Ok(None) => return Ok(None),
-            Ok(Some(Ok(frame))) => return Ok(Some(frame)),
-            Ok(Some(Err(_))) => return Err(Unread::Broken),
-            Err(_) if memory.is_some_and(RequestMemory::is_short) => return Err(Unread::Stalled),
-            Err(_) => {}
-        }
-    }
+/// The next piece of the body: the one that has arrived, if there is one. None at its end.
+async fn next_frame(
+    arrived: &mut Option<NextFrame>,
+    body: &mut Body,
+    memory: &RequestMemory,
+) -> Result<Option<Frame<Bytes>>, Unread> {
+    let next = match arrived.take() {
+        Some(next) => next,
+        None => loop {
+            match tokio::time::timeout(IF_MEMORY_IS_SHORT, body.frame()).await {
+                Ok(next) => break next,
+                Err(_) if memory.is_short() => return Err(Unread::Stalled),
+                Err(_) => {}
+            }
+        },
+    };
+    next.transpose().map_err(|_| Unread::Broken)
 }
 
 async fn discard(mut body: Body, max: usize) {

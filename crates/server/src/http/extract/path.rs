@@ -1,13 +1,10 @@
 //! Namespaces, names and ids in paths.
 
-use super::super::{App, problem::Failure};
+use super::super::{App, RequestContext, problem::Failure};
 use crate::access::{Scope, unauthorized};
-use axum::{
-    extract::{FromRequestParts, Path, RawPathParams, rejection::PathRejection},
-    http::request::Parts,
-};
+use axum::{extract::FromRequestParts, http::request::Parts};
 use limina_engine::Name;
-use std::{collections::HashMap, sync::LazyLock};
+use std::sync::LazyLock;
 
 static DEFAULT_NAMESPACE: LazyLock<Name> =
     LazyLock::new(|| Name::new("default").expect("the default namespace has a valid name"));
@@ -21,13 +18,14 @@ impl FromRequestParts<App> for Namespace {
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Namespace, Failure> {
         // A route that needs nothing has no scope, and must not reach a namespace.
-        parts.extensions.get().cloned().map(Namespace).ok_or_else(|| unauthorized(false))
+        let scope = RequestContext::of(&parts.extensions).scope.clone();
+        scope.map(Namespace).ok_or_else(|| unauthorized(false))
     }
 }
 
 /// The namespace that the path names, or the default one.
-pub(crate) async fn path_namespace(parts: &mut Parts, app: &App) -> Result<Name, Failure> {
-    Ok(path_name(parts, app, "namespace").await?.unwrap_or_else(default_namespace))
+pub(crate) fn path_namespace(parts: &Parts) -> Result<Name, Failure> {
+    Ok(path_name(parts, "namespace")?.unwrap_or_else(default_namespace))
 }
 
 /// The namespace of paths without `/ns/{namespace}`.
@@ -41,8 +39,8 @@ pub(crate) struct LimitName(pub(crate) Name);
 impl FromRequestParts<App> for LimitName {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<LimitName, Failure> {
-        path_name(parts, app, "name").await?.map(LimitName).ok_or_else(|| empty_name("name"))
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<LimitName, Failure> {
+        path_name(parts, "name")?.map(LimitName).ok_or_else(|| empty_name("name"))
     }
 }
 
@@ -52,11 +50,8 @@ pub(crate) struct OperationId(pub(crate) Name);
 impl FromRequestParts<App> for OperationId {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<OperationId, Failure> {
-        path_name(parts, app, "operation_id")
-            .await?
-            .map(OperationId)
-            .ok_or_else(|| empty_name("operation_id"))
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<OperationId, Failure> {
+        path_name(parts, "operation_id")?.map(OperationId).ok_or_else(|| empty_name("operation_id"))
     }
 }
 
@@ -66,8 +61,8 @@ pub(crate) struct DecisionId(pub(crate) Name);
 impl FromRequestParts<App> for DecisionId {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<DecisionId, Failure> {
-        name_or_segment(parts, app, "operation_id").await.map(DecisionId)
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<DecisionId, Failure> {
+        name_or_segment(parts, "operation_id").map(DecisionId)
     }
 }
 
@@ -78,8 +73,8 @@ pub(crate) struct RuleName(pub(crate) Name);
 impl FromRequestParts<App> for RuleName {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<RuleName, Failure> {
-        name_or_segment(parts, app, "name").await.map(RuleName)
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<RuleName, Failure> {
+        name_or_segment(parts, "name").map(RuleName)
     }
 }
 
@@ -89,8 +84,8 @@ pub(crate) struct OverrideName(pub(crate) Name);
 impl FromRequestParts<App> for OverrideName {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<OverrideName, Failure> {
-        name_or_segment(parts, app, "override").await.map(OverrideName)
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<OverrideName, Failure> {
+        name_or_segment(parts, "override").map(OverrideName)
     }
 }
 
@@ -100,8 +95,8 @@ pub(crate) struct RuleSetName(pub(crate) Name);
 impl FromRequestParts<App> for RuleSetName {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<RuleSetName, Failure> {
-        path_name(parts, app, "set").await?.map(RuleSetName).ok_or_else(|| empty_name("set"))
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<RuleSetName, Failure> {
+        path_name(parts, "set")?.map(RuleSetName).ok_or_else(|| empty_name("set"))
     }
 }
 
@@ -111,8 +106,8 @@ pub(crate) struct LeaseId(pub(crate) Name);
 impl FromRequestParts<App> for LeaseId {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<LeaseId, Failure> {
-        path_name(parts, app, "lease_id").await?.map(LeaseId).ok_or_else(|| empty_name("lease_id"))
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<LeaseId, Failure> {
+        path_name(parts, "lease_id")?.map(LeaseId).ok_or_else(|| empty_name("lease_id"))
     }
 }
 
@@ -122,8 +117,8 @@ pub(crate) struct StreamName(pub(crate) Name);
 impl FromRequestParts<App> for StreamName {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<StreamName, Failure> {
-        path_name(parts, app, "stream").await?.map(StreamName).ok_or_else(|| empty_name("stream"))
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<StreamName, Failure> {
+        path_name(parts, "stream")?.map(StreamName).ok_or_else(|| empty_name("stream"))
     }
 }
 
@@ -133,14 +128,14 @@ pub(crate) struct LockId(pub(crate) Name);
 impl FromRequestParts<App> for LockId {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<LockId, Failure> {
-        name_or_segment(parts, app, "lock_id").await.map(LockId)
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<LockId, Failure> {
+        name_or_segment(parts, "lock_id").map(LockId)
     }
 }
 
 /// The decoded parameter of the path. If the router matched a fixed path instead, the last segment of the path.
-async fn name_or_segment(parts: &mut Parts, app: &App, parameter: &str) -> Result<Name, Failure> {
-    if let Some(name) = path_name(parts, app, parameter).await? {
+fn name_or_segment(parts: &Parts, parameter: &str) -> Result<Name, Failure> {
+    if let Some(name) = path_name(parts, parameter)? {
         return Ok(name);
     }
     let segment = parts.uri.path().rsplit('/').next().unwrap_or_default();
@@ -153,22 +148,8 @@ pub(crate) fn empty_name(parameter: &str) -> Failure {
 }
 
 /// The decoded parameter of the path; `None` if the route has no such parameter.
-async fn path_name(parts: &mut Parts, app: &App, parameter: &str) -> Result<Option<Name>, Failure> {
-    let Ok(params) = RawPathParams::from_request_parts(parts, app).await else {
-        return Err(undecodable(parts, app).await);
-    };
-    let Some((_, text)) = params.iter().find(|(name, _)| *name == parameter) else { return Ok(None) };
-    Name::new(text).map(Some).map_err(|error| Failure::invalid_path(parameter, error.to_string()))
-}
-
-/// The answer to a path that is not UTF-8 when percent-decoded; names the parameter if possible.
-async fn undecodable(parts: &mut Parts, app: &App) -> Failure {
-    let parameter = match Path::<HashMap<String, String>>::from_request_parts(parts, app).await {
-        Err(PathRejection::FailedToDeserializePathParams(error)) => match error.into_kind() {
-            axum::extract::path::ErrorKind::InvalidUtf8InPathParam { key } => key,
-            _ => "path".to_owned(),
-        },
-        _ => "path".to_owned(),
-    };
-    Failure::invalid_path(parameter, "must be UTF-8 when percent-decoded")
+fn path_name(parts: &Parts, parameter: &str) -> Result<Option<Name>, Failure> {
+    let text = RequestContext::of(&parts.extensions).parameter(parts.uri.path(), parameter)?;
+    let Some(text) = text else { return Ok(None) };
+    Name::new(&text).map(Some).map_err(|error| Failure::invalid_path(parameter, error.to_string()))
 }

@@ -13,7 +13,7 @@ use super::{
     Answer, list, submit,
 };
 use crate::access::unauthorized;
-use axum::{Extension, extract::State, http::StatusCode};
+use axum::{extract::State, http::StatusCode};
 use limina_access::Resource;
 use limina_engine::{
     self as engine, Outcome,
@@ -38,7 +38,7 @@ use limina_wire::{Heartbeat, Page, Problem, limiter as wire};
 )]
 pub(in crate::http) async fn take_lease(
     State(app): State<App>,
-    Extension(client): Extension<ClientConnection>,
+    client: ClientConnection,
     call: Call<Unparsed<Changing>>,
 ) -> Answer {
     let Call { namespace, idempotency, body } = call;
