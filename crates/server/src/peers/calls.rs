@@ -311,6 +311,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Runner<S> {
                 }
                 let replies = calls.open.remove(&call);
                 drop(calls);
+                if kind == Kind::Refused {
+                    // The other side skips the rest of a long request.
+                    self.connection.0.outbox.withdraw(call);
+                }
                 // Nobody waits for the answer to a call that was cancelled.
                 if let Some(replies) = replies {
                     replies.send(match kind {

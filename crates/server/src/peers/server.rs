@@ -206,7 +206,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Server<S> {
 
     /// Reserves the memory of a long request while it arrives, or refuses it.
     fn handle_unfinished(&mut self, call: u64, bytes: usize) {
-        self.last_seen = self.last_seen.max(call);
+        if !self.see(call) {
+            return self.drop_arriving(call);
+        }
         if bytes > MAX_REQUEST {
             self.drop_arriving(call);
             return self.refuse(call, &too_long());
@@ -224,6 +226,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Server<S> {
         }
     }
 
+    /// Whether the call is looked at. If the process stops, the other side knows which calls are not, and sends them elsewhere.
+    fn see(&mut self, call: u64) -> bool {
+        let is_seen = call <= self.last_seen || self.stopped.is_some();
+        if is_seen {
+            self.last_seen = self.last_seen.max(call);
+        }
+        is_seen
+    }
+
     fn drop_arriving(&mut self, call: u64) {
         self.link.discard(call);
         self.arriving.remove(&call);
@@ -232,12 +243,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Server<S> {
     fn begin(&mut self, message: Message) -> io::Result<()> {
         let Message { kind, call, body } = message;
         let arrived = self.arriving.remove(&call);
-        if call > self.last_seen {
-            if self.stopped.is_none() {
-                // The other side knows that this call is not looked at.
-                return Ok(());
-            }
-            self.last_seen = call;
+        if !self.see(call) {
+            return Ok(());
+        }
+        if body.len() > MAX_REQUEST {
+            self.refuse(call, &too_long());
+            return Ok(());
         }
         if self.open.contains_key(&call) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "two calls of the same number"));

@@ -1,7 +1,7 @@
 //! What is asked arrives, and so does the answer.
 
 use super::{
-    raw::{ANSWER, ASK, CANCEL, RawConnection},
+    raw::{ANSWER, ASK, CANCEL, GO_AWAY, RawConnection},
     *,
 };
 
@@ -136,6 +136,33 @@ async fn calls_that_are_cancelled_at_once_keep_no_other_from_its_answer() {
             break;
         }
     }
+}
+
+/// The other node was told that these calls are not looked at, and sends them elsewhere. They must not be executed here as well.
+#[tokio::test]
+async fn a_node_that_stops_executes_no_later_call() {
+    let mut node = Node::start().await;
+    node.close_gate();
+    let certificate = Certificate::new();
+    introduce_to(&node.server.peers, &[&certificate]);
+    let mut peer = RawConnection::peer(node.address(), &certificate).await.unwrap();
+    let body = [0, 0, 1, b'n', 0, 0, 0, 5];
+    peer.send(ASK, 5, &body).await;
+    assert_eq!(soon(node.taken.recv()).await, Some(Taken::Begun));
+    node.server.stop.send(()).unwrap();
+    assert_eq!(soon(peer.message()).await, Some((GO_AWAY, 0, 5_u64.to_le_bytes().to_vec())));
+    // Also not if it is long, so that a part of it arrives first. Call 4 was sent before.
+    peer.send(ASK, 6, &body).await;
+    peer.send(ASK, 7, &[0; 100 << 10]).await;
+    peer.send(ASK, 4, &body).await;
+    assert_eq!(soon(node.taken.recv()).await, Some(Taken::Begun));
+    node.fake.gate.add_permits(10);
+    let answered = [soon(peer.message()).await, soon(peer.message()).await];
+    let mut calls = answered.map(|answer| answer.map(|(kind, call, _)| (kind, call)));
+    calls.sort();
+    assert_eq!(calls, [Some((ANSWER, 4)), Some((ANSWER, 5))]);
+    assert_eq!(soon(peer.message()).await, None);
+    assert_eq!(node.fake.asked.lock().unwrap().len(), 2);
 }
 
 #[tokio::test]
