@@ -250,17 +250,15 @@ impl Decisions {
     }
 
     /// Whether the slots would be free if nothing were in use.
-    fn is_possible(&self, checks: &[InUse]) -> bool {
-        let mut unused = self.limits.clone();
-        unused.unleased.clear();
-        let mut sums: Vec<InUse> = Vec::new();
-        checks.iter().all(|(key_values, hits)| {
-            let slots = unused.applying(key_values).filter(|(rule, _)| rule.is_slot());
-            let fits = slots
-                .into_iter()
-                .all(|(rule, group)| !rule.is_exceeded(unused.used(0, rule, &group, &sums), *hits));
-            sums.push((key_values.clone(), *hits));
-            fits
+    pub(super) fn is_possible(&self, checks: &[InUse]) -> bool {
+        checks.iter().enumerate().all(|(place, (key_values, hits))| {
+            let mut slots = self.limits.applying(key_values).filter(|(rule, _)| rule.is_slot());
+            slots.all(|(rule, group)| {
+                let is_same =
+                    |(other, _): &&InUse| self.limits.applying(other).any(|(_, other)| other == group);
+                let before = checks[..place].iter().filter(is_same).map(|(_, hits)| hits).sum();
+                !rule.is_exceeded(before, *hits)
+            })
         })
     }
 

@@ -4,7 +4,7 @@
 use super::{
     Decisions, Turn,
     decide::{Tried, never_made},
-    has_lock,
+    entries, has_lock,
     limits::Group,
 };
 use limina_engine::{
@@ -33,9 +33,13 @@ impl Decisions {
         self.waiting.iter().position(|waiter| waiter.wanted.operation_id() == id)
     }
 
-    /// The requests that wait for slots of a group.
+    /// The requests that wait for slots of a group. A request that a changed rule has made impossible no longer waits, although
+    /// it is answered only in its turn.
     pub(super) fn waiting_in<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = &'a Waiter> {
         self.waiting.iter().filter(move |waiter| {
+            if !self.is_possible(&entries(&waiter.wanted)) {
+                return false;
+            }
             let checks = waiter.wanted.parts().checks.iter().filter(|check| check.hits > 0);
             let mut groups = checks.flat_map(|check| self.limits.applying(&check.key_values));
             groups.any(|(rule, other)| rule.is_slot() && other == *group)
@@ -106,6 +110,7 @@ impl Decisions {
         let (place, wanted) = (waiter.place, waiter.wanted.clone());
         let answer = self.last_look(turn, place, false);
         self.answer(turn, place, answer);
+        turn.order.advance();
         Some(Decision { state: State::RolledBack, expires_at: None, ..never_made(&wanted, turn.now) })
     }
 
