@@ -203,6 +203,9 @@ pub(super) fn roll_back(
     let request = decisions.waiting.waiters[&place].request.clone();
     let result = last_look(decisions, families, turn, place, max_answer, false);
     complete(decisions, families, turn, place, result);
+    // Nothing is stored of a wait, but its end is a change with a position. So the reply is kept under an idempotency key: a
+    // repeat would no longer find the wait.
+    turn.advance();
     let never_made = decide::without_position(&request, turn.now, Vec::new());
     Some(Reply::Ended(Box::new(Decision { state: State::RolledBack, expires_at: None, ..never_made })))
 }

@@ -106,6 +106,7 @@ pub(super) fn make(limiter: &mut Limiter, turn: &mut Turn<'_>, new: &NewLease, d
     keep(turn, &lease);
     limiter.lease_bytes += lease.resident_bytes();
     limiter.leases.insert(new.id.clone(), lease);
+    limiter.last_taken_at = Some(turn.now);
     reply
 }
 

@@ -187,6 +187,7 @@ pub(crate) fn decide(
     if is_refused || !is_taking || exceeded.is_some() {
         check::undo_all(limiter, turn, undo);
     } else {
+        limiter.last_taken_at = Some(now);
         let is_settled = |entry: usize| entries[entry].hits > 0 && is_estimate(entry);
         let windows = taken_windows(limiter, now, &undo, &undo_ends, is_settled);
         taken = counted
@@ -266,6 +267,9 @@ fn clock_of(limiter: &Limiter, key: &GroupKey) -> Option<Position> {
 
 /// Settles what an entry took from windows: refunds what was taken beyond `actual` as far as it still counts, or counts what
 /// is beyond `taken` past the limits. Windows of deleted rules, and those that were restarted, are passed over.
+///
+/// An expiry has the time at which it was due. If its timer is late, a request that waited may have been granted after that
+/// time. What a bucket has refilled until that grant may have been taken by it, so it must not be refunded either.
 pub(crate) fn settle(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
@@ -273,6 +277,7 @@ pub(crate) fn settle(
     taken: u64,
     actual: u64,
 ) {
+    let at = limiter.last_taken_at.map_or(turn.now, |last| last.max(turn.now));
     for window in windows.iter().filter(|_| taken != actual) {
         let key = GroupKey { owner: window.owner, values: window.values.clone() };
         let Some(meter) = meter_of(&limiter.rules, &key) else { continue };
@@ -284,8 +289,8 @@ pub(crate) fn settle(
         let is_same_clock = clock_of(limiter, &key) == window.clock;
         turn.changes.will_write(check::WINDOW_BYTES + key.values.as_bytes().len());
         limiter.groups.change(index, WriteWhen::Now, |state| match actual.checked_sub(taken) {
-            Some(more) => meter.take_past_limit(state, turn.now, more),
-            None if is_same_clock => meter.refund(state, turn.now, window.at, taken - actual),
+            Some(more) => meter.take_past_limit(state, at, more),
+            None if is_same_clock => meter.refund(state, at, window.at, taken - actual),
             None => {}
         });
     }

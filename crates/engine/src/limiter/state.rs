@@ -51,6 +51,8 @@ pub(crate) struct Limiter {
     pub(super) rule_changes: RuleChangeQueue,
     pub(super) is_write_timer_set: bool,
     pub(super) is_idle_timer_set: bool,
+    /// The latest time at which a lease or a decision took from limits. Not stored: at an opening it is the last stored time.
+    pub(super) last_taken_at: Option<Time>,
 }
 
 /// How much the limiter holds in memory.
@@ -262,6 +264,7 @@ impl Limiter {
     pub(crate) fn finish_load(&mut self, now: Time, id: NamespaceId, timers: &mut Timers) {
         self.set_lease_timers(id, timers);
         self.set_idle_timer(now, id, timers);
+        self.last_taken_at = Some(now);
         let Limiter { rules, groups, counters, .. } = self;
         for (_, key_values, counter) in counters.iter_from(0) {
             rules.for_each_match(key_values, |rule, group| {

@@ -251,12 +251,12 @@ impl Decisions {
 
     /// Whether the slots would be free if nothing were in use.
     pub(super) fn is_possible(&self, checks: &[InUse]) -> bool {
-        let mut sums: Vec<(Group, u64)> = Vec::new();
-        checks.iter().all(|(key_values, hits)| {
+        checks.iter().enumerate().all(|(place, (key_values, hits))| {
             let mut slots = self.limits.applying(key_values).filter(|(rule, _)| rule.is_slot());
             slots.all(|(rule, group)| {
-                let before = sums.iter().filter(|(other, _)| *other == group).map(|(_, hits)| hits).sum();
-                sums.push((group, *hits));
+                let is_same =
+                    |(other, _): &&InUse| self.limits.applying(other).any(|(_, other)| other == group);
+                let before = checks[..place].iter().filter(is_same).map(|(_, hits)| hits).sum();
                 !rule.is_exceeded(before, *hits)
             })
         })

@@ -129,9 +129,11 @@ impl Decisions {
             false => turn.ledger.end_part(turn.order, at, made.id(), held, kind),
         }
         let ended = turn.order.position;
+        // An expiry may be late, and a request that waited may have been granted since it was due.
+        let last_made = self.made.iter().map(|made| made.made_at).max().unwrap_or(0);
         for (check, taken) in made.taken.iter().enumerate() {
             let actual = amounts.as_ref().map_or(0, |amounts| amounts.checks[check]);
-            self.limits.settle(at, taken, parts.checks[check].hits, actual);
+            self.limits.settle(at.max(last_made), taken, parts.checks[check].hits, actual);
         }
         let event = made.event.as_ref().and_then(|(stream, event)| {
             let committed = amounts.as_ref().map(|_| ended);

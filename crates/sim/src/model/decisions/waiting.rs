@@ -33,14 +33,16 @@ impl Decisions {
         self.waiting.iter().position(|waiter| waiter.wanted.operation_id() == id)
     }
 
-    /// The requests that wait for slots of a group. One that can never have its slots, because a limit was lowered, waits in no
-    /// group: it is refused when it is asked again.
+    /// The requests that wait for slots of a group. A request that a changed rule has made impossible no longer waits, although
+    /// it is answered only in its turn.
     pub(super) fn waiting_in<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = &'a Waiter> {
         self.waiting.iter().filter(move |waiter| {
+            if !self.is_possible(&entries(&waiter.wanted)) {
+                return false;
+            }
             let checks = waiter.wanted.parts().checks.iter().filter(|check| check.hits > 0);
             let mut groups = checks.flat_map(|check| self.limits.applying(&check.key_values));
             groups.any(|(rule, other)| rule.is_slot() && other == *group)
-                && self.is_possible(&entries(&waiter.wanted))
         })
     }
 
@@ -108,6 +110,7 @@ impl Decisions {
         let (place, wanted) = (waiter.place, waiter.wanted.clone());
         let answer = self.last_look(turn, place, false);
         self.answer(turn, place, answer);
+        turn.order.advance();
         Some(Decision { state: State::RolledBack, expires_at: None, ..never_made(&wanted, turn.now) })
     }
 

@@ -6,7 +6,7 @@ use limina_engine::limiter::{Limit, MAX_COUNT, NewRule, Window as Kind};
 /// Sliding windows are exact up to this many entries. The workload stays below it.
 const MOST_EXACT: usize = 64;
 
-/// The log of one window.
+/// The log of one window, in the order of time.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Window(Vec<Event>);
 
@@ -93,9 +93,7 @@ impl Window {
     fn fixed(&self, per: u64, now: u64) -> u64 {
         let (mut span, mut used) = (0, 0_u64);
         for event in &self.0 {
-            // An expiry is done as of its time, which may be before the last event.
-            let is_refund = matches!(event.what, What::Refund { .. });
-            if event.at / per != span && !is_refund {
+            if event.at / per != span {
                 (span, used) = (event.at / per, 0);
             }
             match event.what {
@@ -143,8 +141,7 @@ impl Window {
 
     /// What a bucket misses, in parts of a token of which there are `per`.
     fn missing(&self, per: u64, rates: &Rates, now: u64) -> u64 {
-        // How much will have been refilled when the bucket is full. An expiry is done as of its time, which may be before the
-        // last event.
+        // How much will have been refilled when the bucket is full.
         let mut full = 0_u64;
         // For each event: `full` before and after it, and the tokens that it gave back from in front of others.
         let mut around: Vec<(u64, u64, u64)> = Vec::new();
