@@ -68,7 +68,11 @@ impl<T> Open<T> {
         let mut work: VecDeque<Work<T>> = due.into_iter().map(Work::Due).collect();
         let mut refused = false;
         if is_whole && !is_far_behind {
-            refused = self.take_waiting(queue, options, scope, &mut work, outputs);
+            // Some timers of this instant have fired and are stored, and there is no space for the others. Time cannot go back
+            // to before all of them, so nothing can be read until there is space.
+            let is_parted = scope == WriteScope::Nothing
+                && self.engine.next_due().is_some_and(|due| due <= self.engine.time());
+            refused = self.take_waiting(queue, options, scope, is_parted, &mut work, outputs);
             if scope != WriteScope::Nothing {
                 self.take_background(may_sweep, &mut work);
             }
@@ -110,12 +114,14 @@ impl<T> Open<T> {
         Slice { due: before, time, is_whole: true }
     }
 
-    /// Takes waiting requests, as many as fit into the batch. Returns whether any was rejected.
+    /// Takes waiting requests, as many as fit into the batch. If the present instant `is_parted`, all are rejected. Returns
+    /// whether any was rejected.
     fn take_waiting(
         &mut self,
         queue: &mut Queue<T>,
         options: &Options,
         scope: WriteScope,
+        is_parted: bool,
         work: &mut VecDeque<Work<T>>,
         outputs: &mut VecDeque<Output<T>>,
     ) -> bool {
@@ -130,7 +136,7 @@ impl<T> Open<T> {
         queue.take_round(&size, |ticket, job| {
             let may_write = scope == WriteScope::All
                 || (scope == WriteScope::DueOnly && job.request.is_allowed_when_full());
-            let is_refused = job.request.is_write() && !may_write;
+            let is_refused = is_parted || (job.request.is_write() && !may_write);
             if is_refused {
                 refused = true;
                 outputs.push_back(undecided(ticket, failure_of(&job, Failure::StorageFull)));

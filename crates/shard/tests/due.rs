@@ -1,10 +1,13 @@
 //! Requests of clients while many timers are due.
 
+use bytes::Bytes;
 use limina_engine::{
-    Command, Engine, Millis, Name, Options as EngineOptions, Outcome, Request, Time,
+    Command, Engine, Millis, Name, Options as EngineOptions, Outcome, Request, Time, Writes,
     events::{self, KeyFrame, Mode, Reply as EventsReply, StreamTerms, Submit},
+    record,
 };
-use limina_shard::{Opening, Options, Output, Reply, Shard};
+use limina_shard::{Failure, Loss, Opening, Options, Output, Reply, Shard};
+use std::collections::BTreeMap;
 
 const BEGIN: u64 = 1_000_000;
 /// Longer than the longest of these scripts.
@@ -24,6 +27,15 @@ fn name() -> Name {
 
 /// A shard in which this many events become due at each of these instants, from [`BEGIN`] on.
 fn shard(options: Options, due: &[(u64, usize)]) -> Shard<()> {
+    stored_shard(options, due, &mut BTreeMap::new())
+}
+
+/// The same, with what it stores.
+fn stored_shard(
+    options: Options,
+    due: &[(u64, usize)],
+    stored: &mut BTreeMap<Bytes, Option<Bytes>>,
+) -> Shard<()> {
     let mut shard = Shard::new(options);
     let begin = BEGIN - DURATION;
     shard.handle_opened(
@@ -33,15 +45,20 @@ fn shard(options: Options, due: &[(u64, usize)]) -> Shard<()> {
     );
     let terms = StreamTerms::new(Mode::OnlyOnce, Millis(DURATION)).unwrap();
     ask(&mut shard, events::Command::Put { name: name(), terms });
-    settle(&mut shard, begin);
+    settle_and_store(&mut shard, begin, stored);
     for &(at, count) in due {
         for number in 0..count {
             let event = format!("{at}/{number}").into();
             ask(&mut shard, events::Command::Submit(Submit::new(name(), event).unwrap()));
         }
-        settle(&mut shard, begin + at);
+        settle_and_store(&mut shard, begin + at, stored);
     }
     shard
+}
+
+fn store(stored: &mut BTreeMap<Bytes, Option<Bytes>>, writes: &Writes) {
+    let copy = Bytes::copy_from_slice;
+    stored.extend(writes.iter().map(|write| (copy(write.key), write.value.map(copy))));
 }
 
 fn ask(shard: &mut Shard<()>, command: events::Command) {
@@ -50,10 +67,22 @@ fn ask(shard: &mut Shard<()>, command: events::Command) {
 
 /// Carries out everything that is to be done at this time. Returns the replies.
 fn settle(shard: &mut Shard<()>, now: u64) -> Vec<Reply<()>> {
+    settle_and_store(shard, now, &mut BTreeMap::new())
+}
+
+fn settle_and_store(
+    shard: &mut Shard<()>,
+    now: u64,
+    stored: &mut BTreeMap<Bytes, Option<Bytes>>,
+) -> Vec<Reply<()>> {
     let mut replies = Vec::new();
     while let Some(output) = shard.poll(Time(now)) {
         match output {
-            Output::Append { .. } | Output::Confirm => shard.handle_persisted(),
+            Output::Append { writes, .. } => {
+                store(stored, &writes);
+                shard.handle_persisted();
+            }
+            Output::Confirm => shard.handle_persisted(),
             Output::Reply(reply) => replies.push(reply),
             Output::Effect(_) => {}
             other => panic!("not expected here: {other:?}"),
@@ -120,4 +149,36 @@ fn a_shard_that_lags_says_so_once() {
     shard.handle_persisted();
     settle(&mut shard, now.0);
     assert_eq!(shard.take_lag(), None, "nothing is left");
+}
+
+/// The disk fills up when only some of what is due at one instant is stored. Until there is space, nobody reads that instant.
+#[test]
+fn an_instant_that_a_full_disk_has_parted_is_not_read() {
+    let mut stored = BTreeMap::new();
+    let mut shard = stored_shard(options(), &[(10, 5)], &mut stored);
+    let now = BEGIN + 100;
+    let Some(Output::Append { writes, .. }) = shard.poll(Time(now)) else { panic!("four are due") };
+    store(&mut stored, &writes);
+    shard.handle_persisted();
+    let next =
+        std::iter::from_fn(|| shard.poll(Time(now))).find(|output| !matches!(output, Output::Effect(_)));
+    assert!(matches!(next, Some(Output::Append { .. })), "the fifth is due, not {next:?}");
+    shard.handle_lost(Loss::Full);
+    shard.handle_space(false);
+    let residents = stored.range(record::key::residents());
+    let residents = residents.filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
+    let engine = Engine::open(EngineOptions::default(), residents).unwrap();
+    shard.handle_opened(engine, Time(now), Opening::HandedOver);
+
+    ask(&mut shard, events::Command::Incubating(name()));
+    let replies = settle(&mut shard, now);
+    assert!(matches!(&replies[..], [Reply { result: Err(Failure::StorageFull), .. }]), "{replies:?}");
+
+    shard.handle_space(true);
+    ask(&mut shard, events::Command::Incubating(name()));
+    let replies = settle(&mut shard, now);
+    let [Reply { result: Ok(Outcome::Events(Ok(EventsReply::Incubating(frame)))), .. }] = &replies[..] else {
+        panic!("one answer, not {replies:?}");
+    };
+    assert!(frame.events.is_empty(), "{frame:?}");
 }

@@ -1,9 +1,12 @@
 //! Batches that are done in slices: who has a turn between slices, and what a failed append leaves of them.
 
-use crate::harness::{Bench, batch, hold, limit, values};
+use crate::harness::{Bench, batch, hold, limit, name, values};
 use limina_engine::{
-    Outcome,
+    Command, KeyValues, Millis, Outcome,
+    decisions::{self, BatchItem, Decide, Parts},
+    key_values::Value,
     ledger::{Reply, ValuesReply},
+    locks::{Lock, Mode},
 };
 use limina_shard::{Failure, Loss, Options};
 
@@ -48,6 +51,34 @@ fn other_namespaces_have_their_turn_between_slices() {
     assert_eq!(bench.answered(), ["other", "batch", "same"]);
     assert_eq!(results(&bench.outcome("batch")), 40);
     assert_eq!(held(&bench.outcome("same")), 40, "a request of the same namespace comes after the batch");
+}
+
+/// A decision about one lock.
+fn decision(id: &str, lock: i64) -> Decide {
+    let key_values = KeyValues::new(vec![("lock", Value::<&str>::Integer(lock))]).unwrap();
+    let locks = vec![Lock { key_values, mode: Mode::Exclusive }];
+    Decide::new(name(id), Parts { locks, ..Parts::default() }).unwrap()
+}
+
+/// The first slice of a batch ends a decision, and so grants another one that waits. The answer to that one is released with
+/// the slice. It waits neither for the end of the batch nor for another decision.
+#[test]
+fn a_slice_answers_the_requests_that_it_grants() {
+    let mut bench = bench();
+    bench.ask("red", Command::Decisions(decisions::Command::Decide(decision("first", 0))));
+    let waiter = decision("second", 0).with_wait(Millis(60_000), name("waiter")).unwrap();
+    bench.send("waiter", "red", None, Command::Decisions(decisions::Command::Decide(waiter)));
+    bench.run();
+    assert!(bench.answered().is_empty(), "{:?}", bench.answered());
+
+    let others = (1..40).map(|lock| BatchItem::Decide(decision(&format!("op{lock}"), lock)));
+    let items = [BatchItem::Rollback(name("first"))].into_iter().chain(others).collect();
+    let items = decisions::Batch::new(items).unwrap();
+    bench.send("batch", "red", None, Command::Decisions(decisions::Command::Batch(items)));
+    bench.run();
+    assert_eq!(bench.answered(), ["waiter", "batch"]);
+    let granted = bench.outcome("waiter");
+    assert!(matches!(granted, Outcome::Decisions(Ok(decisions::Reply::Decided(_)))), "{granted:?}");
 }
 
 /// A namespace that sends very many requests does not delay a single request of another one.

@@ -2,19 +2,13 @@
 //! few milliseconds, so that most happens at a boundary. The open decisions and their parts are read again and again. A failing
 //! case is reduced to the shortest script that still fails.
 
-use crate::harness::{self, Bench, Step};
+use crate::harness::{self, Bench, Step, What};
 use limina_engine::{Name, Request};
 use limina_sim::{model::is_batch, parts::Parts, random::Random, workload::DecisionWorkload};
 
 #[derive(Debug, Clone)]
-enum What {
-    Ask(Box<Request>),
-    /// The batch ends, and is stored.
-    Seal,
-    /// The engine is opened again from what was stored.
-    Reopen,
-    /// All waiting requests fail, as before a planned stop.
-    EndWaits,
+enum DecisionStep {
+    Usual(What),
     /// All parts are read, with the events of these streams, and compared with the decisions.
     Parts(Vec<Name>),
 }
@@ -29,32 +23,27 @@ fn long_scripts() {
     harness::check_decisions(10, act, |random| script(random, 500));
 }
 
-fn script(random: &mut Random, length: usize) -> (usize, Vec<Step<What>>) {
+fn script(random: &mut Random, length: usize) -> (usize, Vec<Step<DecisionStep>>) {
     let mut workload = DecisionWorkload::new(random);
-    let ask = |command| What::Ask(Box::new(harness::plain(command)));
+    let ask = |command| DecisionStep::Usual(What::ask(harness::plain(command)));
     let setup = workload.setup(random).into_iter();
-    let mut steps: Vec<Step<What>> = setup.map(|command| Step { wait: 0, what: ask(command) }).collect();
+    let mut steps: Vec<Step<DecisionStep>> =
+        setup.map(|command| Step { wait: 0, what: ask(command) }).collect();
     while steps.len() < length {
         let span = *random.pick(workload.spans());
-        let wait = match random.below(12) {
-            0..=6 => 0,
-            7..=8 => 1,
-            9 => span - 1 + random.below(3),
-            10 => random.below(span + 1),
-            _ => random.below(2 * span),
-        };
+        let wait = harness::wait_about(random, span);
         let what = match random.below(60) {
-            0..=2 => What::Seal,
-            3 => What::Reopen,
-            4 => What::EndWaits,
+            0..=2 => DecisionStep::Usual(What::Seal),
+            3 => DecisionStep::Usual(What::Reopen),
+            4 => DecisionStep::Usual(What::EndWaits),
             5..=8 => ask(random.pick(&workload.looks()).clone()),
-            9..=12 => What::Parts(workload.streams().collect()),
+            9..=12 => DecisionStep::Parts(workload.streams().collect()),
             _ => {
                 let command = workload.command(random);
                 let request = harness::request(random, command, 6);
                 // A batch would have to be the same under the same key.
                 let idempotency = request.idempotency.clone().filter(|_| !is_batch(&request));
-                What::Ask(Box::new(Request { idempotency, ..request }))
+                DecisionStep::Usual(What::ask(Request { idempotency, ..request }))
             }
         };
         steps.push(Step { wait, what });
@@ -64,16 +53,12 @@ fn script(random: &mut Random, length: usize) -> (usize, Vec<Step<What>>) {
     (4, steps)
 }
 
-fn act(bench: &mut Bench, what: &What) -> Result<(), String> {
-    match what {
-        What::Ask(request) => bench.ask(request).map(|_| ())?,
-        What::Seal => bench.seal(),
-        What::Reopen => bench.reopen()?,
-        What::EndWaits => bench.end_waits()?,
-        What::Parts(streams) => {
+fn act(bench: &mut Bench, step: &DecisionStep) -> Result<(), String> {
+    match step {
+        DecisionStep::Usual(what) => bench.act(what),
+        DecisionStep::Parts(streams) => {
             let ask = |command| bench.ask(&harness::plain(command))?.ok_or("a list has to wait".into());
-            Parts::read(streams.iter().cloned(), ask)?.check()?;
+            Parts::read(streams.iter().cloned(), ask)?.check()
         }
     }
-    Ok(())
 }

@@ -2,24 +2,13 @@
 //! a few milliseconds, so that most happens at a boundary. After every step all grants are read. A failing case is
 //! reduced to the shortest script that still fails.
 
-use crate::harness::{self, Bench, Step};
+use crate::harness::{self, Bench, Step, What};
 use limina_engine::{
     Command, Name, Outcome, Page, Request,
     locks::{self, GrantInfo, Mode, Reply},
     selection::Query,
 };
 use limina_sim::{random::Random, workload::LockWorkload};
-
-#[derive(Debug, Clone)]
-enum What {
-    Ask(Box<Request>),
-    /// The batch ends, and is stored.
-    Seal,
-    /// The engine is opened again from what was stored.
-    Reopen,
-    /// All waiting requests fail, as before a planned stop.
-    EndWaits,
-}
 
 #[test]
 fn any_commands() {
@@ -42,25 +31,19 @@ fn script(random: &mut Random, spans: &[u64], length: usize) -> (usize, Vec<Step
     let mut asked: Vec<Request> = Vec::new();
     while steps.len() < length {
         let span = *random.pick(doors.spans());
-        let wait = match random.below(12) {
-            0..=6 => 0,
-            7..=8 => 1,
-            9 => span - 1 + random.below(3),
-            10 => random.below(span + 1),
-            _ => random.below(2 * span),
-        };
+        let wait = harness::wait_about(random, span);
         let what = match random.below(80) {
             0..=3 => What::Seal,
             4 => What::Reopen,
             5 => What::EndWaits,
-            6 if random.one_in(2) => What::Ask(Box::new(harness::plain(Command::DeleteNamespace))),
-            7 => What::Ask(Box::new(harness::plain(Command::ListNamespaces(
-                Page::new(None, 10).expect("a small page"),
-            )))),
-            8..=11 if !asked.is_empty() => What::Ask(Box::new(again(&mut doors, random, &asked))),
+            6 if random.one_in(2) => What::ask(harness::plain(Command::DeleteNamespace)),
+            7 => {
+                What::ask(harness::plain(Command::ListNamespaces(Page::new(None, 10).expect("a small page"))))
+            }
+            8..=11 if !asked.is_empty() => What::ask(again(&mut doors, random, &asked)),
             _ => {
                 let command = Command::Locks(doors.command(random));
-                What::Ask(Box::new(harness::request(random, command, 6)))
+                What::ask(harness::request(random, command, 6))
             }
         };
         if let What::Ask(request) = &what
@@ -86,14 +69,7 @@ fn again(doors: &mut LockWorkload, random: &mut Random, asked: &[Request]) -> Re
 }
 
 fn act(bench: &mut Bench, what: &What) -> Result<(), String> {
-    match what {
-        What::Ask(request) => {
-            bench.ask(request)?;
-        }
-        What::Seal => bench.seal(),
-        What::Reopen => bench.reopen()?,
-        What::EndWaits => bench.end_waits()?,
-    }
+    bench.act(what)?;
     look(bench)
 }
 

@@ -105,8 +105,7 @@ impl Bench {
                 Output::Append { writes, .. } => self.append(&writes),
                 Output::Confirm => self.shard.handle_persisted(),
                 Output::Reply(reply) => self.replies.push((reply.ticket, reply.result)),
-                Output::Effect(_) => {}
-                Output::Unfinished => {}
+                Output::Effect(_) | Output::Unfinished | Output::Waits { .. } => {}
                 other => panic!("not expected here: {other:?}"),
             }
         }

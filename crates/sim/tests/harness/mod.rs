@@ -31,6 +31,35 @@ pub(crate) struct Step<W> {
     pub(crate) what: W,
 }
 
+/// What most steps do.
+#[derive(Debug, Clone)]
+pub(crate) enum What {
+    Ask(Box<Request>),
+    /// The batch ends, and is stored.
+    Seal,
+    /// The engine is opened again from what was stored.
+    Reopen,
+    /// All waiting requests fail, as before a planned stop.
+    EndWaits,
+}
+
+impl What {
+    pub(crate) fn ask(request: Request) -> What {
+        What::Ask(Box::new(request))
+    }
+}
+
+/// The time before a step: mostly none, often about a span after which something ends.
+pub(crate) fn wait_about(random: &mut Random, span: u64) -> u64 {
+    match random.below(12) {
+        0..=6 => 0,
+        7..=8 => 1,
+        9 => span - 1 + random.below(3),
+        10 => random.below(span + 1),
+        _ => random.below(2 * span),
+    }
+}
+
 /// A request. One in this many has one of a few idempotency keys, if it changes something.
 pub(crate) fn request(random: &mut Random, command: Command, keyed_one_in: u64) -> Request {
     let is_keyed = command.is_write() && random.one_in(keyed_one_in);
@@ -213,6 +242,19 @@ impl Bench {
         if self.tells {
             let _infallible = writeln!(self.told, "{} {}", self.now.0, text());
         }
+    }
+
+    /// Does a step.
+    pub(crate) fn act(&mut self, what: &What) -> Result<(), String> {
+        match what {
+            What::Ask(request) => {
+                self.ask(request)?;
+            }
+            What::Seal => self.seal(),
+            What::Reopen => self.reopen()?,
+            What::EndWaits => self.end_waits()?,
+        }
+        Ok(())
     }
 
     /// Lets time pass, and executes what is due at each instant.
