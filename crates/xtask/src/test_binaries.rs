@@ -57,10 +57,13 @@ struct Finished {
 
 /// Builds every test binary, and returns the slowest ones first.
 pub(crate) fn build(environment: &Environment) -> Result<Vec<Job>, String> {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.envs(environment.iter().map(|(name, value)| (name, value)));
-    cargo.args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
-    cargo.args(["--lib", "--bins", "--tests"]).args(EXAMPLES.iter().flat_map(|name| ["--example", name]));
+    // `cargo test --example` would build their tests.
+    let mut examples = cargo_with(environment, &["build", "--workspace"]);
+    examples.args(EXAMPLES.iter().flat_map(|name| ["--example", name]));
+    crate::run(examples)?;
+    let mut cargo =
+        cargo_with(environment, &["test", "--workspace", "--no-run", "--lib", "--bins", "--tests"]);
+    cargo.arg("--message-format=json-render-diagnostics");
     let told = crate::describe(&cargo);
     println!("xtask: {told}");
     let failed = |error: std::io::Error| format!("{told}: {error}");
@@ -92,6 +95,12 @@ pub(crate) fn build(environment: &Environment) -> Result<Vec<Job>, String> {
         |job: &Job| SLOWEST_FIRST.iter().position(|slow| *slow == job.name).unwrap_or(SLOWEST_FIRST.len());
     jobs.sort_by_key(place);
     Ok(jobs)
+}
+
+fn cargo_with(environment: &Environment, args: &[&str]) -> Command {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(args).envs(environment.iter().map(|(name, value)| (name, value)));
+    cargo
 }
 
 /// Runs all tests, the documentation tests included. `environment` is set for each of them.
