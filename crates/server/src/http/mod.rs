@@ -11,7 +11,6 @@ mod forced;
 pub(crate) mod from_wire;
 mod handshakes;
 mod health;
-mod large;
 mod ledger;
 pub(crate) mod liminator;
 mod limiter;

@@ -4,7 +4,6 @@ use super::{
     App,
     door::Door,
     handshakes::Handshakes,
-    large::LargeRequests,
     router::Router,
     service::{Connection, ConnectionService, LastCheck},
     socket::Socket,
@@ -53,7 +52,7 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 /// prior knowledge.
 pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
     let door = app.tls().cloned().map_or(Door::Plain, Door::Tls);
-    let (protocol, max_connections) = (Protocol::http(app.router()), app.max_connections());
+    let (protocol, max_connections) = (Protocol::http(&app, app.router()), app.max_connections());
     listen(listener, Listening { app, door, protocol, max_connections }, shutdown).await;
 }
 
@@ -61,7 +60,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
 /// probes.
 pub async fn serve_envoy(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
     let door = app.tls().cloned().map_or(Door::Plain, Door::Tls);
-    let (protocol, max_connections) = (Protocol::http(app.envoy_router()), app.max_connections());
+    let (protocol, max_connections) = (Protocol::http(&app, app.envoy_router()), app.max_connections());
     listen(listener, Listening { app, door, protocol, max_connections }, shutdown).await;
 }
 
@@ -91,22 +90,22 @@ struct Listening {
 enum Protocol {
     Http {
         router: Arc<Router>,
-        large: LargeRequests,
+        builder: Arc<auto::Builder<StreamExecutor>>,
     },
     /// The protocol between nodes.
     Peers,
 }
 
 impl Protocol {
-    fn http(router: Router) -> Protocol {
-        Protocol::Http { router: Arc::new(router), large: LargeRequests::new() }
+    fn http(app: &App, router: Router) -> Protocol {
+        Protocol::Http { router: Arc::new(router), builder: Arc::new(builder(app)) }
     }
 }
 
 fn builder(app: &App) -> auto::Builder<StreamExecutor> {
     let write_timeout = app.reader_timeout();
     let patience = Patience { timeout: write_timeout, memory: app.memory().clone() };
-    let mut builder = auto::Builder::new(StreamExecutor::new(patience));
+    let mut builder = auto::Builder::new(StreamExecutor { patience });
     // hyper's own timeout sets a timer for every request, which took about 7 % of the time in a profile. `run` uses one timer
     // for each connection instead.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(MAX_READ_AHEAD);
@@ -164,12 +163,11 @@ async fn listen(listener: TcpListener, listening: Listening, shutdown: impl Futu
                         let (app, door, handshakes) = opened;
                         let Some(stream) = door.open(socket, address, handshakes, &app).await else { return };
                         match protocol {
-                            Protocol::Http { router, large } => {
+                            Protocol::Http { router, builder } => {
                                 let draining = app.0.is_draining.clone();
-                                let shared = Connection::new(router, client, memory.clone(), writes, large, draining);
+                                let shared = Connection::new(router, client, memory.clone(), writes, draining);
                                 let connection = Arc::new(shared);
                                 let service = ConnectionService(connection.clone());
-                                let builder = builder(&app);
                                 let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
                                 run(watcher.watch(serving), &connection, memory).await;
                             }

@@ -5,7 +5,6 @@
 //! costs an allocation and several moves of the request, and a request costs little besides.
 
 use super::{
-    large::{LargeRequest, LargeRequests},
     memory::{AnswerBody, RequestMemory, Untaken, overloaded},
     metrics::Recording,
     router::{Answer, Endpoint, Found, Router},
@@ -45,7 +44,6 @@ pub(super) struct Connection {
     client: ClientConnection,
     memory: Budget,
     activity: Activity,
-    large: LargeRequests,
     /// Shared by all connections: whether an HTTP/1 connection is closed after its next answer.
     is_draining: Arc<AtomicBool>,
 }
@@ -56,10 +54,9 @@ impl Connection {
         client: ClientConnection,
         memory: Budget,
         writes: Arc<WriteActivity>,
-        large: LargeRequests,
         is_draining: Arc<AtomicBool>,
     ) -> Connection {
-        Connection { router, client, memory, activity: Activity::new(writes), large, is_draining }
+        Connection { router, client, memory, activity: Activity::new(writes), is_draining }
     }
 
     pub(super) fn activity(&self) -> &Activity {
@@ -136,7 +133,6 @@ impl Service<hyper::Request<Incoming>> for ConnectionService {
 impl Connection {
     /// Lets the request pass to its handler, or refuses it.
     fn begin(self: &Arc<Connection>, memory: RequestMemory, request: hyper::Request<Incoming>) -> Running {
-        let large = self.large.admit(&request);
         let (mut parts, body) = request.into_parts();
         let body = Body::new(body);
         let (method, is_http1) = (parts.method.clone(), parts.version != Version::HTTP_2);
@@ -155,7 +151,7 @@ impl Connection {
             Verdict::Answered(response) => Box::pin(std::future::ready(response)),
             Verdict::Refused(failure) => refuse(&guard.app, body, failure),
         };
-        Running { found, recording, memory, method, is_http1, origin, large, answer }
+        Running { found, recording, memory, method, is_http1, origin, answer }
     }
 
     /// Runs the handler if the token may use one more namespace.
@@ -192,7 +188,6 @@ struct Running {
     is_http1: bool,
     /// The page that may read the answer.
     origin: Option<HeaderValue>,
-    large: Option<LargeRequest>,
     answer: Answer,
 }
 
@@ -202,7 +197,7 @@ impl Future for Answering {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let answer = match &mut this.running {
-            Some(running) => ready!(running.poll(context)),
+            Some(running) => ready!(running.answer.as_mut().poll(context)),
             None => return Poll::Ready(Ok(overloaded().map(AnswerBody::unheld))),
         };
         let running = this.running.take().expect("it was just polled");
@@ -211,14 +206,6 @@ impl Future for Answering {
 }
 
 impl Running {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Response> {
-        let answer = self.answer.as_mut();
-        match &mut self.large {
-            Some(large) => large.poll(answer, context),
-            None => answer.poll(context),
-        }
-    }
-
     fn finish(self, mut response: Response, connection: &Connection) -> hyper::Response<AnswerBody> {
         self.recording.finish(response.status());
         let Connection { router, activity, is_draining, .. } = connection;

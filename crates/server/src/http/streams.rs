@@ -1,8 +1,4 @@
-//! The streams of HTTP/2 connections: turns, so that each connection gets its share, and a write timeout for each stream.
-//!
-//! A connection may bring hundreds of requests at once. If all of them became runnable tasks, the requests of other connections
-//! would wait behind them. So only a few new requests of a connection are runnable at a time; the others follow one by one, and
-//! the other connections come in between.
+//! A write timeout for each HTTP/2 stream.
 //!
 //! A client may read one stream of a connection and ignore another. Then the socket accepts bytes, and only the flow-control
 //! window of the ignored stream is closed. The rule is the same as for a socket: if a client takes no byte of a stream for two
@@ -16,11 +12,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll, ready},
 };
-use tokio::{sync::Semaphore, time::Instant};
-use tokio_util::sync::PollSemaphore;
-
-/// How many new requests of one connection are runnable at a time.
-const TURNS: usize = 16;
+use tokio::time::Instant;
 
 tokio::task_local! {
     /// The stream that this task serves.
@@ -56,27 +48,19 @@ impl WaitsSince {
     }
 }
 
-/// Runs each stream of one HTTP/2 connection in a task of its own.
+/// Runs each stream of HTTP/2 connections in a task of its own.
 #[derive(Clone)]
 pub(super) struct StreamExecutor {
     /// How long a client may take no byte of a stream.
-    patience: Patience,
-    turns: Arc<Semaphore>,
-}
-
-impl StreamExecutor {
-    pub(super) fn new(patience: Patience) -> StreamExecutor {
-        StreamExecutor { patience, turns: Arc::new(Semaphore::new(TURNS)) }
-    }
+    pub(super) patience: Patience,
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for StreamExecutor {
     fn execute(&self, future: F) {
         let waits_since = WaitsSince::default();
         let future = STREAM.scope(waits_since.clone(), future);
-        let turn = Some(PollSemaphore::new(self.turns.clone()));
         let patience = self.patience.clone();
-        tokio::spawn(StreamTask { future, turn, waits_since, patience, timer: StallTimer::default() });
+        tokio::spawn(StreamTask { future, waits_since, patience, timer: StallTimer::default() });
     }
 }
 
@@ -85,8 +69,6 @@ pin_project! {
     struct StreamTask<F> {
         #[pin]
         future: F,
-        // Some until the stream has had its turn.
-        turn: Option<PollSemaphore>,
         waits_since: WaitsSince,
         patience: Patience,
         timer: StallTimer,
@@ -98,15 +80,7 @@ impl<F: Future<Output = ()>> Future for StreamTask<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
-        let turn = match this.turn {
-            Some(turns) => ready!(turns.poll_acquire(context)),
-            None => None,
-        };
-        let ended = this.future.poll(context);
-        // The next request has its turn, whether or not this one has to wait for something.
-        *this.turn = None;
-        drop(turn);
-        if ended.is_ready() {
+        if this.future.poll(context).is_ready() {
             return Poll::Ready(());
         }
         let Some(since) = this.waits_since.get() else { return Poll::Pending };

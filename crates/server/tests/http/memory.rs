@@ -99,32 +99,3 @@ async fn without_any_memory_only_probes_are_answered() {
     state.set(0);
     assert_eq!(server.send("POST", "/v1/ledger/hold", HOLD).await.status(), 200);
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn while_a_large_request_is_worked_on_others_are_served() {
-    let (server, memory) = start_small().await;
-    let (begin, begun) = std::sync::mpsc::channel();
-    let (end, ended) = std::sync::mpsc::channel::<()>();
-    let fake = server.fake.clone();
-    // The check of the load comes right before parsing. It blocks its thread for as long as this one has the lock.
-    let blocking = std::thread::spawn(move || {
-        let _locked = fake.overloaded.lock().unwrap();
-        begin.send(()).unwrap();
-        let _told = ended.recv();
-    });
-    begun.recv().unwrap();
-    let mut large = TcpStream::connect(server.address).await.unwrap();
-    let head = "POST /v1/ledger/hold/batch HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
-    let body = " ".repeat(MIB);
-    let request = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
-    large.write_all(request.as_bytes()).await.unwrap();
-    until_used(&memory, Kind::Bodies, 3 * MIB).await;
-
-    let small = tokio::time::timeout(Duration::from_secs(60), server.send("POST", "/v1/ledger/hold", HOLD));
-    assert_eq!(small.await.expect("the only worker is blocked").status(), 200);
-    end.send(()).unwrap();
-    blocking.join().unwrap();
-    let mut answer = String::new();
-    large.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
-}
