@@ -76,8 +76,10 @@ pub(in crate::http) async fn acquire(
         // Dropping the future of `ask` makes the service abandon the request.
         () = client.hung_up() => return Err(hung_up()),
     };
-    let may_be_held =
-        matches!(outcome, Ok(Outcome::Locks(Ok(Reply::Granted { .. }))) | Err(Unavailable::OutcomeUnknown));
+    let may_be_held = match &outcome {
+        Ok(Outcome::Locks(Ok(Reply::Granted { .. }))) | Err(Unavailable::OutcomeUnknown) => true,
+        Ok(_) | Err(_) => false,
+    };
     // The runtime may learn of the grant before it learns that the client has hung up, so ask the kernel.
     if may_be_held && client.has_hung_up() {
         // In a task of its own: the connection ends as soon as the runtime learns of the hang-up, and this call with it.

@@ -164,10 +164,8 @@ impl Namespace {
         answer: Option<&Outcome>,
         answered: &mut Vec<(Request, Outcome)>,
     ) -> Result<Vec<Branch<Namespace>>, String> {
-        let is_of_decisions =
-            matches!(request.command, Command::Decisions(_) | Command::Limiter(_) | Command::Locks(_));
         let ways = match (&request.command, answer) {
-            _ if self.is_decided && is_of_decisions => {
+            (Command::Decisions(_) | Command::Limiter(_) | Command::Locks(_), _) if self.is_decided => {
                 vec![self.run_decided(now, request, answer, answered)?]
             }
             (Command::Locks(command), None) => vec![self.run_locks(now, request, command, None, answered)?],
