@@ -1,8 +1,8 @@
 //! Automatic batching: calls of one kind that are made while a request of this kind is in flight travel together in the next one.
 //!
 //! A call that finds no request in flight is sent at once, by its caller's task, so batching never delays a single call. The server handles a batch for
-//! little more than a single request, so batching pays off exactly when there is load. Under load, two requests of about the same size are in flight:
-//! the client reads the answers of one while the server decides the other.
+//! little more than a single request, so batching pays off exactly when there is load. Under load, up to four requests of about the same size are in flight:
+//! the client reads the answers of one while the server decides the others.
 
 use crate::{
     error::{Done, Error, Result},
@@ -30,6 +30,8 @@ pub(crate) enum Kind {
 const MAX_ITEMS: usize = 256;
 /// From this size on, a batch may travel beside another one. The cost of a request is then small beside the cost of its items.
 const LARGE: usize = 16;
+/// How many large batches of a lane are in flight at most. Full ones are sent without a bound.
+const MAX_IN_FLIGHT: usize = 4;
 
 impl Kind {
     pub(crate) fn path(self) -> &'static str {
@@ -151,6 +153,9 @@ fn join(scope: &Scope, lane: Lane, item: Item) -> Joined {
 impl Queue {
     /// Takes the batches that need not wait any longer, and counts them as in flight.
     fn take_ready(&mut self, timeout: Duration) -> Vec<Vec<Waiting>> {
+        if self.next_batch() == 0 {
+            return Vec::new();
+        }
         // A request that has almost no time left is not worth sending.
         self.expire(Instant::now() + (timeout / 10).min(Duration::from_millis(5)), timeout);
         let mut ready = Vec::new();
@@ -172,15 +177,18 @@ impl Queue {
     /// How many of the waiting calls are sent now, in one request.
     fn next_batch(&self) -> usize {
         let waiting = self.waiting.len();
-        // With half of all calls in each, two requests stay of about the same size.
         let all = waiting + self.calls_in_flight;
-        let half = waiting.min(all.div_ceil(2));
+        // Requests that are in flight side by side stay of about the same size.
+        let side_by_side = (all / LARGE).clamp(1, MAX_IN_FLIGHT);
+        let share = waiting.min(all.div_ceil(side_by_side));
         match self.requests_in_flight {
             _ if waiting >= MAX_ITEMS => MAX_ITEMS,
-            0 if half < LARGE => waiting,
-            0 => half,
-            1 if self.calls_in_flight >= LARGE && waiting >= all / 2 => half,
-            _ => 0,
+            0 => share,
+            requests => {
+                let all_are_large = self.calls_in_flight >= requests * LARGE;
+                let has_room = requests < side_by_side && waiting >= all / side_by_side;
+                if all_are_large && has_room { share } else { 0 }
+            }
         }
     }
 
@@ -389,14 +397,17 @@ mod tests {
         check(0, &[], &[]);
         check(1, &[], &[1]);
         check(30, &[], &[30]);
-        check(63, &[], &[32, 31]);
+        check(63, &[], &[21, 21, 21]);
+        check(64, &[], &[16, 16, 16, 16]);
         check(255, &[1], &[]);
         check(300, &[1], &[256]);
         check(15, &[15], &[]);
-        check(30, &[32], &[]);
-        check(31, &[32], &[31]);
-        check(60, &[20], &[40]);
-        check(99, &[50, 50], &[]);
+        check(14, &[32], &[]);
+        check(15, &[16], &[]);
+        check(16, &[16], &[16]);
+        check(30, &[32], &[21]);
+        check(60, &[20], &[20, 20, 20]);
+        check(99, &[25, 25, 25, 25], &[]);
     }
 
     #[test]

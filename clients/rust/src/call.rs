@@ -6,6 +6,7 @@ use crate::{
     reply::Reply,
     transport::{Answer, Request, Scope, random_id},
 };
+use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
 use serde::{Serialize, de::DeserializeOwned};
@@ -26,7 +27,8 @@ pub struct Call {
     method: Method,
     path: String,
     query: Vec<(String, String)>,
-    body: Option<Body>,
+    /// The error says why the body cannot be written as JSON.
+    body: Option<Result<Bytes>>,
     key: Key,
     safe: bool,
     wait: Duration,
@@ -104,7 +106,13 @@ impl Call {
     }
 
     pub(crate) fn with_body(mut self, body: Body) -> Call {
-        self.body = Some(body);
+        self.body = Some(body.bytes());
+        self
+    }
+
+    /// The body, as JSON.
+    pub(crate) fn with_json(mut self, json: Bytes) -> Call {
+        self.body = Some(Ok(json));
         self
     }
 
@@ -131,7 +139,7 @@ impl Call {
         Ok(Request {
             method: self.method.clone(),
             url: self.scope.url(&self.path, &self.query)?,
-            body: self.body.as_ref().map(Body::bytes).transpose()?,
+            body: self.body.clone().transpose()?,
             key,
             last_event_id: None,
             text: self.text,

@@ -113,7 +113,7 @@ impl Error {
     }
 
     /// What an answer with an error status means.
-    pub(crate) fn of(status: u16, problem: Option<Problem>, retry_after: Option<Duration>) -> Error {
+    pub(crate) fn of(status: u16, problem: Option<Box<Problem>>, retry_after: Option<Duration>) -> Error {
         let code = problem.as_ref().map_or("", |problem| &problem.code);
         let done = unavailability(status, code);
         let refused = REFUSALS.contains(&code);
@@ -124,8 +124,8 @@ impl Error {
                 None => format!("the server answered with status {status}"),
             },
             status: Some(status),
-            retry_after: problem.as_ref().and_then(retry_after_of).or(retry_after),
-            problem,
+            retry_after: problem.as_deref().and_then(retry_after_of).or(retry_after),
+            problem: problem.map(|problem| *problem),
         });
         match (done, status) {
             (Some(done), _) => Error::Unavailable { done, failure },

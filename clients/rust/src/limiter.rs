@@ -9,11 +9,11 @@ use crate::{
     transport::{Scope, random_share},
     types::{CheckReply, Counter, CounterReply, KeyValues, Lease as HeldLease, LeaseGrant},
 };
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use reqwest::Method;
 use serde::Serialize;
-use serde_json::value::{RawValue, to_raw_value};
-use std::{future::IntoFuture, time::Duration};
+use std::{future::IntoFuture, mem, time::Duration};
 use tokio::time::Instant;
 
 /// A check: `client.check(key_values).hits(2).await`.
@@ -21,53 +21,52 @@ use tokio::time::Instant;
 #[derive(Clone)]
 pub struct Check {
     scope: Scope,
-    body: CheckBody,
+    /// The beginning of the body: the key-values. A program makes more checks than other calls, so the body of a check is written
+    /// at once, without a map of its fields.
+    json: Vec<u8>,
+    options: CheckOptions,
     key: Option<String>,
 }
 
-/// The body of a check. A program makes more checks than other calls, so this is written as JSON without a map of its fields.
-#[derive(Clone, Serialize)]
-struct CheckBody {
-    key_values: Box<RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+/// The fields of a check beside its key-values.
+#[derive(Clone, Default)]
+struct CheckOptions {
     hits: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dry_run: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    require_match: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    report: Option<bool>,
+    dry_run: bool,
+    require_match: bool,
+    report: bool,
 }
 
 impl Check {
     pub(crate) fn new<'a>(scope: &Scope, key_values: impl Into<KeyValues<'a>>) -> Check {
+        let mut json = Vec::with_capacity(128);
+        json.extend_from_slice(b"{\"key_values\":");
         // Key-values are strings, numbers and booleans, so this cannot fail.
-        let key_values = to_raw_value(&key_values.into()).unwrap_or_default();
-        let body = CheckBody { key_values, hits: None, dry_run: None, require_match: None, report: None };
-        Check { scope: scope.clone(), body, key: None }
+        let _written = serde_json::to_writer(&mut json, &key_values.into());
+        Check { scope: scope.clone(), json, options: CheckOptions::default(), key: None }
     }
 
     /// How much to take. 0 takes nothing and only reports. Default: 1.
     pub fn hits(mut self, hits: u64) -> Check {
-        self.body.hits = Some(hits);
+        self.options.hits = Some(hits);
         self
     }
 
     /// Decides, but takes nothing.
     pub fn dry_run(mut self) -> Check {
-        self.body.dry_run = Some(true);
+        self.options.dry_run = true;
         self
     }
 
     /// If no rule applies, the check fails instead of being allowed.
     pub fn require_match(mut self) -> Check {
-        self.body.require_match = Some(true);
+        self.options.require_match = true;
         self
     }
 
     /// It has happened already: it is counted, whatever the limits say.
     pub fn report(mut self) -> Check {
-        self.body.report = Some(true);
+        self.options.report = true;
         self
     }
 
@@ -77,15 +76,34 @@ impl Check {
         self
     }
 
-    async fn decide(self) -> Result<Reply<CheckReply>> {
+    async fn decide(mut self) -> Result<Reply<CheckReply>> {
+        let body = self.options.complete(mem::take(&mut self.json));
         let answer = match self.key {
+            // Boxed, so that the future of a check without a key is small.
             Some(key) => {
-                self.scope.post(Kind::Check.path()).body(&self.body).idempotency_key(key).ask().await?
+                Box::pin(self.scope.post(Kind::Check.path()).with_json(body).idempotency_key(key).ask())
+                    .await?
             }
-            None => batch::send(&self.scope, Kind::Check, body::json(&self.body)?).await?,
+            None => batch::send(&self.scope, Kind::Check, body).await?,
         };
         // The problem document of a refused check has the fields of a reply.
         if answer.code() == "LimitReached" { answer.parse() } else { answer.reply() }
+    }
+}
+
+impl CheckOptions {
+    /// Appends the fields to the body, and ends it.
+    fn complete(&self, mut json: Vec<u8>) -> Bytes {
+        if let Some(hits) = self.hits {
+            json.extend_from_slice(format!(",\"hits\":{hits}").as_bytes());
+        }
+        let flags =
+            [("dry_run", self.dry_run), ("require_match", self.require_match), ("report", self.report)];
+        for (name, _) in flags.into_iter().filter(|(_, set)| *set) {
+            json.extend_from_slice(format!(",\"{name}\":true").as_bytes());
+        }
+        json.push(b'}');
+        json.into()
     }
 }
 

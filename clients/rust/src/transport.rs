@@ -62,7 +62,7 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Bytes,
     /// The problem document, if `status` says that there is a problem.
-    pub(crate) problem: Option<Problem>,
+    pub(crate) problem: Option<Box<Problem>>,
     pub(crate) retry_after: Option<Duration>,
     /// When the attempt that was answered left.
     pub(crate) sent_at: Instant,
@@ -232,7 +232,7 @@ impl Answer {
 }
 
 /// Reads a problem document. Something between client and server may send one with fewer fields than Limina does.
-fn problem(body: &[u8]) -> Option<Problem> {
+fn problem(body: &[u8]) -> Option<Box<Problem>> {
     let mut fields: Map<String, Value> = serde_json::from_slice(body).ok()?;
     let mut text = |name| match fields.remove(name) {
         Some(Value::String(text)) => Some(text),
@@ -241,14 +241,14 @@ fn problem(body: &[u8]) -> Option<Problem> {
     let code = text("code")?.into();
     let (kind, title, detail) = (text("type"), text("title"), text("detail"));
     let status = fields.remove("status").and_then(|status| status.as_u64()?.try_into().ok());
-    Some(Problem {
+    Some(Box::new(Problem {
         kind: kind.unwrap_or_default(),
         title: title.unwrap_or_default().into(),
         status: status.unwrap_or_default(),
         detail: detail.unwrap_or_default(),
         code,
         extensions: fields,
-    })
+    }))
 }
 
 /// How many retries a client may still make. It keeps a fleet of clients from multiplying the load of a server in trouble.
