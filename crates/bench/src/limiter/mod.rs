@@ -312,18 +312,22 @@ impl Family<Kind> for Limiter {
     fn planned(&self, kind: Kind) -> Duration {
         let Options { common, counters, .. } = &self.options;
         let once = with_warm_up(common.seconds);
-        let compared: Vec<Case> = self.options.compared_cases(kind).into_iter().flatten().collect();
+        let groups = |cases: &[Case]| cases.iter().map(|case| case.subjects * case.matching).sum();
         match kind {
-            Kind::Changes => filling(*counters) + common.seconds * 2 + changes::AFTER.min(common.seconds) * 5,
+            Kind::EngineWindows | Kind::EngineRules | Kind::EngineGroups | Kind::EngineCounters => {
+                let cases: Vec<Case> =
+                    self.options.engine_cases(kind).into_iter().map(|(_, case)| case).collect();
+                // Preparing the requests takes about as long as deciding them.
+                once * 2 * cases.len() as u32 + filling(groups(&cases))
+            }
+            Kind::Limitador | Kind::Governor => once * self.options.crate_cases(kind).len() as u32,
             Kind::Rules | Kind::Groups => {
+                let cases: Vec<Case> = self.options.compared_cases(kind).into_iter().flatten().collect();
                 // In process, over HTTP, and over HTTP in batches; the last two use the same server.
-                let groups = compared.iter().map(|case| case.subjects * case.matching).sum();
-                once * (compared.len() * 3 * common.rounds) as u32 + filling(groups) * 2
+                once * (3 * common.rounds * cases.len()) as u32 + filling(groups(&cases)) * 2
             }
-            _ => {
-                let cases = self.options.engine_cases(kind).len() + self.options.crate_cases(kind).len();
-                once * cases.max(1) as u32
-            }
+            Kind::Changes => filling(*counters) + common.seconds * 2 + changes::AFTER.min(common.seconds) * 5,
+            _ => once,
         }
     }
 
