@@ -6,6 +6,7 @@ use std::{
     io,
     os::unix::fs::FileExt,
     path::Path,
+    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
@@ -52,7 +53,15 @@ pub(crate) async fn settle(process: u32) {
     }
 }
 
-/// Processor time of all programs except this one and its children that have ended.
+/// Processor time of servers that have ended and were not children of this process, in milliseconds.
+static ENDED: AtomicU64 = AtomicU64::new(0);
+
+/// Counts a server as one of this program, though it is not its child. Call this before the server ends.
+pub(crate) fn note_end(process: u32) {
+    ENDED.fetch_add(family_cpu_time(process).as_millis() as u64, Ordering::Relaxed);
+}
+
+/// Processor time of all programs except this one, its children that have ended, and servers of [`note_end`].
 pub(crate) fn others_cpu_time() -> Option<Duration> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     let numbers = text.lines().next()?.split_whitespace().skip(1).map(str::parse::<u64>);
@@ -60,7 +69,8 @@ pub(crate) fn others_cpu_time() -> Option<Duration> {
     // Without idle time, waiting for disks, and the time of other virtual machines.
     let busy: u64 = [0, 1, 2, 5, 6].into_iter().filter_map(|index| numbers.get(index)).sum();
     let own = stat(std::process::id())?;
-    Some(duration(busy.saturating_sub(own.ticks + own.ended_children_ticks)))
+    let ended = Duration::from_millis(ENDED.load(Ordering::Relaxed));
+    Some(duration(busy.saturating_sub(own.ticks + own.ended_children_ticks)).saturating_sub(ended))
 }
 
 fn duration(ticks: u64) -> Duration {
@@ -93,8 +103,34 @@ pub(crate) fn load() -> String {
     text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
 }
 
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(0, |count| count.get())
+}
+
+/// The machine, as far as figures depend on it.
+pub(crate) fn description(data: &Path) -> io::Result<String> {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let field = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    };
+    let processor = field(&read("/proc/cpuinfo"), "model name").unwrap_or_else(|| "unknown processor".into());
+    let memory =
+        field(&read("/proc/meminfo"), "MemTotal").and_then(|text| text.strip_suffix(" kB")?.parse().ok());
+    let gib = memory.map_or(0.0, |kib: f64| kib / f64::from(1 << 20));
+    let kernel = read("/proc/sys/kernel/osrelease");
+    let (cores, kernel, sync) = (cores(), kernel.trim(), sync_in_words(data)?);
+    Ok(format!("{processor}, {cores} cores, {gib:.1} GiB, Linux {kernel}, {sync}"))
+}
+
 /// The time to overwrite 4 KiB and sync them, for which every durable answer has to wait.
-pub(crate) fn sync_time(directory: &Path) -> io::Result<Measured> {
+pub(crate) fn sync_in_words(data: &Path) -> io::Result<String> {
+    let sync = sync_time(tempfile::tempdir_in(data)?.path())?;
+    let (p50, p99) = (sync.quantile_ms(0.5), sync.quantile_ms(0.99));
+    Ok(format!("4 KiB written and synced in p50 {p50:.2} ms, p99 {p99:.2} ms"))
+}
+
+fn sync_time(directory: &Path) -> io::Result<Measured> {
     const BLOCK: [u8; 4096] = [7; 4096];
     let file = File::create(directory.join("sync"))?;
     file.write_all_at(&vec![0; 1 << 20], 0)?;

@@ -1,5 +1,5 @@
 //! Measures Limina: `cargo run --release -p limina-bench -- ledger …`, `limiter …`, `envoy …`, `locks …`,
-//! `events …`, `decisions …`, `cluster …` or `overload …`.
+//! `events …`, `decisions …`, `cluster …`, `overload …`, or `all …`, which also writes the summary of `docs/benchmarks.md`.
 //!
 //! Compare figures only within one run: machines differ, and the same machine differs from minute to minute. So in one
 //! run every contender does the same work, one after the other.
@@ -8,6 +8,7 @@
 //! `workload.rs` first, which defines the work and what a client must be able to do. `in_process.rs`, `http.rs`,
 //! `redis.rs` and so on implement that for one system each.
 
+mod all;
 mod cluster;
 mod decisions;
 mod echo;
@@ -27,8 +28,10 @@ mod postgres;
 mod process;
 mod redis;
 mod serve;
+mod summary;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
+use frame::{Bench, Screen};
 use std::{error::Error, process::ExitCode};
 
 #[global_allocator]
@@ -41,6 +44,20 @@ type Failed = Box<dyn Error + Send + Sync>;
 #[derive(Parser)]
 #[command(name = "limina-bench", version)]
 enum Cli {
+    #[command(flatten)]
+    Family(Family),
+    /// All families; writes the summary and the charts of docs/benchmarks.md
+    All(all::Options),
+    /// Limina as a server, used if there is no `limina` next to this program
+    #[command(hide = true)]
+    Serve(serve::Options),
+    /// A server that only parses and answers
+    #[command(hide = true)]
+    Echo,
+}
+
+#[derive(Subcommand)]
+enum Family {
     /// Holds and commits
     Ledger(ledger::Options),
     /// Checks
@@ -57,12 +74,22 @@ enum Cli {
     Cluster(cluster::Options),
     /// More requests than the server can do
     Overload(overload::Options),
-    /// Limina as a server, used if there is no `limina` next to this program
-    #[command(hide = true)]
-    Serve(serve::Options),
-    /// A server that only parses and answers
-    #[command(hide = true)]
-    Echo,
+}
+
+impl Family {
+    /// Plans what the options choose.
+    fn bench(self) -> Result<Box<dyn Bench>, Failed> {
+        match self {
+            Family::Ledger(options) => ledger::bench(options),
+            Family::Limiter(options) => limiter::bench(options),
+            Family::Envoy(options) => envoy::bench(options),
+            Family::Locks(options) => locks::bench(options),
+            Family::Events(options) => events::bench(options),
+            Family::Decisions(options) => decisions::bench(options),
+            Family::Cluster(options) => cluster::bench(options),
+            Family::Overload(options) => overload::bench(options),
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -73,14 +100,12 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let run = async {
         match cli {
-            Cli::Ledger(options) => ledger::run(options).await,
-            Cli::Limiter(options) => limiter::run(options).await,
-            Cli::Envoy(options) => envoy::run(options).await,
-            Cli::Locks(options) => locks::run(options).await,
-            Cli::Events(options) => events::run(options).await,
-            Cli::Decisions(options) => decisions::run(options).await,
-            Cli::Cluster(options) => cluster::run(options).await,
-            Cli::Overload(options) => overload::run(options).await,
+            Cli::Family(family) => {
+                let bench = family.bench()?;
+                let screen = Screen::new(bench.plan());
+                bench.run(&screen).await.map(drop)
+            }
+            Cli::All(options) => all::run(options).await,
             Cli::Serve(options) => serve::run(options).await,
             Cli::Echo => echo::run().await,
         }

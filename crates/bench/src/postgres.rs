@@ -1,6 +1,6 @@
 //! PostgreSQL: a rival that does the work of a family in SQL, and the store of a cluster.
 
-use crate::{Failed, load::Contender};
+use crate::{Failed, load::Contender, machine};
 use limina_pg_server::PgServer;
 use rustix::process::geteuid;
 use std::{fs, future::Future, marker::PhantomData, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
@@ -31,6 +31,13 @@ pub(crate) fn start_server(directory: &Path) -> Result<Arc<PgServer>, Failed> {
         fs::set_permissions(directory, fs::Permissions::from_mode(0o711))?;
     }
     Ok(Arc::new(PgServer::start_in(&own, &SETTINGS)?))
+}
+
+/// Stops the server, unless somebody else uses it.
+pub(crate) fn stop_server(server: Arc<PgServer>) -> Result<(), Failed> {
+    let Some(server) = Arc::into_inner(server) else { return Ok(()) };
+    machine::note_end(server.pid()?);
+    Ok(server.stop()?)
 }
 
 /// A connection that does the work of a family with prepared statements.
@@ -80,8 +87,7 @@ impl<S: Session> Contender for Database<S> {
         None
     }
 
-    /// Stops the server, unless somebody else uses it.
     async fn stop(self) -> Result<(), Failed> {
-        Ok(Arc::into_inner(self.server).map_or(Ok(()), PgServer::stop)?)
+        stop_server(self.server)
     }
 }

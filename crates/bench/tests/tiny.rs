@@ -1,6 +1,9 @@
 //! The benchmark at a tiny size, so that it cannot rot. Nothing here depends on how fast anything is.
 
-use std::process::{Command, Output};
+use std::{
+    fs,
+    process::{Command, Output},
+};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_limina-bench");
 
@@ -232,6 +235,25 @@ fn overload_is_measured() {
 }
 
 #[test]
+fn all_families_write_a_summary_with_charts() {
+    let docs = format!("{}/docs", env!("CARGO_TARGET_TMPDIR"));
+    let marks = ["<!-- `limina-bench all` writes everything from here -->\n", "<!-- to here -->\n"];
+    fs::create_dir_all(&docs).unwrap();
+    fs::write(format!("{docs}/benchmarks.md"), format!("before\n{}old\n{}after\n", marks[0], marks[1]))
+        .unwrap();
+    let text = printed("all", &["--seconds=0.1", "--only=envoy", "--docs", &docs]);
+    assert!(text.contains("# envoy\n") && text.contains("| grpc-1 "), "{text}");
+    let read = |name: &str| fs::read_to_string(format!("{docs}/{name}")).unwrap();
+    let page = read("benchmarks.md");
+    let (before, rest) = page.split_once(marks[0]).unwrap();
+    let (summary, after) = rest.split_once(marks[1]).unwrap();
+    assert_eq!((before, after), ("before\n", "after\n"));
+    assert!(!summary.contains("old") && summary.contains("(benchmarks/envoy.svg)"), "{summary}");
+    assert!(rows(summary, "envoy")[0][3].starts_with("**"), "{summary}");
+    assert!(read("benchmarks/envoy.svg").contains("ShouldRateLimit, 4 descriptors"));
+}
+
+#[test]
 fn what_cannot_be_measured_is_said() {
     #[track_caller]
     fn check(family: &str, args: &[&str], expect: &str) {
@@ -248,4 +270,5 @@ fn what_cannot_be_measured_is_said() {
     check("locks", &["--locks=2"], "a lock for each connection");
     check("events", &["--only=redis"], "a rival must be named by --rivals");
     check("cluster", &["--nodes=1", "--only=moves"], "at least two nodes");
+    check("all", &["--docs=nowhere"], "nowhere/benchmarks.md");
 }

@@ -213,6 +213,14 @@ fn guard(programs: &Path, directory: &Path, data: &Path) -> Result<Child> {
     guard.process_group(0).current_dir("/").spawn()
 }
 
+/// The version that a server would have.
+pub fn version() -> Result<String> {
+    let output = Command::new(programs()?.join("postgres")).arg("--version").output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let version = text.split_whitespace().nth(2).ok_or_else(|| Error::other("PostgreSQL has no version"))?;
+    Ok(version.to_owned())
+}
+
 /// The newest installed version, in the directory where Debian and Ubuntu put it.
 fn programs() -> Result<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();

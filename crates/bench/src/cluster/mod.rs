@@ -8,8 +8,8 @@ mod report;
 use crate::{
     Failed, events,
     frame::{
-        Connections, Others, Phase, Place, chosen, conditions, name_of, positive, seconds,
-        warm_up_and_measure,
+        self, Connections, Figures, Others, Phase, Place, Plan, Running, Screen, chosen, conditions, name_of,
+        others_in_words, positive, seconds, warm_up_and_measure, with_warm_up,
     },
     http::Connection,
     ledger,
@@ -20,7 +20,7 @@ use crate::{
     load::{Contender, Load, Until, Work, drive},
     locks, machine,
     measure::Measured,
-    postgres::{Database, start_server},
+    postgres::{Database, start_server, stop_server},
 };
 use clap::ValueEnum;
 use events::workload::{Keys, Submissions};
@@ -31,6 +31,9 @@ use nodes::{Nodes, Route, Spread};
 use report::{Latency, Report, Row};
 use std::{future::Future, sync::Arc, time::Duration};
 use tokio::task::JoinSet;
+
+/// Measurements of the part `latency`.
+const LATENCIES: usize = 8;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -98,19 +101,68 @@ enum Family {
     Events,
 }
 
+/// The sections of the report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Section {
+    Work,
+    Latency,
+    Moves,
+}
+
 impl Part {
     fn name(self) -> String {
         name_of(&self)
     }
+
+    fn section(self) -> Section {
+        match self {
+            Part::Latency => Section::Latency,
+            Part::Moves => Section::Moves,
+            _ => Section::Work,
+        }
+    }
 }
 
-pub(crate) async fn run(options: Options) -> Result<(), Failed> {
+pub(crate) fn bench(options: Options) -> Result<Box<dyn frame::Bench>, Failed> {
     let parts = chosen(&options.only, |_: Part| true)?;
     if options.nodes < 2 {
         return Err("there must be at least two nodes".into());
     }
+    Ok(Box::new(Planned { options, parts }))
+}
+
+/// What is measured, one part after the other.
+struct Planned {
+    options: Options,
+    parts: Vec<Part>,
+}
+
+impl frame::Bench for Planned {
+    fn plan(&self) -> Plan {
+        self.parts.iter().map(|part| self.options.planned(*part)).collect()
+    }
+
+    fn run(self: Box<Self>, screen: &Screen) -> Running<'_> {
+        Box::pin(run(self.options, self.parts, screen))
+    }
+}
+
+impl Options {
+    /// The time for which a part is measured.
+    fn planned(&self, part: Part) -> Duration {
+        let once = with_warm_up(self.seconds);
+        match part {
+            Part::Latency => once * LATENCIES as u32,
+            // A hand-over and a take-over, which begins when the tenure has ended.
+            Part::Moves => (self.tenure * 2) * self.records.len() as u32,
+            _ => once,
+        }
+    }
+}
+
+async fn run(options: Options, parts: Vec<Part>, screen: &Screen) -> Result<Figures, Failed> {
     let program = options.place.program()?;
-    print!("{}", conditions(&program, options.place.data())?);
+    screen.print(&conditions(&program, options.place.data())?)?;
     let directory = options.place.directory()?;
     let others = Others::watch();
     let server = start_server(directory.path())?;
@@ -118,16 +170,20 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
     let nodes = Nodes::start(&program, store, options.tenure, options.nodes)?;
     let mut bench = Bench { server, nodes, owners: Vec::new(), options };
     let mut report = Report::new(bench.options.tenure);
-    for part in parts {
-        eprintln!("measuring {} …", part.name());
+    for (place, &part) in parts.iter().enumerate() {
+        screen.begin(format!("cluster {}", part.name()), bench.options.planned(part));
         bench.measure(part, &mut report).await.map_err(|error| format!("{}: {error}", part.name()))?;
+        if parts[place + 1..].iter().all(|later| later.section() != part.section()) {
+            screen.print(&format!("\n{}", report.write(part.section())?))?;
+        }
     }
     let Bench { server, nodes, .. } = bench;
     nodes.stop().await?;
-    others.print(machine::family_cpu_time(server.pid()?));
-    println!("\n{}", report.write()?);
+    stop_server(server)?;
+    let others = others.took();
+    screen.print(&others_in_words(others))?;
     match report.refused() {
-        0 => Ok(()),
+        0 => Ok(Figures { comparisons: report.comparisons(), others }),
         refused => Err(format!("{refused} requests were refused, and none should have been").into()),
     }
 }

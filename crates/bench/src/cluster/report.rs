@@ -1,10 +1,11 @@
 //! The report of several nodes.
 
-use super::{Part, moves::Move};
+use super::{Part, Section, moves::Move};
 use crate::{
     frame::{LATENCIES, Table, latencies, name_of, optional, write_table},
     load::Load,
     measure::Measured,
+    summary::{Bar, Comparison, Role},
 };
 use std::{
     fmt::{self, Write},
@@ -57,21 +58,74 @@ impl Report {
 
     /// The rate as a multiple of the same work in SQL with one transaction each.
     fn of_sql(&self, part: Part) -> Option<f64> {
-        let sql = match part {
-            Part::Ledger | Part::LedgerBatch | Part::SqlLedger => Part::SqlLedger,
-            Part::Checks | Part::Counters | Part::CountersBatch | Part::SqlCounters => Part::SqlCounters,
-            Part::Locks | Part::Events | Part::Latency | Part::Moves => return None,
-        };
-        Some(self.rate(part)? / self.rate(sql)?)
+        Some(self.rate(part)? / self.rate(part.in_sql()?)?)
+    }
+}
+
+impl Part {
+    /// The same work in SQL.
+    fn in_sql(self) -> Option<Part> {
+        match self {
+            Part::Ledger | Part::LedgerBatch | Part::SqlLedger => Some(Part::SqlLedger),
+            Part::Checks | Part::Counters | Part::CountersBatch | Part::SqlCounters => {
+                Some(Part::SqlCounters)
+            }
+            Part::Locks | Part::Events | Part::Latency | Part::Moves => None,
+        }
+    }
+
+    /// The words of the summary for the work.
+    fn work(self) -> &'static str {
+        match self {
+            Part::Ledger | Part::SqlLedger => "hold or commit",
+            Part::LedgerBatch => "holds and commits in batches",
+            Part::Checks => "check, relaxed",
+            Part::Counters | Part::SqlCounters => "check, durable",
+            Part::CountersBatch => "durable checks in batches",
+            Part::Locks => "acquire and release a lock",
+            Part::Events => "event with its own key",
+            Part::Latency | Part::Moves => "",
+        }
     }
 }
 
 impl Report {
-    pub(super) fn write(&self) -> Result<String, fmt::Error> {
+    pub(super) fn write(&self, section: Section) -> Result<String, fmt::Error> {
         let mut text = String::new();
-        self.write_rows(&mut text)?;
-        self.write_latencies(&mut text)?;
-        self.write_moves(&mut text)?;
+        match section {
+            Section::Work => self.write_work(&mut text)?,
+            Section::Latency => self.write_latencies(&mut text)?,
+            Section::Moves => self.write_moves(&mut text)?,
+        }
+        Ok(text)
+    }
+
+    /// What the summary shows: the nodes beside SQL, and another node beside the owner.
+    pub(super) fn comparisons(&self) -> Vec<Comparison> {
+        let is_sql = |row: &Row| matches!(row.part, Part::SqlLedger | Part::SqlCounters);
+        let work = self.rows.iter().filter(|row| !is_sql(row)).map(|row| {
+            let is_beside = |sql: &&Row| Some(sql.part) == row.part.in_sql();
+            let beside = self.rows.iter().filter(is_beside);
+            Comparison {
+                work: row.part.work().into(),
+                load: format!("{} × {}", row.load.connections, row.load.batch),
+                limina: Bar::new("Limina", Role::Limina, &row.measured),
+                beside: beside.map(|sql| Bar::new("SQL, one by one", Role::Rival, &sql.measured)).collect(),
+            }
+        });
+        // The owner is measured first, and then another node, with one client and with many.
+        let pairs = self.latencies.chunks_exact(2).filter(|pair| pair[0].connections > 1);
+        let forwarded = pairs.map(|pair| Comparison {
+            work: format!("{}, sent to {}", pair[1].request, pair[1].sent_to),
+            load: format!("{} × 1", pair[1].connections),
+            limina: Bar::new("Limina", Role::Limina, &pair[1].measured),
+            beside: vec![Bar::new("sent to the owner", Role::Rival, &pair[0].measured)],
+        });
+        work.chain(forwarded).collect()
+    }
+
+    fn write_work(&self, text: &mut String) -> fmt::Result {
+        self.write_rows(text)?;
         for part in [Part::LedgerBatch, Part::CountersBatch] {
             if let Some(ratio) = self.of_sql(part) {
                 let name = part.name();
@@ -81,7 +135,7 @@ impl Report {
                 )?;
             }
         }
-        Ok(text)
+        Ok(())
     }
 
     fn write_rows(&self, text: &mut String) -> fmt::Result {

@@ -8,11 +8,12 @@ mod workload;
 use crate::{
     Failed,
     frame::{
-        self, Common, Connections, Family, Measure, Phase, Rows, System, positive, warm_up_and_measure,
-        write_table,
+        self, Bench, Common, Connections, Family, Measure, Phase, Rows, System, positive,
+        warm_up_and_measure, write_table,
     },
     load::{Contender, Load, Random},
     measure::Measured,
+    summary::Role,
 };
 use clap::ValueEnum;
 use std::fmt::{self, Write};
@@ -114,10 +115,32 @@ impl frame::Kind for Kind {
             (true, Parts::Eight) => Kind::HttpBatch8,
         })
     }
+
+    fn work(self) -> &'static str {
+        match (self.is_batched(), self.parts()) {
+            (false, Parts::One) => "decision, 1 part",
+            (false, Parts::Three) => "decision, 3 parts",
+            (false, Parts::Eight) => "decision, 8 parts",
+            (true, Parts::One) => "decisions in batches, 1 part",
+            (true, Parts::Three) => "decisions in batches, 3 parts",
+            (true, Parts::Eight) => "decisions in batches, 8 parts",
+        }
+    }
+
+    fn contender(self) -> (&'static str, Role) {
+        match self.is_separate() {
+            true => ("separate calls", Role::Rival),
+            false => self.system().contender(),
+        }
+    }
+
+    type Section = ();
+
+    fn section(self) {}
 }
 
-pub(crate) async fn run(options: Options) -> Result<(), Failed> {
-    frame::run(Decisions { options }).await
+pub(crate) fn bench(options: Options) -> Result<Box<dyn Bench>, Failed> {
+    frame::bench(Decisions { options })
 }
 
 /// One run.
@@ -147,6 +170,7 @@ impl<T: Client> Measure<Kind, T> for Decisions {
 }
 
 impl Family<Kind> for Decisions {
+    const NAME: &'static str = "decisions";
     const UNIT: &'static str = "decisions";
     const REDIS: crate::redis::Setup = redis::SETUP;
 
@@ -158,7 +182,7 @@ impl Family<Kind> for Decisions {
         self.options.connections.load(kind.is_batched().then_some(self.options.batch))
     }
 
-    fn report(&self, rows: &Rows<Kind>) -> Result<String, fmt::Error> {
+    fn report(&self, (): (), rows: &Rows<Kind>) -> Result<String, fmt::Error> {
         let mut text = String::new();
         write_table(&mut text, &rows.table(Decisions::UNIT))?;
         writeln!(

@@ -8,14 +8,15 @@ mod grpc;
 use crate::{
     Failed,
     frame::{
-        self, Common, Connections, Family, Kind as _, Measure, Row, Rows, Start, System, contend, positive,
-        warm_up_and_measure, write_table,
+        self, Bench, Common, Connections, Family, Kind as _, Measure, Row, Rows, Start, System, contend,
+        positive, warm_up_and_measure, with_warm_up, write_table,
     },
     http, in_process,
     limiter::workload::{Case, Checks, Client},
     load::{self, Contender, Load, Pace, Random},
     measure::Measured,
     redis,
+    summary::Role,
 };
 use clap::ValueEnum;
 use grpc::{Grpc, Stream};
@@ -76,12 +77,37 @@ impl frame::Kind for Kind {
     }
 
     fn baseline(self) -> Option<Kind> {
-        Some(if self.descriptors() == 1 { Kind::Grpc1 } else { Kind::Grpc4 })
+        match self {
+            Kind::Grpc1 | Kind::Check | Kind::Redis1 => Some(Kind::Grpc1),
+            Kind::Grpc4 | Kind::Redis4 => Some(Kind::Grpc4),
+            // Half of another rate: comparing it says nothing.
+            Kind::Half1 | Kind::Half4 => None,
+        }
     }
+
+    fn work(self) -> &'static str {
+        if self.descriptors() == 1 {
+            "ShouldRateLimit, 1 descriptor"
+        } else {
+            "ShouldRateLimit, 4 descriptors"
+        }
+    }
+
+    fn contender(self) -> (&'static str, Role) {
+        match self {
+            Kind::Grpc1 | Kind::Grpc4 | Kind::Half1 | Kind::Half4 => ("Limina, gRPC", Role::Limina),
+            Kind::Check => ("Limina, POST /check", Role::Bound),
+            Kind::Redis1 | Kind::Redis4 => ("Redis without a service", Role::Rival),
+        }
+    }
+
+    type Section = ();
+
+    fn section(self) {}
 }
 
-pub(crate) async fn run(options: Options) -> Result<(), Failed> {
-    frame::run(Envoy { options }).await
+pub(crate) fn bench(options: Options) -> Result<Box<dyn Bench>, Failed> {
+    frame::bench(Envoy { options })
 }
 
 struct Envoy {
@@ -200,6 +226,7 @@ impl Measure<Kind, in_process::Caller> for Envoy {
 }
 
 impl Family<Kind> for Envoy {
+    const NAME: &'static str = "envoy";
     const UNIT: &'static str = "requests";
     /// Limits with a window do not wait for the disk in Limina either.
     const REDIS: redis::Setup = redis::Setup { sync: redis::Sync::EverySecond, scripts: &[] };
@@ -217,7 +244,15 @@ impl Family<Kind> for Envoy {
         contend(self, kind, grpc).await.map(Some)
     }
 
-    fn report(&self, rows: &Rows<Kind>) -> Result<String, std::fmt::Error> {
+    fn planned(&self, kind: Kind) -> Duration {
+        let once = with_warm_up(self.options.common.seconds);
+        match kind {
+            Kind::Half1 | Kind::Half4 => 2 * once,
+            _ => once,
+        }
+    }
+
+    fn report(&self, (): (), rows: &Rows<Kind>) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         write_table(&mut text, &rows.table(Self::UNIT))?;
         Ok(text)

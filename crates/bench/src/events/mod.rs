@@ -11,15 +11,19 @@ pub(crate) mod workload;
 use crate::{
     Failed,
     frame::{
-        self, Common, Family, Measure, Phase, Row, Rows, Start, System, positive, seconds,
-        warm_up_and_measure,
+        self, Bench, Common, Family, Measure, Phase, Row, Rows, Start, System, positive, seconds,
+        warm_up_and_measure, with_warm_up,
     },
     load::{Contender, Load},
     measure::Measured,
+    summary::{Bar, Comparison, Role, grouped},
 };
 use clap::ValueEnum;
 use std::time::Duration;
 use workload::{Client, Keys, Submissions};
+
+/// Roughly how many events are submitted and fall due in a second.
+const DUE_A_SECOND: f64 = 5000.0;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -40,6 +44,14 @@ pub(crate) struct Options {
     /// Events that fall due in the same second
     #[arg(long, default_value_t = 100_000, value_parser = positive)]
     due: usize,
+}
+
+/// The sections of the report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Section {
+    Submissions,
+    FanOut,
+    Due,
 }
 
 /// A contender and the keys of its events, or another measurement.
@@ -83,14 +95,28 @@ impl frame::Kind for Kind {
         Some(if self.is_hot() { Kind::HttpHot } else { Kind::Http })
     }
 
+    fn work(self) -> &'static str {
+        if self.is_hot() { "event that all clients submit" } else { "event with its own key" }
+    }
+
+    type Section = Section;
+
+    fn section(self) -> Section {
+        match self {
+            Kind::FanOut => Section::FanOut,
+            Kind::Due => Section::Due,
+            _ => Section::Submissions,
+        }
+    }
+
     /// A median over rounds says little about these: one consists of steps, and the result of the other is a maximum.
     fn is_measured_once(self) -> bool {
         matches!(self, Kind::FanOut | Kind::Due)
     }
 }
 
-pub(crate) async fn run(options: Options) -> Result<(), Failed> {
-    frame::run(Events { options, fan_out: Vec::new(), due: None }).await
+pub(crate) fn bench(options: Options) -> Result<Box<dyn Bench>, Failed> {
+    frame::bench(Events { options, fan_out: Vec::new(), due: None })
 }
 
 /// One run, and what it measured besides the rows.
@@ -114,6 +140,7 @@ impl<T: Client> Measure<Kind, T> for Events {
 }
 
 impl Family<Kind> for Events {
+    const NAME: &'static str = "events";
     const UNIT: &'static str = "submissions";
     const REDIS: crate::redis::Setup = redis::SETUP;
 
@@ -139,7 +166,29 @@ impl Family<Kind> for Events {
         steps.chain(due).map(|measured| measured.refused).sum()
     }
 
-    fn report(&self, rows: &Rows<Kind>) -> Result<String, std::fmt::Error> {
-        report::write(self, rows)
+    fn planned(&self, kind: Kind) -> Duration {
+        let seconds = self.options.common.seconds;
+        match kind {
+            Kind::FanOut => seconds * self.options.rates.len() as u32,
+            // Most of it is the time to submit the events, and to wait until they are due.
+            Kind::Due => seconds * 2 + Duration::from_secs_f64(self.options.due as f64 / DUE_A_SECOND),
+            _ => with_warm_up(seconds),
+        }
+    }
+
+    fn report(&self, section: Section, rows: &Rows<Kind>) -> Result<String, std::fmt::Error> {
+        report::write(self, section, rows)
+    }
+
+    /// The fan-out at the highest rate.
+    fn more_comparisons(&self) -> Vec<Comparison> {
+        let highest = self.fan_out.iter().max_by_key(|step| step.asked);
+        let comparison = |step: &fan_out::Step| Comparison {
+            work: format!("delivery to {} followers", grouped(self.options.subscribers as u64)),
+            load: format!("{} changes/s", step.asked),
+            limina: Bar::new("Limina", Role::Limina, &step.deliveries),
+            beside: Vec::new(),
+        };
+        highest.map(comparison).into_iter().collect()
     }
 }

@@ -1,22 +1,21 @@
 //! The report of events.
 
-use super::{Events, Kind, due, fan_out::Step};
+use super::{Events, Kind, Section, due, fan_out::Step};
 use crate::frame::{Family, LATENCIES, Rows, Table, latencies, optional, write_table};
 use std::fmt::{self, Write};
 
-pub(super) fn write(events: &Events, rows: &Rows<Kind>) -> Result<String, fmt::Error> {
+pub(super) fn write(events: &Events, section: Section, rows: &Rows<Kind>) -> Result<String, fmt::Error> {
     let mut text = String::new();
-    write_table(&mut text, &rows.table(Events::UNIT))?;
-    events.write_fan_out(&mut text)?;
-    events.write_due(&mut text)?;
+    match section {
+        Section::Submissions => write_table(&mut text, &rows.table(Events::UNIT))?,
+        Section::FanOut => events.write_fan_out(&mut text)?,
+        Section::Due => events.write_due(&mut text)?,
+    }
     Ok(text)
 }
 
 impl Events {
     fn write_fan_out(&self, text: &mut String) -> fmt::Result {
-        if self.fan_out.is_empty() {
-            return Ok(());
-        }
         let mut table = Table::new(&format!(
             "changes/s requested | changes/s | submission p99 ms | deliveries/s | missing | {LATENCIES} | since answer p50 ms | p99 ms | CPUs server | CPUs client"
         ));

@@ -1,5 +1,5 @@
 //! The frame of every family. It chooses what to measure, starts each system, measures it round by round, and prints
-//! one table with a row for each.
+//! each table as soon as everything in it is measured.
 //!
 //! A family adds: the work, and how each client is asked to do it (`workload.rs`, `in_process.rs`, `http.rs`, …); what it
 //! measures besides; and the words of its report.
@@ -7,12 +7,14 @@
 mod options;
 mod report;
 mod rows;
+mod screen;
 
 pub(crate) use options::{Common, Connections, Place, chosen, name_of, positive, seconds};
 pub(crate) use report::{
-    LATENCIES, Others, Table, conditions, latencies, mib, optional, spread, write_table,
+    LATENCIES, Others, Table, conditions, latencies, mib, optional, others_in_words, spread, write_table,
 };
 pub(crate) use rows::{Row, Rows};
+pub(crate) use screen::{Plan, Screen};
 
 use crate::{
     Failed,
@@ -21,9 +23,28 @@ use crate::{
     load::{Contender, Load, Until, Work, drive},
     measure::Measured,
     redis::{self, Redis},
+    summary::{Comparison, ECHO, Role},
 };
 use clap::ValueEnum;
-use std::{path::Path, time::Duration};
+use std::{future::Future, path::Path, pin::Pin, time::Duration};
+
+/// Measurements that are planned and have not begun.
+pub(crate) trait Bench {
+    fn plan(&self) -> Plan;
+
+    /// Measures, and prints each table as soon as it is complete.
+    fn run(self: Box<Self>, screen: &Screen) -> Running<'_>;
+}
+
+/// Measurements that have begun.
+pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = Result<Figures, Failed>> + 'a>>;
+
+/// What a summary shows of a family.
+pub(crate) struct Figures {
+    pub(crate) comparisons: Vec<Comparison>,
+    /// Processors that other programs took meanwhile, if it is known.
+    pub(crate) others: Option<f64>,
+}
 
 /// A system that the frame can start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +58,18 @@ pub(crate) enum System {
     Redis,
     /// Anything else: the family measures it by [`Family::measure_other`].
     Other,
+}
+
+impl System {
+    pub(crate) fn contender(self) -> (&'static str, Role) {
+        match self {
+            System::InProcess => ("Limina in process", Role::Bound),
+            System::Http => ("Limina", Role::Limina),
+            System::Echo => (ECHO, Role::Bound),
+            System::Redis => ("Redis", Role::Rival),
+            System::Other => ("other", Role::Rival),
+        }
+    }
 }
 
 /// What can be measured: a value of `--only`, and the name of a row.
@@ -53,6 +86,21 @@ pub(crate) trait Kind: ValueEnum + Copy + PartialEq + Send + Sync + 'static {
 
     /// Limina over HTTP with the same work. The table shows each rate as a multiple of this one's.
     fn baseline(self) -> Option<Self>;
+
+    /// The words of the summary for the work. It is the same for all kinds with one baseline.
+    fn work(self) -> &'static str;
+
+    /// The words of the summary for the system that does the work, and how the summary shows it. A kind of
+    /// [`System::Other`] that has a row says this itself.
+    fn contender(self) -> (&'static str, Role) {
+        self.system().contender()
+    }
+
+    /// The sections of the report; `()` if there is only one.
+    type Section: Copy + PartialEq;
+
+    /// The section that shows this.
+    fn section(self) -> Self::Section;
 
     /// Whether this is measured only once, after the rounds of all others.
     fn is_measured_once(self) -> bool {
@@ -80,6 +128,8 @@ pub(crate) trait Measure<K, T> {
 pub(crate) trait Family<K: Kind>:
     Measure<K, in_process::Caller> + Measure<K, http::Connection> + Measure<K, redis::Connection>
 {
+    /// The name of the subcommand.
+    const NAME: &'static str;
     /// What the table counts, in the plural.
     const UNIT: &'static str;
     const REDIS: redis::Setup;
@@ -98,8 +148,18 @@ pub(crate) trait Family<K: Kind>:
         0
     }
 
-    /// What is printed: the table of the rows and whatever the family measured besides.
-    fn report(&self, rows: &Rows<K>) -> Result<String, std::fmt::Error>;
+    /// The time for which a kind is measured in one round.
+    fn planned(&self, _: K) -> Duration {
+        with_warm_up(self.common().seconds)
+    }
+
+    /// A section of the report. It is printed when everything in it is measured.
+    fn report(&self, section: K::Section, rows: &Rows<K>) -> Result<String, std::fmt::Error>;
+
+    /// What the summary shows besides the rows.
+    fn more_comparisons(&self) -> Vec<Comparison> {
+        Vec::new()
+    }
 }
 
 /// What is needed to start a system.
@@ -111,29 +171,60 @@ pub(crate) struct Start<'a> {
     pub(crate) directory: &'a Path,
 }
 
-/// Measures everything that the options choose, and prints the report.
-pub(crate) async fn run<K: Kind, F: Family<K>>(mut family: F) -> Result<(), Failed> {
+/// Plans everything that the options choose.
+pub(crate) fn bench<K: Kind, F: Family<K> + 'static>(family: F) -> Result<Box<dyn Bench>, Failed> {
     let (kinds, rounds) = (family.common().kinds()?, family.common().rounds);
-    let program = family.common().place.program()?;
-    print!("{}", conditions(&program, family.common().place.data())?);
     let (once, repeated): (Vec<K>, Vec<K>) = kinds.into_iter().partition(|kind| kind.is_measured_once());
     let repeated = (1..=rounds).flat_map(|round| repeated.iter().map(move |&kind| (kind, round)));
-    let planned: Vec<(K, usize)> = repeated.chain(once.into_iter().map(|kind| (kind, 1))).collect();
+    let planned = repeated.chain(once.into_iter().map(|kind| (kind, 1))).collect();
+    Ok(Box::new(Planned { family, planned }))
+}
+
+/// A family, and what is measured: kinds with the number of the round.
+struct Planned<K, F> {
+    family: F,
+    planned: Vec<(K, usize)>,
+}
+
+impl<K: Kind, F: Family<K> + 'static> Bench for Planned<K, F> {
+    fn plan(&self) -> Plan {
+        self.planned.iter().map(|&(kind, _)| self.family.planned(kind)).collect()
+    }
+
+    fn run(self: Box<Self>, screen: &Screen) -> Running<'_> {
+        Box::pin(run(self.family, self.planned, screen))
+    }
+}
+
+async fn run<K: Kind, F: Family<K>>(
+    mut family: F,
+    planned: Vec<(K, usize)>,
+    screen: &Screen,
+) -> Result<Figures, Failed> {
+    let program = family.common().place.program()?;
+    screen.print(&conditions(&program, family.common().place.data())?)?;
     let mut rows = Rows::default();
     let others = Others::watch();
-    for (kind, round) in planned {
-        eprintln!("measuring {}, round {round} …", kind.name());
+    for (place, &(kind, round)) in planned.iter().enumerate() {
+        screen.begin(format!("{} {}, round {round}", F::NAME, kind.name()), family.planned(kind));
         let directory = family.common().place.directory()?;
         let start = Start { program: &program, directory: directory.path() };
         let row = measure_kind(&mut family, kind, start).await;
         rows.extend(row.map_err(|error| format!("{}: {error}", kind.name()))?);
+        if planned[place + 1..].iter().all(|(later, _)| later.section() != kind.section()) {
+            screen.print(&format!("\n{}", family.report(kind.section(), &rows)?))?;
+        }
     }
-    others.print(Duration::ZERO);
-    println!("\n{}", family.report(&rows)?);
+    let others = others.took();
+    screen.print(&others_in_words(others))?;
     match rows.refused() + family.refused() {
-        0 => Ok(()),
-        refused => Err(format!("{refused} {} were refused, and none should have been", F::UNIT).into()),
+        0 => {}
+        refused => {
+            return Err(format!("{refused} {} were refused, and none should have been", F::UNIT).into());
+        }
     }
+    let comparisons = rows.comparisons().chain(family.more_comparisons()).collect();
+    Ok(Figures { comparisons, others })
 }
 
 async fn measure_kind<K: Kind, F: Family<K>>(
@@ -191,3 +282,11 @@ pub(crate) async fn warm_up_and_measure<C: Contender, W: Work<C::Client>>(
     drive(contender, load, Until::Time(time / 5), |client| work(Phase::WarmUp, client)).await?;
     drive(contender, load, Until::Time(time), |client| work(Phase::Measured, client)).await
 }
+
+/// How long [`warm_up_and_measure`] takes.
+pub(crate) fn with_warm_up(time: Duration) -> Duration {
+    time + time / 5
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ use clap::{
     builder::{EnumValueParser, PossibleValuesParser},
 };
 use std::{
+    ffi::OsString,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -64,6 +65,15 @@ impl Place {
             Some(program) => Ok(program.clone()),
             None => http::server_program(),
         }
+    }
+
+    /// The options with which another command has the same place.
+    pub(crate) fn args(&self) -> Vec<OsString> {
+        let mut args: Vec<OsString> = vec!["--data".into(), self.data.clone().into()];
+        if let Some(limina) = &self.limina {
+            args.extend(["--limina".into(), limina.clone().into()]);
+        }
+        args
     }
 
     /// The directory that contains all data.

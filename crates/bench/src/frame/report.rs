@@ -13,9 +13,6 @@ use std::{
 
 /// A line about the machine and the server's program, on which all figures depend.
 pub(crate) fn conditions(program: &Path, data: &Path) -> Result<String, Failed> {
-    let directory = tempfile::tempdir_in(data)?;
-    let sync = machine::sync_time(directory.path())?;
-    let cores = std::thread::available_parallelism().map_or(0, |count| count.get());
     let modified = |path: &Path| -> Option<SystemTime> { fs::metadata(path).ok()?.modified().ok() };
     let own = std::env::current_exe()?;
     let age = match modified(program) < modified(&own) {
@@ -24,10 +21,10 @@ pub(crate) fn conditions(program: &Path, data: &Path) -> Result<String, Failed> 
     };
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     Ok(format!(
-        "processors {cores}, load average {}; 4 KiB written and synced in p50 {:.2} ms, p99 {:.2} ms; server {name}{age}\n",
+        "processors {}, load average {}; {}; server {name}{age}\n",
+        machine::cores(),
         machine::load(),
-        sync.quantile_ms(0.5),
-        sync.quantile_ms(0.99),
+        machine::sync_in_words(data)?,
     ))
 }
 
@@ -42,15 +39,15 @@ impl Others {
         Others { begin: Instant::now(), before: machine::others_cpu_time() }
     }
 
-    /// Prints how much that was. Call this when the servers of the run have ended. `ours` is the time of servers that
-    /// still run, or that are not children of this process.
-    pub(crate) fn print(&self, ours: Duration) {
-        if let (Some(before), Some(after)) = (self.before, machine::others_cpu_time()) {
-            let others =
-                after.saturating_sub(before + ours).as_secs_f64() / self.begin.elapsed().as_secs_f64();
-            println!("other programs took {others:.2} processors meanwhile");
-        }
+    /// The number of processors that they took. Call this when the servers of the run have ended.
+    pub(crate) fn took(&self) -> Option<f64> {
+        let others = machine::others_cpu_time()?.saturating_sub(self.before?);
+        Some(others.as_secs_f64() / self.begin.elapsed().as_secs_f64())
     }
+}
+
+pub(crate) fn others_in_words(others: Option<f64>) -> String {
+    format!("other programs took {} processors meanwhile\n", optional(others, 2))
 }
 
 /// The columns of [`latencies`].
@@ -78,15 +75,17 @@ pub(crate) fn mib(bytes: Option<u64>) -> String {
     optional(bytes.map(|bytes| bytes as f64 / (1 << 20) as f64), 0)
 }
 
-/// A table in Markdown, with aligned columns. The first column is aligned to the left, the others to the right.
+/// A table in Markdown, with aligned columns.
 pub(crate) struct Table {
     head: Vec<String>,
+    /// The number of columns that are aligned to the left; the others are aligned to the right.
+    pub(crate) left: usize,
     pub(crate) rows: Vec<Vec<String>>,
 }
 
 impl Table {
     pub(crate) fn new(head: &str) -> Table {
-        Table { head: head.split(" | ").map(str::to_owned).collect(), rows: Vec::new() }
+        Table { head: head.split(" | ").map(str::to_owned).collect(), left: 1, rows: Vec::new() }
     }
 }
 
@@ -98,20 +97,20 @@ impl fmt::Display for Table {
             .collect();
         for (number, line) in lines().enumerate() {
             for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
-                match column {
-                    0 => write!(f, "| {cell:<width$} |")?,
-                    _ => write!(f, " {cell:>width$} |")?,
+                match column < self.left {
+                    true => write!(f, "| {cell:<width$} ")?,
+                    false => write!(f, "| {cell:>width$} ")?,
                 }
             }
-            writeln!(f)?;
+            writeln!(f, "|")?;
             if number == 0 {
                 for (column, width) in widths.iter().enumerate() {
-                    match column {
-                        0 => write!(f, "|{}|", "-".repeat(width + 2))?,
-                        _ => write!(f, "{}:|", "-".repeat(width + 1))?,
+                    match column < self.left {
+                        true => write!(f, "|{}", "-".repeat(width + 2))?,
+                        false => write!(f, "|{}:", "-".repeat(width + 1))?,
                     }
                 }
-                writeln!(f)?;
+                writeln!(f, "|")?;
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ use super::{Kind, LATENCIES, Table, latencies, mib, optional, spread};
 use crate::{
     load::Load,
     measure::{Measured, Rated, Rounds},
+    summary::{Bar, Comparison, Role},
 };
 
 /// One measurement of one contender.
@@ -60,6 +61,23 @@ impl<K: Kind> Rows<K> {
     /// Refused operations of all rounds.
     pub(crate) fn refused(&self) -> u64 {
         self.0.iter().flat_map(Rounds::all).map(|row| row.measured.refused).sum()
+    }
+
+    /// What the summary shows: each row that is its own baseline, beside those that are compared with it.
+    pub(crate) fn comparisons(&self) -> impl Iterator<Item = Comparison> {
+        let bar = |row: &Row<K>, (contender, role): (&str, Role)| Bar::new(contender, role, &row.measured);
+        let is_limina = |row: &&Row<K>| row.kind.baseline() == Some(row.kind);
+        self.medians().filter(is_limina).map(move |limina| {
+            let is_beside =
+                |row: &&Row<K>| row.kind != limina.kind && row.kind.baseline() == Some(limina.kind);
+            let beside = self.medians().filter(is_beside).map(|row| bar(row, row.kind.contender()));
+            Comparison {
+                work: limina.kind.work().into(),
+                load: format!("{} × {}", limina.load.connections, limina.load.batch),
+                limina: bar(limina, (limina.kind.contender().0, Role::Limina)),
+                beside: beside.collect(),
+            }
+        })
     }
 
     /// The table of all rows; `unit` is what the rates count.

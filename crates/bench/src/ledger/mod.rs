@@ -12,15 +12,17 @@ pub(crate) mod workload;
 use crate::{
     Failed,
     frame::{
-        self, Common, Connections, Family, Measure, Phase, Row, Start, System, contend, positive,
-        warm_up_and_measure,
+        self, Bench, Common, Connections, Family, Measure, Phase, Row, Start, System, contend, positive,
+        warm_up_and_measure, with_warm_up,
     },
     load::{Contender, Load, Until, drive},
     measure::Measured,
     postgres::{Database, start_server},
+    summary::Role,
 };
 use clap::ValueEnum;
 use report::Filled;
+use std::time::Duration;
 use workload::{Client, Operations, Work, create};
 
 #[derive(clap::Args)]
@@ -99,14 +101,29 @@ impl frame::Kind for Kind {
     fn baseline(self) -> Option<Kind> {
         Some(if self.is_batched() { Kind::HttpBatch } else { Kind::Http })
     }
+
+    fn work(self) -> &'static str {
+        if self.is_batched() { "holds and commits in batches" } else { "hold or commit" }
+    }
+
+    fn contender(self) -> (&'static str, Role) {
+        match self.system() {
+            System::Other => ("PostgreSQL", Role::Rival),
+            system => system.contender(),
+        }
+    }
+
+    type Section = ();
+
+    fn section(self) {}
 }
 
-pub(crate) async fn run(options: Options) -> Result<(), Failed> {
+pub(crate) fn bench(options: Options) -> Result<Box<dyn Bench>, Failed> {
     if options.changes > options.limits {
         return Err("an operation cannot touch more limits than there are".into());
     }
     let work = Work::new(options.limits, options.changes);
-    frame::run(Ledger { options, work, filled: Vec::new() }).await
+    frame::bench(Ledger { options, work, filled: Vec::new() })
 }
 
 /// One run.
@@ -171,6 +188,7 @@ impl Ledger {
 }
 
 impl Family<Kind> for Ledger {
+    const NAME: &'static str = "ledger";
     const UNIT: &'static str = "ops";
     const REDIS: crate::redis::Setup = redis::SETUP;
 
@@ -191,7 +209,19 @@ impl Family<Kind> for Ledger {
         self.filled.iter().map(|filled| filled.fill.refused + filled.again.refused).sum()
     }
 
-    fn report(&self, rows: &frame::Rows<Kind>) -> Result<String, std::fmt::Error> {
+    fn planned(&self, kind: Kind) -> Duration {
+        let seconds = self.options.common.seconds;
+        let again = match kind {
+            _ if self.options.fill == 0 => 0,
+            Kind::Echo => 0,
+            // Three reads of values as well.
+            Kind::Http => 4,
+            _ => 1,
+        };
+        with_warm_up(seconds) + seconds * again
+    }
+
+    fn report(&self, (): (), rows: &frame::Rows<Kind>) -> Result<String, std::fmt::Error> {
         report::write(rows, &self.filled)
     }
 }

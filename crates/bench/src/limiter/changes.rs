@@ -36,7 +36,7 @@ const EVERY: Duration = Duration::from_micros(500);
 /// Counters that one request creates.
 const BATCH: usize = 1000;
 /// A measurement continues for at most this time after the answer to the change, because memory is freed after the answer.
-const AFTER: Duration = Duration::from_secs(1);
+pub(super) const AFTER: Duration = Duration::from_secs(1);
 const REGIONS: usize = 1000;
 
 /// The checks during one change, or without a change.

@@ -43,7 +43,8 @@ pub(crate) fn measure(name: &str, clients: usize, time: Duration) -> Result<Figu
     })
 }
 
-fn program() -> Result<PathBuf, Failed> {
+/// The program of these rivals.
+pub(crate) fn program() -> Result<PathBuf, Failed> {
     let program = std::env::current_exe()?.with_file_name("limina-rivals");
     match program.is_file() {
         true => Ok(program),

@@ -15,15 +15,19 @@ pub(crate) mod workload;
 use crate::{
     Failed,
     frame::{
-        self, Common, Connections, Family, Kind as _, Measure, Row, Rows, Start, System, positive,
-        warm_up_and_measure,
+        self, Bench, Common, Connections, Family, Kind as _, Measure, Row, Rows, Start, System, positive,
+        warm_up_and_measure, with_warm_up,
     },
     load::{Contender, Load},
     measure::{Measured, Rounds},
+    summary::{Bar, Comparison, Role},
 };
+pub(crate) use crates::program as rival_crates;
+
 use changes::Changes;
 use clap::ValueEnum;
 use engine::What;
+use std::time::Duration;
 use workload::{Case, Checks, Client};
 
 #[derive(clap::Args)]
@@ -91,6 +95,16 @@ pub(crate) enum Kind {
     Changes,
 }
 
+/// The sections of the report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Section {
+    Engine,
+    Crates,
+    Contenders,
+    Scale,
+    Changes,
+}
+
 impl Kind {
     fn is_batched(self) -> bool {
         matches!(self, Kind::InProcessBatch | Kind::HttpBatch | Kind::EchoBatch | Kind::RedisBatch)
@@ -127,6 +141,24 @@ impl frame::Kind for Kind {
 
     fn baseline(self) -> Option<Kind> {
         Some(if self.is_batched() { Kind::HttpBatch } else { Kind::Http })
+    }
+
+    fn work(self) -> &'static str {
+        if self.is_batched() { "relaxed checks in batches" } else { "check, relaxed" }
+    }
+
+    type Section = Section;
+
+    fn section(self) -> Section {
+        match self {
+            Kind::EngineWindows | Kind::EngineRules | Kind::EngineGroups | Kind::EngineCounters => {
+                Section::Engine
+            }
+            Kind::Limitador | Kind::Governor => Section::Crates,
+            Kind::Rules | Kind::Groups => Section::Scale,
+            Kind::Changes => Section::Changes,
+            _ => Section::Contenders,
+        }
     }
 
     /// Rules and groups take long to set up, so they have their rounds after one set-up.
@@ -197,15 +229,19 @@ impl Options {
     }
 }
 
-pub(crate) async fn run(options: Options) -> Result<(), Failed> {
-    frame::run(Limiter {
+pub(crate) fn bench(options: Options) -> Result<Box<dyn Bench>, Failed> {
+    frame::bench(Limiter {
         options,
         engine: Vec::new(),
         crates: Vec::new(),
         scale: Vec::new(),
         changes: Vec::new(),
     })
-    .await
+}
+
+/// Roughly the time to create so many groups or counters.
+fn filling(groups: usize) -> Duration {
+    Duration::from_secs_f64(groups as f64 / 200_000.0)
 }
 
 /// One run, and what it measured besides the rows.
@@ -232,6 +268,7 @@ impl<T: Client> Measure<Kind, T> for Limiter {
 }
 
 impl Family<Kind> for Limiter {
+    const NAME: &'static str = "limiter";
     const UNIT: &'static str = "checks";
     const REDIS: crate::redis::Setup = redis::SETUP;
 
@@ -272,8 +309,44 @@ impl Family<Kind> for Limiter {
         phases.chain(fills).chain(scale).map(|measured| measured.refused).sum()
     }
 
-    fn report(&self, rows: &Rows<Kind>) -> Result<String, std::fmt::Error> {
-        report::write(self, rows)
+    fn planned(&self, kind: Kind) -> Duration {
+        let Options { common, counters, .. } = &self.options;
+        let once = with_warm_up(common.seconds);
+        let groups = |cases: &[Case]| cases.iter().map(|case| case.subjects * case.matching).sum();
+        match kind {
+            Kind::EngineWindows | Kind::EngineRules | Kind::EngineGroups | Kind::EngineCounters => {
+                let cases: Vec<Case> =
+                    self.options.engine_cases(kind).into_iter().map(|(_, case)| case).collect();
+                // Preparing the requests takes about as long as deciding them.
+                once * 2 * cases.len() as u32 + filling(groups(&cases))
+            }
+            Kind::Limitador | Kind::Governor => once * self.options.crate_cases(kind).len() as u32,
+            Kind::Rules | Kind::Groups => {
+                let cases: Vec<Case> = self.options.compared_cases(kind).into_iter().flatten().collect();
+                // In process, over HTTP, and over HTTP in batches; the last two use the same server.
+                once * (3 * common.rounds * cases.len()) as u32 + filling(groups(&cases)) * 2
+            }
+            Kind::Changes => filling(*counters) + common.seconds * 2 + changes::AFTER.min(common.seconds) * 5,
+            _ => once,
+        }
+    }
+
+    fn report(&self, section: Section, rows: &Rows<Kind>) -> Result<String, std::fmt::Error> {
+        report::write(self, section, rows)
+    }
+
+    /// The engine beside crates that do the same in the process of their caller.
+    fn more_comparisons(&self) -> Vec<Comparison> {
+        let clients = self.options.groups[0];
+        let crates = self.crates.iter().map(Rounds::median).filter(|figure| figure.clients == clients);
+        let crates = crates.map(|figure| Bar::of_rate(&figure.name, Role::Rival, figure.rate));
+        let comparison = |engine| Comparison {
+            work: "check, called directly".into(),
+            load: "1 core".into(),
+            limina: Bar::of_rate("Limina's engine", Role::Limina, engine),
+            beside: crates.collect(),
+        };
+        self.engine_rate_for(clients).map(comparison).into_iter().collect()
     }
 }
 

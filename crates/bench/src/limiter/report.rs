@@ -1,7 +1,7 @@
 //! The report of the limiter.
 
 use super::{
-    Kind, Limiter,
+    Kind, Limiter, Section,
     changes::Changes,
     engine::{Figure, What},
     scale,
@@ -15,17 +15,41 @@ use crate::{
 };
 use std::fmt::{self, Write};
 
-pub(super) fn write(limiter: &Limiter, rows: &Rows<Kind>) -> Result<String, fmt::Error> {
+pub(super) fn write(limiter: &Limiter, section: Section, rows: &Rows<Kind>) -> Result<String, fmt::Error> {
     let mut text = String::new();
-    limiter.write_engine(&mut text)?;
-    limiter.write_crates(&mut text)?;
-    write_table(&mut text, &rows.table(Limiter::UNIT))?;
-    limiter.write_scale(&mut text)?;
-    for changes in &limiter.changes {
-        write_changes(changes, &mut text)?;
+    match section {
+        Section::Engine => limiter.write_engine(&mut text)?,
+        Section::Crates => limiter.write_crates(&mut text)?,
+        Section::Contenders => {
+            write_table(&mut text, &rows.table(Limiter::UNIT))?;
+            let mut goals = Goals::new();
+            goals.add("http: ÷ echo", 0.6, 2, rows.ratio(Kind::Http, Kind::Echo));
+            goals.add("http-batch: checks/s", 4e5, 0, rows.rate(Kind::HttpBatch));
+            write_table(&mut text, &goals.0)?;
+        }
+        Section::Scale => limiter.write_scale(&mut text)?,
+        Section::Changes => {
+            limiter.changes.iter().try_for_each(|changes| write_changes(changes, &mut text))?
+        }
     }
-    limiter.write_goals(rows, &mut text)?;
     Ok(text)
+}
+
+/// What is wanted, beside what was measured.
+struct Goals(Table);
+
+impl Goals {
+    fn new() -> Goals {
+        Goals(Table::new("goal | wanted | measured"))
+    }
+
+    /// Adds a goal, unless nothing was measured for it.
+    fn add(&mut self, name: impl Into<String>, wanted: f64, decimals: usize, measured: Option<f64>) {
+        if let Some(measured) = measured {
+            let cell = |number: f64| format!("{number:.decimals$}");
+            self.0.rows.push(vec![name.into(), format!("≥ {}", cell(wanted)), cell(measured)]);
+        }
+    }
 }
 
 impl Limiter {
@@ -35,7 +59,7 @@ impl Limiter {
     }
 
     /// The engine's rate with one rule, a fixed window and this many clients.
-    fn engine_rate_for(&self, clients: usize) -> Option<f64> {
+    pub(super) fn engine_rate_for(&self, clients: usize) -> Option<f64> {
         self.engine_rate(|figure| figure.what == What::Fixed && figure.case == Case::simple(clients))
     }
 
@@ -66,7 +90,33 @@ impl Limiter {
                 mib(figure.resident),
             ]);
         }
-        write_table(text, &table)
+        write_table(text, &table)?;
+        write_table(text, &self.engine_goals().0)
+    }
+
+    fn engine_goals(&self) -> Goals {
+        let mut goals = Goals::new();
+        for what in [What::Fixed, What::Sliding, What::Bucket] {
+            let rate = self.engine_rate(|figure| figure.what == what && figure.case.rules == 1);
+            goals.add(format!("engine, one rule, {}: checks/s", name_of(&what)), 1e6, 0, rate);
+        }
+        for (kind, rounds) in &self.engine {
+            let figure = rounds.median();
+            let Case { rules, matching, asked, subjects } = figure.case;
+            let ratio = self.engine_ratio(*kind, figure);
+            match kind {
+                Kind::EngineRules if rules >= 100_000 => {
+                    let name =
+                        format!("engine, {rules} rules, {matching} apply, {asked} asked for: ÷ fewest rules");
+                    goals.add(name, 0.8, 2, ratio);
+                }
+                Kind::EngineGroups if subjects >= 5_000_000 => {
+                    goals.add(format!("engine, {subjects} groups: ÷ fewest groups"), 0.6, 2, ratio);
+                }
+                _ => {}
+            }
+        }
+        goals
     }
 
     fn write_crates(&self, text: &mut String) -> fmt::Result {
@@ -108,55 +158,32 @@ impl Limiter {
             cells.extend([format!("{micros:.2}"), of_micros, mib(figure.resident)]);
             table.rows.push(cells);
         }
-        write_table(text, &table)
+        write_table(text, &table)?;
+        write_table(text, &self.scale_goals().0)
     }
 
-    fn write_goals(&self, rows: &Rows<Kind>, text: &mut String) -> fmt::Result {
-        let mut table = Table::new("goal | wanted | measured");
-        let mut add = |name: String, wanted: f64, decimals: usize, measured: Option<f64>| {
-            if let Some(measured) = measured {
-                let cell = |number: f64| format!("{number:.decimals$}");
-                table.rows.push(vec![name, format!("≥ {}", cell(wanted)), cell(measured)]);
-            }
-        };
-        for what in [What::Fixed, What::Sliding, What::Bucket] {
-            let rate = self.engine_rate(|figure| figure.what == what && figure.case.rules == 1);
-            add(format!("engine, one rule, {}: checks/s", name_of(&what)), 1e6, 0, rate);
-        }
-        for (kind, rounds) in &self.engine {
-            let figure = rounds.median();
-            let case = &figure.case;
-            let ratio = self.engine_ratio(*kind, figure);
-            match kind {
-                Kind::EngineRules if case.rules >= 100_000 => {
-                    let Case { rules, matching, asked, .. } = case;
-                    let name =
-                        format!("engine, {rules} rules, {matching} apply, {asked} asked for: ÷ fewest rules");
-                    add(name, 0.8, 2, ratio);
-                }
-                Kind::EngineGroups if case.subjects >= 5_000_000 => {
-                    add(format!("engine, {} groups: ÷ fewest groups", case.subjects), 0.6, 2, ratio);
-                }
-                _ => {}
-            }
-        }
+    fn scale_goals(&self) -> Goals {
+        let mut goals = Goals::new();
         for figure in &self.scale {
             let Case { rules, matching, subjects, .. } = figure.case;
             let way = figure.asked.name();
             let ratio = Some(*figure.ratios.median());
             match figure.kind {
                 Kind::Rules if rules >= 100_000 => {
-                    add(format!("{way}, {rules} rules, {matching} apply: ÷ fewest rules"), 0.8, 2, ratio);
+                    goals.add(
+                        format!("{way}, {rules} rules, {matching} apply: ÷ fewest rules"),
+                        0.8,
+                        2,
+                        ratio,
+                    );
                 }
                 Kind::Groups if subjects >= 5_000_000 => {
-                    add(format!("{way}, {subjects} groups: ÷ fewest groups"), 0.6, 2, ratio);
+                    goals.add(format!("{way}, {subjects} groups: ÷ fewest groups"), 0.6, 2, ratio);
                 }
                 _ => {}
             }
         }
-        add("http: ÷ echo".into(), 0.6, 2, rows.ratio(Kind::Http, Kind::Echo));
-        add("http-batch: checks/s".into(), 4e5, 0, rows.rate(Kind::HttpBatch));
-        write_table(text, &table)
+        goals
     }
 }
 

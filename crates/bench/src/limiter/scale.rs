@@ -58,7 +58,6 @@ async fn compare<C: Contender<Client: Client>>(
     let mut measured_figures = Vec::new();
     let mut sides = Vec::new();
     for &case in cases {
-        eprintln!("creating {} rules and {} groups …", case.rules, case.subjects * case.matching);
         let directory = options.common.place.directory()?;
         let contender = start(directory.path()).await?;
         set_up(&contender, case).await?;

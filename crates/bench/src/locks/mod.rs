@@ -9,8 +9,8 @@ pub(crate) mod workload;
 use crate::{
     Failed,
     frame::{
-        self, Common, Family, Measure, Phase, Rows, System, optional, positive, seconds, warm_up_and_measure,
-        write_table,
+        self, Bench, Common, Family, Measure, Phase, Rows, System, optional, positive, seconds,
+        warm_up_and_measure, write_table,
     },
     load::{Contender, Load},
     measure::{Measured, Rated},
@@ -118,13 +118,25 @@ impl frame::Kind for Kind {
             Task::Paced => None,
         }
     }
+
+    fn work(self) -> &'static str {
+        match self.task() {
+            Task::Pairs => "acquire and release",
+            Task::Contended => "one lock that all clients want",
+            Task::Heartbeats | Task::Paced => "heartbeat",
+        }
+    }
+
+    type Section = ();
+
+    fn section(self) {}
 }
 
-pub(crate) async fn run(options: Options) -> Result<(), Failed> {
+pub(crate) fn bench(options: Options) -> Result<Box<dyn Bench>, Failed> {
     if options.locks < options.connections.max(options.paced_connections) {
         return Err("there must be a lock for each connection".into());
     }
-    frame::run(Locks { options }).await
+    frame::bench(Locks { options })
 }
 
 /// One run.
@@ -168,6 +180,7 @@ impl<T: Client> Measure<Kind, T> for Locks {
 }
 
 impl Family<Kind> for Locks {
+    const NAME: &'static str = "locks";
     const UNIT: &'static str = "ops";
     const REDIS: crate::redis::Setup = redis::SETUP;
 
@@ -184,7 +197,7 @@ impl Family<Kind> for Locks {
         Load { connections, batch: 1 }
     }
 
-    fn report(&self, rows: &Rows<Kind>) -> Result<String, fmt::Error> {
+    fn report(&self, (): (), rows: &Rows<Kind>) -> Result<String, fmt::Error> {
         let Options { poll, locks, .. } = &self.options;
         let mut text = String::new();
         write_table(&mut text, &rows.table(Locks::UNIT))?;

@@ -10,7 +10,10 @@ mod report;
 
 use crate::{
     Failed,
-    frame::{Others, Place, conditions, positive, seconds},
+    frame::{
+        Bench, Figures, Others, Place, Plan, Running, Screen, conditions, others_in_words, positive, seconds,
+        with_warm_up,
+    },
     http::{Connection, Http},
     load::Contender,
 };
@@ -52,20 +55,46 @@ pub(crate) struct Options {
     place: Place,
 }
 
-pub(crate) async fn run(options: Options) -> Result<(), Failed> {
+pub(crate) fn bench(options: Options) -> Result<Box<dyn Bench>, Failed> {
+    Ok(Box::new(Overload { options }))
+}
+
+struct Overload {
+    options: Options,
+}
+
+impl Bench for Overload {
+    fn plan(&self) -> Plan {
+        self.options.planned().into_iter().collect()
+    }
+
+    fn run(self: Box<Self>, screen: &Screen) -> Running<'_> {
+        Box::pin(run(self.options, screen))
+    }
+}
+
+impl Options {
+    /// The times of the three measurements.
+    fn planned(&self) -> [Duration; 3] {
+        let once = with_warm_up(self.seconds);
+        [once, once, ONSET + self.seconds + AFTERWARDS]
+    }
+}
+
+async fn run(options: Options, screen: &Screen) -> Result<Figures, Failed> {
     let program = options.place.program()?;
-    print!("{}", conditions(&program, options.place.data())?);
+    screen.print(&conditions(&program, options.place.data())?)?;
     let directory = options.place.directory()?;
     let others = Others::watch();
     let server = Http::limina(&program, directory.path())?;
     create_rules(&mut server.connect().await?, options.rules).await?;
-    let report = measure(&options, &server).await?;
+    let report = measure(&options, &server, screen).await?;
     server.stop().await?;
-    others.print(Duration::ZERO);
-    println!("\n{report}");
+    let others = others.took();
+    screen.print(&format!("\n{report}{}", others_in_words(others)))?;
     match report.missed() {
         missed if options.check && !missed.is_empty() => Err(format!("missed: {}", missed.join("; ")).into()),
-        _ => Ok(()),
+        _ => Ok(Figures { comparisons: vec![report.comparison(options.batch)], others }),
     }
 }
 
@@ -78,23 +107,24 @@ async fn create_rules(connection: &mut Connection, number: usize) -> Result<(), 
     Ok(())
 }
 
-async fn measure(options: &Options, server: &Http) -> Result<Report, Failed> {
+async fn measure(options: &Options, server: &Http, screen: &Screen) -> Result<Report, Failed> {
+    let [unloaded_time, capacity_time, overload_time] = options.planned();
     let request = clients::request(options.batch);
     let mut honest = Clients::connect(server, &request, 1).await?;
     let honest_rate = 1.0 / HONEST_EVERY.as_secs_f64();
-    eprintln!("measuring the unloaded server …");
+    screen.begin("overload: the unloaded server".into(), unloaded_time);
     let now = Instant::now();
     honest.at_rate(honest_rate, now, now + options.seconds / 5).await?;
     let now = Instant::now();
     let (_, unloaded) = honest.at_rate(honest_rate, now, now + options.seconds).await?;
-    eprintln!("measuring the capacity …");
+    screen.begin("overload: the capacity".into(), capacity_time);
     let mut clients = Clients::connect(server, &request, CAPACITY_CLIENTS).await?;
     clients.as_fast_as_answered(options.seconds / 5).await?;
     let capacity = clients.as_fast_as_answered(options.seconds).await?;
     drop(clients);
     let offered = capacity.accepted.rate() * options.times;
     let mut clients = Clients::connect(server, &request, options.connections).await?;
-    eprintln!("measuring {offered:.0} requests a second …");
+    screen.begin(format!("overload: {offered:.0} requests a second"), overload_time);
     let split = Instant::now() + ONSET;
     let end = split + options.seconds;
     let load = async {

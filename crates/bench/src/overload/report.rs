@@ -4,6 +4,7 @@ use super::clients::{Answer, Tally};
 use crate::{
     frame::{LATENCIES, Table, latencies},
     measure::Measured,
+    summary::{Bar, Comparison, Role, grouped},
 };
 use std::{
     fmt,
@@ -44,6 +45,19 @@ impl Report {
     pub(super) fn missed(&self) -> Vec<String> {
         let missed = self.bounds().into_iter().filter(|bound| !bound.is_kept());
         missed.map(|bound| bound.to_string()).collect()
+    }
+
+    /// What the summary shows: accepted requests beside those at capacity.
+    pub(super) fn comparison(&self, batch: usize) -> Comparison {
+        Comparison {
+            work: format!("request of {batch} durable checks, {} × the capacity offered", self.times),
+            load: format!("{} requests/s", grouped(self.offered.round() as u64)),
+            limina: Bar::new("accepted", Role::Limina, &self.overload.accepted),
+            beside: vec![
+                Bar::new("at capacity", Role::Rival, &self.capacity.accepted),
+                Bar::new("refused", Role::Bound, &self.overload.refused),
+            ],
+        }
     }
 
     fn bounds(&self) -> [Bound; 3] {
