@@ -11,7 +11,7 @@
 //! the runs that it had written before.
 
 use crate::RecordRef;
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use std::borrow::Cow;
 
 /// The first byte of the keys of histories. A caller that writes such keys promises that
@@ -72,19 +72,99 @@ fn add(run: &mut Vec<u8>, key: &[u8], value: &[u8]) {
 /// Unpacks a record of the table: the members of a run, or the record itself. `None` if it should be a run and is not.
 pub(crate) fn unpack(key: Bytes, value: Bytes) -> Option<Vec<(Bytes, Bytes)>> {
     let Some(prefix) = prefix(&key) else { return Some(vec![(key, value)]) };
-    let mut members = Vec::new();
-    let mut rest = value;
-    while !rest.is_empty() {
-        let number = (rest.len() >= NUMBER + LENGTH).then(|| rest.split_to(NUMBER))?;
-        let length = rest.get_u32_le() as usize;
-        let value = (rest.len() >= length).then(|| rest.split_to(length))?;
-        let mut key = BytesMut::with_capacity(key.len());
-        key.extend_from_slice(prefix);
-        key.extend_from_slice(&number);
-        members.push((key.freeze(), value));
+    let mut unpacked = Vec::new();
+    for member in Members::of(&key, &value) {
+        let (number, member) = member?;
+        unpacked.push((member_key(prefix, number), value.slice_ref(member)));
     }
-    let is_sorted = members.is_sorted_by(|(key, _), (next, _)| key < next);
-    (is_sorted && members.first()?.0 == key).then_some(members)
+    (!unpacked.is_empty()).then_some(unpacked)
+}
+
+/// The last member of a run with `from <= key <= at`. `Some(None)` if there is none, and `None` if it is not a run.
+///
+/// It copies this member only. With [`unpack`], a look-up spent most of its time on allocations for the others.
+pub(crate) fn last_at_or_before(
+    key: &[u8],
+    run: &[u8],
+    from: &[u8],
+    at: &[u8],
+) -> Option<Option<(Bytes, Bytes)>> {
+    let prefix = prefix(key)?;
+    let mut last = None;
+    for member in Members::of(key, run) {
+        let (number, value) = member?;
+        let order = |bound: &[u8]| prefix.iter().chain(number).cmp(bound);
+        if order(at).is_le() && order(from).is_ge() {
+            last = Some((number, value));
+        }
+    }
+    let copy =
+        |(number, value): (&[u8; NUMBER], &[u8])| (member_key(prefix, number), Bytes::copy_from_slice(value));
+    Some(last.map(copy))
+}
+
+/// Whether the run has a member at `at` or behind it. `at` is a key of the same history that is not before the run's own.
+pub(crate) fn reaches(key: &[u8], run: &[u8], at: &[u8]) -> bool {
+    let last = Members::of(key, run).flatten().last();
+    at.last_chunk().zip(last).is_some_and(|(at, (number, _))| at <= number)
+}
+
+/// The least key of the history of a key.
+pub(crate) fn first_key(key: &[u8]) -> Vec<u8> {
+    let mut first = key.to_vec();
+    let number = first.len().saturating_sub(NUMBER);
+    first[number..].fill(0);
+    first
+}
+
+/// Whether both keys belong to the same history.
+pub(crate) fn is_same_history(key: &[u8], other: &[u8]) -> bool {
+    prefix(key).is_some_and(|history| prefix(other) == Some(history))
+}
+
+/// The numbers and values of a run. An item is `None` if the run is damaged: the first member has the run's key, and members are
+/// sorted.
+struct Members<'a> {
+    key: &'a [u8],
+    rest: &'a [u8],
+    before: Option<&'a [u8; NUMBER]>,
+}
+
+impl<'a> Members<'a> {
+    fn of(key: &'a [u8], run: &'a [u8]) -> Members<'a> {
+        Members { key, rest: run, before: None }
+    }
+
+    fn take(&mut self) -> Option<(&'a [u8; NUMBER], &'a [u8])> {
+        let (number, rest) = self.rest.split_first_chunk::<NUMBER>()?;
+        let (length, rest) = rest.split_first_chunk::<LENGTH>()?;
+        let (value, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        let is_in_place = self.before.map_or(self.key.ends_with(number), |before| before < number);
+        (self.rest, self.before) = (rest, Some(number));
+        is_in_place.then_some((number, value))
+    }
+}
+
+impl<'a> Iterator for Members<'a> {
+    type Item = Option<(&'a [u8; NUMBER], &'a [u8])>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let member = self.take();
+        if member.is_none() {
+            self.rest = &[];
+        }
+        Some(member)
+    }
+}
+
+fn member_key(prefix: &[u8], number: &[u8; NUMBER]) -> Bytes {
+    let mut key = BytesMut::with_capacity(prefix.len() + NUMBER);
+    key.extend_from_slice(prefix);
+    key.extend_from_slice(number);
+    key.freeze()
 }
 
 #[cfg(test)]
@@ -139,6 +219,32 @@ mod tests {
         let long: Vec<_> = (0..5).map(|number| (key(1, number), Some(vec![1; MAX_BYTES / 2 - 12]))).collect();
         check(&long, &[2, 2, 1]);
         check(&[(key(1, 1), Some(vec![1; MAX_BYTES]))], &[1]);
+    }
+
+    #[test]
+    fn the_last_member_up_to_a_key_is_found() {
+        let records: Vec<(Vec<u8>, Vec<u8>)> =
+            [3, 5, 9].into_iter().map(|number| (key(1, number), vec![number as u8])).collect();
+        let images =
+            records.iter().map(|(key, value)| RecordRef { key, value: Some(value), is_first: false });
+        let (first, run) = pack(images).next().expect("one run");
+        let run = run.expect("a value");
+        let check = |from: u64, at: u64, expect: Option<u64>, is_reached: bool| {
+            let found = last_at_or_before(first, &run, &key(1, from), &key(1, at)).expect("a run");
+            let expect = expect.map(|number| (key(1, number).into(), vec![number as u8].into()));
+            assert_eq!(found, expect, "{from} to {at}");
+            assert_eq!(reaches(first, &run, &key(1, at)), is_reached, "{at}");
+        };
+        check(0, 3, Some(3), true);
+        check(0, 4, Some(3), true);
+        check(4, 4, None, true);
+        check(4, 8, Some(5), true);
+        check(0, 9, Some(9), true);
+        check(0, u64::MAX, Some(9), false);
+        check(10, u64::MAX, None, false);
+        assert_eq!(last_at_or_before(first, &run[1..], &key(1, 0), &key(1, 9)), None);
+        assert!(is_same_history(&key(1, 0), &key(1, 9)) && !is_same_history(&key(1, 0), &key(2, 0)));
+        assert_eq!(first_key(&key(1, 9)), key(1, 0));
     }
 
     #[test]

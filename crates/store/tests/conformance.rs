@@ -127,6 +127,7 @@ conformance! {
     table::look_ups,
     table::checkpoints_replace_and_remove,
     table::checkpoints_survive,
+    table::histories_are_found_at_every_key,
     table::histories_are_removed_bit_by_bit,
 }
 

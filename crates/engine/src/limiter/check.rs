@@ -10,7 +10,7 @@ use super::{
     groups::{GroupOwner, WriteWhen},
     reply::{Decision, LimitStatus, Refusal, Reply},
     terms::Limit,
-    touched_groups::{TouchedGroup, TouchedGroups},
+    touched_groups::{TouchedGroup, TouchedGroups, look_up},
     waiting::{FIRST, LAST},
     window::GroupState,
 };
@@ -101,7 +101,8 @@ pub(super) fn decide(
     kind: TakeKind,
     mut budget: AnswerBudget,
 ) -> Result<CheckResult, TooLarge> {
-    let touched = TouchedGroups::collect(limiter, entries, &mut budget)?;
+    let mut touched = TouchedGroups::collect(limiter, entries, &mut budget)?;
+    look_up(limiter, core::iter::once(&mut touched));
     Ok(decide_touched(limiter, turn, entries, touched, require_match, kind))
 }
 
@@ -208,7 +209,7 @@ pub(super) fn is_refused_by(
     let hits = u64::try_from(entry.hits).unwrap_or(0);
     let mut is_refused = false;
     for group in groups {
-        group.index = limiter.groups.find(group.owner, group.values.as_bytes());
+        group.index = limiter.groups.find_at(group.index, group.owner, group.values.as_bytes());
         if group.is_limit {
             group.exceeded = group.meter.exceeds(state_at(limiter, group.index), now, hits)
                 || (hits > 0 && group.is_slot() && limiter.slots.has_earlier(group, place));

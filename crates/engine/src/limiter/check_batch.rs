@@ -9,7 +9,7 @@ use super::{
     check::{CheckResult, TakeKind, decide_touched},
     command::Check,
     reply::{Decision, Refusal, Reply},
-    touched_groups::TouchedGroups,
+    touched_groups::{TouchedGroups, look_up},
 };
 use crate::{
     answer_size::{AnswerBudget, TooLarge},
@@ -19,6 +19,10 @@ use alloc::{collections::VecDeque, vec::Vec};
 
 /// The work of a check besides finding the rules that apply.
 const CHECK_WEIGHT: usize = 2;
+/// So many groups, of so many checks, are looked up together. A processor waits for about a dozen memory reads at a time, and
+/// what was read must stay in its cache until it is used.
+const BLOCK_GROUPS: usize = 64;
+const BLOCK_CHECKS: usize = 64;
 
 /// How far a batch has come.
 #[derive(Debug, Default)]
@@ -89,27 +93,44 @@ pub(crate) fn run(
             collected.push_back(touched);
         }
     }
-    for check in &checks[progress.decisions.len()..] {
+    while progress.decisions.len() < checks.len() {
         if slice.is_used_up() {
             return Ok(Sliced::Unfinished);
         }
-        let touched = match collected.pop_front() {
-            Some(touched) => touched,
-            None => {
-                let touched =
-                    TouchedGroups::collect(limiter, &check.entries, &mut AnswerBudget::new(usize::MAX))?;
-                slice.spend(touched.work);
-                touched
+        // Several checks are looked up together. At least one of them is decided, or the batch would never end.
+        let checks = &checks[progress.decisions.len()..];
+        let mut block: Vec<TouchedGroups> = Vec::new();
+        let mut groups = 0;
+        for check in checks {
+            let touched = match collected.pop_front() {
+                Some(touched) => touched,
+                None => {
+                    let touched =
+                        TouchedGroups::collect(limiter, &check.entries, &mut AnswerBudget::new(usize::MAX))?;
+                    slice.spend(touched.work);
+                    touched
+                }
+            };
+            groups += touched.groups.len();
+            block.push(touched);
+            if groups >= BLOCK_GROUPS || block.len() >= BLOCK_CHECKS || slice.is_used_up() {
+                break;
             }
-        };
-        let bytes = turn.changes.bytes();
-        let work = CHECK_WEIGHT + 2 * touched.groups.len();
-        let kind = TakeKind::Check { mode: check.mode, may_relax };
-        let CheckResult { decision, is_relaxed } =
-            decide_touched(limiter, turn, &check.entries, touched, check.require_match, kind);
-        slice.spend(work + Slice::work_of_bytes(turn.changes.bytes() - bytes));
-        progress.is_durable |= !is_relaxed;
-        progress.decisions.push(decision);
+        }
+        look_up(limiter, block.iter_mut());
+        for (place, (check, touched)) in checks.iter().zip(block).enumerate() {
+            if place > 0 && slice.is_used_up() {
+                return Ok(Sliced::Unfinished);
+            }
+            let bytes = turn.changes.bytes();
+            let work = CHECK_WEIGHT + 2 * touched.groups.len();
+            let kind = TakeKind::Check { mode: check.mode, may_relax };
+            let CheckResult { decision, is_relaxed } =
+                decide_touched(limiter, turn, &check.entries, touched, check.require_match, kind);
+            slice.spend(work + Slice::work_of_bytes(turn.changes.bytes() - bytes));
+            progress.is_durable |= !is_relaxed;
+            progress.decisions.push(decision);
+        }
     }
     Ok(Sliced::Done)
 }

@@ -125,6 +125,29 @@ impl Groups {
         self.groups.find(&GroupRef { owner, values })
     }
 
+    /// As [`Groups::find`] for many groups at once, which takes much less time for each of them.
+    pub(crate) fn find_all<'k>(
+        &self,
+        groups: impl Iterator<Item = (GroupOwner, &'k [u8])>,
+    ) -> Vec<Option<SlabIndex>> {
+        let keys: Vec<GroupRef<'_>> = groups.map(|(owner, values)| GroupRef { owner, values }).collect();
+        self.groups.find_all(&keys)
+    }
+
+    /// As [`Groups::find`], for a group that probably is at this index.
+    pub(crate) fn find_at(
+        &self,
+        index: Option<SlabIndex>,
+        owner: GroupOwner,
+        values: &[u8],
+    ) -> Option<SlabIndex> {
+        let key = GroupRef { owner, values };
+        match index.and_then(|index| self.groups.at(index)) {
+            Some((other, _)) if key.equivalent(other) => index,
+            _ => self.groups.find(&key),
+        }
+    }
+
     pub(crate) fn at(&self, index: SlabIndex) -> Option<(&GroupKey, &GroupState)> {
         self.groups.at(index).map(|(key, group)| (key, &group.state))
     }

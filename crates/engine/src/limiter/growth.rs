@@ -80,7 +80,7 @@ impl Limiter {
                 return;
             }
             let generation = rule.stored.generation;
-            add(GroupOwner::Rule(generation), group);
+            add(GroupOwner::Rule(generation), group.as_bytes());
             for item in rule.overrides.applying(key_values, &mut scratch) {
                 let own = &item.stored.terms.key_values;
                 if !rule.is_exact(own) {

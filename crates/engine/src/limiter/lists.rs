@@ -119,8 +119,7 @@ pub(super) fn matches(
         if !rule.is_active || fits.is_err() {
             return;
         }
-        let found =
-            RuleMatch { rule: rule.info(), group: KeyValues::from_projected(group), overrides: Vec::new() };
+        let found = RuleMatch { rule: rule.info(), group: group.clone(), overrides: Vec::new() };
         fits = budget.spend(answer_size::estimate(&found));
         matches.push(found);
         let overrides = &mut matches.last_mut().expect("it was just pushed").overrides;

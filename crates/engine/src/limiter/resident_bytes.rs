@@ -37,7 +37,8 @@ const LEASE: u64 = resident::tree_slot::<(Name, Lease)>() + TIMER_BYTES;
 /// A rule without its overrides. A rule of a set is in the list of the set's rules too.
 pub(super) fn of_rule(terms: &NewRule, set: Option<&Name>) -> u64 {
     let text = |text: &str| size_of::<Box<str>>() as u64 + resident::heap(text.len());
-    // The keys of `group_by` are kept twice: as they were given, and sorted.
+    // The keys of `group_by` are kept twice: as they were given, and sorted. That rules share sorted keys is not counted: the
+    // estimate of a rule must not depend on other rules.
     let keys = terms.group_by.iter().map(|key| 2 * text(key)).sum::<u64>();
     let conditions = terms.selection.conditions().map(|(key, tests)| {
         let tests_bytes = resident::heap(size_of_val(tests));

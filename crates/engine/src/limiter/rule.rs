@@ -11,14 +11,22 @@ use crate::{Name, Position, key_values::KeyValues};
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use serde::{Deserialize, Serialize};
 
+/// The keys by which a rule groups, sorted.
+pub(crate) type SortedKeys = Arc<[Box<str>]>;
+
 /// A rule with its overrides.
 #[derive(Debug)]
 pub(crate) struct Rule {
     pub(crate) stored: StoredRule,
-    /// The keys of `group_by`, sorted.
-    pub(crate) keys: Vec<Box<str>>,
-    /// Shared with the rule that will replace this one, while that one is being backfilled.
+    /// The keys of `group_by`, sorted. Rules with the same keys share them.
+    pub(crate) keys: SortedKeys,
+    /// Shared with the rule that will replace this one, while that one is being backfilled. Rules without overrides share an
+    /// empty value.
     pub(crate) overrides: Arc<Overrides>,
+    /// Whether the selection selects everything that the rule's anchor in the index finds.
+    pub(crate) is_selected_by_anchor: bool,
+    /// The most comparisons of values that the selection makes.
+    pub(crate) comparisons: usize,
     /// Whether the rule takes part in checks. An inactive rule is being backfilled.
     pub(crate) is_active: bool,
 }
@@ -39,11 +47,13 @@ pub(crate) struct StoredRule {
 
 impl Rule {
     pub(crate) fn new(stored: StoredRule, overrides: Arc<Overrides>, is_active: bool) -> Rule {
-        Rule { keys: sorted(&stored.terms.group_by), stored, overrides, is_active }
+        let keys = sorted(&stored.terms.group_by).into();
+        let comparisons = stored.terms.selection.comparisons();
+        Rule { stored, keys, overrides, is_selected_by_anchor: false, comparisons, is_active }
     }
 
-    /// The overrides, to be changed. Nobody changes them while they are shared, because other changes wait for the
-    /// backfill. So this does not copy them.
+    /// The overrides, to be changed. Nobody changes them while two rules share them, because other changes wait for the
+    /// backfill. So this copies nothing, or an empty value.
     pub(crate) fn overrides_mut(&mut self) -> &mut Overrides {
         Arc::make_mut(&mut self.overrides)
     }
@@ -60,7 +70,8 @@ impl Rule {
 
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut StoredRule)) {
         change(&mut self.stored);
-        self.keys = sorted(&self.stored.terms.group_by);
+        self.keys = sorted(&self.stored.terms.group_by).into();
+        self.comparisons = self.terms().selection.comparisons();
     }
 
     pub(crate) fn terms(&self) -> &NewRule {
@@ -125,7 +136,7 @@ impl Rule {
     }
 
     pub(crate) fn has_same_keys(&self, terms: &NewRule) -> bool {
-        sorted(&terms.group_by) == self.keys
+        sorted(&terms.group_by)[..] == *self.keys
     }
 
     pub(crate) fn info(&self) -> RuleInfo {

@@ -45,8 +45,11 @@ impl Equivalent<KeyValues> for PairBytes<'_> {
 }
 
 impl RuleIndex {
-    pub(crate) fn insert(&mut self, number: RuleNumber, rule: &Rule) {
-        match self.best_anchor(rule) {
+    /// Inserts a rule. Returns whether its selection selects everything that its anchor finds.
+    pub(crate) fn insert(&mut self, number: RuleNumber, rule: &Rule) -> bool {
+        let anchor = self.best_anchor(rule);
+        let is_selected = is_selected_by(&anchor, rule);
+        match anchor {
             Anchor::Pairs(pairs) => {
                 for pair in pairs {
                     self.by_pair.entry(pair).or_default().push(number);
@@ -55,6 +58,7 @@ impl RuleIndex {
             Anchor::Key(key) => self.by_key.entry(key).or_default().push(number),
             Anchor::Nothing => self.always.push(number),
         }
+        is_selected
     }
 
     pub(crate) fn remove(&mut self, number: RuleNumber, rule: &Rule) {
@@ -114,6 +118,16 @@ impl RuleIndex {
         };
         anchors(rule).into_iter().min_by_key(rules_under).unwrap_or(Anchor::Nothing)
     }
+}
+
+/// Whether the selection of a rule selects all key-values that have its anchor: it has no condition, or the anchor is its only
+/// one.
+fn is_selected_by(anchor: &Anchor, rule: &Rule) -> bool {
+    let mut conditions = rule.terms().selection.conditions();
+    matches!(
+        (conditions.next(), conditions.next(), anchor),
+        (None, ..) | (Some((_, [Test::Eq(_) | Test::In(_)])), None, Anchor::Pairs(_))
+    )
 }
 
 /// All possible anchors of a rule. Pairs come before keys, because fewer rules share a pair.

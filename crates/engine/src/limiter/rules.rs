@@ -3,13 +3,13 @@
 use super::{
     overrides::Overrides,
     resident_bytes::of_override,
-    rule::{Rule, StoredRule},
+    rule::{Rule, SortedKeys, StoredRule},
     rule_index::{RuleIndex, RuleNumber},
     rule_sets::RuleSets,
 };
 use crate::{Name, Position, key_values::KeyValues, leftovers::Leftovers};
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 #[derive(Debug, Default)]
 pub(super) struct Rules {
@@ -23,6 +23,10 @@ pub(super) struct Rules {
     by_id: HashMap<Position, RuleNumber>,
     by_generation: HashMap<Position, RuleNumber>,
     index: RuleIndex,
+    /// The keys by which rules group, each set of keys once.
+    key_sets: HashSet<SortedKeys>,
+    /// What rules without overrides share.
+    no_overrides: Arc<Overrides>,
     pub(super) sets: RuleSets,
     /// Removed rules with overrides. Their memory is freed in slices.
     removed: Vec<Rule>,
@@ -99,21 +103,43 @@ impl Rules {
         range.map(|(_, number)| self.at(*number)).filter(|rule| rule.is_active)
     }
 
-    /// Calls `each` with every rule that applies to the key-values, active or not, and the encoded values of its group.
-    /// Returns about how much work it was.
-    pub(super) fn for_each_match(&self, key_values: &KeyValues, mut each: impl FnMut(&Rule, &[u8])) -> usize {
+    /// Calls `each` with every rule that applies to the key-values, active or not, and the values of its group. Returns about
+    /// how much work it was.
+    ///
+    /// With many rules, most of the time is spent waiting for memory. So this reads only the rule itself, and what it shares
+    /// with other rules.
+    pub(super) fn for_each_match(
+        &self,
+        key_values: &KeyValues,
+        mut each: impl FnMut(&Rule, &KeyValues),
+    ) -> usize {
         /// How many comparisons are a unit of work: of long strings that are not in the processor's cache.
         const COMPARISONS: usize = 4;
-        let mut group = Vec::with_capacity(64);
+        let mut scratch = Vec::with_capacity(64);
         let mut work = 0;
+        // Rules under one anchor often have the same keys, and then the same group.
+        let mut last: Option<(&SortedKeys, Option<KeyValues>)> = None;
         self.index.candidates(key_values, |number| {
             let rule = self.at(number);
-            work += 1 + rule.terms().selection.comparisons() / COMPARISONS + rule.overrides.key_sets();
-            if rule.applies(key_values, &mut group) {
-                each(rule, &group);
+            work += 1 + rule.comparisons / COMPARISONS + rule.overrides.key_sets();
+            if last.as_ref().is_none_or(|(keys, _)| !Arc::ptr_eq(keys, &rule.keys)) {
+                scratch.clear();
+                let has_keys = key_values.project(&rule.keys, &mut scratch);
+                last = Some((&rule.keys, has_keys.then(|| KeyValues::from_projected(&scratch))));
+            }
+            debug_assert!(!rule.is_selected_by_anchor || rule.terms().selection.selects(key_values));
+            if let Some((_, Some(group))) = &last
+                && (rule.is_selected_by_anchor || rule.terms().selection.selects(key_values))
+            {
+                each(rule, group);
             }
         });
         work
+    }
+
+    /// Calls `each` with every rule that may apply to the key-values. It reads less memory than [`Rules::for_each_match`].
+    pub(super) fn for_each_candidate<'r>(&'r self, key_values: &KeyValues, mut each: impl FnMut(&'r Rule)) {
+        self.index.candidates(key_values, |number| each(self.at(number)));
     }
 
     /// All rules, active or not, if there are no more than `most`.
@@ -129,17 +155,34 @@ impl Rules {
     }
 
     /// Inserts a rule that clients cannot name yet.
-    pub(super) fn insert_unnamed(&mut self, rule: Rule) -> RuleNumber {
+    pub(super) fn insert_unnamed(&mut self, mut rule: Rule) -> RuleNumber {
         let number = self.free.pop().unwrap_or(self.rules.len() as RuleNumber);
         if number as usize == self.rules.len() {
             self.rules.push(None);
         }
-        self.index.insert(number, &rule);
+        if rule.overrides.is_empty() {
+            rule.overrides = self.no_overrides.clone();
+        }
+        self.index(number, &mut rule);
         self.by_generation.insert(rule.stored.generation, number);
         self.overrides += rule.overrides.len();
         self.bytes += rule.resident_bytes();
         self.rules[number as usize] = Some(rule);
         number
+    }
+
+    fn index(&mut self, number: RuleNumber, rule: &mut Rule) {
+        rule.keys = self.key_sets.get_or_insert_with(&rule.keys, Arc::clone).clone();
+        rule.is_selected_by_anchor = self.index.insert(number, rule);
+    }
+
+    fn unindex(&mut self, number: RuleNumber, rule: &mut Rule) {
+        self.index.remove(number, rule);
+        let keys = core::mem::take(&mut rule.keys);
+        // No other rule has these keys if only the set and `keys` refer to them.
+        if Arc::strong_count(&keys) == 2 {
+            self.key_sets.remove(&keys);
+        }
     }
 
     /// Makes an unnamed rule the one that its name and id stand for. If another rule has the name, this one replaces it.
@@ -155,7 +198,7 @@ impl Rules {
 
     pub(super) fn remove(&mut self, number: RuleNumber) {
         let Some(mut rule) = self.rules[number as usize].take() else { return };
-        self.index.remove(number, &rule);
+        self.unindex(number, &mut rule);
         self.overrides -= rule.overrides.len();
         self.bytes -= rule.resident_bytes();
         self.by_generation.remove(&rule.stored.generation);
@@ -178,7 +221,7 @@ impl Rules {
     /// able to name the rule.
     pub(super) fn change(&mut self, number: RuleNumber, change: impl FnOnce(&mut StoredRule)) {
         let mut rule = self.rules[number as usize].take().expect("a number in use belongs to a rule");
-        self.index.remove(number, &rule);
+        self.unindex(number, &mut rule);
         self.by_generation.remove(&rule.stored.generation);
         self.bytes -= rule.resident_bytes();
         let old_set = rule.stored.managed_by.clone();
@@ -193,7 +236,7 @@ impl Rules {
                 self.sets.add_rule(set, name.clone());
             }
         }
-        self.index.insert(number, &rule);
+        self.index(number, &mut rule);
         self.by_generation.insert(rule.stored.generation, number);
         self.rules[number as usize] = Some(rule);
     }
@@ -205,7 +248,8 @@ impl Rules {
 
     /// All rules, also those that were removed and not taken yet, and the look-ups that led to them.
     pub(super) fn into_garbage(self) -> (Vec<Rule>, Leftovers) {
-        let look_ups = self.index.into_leftovers().and(self.by_name).and(self.by_id).and(self.by_generation);
+        let look_ups = self.index.into_leftovers().and(self.key_sets);
+        let look_ups = look_ups.and(self.by_name).and(self.by_id).and(self.by_generation);
         let look_ups = self.sets.into_leftovers(look_ups);
         (self.rules.into_iter().flatten().chain(self.removed).collect(), look_ups)
     }

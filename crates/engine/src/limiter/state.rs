@@ -138,7 +138,7 @@ impl Limiter {
         let is_backfilled = rule_changes.has_counted(index);
         rules.for_each_match(key_values, |rule, group| {
             if rule.terms().window.is_none() && (rule.is_active || is_backfilled) {
-                count_for_rule(rule, key_values, group, groups, change, |item| {
+                count_for_rule(rule, key_values, group.as_bytes(), groups, change, |item| {
                     is_backfilled || (rule.is_active && item.is_active)
                 });
             }
@@ -269,7 +269,8 @@ impl Limiter {
         for (_, key_values, counter) in counters.iter_from(0) {
             rules.for_each_match(key_values, |rule, group| {
                 if rule.terms().window.is_none() {
-                    count_for_rule(rule, key_values, group, groups, counter.total() as i128, |_| true);
+                    let total = counter.total() as i128;
+                    count_for_rule(rule, key_values, group.as_bytes(), groups, total, |_| true);
                 }
             });
         }

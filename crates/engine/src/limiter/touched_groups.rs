@@ -33,7 +33,8 @@ pub(super) struct TouchedGroup {
     pub(super) override_name: Option<Name>,
     pub(super) owner: GroupOwner,
     pub(super) values: KeyValues,
-    /// Set by the look-up in the check; `None` if the group does not exist (yet).
+    /// Set by the look-up in the check; `None` if the group does not exist (yet). Before that, it may be set to where the group
+    /// probably is: see [`look_up`].
     pub(super) index: Option<SlabIndex>,
     pub(super) meter: Meter,
     /// Whether the group's limit applies. If overrides replace the limit of a rule, its group still counts.
@@ -102,7 +103,9 @@ impl TouchedGroups {
     /// Whether the answer to these checks certainly fits, whichever rules and overrides apply. False if that takes a closer
     /// look.
     pub(super) fn answer_fits(limiter: &Limiter, checks: &[Check], max_answer: usize) -> bool {
-        let Some(rules) = limiter.rules.few(FEW_RULES) else { return false };
+        let Some(rules) = limiter.rules.few(FEW_RULES) else {
+            return answer_of_candidates_fits(limiter, checks, max_answer);
+        };
         // An entry that comes with its own limit has one limit, even if there are no rules.
         let (mut limits, mut limits_bytes) = (1, LIMIT_BYTES);
         for rule in rules {
@@ -122,8 +125,53 @@ impl TouchedGroups {
     }
 }
 
-/// With more rules than this, the answer is measured by the rules that do apply.
+/// With more rules than this, the answer is measured by the rules that may apply, or by those that do.
 const FEW_RULES: usize = 64;
+/// The most entries and rules that may apply to them which are looked at before a closer look, which goes in slices.
+const MAX_CANDIDATES: usize = 8_192;
+
+/// Whether the answer certainly fits, whichever of the rules that may apply do.
+fn answer_of_candidates_fits(limiter: &Limiter, checks: &[Check], max_answer: usize) -> bool {
+    let mut budget = AnswerBudget::new(max_answer);
+    let mut looked_at = 0;
+    for check in checks {
+        let mut bytes = DECISION_BYTES;
+        for entry in &check.entries {
+            let group_bytes = longest_text(entry.key_values.as_bytes().len());
+            // An entry that comes with its own limit has one limit.
+            bytes += LIMIT_BYTES + group_bytes;
+            looked_at += 1;
+            limiter.rules.for_each_candidate(&entry.key_values, |rule| {
+                let overrides = rule.overrides.key_sets();
+                let name_bytes = 2 * longest_text(rule.terms().name.as_bytes().len());
+                bytes += (1 + overrides) * (LIMIT_BYTES + name_bytes + group_bytes);
+                bytes += overrides * 2 * longest_text(Name::MAX_BYTES);
+                looked_at += 1;
+            });
+        }
+        if looked_at > MAX_CANDIDATES || budget.spend(bytes).is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+/// Looks up many groups at once, and notes where each of them is. The waits for memory overlap, so this takes much less time
+/// than one look-up after the other. A decision may create or remove groups, so a later one checks what was noted.
+pub(super) fn look_up<'t>(limiter: &Limiter, touched: impl Iterator<Item = &'t mut TouchedGroups>) {
+    /// So few groups are in the processor's cache, and looking them up twice would take longer. In debug builds it is done all
+    /// the same, so that tests with few groups cover it.
+    const FEW_GROUPS: usize = if cfg!(debug_assertions) { 1 } else { 1 << 14 };
+    if limiter.groups.len() < FEW_GROUPS {
+        return;
+    }
+    let mut groups: Vec<&mut TouchedGroup> = touched.flat_map(|touched| &mut touched.groups).collect();
+    if groups.len() > 1 {
+        let found =
+            limiter.groups.find_all(groups.iter().map(|group| (group.owner, group.values.as_bytes())));
+        groups.iter_mut().zip(found).for_each(|(group, index)| group.index = index);
+    }
+}
 
 /// An upper bound of [`answer_size::text`] for texts of this many bytes.
 fn longest_text(bytes: usize) -> usize {
@@ -172,7 +220,7 @@ fn collect_rule(
     rule: &Rule,
     entry: u32,
     key_values: &KeyValues,
-    group: &[u8],
+    group: &KeyValues,
     scratch: &mut Vec<u8>,
     groups: &mut Vec<TouchedGroup>,
     budget: &mut AnswerBudget,
@@ -185,7 +233,7 @@ fn collect_rule(
         rule: Some(rule.terms().name.clone()),
         override_name: None,
         owner: GroupOwner::Rule(generation),
-        values: KeyValues::from_projected(group),
+        values: group.clone(),
         index: None,
         meter: rule.meter(),
         is_limit: true,

@@ -26,6 +26,12 @@ impl HashIndex {
         self.tables.get(table_of(hash, self.tables.len()))?.find(hash, is_key)
     }
 
+    /// The first slot at which [`HashIndex::find`] looks, to load it from memory.
+    pub(super) fn first_slot(&self, hash: u32) -> u32 {
+        let table = self.tables.get(table_of(hash, self.tables.len()));
+        table.and_then(|table| table.slots.get(table.home(hash))).map_or(0, |(hash, _)| *hash)
+    }
+
     pub(super) fn insert(&mut self, hash: u32, index: SlabIndex) {
         if self.len >= self.tables.len() * TABLE_LOAD {
             self.split();

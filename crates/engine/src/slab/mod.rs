@@ -7,7 +7,10 @@
 mod hash_index;
 
 use alloc::vec::Vec;
-use core::hash::{BuildHasher, Hash};
+use core::{
+    hash::{BuildHasher, Hash},
+    hint::black_box,
+};
 use hash_index::HashIndex;
 use hashbrown::{DefaultHashBuilder, Equivalent};
 
@@ -71,6 +74,22 @@ impl<K: Hash + Eq, T> Slab<K, T> {
     pub(crate) fn find<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<SlabIndex> {
         let is_key = |index| self.at(index).is_some_and(|(other, _)| key.equivalent(other));
         self.by_hash.find(self.hash(key), is_key)
+    }
+
+    /// The results of [`Slab::find`] for many keys. With millions of entries a look-up mostly waits for memory, first for the
+    /// hash index and then for the entry. Here each of these reads is done for all keys in a row. No read depends on the one
+    /// before it, so the processor does several at a time.
+    pub(crate) fn find_all<Q: Hash + Equivalent<K>>(&self, keys: &[Q]) -> Vec<Option<SlabIndex>> {
+        let hashes: Vec<u32> = keys.iter().map(|key| self.hash(key)).collect();
+        black_box(hashes.iter().fold(0, |sum, hash| sum ^ self.by_hash.first_slot(*hash)));
+        let probable: Vec<_> = hashes.iter().map(|hash| self.by_hash.find(*hash, |_| true)).collect();
+        black_box(probable.iter().flatten().filter(|index| self.at(**index).is_some()).count());
+        let find = |((key, hash), probable): ((&Q, u32), Option<SlabIndex>)| {
+            let is_key = |index| self.at(index).is_some_and(|(other, _)| key.equivalent(other));
+            // Two keys with the same hash are rare.
+            if is_key(probable?) { probable } else { self.by_hash.find(hash, is_key) }
+        };
+        keys.iter().zip(hashes).zip(probable).map(find).collect()
     }
 
     pub(crate) fn at(&self, index: SlabIndex) -> Option<(&K, &T)> {
@@ -233,6 +252,25 @@ mod tests {
         assert!(slab.find(&7).is_some());
     }
 
+    #[test]
+    fn keys_with_the_same_hash_are_told_apart() {
+        #[derive(Debug, PartialEq, Eq)]
+        struct Colliding(u16);
+
+        impl Hash for Colliding {
+            fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+                (self.0 % 2).hash(state);
+            }
+        }
+
+        let mut slab: Slab<Colliding, ()> = Slab::default();
+        let mut indexes: Vec<Option<SlabIndex>> =
+            (0..10).map(|key| Some(slab.insert(Colliding(key), ()))).collect();
+        indexes.extend([None, None]);
+        let keys: Vec<Colliding> = (0..12).map(Colliding).collect();
+        assert_eq!(slab.find_all(&keys), indexes);
+    }
+
     proptest! {
         #[test]
         fn it_holds_what_a_plain_map_holds(steps in proptest::collection::vec((0u8..4, 0u16..40), 0..300)) {
@@ -261,6 +299,8 @@ mod tests {
                 }
                 prop_assert_eq!(slab.find(&key), plain.get(&key).map(|(index, _)| *index));
             }
+            let keys: Vec<u16> = (0..40).collect();
+            prop_assert_eq!(slab.find_all(&keys), keys.iter().map(|key| slab.find(key)).collect::<Vec<_>>());
             let mut expect: Vec<(SlabIndex, u16, u16)> =
                 plain.iter().map(|(key, (index, value))| (*index, *key, *value)).collect();
             expect.sort_unstable();

@@ -3,7 +3,7 @@
 use super::{Factory, Stop, append, bytes, overlay, page, take};
 use crate::{HISTORY, Journal, Record, Records, Seq, ShardId, Table};
 use bytes::Bytes;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 const A: ShardId = ShardId(2);
 const B: ShardId = ShardId(3);
@@ -104,6 +104,56 @@ pub async fn checkpoints_survive(mut factory: impl Factory) {
     assert_eq!(store.applied(A).await.expect("applied"), Seq(seq));
     assert_eq!(store.applied(B).await.expect("applied"), Seq(0));
     check_scan(&*store, A, ("", "z"), 10, "a=4 b0=0 b2=2 b4=4").await;
+}
+
+/// The last record of a history is found at every key, whichever checkpoint has written it. There are enough checkpoints for a
+/// table to merge its files, and some of them have nothing of a history.
+pub async fn histories_are_found_at_every_key(mut factory: impl Factory) {
+    const CHECKPOINTS: u64 = 24;
+    /// The numbers of the first and the last record that a history gets in a checkpoint. Every second number is used.
+    fn written(history: u8, checkpoint: u64) -> Option<(u64, u64)> {
+        let begin = checkpoint * 20;
+        match history {
+            1 => Some((begin, begin + 10)),
+            2 => Some((begin + 4, begin + 4)),
+            _ => (checkpoint % 7 == 3).then_some((begin + 2, begin + 8)),
+        }
+    }
+    let key =
+        |history: u8, number: u64| Bytes::from([&[HISTORY, history][..], &number.to_be_bytes()].concat());
+    let store = factory.open().await.expect("open");
+    let epoch = take(&*store, A).await;
+    let mut expected: BTreeMap<Bytes, Bytes> = BTreeMap::new();
+    for checkpoint in 0..CHECKPOINTS {
+        let mut records = Vec::new();
+        for history in 1..=3 {
+            let Some((first, last)) = written(history, checkpoint) else { continue };
+            records.extend((first..=last).step_by(2).map(|number| Record {
+                key: key(history, number),
+                value: Some(Bytes::copy_from_slice(&number.to_le_bytes())),
+            }));
+        }
+        expected.extend(
+            records.iter().map(|record| (record.key.clone(), record.value.clone().expect("a value"))),
+        );
+        append(&*store, A, epoch, checkpoint + 1, 10).await;
+        store
+            .checkpoint(A, epoch, Seq(checkpoint + 1), Arc::new(records.into_iter().collect()))
+            .await
+            .expect("checkpoint");
+        let at = (1..=3).flat_map(|history| (0..=(checkpoint + 1) * 20).map(move |number| (history, number)));
+        let ranges: Vec<_> =
+            at.map(|(history, number)| (key(history, number % 3), key(history, number))).collect();
+        let found = store.last_at_or_before(A, ranges.clone()).await.expect("last_at_or_before");
+        for ((from, at), found) in ranges.into_iter().zip(found) {
+            let last = match from <= at {
+                true => expected.range(from.clone()..=at.clone()).next_back(),
+                false => None,
+            };
+            let last = last.map(|(key, value)| (key.clone(), value.clone()));
+            assert_eq!(found, last, "{from:?} to {at:?} after {checkpoint}");
+        }
+    }
 }
 
 /// A history is removed from its beginning, some records at a time. Look-ups meanwhile find only records that are left,

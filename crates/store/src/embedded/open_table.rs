@@ -5,10 +5,10 @@
 //! error. A shard's applied seq is written after its records, and synced. Every value has a checksum over shard, key
 //! and value, which each read checks.
 
-use super::damage;
+use super::{damage, history};
 use crate::{
     HISTORY, Records, Seq, ShardId, StoreError,
-    runs::{self, is_history},
+    runs::{self, is_history, is_same_history},
 };
 use bytes::Bytes;
 use fjall::{
@@ -303,10 +303,38 @@ impl OpenTable {
         if from > at {
             return Ok(None);
         }
+        if is_same_history(from, at)
+            && let Some(found) = self.last_of_history(shard, from, at)?
+        {
+            return Ok(found);
+        }
         let mut range = self.records.range(full_key(shard, from)..=full_key(shard, at));
         let Some(guard) = range.next_back().or_else(|| self.run_before(shard, from)) else { return Ok(None) };
         let (_, members) = self.checked(guard)?;
         Ok(members.into_iter().rfind(|(key, _)| *from <= **key && **key <= *at))
+    }
+
+    /// As [`OpenTable::last_at_or_before`], for two keys of one history. `None` if the run was removed that should have the
+    /// record.
+    #[expect(clippy::option_option, reason = "whether the record is known, and whether there is one")]
+    fn last_of_history(
+        &self,
+        shard: ShardId,
+        from: &[u8],
+        at: &[u8],
+    ) -> Result<Option<Option<(Bytes, Bytes)>>, StoreError> {
+        let (first, full_at) = (full_key(shard, &runs::first_key(at)), full_key(shard, at));
+        let reaches = |key: &fjall::UserKey, stored: &fjall::UserValue| {
+            let run = stored.split_last_chunk::<CHECKSUM>().map_or(&[][..], |(run, _)| run);
+            runs::reaches(&key[SHARD_BYTES..], run, at)
+        };
+        let found = history::find_run(&self.records, &first.into(), &full_at.into(), reaches);
+        let Some(full) = self.map_error(found.map_err(fjall::Error::from))? else { return Ok(Some(None)) };
+        // The newest value of the run: it may have grown, or it may have been removed.
+        let Some(stored) = self.map_error(self.records.get(&full))? else { return Ok(None) };
+        let value = self.strip_checksum(&full, &stored)?;
+        let last = runs::last_at_or_before(&full[SHARD_BYTES..], value, from, at);
+        Ok(Some(last.ok_or_else(|| self.mismatch(&full))?))
     }
 
     /// The run that begins before the key. It may contain the key.
