@@ -17,6 +17,7 @@ pub mod ownership;
 mod ownership_manager;
 pub mod peers;
 pub mod placement;
+mod preparer;
 mod reachability;
 pub mod refusals;
 mod registration;

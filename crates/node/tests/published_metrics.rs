@@ -36,6 +36,7 @@ cluster_shard_opening_seconds histogram
 cluster_shards_claimed counter
 cluster_shards_given counter
 cluster_shards_lost counter
+cluster_shards_prepared counter
 decisions_expired counter
 decisions_open gauge
 due_postponed counter

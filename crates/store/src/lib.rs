@@ -34,7 +34,7 @@ pub use bulk_loader::BulkLoader;
 pub use journal::{AppendError, ConfirmError, FreeSpace, Journal, JournalStats};
 pub use records::Records;
 pub use runs::HISTORY;
-pub use shard_store::{Answer, Backlog, Read, ShardStore, ShardStoreOptions};
+pub use shard_store::{Answer, Backlog, Preparation, Read, ShardStore, ShardStoreOptions};
 pub use sharding::{Sharding, ShardingKey};
 pub use table::Table;
 pub use tenure::{Announcement, Fingerprint, HandOver, Member, NodeId, ShardRow, Tenure, View};

@@ -1,13 +1,16 @@
 //! One shard's task: it drives the shard's loop with requests, time and the store.
 //!
 //! [`limina_shard::Shard`] decides what to do next and does no IO. The driver does the IO (`outputs`), and calls the shard
-//! back with the result. `loading` builds a shard's engine from what is stored.
+//! back with the result. `loading` builds a shard's engine from what is stored, and `prepared` does most of that before this node owns the
+//! shard.
 
 mod loading;
 mod outputs;
+mod prepared;
 
 pub use loading::load_engine;
 pub(crate) use loading::open;
+pub(crate) use prepared::{NotPrepared, PreparedShard};
 
 use crate::{
     Metrics, NodeOptions, OpenError, Service,

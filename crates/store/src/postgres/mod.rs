@@ -201,14 +201,16 @@ impl Drop for Postgres {
 
 impl Journal for Postgres {
     async fn take(&self, shard: ShardId) -> Result<Epoch, StoreError> {
-        shards::take(&self.tasks, self.me, shard).await
+        let epoch = shards::take(&self.tasks, self.me, shard).await?;
+        self.unreleased().take(shard);
+        Ok(epoch)
     }
 
     async fn tail(&self, shard: ShardId, epoch: Epoch, after: Seq) -> Result<Vec<(Seq, Bytes)>, StoreError> {
         let tail = shards::tail(&*self.readers, shard, epoch, after).await?;
         let mut unreleased = self.unreleased();
-        for (seq, payload) in &tail {
-            unreleased.add(shard, *seq, payload.len());
+        if unreleased.is_taken(shard) {
+            tail.iter().for_each(|(seq, payload)| unreleased.add(shard, *seq, payload.len()));
         }
         Ok(tail)
     }

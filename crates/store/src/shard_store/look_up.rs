@@ -341,7 +341,7 @@ impl Search {
 }
 
 /// The smallest key that is greater than `key`.
-fn successor(key: &Bytes) -> Bytes {
+pub(super) fn successor(key: &Bytes) -> Bytes {
     let mut next = Vec::with_capacity(key.len() + 1);
     next.extend_from_slice(key);
     next.push(0);

@@ -18,6 +18,8 @@ CREATE TABLE limina.node (
     is_leaving boolean NOT NULL,
     -- SHA-256 of the certificate that the node shows to other nodes. NULL if other nodes cannot reach it.
     certificate bytea,
+    -- The shards of other nodes that the node has read, so that it can serve them soon after it gets them.
+    prepared integer[] NOT NULL DEFAULT '{}',
     -- The session of the last renewal: the process of the server that serves it, and when that server started. The session holds
     -- an advisory lock as long as it lasts. NULL if it does not, because it is not the node's own (see the module `presence`).
     session integer,
