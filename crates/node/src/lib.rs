@@ -8,6 +8,7 @@ mod clock;
 pub mod cluster;
 mod driver;
 mod failure;
+mod filter_loader;
 mod ids;
 pub mod memory;
 mod metrics;

@@ -13,9 +13,9 @@ use std::{
     time::Duration,
 };
 
-/// The most shards that are closed at a time. A closed shard is unavailable until its next owner has loaded it, and a node with
-/// two processors loads two at a time: a third one would only wait. The others are served meanwhile.
-const MAX_CLOSING: usize = 2;
+/// The most shards that are closed at a time. A closed shard is unavailable until its next owner serves it, and two next owners at
+/// work at the same time would delay each other's shards. The others are served meanwhile.
+const MAX_CLOSING: usize = 1;
 /// The most shards that this node prepares, or has prepared, at a time. They take memory. Others follow when some of these are served.
 const MAX_PREPARED: usize = 4;
 /// How long a node waits for the next owner of a shard to prepare any shard. Then shards move unprepared.
@@ -460,7 +460,7 @@ mod tests {
             assert_eq!(closed, 0, "after {half_seconds} half seconds");
             closed += planner.handle_view(now, view, |_| true).len();
         }
-        assert_eq!(closed, 2);
+        assert_eq!(closed, 1);
     }
 
     #[test]

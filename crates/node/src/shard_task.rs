@@ -100,14 +100,14 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
 
     async fn try_open(&mut self) -> Result<Opened<S>, OpenError> {
         let shard = self.shard;
-        let options = self.options.store.clone();
+        let (options, filtered) = (self.options.store.clone(), self.context.filtered.clone());
         let prepared = match self.prepared.take() {
             Some(preparing) => preparing.take().await,
             None => None,
         };
         let (store, engine) = match prepared {
             Some(prepared) => {
-                let (store, engine, tail) = self.context.opener.run(prepared.open(options)).await?;
+                let (store, engine, tail) = self.context.opener.run(prepared.open(options, filtered)).await?;
                 if let Some(tail) = tail {
                     tracing::debug!(
                         shard = shard.0,
@@ -119,7 +119,7 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
                 (store, engine)
             }
             None => {
-                let opening = driver::open(self.store.clone(), self.store.clone(), shard, options);
+                let opening = driver::open(self.store.clone(), self.store.clone(), shard, options, filtered);
                 self.context.opener.run(opening).await?
             }
         };

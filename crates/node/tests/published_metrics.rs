@@ -55,6 +55,8 @@ limiter_rules gauge
 locks_expired counter
 locks_held gauge
 locks_waiting gauge
+look_ups_filtered counter
+look_ups_stored counter
 memory_limit_bytes gauge
 memory_refusals counter
 namespaces gauge

@@ -233,6 +233,7 @@ fn step() -> impl Strategy<Value = model::Step> {
         5 => (place.clone(), place, 0..400usize).prop_map(|(from, to, limit)| Step::LookIntoHistories(from, to, limit)),
         1 => (0..HISTORIES).prop_map(Step::Forget),
         3 => Just(Step::Checkpoint),
+        2 => Just(Step::LoadFilter),
         1 => Just(Step::Retake),
         1 => stop.prop_map(Step::Reopen),
     ]

@@ -8,7 +8,8 @@ use crate::{
 use bytes::Bytes;
 use limina_engine::{Engine, Loading, record};
 use limina_store::{
-    Batch, Epoch, Journal, Preparation, ShardId, ShardStore, ShardStoreOptions, StoreError, Table,
+    Batch, Epoch, FilteredKeys, Journal, Preparation, ShardId, ShardStore, ShardStoreOptions, StoreError,
+    Table,
 };
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -27,6 +28,8 @@ pub(crate) struct PreparedShard<S> {
     changes: BTreeMap<Bytes, Option<Bytes>>,
     /// How many of the preparation's appends are in `changes`.
     seen: usize,
+    /// Built from all of these records. `None` if it could not follow a change: then it is built again when this node owns the shard.
+    engine: Option<Engine>,
     memory: Reservation,
 }
 
@@ -64,7 +67,8 @@ impl<S: Journal + Table> PreparedShard<S> {
         let preparation = Preparation::begin(store.clone(), store, shard, epoch).await?;
         let memory = memory.reserve(Kind::State, preparation.bytes(), Priority::Buffer)?;
         let (table, changes) = (Vec::new(), BTreeMap::new());
-        let mut prepared = PreparedShard { shard, preparation, table, changes, seen: 0, memory };
+        let mut prepared =
+            PreparedShard { shard, preparation, table, changes, seen: 0, engine: None, memory };
         let mut rest: Range<Bytes> = record::key::residents();
         loop {
             let page = prepared.preparation.next_page(&mut rest, PAGE).await?;
@@ -76,6 +80,10 @@ impl<S: Journal + Table> PreparedShard<S> {
             prepared.table.extend(page);
         }
         prepared.follow().await?;
+        prepared.engine = build(prepared.table.iter().cloned(), prepared.changes.clone()).ok();
+        let bytes = prepared.engine.as_ref().map_or(0, Engine::resident_bytes);
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        prepared.memory.grow_to(prepared.memory.bytes().saturating_add(bytes), Priority::Buffer)?;
         Ok(prepared)
     }
 
@@ -84,7 +92,7 @@ impl<S: Journal + Table> PreparedShard<S> {
         let before = self.preparation.bytes() + self.changes.len() * RECORD_BYTES;
         self.preparation.follow().await?;
         for batch in self.preparation.batches(self.seen) {
-            change(&mut self.changes, batch);
+            change(&mut self.changes, &mut self.engine, batch);
         }
         self.seen = self.preparation.len();
         let after = self.preparation.bytes() + self.changes.len() * RECORD_BYTES;
@@ -97,33 +105,51 @@ impl<S: Journal + Table> PreparedShard<S> {
     pub(crate) async fn open(
         self,
         options: ShardStoreOptions,
+        filtered: FilteredKeys,
     ) -> Result<(Arc<ShardStore<S, S>>, Engine, Option<usize>), OpenError> {
-        let PreparedShard { shard, preparation, table, mut changes, memory, .. } = self;
+        let PreparedShard { shard, preparation, table, mut changes, mut engine, memory, .. } = self;
         let opened = preparation.open(options).await;
-        let (store, tail) = opened.map_err(|source| OpenError::Store { shard: shard.0, source })?;
+        let (mut store, tail) = opened.map_err(|source| OpenError::Store { shard: shard.0, source })?;
+        store.filter_keys(filtered);
         let store = Arc::new(store);
         let Some(tail) = tail else {
-            drop((table, changes, memory));
+            drop((table, changes, engine, memory));
             let engine = load_engine(&store, shard).await?;
             return Ok((store, engine, None));
         };
-        tail.iter().for_each(|batch| change(&mut changes, batch));
-        let engine = build(table, changes);
-        Ok((store, engine.map_err(|source| OpenError::Record { shard: shard.0, source })?, Some(tail.len())))
+        tail.iter().for_each(|batch| change(&mut changes, &mut engine, batch));
+        let engine = match engine {
+            Some(engine) => {
+                // Freeing many records takes time, and clients wait for this shard.
+                drop(tokio::task::spawn_blocking(move || drop((table, changes, memory))));
+                engine
+            }
+            None => {
+                let engine = build(table.into_iter(), changes);
+                engine.map_err(|source| OpenError::Record { shard: shard.0, source })?
+            }
+        };
+        Ok((store, engine, Some(tail.len())))
     }
 }
 
 /// Adds the resident records of an append.
-fn change(changes: &mut BTreeMap<Bytes, Option<Bytes>>, batch: &Batch) {
-    let residents = record::key::residents();
-    for (key, value) in batch.records().filter(|(key, _)| residents.contains(key)) {
-        changes.insert(key, value);
+fn change(changes: &mut BTreeMap<Bytes, Option<Bytes>>, engine: &mut Option<Engine>, batch: &Batch) {
+    let range = record::key::residents();
+    let residents: Vec<(Bytes, Option<Bytes>)> =
+        batch.records().filter(|(key, _)| range.contains(key)).collect();
+    // A damaged record is reported when the engine is built again.
+    if let Some(mut amended) = engine.take()
+        && amended.amend(residents.iter().cloned()).unwrap_or(false)
+    {
+        *engine = Some(amended);
     }
+    changes.extend(residents);
 }
 
 /// Builds an engine from sorted records and later after-images.
 fn build(
-    table: Vec<(Bytes, Bytes)>,
+    table: impl Iterator<Item = (Bytes, Bytes)>,
     changes: BTreeMap<Bytes, Option<Bytes>>,
 ) -> Result<Engine, limina_engine::engine::BadRecord> {
     let mut loading = Loading::new(limina_engine::Options::default());

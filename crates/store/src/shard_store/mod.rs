@@ -5,9 +5,11 @@
 //! durable append. So look-ups and checkpoints never contain something that could still be lost. A look-up goes active
 //! → frozen → table, because that is the order in which a record moves.
 
+mod filtering;
 mod look_up;
 mod preparation;
 
+pub use filtering::{FilterCounts, FilterPart, FilteredKeys, StoredFilter};
 pub use look_up::{Answer, FullScan, Read};
 pub use preparation::Preparation;
 
@@ -58,6 +60,7 @@ pub struct ShardStore<J, T> {
     shard: ShardId,
     options: ShardStoreOptions,
     state: Mutex<State>,
+    filtering: filtering::Filtering,
     /// Held while a checkpoint runs.
     checkpointing: tokio::sync::Mutex<()>,
     /// Notified at the end of each checkpoint, successful or not.
@@ -114,6 +117,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
             shard,
             options,
             state: Mutex::new(state),
+            filtering: filtering::Filtering::default(),
             checkpointing: tokio::sync::Mutex::new(()),
             checkpointed: tokio::sync::Notify::new(),
         }
@@ -274,6 +278,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
     pub async fn checkpoint(&self) -> Result<Option<Seq>, StoreError> {
         let _alone = self.checkpointing.lock().await;
         let Some((epoch, frozen)) = self.freeze() else { return Ok(None) };
+        self.filter_checkpoint(epoch, frozen.upto, &frozen.records).await;
         let written = self.table.checkpoint(self.shard, epoch, frozen.upto, frozen.records).await;
         if let Err(error) = written {
             self.lock().is_failing = true;

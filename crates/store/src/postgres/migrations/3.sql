@@ -48,6 +48,18 @@ CREATE TABLE limina.journal (
 -- Compressing would cost the server more than it saves: rows are short-lived.
 ALTER TABLE limina.journal ALTER COLUMN payload SET STORAGE EXTERNAL;
 
+-- A filter of the keys of each shard's records, in parts: see the module `key_filter`. It has all keys of the table up to the append `upto`
+-- of its last part.
+CREATE TABLE limina.filter (
+    shard integer NOT NULL,
+    part integer NOT NULL,
+    upto bigint NOT NULL,
+    bits bytea NOT NULL,
+    PRIMARY KEY (shard, part)
+);
+-- Half of the bits are set, so they cannot be compressed.
+ALTER TABLE limina.filter ALTER COLUMN bits SET STORAGE EXTERNAL;
+
 -- A key may be longer than an index takes: the head is its beginning, the rest what follows, the digest stands for the rest.
 CREATE TABLE limina.record (
     shard integer NOT NULL,
