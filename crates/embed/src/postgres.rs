@@ -107,7 +107,8 @@ impl DatabaseOptions {
 async fn check_alone(store: &Postgres, host: &str, tenure: Duration) -> Result<(), OpenError> {
     // A node that says it is leaving is given no shards.
     let (address, host) = (ALONE.to_owned(), host.to_owned());
-    let announcement = Announcement { address, host, is_leaving: true, tenure, certificate: None };
+    let announcement =
+        Announcement { address, host, is_leaving: true, tenure, certificate: None, prepared: Vec::new() };
     let view = store.renew(announcement).await?;
     let others = |member: &&limina_store::Member| member.is_live && member.address != ALONE;
     let Some(other) = view.members.iter().find(others) else { return Ok(()) };

@@ -7,6 +7,7 @@ use crate::{
     cluster::{Others, TenureGuard},
     driver::{self, Driver, Order, ShardContext},
     failure::{NodeFailure, catch_panic},
+    filter_loader::FilterLoader,
     ownership_manager::OwnershipManager,
     registration::register,
     service::{self, Location, QueueOptions},
@@ -119,7 +120,8 @@ pub enum OpenError {
 pub struct Node {
     service: Service,
     serving: Serving,
-    checkpointer: JoinHandle<()>,
+    /// The checkpointer, and the task that reads filters.
+    background: [JoinHandle<()>; 2],
     stop: watch::Sender<bool>,
     leaving: Leaving,
 }
@@ -168,7 +170,8 @@ impl Node {
         let stores = Stores::default();
         let opener = &context.opener;
         let open = |shard| {
-            let opening = driver::open(journal.clone(), table.clone(), shard, options.store.clone());
+            let (options, filtered) = (options.store.clone(), context.filtered.clone());
+            let opening = driver::open(journal.clone(), table.clone(), shard, options, filtered);
             async move { opener.run(opening).await.map(|(store, engine)| (shard, store, engine)) }
         };
         let openings = stream::iter((0..sharding.shards).map(|shard| open(ShardId(shard))));
@@ -256,10 +259,16 @@ impl Node {
     ) -> Node {
         let (stop, stopping) = watch::channel(false);
         let (journal_bytes, memory) = (options.journal_bytes, service.memory().clone());
+        let filters =
+            FilterLoader { stores: stores.clone(), metrics: metrics.clone(), memory: memory.clone() };
+        let filters = filters.run(stopping.clone());
         let checkpointer = Checkpointer { journal, stores, metrics, journal_bytes, memory };
         let checkpointer = checkpointer.run(stopping);
-        let checkpointer = tokio::spawn(service.clone().run_background("checkpointer", checkpointer));
-        Node { service, serving, checkpointer, stop, leaving }
+        let background = [
+            tokio::spawn(service.clone().run_background("checkpointer", checkpointer)),
+            tokio::spawn(service.clone().run_background("filter loader", filters)),
+        ];
+        Node { service, serving, background, stop, leaving }
     }
 
     /// Resolves when a task of the node has panicked. A node that has failed does not recover: stop it, and start a new one in
@@ -313,7 +322,7 @@ impl Node {
             }
             Serving::AmongOthers(manager) => vec![manager],
         };
-        for task in tasks.into_iter().chain([self.checkpointer]) {
+        for task in tasks.into_iter().chain(self.background) {
             if let Err(error) = task.await {
                 tracing::error!(%error, "a task failed");
             }

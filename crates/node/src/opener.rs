@@ -21,9 +21,15 @@ pub(crate) struct Opener {
 
 impl Opener {
     pub(crate) fn new() -> Opener {
-        let processors =
-            available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX));
-        let count = processors.clamp(2, Opener::MAX_THREADS);
+        Opener::with(processors().clamp(2, Opener::MAX_THREADS))
+    }
+
+    /// For work that no client waits for: half of the processors.
+    pub(crate) fn in_background() -> Opener {
+        Opener::with((processors() / 2).clamp(1, Opener::MAX_THREADS))
+    }
+
+    fn with(count: u32) -> Opener {
         Opener { threads: Arc::new(Semaphore::new(count as usize)), count }
     }
 
@@ -71,4 +77,8 @@ impl Opener {
     pub(crate) async fn until_idle(&self) {
         drop(self.threads.acquire_many(self.count).await);
     }
+}
+
+fn processors() -> u32 {
+    available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
 }

@@ -1,6 +1,10 @@
 //! Decides which shards a node opens, claims and gives away. No IO: the simulator runs this code too.
 //!
 //! [`OwnershipPlanner`] gets each view that the store shows, and returns the actions that [`crate::Node`] carries out.
+//!
+//! A planned move has three steps. All nodes plan by the same rule, so the next owner of a shard knows that it will get the shard:
+//! it reads the shard while the owner serves it ([`OwnershipAction::Prepare`]), and announces that it has. Then the owner closes the
+//! shard and gives it away. An owner does not wait for a next owner that makes no progress.
 
 use crate::placement::{Move, plan};
 use limina_store::{Epoch, HandOver, Member, NodeId, ShardId, ShardRow, View};
@@ -9,9 +13,15 @@ use std::{
     time::Duration,
 };
 
-/// The most shards that are closed at a time. A closed shard is unavailable until its next owner has loaded it, and a node with
-/// two processors loads two at a time: a third one would only wait. The others are served meanwhile.
-const MAX_CLOSING: usize = 2;
+/// The most shards that are closed at a time. A closed shard is unavailable until its next owner serves it, and two next owners at
+/// work at the same time would delay each other's shards. The others are served meanwhile.
+const MAX_CLOSING: usize = 1;
+/// The most shards that this node prepares, or has prepared, at a time. They take memory. Others follow when some of these are served.
+const MAX_PREPARED: usize = 4;
+/// How long a node waits for the next owner of a shard to prepare any shard. Then shards move unprepared.
+const PREPARATION_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a node that leaves waits for all preparations together: a supervisor may kill a process that takes long to stop.
+const LEAVING_PATIENCE: Duration = Duration::from_secs(15);
 
 /// The decisions of one node about its shards.
 #[derive(Debug)]
@@ -29,6 +39,12 @@ pub struct OwnershipPlanner {
     failed: BTreeSet<ShardId>,
     /// The nodes whose addresses are being tried.
     probed: BTreeSet<NodeId>,
+    /// The shards of other nodes that are being prepared here, or are prepared, each with its owner's epoch.
+    prepared: BTreeMap<ShardId, Epoch>,
+    /// For each node that is to get shards of this one, the shards that it had prepared, and since when these are the same.
+    awaited: BTreeMap<NodeId, (Vec<ShardId>, Duration)>,
+    /// The first view after this node began to leave.
+    leaving_since: Option<Duration>,
 }
 
 /// What the node must do. Actions must be carried out in the order in which they are returned.
@@ -62,6 +78,19 @@ pub enum OwnershipAction {
     EndTenure {
         /// The node.
         node: NodeId,
+    },
+    /// Read a shard that its owner will give to this node, and announce when that is done. Until then, and until
+    /// [`OwnershipAction::Open`], follow what the owner writes.
+    Prepare {
+        /// The shard to prepare.
+        shard: ShardId,
+        /// The owner's epoch.
+        epoch: Epoch,
+    },
+    /// Drop what was read of a shard that this node will not get.
+    Discard {
+        /// The shard that was being prepared.
+        shard: ShardId,
     },
     /// Find out whether this node still owns a shard that it serves.
     CheckOwnership {
@@ -97,6 +126,9 @@ impl OwnershipPlanner {
             running: BTreeMap::new(),
             failed: BTreeSet::new(),
             probed: BTreeSet::new(),
+            prepared: BTreeMap::new(),
+            awaited: BTreeMap::new(),
+            leaving_since: None,
         }
     }
 
@@ -156,7 +188,10 @@ impl OwnershipPlanner {
                 (None, false) => acts.push(OwnershipAction::Place { shard, at: self.live(holding.owner) }),
             }
         }
-        for step in plan(&self.view, self.me) {
+        let moves = plan(&self.view);
+        self.await_preparations(now, &moves);
+        self.prepare(&moves, &mut acts);
+        for step in moves.into_iter().filter(|(node, _)| *node == self.me).map(|(_, step)| step) {
             match step {
                 Move::Claim { shard, .. } if now < self.claims_from || self.failed.contains(&shard) => {}
                 Move::Claim { shard, seen } => {
@@ -168,11 +203,12 @@ impl OwnershipPlanner {
                     });
                 }
                 // A shard that is being opened is given away only after that, unless the node leaves. Shards beyond the bound
-                // follow with a later view.
+                // follow with a later view, and so do shards that are not prepared yet.
                 Move::Give { shard, to } => {
                     let closing = self.running.values().filter(|is_closing| **is_closing).count();
                     if closing < MAX_CLOSING
                         && (self.is_leaving || is_open(shard))
+                        && to.is_none_or(|to| self.may_give(now, shard, to))
                         && let Some(is_closing) = self.running.get_mut(&shard)
                         && !std::mem::replace(is_closing, true)
                     {
@@ -182,6 +218,60 @@ impl OwnershipPlanner {
             }
         }
         acts
+    }
+
+    /// Notes which of the nodes that are to get shards make progress.
+    fn await_preparations(&mut self, now: Duration, moves: &[(NodeId, Move)]) {
+        if self.is_leaving {
+            self.leaving_since.get_or_insert(now);
+        }
+        let next_owners: BTreeSet<NodeId> = moves
+            .iter()
+            .filter_map(|(node, step)| match step {
+                Move::Give { to, .. } if *node == self.me => *to,
+                Move::Give { .. } | Move::Claim { .. } => None,
+            })
+            .collect();
+        self.awaited.retain(|node, _| next_owners.contains(node));
+        for node in next_owners {
+            let prepared = prepared_by(&self.view, node);
+            let (known, since) = self.awaited.entry(node).or_insert_with(|| (prepared.to_vec(), now));
+            if known != prepared {
+                (*known, *since) = (prepared.to_vec(), now);
+            }
+        }
+    }
+
+    /// Whether the next owner has prepared a shard, or need not be waited for.
+    fn may_give(&self, now: Duration, shard: ShardId, to: NodeId) -> bool {
+        let is_over = |since: Duration, patience| now.saturating_sub(since) >= patience;
+        prepared_by(&self.view, to).contains(&shard)
+            || self.leaving_since.is_some_and(|since| is_over(since, LEAVING_PATIENCE))
+            || self.awaited.get(&to).is_some_and(|(_, since)| is_over(*since, PREPARATION_PATIENCE))
+    }
+
+    /// Begins to prepare shards that this node will get, and drops the others. If the epoch of a shard has changed, what was read of it
+    /// may be outdated.
+    fn prepare(&mut self, moves: &[(NodeId, Move)], acts: &mut Vec<OwnershipAction>) {
+        let is_given = |shard: ShardId| {
+            let give = Move::Give { shard, to: Some(self.me) };
+            moves.iter().any(|(node, step)| *node != self.me && *step == give)
+        };
+        let may_run = |shard| !self.failed.contains(&shard) && !self.running.contains_key(&shard);
+        let wanted = self.view.shards.iter().filter(|row| may_run(row.shard) && is_given(row.shard));
+        let wanted: BTreeMap<ShardId, Epoch> = wanted.map(|row| (row.shard, row.epoch)).collect();
+        self.prepared.retain(|shard, epoch| {
+            let is_wanted = wanted.get(shard) == Some(epoch);
+            if !is_wanted {
+                acts.push(OwnershipAction::Discard { shard: *shard });
+            }
+            is_wanted
+        });
+        for (shard, epoch) in wanted {
+            if self.prepared.len() < MAX_PREPARED && self.prepared.insert(shard, epoch).is_none() {
+                acts.push(OwnershipAction::Prepare { shard, epoch });
+            }
+        }
     }
 
     /// A node's address was tried. `is_refused` means that its machine answers, and that no process listens there. If the store
@@ -210,6 +300,7 @@ impl OwnershipPlanner {
 
     fn open(&mut self, shard: ShardId, handed: Option<HandOver>) -> OwnershipAction {
         self.running.insert(shard, false);
+        self.prepared.remove(&shard);
         OwnershipAction::Open { shard, handed }
     }
 
@@ -218,6 +309,12 @@ impl OwnershipPlanner {
         let is_live = |id: NodeId| self.view.members.iter().any(|member| member.id == id && member.is_live);
         node.filter(|node| *node != self.me && is_live(*node))
     }
+}
+
+/// The shards that a node has announced to be prepared.
+fn prepared_by(view: &View, node: NodeId) -> &[ShardId] {
+    let member = view.members.iter().find(|member| member.id == node);
+    member.map_or(&[], |member| &member.prepared)
 }
 
 /// Whether a renewal that shows this view extends the tenure: node `me` is alive in it, and owns every shard that it serves,
@@ -253,6 +350,7 @@ mod tests {
             expires_in: NOW,
             is_leaving,
             certificate: None,
+            prepared: vec![SHARD],
         };
         View {
             members: vec![member(ME, is_leaving), member(OTHER, false)],
@@ -311,6 +409,83 @@ mod tests {
         assert_eq!(planner.handle_view(NOW, view(Some(ME), true, false), closed), [], "it was given back");
         planner.leave();
         assert!(planner.has_left(), "it does not hold up the stop");
+    }
+
+    /// A view in which this node owns two shards more than the other one, which has prepared these.
+    fn uneven(owner: NodeId, prepared: &[u16], epoch: u64) -> View {
+        let mut view = view(Some(owner), false, false);
+        let other = view.members.iter_mut().find(|member| member.id != owner).expect("there are two");
+        other.prepared = prepared.iter().copied().map(ShardId).collect();
+        let row =
+            |shard| ShardRow { shard: ShardId(shard), epoch: Epoch(epoch), owner: Some(owner), handed: None };
+        view.shards = (0..2).map(row).collect();
+        view
+    }
+
+    #[test]
+    fn a_shard_is_given_away_when_its_next_owner_has_prepared_it() {
+        let mut planner = OwnershipPlanner::new(ME, Duration::from_secs(5));
+        planner.handle_view(NOW, uneven(ME, &[], 3), |_| false);
+        let close = OwnershipAction::Close { shard: ShardId(1), to: Some(OTHER) };
+        assert_eq!(planner.handle_view(NOW, uneven(ME, &[], 3), |_| true), []);
+        assert_eq!(planner.handle_view(NOW, uneven(ME, &[0], 3), |_| true), [], "that one stays");
+        assert_eq!(planner.handle_view(NOW, uneven(ME, &[0, 1], 3), |_| true), [close]);
+    }
+
+    #[test]
+    fn a_next_owner_that_makes_no_progress_gets_its_shards_unprepared() {
+        let mut planner = OwnershipPlanner::new(ME, Duration::from_secs(5));
+        planner.handle_view(NOW, uneven(ME, &[], 3), |_| false);
+        let mut gives = |after: Duration, prepared: &[u16]| {
+            !planner.handle_view(NOW + after, uneven(ME, prepared, 3), |_| true).is_empty()
+        };
+        let nearly = PREPARATION_PATIENCE - Duration::from_millis(1);
+        assert!(!gives(nearly, &[]));
+        assert!(!gives(nearly, &[0]), "it has prepared another one");
+        assert!(!gives(PREPARATION_PATIENCE + nearly / 2, &[0]));
+        assert!(gives(nearly + PREPARATION_PATIENCE, &[0]));
+    }
+
+    #[test]
+    fn a_node_that_leaves_does_not_wait_for_ever() {
+        let mut planner = OwnershipPlanner::new(ME, Duration::from_secs(60));
+        planner.handle_view(NOW, uneven(ME, &[], 3), |_| false);
+        planner.leave();
+        let mut closed = 0;
+        for half_seconds in 0..=2 * LEAVING_PATIENCE.as_secs() {
+            // The other node seems to make progress all the time, but with shards that it does not get.
+            let mut view = uneven(ME, &[20 + half_seconds as u16], 3);
+            view.members[0].is_leaving = true;
+            let now = NOW + Duration::from_millis(500 * half_seconds);
+            assert_eq!(closed, 0, "after {half_seconds} half seconds");
+            closed += planner.handle_view(now, view, |_| true).len();
+        }
+        assert_eq!(closed, 1);
+    }
+
+    #[test]
+    fn a_node_prepares_what_it_will_get() {
+        let mut planner = OwnershipPlanner::new(ME, Duration::from_secs(5));
+        let place = |shard| OwnershipAction::Place { shard: ShardId(shard), at: Some(OTHER) };
+        let shard = ShardId(1);
+        let prepare = |epoch| OwnershipAction::Prepare { shard, epoch: Epoch(epoch) };
+        let discard = OwnershipAction::Discard { shard };
+        let mut acts = |view| planner.handle_view(NOW, view, |_| false);
+        assert_eq!(acts(uneven(OTHER, &[], 3)), [place(0), place(1), prepare(3)]);
+        assert_eq!(acts(uneven(OTHER, &[1], 3)), [place(0), place(1)], "once");
+        assert_eq!(
+            acts(uneven(OTHER, &[1], 4)),
+            [place(0), place(1), discard, prepare(4)],
+            "it was taken again"
+        );
+        let mut given = uneven(OTHER, &[1], 5);
+        given.shards[1].owner = Some(ME);
+        assert_eq!(acts(given), [place(0), OwnershipAction::Open { shard, handed: None }]);
+        let mut planner = OwnershipPlanner::new(ME, Duration::from_secs(5));
+        planner.handle_view(NOW, uneven(OTHER, &[], 3), |_| false);
+        let mut alone = uneven(OTHER, &[], 3);
+        alone.members.retain(|member| member.id == OTHER);
+        assert_eq!(planner.handle_view(NOW, alone, |_| false), [place(0), place(1), discard]);
     }
 
     /// A lost session alone proves nothing: the node may have lost its connection.

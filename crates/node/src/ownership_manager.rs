@@ -11,6 +11,7 @@ use crate::{
     failure::catch_panic,
     node::{NodeOptions, Stage, Stores},
     ownership::{OwnershipAction, OwnershipPlanner},
+    preparer::Preparer,
     reachability,
     service::Location,
     shard_task::{Finished, ShardTask},
@@ -42,6 +43,8 @@ pub(crate) struct OwnershipManager<S> {
     /// The last order to each shard's task.
     orders: BTreeMap<ShardId, watch::Sender<Order>>,
     renewal: RenewalControl,
+    /// Reads shards that other nodes will give to this one.
+    preparer: Preparer<S>,
     /// When the last view arrived, by this node's monotonic clock, in microseconds.
     seen_at: u64,
     /// The tasks that check whether each node can be reached.
@@ -56,8 +59,11 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
         joining: Joining,
         stores: Stores<S, S>,
     ) -> OwnershipManager<S> {
+        let renewal = RenewalControl::default();
+        let memory = context.service.memory().clone();
         OwnershipManager {
             planner: OwnershipPlanner::new(store.me(), joining.tenure),
+            preparer: Preparer::new(store.clone(), memory, renewal.clone()),
             store,
             context,
             options,
@@ -66,7 +72,7 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
             tasks: JoinSet::new(),
             probes: JoinSet::new(),
             orders: BTreeMap::new(),
-            renewal: RenewalControl::default(),
+            renewal,
             seen_at: 0,
             reachability: BTreeMap::new(),
         }
@@ -195,6 +201,8 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
             OwnershipAction::Claim { .. } => unreachable!("claims are sent together"),
             OwnershipAction::Probe { node } => self.probe(node),
             OwnershipAction::EndTenure { node } => self.end_tenure(node).await,
+            OwnershipAction::Prepare { shard, epoch } => self.preparer.begin(shard, epoch),
+            OwnershipAction::Discard { shard } => self.preparer.discard(shard),
             OwnershipAction::CheckOwnership { shard } => {
                 if let Some(order) = self.orders.get(&shard) {
                     // The same order again means: check.
@@ -274,6 +282,7 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
         let task = ShardTask {
             shard,
             handed,
+            prepared: self.preparer.take(shard),
             store: self.store.clone(),
             stores: self.stores.clone(),
             context: self.context.clone(),

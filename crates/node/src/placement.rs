@@ -26,8 +26,8 @@ pub enum Move {
     },
 }
 
-/// The moves that node `me` makes.
-pub fn plan(view: &View, me: NodeId) -> Vec<Move> {
+/// The moves of all nodes, each with the node that makes it. So a node also knows which shards other nodes will give it.
+pub fn plan(view: &View) -> Vec<(NodeId, Move)> {
     let mut shares = Shares::of(view);
     let mut moves = Vec::new();
     let mut is_settled = true;
@@ -37,23 +37,19 @@ pub fn plan(view: &View, me: NodeId) -> Vec<Move> {
         is_settled &= owner.is_some_and(|owner| shares.0.contains_key(&owner));
         match owner {
             None => {
-                if shares.deal(holding.shard) == Some(me) {
-                    moves.push(Move::Claim { shard: holding.shard, seen: holding.epoch });
-                }
+                let claim = Move::Claim { shard: holding.shard, seen: holding.epoch };
+                moves.extend(shares.deal(holding.shard).map(|node| (node, claim)));
             }
             // A node that leaves gives its shards away itself.
             Some(owner) if !shares.0.contains_key(&owner) => {
-                let to = shares.deal(holding.shard);
-                if owner == me {
-                    moves.push(Move::Give { shard: holding.shard, to });
-                }
+                moves.push((owner, Move::Give { shard: holding.shard, to: shares.deal(holding.shard) }));
             }
             Some(_) => {}
         }
     }
     // While shards are still moving, the shares are about to change anyway.
     if is_settled {
-        moves.extend(shares.level(me).map(|(shard, to)| Move::Give { shard, to: Some(to) }));
+        moves.extend(shares.level().map(|(from, shard, to)| (from, Move::Give { shard, to: Some(to) })));
     }
     moves
 }
@@ -81,22 +77,17 @@ impl Shares {
         Some(*id)
     }
 
-    /// The shards that `me` gives away, each with its next owner, until no node has two shards more than another.
-    fn level(&mut self, me: NodeId) -> impl Iterator<Item = (ShardId, NodeId)> {
+    /// The shards that are given away, each with its owner and its next owner, until no node has two shards more than another.
+    fn level(&mut self) -> impl Iterator<Item = (NodeId, ShardId, NodeId)> {
         std::iter::from_fn(move || {
-            loop {
-                let (from, most) = self.0.iter().max_by_key(|(_, share)| share.len())?;
-                let (_, fewest) = self.0.iter().min_by_key(|(_, share)| share.len())?;
-                if most.len() < fewest.len() + 2 {
-                    return None;
-                }
-                let from = *from;
-                let shard = self.0.get_mut(&from)?.pop()?;
-                let to = self.deal(shard)?;
-                if from == me {
-                    return Some((shard, to));
-                }
+            let (from, most) = self.0.iter().max_by_key(|(_, share)| share.len())?;
+            let (_, fewest) = self.0.iter().min_by_key(|(_, share)| share.len())?;
+            if most.len() < fewest.len() + 2 {
+                return None;
             }
+            let from = *from;
+            let shard = self.0.get_mut(&from)?.pop()?;
+            Some((from, shard, self.deal(shard)?))
         })
     }
 }
@@ -120,6 +111,7 @@ mod tests {
             expires_in: Duration::ZERO,
             is_leaving: word.ends_with('!'),
             certificate: None,
+            prepared: Vec::new(),
         });
         let owner = |letter: char| (letter != '.').then(|| id(&letter.to_string()));
         let shards = owners.chars().enumerate().map(|(shard, letter)| ShardRow {
@@ -138,7 +130,8 @@ mod tests {
         let letter = |id: NodeId| char::from(id.0 as u8);
         let mut moves = Vec::new();
         for me in view.members.iter().filter(|member| member.is_live).map(|member| member.id) {
-            moves.extend(plan(&view, me).into_iter().map(|step| match step {
+            let mine = plan(&view).into_iter().filter(|(node, _)| *node == me);
+            moves.extend(mine.map(|(_, step)| match step {
                 Move::Claim { shard, .. } => format!("{}+{}", letter(me), shard.0),
                 Move::Give { shard, to } => format!("{}{}>{}", letter(me), shard.0, to.map_or('.', letter)),
             }));

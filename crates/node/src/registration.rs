@@ -19,7 +19,7 @@ pub(crate) async fn register<S: Tenure>(store: &S, joining: &Joining) -> Result<
     let mut is_failing = false;
     loop {
         let mut pause = interval(tenure);
-        match timeout(tenure, store.renew(announcement(joining, false))).await {
+        match timeout(tenure, store.renew(announcement(joining, false, Vec::new()))).await {
             Ok(Ok(view)) => {
                 is_failing = false;
                 let Some(other) = view.occupant(&joining.address, store.me()) else { return Ok(()) };

@@ -4,6 +4,7 @@ use crate::{
     OpenError,
     driver::{self, Driver, HandedTime, NotOwned, Order, ShardContext},
     node::{NodeOptions, Stores},
+    preparer::Preparing,
     service::{self, Location},
     tenure_renewal::RenewalControl,
 };
@@ -44,6 +45,8 @@ pub(crate) struct ShardTask<S> {
     pub(crate) shard: ShardId,
     /// The last owner's shard time, if it handed the shard to this node.
     pub(crate) handed: Option<HandedTime>,
+    /// What was read of the shard before this node owned it.
+    pub(crate) prepared: Option<Preparing<S>>,
     pub(crate) store: Arc<S>,
     pub(crate) stores: Stores<S, S>,
     pub(crate) context: ShardContext,
@@ -95,11 +98,31 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
         }
     }
 
-    async fn try_open(&self) -> Result<Opened<S>, OpenError> {
+    async fn try_open(&mut self) -> Result<Opened<S>, OpenError> {
         let shard = self.shard;
-        let options = self.options.store.clone();
-        let opening = driver::open(self.store.clone(), self.store.clone(), shard, options);
-        let (store, engine) = self.context.opener.run(opening).await?;
+        let (options, filtered) = (self.options.store.clone(), self.context.filtered.clone());
+        let prepared = match self.prepared.take() {
+            Some(preparing) => preparing.take().await,
+            None => None,
+        };
+        let (store, engine) = match prepared {
+            Some(prepared) => {
+                let (store, engine, tail) = self.context.opener.run(prepared.open(options, filtered)).await?;
+                if let Some(tail) = tail {
+                    tracing::debug!(
+                        shard = shard.0,
+                        tail,
+                        "a shard was prepared; only the tail of its journal was read"
+                    );
+                    self.context.metrics.cluster.shards_prepared.inc();
+                }
+                (store, engine)
+            }
+            None => {
+                let opening = driver::open(self.store.clone(), self.store.clone(), shard, options, filtered);
+                self.context.opener.run(opening).await?
+            }
+        };
         let (sender, receiver) = service::shard_channel(self.options.queue.clone());
         let driver = Driver::new(shard, store.clone(), self.context.clone(), receiver);
         self.stores.insert(shard, store.clone());

@@ -2,12 +2,13 @@
 //! handed over.
 
 use crate::{Joining, driver::ShardContext, node::Stores, ownership::is_current};
-use limina_store::{Announcement, Journal, StoreError, Table, Tenure, View};
+use limina_store::{Announcement, Journal, ShardId, StoreError, Table, Tenure, View};
 use std::{
+    collections::BTreeSet,
     error::Error,
     pin::pin,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -28,10 +29,10 @@ pub(crate) fn interval(tenure: Duration) -> Duration {
 }
 
 /// What a node announces about itself.
-pub(crate) fn announcement(joining: &Joining, is_leaving: bool) -> Announcement {
+pub(crate) fn announcement(joining: &Joining, is_leaving: bool, prepared: Vec<ShardId>) -> Announcement {
     let Joining { address, host, tenure, peers } = joining;
     let (address, host, certificate) = (address.clone(), host.clone(), peers.certificate());
-    Announcement { address, host, is_leaving, tenure: *tenure, certificate }
+    Announcement { address, host, is_leaving, tenure: *tenure, certificate, prepared }
 }
 
 /// The view that the store returned with a renewal.
@@ -48,6 +49,7 @@ pub(crate) struct RenewalControl {
     wake: Arc<Notify>,
     is_leaving: Arc<AtomicBool>,
     has_left: Arc<AtomicBool>,
+    prepared: Arc<Mutex<BTreeSet<ShardId>>>,
 }
 
 impl RenewalControl {
@@ -60,6 +62,21 @@ impl RenewalControl {
     pub(crate) fn leave(&self) {
         self.is_leaving.store(true, Ordering::Release);
         self.renew_now();
+    }
+
+    /// From now on, every renewal announces that this node has prepared the shard, or no longer has.
+    pub(crate) fn set_prepared(&self, shard: ShardId, is_prepared: bool) {
+        let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_changed = if is_prepared { prepared.insert(shard) } else { prepared.remove(&shard) };
+        drop(prepared);
+        // Other nodes wait for what is prepared, not for what is dropped.
+        if is_changed && is_prepared {
+            self.renew_now();
+        }
+    }
+
+    fn prepared(&self) -> Vec<ShardId> {
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 
     /// Ends the renewal.
@@ -103,7 +120,8 @@ impl<S: Journal + Table + Tenure> TenureRenewal<S> {
 
     async fn renew(&self, failing: &mut Option<Instant>) {
         let tenure = self.joining.tenure;
-        let announcement = announcement(&self.joining, self.control.is_leaving.load(Ordering::Acquire));
+        let is_leaving = self.control.is_leaving.load(Ordering::Acquire);
+        let announcement = announcement(&self.joining, is_leaving, self.control.prepared());
         let sent_at = self.context.clocks.monotonic();
         let asked_at = tokio::time::Instant::now();
         // If a renewal takes longer, hardly any of the tenure that it renews is left.

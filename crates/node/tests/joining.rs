@@ -11,6 +11,7 @@ use limina_store::{
     StoreError, Table, Tenure, View,
     memory::{self, Cluster, MemoryNode, MemoryOptions},
 };
+use prometheus_client::{encoding::text::encode, registry::Registry};
 use std::{
     pin::Pin,
     sync::{
@@ -31,7 +32,7 @@ fn cluster() -> Arc<Cluster> {
 
 fn announcement(address: &str) -> Announcement {
     let (address, host) = (address.to_owned(), "machine".to_owned());
-    Announcement { address, host, is_leaving: false, tenure: TENURE, certificate: None }
+    Announcement { address, host, is_leaving: false, tenure: TENURE, certificate: None, prepared: Vec::new() }
 }
 
 async fn join<S: Journal + Table + Tenure>(store: Arc<S>, address: &str) -> Result<Node, AddressTaken> {
@@ -43,7 +44,15 @@ async fn join_with<S: Journal + Table + Tenure>(
     address: &str,
     peers: StubPeers,
 ) -> Result<Node, AddressTaken> {
-    let metrics = Metrics::new();
+    join_as(store, address, peers, Metrics::new()).await
+}
+
+async fn join_as<S: Journal + Table + Tenure>(
+    store: Arc<S>,
+    address: &str,
+    peers: StubPeers,
+    metrics: Metrics,
+) -> Result<Node, AddressTaken> {
     let service = Service::new(metrics.clone());
     let Announcement { address, host, tenure, .. } = announcement(address);
     let joining = Joining { address, host, tenure, peers: Arc::new(peers) };
@@ -142,6 +151,35 @@ async fn a_node_that_leaves_is_a_member_until_it_stops() {
     first.stop().await;
     assert_eq!(members().await, [(NodeId(2), false)]);
     second.stop().await;
+}
+
+/// The next owner reads a shard before it gets the shard, and then only the tail of the journal.
+#[tokio::test]
+async fn a_shard_is_prepared_before_it_is_handed_over() {
+    let cluster = cluster();
+    let peers = || StubPeers { is_served: true, ..StubPeers::default() };
+    let first = join_with(cluster.node(NodeId(1)), "here", peers()).await.expect("the address is free");
+    eventually(|| owns_all(&cluster, NodeId(1))).await;
+    let metrics = Metrics::new();
+    let joining = join_as(cluster.node(NodeId(2)), "there", peers(), metrics.clone());
+    let second = joining.await.expect("the address is free");
+    let half = usize::from(SHARDS) / 2;
+    eventually(|| metric(&metrics, "limina_cluster_shards_prepared_total") == half).await;
+    assert!(first.leave().await);
+    assert!(owns_all(&cluster, NodeId(2)));
+    eventually(|| metric(&metrics, "limina_cluster_shards_prepared_total") == usize::from(SHARDS)).await;
+    first.stop().await;
+    second.stop().await;
+}
+
+/// The value of a metric without labels.
+fn metric(metrics: &Metrics, name: &str) -> usize {
+    let mut registry = Registry::default();
+    metrics.register(&mut registry);
+    let mut text = String::new();
+    encode(&mut text, &registry).expect("a string takes everything");
+    let value = text.lines().find_map(|line| line.strip_prefix(name)).expect("a metric of that name");
+    value.trim().parse().expect("a whole number")
 }
 
 fn cluster_owner(cluster: &Cluster, shard: u16) -> Option<NodeId> {

@@ -36,6 +36,7 @@ cluster_shard_opening_seconds histogram
 cluster_shards_claimed counter
 cluster_shards_given counter
 cluster_shards_lost counter
+cluster_shards_prepared counter
 decisions_expired counter
 decisions_open gauge
 due_postponed counter
@@ -54,6 +55,8 @@ limiter_rules gauge
 locks_expired counter
 locks_held gauge
 locks_waiting gauge
+look_ups_filtered counter
+look_ups_stored counter
 memory_limit_bytes gauge
 memory_refusals counter
 namespaces gauge

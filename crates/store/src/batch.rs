@@ -99,6 +99,16 @@ impl Batch {
         self.slots().map(|slot| slot.image(&self.payload))
     }
 
+    /// The key of each record with its new value, or `None` if it is removed. They share the bytes of the batch.
+    pub fn records(&self) -> impl Iterator<Item = (Bytes, Option<Bytes>)> {
+        self.slots().map(|slot| {
+            let value = (slot.at + slot.key) as usize;
+            let length = slot.value.map(|length| length as usize);
+            let key = self.payload.slice(slot.at as usize..value);
+            (key, length.map(|length| self.payload.slice(value..value + length)))
+        })
+    }
+
     pub(crate) fn len(&self) -> usize {
         number(&self.payload, 1).expect("it was checked") as usize
     }

@@ -18,6 +18,7 @@ pub mod disk;
 #[cfg(feature = "embedded")]
 pub mod embedded;
 pub mod journal;
+pub mod key_filter;
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -26,16 +27,22 @@ pub mod runs;
 pub mod segmented;
 pub mod shard_store;
 pub mod sharding;
+pub mod sip_hash;
 pub mod table;
 pub mod tenure;
 
 pub use batch::{Batch, RecordRef};
 pub use bulk_loader::BulkLoader;
 pub use journal::{AppendError, ConfirmError, FreeSpace, Journal, JournalStats};
+pub use key_filter::KeyFilter;
 pub use records::Records;
 pub use runs::HISTORY;
-pub use shard_store::{Answer, Backlog, Read, ShardStore, ShardStoreOptions};
+pub use shard_store::{
+    Answer, Backlog, FilterCounts, FilterPart, FilteredKeys, Preparation, Read, ShardStore,
+    ShardStoreOptions, StoredFilter,
+};
 pub use sharding::{Sharding, ShardingKey};
+pub use sip_hash::sip_hash;
 pub use table::Table;
 pub use tenure::{Announcement, Fingerprint, HandOver, Member, NodeId, ShardRow, Tenure, View};
 

@@ -170,6 +170,11 @@ impl Records {
         sorted.into_iter().map(|location| location.record(&self.buffers)).collect()
     }
 
+    /// All records, in no particular order.
+    pub(crate) fn images(&self) -> impl Iterator<Item = RecordRef<'_>> {
+        self.locations.iter().map(|location| location.image(&self.buffers))
+    }
+
     /// All records sorted by key, for a checkpoint. The order is computed for this call only.
     pub fn sorted(&self) -> impl ExactSizeIterator<Item = RecordRef<'_>> {
         let sorted = self.sort(self.locations.iter());

@@ -16,6 +16,15 @@ pub struct Sharding {
     pub key: ShardingKey,
 }
 
+/// Random bytes, for a secret.
+pub(crate) fn random_bytes() -> Result<[u8; 16], StoreError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        StoreError::Unavailable(format!("the system returned no random numbers: {error}"))
+    })?;
+    Ok(bytes)
+}
+
 /// The key of the hash that chooses a namespace's shard: 128 random bits. It is secret, because a client that knows it
 /// can choose names that are in the shard of another client's namespace. So `Debug` does not print it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,11 +41,7 @@ impl ShardingKey {
 
     /// A new key, for a new store. Fails if the operating system returns no random numbers.
     pub fn draw() -> Result<ShardingKey, StoreError> {
-        let mut bytes = [0; ShardingKey::BYTES];
-        getrandom::fill(&mut bytes).map_err(|error| {
-            StoreError::Unavailable(format!("the system returned no random numbers: {error}"))
-        })?;
-        Ok(ShardingKey(bytes))
+        random_bytes().map(ShardingKey)
     }
 
     /// The bytes of the key.

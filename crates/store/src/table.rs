@@ -1,6 +1,6 @@
 //! The table: the part of a store that holds the sorted records.
 
-use crate::{Epoch, Records, Seq, ShardId, StoreError};
+use crate::{Epoch, FilterPart, Records, Seq, ShardId, StoreError, StoredFilter};
 use bytes::Bytes;
 use std::{future::Future, sync::Arc};
 
@@ -43,4 +43,44 @@ pub trait Table: Send + Sync + 'static {
         upto: Seq,
         records: Arc<Records>,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Whether the table stores filters of its keys. A table whose look-ups cost little needs none.
+    fn has_filters(&self) -> bool {
+        false
+    }
+
+    /// The keys of the first `limit` records with `from <= key < to`, in order.
+    fn scan_keys(
+        &self,
+        shard: ShardId,
+        from: Bytes,
+        to: Bytes,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<Bytes>, StoreError>> + Send {
+        async move {
+            let page = self.scan(shard, from, to, limit).await?;
+            Ok(page.into_iter().map(|(key, _)| key).collect())
+        }
+    }
+
+    /// Stores the changed parts of a filter that has the keys of the table up to the checkpoint `upto`, which is to be called after
+    /// this. The filter has `parts` parts in all.
+    fn store_filter(
+        &self,
+        _shard: ShardId,
+        _epoch: Epoch,
+        _upto: Seq,
+        _changed: Vec<FilterPart>,
+        _parts: usize,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// The stored filter, if there is one.
+    fn load_filter(
+        &self,
+        _shard: ShardId,
+    ) -> impl Future<Output = Result<Option<StoredFilter>, StoreError>> + Send {
+        std::future::ready(Ok(None))
+    }
 }

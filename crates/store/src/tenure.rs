@@ -46,6 +46,8 @@ pub struct Announcement {
     pub tenure: Duration,
     /// The certificate that the node shows to other nodes. None if they cannot reach it.
     pub certificate: Option<Fingerprint>,
+    /// The shards of other nodes that this node has read, so that it can serve them soon after it gets them. In ascending order.
+    pub prepared: Vec<ShardId>,
 }
 
 /// A node as the store knows it.
@@ -70,6 +72,8 @@ pub struct Member {
     pub is_leaving: bool,
     /// The certificate that it shows to other nodes, as it announced it. None if they cannot reach it.
     pub certificate: Option<Fingerprint>,
+    /// The shards that it has prepared, as it announced them.
+    pub prepared: Vec<ShardId>,
 }
 
 /// The store's row of a shard.
@@ -154,7 +158,7 @@ pub trait Tenure: Send + Sync + 'static {
     /// this one as not connected, and may end its tenure.
     fn disconnected(&self) -> impl Future<Output = ()> + Send;
 
-    /// Returns when another node joined, left, lost its session or handed over a shard since the last call. It may also return
+    /// Returns when another node joined, left, lost its session, prepared a shard or handed one over since the last call. It may also return
     /// without such a change, for example after a lost connection. It can miss changes, so callers must also renew regularly.
     fn changed(&self) -> impl Future<Output = ()> + Send;
 

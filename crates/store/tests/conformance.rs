@@ -3,7 +3,7 @@
 use crate::database;
 use limina_store::{
     NodeId, StoreError,
-    conformance::{Factory, Stop, journal, model, table, tenure},
+    conformance::{Factory, Stop, journal, model, prepared, table, tenure},
     embedded::{Embedded, EmbeddedOptions},
     memory::{Cluster, Memory, MemoryNode, MemoryOptions, SurvivingData},
     postgres::Postgres,
@@ -190,30 +190,34 @@ impl tenure::Cluster for NodesOverDatabase {
 }
 
 macro_rules! tenure {
-    ($($case:ident),* $(,)?) => {
+    ($($area:ident :: $case:ident),* $(,)?) => {
         mod nodes_in_memory {
             $(#[tokio::test]
-            async fn $case() { super::tenure::$case(super::NodesInMemory::default()).await; })*
+            async fn $case() { super::$area::$case(super::NodesInMemory::default()).await; })*
         }
         mod nodes_over_postgres {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $case() { super::tenure::$case(super::NodesOverDatabase::default()).await; })*
+            async fn $case() { super::$area::$case(super::NodesOverDatabase::default()).await; })*
         }
     };
 }
 
 tenure! {
-    nodes_see_each_other,
-    one_claim_wins,
-    stale_claims_fail,
-    a_living_owner_keeps_its_shards,
-    a_tenure_ends_early_with_its_session,
-    many_are_claimed_at_once,
-    giving_hands_over,
-    tenure_runs_out,
-    an_address_is_one_nodes,
-    leaving_frees,
-    changes_are_told,
+    tenure::nodes_see_each_other,
+    tenure::one_claim_wins,
+    tenure::stale_claims_fail,
+    tenure::a_living_owner_keeps_its_shards,
+    tenure::a_tenure_ends_early_with_its_session,
+    tenure::many_are_claimed_at_once,
+    tenure::giving_hands_over,
+    tenure::tenure_runs_out,
+    tenure::an_address_is_one_nodes,
+    tenure::leaving_frees,
+    tenure::changes_are_told,
+    prepared::only_the_tail_is_read,
+    prepared::a_checkpoint_of_what_was_read,
+    prepared::a_checkpoint_of_what_was_not_read,
+    prepared::another_epoch_voids_a_preparation,
 }
 
 fn step() -> impl Strategy<Value = model::Step> {
@@ -230,6 +234,7 @@ fn step() -> impl Strategy<Value = model::Step> {
         5 => (place.clone(), place, 0..400usize).prop_map(|(from, to, limit)| Step::LookIntoHistories(from, to, limit)),
         1 => (0..HISTORIES).prop_map(Step::Forget),
         3 => Just(Step::Checkpoint),
+        2 => Just(Step::LoadFilter),
         1 => Just(Step::Retake),
         1 => stop.prop_map(Step::Reopen),
     ]

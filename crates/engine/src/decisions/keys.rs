@@ -15,8 +15,9 @@ pub(crate) const FAMILY: u8 = 0x50;
 const OPEN: u8 = FAMILY;
 const PERIODS: u8 = FAMILY + 1;
 // Paged records.
-const ENDED: u8 = FAMILY;
-const ENDED_IN_PERIOD: u8 = FAMILY + 1;
+/// The kinds of ended decisions.
+pub(crate) const ENDED: u8 = FAMILY;
+pub(crate) const ENDED_IN_PERIOD: u8 = FAMILY + 1;
 
 /// A parsed key of a resident record.
 #[derive(Debug, PartialEq, Eq)]

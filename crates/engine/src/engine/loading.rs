@@ -2,8 +2,9 @@
 
 use super::{Context, Engine, Sizes, namespace::Namespace};
 use crate::{
-    Options, Position, Time, idempotency,
+    Options, Position, Time, decisions, idempotency,
     ids::NamespaceId,
+    ledger,
     record::{
         self, Malformed,
         key::{self, Resident},
@@ -14,6 +15,14 @@ use alloc::collections::BTreeMap;
 use bytes::Bytes;
 use core::fmt;
 use hashbrown::HashMap;
+
+/// Whether a record is kept under an id that a client has chosen: commands look for it, and mostly find that the id is new. A store may
+/// have a filter of these keys. A stored filter must be made anew when this function changes.
+pub fn is_kept_by_id(key: &[u8]) -> bool {
+    const KINDS: [u8; 4] =
+        [key::REPLY, ledger::keys::OPERATION, decisions::keys::ENDED, decisions::keys::ENDED_IN_PERIOD];
+    key::paged_kind(key).is_some_and(|kind| KINDS.contains(&kind))
+}
 
 /// An engine whose resident records are being loaded.
 #[derive(Debug)]

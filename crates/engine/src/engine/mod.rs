@@ -3,6 +3,7 @@
 //! Read in this order: this file, `apply` (runs a request), `slices` (runs a batch), `context` (shared by all turns), `due` (timers and background
 //! work), `loading` (makes an engine from stored records).
 
+mod amending;
 mod apply;
 mod audit;
 mod context;
@@ -14,7 +15,7 @@ mod slices;
 mod stats;
 
 pub use due::Due;
-pub use loading::{BadRecord, Loading};
+pub use loading::{BadRecord, Loading, is_kept_by_id};
 pub use stats::{Sizes, Stats};
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use super::{Sizes, audit::Draft};
 use crate::{
-    Idempotency, Name, Outcome, Position, Request,
+    Idempotency, Name, Outcome, Position, Request, Time,
     decisions::{self, Decisions},
     events::{self, Events},
     ids::{NamespaceId, WaitId},
@@ -161,6 +161,21 @@ impl Families {
         let decisions = self.decisions.take_completed().into_iter();
         let decisions = decisions.map(|(wait, result)| (wait, Outcome::Decisions(result)));
         limiter.chain(locks.map(|(wait, result)| (wait, Outcome::Locks(result)))).chain(decisions)
+    }
+
+    /// Replaces a stored record of one of the families, or removes it. Returns false if that is not possible for a record of this kind.
+    pub(super) fn amend(
+        &mut self,
+        key: ResidentKey<'_>,
+        bytes: Option<&[u8]>,
+        now: Time,
+        timers: &mut Timers,
+    ) -> Result<bool, Malformed> {
+        match key.family() {
+            ledger::keys::FAMILY => self.ledger.amend(key, bytes, timers),
+            limiter::keys::FAMILY => self.limiter.amend(key, bytes, now, timers),
+            _ => Ok(false),
+        }
     }
 
     /// Loads a stored record of one of the families.

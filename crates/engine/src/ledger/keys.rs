@@ -17,7 +17,8 @@ const BALANCE: u8 = FAMILY + 1;
 const EXPIRY: u8 = FAMILY + 2;
 const NEXT_LIMIT: u8 = FAMILY + 3;
 // Paged records.
-const OPERATION: u8 = FAMILY;
+/// The kind of operations.
+pub(crate) const OPERATION: u8 = FAMILY;
 const OPEN: u8 = FAMILY + 1;
 const DELETED: u8 = FAMILY + 2;
 // Histories.

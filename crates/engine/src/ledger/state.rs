@@ -349,6 +349,41 @@ impl Ledger {
         }
     }
 
+    /// Replaces a stored record, or removes it. Returns false if that is not possible.
+    pub(crate) fn amend(
+        &mut self,
+        key: ResidentKey<'_>,
+        bytes: Option<&[u8]>,
+        timers: &mut Timers,
+    ) -> Result<bool, Malformed> {
+        match (keys::parse(key).ok_or(Malformed)?, bytes) {
+            (keys::Resident::Limit(number), Some(bytes)) if !self.limits.contains_key(&number) => {
+                let next = self.next_number;
+                self.load_limit(number, bytes)?;
+                self.next_number = self.next_number.max(next);
+                self.names.insert(self.limit(number).terms.name.clone(), number);
+                Ok(true)
+            }
+            (keys::Resident::Balance(_) | keys::Resident::NextLimit, Some(bytes)) => {
+                self.load(key, bytes, timers).map(|()| true)
+            }
+            (keys::Resident::Expiry(due, held_at), bytes) => {
+                let source = TimerSource::Change(held_at);
+                let timer = TimerKey { due, namespace: key.namespace, source };
+                if let Some(Timer::HoldExpiry { operation_id, .. }) = timers.get(timer) {
+                    let operation_id = operation_id.clone();
+                    self.end_expiry(&operation_id);
+                    timers.cancel(timer);
+                }
+                bytes.map_or(Ok(()), |bytes| self.load(key, bytes, timers)).map(|()| true)
+            }
+            // A limit that was changed or deleted.
+            (keys::Resident::Limit(_) | keys::Resident::Balance(_) | keys::Resident::NextLimit, _) => {
+                Ok(false)
+            }
+        }
+    }
+
     fn load_limit(&mut self, number: u32, bytes: &[u8]) -> Result<(), Malformed> {
         let terms: Terms = record::decode(bytes)?;
         if self.by_name.insert(terms.name.clone(), number).is_some() {

@@ -211,6 +211,44 @@ impl Counters {
         Ok(())
     }
 
+    /// Replaces the stored counter at an index, or removes it. Returns by how much which counters have changed. `None` if that is
+    /// not possible, because this slab has another entry where the one that was stored had none.
+    pub(crate) fn amend(
+        &mut self,
+        index: SlabIndex,
+        bytes: Option<&[u8]>,
+    ) -> Result<Option<Vec<(KeyValues, i128)>>, Malformed> {
+        let new: Option<StoredCounter> = bytes.map(record::decode).transpose()?;
+        let mut changes = Vec::new();
+        if let Some((key_values, counter)) = self.counters.at_mut(index) {
+            let is_same = new.as_ref().is_none_or(|new| new.key_values == *key_values);
+            if counter.leased > 0 && !is_same {
+                return Ok(None);
+            }
+            let key_values = key_values.clone();
+            let unleased = new.as_ref().filter(|_| is_same).map_or(0, |new| new.unleased);
+            changes.push((key_values.clone(), i128::from(unleased) - i128::from(counter.unleased)));
+            (counter.unleased, counter.is_stored) = (unleased, unleased > 0);
+            if counter.total() == 0 {
+                self.counters.remove(index);
+                self.bytes -= of_counter(&key_values);
+            }
+            if is_same {
+                return Ok(Some(changes));
+            }
+        }
+        if let Some(StoredCounter { key_values, unleased }) = new {
+            if self.counters.find(&key_values).is_some() {
+                return Ok(None);
+            }
+            let counter = Counter { unleased, leased: 0, is_changed: false, is_stored: true };
+            self.bytes += of_counter(&key_values);
+            self.counters.insert_at(index, key_values.clone(), counter);
+            changes.push((key_values, i128::from(unleased)));
+        }
+        Ok(Some(changes))
+    }
+
     /// Adds what a stored lease holds. All counters must be loaded before.
     pub(crate) fn load_lease(&mut self, key_values: &KeyValues, hits: u64) {
         let index = match self.counters.find(key_values) {

@@ -314,6 +314,34 @@ impl Groups {
         Ok(())
     }
 
+    /// Replaces the stored window at an index, or removes it. Returns false if that is not possible, because this slab has another
+    /// entry where the one that was stored had none.
+    pub(crate) fn amend(&mut self, index: SlabIndex, bytes: Option<&[u8]>) -> Result<bool, Malformed> {
+        let new: Option<StoredWindow> = bytes.map(record::decode).transpose()?;
+        if let Some((key, group)) = self.groups.at(index) {
+            if matches!(group.state, GroupState::Count(_)) {
+                // The index of what is in use is not stored.
+                return Ok(new.is_none());
+            }
+            let is_same = |new: &StoredWindow| new.owner == key.owner && new.values == key.values;
+            if let Some(new) = new.as_ref().filter(|new| is_same(new)) {
+                let (_, group) = self.groups.at_mut(index).expect("the index was just found");
+                self.bytes = self.bytes + new.state.heap() - group.state.heap();
+                group.state = new.state.clone();
+                return Ok(true);
+            }
+            if let Some((key, group)) = self.groups.remove(index) {
+                self.bytes -= of_group(&key.values, &group.state);
+                self.windows -= 1;
+            }
+        }
+        match (new, bytes) {
+            (Some(new), Some(_)) if self.find(new.owner, new.values.as_bytes()).is_some() => Ok(false),
+            (Some(_), Some(bytes)) => self.load(index, bytes).map(|()| true),
+            _ => Ok(true),
+        }
+    }
+
     /// Frees a part of the memory. Returns whether any was left.
     pub(crate) fn free_chunk(&mut self) -> bool {
         self.groups.free_chunk()

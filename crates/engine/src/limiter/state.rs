@@ -260,6 +260,35 @@ impl Limiter {
         Ok(())
     }
 
+    /// Replaces a stored record, or removes it. Returns false if that is not possible.
+    pub(crate) fn amend(
+        &mut self,
+        key: ResidentKey<'_>,
+        bytes: Option<&[u8]>,
+        now: Time,
+        timers: &mut Timers,
+    ) -> Result<bool, Malformed> {
+        self.last_taken_at = Some(now);
+        match keys::parse(key).ok_or(Malformed)? {
+            keys::Resident::Window(index) => {
+                let is_amended = self.groups.amend(index, bytes)?;
+                if !self.is_idle_timer_set {
+                    self.set_idle_timer(now, key.namespace, timers);
+                }
+                Ok(is_amended)
+            }
+            keys::Resident::Counter(index) => {
+                let Some(changes) = self.counters.amend(index, bytes)? else { return Ok(false) };
+                changes.iter().for_each(|(key_values, change)| self.count(key_values, index, *change));
+                Ok(true)
+            }
+            keys::Resident::Rule(_)
+            | keys::Resident::Override { .. }
+            | keys::Resident::Lease(_)
+            | keys::Resident::RuleSet(_) => Ok(false),
+        }
+    }
+
     /// Sets the timers and counts all counters for the rules without windows. To be called after the last record.
     pub(crate) fn finish_load(&mut self, now: Time, id: NamespaceId, timers: &mut Timers) {
         self.set_lease_timers(id, timers);

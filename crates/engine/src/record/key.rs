@@ -25,7 +25,7 @@ const NAMESPACE: u8 = 0x02;
 /// The kind of a namespace's own record.
 const HEAD: u8 = 0x00;
 /// The kind of kept replies, which are paged.
-const REPLY: u8 = 0x01;
+pub(crate) const REPLY: u8 = 0x01;
 
 /// A parsed key of a resident record. The rest of a family's key is parsed by the family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +88,19 @@ impl KeyParser<'_> {
 /// The range of all resident records.
 pub fn residents() -> Range<Bytes> {
     Bytes::from_static(&[RESIDENT])..Bytes::from_static(&[RESIDENT + 1])
+}
+
+/// The range of all paged records.
+pub fn paged_records() -> Range<Bytes> {
+    Bytes::from_static(&[PAGED])..Bytes::from_static(&[PAGED + 1])
+}
+
+/// The kind of a paged record. `None` if the key is not that of a paged record.
+pub(crate) fn paged_kind(key: &[u8]) -> Option<u8> {
+    match key {
+        [PAGED, _, _, _, _, kind, ..] => Some(*kind),
+        _ => None,
+    }
 }
 
 /// The shard's own record.

@@ -134,8 +134,8 @@ impl<K: Hash + Eq, T> Slab<K, T> {
         index
     }
 
-    /// Inserts a stored entry at the index that it had before. For loading: indexes must come in ascending order, gaps are
-    /// allowed, and [`Slab::insert`] must not be called before the last one.
+    /// Inserts a stored entry at the index that it had before, which must be free. This is fast if indexes come in ascending order;
+    /// gaps are allowed.
     pub(crate) fn insert_at(&mut self, index: SlabIndex, key: K, value: T) {
         let hash = self.hash(&key);
         let (number, slot) = split(index);
@@ -143,6 +143,9 @@ impl<K: Hash + Eq, T> Slab<K, T> {
             self.push_chunk();
         }
         let chunk = &mut self.chunks[number];
+        if slot < chunk.slots.len() {
+            chunk.free.retain(|free| usize::from(*free) != slot);
+        }
         while chunk.slots.len() <= slot {
             if chunk.slots.len() < slot {
                 chunk.free.push(chunk.slots.len() as u16);

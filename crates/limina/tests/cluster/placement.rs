@@ -1,8 +1,11 @@
 //! Who owns what when nodes come and go, and that nobody notices where it is done cleanly.
 
-use crate::cluster::{Cluster, LONG, SHORT, SOON, View, settle};
+use crate::cluster::{Cluster, LONG, SHORT, SOON, View, metric, settle};
 use crate::harness::eventually;
 use crate::traffic::steady;
+
+/// How many shards the node had read before it got them, so that only the tails of their journals were left to read.
+const PREPARED: &str = "limina_cluster_shards_prepared_total";
 
 #[test]
 fn each_node_has_its_share_and_all_agree() {
@@ -30,17 +33,22 @@ fn a_node_joins_and_no_client_notices() {
         settle(SOON, &[rest[0], rest[1], third]);
     });
     assert!(longest < SOON, "a request took {longest:?}, as if it waited for a tenure");
+    // On a machine that stands still for seconds, some shards move unprepared.
+    assert!(metric(third, PREPARED) > 0.0, "no shard was read before it was handed over");
 }
 
 #[test]
 fn a_clean_stop_is_noticed_by_nobody_who_asks_elsewhere() {
     let mut cluster = Cluster::of(3, LONG);
     let (first, rest) = cluster.apart(0);
+    let prepared = || -> f64 { rest.iter().map(|node| metric(node, PREPARED)).sum() };
+    let before = prepared();
     let (longest, ()) = steady(&rest, || {
         first.stop();
         settle(SOON, &rest);
     });
     assert!(longest < SOON, "a request took {longest:?}, as if it waited for a tenure");
+    assert!(prepared() > before, "no shard was read before it was handed over");
 }
 
 /// Its old tenure still lasts when it starts again, and nobody renews it.

@@ -2,7 +2,7 @@
 
 use crate::OpenError;
 use limina_engine::{Engine, Loading, record};
-use limina_store::{Journal, ShardId, ShardStore, ShardStoreOptions, StoreError, Table};
+use limina_store::{FilteredKeys, Journal, ShardId, ShardStore, ShardStoreOptions, StoreError, Table};
 use std::sync::Arc;
 
 /// How many resident records are read at a time.
@@ -14,9 +14,12 @@ pub(crate) async fn open<J: Journal, T: Table>(
     table: Arc<T>,
     shard: ShardId,
     options: ShardStoreOptions,
+    filtered: FilteredKeys,
 ) -> Result<(Arc<ShardStore<J, T>>, Engine), OpenError> {
     let store = ShardStore::open(journal, table, shard, options).await;
-    let store = Arc::new(store.map_err(|source| OpenError::Store { shard: shard.0, source })?);
+    let mut store = store.map_err(|source| OpenError::Store { shard: shard.0, source })?;
+    store.filter_keys(filtered);
+    let store = Arc::new(store);
     let engine = load_engine(&store, shard).await?;
     Ok((store, engine))
 }

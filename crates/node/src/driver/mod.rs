@@ -1,13 +1,16 @@
 //! One shard's task: it drives the shard's loop with requests, time and the store.
 //!
 //! [`limina_shard::Shard`] decides what to do next and does no IO. The driver does the IO (`outputs`), and calls the shard
-//! back with the result. `loading` builds a shard's engine from what is stored.
+//! back with the result. `loading` builds a shard's engine from what is stored, and `prepared` does most of that before this node owns the
+//! shard.
 
 mod loading;
 mod outputs;
+mod prepared;
 
 pub use loading::load_engine;
 pub(crate) use loading::open;
+pub(crate) use prepared::{NotPrepared, PreparedShard};
 
 use crate::{
     Metrics, NodeOptions, OpenError, Service,
@@ -18,9 +21,11 @@ use crate::{
     opener::Opener,
     service::{Cost, NotDecided, ShardReceiver, Submission, Ticket},
 };
-use limina_engine::{Engine, Millis, QuotaTable, Read, ReadResult, Time};
+use limina_engine::{Engine, Millis, QuotaTable, Read, ReadResult, Time, engine::is_kept_by_id, record};
 use limina_shard::{Failure, Loss, Opening, Options, Output, Shard, ShardClock};
-use limina_store::{ConfirmError, FreeSpace, Journal, NodeId, ShardId, ShardStore, StoreError, Table};
+use limina_store::{
+    ConfirmError, FilteredKeys, FreeSpace, Journal, NodeId, ShardId, ShardStore, StoreError, Table,
+};
 use std::{error::Error, future::Future, pin::Pin, sync::Arc, time::Duration};
 use tokio::{sync::watch, time::Instant};
 
@@ -56,6 +61,8 @@ pub(crate) struct ShardContext {
     pub(crate) clocks: Clocks,
     pub(crate) tenure_guard: TenureGuard,
     pub(crate) opener: Opener,
+    /// The keys of which stores have a filter, if they can.
+    pub(crate) filtered: FilteredKeys,
     options: Options,
     quotas: Arc<QuotaTable>,
     audit_kept: Millis,
@@ -69,6 +76,7 @@ impl ShardContext {
         tenure_guard: TenureGuard,
         options: &NodeOptions,
     ) -> ShardContext {
+        let filtered = filtered_keys(metrics);
         let (service, metrics) = (service.clone(), metrics.clone());
         ShardContext {
             service,
@@ -76,10 +84,19 @@ impl ShardContext {
             clocks,
             tenure_guard,
             opener: Opener::new(),
+            filtered,
             options: options.shard.clone(),
             quotas: options.quotas.clone(),
             audit_kept: options.audit_kept,
         }
+    }
+}
+
+fn filtered_keys(metrics: &Metrics) -> FilteredKeys {
+    FilteredKeys {
+        range: record::key::paged_records(),
+        is_filtered: is_kept_by_id,
+        counts: metrics.store.filter_counts.clone(),
     }
 }
 
@@ -141,8 +158,9 @@ impl<J: Journal, T: Table> Driver<J, T> {
         context: ShardContext,
         receiver: ShardReceiver,
     ) -> Driver<J, T> {
-        let ShardContext { service, metrics, clocks, tenure_guard, opener, options, quotas, audit_kept } =
-            context;
+        let ShardContext {
+            service, metrics, clocks, tenure_guard, opener, options, quotas, audit_kept, ..
+        } = context;
         let state = service.memory().account(Kind::State);
         Driver {
             id,

@@ -13,6 +13,7 @@ pub(crate) struct Metrics {
     pub(crate) shards_claimed: Counter,
     pub(crate) shards_given: Counter,
     pub(crate) shards_lost: Counter,
+    pub(crate) shards_prepared: Counter,
     pub(crate) opening_seconds: Histogram,
     pub(crate) renewal_failures: Counter,
 }
@@ -25,6 +26,7 @@ impl Default for Metrics {
             shards_claimed: Counter::default(),
             shards_given: Counter::default(),
             shards_lost: Counter::default(),
+            shards_prepared: Counter::default(),
             opening_seconds: seconds(0.001, 16),
             renewal_failures: Counter::default(),
         }
@@ -41,6 +43,8 @@ impl Metrics {
         r.register("shards_claimed", claimed, self.shards_claimed.clone());
         r.register("shards_given", "Shards given to other nodes", self.shards_given.clone());
         r.register("shards_lost", "Shards that another node took over", self.shards_lost.clone());
+        let prepared = "Shards that this node had read before it got them, so that only the tail of the journal was left to read";
+        r.register("shards_prepared", prepared, self.shards_prepared.clone());
         let opening = "From taking a shard until it serves requests";
         r.register_with_unit("shard_opening", opening, Unit::Seconds, self.opening_seconds.clone());
         let failures = "Times the tenure could not be renewed";

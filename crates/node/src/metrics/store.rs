@@ -1,10 +1,12 @@
 //! The journal, the table, and what the table does not contain yet.
 
 use super::seconds;
+use limina_store::FilterCounts;
 use prometheus_client::{
     metrics::{counter::Counter, gauge::Gauge, histogram::Histogram},
     registry::{Registry, Unit},
 };
+use std::sync::Arc;
 
 #[derive(Clone)]
 pub(crate) struct Metrics {
@@ -16,6 +18,10 @@ pub(crate) struct Metrics {
     pub(crate) checkpoint_failures: Counter,
     pub(crate) backlog_bytes: Gauge,
     pub(crate) backlog_records: Gauge,
+    pub(crate) look_ups_filtered: Counter,
+    pub(crate) look_ups_stored: Counter,
+    /// What the two counters above are set to.
+    pub(crate) filter_counts: Arc<FilterCounts>,
 }
 
 impl Default for Metrics {
@@ -29,6 +35,9 @@ impl Default for Metrics {
             checkpoint_failures: Counter::default(),
             backlog_bytes: Gauge::default(),
             backlog_records: Gauge::default(),
+            look_ups_filtered: Counter::default(),
+            look_ups_stored: Counter::default(),
+            filter_counts: Arc::default(),
         }
     }
 }
@@ -54,5 +63,9 @@ impl Metrics {
         let backlog = "Records in memory that the table does not contain yet";
         r.register_with_unit("checkpoint_backlog", backlog, Unit::Bytes, self.backlog_bytes.clone());
         r.register("checkpoint_backlog_records", backlog, self.backlog_records.clone());
+        let filtered = "Look-ups of ids that a filter answered: the id is new";
+        r.register("look_ups_filtered", filtered, self.look_ups_filtered.clone());
+        let stored = "Look-ups of ids in the database, because the filter was not there or did not know that the id is new";
+        r.register("look_ups_stored", stored, self.look_ups_stored.clone());
     }
 }

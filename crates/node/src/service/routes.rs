@@ -16,8 +16,11 @@ use tokio::sync::watch;
 /// The most requests that wait for a node to serve one shard. Further requests are rejected at once.
 const MAX_WAITING: usize = 16_384;
 /// How long a request waits before it is sent again, unless the shard moves before. A planned move takes some milliseconds, so
-/// the first pauses are short; each is twice as long as the previous one, up to [`RETRY_AFTER`].
+/// the first pauses are short; each is twice as long as the previous one, up to [`SHORT_RETRY_AFTER`], and after
+/// [`PLANNED_MOVE`] up to [`RETRY_AFTER`].
 const FIRST_RETRY_AFTER: Duration = Duration::from_millis(5);
+const SHORT_RETRY_AFTER: Duration = Duration::from_millis(20);
+const PLANNED_MOVE: Duration = Duration::from_secs(1);
 pub(super) const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// The routes to all shards.
@@ -162,6 +165,7 @@ impl Service {
 pub(super) struct WaitForOwner<'a> {
     route: &'a Route,
     location: watch::Receiver<Location>,
+    since: Instant,
     until: Instant,
     pause: Duration,
 }
@@ -173,15 +177,16 @@ impl WaitForOwner<'_> {
             route.waiting.fetch_sub(1, Ordering::AcqRel);
             return Err(Unavailable::Overloaded { retry_after_ms: at_most.as_millis() as u64 });
         }
-        let (location, until) = (route.location.subscribe(), Instant::now() + at_most);
-        Ok(WaitForOwner { route, location, until, pause: FIRST_RETRY_AFTER })
+        let (location, since) = (route.location.subscribe(), Instant::now());
+        Ok(WaitForOwner { route, location, since, until: since + at_most, pause: FIRST_RETRY_AFTER })
     }
 
     /// Waits until the location changes, or for a while. Returns whether the request should be sent again: false if it
     /// has waited for too long.
     pub(super) async fn wait(&mut self) -> bool {
         let _whichever_is_first = tokio::time::timeout(self.pause, self.location.changed()).await;
-        self.pause = RETRY_AFTER.min(2 * self.pause);
+        let longest = if self.since.elapsed() < PLANNED_MOVE { SHORT_RETRY_AFTER } else { RETRY_AFTER };
+        self.pause = longest.min(2 * self.pause);
         Instant::now() < self.until
     }
 }

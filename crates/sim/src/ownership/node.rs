@@ -28,14 +28,47 @@ pub(super) struct NodeRequest {
 /// A call to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StoreCall {
-    Renew { is_leaving: bool },
-    EndTenure { node: NodeId },
-    Claim { shard: ShardId, seen: Epoch },
-    Take { shard: ShardId },
-    Tail { shard: ShardId, epoch: Epoch },
-    Append { shard: ShardId, epoch: Epoch, seq: Seq, number: u64 },
-    Confirm { shard: ShardId, epoch: Epoch },
-    Give { shard: ShardId, epoch: Epoch, to: Option<NodeId> },
+    /// Each bit of `prepared` is a shard.
+    Renew {
+        is_leaving: bool,
+        prepared: u16,
+    },
+    EndTenure {
+        node: NodeId,
+    },
+    Claim {
+        shard: ShardId,
+        seen: Epoch,
+    },
+    Take {
+        shard: ShardId,
+    },
+    /// Reads the appends after `after`.
+    Tail {
+        shard: ShardId,
+        epoch: Epoch,
+        after: Seq,
+    },
+    /// Reads a shard of another node.
+    Prepare {
+        shard: ShardId,
+        epoch: Epoch,
+    },
+    Append {
+        shard: ShardId,
+        epoch: Epoch,
+        seq: Seq,
+        number: u64,
+    },
+    Confirm {
+        shard: ShardId,
+        epoch: Epoch,
+    },
+    Give {
+        shard: ShardId,
+        epoch: Epoch,
+        to: Option<NodeId>,
+    },
     Leave,
 }
 
@@ -93,6 +126,10 @@ pub(super) struct Node {
     pub(super) planner: OwnershipPlanner,
     shards: BTreeMap<ShardId, ShardState>,
     closing: BTreeMap<ShardId, Option<NodeId>>,
+    /// What it has read of shards that other nodes will give it, and under which epoch.
+    prepared: BTreeMap<ShardId, (Epoch, Vec<u64>)>,
+    /// The shards that it is to prepare.
+    preparing: BTreeMap<ShardId, Epoch>,
     at: BTreeMap<ShardId, Option<NodeId>>,
     /// Calls whose results it has not received.
     calls: BTreeMap<u64, StoreCall>,
@@ -115,6 +152,8 @@ impl Node {
             address,
             shards: BTreeMap::new(),
             closing: BTreeMap::new(),
+            prepared: BTreeMap::new(),
+            preparing: BTreeMap::new(),
             at: BTreeMap::new(),
             calls: BTreeMap::new(),
             call_count: 0,
@@ -145,7 +184,8 @@ impl Node {
             return Vec::new();
         }
         self.renewing_since = now;
-        vec![Action::StoreCall(StoreCall::Renew { is_leaving: self.planner.is_leaving() })]
+        let prepared = self.prepared.keys().fold(0, |bits, shard| bits | 1 << shard.0);
+        vec![Action::StoreCall(StoreCall::Renew { is_leaving: self.planner.is_leaving(), prepared })]
     }
 
     /// Its session with the store has ended.
@@ -176,9 +216,14 @@ impl Node {
             (StoreCall::Claim { .. }, _) => Vec::new(),
             (StoreCall::EndTenure { .. }, _) => self.tick(now),
             (StoreCall::Take { shard }, Some(StoreReply::Taken(epoch))) => {
-                vec![Action::StoreCall(StoreCall::Tail { shard, epoch })]
+                // What was read of the shard is its beginning, if the epoch was raised only for the hand-over.
+                let prepared = self.prepared.get(&shard).filter(|(read, _)| epoch.0 == read.0 + 2);
+                let after = Seq(prepared.map_or(0, |(_, list)| list.len() as u64));
+                vec![Action::StoreCall(StoreCall::Tail { shard, epoch, after })]
             }
-            (StoreCall::Tail { shard, epoch }, Some(StoreReply::ShardState(list))) => {
+            (StoreCall::Tail { shard, epoch, after }, Some(StoreReply::ShardState(tail))) => {
+                let prepared = self.prepared.remove(&shard).filter(|_| after > Seq::ZERO);
+                let list = prepared.map_or(Vec::new(), |(_, list)| list).into_iter().chain(tail).collect();
                 let serving =
                     Serving { epoch, list, queue: VecDeque::new(), is_busy: false, is_giving: false };
                 self.shards.insert(shard, ShardState::Serving(serving));
@@ -186,6 +231,14 @@ impl Node {
             }
             (StoreCall::Take { shard } | StoreCall::Tail { shard, .. }, Some(_)) => self.ended(shard),
             (StoreCall::Take { shard } | StoreCall::Tail { shard, .. }, None) => self.take(shard),
+            (StoreCall::Prepare { shard, epoch }, done) => {
+                if let Some(StoreReply::ShardState(list)) = done
+                    && self.preparing.get(&shard) == Some(&epoch)
+                {
+                    self.prepared.insert(shard, (epoch, list));
+                }
+                Vec::new()
+            }
             (StoreCall::Append { shard, number, .. }, done) => self.appended(shard, number, done),
             (StoreCall::Confirm { shard, .. }, done) => self.confirmed(shard, done),
             (StoreCall::Give { shard, .. }, Some(_)) => self.ended(shard),
@@ -224,6 +277,15 @@ impl Node {
             }
             OwnershipAction::Probe { node } => vec![Action::Probe(node)],
             OwnershipAction::EndTenure { node } => vec![Action::StoreCall(StoreCall::EndTenure { node })],
+            OwnershipAction::Prepare { shard, epoch } => {
+                self.preparing.insert(shard, epoch);
+                vec![Action::StoreCall(StoreCall::Prepare { shard, epoch })]
+            }
+            OwnershipAction::Discard { shard } => {
+                self.preparing.remove(&shard);
+                self.prepared.remove(&shard);
+                Vec::new()
+            }
             OwnershipAction::CheckOwnership { shard } => match self.shards.get(&shard) {
                 Some(ShardState::Serving(serving)) if !serving.is_busy && !serving.is_giving => {
                     self.lose(shard)
@@ -244,6 +306,7 @@ impl Node {
 
     fn take(&mut self, shard: ShardId) -> Vec<Action> {
         self.shards.insert(shard, ShardState::Opening);
+        self.preparing.remove(&shard);
         vec![Action::StoreCall(StoreCall::Take { shard })]
     }
 
@@ -358,10 +421,12 @@ pub(super) async fn carry_out(
 ) -> Result<StoreReply, StoreError> {
     let yes_or_no = |yes: bool| if yes { StoreReply::Yes } else { StoreReply::No };
     Ok(match call {
-        StoreCall::Renew { is_leaving } => {
+        StoreCall::Renew { is_leaving, prepared } => {
+            let prepared = (0..16).filter(|shard| prepared & 1 << shard != 0).map(ShardId).collect();
             let address = address.to_string();
             let (host, certificate) = (String::new(), None);
-            let announcement = limina_store::Announcement { address, host, is_leaving, tenure, certificate };
+            let announcement =
+                limina_store::Announcement { address, host, is_leaving, tenure, certificate, prepared };
             StoreReply::Viewed(store.renew(announcement).await?)
         }
         StoreCall::EndTenure { node } => yes_or_no(store.end_tenure(node).await?),
@@ -371,7 +436,11 @@ pub(super) async fn carry_out(
             Err(StoreError::NotOwned) => StoreReply::Fenced,
             Err(error) => return Err(error),
         },
-        StoreCall::Tail { shard, epoch } => match list(store, shard, epoch).await {
+        StoreCall::Prepare { shard, epoch } => match list(store, shard, epoch).await {
+            Ok(list) => StoreReply::ShardState(list),
+            Err(_) => StoreReply::Fenced,
+        },
+        StoreCall::Tail { shard, epoch, after } => match tail(store, shard, epoch, after).await {
             Ok(list) => StoreReply::ShardState(list),
             // Another node owns the shard by now.
             Err(_) => StoreReply::Fenced,
@@ -399,9 +468,14 @@ pub(super) async fn carry_out(
 
 /// The content of a shard.
 pub(super) async fn list(store: &MemoryNode, shard: ShardId, epoch: Epoch) -> Result<Vec<u64>, StoreError> {
+    tail(store, shard, epoch, Seq::ZERO).await
+}
+
+/// The content of a shard after its first appends.
+async fn tail(store: &MemoryNode, shard: ShardId, epoch: Epoch, after: Seq) -> Result<Vec<u64>, StoreError> {
     let mut list = Vec::new();
     loop {
-        let part = store.tail(shard, epoch, Seq(list.len() as u64)).await?;
+        let part = store.tail(shard, epoch, Seq(after.0 + list.len() as u64)).await?;
         if part.is_empty() {
             return Ok(list);
         }

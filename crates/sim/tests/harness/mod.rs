@@ -193,6 +193,10 @@ pub(crate) struct Bench {
     pub(crate) engine: Engine,
     options: Options,
     stored: BTreeMap<Bytes, Bytes>,
+    /// Another engine, which follows what this one stores, as the next owner of a shard does. `None` if it could not.
+    next_owner: Option<Engine>,
+    /// Counts how often the engine was opened again.
+    reopened: usize,
     judge: Judge,
     grant_checker: GrantChecker,
     now: Time,
@@ -208,6 +212,8 @@ impl Bench {
         let options = Options { backfill_slice: setting.slice, quotas, ..Options::default() };
         Bench {
             engine: Engine::open(options.clone(), []).unwrap(),
+            next_owner: Some(Engine::open(options.clone(), []).unwrap()),
+            reopened: 0,
             options,
             stored: BTreeMap::new(),
             judge: Judge::new(
@@ -356,7 +362,16 @@ impl Bench {
     }
 
     pub(crate) fn seal(&mut self) {
-        for write in self.engine.seal().writes.iter() {
+        let sealed = self.engine.seal();
+        let bytes = Bytes::copy_from_slice;
+        let images = sealed.writes.iter().map(|write| (bytes(write.key), write.value.map(bytes)));
+        let residents = images.filter(|(key, _)| record::key::residents().contains(key));
+        if let Some(mut next_owner) = self.next_owner.take()
+            && next_owner.amend(residents).expect("every record is sound")
+        {
+            self.next_owner = Some(next_owner);
+        }
+        for write in sealed.writes.iter() {
             let key = Bytes::copy_from_slice(write.key);
             match write.value {
                 Some(value) => self.stored.insert(key, Bytes::copy_from_slice(value)),
@@ -373,7 +388,16 @@ impl Bench {
         let residents = self.stored.range(record::key::residents());
         let residents: Vec<(Bytes, Bytes)> =
             residents.map(|(key, value)| (key.clone(), value.clone())).collect();
-        self.engine = Engine::open(self.options.clone(), residents).map_err(|error| error.to_string())?;
+        let open =
+            || Engine::open(self.options.clone(), residents.clone()).map_err(|error| error.to_string());
+        // Every second time, the engine that has followed the other one takes its place.
+        self.reopened += 1;
+        self.engine = match self.next_owner.take().filter(|_| self.reopened.is_multiple_of(2)) {
+            Some(next_owner) => next_owner,
+            None => open()?,
+        };
+        self.next_owner = Some(open()?);
+        self.check_usage()?;
         self.engine.apply_grace_period(self.now);
         // Waiting requests are lost with the memory, and change nothing.
         self.waiting.clear();

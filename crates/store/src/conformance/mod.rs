@@ -5,6 +5,7 @@
 
 pub mod journal;
 pub mod model;
+pub mod prepared;
 pub mod table;
 pub mod tenure;
 

@@ -1,7 +1,7 @@
 //! Arbitrary histories of a shard, compared with a model that is only a map.
 
 use super::{Factory, Stop};
-use crate::{Answer, HISTORY, Read, Record, Seq, ShardId, ShardStore, ShardStoreOptions};
+use crate::{Answer, FilteredKeys, HISTORY, Read, Record, Seq, ShardId, ShardStore, ShardStoreOptions};
 use bytes::Bytes;
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
@@ -20,6 +20,8 @@ pub enum Step {
     LookIntoHistories((u8, u16), (u8, u16), usize),
     /// Runs a checkpoint.
     Checkpoint,
+    /// Reads the filter of keys, or makes it, if the table has one.
+    LoadFilter,
     /// Takes ownership of the shard again, in the same process.
     Retake,
     /// Stops the store and opens it again.
@@ -68,6 +70,9 @@ pub async fn check<F: Factory>(mut factory: F, steps: Vec<Step>) {
                 assert_eq!(done, before.since.map(|_| seq));
                 assert_eq!(shard.backlog().since, None);
             }
+            Step::LoadFilter => {
+                shard.load_filter().await.expect("load_filter");
+            }
             Step::Retake => shard.retake().await.expect("retake"),
             Step::Reopen(stop) => {
                 drop(shard);
@@ -86,7 +91,12 @@ pub async fn check<F: Factory>(mut factory: F, steps: Vec<Step>) {
 
 async fn open<S: crate::Journal + crate::Table>(store: &Arc<S>) -> ShardStore<S, S> {
     let opened = ShardStore::open(store.clone(), store.clone(), SHARD, ShardStoreOptions::default()).await;
-    opened.expect("opening the shard")
+    let mut opened = opened.expect("opening the shard");
+    let range = key(0)..key(KEYS);
+    // Some keys are not filtered.
+    let is_filtered = |key: &[u8]| key.len() != 2;
+    opened.filter_keys(FilteredKeys { range, is_filtered, counts: Arc::default() });
+    opened
 }
 
 /// The records that a step appends.

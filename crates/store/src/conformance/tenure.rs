@@ -22,25 +22,25 @@ pub trait Cluster: Send {
     fn disconnect(&mut self, id: NodeId) -> impl Future<Output = ()> + Send;
 }
 
-const A: NodeId = NodeId(1);
+pub(super) const A: NodeId = NodeId(1);
 /// This id checks that all 64 bits are stored.
-const B: NodeId = NodeId(u64::MAX);
-const SHARD: ShardId = ShardId(3);
+pub(super) const B: NodeId = NodeId(u64::MAX);
+pub(super) const SHARD: ShardId = ShardId(3);
 const TENURE: Duration = Duration::from_secs(5);
 /// The test fails if a notification does not arrive within this time.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 fn announcement(address: &str) -> Announcement {
     let (address, host) = (address.to_string(), "machine".to_string());
-    Announcement { address, host, is_leaving: false, tenure: TENURE, certificate: None }
+    Announcement { address, host, is_leaving: false, tenure: TENURE, certificate: None, prepared: Vec::new() }
 }
 
 /// Renews with an address of its own, and returns what the node sees.
-async fn view<N: Tenure>(node: &N) -> View {
+pub(super) async fn view<N: Tenure>(node: &N) -> View {
     node.renew(announcement(&format!("node {}", node.me()))).await.expect("renew")
 }
 
-fn holding(view: &View) -> ShardRow {
+pub(super) fn holding(view: &View) -> ShardRow {
     *view.shards.iter().find(|holding| holding.shard == SHARD).expect("every shard is there")
 }
 
@@ -55,7 +55,7 @@ fn members(view: &View) -> Vec<(NodeId, &str, &str)> {
     view.members.iter().map(|one| (one.id, &one.address[..], member(one))).collect()
 }
 
-async fn claim<N: Tenure>(node: &N) {
+pub(super) async fn claim<N: Tenure>(node: &N) {
     let seen = holding(&view(node).await).epoch;
     assert!(claims(node, seen).await, "nobody else wanted it");
 }
@@ -90,11 +90,17 @@ pub async fn nodes_see_each_other(mut cluster: impl Cluster) {
         assert_eq!(holding.handed, None);
     }
     let certificate = Some(Fingerprint([0xfe; 32]));
-    let leaving = Announcement { is_leaving: true, certificate, ..announcement("two") };
+    let prepared = vec![ShardId(1), ShardId(5)];
+    let leaving =
+        Announcement { is_leaving: true, certificate, prepared: prepared.clone(), ..announcement("two") };
     let seen = b.renew(leaving).await.expect("renew");
     assert_eq!(members(&seen), [(A, "one", "live"), (B, "two", "leaving")]);
     let seen = a.renew(announcement("one")).await.expect("renew");
     assert_eq!(members(&seen), [(A, "one", "live"), (B, "two", "leaving")]);
+    assert_eq!(
+        seen.members.iter().map(|member| &member.prepared[..]).collect::<Vec<_>>(),
+        [&[], &prepared[..]]
+    );
     let a = &seen.members[0];
     assert_eq!(a.host, "machine");
     assert_eq!(seen.members.iter().map(|member| member.certificate).collect::<Vec<_>>(), [None, certificate]);
@@ -312,7 +318,7 @@ pub async fn leaving_frees(mut cluster: impl Cluster) {
     check_tail(&*b, SHARD, epoch, 0, 1, 10).await;
 }
 
-/// A node that waits for changes is notified when a node joins, hands over a shard, or leaves.
+/// A node that waits for changes is notified when a node joins, has prepared a shard, hands one over, or leaves.
 pub async fn changes_are_told(mut cluster: impl Cluster) {
     let (a, b) = (cluster.node(A).await, cluster.node(B).await);
     let until = async |is_so: &dyn Fn(&View) -> bool| {
@@ -322,6 +328,10 @@ pub async fn changes_are_told(mut cluster: impl Cluster) {
     };
     let is_there = |view: &View| view.members.iter().any(|member| member.id == A);
     tokio::join!(until(&is_there), view(&*a));
+    let is_prepared = |view: &View| view.members.iter().any(|member| member.prepared == [SHARD]);
+    let prepared = Announcement { prepared: vec![SHARD], ..announcement(&format!("node {A}")) };
+    let (_, renewed) = tokio::join!(until(&is_prepared), a.renew(prepared));
+    renewed.expect("renew");
     claim(&*a).await;
     let epoch = holding(&view(&*a).await).epoch;
     let is_ours = |view: &View| holding(view).owner == Some(B);

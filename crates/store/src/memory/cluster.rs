@@ -44,6 +44,7 @@ struct Known {
     is_leaving: bool,
     expires_at: Duration,
     certificate: Option<Fingerprint>,
+    prepared: Vec<ShardId>,
     is_connected: bool,
 }
 
@@ -133,7 +134,7 @@ impl State {
 
     /// Does nothing if another live node has the address.
     fn renew(&mut self, me: NodeId, announcement: Announcement) {
-        let Announcement { address, host, is_leaving, tenure, certificate } = announcement;
+        let Announcement { address, host, is_leaving, tenure, certificate, prepared } = announcement;
         let now = self.now;
         let owners = &self.owners;
         let owns = |id: NodeId| owners.iter().any(|owner| owner.node == Some(id));
@@ -146,11 +147,13 @@ impl State {
         }
         self.members.retain(|id, member| *id == me || member.address != address);
         let known = self.members.get(&me);
-        let is_known = known.is_some_and(|known| known.is_leaving == is_leaving && known.expires_at > now);
+        let is_same = |known: &Known| known.is_leaving == is_leaving && known.prepared == prepared;
+        let is_known = known.is_some_and(|known| is_same(known) && known.expires_at > now);
         let started_at = known.map_or(now, |known| known.started_at);
         let expires_at = now + tenure;
         let is_connected = true;
-        let known = Known { address, host, started_at, is_leaving, expires_at, certificate, is_connected };
+        let known =
+            Known { address, host, started_at, is_leaving, expires_at, certificate, prepared, is_connected };
         self.members.insert(me, known);
         if !is_known {
             self.tell(me);
@@ -168,6 +171,7 @@ impl State {
             expires_in: known.expires_at.saturating_sub(self.now),
             is_leaving: known.is_leaving,
             certificate: known.certificate,
+            prepared: known.prepared.clone(),
         };
         self.members.iter().map(member).collect()
     }

@@ -3,7 +3,7 @@
 use super::{
     pool::Pool,
     presence::has_ended,
-    row::{from_node, to_node, to_shard, unsigned},
+    row::{from_node, from_shard, to_node, to_shard, unsigned},
 };
 use crate::{Announcement, Epoch, Fingerprint, HandOver, Member, NodeId, ShardRow, StoreError, View};
 use std::time::Duration;
@@ -14,20 +14,20 @@ use tokio_postgres::Row;
 /// shards: a claim of its shards locks that row, and so excludes a renewal.
 const RENEW: &str = "
     WITH known AS (
-        SELECT FROM limina.node WHERE id = $1 AND is_leaving = $3 AND expires_at > now()
+        SELECT FROM limina.node WHERE id = $1 AND is_leaving = $3 AND prepared = $7 AND expires_at > now()
     ), removed AS (
         DELETE FROM limina.node
         WHERE id <> $1 AND address <> $2 AND expires_at < now() - interval '1 minute'
             AND NOT EXISTS (SELECT FROM limina.shard WHERE owner = node.id)
     ), renewed AS (
         INSERT INTO limina.node
-            (id, address, is_leaving, expires_at, host, started_at, certificate, session, server_started_at)
-        VALUES ($1, $2, $3, now() + $4 * interval '1 second', $5, now(), $6,
+            (id, address, is_leaving, expires_at, host, started_at, certificate, prepared, session, server_started_at)
+        VALUES ($1, $2, $3, now() + $4 * interval '1 second', $5, now(), $6, $7,
             CASE current_setting('limina.session', true) WHEN pg_backend_pid()::text THEN pg_backend_pid() END,
             pg_postmaster_start_time())
         ON CONFLICT (address) DO UPDATE SET
             id = excluded.id, is_leaving = excluded.is_leaving, expires_at = excluded.expires_at, host = excluded.host,
-            certificate = excluded.certificate, session = excluded.session,
+            certificate = excluded.certificate, prepared = excluded.prepared, session = excluded.session,
             server_started_at = excluded.server_started_at,
             started_at = CASE WHEN node.id = excluded.id THEN node.started_at ELSE excluded.started_at END
         WHERE node.id = excluded.id OR node.expires_at <= now()
@@ -40,7 +40,7 @@ const VIEW: &str = concat!(
     "
     SELECT id AS node, address, host, extract(epoch FROM now() - started_at)::float8 AS age,
         greatest(extract(epoch FROM expires_at - now()), 0)::float8 AS expires_in, is_leaving, certificate,
-        NOT ",
+        prepared, NOT ",
     has_ended!(),
     " AS is_connected,
         NULL::integer AS shard, NULL::bigint AS epoch, NULL::bigint AS owner,
@@ -48,7 +48,7 @@ const VIEW: &str = concat!(
     FROM limina.node
     WHERE expires_at >= now() - interval '1 minute' OR id = ANY (ARRAY(SELECT owner FROM limina.shard))
     UNION ALL
-    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, id, epoch, owner,
+    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, id, epoch, owner,
         CASE WHEN is_handed THEN handed_time END, extract(epoch FROM now() - handed_at)::float8
     FROM limina.shard"
 );
@@ -65,10 +65,12 @@ const LEAVE: &str = "
     SELECT pg_notify('limina_changed', $1::bigint::text)::text";
 
 pub(super) async fn renew(pool: &Pool, me: NodeId, announcement: Announcement) -> Result<View, StoreError> {
-    let Announcement { address, host, is_leaving, tenure, certificate } = announcement;
+    let Announcement { address, host, is_leaving, tenure, certificate, prepared } = announcement;
     let tenure = tenure.as_secs_f64();
     let certificate = certificate.as_ref().map(|certificate| &certificate.0[..]);
-    pool.query(RENEW, &[&from_node(me), &address, &is_leaving, &tenure, &host, &certificate]).await?;
+    let prepared: Vec<i32> = prepared.into_iter().map(from_shard).collect();
+    pool.query(RENEW, &[&from_node(me), &address, &is_leaving, &tenure, &host, &certificate, &prepared])
+        .await?;
     let mut view = View::default();
     for row in &pool.query(VIEW, &[]).await? {
         match row.get("node") {
@@ -94,6 +96,7 @@ fn member(id: NodeId, row: &Row) -> Member {
         expires_in,
         is_leaving: row.get("is_leaving"),
         certificate: certificate.and_then(|bytes| bytes.try_into().ok()).map(Fingerprint),
+        prepared: row.get::<_, Vec<i32>>("prepared").into_iter().map(to_shard).collect(),
     }
 }
 

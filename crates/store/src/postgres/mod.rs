@@ -14,6 +14,7 @@ mod checkpoint;
 mod confirms;
 mod connector;
 mod errors;
+mod filters;
 mod hosts;
 mod loader;
 mod lookups;
@@ -33,8 +34,8 @@ mod tls;
 mod unreleased;
 
 use crate::{
-    Announcement, AppendError, ConfirmError, Epoch, FreeSpace, Journal, JournalStats, NodeId, Records, Seq,
-    ShardId, Sharding, StoreError, Table, Tenure, View, segmented::Append,
+    Announcement, AppendError, ConfirmError, Epoch, FilterPart, FreeSpace, Journal, JournalStats, NodeId,
+    Records, Seq, ShardId, Sharding, StoreError, StoredFilter, Table, Tenure, View, segmented::Append,
 };
 use appends::{APPEND_CONNECTIONS, Appends};
 use bytes::Bytes;
@@ -201,14 +202,16 @@ impl Drop for Postgres {
 
 impl Journal for Postgres {
     async fn take(&self, shard: ShardId) -> Result<Epoch, StoreError> {
-        shards::take(&self.tasks, self.me, shard).await
+        let epoch = shards::take(&self.tasks, self.me, shard).await?;
+        self.unreleased().take(shard);
+        Ok(epoch)
     }
 
     async fn tail(&self, shard: ShardId, epoch: Epoch, after: Seq) -> Result<Vec<(Seq, Bytes)>, StoreError> {
         let tail = shards::tail(&*self.readers, shard, epoch, after).await?;
         let mut unreleased = self.unreleased();
-        for (seq, payload) in &tail {
-            unreleased.add(shard, *seq, payload.len());
+        if unreleased.is_taken(shard) {
+            tail.iter().for_each(|(seq, payload)| unreleased.add(shard, *seq, payload.len()));
         }
         Ok(tail)
     }
@@ -281,6 +284,35 @@ impl Table for Postgres {
         records: Arc<Records>,
     ) -> Result<(), StoreError> {
         checkpoint::checkpoint(&self.checkpointers, shard, epoch, upto, records).await
+    }
+
+    fn has_filters(&self) -> bool {
+        true
+    }
+
+    async fn scan_keys(
+        &self,
+        shard: ShardId,
+        from: Bytes,
+        to: Bytes,
+        limit: usize,
+    ) -> Result<Vec<Bytes>, StoreError> {
+        table::scan_keys(&*self.readers, shard, &from, &to, limit).await
+    }
+
+    async fn store_filter(
+        &self,
+        shard: ShardId,
+        epoch: Epoch,
+        upto: Seq,
+        changed: Vec<FilterPart>,
+        parts: usize,
+    ) -> Result<(), StoreError> {
+        filters::store(&self.checkpointers, shard, epoch, upto, changed, parts).await
+    }
+
+    async fn load_filter(&self, shard: ShardId) -> Result<Option<StoredFilter>, StoreError> {
+        filters::load(&self.checkpointers, shard).await
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
 use crate::{Seq, ShardId, StoreError};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
-use tokio_postgres::Row;
+use tokio_postgres::{Row, types::ToSql};
 
 const HEAD_BYTES: usize = 1024;
 
@@ -25,6 +25,11 @@ const GET: &str = "
 
 const SCAN: &str = "
     SELECT head, rest, value FROM limina.record
+    WHERE shard = $1 AND head >= $2 AND head <= $4 AND (head, rest) >= ($2, $3) AND (head, rest) < ($4, $5)
+    ORDER BY head, rest LIMIT $6";
+
+const SCAN_KEYS: &str = "
+    SELECT head, rest FROM limina.record
     WHERE shard = $1 AND head >= $2 AND head <= $4 AND (head, rest) >= ($2, $3) AND (head, rest) < ($4, $5)
     ORDER BY head, rest LIMIT $6";
 
@@ -96,6 +101,20 @@ pub(super) async fn scan(
     Ok(rows.iter().map(|row| record(row, 0)).collect())
 }
 
+pub(super) async fn scan_keys(
+    pool: &impl Queryable,
+    shard: ShardId,
+    from: &[u8],
+    to: &[u8],
+    limit: usize,
+) -> Result<Vec<Bytes>, StoreError> {
+    let ((from_head, from_rest), (to_head, to_rest)) = (split(from), split(to));
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let params: [&(dyn ToSql + Sync); 6] =
+        [&from_shard(shard), &from_head, &from_rest, &to_head, &to_rest, &limit];
+    Ok(pool.query(SCAN_KEYS, &params).await?.iter().map(|row| key(row, 0)).collect())
+}
+
 pub(super) async fn last_at_or_before(
     pool: &impl Queryable,
     shard: ShardId,
@@ -120,7 +139,12 @@ fn index(row: &Row) -> usize {
 
 /// Key and value, from three columns.
 fn record(row: &Row, first: usize) -> (Bytes, Bytes) {
+    (key(row, first), row.get::<_, Vec<u8>>(first + 2).into())
+}
+
+/// A key, from two columns.
+fn key(row: &Row, first: usize) -> Bytes {
     let mut key: Vec<u8> = row.get(first);
     key.extend_from_slice(row.get(first + 1));
-    (key.into(), row.get::<_, Vec<u8>>(first + 2).into())
+    key.into()
 }

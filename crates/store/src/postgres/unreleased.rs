@@ -54,6 +54,16 @@ impl Unreleased {
         }
     }
 
+    /// This node has taken the shard.
+    pub(super) fn take(&mut self, shard: ShardId) {
+        self.shards.entry(shard).or_default();
+    }
+
+    /// Whether this node has taken the shard. It may also read the journals of other nodes' shards, and need not release these.
+    pub(super) fn is_taken(&self, shard: ShardId) -> bool {
+        self.shards.contains_key(&shard)
+    }
+
     /// Another node owns the shard now.
     pub(super) fn forget(&mut self, shard: ShardId) {
         self.shards.remove(&shard);

@@ -54,12 +54,15 @@ type Found = Result<Answer, Arc<StoreError>>;
 const SCAN_PART: usize = 16 << 10;
 
 impl<J: Journal, T: Table> ShardStore<J, T> {
-    /// Answers from memory alone, which is possible for keys that changed since the last checkpoint. `None` means that
-    /// the table is needed.
+    /// Answers from memory alone, which is possible for keys that changed since the last checkpoint, and for keys that the
+    /// filter knows to be absent. `None` means that the table is needed.
     pub fn read_now(&self, reads: &[Read]) -> Vec<Option<Answer>> {
         let state = self.lock();
         let now = |read: &Read| match read {
-            Read::Get(key) => state.get(key).map(Answer::Value),
+            Read::Get(key) => {
+                let absent = || self.filtering.is_absent(key).then_some(None);
+                state.get(key).or_else(absent).map(Answer::Value)
+            }
             Read::LastAtOrBefore { .. } | Read::Scan { .. } => None,
         };
         reads.iter().map(now).collect()
@@ -341,7 +344,7 @@ impl Search {
 }
 
 /// The smallest key that is greater than `key`.
-fn successor(key: &Bytes) -> Bytes {
+pub(super) fn successor(key: &Bytes) -> Bytes {
     let mut next = Vec::with_capacity(key.len() + 1);
     next.extend_from_slice(key);
     next.push(0);

@@ -5,9 +5,13 @@
 //! durable append. So look-ups and checkpoints never contain something that could still be lost. A look-up goes active
 //! → frozen → table, because that is the order in which a record moves.
 
+mod filtering;
 mod look_up;
+mod preparation;
 
+pub use filtering::{FilterCounts, FilterPart, FilteredKeys, StoredFilter};
 pub use look_up::{Answer, FullScan, Read};
+pub use preparation::Preparation;
 
 use crate::{
     AppendError, Batch, ConfirmError, Epoch, FreeSpace, Journal, Records, Seq, ShardId, StoreError, Table,
@@ -56,6 +60,7 @@ pub struct ShardStore<J, T> {
     shard: ShardId,
     options: ShardStoreOptions,
     state: Mutex<State>,
+    filtering: filtering::Filtering,
     /// Held while a checkpoint runs.
     checkpointing: tokio::sync::Mutex<()>,
     /// Notified at the end of each checkpoint, successful or not.
@@ -94,27 +99,39 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
     ) -> Result<Self, StoreError> {
         let epoch = journal.take(shard).await?;
         let applied = table.applied(shard).await?;
-        let store = ShardStore {
+        let store = ShardStore::with(journal, table, shard, options, State::new(epoch, applied));
+        store.finish_opening(epoch, applied, |_| {}).await?;
+        Ok(store)
+    }
+
+    fn with(
+        journal: Arc<J>,
+        table: Arc<T>,
+        shard: ShardId,
+        options: ShardStoreOptions,
+        state: State,
+    ) -> ShardStore<J, T> {
+        ShardStore {
             journal,
             table,
             shard,
             options,
-            state: Mutex::new(State {
-                epoch,
-                seq: applied,
-                applied,
-                active: Records::default(),
-                frozen: None,
-                is_failing: false,
-                is_scan_wanted: false,
-                must_retake: true,
-            }),
+            state: Mutex::new(state),
+            filtering: filtering::Filtering::default(),
             checkpointing: tokio::sync::Mutex::new(()),
             checkpointed: tokio::sync::Notify::new(),
-        };
-        store.journal.release(shard, applied);
-        store.catch_up(epoch).await?;
-        Ok(store)
+        }
+    }
+
+    /// Reads the appends after the last known one, and calls `each` with them.
+    async fn finish_opening(
+        &self,
+        epoch: Epoch,
+        applied: Seq,
+        each: impl FnMut(Batch) + Send,
+    ) -> Result<(), StoreError> {
+        self.journal.release(self.shard, applied);
+        self.catch_up(epoch, each).await
     }
 
     /// Takes ownership of the shard again, after an append that was fenced, whose outcome is unknown, or whose future
@@ -122,16 +139,16 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
     pub async fn retake(&self) -> Result<(), StoreError> {
         self.lock().must_retake = true;
         let epoch = self.journal.take(self.shard).await?;
-        self.catch_up(epoch).await
+        self.catch_up(epoch, |_| {}).await
     }
 
     /// While a part of the journal enters the overlay, the store reads the next one.
-    async fn catch_up(&self, epoch: Epoch) -> Result<(), StoreError> {
+    async fn catch_up(&self, epoch: Epoch, mut each: impl FnMut(Batch) + Send) -> Result<(), StoreError> {
         let mut part = self.journal.tail(self.shard, epoch, self.seq()).await?;
         while let Some((last, _)) = part.last() {
             let next = self.journal.tail(self.shard, epoch, *last);
             // The read is polled first, so that it has begun when the part is replayed.
-            let (next, replayed) = tokio::join!(biased; next, async { self.replay(&part) });
+            let (next, replayed) = tokio::join!(biased; next, async { self.replay(&part, &mut each) });
             replayed?;
             part = next?;
         }
@@ -141,16 +158,13 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         Ok(())
     }
 
-    fn replay(&self, part: &[(Seq, Bytes)]) -> Result<(), StoreError> {
+    fn replay(&self, part: &[(Seq, Bytes)], each: &mut impl FnMut(Batch)) -> Result<(), StoreError> {
         let mut state = self.lock();
         for (seq, payload) in part {
-            let batch = Batch::decode(payload.clone()).map_err(|malformed| StoreError::Corrupt {
-                path: format!("the journal of shard {}, append {}", self.shard.0, seq.0),
-                offset: malformed.offset as u64,
-                detail: malformed.problem.to_string(),
-            })?;
+            let batch = preparation::decode(self.shard, *seq, payload.clone())?;
             state.active.insert_replayed(&batch);
             state.seq = *seq;
+            each(batch);
         }
         Ok(())
     }
@@ -264,6 +278,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
     pub async fn checkpoint(&self) -> Result<Option<Seq>, StoreError> {
         let _alone = self.checkpointing.lock().await;
         let Some((epoch, frozen)) = self.freeze() else { return Ok(None) };
+        self.filter_checkpoint(epoch, frozen.upto, &frozen.records).await;
         let written = self.table.checkpoint(self.shard, epoch, frozen.upto, frozen.records).await;
         if let Err(error) = written {
             self.lock().is_failing = true;
@@ -317,6 +332,20 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
 }
 
 impl State {
+    /// Nothing but what the table contains.
+    fn new(epoch: Epoch, applied: Seq) -> State {
+        State {
+            epoch,
+            seq: applied,
+            applied,
+            active: Records::default(),
+            frozen: None,
+            is_failing: false,
+            is_scan_wanted: false,
+            must_retake: true,
+        }
+    }
+
     fn bytes(&self) -> usize {
         self.active.bytes() + self.frozen.as_ref().map_or(0, |frozen| frozen.records.bytes())
     }

@@ -45,7 +45,8 @@ pub(crate) async fn own(store: Postgres, url: &str) -> Result<Postgres, StoreErr
     }
     let (address, host) = (format!("node-{}", store.me()), String::new());
     let tenure = Duration::from_secs(60);
-    let announcement = Announcement { address, host, is_leaving: false, tenure, certificate: None };
+    let announcement =
+        Announcement { address, host, is_leaving: false, tenure, certificate: None, prepared: Vec::new() };
     let view = store.renew(announcement).await?;
     let wanted = view.shards.iter().map(|holding| (holding.shard, holding.epoch)).collect();
     let claimed = store.claim(wanted).await?;

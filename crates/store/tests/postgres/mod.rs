@@ -1,6 +1,7 @@
 //! Tests that only apply to PostgreSQL: its schema, what waits for what, and lost connections.
 
 mod encryption;
+mod filters;
 mod losses;
 mod moving;
 mod opening;

@@ -18,6 +18,8 @@ CREATE TABLE limina.node (
     is_leaving boolean NOT NULL,
     -- SHA-256 of the certificate that the node shows to other nodes. NULL if other nodes cannot reach it.
     certificate bytea,
+    -- The shards of other nodes that the node has read, so that it can serve them soon after it gets them.
+    prepared integer[] NOT NULL DEFAULT '{}',
     -- The session of the last renewal: the process of the server that serves it, and when that server started. The session holds
     -- an advisory lock as long as it lasts. NULL if it does not, because it is not the node's own (see the module `presence`).
     session integer,
@@ -45,6 +47,18 @@ CREATE TABLE limina.journal (
 );
 -- Compressing would cost the server more than it saves: rows are short-lived.
 ALTER TABLE limina.journal ALTER COLUMN payload SET STORAGE EXTERNAL;
+
+-- A filter of the keys of each shard's records, in parts: see the module `key_filter`. It has all keys of the table up to the append `upto`
+-- of its last part.
+CREATE TABLE limina.filter (
+    shard integer NOT NULL,
+    part integer NOT NULL,
+    upto bigint NOT NULL,
+    bits bytea NOT NULL,
+    PRIMARY KEY (shard, part)
+);
+-- Half of the bits are set, so they cannot be compressed.
+ALTER TABLE limina.filter ALTER COLUMN bits SET STORAGE EXTERNAL;
 
 -- A key may be longer than an index takes: the head is its beginning, the rest what follows, the digest stands for the rest.
 CREATE TABLE limina.record (
